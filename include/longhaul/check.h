@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The independent judge of schedules: shares no code with the generators or
+ * the simulator. */
+#ifndef LONGHAUL_CHECK_H
+#define LONGHAUL_CHECK_H
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lh_verdict lh_verdict;
+
+/* Judges `schedule` against every rule of DESIGN §2 and §3: each pass exactly
+ * once and on its device, parts complete, own order of passes, no deadlock,
+ * memory within the limits, link orders complete and of that link. LH_OK
+ * whatever the verdict; release with lh_verdict_free(). */
+LH_API lh_status lh_check(const lh_pipeline *pipeline,
+                          const lh_schedule *schedule, lh_verdict **out,
+                          lh_error *err);
+LH_API void lh_verdict_free(lh_verdict *verdict); /* NULL is fine */
+LH_API bool lh_verdict_valid(const lh_verdict *verdict);
+/* At most the first 100 are kept; `total` counts all. */
+LH_API uint32_t lh_verdict_n_violations(const lh_verdict *verdict,
+                                        uint64_t *total);
+LH_API const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i);
+/* By the judge's own arithmetic; -1 where the schedule cannot run. */
+LH_API int64_t lh_verdict_makespan(const lh_verdict *verdict);
+LH_API int64_t lh_verdict_peak_memory(const lh_verdict *verdict,
+                                      uint32_t device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making schedules by name: the static and greedy generators (DESIGN §5). */
+#ifndef LONGHAUL_METHODS_H
+#define LONGHAUL_METHODS_H
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/simulate.h>
+#include <longhaul/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lh_method_options {
+    size_t size;         /* sizeof(lh_method_options) */
+    uint32_t sub_blocks; /* greedy: parts that a W is cut into; 0: 1 */
+    uint32_t n_warmup;   /* slack: warm-up forwards per device, given ... */
+    const uint32_t *warmup; /* ... or NULL, then by Adaptra's algorithms */
+    bool slack_initial;  /* slack: algorithm 1 (by memory) in place of 2 */
+    lh_sim_options sim;  /* what `auto` and `zb-v` judge candidates under;
+                            sim.size 0: the defaults */
+} lh_method_options;
+
+/* The methods there are, in the order that help and tables show. */
+LH_API uint32_t lh_method_count(void);
+LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
+LH_API const char *lh_method_about(uint32_t method); /* one line */
+
+/* Makes a schedule by the method of that name. `options` may be NULL.
+ * *chosen (may be NULL) is set to the name of the method that made it, which
+ * differs from `name` for "auto" only; static storage.
+ * LH_EINVAL: no such method, `err` lists those there are.
+ * LH_EUNSUPPORTED: the method does not fit this placement or backward.
+ * LH_EINFEASIBLE: no order by this method keeps the memory limits. */
+LH_API lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
+                               const lh_method_options *options,
+                               lh_schedule **out, const char **chosen,
+                               lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

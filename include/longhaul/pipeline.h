@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scheduling problem alone: chunks of a model on devices, links between
+ * the devices, microbatches, memory. Text form: docs/formats/pipeline.md.
+ *
+ * Times are nanoseconds, memory is in whatever unit the file uses. A pipeline
+ * never changes once made and may be shared between threads. */
+#ifndef LONGHAUL_PIPELINE_H
+#define LONGHAUL_PIPELINE_H
+
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What fits: beyond these a pipeline is refused. */
+#define LH_MAX_DEVICES 65536u
+#define LH_MAX_CHUNKS 65536u
+#define LH_MAX_MICROBATCHES 1048576u
+#define LH_MAX_PASSES (UINT64_C(1) << 26) /* chunks x microbatches */
+#define LH_NO_LIMIT INT64_MAX             /* memory limit: none */
+#define LH_NONE UINT32_MAX                /* "no such index" */
+
+typedef struct lh_pipeline lh_pipeline;
+
+/* Consecutive layers on one device. B = D then W takes d_ns + w_ns and
+ * changes memory by mem_d + mem_w. */
+typedef struct lh_chunk {
+    uint32_t device;
+    int64_t f_ns, d_ns, w_ns;
+    int64_t mem_f, mem_d, mem_w; /* net change by one pass */
+    int64_t mem_static;          /* held from beginning to end */
+    /* Data parallelism, on the device's own data-parallel link: before the
+     * first F, after the last W or B. All 0: none. */
+    int64_t all_gather_ns, reduce_scatter_ns, dp_latency_ns;
+} lh_chunk;
+
+/* Messages from device `from` to device `to`. */
+typedef struct lh_link {
+    uint32_t from, to;
+    int64_t latency_ns;  /* one way, after the transfer */
+    int64_t transfer_ns; /* how long one message occupies the link */
+    const char *name;    /* links named alike are one; NULL: "from-to" */
+} lh_link;
+
+/* Devices that are close together, for pictures: usually a datacenter. */
+typedef struct lh_site {
+    const char *name;
+} lh_site;
+
+/* What lh_pipeline_make() copies. Option-like fields that are NULL or 0 are
+ * absent. */
+typedef struct lh_pipeline_desc {
+    size_t size; /* sizeof(lh_pipeline_desc) */
+    uint32_t n_devices, n_microbatches;
+    bool joint; /* backward is B only; else D and W are separate passes */
+    uint32_t n_chunks;
+    const lh_chunk *chunks; /* in model order */
+    uint32_t n_links;
+    const lh_link *links;
+    const int64_t *memory_limits; /* one per device, or NULL: no limit */
+    const char *memory_unit;      /* e.g. "bytes"; may be NULL */
+    uint32_t n_sites;
+    const lh_site *sites;
+    const uint32_t *device_sites; /* site of each device; NULL: none */
+} lh_pipeline_desc;
+
+/* LH_EINPUT: a value is out of range or contradicts another; `err` says
+ * which. Release with lh_pipeline_free(). */
+LH_API lh_status lh_pipeline_make(const lh_pipeline_desc *desc,
+                                  lh_pipeline **out, lh_error *err);
+
+/* Reads text in the pipeline format; `name` is what messages call it. */
+LH_API lh_status lh_pipeline_parse(const char *text, size_t len,
+                                   const char *name, lh_pipeline **out,
+                                   lh_error *err);
+LH_API lh_status lh_pipeline_read(const char *path, lh_pipeline **out,
+                                  lh_error *err);
+LH_API void lh_pipeline_free(lh_pipeline *pipeline); /* NULL is fine */
+
+/* The pipeline in its canonical text form (JSON, nanoseconds, shorthands
+ * written out), which reads back to the same pipeline and the same text.
+ * Release *text with lh_text_free(); `len` may be NULL. */
+LH_API lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
+                                    size_t *len, lh_error *err);
+
+LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
+LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
+LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
+LH_API bool lh_pipeline_is_joint(const lh_pipeline *pipeline);
+LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
+                                         uint32_t chunk);
+LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
+LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
+                                       uint32_t link);
+/* LH_NO_LIMIT where there is none. */
+LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
+                                        uint32_t device);
+/* "" where the file names none. */
+LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
+LH_API uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline);
+LH_API const char *lh_pipeline_site_name(const lh_pipeline *pipeline,
+                                         uint32_t site);
+/* LH_NONE where the pipeline has no sites. */
+LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
+                                        uint32_t device);
+
+/* How chunks lie on devices (DESIGN: UD, Loop, Wave). */
+typedef enum lh_placement {
+    LH_PLACEMENT_OTHER,
+    LH_PLACEMENT_UD,   /* chunk c on device c */
+    LH_PLACEMENT_LOOP, /* chunk c on device c mod P, at least 2P chunks */
+    LH_PLACEMENT_WAVE, /* 2P chunks: there and back */
+} lh_placement;
+
+LH_API lh_placement lh_pipeline_placement(const lh_pipeline *pipeline);
+LH_API const char *lh_placement_name(lh_placement placement);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How every longhaul call reports success or failure.
+ *
+ * A call that can fail returns lh_status and takes a last parameter
+ * `lh_error *err`, which may be NULL. On LH_OK `err` is untouched. On anything
+ * else the call's outputs are untouched and `err` holds one sentence for a
+ * person: what is wrong, where (file:line and key for input files), and what
+ * to do about it. */
+#ifndef LONGHAUL_STATUS_H
+#define LONGHAUL_STATUS_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define LH_API __attribute__((visibility("default")))
+#else
+#define LH_API
+#endif
+
+/* X(name, text): every status there is. */
+#define LH_STATUS_LIST(X)                                                      \
+    X(LH_OK, "ok")                                                             \
+    X(LH_EINVAL, "invalid argument")                                           \
+    X(LH_EINPUT, "invalid input")                                              \
+    X(LH_EIO, "input/output error")                                            \
+    X(LH_ENOMEM, "out of memory")                                              \
+    X(LH_EINFEASIBLE, "infeasible")                                            \
+    X(LH_EDEADLOCK, "deadlock")                                                \
+    X(LH_EUNSUPPORTED, "unsupported")                                          \
+    X(LH_ECANCELED, "canceled")
+
+typedef enum lh_status {
+#define LH_STATUS_ENUM(name, text) name,
+    LH_STATUS_LIST(LH_STATUS_ENUM)
+#undef LH_STATUS_ENUM
+} lh_status;
+
+typedef struct lh_error {
+    lh_status code;
+    char text[512]; /* NUL-terminated UTF-8, cut with "..." if too long */
+} lh_error;
+
+/* The short name of a status, e.g. "infeasible". Never NULL. */
+LH_API const char *lh_status_text(lh_status status);
+
+/* The library's version, e.g. "0.1.0". */
+LH_API const char *lh_version(void);
+
+/* Releases text that a longhaul call handed out. NULL is fine. */
+LH_API void lh_text_free(char *text);
+
+/* Writes `len` bytes to `path` so that a reader sees the old file or the whole
+ * new one: a temporary file in the same folder, synced, then renamed. "-" is
+ * not special. LH_EIO: the old file is untouched. */
+LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
+                               lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

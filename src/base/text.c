@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void lhi_text_fini(lhi_text *text)
+{
+    free(text->data);
+    *text = (lhi_text){0};
+}
+
+static bool reserve(lhi_text *text, size_t more)
+{
+    if (text->failed)
+        return false;
+    if (more < text->room - text->len)
+        return true;
+    size_t room = text->room ? text->room : 256;
+    while (room - text->len <= more) {
+        if (room > SIZE_MAX / 2) {
+            text->failed = true;
+            return false;
+        }
+        room *= 2;
+    }
+    char *data = realloc(text->data, room);
+    if (!data) {
+        text->failed = true;
+        return false;
+    }
+    text->data = data;
+    text->room = room;
+    return true;
+}
+
+void lhi_text_add(lhi_text *text, const char *bytes, size_t len)
+{
+    if (!reserve(text, len))
+        return;
+    memcpy(text->data + text->len, bytes, len);
+    text->len += len;
+    text->data[text->len] = '\0';
+}
+
+void lhi_text_puts(lhi_text *text, const char *string)
+{
+    lhi_text_add(text, string, strlen(string));
+}
+
+void lhi_text_printf(lhi_text *text, const char *format, ...)
+{
+    char small[512];
+    va_list args;
+    va_start(args, format);
+    int needed = vsnprintf(small, sizeof small, format, args);
+    va_end(args);
+    if (needed < 0) {
+        text->failed = true;
+        return;
+    }
+    if ((size_t)needed < sizeof small) {
+        lhi_text_add(text, small, (size_t)needed);
+        return;
+    }
+    if (!reserve(text, (size_t)needed))
+        return;
+    va_start(args, format);
+    vsnprintf(text->data + text->len, text->room - text->len, format, args);
+    va_end(args);
+    text->len += (size_t)needed;
+}
+
+lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err)
+{
+    lhi_text_add(text, "", 0);
+    if (text->failed) {
+        lhi_text_fini(text);
+        return lhi_fail_nomem(err);
+    }
+    *out = text->data;
+    if (len)
+        *len = text->len;
+    *text = (lhi_text){0};
+    return LH_OK;
+}
+
+static lh_status read_open_file(int fd, const char *path, size_t max_bytes,
+                                lhi_text *text, lh_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    for (;;) {
+        char chunk[1 << 16];
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+        if (got == 0)
+            return LH_OK;
+        if ((size_t)got > max_bytes - text->len)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: larger than %zu bytes, the most that is read",
+                            path, max_bytes);
+        lhi_text_add(text, chunk, (size_t)got);
+        if (text->failed)
+            return lhi_fail_nomem(err);
+    }
+}
+
+lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
+                        size_t *len, lh_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    lhi_text text = {0};
+    lh_status status = read_open_file(fd, path, max_bytes, &text, err);
+    close(fd);
+    if (status != LH_OK) {
+        lhi_text_fini(&text);
+        return status;
+    }
+    return lhi_text_take(&text, out, len, err);
+}
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t put = write(fd, data, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        data += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+/* Opens a new file beside `path` with the mode that any new file gets; its
+ * name is left in `temp`. */
+static int open_beside(const char *path, char *temp, size_t room)
+{
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        snprintf(temp, room, "%s.tmp-%ld-%u", path, (long)getpid(), attempt);
+        int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+/* `old_mode` is the mode to keep, or 0 for a new file. */
+static lh_status replace_file(const char *path, mode_t old_mode,
+                              const char *text, size_t len, lh_error *err)
+{
+    size_t room = strlen(path) + 48;
+    char *temp = malloc(room);
+    if (!temp)
+        return lhi_fail_nomem(err);
+    int fd = open_beside(path, temp, room);
+    if (fd < 0) {
+        lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(errno));
+        free(temp);
+        return LH_EIO;
+    }
+    bool ok = write_all(fd, text, len) &&
+              (old_mode == 0 || fchmod(fd, old_mode) == 0) && fsync(fd) == 0;
+    int cause = ok ? 0 : errno;
+    if (close(fd) != 0 && ok) {
+        cause = errno;
+        ok = false;
+    }
+    if (ok && rename(temp, path) != 0) {
+        cause = errno;
+        ok = false;
+    }
+    if (!ok) {
+        unlink(temp);
+        lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
+    }
+    free(temp);
+    return ok ? LH_OK : LH_EIO;
+}
+
+/* Pipes, terminals and /dev/stdout cannot be replaced, only written. */
+static lh_status write_in_place(const char *path, const char *text, size_t len,
+                                lh_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write_all(fd, text, len);
+    int cause = ok ? 0 : errno;
+    if (fd >= 0 && close(fd) != 0 && ok) {
+        cause = errno;
+        ok = false;
+    }
+    if (!ok)
+        return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
+                        strerror(cause));
+    return LH_OK;
+}
+
+lh_status lh_file_write(const char *path, const char *text, size_t len,
+                        lh_error *err)
+{
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode))
+        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    if (exists && !S_ISREG(info.st_mode))
+        return write_in_place(path, text, len, err);
+    return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doc/doc.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* The parser's state while the tree grows: the open containers, innermost
+ * last, each with the place where its next child is hung. */
+typedef struct open_node {
+    lhi_node *node;
+    const lhi_node **tail;
+    const char *key; /* of a map, read and waiting for its value */
+    uint32_t key_line;
+} open_node;
+
+typedef struct builder {
+    lhi_doc *doc;
+    open_node open[LHI_DOC_MAX_DEPTH];
+    uint32_t depth;
+} builder;
+
+static uint32_t line_of(const yaml_mark_t *mark)
+{
+    return (uint32_t)(mark->line + 1);
+}
+
+static lh_status fail_at(const lhi_doc *doc, uint32_t line, lh_error *err,
+                         const char *what)
+{
+    return lhi_fail(err, LH_EINPUT, "%s:%u: %s", doc->file, line, what);
+}
+
+/* Hangs a fresh node under the innermost open container (or as the root). */
+static lh_status hang(builder *b, lhi_node_kind kind, uint32_t line,
+                      lhi_node **out, lh_error *err)
+{
+    lhi_node *node = LHI_NEW(b->doc->mem, lhi_node, 1);
+    if (!node)
+        return lhi_fail_nomem(err);
+    node->kind = kind;
+    node->line = line;
+    if (b->depth == 0) {
+        b->doc->root = node;
+    } else {
+        open_node *in = &b->open[b->depth - 1];
+        node->parent = in->node;
+        node->index = in->node->n_items++;
+        node->key = in->key;
+        in->key = NULL;
+        *in->tail = node;
+        in->tail = &node->next;
+    }
+    *out = node;
+    return LH_OK;
+}
+
+static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
+                                lh_error *err)
+{
+    if (b->depth == LHI_DOC_MAX_DEPTH)
+        return fail_at(b->doc, line, err, "nested too deeply");
+    if (b->depth && b->open[b->depth - 1].node->kind == LHI_MAP &&
+        !b->open[b->depth - 1].key)
+        return fail_at(b->doc, line, err, "a key must be a plain word");
+    lhi_node *node;
+    LHI_TRY(hang(b, kind, line, &node, err));
+    b->open[b->depth++] = (open_node){.node = node, .tail = &node->first};
+    return LH_OK;
+}
+
+static lh_status close_container(builder *b)
+{
+    b->depth--;
+    return LH_OK;
+}
+
+static lh_status add_scalar(builder *b, const yaml_event_t *event,
+                            lh_error *err)
+{
+    uint32_t line = line_of(&event->start_mark);
+    const char *text = (const char *)event->data.scalar.value;
+    size_t len = event->data.scalar.length;
+    if (strlen(text) != len)
+        return fail_at(b->doc, line, err, "a NUL character in the text");
+    char *copy = lhi_arena_strndup(b->doc->mem, text, len);
+    if (!copy)
+        return lhi_fail_nomem(err);
+    open_node *in = b->depth ? &b->open[b->depth - 1] : NULL;
+    if (in && in->node->kind == LHI_MAP && !in->key) {
+        if (in->node->n_items == LHI_DOC_MAX_KEYS)
+            return fail_at(b->doc, line, err, "too many keys in one map");
+        if (lhi_find(in->node, copy))
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%u: key '%.60s' is there twice; keep one",
+                            b->doc->file, line, copy);
+        in->key = copy;
+        in->key_line = line;
+        return LH_OK;
+    }
+    /* A value that is left out stands, for the reader, where its key does. */
+    bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (in && in->key && len == 0 && plain)
+        line = in->key_line;
+    lhi_node *node;
+    LHI_TRY(hang(b, LHI_SCALAR, line, &node, err));
+    node->text = copy;
+    node->quoted = !plain;
+    return LH_OK;
+}
+
+static lh_status refuse_extras(const lhi_doc *doc, uint32_t line,
+                               const yaml_char_t *anchor,
+                               const yaml_char_t *tag, lh_error *err)
+{
+    if (anchor)
+        return fail_at(doc, line, err,
+                       "anchors (&name) are not accepted; write the value out");
+    if (tag)
+        return fail_at(doc, line, err,
+                       "tags (!name) are not accepted; write the value plainly");
+    return LH_OK;
+}
+
+static lh_status take_event(builder *b, const yaml_event_t *event,
+                            lh_error *err)
+{
+    uint32_t line = line_of(&event->start_mark);
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        LHI_TRY(refuse_extras(b->doc, line, event->data.scalar.anchor,
+                              event->data.scalar.tag, err));
+        return add_scalar(b, event, err);
+    case YAML_SEQUENCE_START_EVENT:
+        LHI_TRY(refuse_extras(b->doc, line, event->data.sequence_start.anchor,
+                              event->data.sequence_start.tag, err));
+        return open_container(b, LHI_LIST, line, err);
+    case YAML_MAPPING_START_EVENT:
+        LHI_TRY(refuse_extras(b->doc, line, event->data.mapping_start.anchor,
+                              event->data.mapping_start.tag, err));
+        return open_container(b, LHI_MAP, line, err);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        return close_container(b);
+    case YAML_ALIAS_EVENT:
+        return fail_at(b->doc, line, err,
+                       "aliases (*name) are not accepted; write the value out");
+    case YAML_DOCUMENT_START_EVENT:
+        if (b->doc->root)
+            return fail_at(b->doc, line, err,
+                           "a second document; a file holds one");
+        return LH_OK;
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
+                              lh_error *err)
+{
+    if (parser->error == YAML_MEMORY_ERROR)
+        return lhi_fail_nomem(err);
+    if (parser->error == YAML_READER_ERROR)
+        return lhi_fail(err, LH_EINPUT, "%s: not UTF-8 text (byte %zu: %s)",
+                        doc->file, parser->problem_offset,
+                        parser->problem ? parser->problem : "unreadable");
+    return lhi_fail(err, LH_EINPUT, "%s:%u: not valid YAML or JSON: %s%s%s",
+                    doc->file, line_of(&parser->problem_mark),
+                    parser->problem ? parser->problem : "unreadable",
+                    parser->context ? " " : "",
+                    parser->context ? parser->context : "");
+}
+
+static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
+{
+    for (;;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event))
+            return parser_error(b->doc, parser, err);
+        bool last = event.type == YAML_STREAM_END_EVENT;
+        lh_status status = take_event(b, &event, err);
+        yaml_event_delete(&event);
+        if (status != LH_OK || last)
+            return status;
+    }
+}
+
+static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
+                            lh_error *err)
+{
+    if (len > LHI_DOC_MAX_BYTES)
+        return lhi_fail(err, LH_EINPUT, "%s: larger than %d bytes", doc->file,
+                        LHI_DOC_MAX_BYTES);
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser))
+        return lhi_fail_nomem(err);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    builder b = {.doc = doc};
+    lh_status status = build(&b, &parser, err);
+    yaml_parser_delete(&parser);
+    if (status != LH_OK)
+        return status;
+    if (!doc->root)
+        return lhi_fail(err, LH_EINPUT, "%s:1: the file is empty", doc->file);
+    if (doc->root->kind != LHI_MAP)
+        return fail_at(doc, doc->root->line, err,
+                       "must be a map of keys and values");
+    return LH_OK;
+}
+
+lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
+                        lhi_doc **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lhi_doc *doc = LHI_NEW(mem, lhi_doc, 1);
+    lh_status status = LH_OK;
+    if (!doc || !(doc->file = lhi_arena_strdup(mem, name)))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        doc->mem = mem;
+        status = parse_into(doc, text, len, err);
+    }
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = doc;
+    return LH_OK;
+}
+
+lh_status lhi_doc_load(const char *path, lhi_doc **out, lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lhi_file_read(path, LHI_DOC_MAX_BYTES, &text, &len, err));
+    lh_status status = lhi_doc_parse(text, len, path, out, err);
+    lh_text_free(text);
+    return status;
+}
+
+void lhi_doc_free(lhi_doc *doc)
+{
+    if (doc)
+        lhi_arena_free(doc->mem);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* YAML (and so JSON) read into a tree that remembers where everything stood,
+ * and the checks that turn its scalars into values. Every refusal names file,
+ * line and key.
+ *
+ * Anchors, aliases and tags are refused: no file format here needs them, and
+ * an input cannot expand beyond its own size. */
+#ifndef LHI_DOC_H
+#define LHI_DOC_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum lhi_node_kind {
+    LHI_SCALAR,
+    LHI_LIST,
+    LHI_MAP,
+} lhi_node_kind;
+
+typedef struct lhi_node lhi_node;
+struct lhi_node {
+    lhi_node_kind kind;
+    bool quoted;        /* scalar: was in quotes, so it is a string */
+    uint32_t line;      /* from 1 */
+    const char *key;    /* in a map; NULL otherwise */
+    uint32_t index;     /* in its parent */
+    const char *text;   /* scalar: NUL-terminated */
+    uint32_t n_items;   /* list, map */
+    const lhi_node *parent, *first, *next; /* children in file order */
+};
+
+typedef struct lhi_doc {
+    lhi_arena *mem;
+    const char *file; /* as messages name it */
+    const lhi_node *root;
+} lhi_doc;
+
+enum {
+    LHI_DOC_MAX_DEPTH = 32,
+    LHI_DOC_MAX_KEYS = 4096, /* in one map */
+    LHI_DOC_MAX_BYTES = 1 << 28, /* of a file: 256 MiB */
+};
+
+/* `name` is what messages call the text. The root is a map. */
+lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
+                        lhi_doc **out, lh_error *err);
+lh_status lhi_doc_load(const char *path, lhi_doc **out, lh_error *err);
+void lhi_doc_free(lhi_doc *doc); /* NULL is fine */
+
+/* "file:line: key.path: message". */
+lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
+                       lh_status code, const char *format, ...)
+    LHI_PRINTF(5, 6);
+
+/* The value of `key` in a map, or NULL. */
+const lhi_node *lhi_find(const lhi_node *map, const char *key);
+/* The same, refusing a map without it. */
+lh_status lhi_need(const lhi_doc *doc, const lhi_node *map, const char *key,
+                   const lhi_node **out, lh_error *err);
+
+lh_status lhi_want_map(const lhi_doc *doc, const lhi_node *node, lh_error *err);
+lh_status lhi_want_list(const lhi_doc *doc, const lhi_node *node,
+                        lh_error *err);
+
+/* Refuses keys of a map that are not in the NULL-terminated list, naming the
+ * nearest one that is. */
+lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
+                         const char *const *keys, lh_error *err);
+
+/* "longhaul: NAME/VERSION" of the root: refuses another name or version. */
+lh_status lhi_want_format(const lhi_doc *doc, const char *name, int version,
+                          lh_error *err);
+
+lh_status lhi_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
+                      int64_t max, int64_t *out, lh_error *err);
+lh_status lhi_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
+                      uint32_t max, uint32_t *out, lh_error *err);
+/* Finite. */
+lh_status lhi_get_number(const lhi_doc *doc, const lhi_node *node, double min,
+                         double max, double *out, lh_error *err);
+lh_status lhi_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
+                       lh_error *err);
+/* Not empty; borrowed from the document. */
+lh_status lhi_get_string(const lhi_doc *doc, const lhi_node *node,
+                         const char **out, lh_error *err);
+/* One of the NULL-terminated names; *out is its index. */
+lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
+                         const char *const *names, uint32_t *out,
+                         lh_error *err);
+/* A time of 0..2^52 ns: the number times `unit_ns`, rounded to the nearest. */
+lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
+                       int64_t unit_ns, int64_t *out_ns, lh_error *err);
+
+/* True for a plain (unquoted) scalar that is JSON's and YAML's null. */
+bool lhi_is_null(const lhi_node *node);
+
+#define LHI_MAX_TIME_NS (INT64_C(1) << 52)
+
+#endif
