@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipe/pipeline.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MEMORY (INT64_C(1) << 60)
+
+typedef enum locus { AT_ROOT, AT_CHUNK, AT_LINK } locus;
+
+/* A refusal that names the line where there is a file, the index otherwise. */
+static lh_status refuse(const lhi_pipeline_origin *origin, locus where,
+                        uint32_t index, lh_error *err, const char *format, ...)
+    LHI_PRINTF(5, 6);
+
+static lh_status refuse(const lhi_pipeline_origin *origin, locus where,
+                        uint32_t index, lh_error *err, const char *format, ...)
+{
+    char text[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const lhi_node *node = NULL;
+    if (origin && where == AT_CHUNK && origin->chunk_nodes)
+        node = origin->chunk_nodes[index];
+    if (origin && where == AT_LINK && origin->link_nodes)
+        node = origin->link_nodes[index];
+    if (node)
+        return lhi_doc_fail(origin->doc, node, err, LH_EINPUT, "%s", text);
+    if (origin && origin->doc)
+        return lhi_doc_fail(origin->doc, origin->doc->root, err, LH_EINPUT,
+                            "%s", text);
+    if (where == AT_ROOT)
+        return lhi_fail(err, LH_EINPUT, "pipeline: %s", text);
+    return lhi_fail(err, LH_EINPUT, "pipeline: %s[%" PRIu32 "]: %s",
+                    where == AT_CHUNK ? "chunks" : "links", index, text);
+}
+
+static lh_status check_counts(const lh_pipeline_desc *d,
+                              const lhi_pipeline_origin *origin, lh_error *err)
+{
+    if (d->n_devices < 1 || d->n_devices > LH_MAX_DEVICES)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "devices: %" PRIu32 " is out of range; from 1 to %u",
+                      d->n_devices, LH_MAX_DEVICES);
+    if (d->n_microbatches < 1 || d->n_microbatches > LH_MAX_MICROBATCHES)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "microbatches: %" PRIu32 " is out of range; from 1 to %u",
+                      d->n_microbatches, LH_MAX_MICROBATCHES);
+    if (d->n_chunks < 1 || d->n_chunks > LH_MAX_CHUNKS)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "chunks: %" PRIu32 " is out of range; from 1 to %u",
+                      d->n_chunks, LH_MAX_CHUNKS);
+    if ((uint64_t)d->n_chunks * d->n_microbatches > LH_MAX_PASSES)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "%" PRIu32 " chunks times %" PRIu32
+                      " microbatches are more than %" PRIu64
+                      " forward passes, the most that is handled; use fewer "
+                      "microbatches",
+                      d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
+    return LH_OK;
+}
+
+static bool bad_time(int64_t ns)
+{
+    return ns < 0 || ns > LHI_MAX_TIME_NS;
+}
+
+static bool bad_memory(int64_t memory)
+{
+    return memory < -MAX_MEMORY || memory > MAX_MEMORY;
+}
+
+static lh_status check_chunks(const lh_pipeline_desc *d,
+                              const lhi_pipeline_origin *origin, lh_error *err)
+{
+    for (uint32_t c = 0; c < d->n_chunks; c++) {
+        const lh_chunk *k = &d->chunks[c];
+        if (k->device >= d->n_devices)
+            return refuse(origin, AT_CHUNK, c, err,
+                          "device %" PRIu32 " does not exist; there are %" PRIu32
+                          ", counted from 0",
+                          k->device, d->n_devices);
+        if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
+            bad_time(k->all_gather_ns) || bad_time(k->reduce_scatter_ns) ||
+            bad_time(k->dp_latency_ns))
+            return refuse(origin, AT_CHUNK, c, err,
+                          "a time is negative or above 2^52 ns (52 days)");
+        if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
+            bad_memory(k->mem_w) || bad_memory(k->mem_static))
+            return refuse(origin, AT_CHUNK, c, err,
+                          "a memory amount is beyond 2^60");
+    }
+    return LH_OK;
+}
+
+static lh_status check_links(const lh_pipeline_desc *d,
+                             const lhi_pipeline_origin *origin, lh_error *err)
+{
+    for (uint32_t i = 0; i < d->n_links; i++) {
+        const lh_link *l = &d->links[i];
+        if (l->from >= d->n_devices || l->to >= d->n_devices)
+            return refuse(origin, AT_LINK, i, err,
+                          "device %" PRIu32 " does not exist; there are %" PRIu32
+                          ", counted from 0",
+                          l->from >= d->n_devices ? l->from : l->to,
+                          d->n_devices);
+        if (l->from == l->to)
+            return refuse(origin, AT_LINK, i, err,
+                          "a link from device %" PRIu32 " to itself; messages "
+                          "inside a device need none",
+                          l->from);
+        if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
+            return refuse(origin, AT_LINK, i, err,
+                          "a time is negative or above 2^52 ns (52 days)");
+        if (l->name && (l->name[0] == '\0' || strpbrk(l->name, ",\"\n\r")))
+            return refuse(origin, AT_LINK, i, err,
+                          "name: must not be empty or hold commas, quotes or "
+                          "line breaks");
+    }
+    return LH_OK;
+}
+
+/* The longest any schedule can take is all work and all messages one after
+ * the other; it has to fit into int64. */
+static lh_status check_horizon(const lh_pipeline *p,
+                               const lhi_pipeline_origin *origin,
+                               lh_error *err)
+{
+    long double total = 0, memory = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        long double each = (long double)k->f_ns + (long double)k->d_ns +
+                           (long double)k->w_ns;
+        each += (long double)p->forward[c].transfer_ns +
+                (long double)p->forward[c].latency_ns;
+        each += (long double)p->backward[c].transfer_ns +
+                (long double)p->backward[c].latency_ns;
+        total += each * p->n_microbatches;
+        total += (long double)k->all_gather_ns +
+                 (long double)k->reduce_scatter_ns +
+                 2 * (long double)k->dp_latency_ns;
+        memory += ((long double)llabs(k->mem_f) + (long double)llabs(k->mem_d) +
+                   (long double)llabs(k->mem_w)) *
+                      p->n_microbatches +
+                  (long double)llabs(k->mem_static);
+    }
+    if (total > 4e18L)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "the times add up to more than 126 years; use smaller "
+                      "times or fewer microbatches");
+    if (memory > 4e18L)
+        return refuse(origin, AT_ROOT, 0, err,
+                      "the memory amounts add up to more than 2^62; use a "
+                      "larger unit");
+    return LH_OK;
+}
+
+static int compare_links(const void *a, const void *b)
+{
+    const lh_link *const *x = a, *const *y = b;
+    if ((*x)->from != (*y)->from)
+        return (*x)->from < (*y)->from ? -1 : 1;
+    if ((*x)->to != (*y)->to)
+        return (*x)->to < (*y)->to ? -1 : 1;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static const lh_link *find_link(const lh_link *const *sorted, uint32_t n,
+                                uint32_t from, uint32_t to)
+{
+    uint32_t lo = 0, hi = n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        const lh_link *l = sorted[mid];
+        if (l->from < from || (l->from == from && l->to < to))
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo < n && sorted[lo]->from == from && sorted[lo]->to == to)
+        return sorted[lo];
+    return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const lh_link *const *x = a, *const *y = b;
+    int order = strcmp((*x)->name, (*y)->name);
+    return order ? order : *x < *y ? -1 : *x > *y;
+}
+
+/* Links named alike share a resource; resources are numbered by their first
+ * link. */
+static lh_status name_resources(lh_pipeline *p, lh_error *err)
+{
+    const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
+    uint32_t *first = LHI_NEW(p->mem, uint32_t, p->n_links);
+    if (!sorted || !first)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_links; i++)
+        sorted[i] = &p->links[i];
+    if (p->n_links)
+        qsort(sorted, p->n_links, sizeof *sorted, compare_names);
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        uint32_t link = (uint32_t)(sorted[i] - p->links);
+        bool same = i > 0 && strcmp(sorted[i]->name, sorted[i - 1]->name) == 0;
+        first[link] = same ? first[sorted[i - 1] - p->links] : link;
+    }
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        if (first[i] == i) {
+            p->link_resources[i] = p->n_resources;
+            p->resource_names[p->n_resources++] = p->links[i].name;
+        } else {
+            p->link_resources[i] = p->link_resources[first[i]];
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status refuse_doubles(const lh_pipeline *p,
+                                const lh_link *const *sorted,
+                                const lhi_pipeline_origin *origin,
+                                lh_error *err)
+{
+    for (uint32_t i = 1; i < p->n_links; i++)
+        if (sorted[i]->from == sorted[i - 1]->from &&
+            sorted[i]->to == sorted[i - 1]->to)
+            return refuse(origin, AT_LINK, (uint32_t)(sorted[i] - p->links),
+                          err,
+                          "a second link from device %" PRIu32
+                          " to device %" PRIu32 "; keep one",
+                          sorted[i]->from, sorted[i]->to);
+    return LH_OK;
+}
+
+static lhi_route route_between(const lh_pipeline *p,
+                               const lh_link *const *sorted, uint32_t from,
+                               uint32_t to)
+{
+    lhi_route route = {.link = LH_NONE, .resource = LH_NONE};
+    if (from == to)
+        return route;
+    route.message = true;
+    const lh_link *link = find_link(sorted, p->n_links, from, to);
+    if (link) {
+        route.link = (uint32_t)(link - p->links);
+        route.resource = p->link_resources[route.link];
+        route.transfer_ns = link->transfer_ns;
+        route.latency_ns = link->latency_ns;
+    }
+    return route;
+}
+
+static lh_placement find_placement(const lh_pipeline *p)
+{
+    uint32_t devices = p->n_devices;
+    bool loop = p->n_chunks % devices == 0;
+    bool wave = p->n_chunks == 2 * devices;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        loop = loop && p->chunks[c].device == c % devices;
+        wave = wave && p->chunks[c].device ==
+                           (c < devices ? c : 2 * devices - 1 - c);
+    }
+    if (loop)
+        return p->n_chunks == devices ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
+    return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
+}
+
+static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
+                        lh_error *err)
+{
+    const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
+    p->link_resources = LHI_NEW(p->mem, uint32_t, p->n_links);
+    p->resource_names = LHI_NEW(p->mem, const char *, p->n_links);
+    p->forward = LHI_NEW(p->mem, lhi_route, p->n_chunks);
+    p->backward = LHI_NEW(p->mem, lhi_route, p->n_chunks);
+    if (!sorted || !p->link_resources || !p->resource_names || !p->forward ||
+        !p->backward)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_links; i++)
+        sorted[i] = &p->links[i];
+    if (p->n_links)
+        qsort(sorted, p->n_links, sizeof *sorted, compare_links);
+    LHI_TRY(refuse_doubles(p, sorted, origin, err));
+    LHI_TRY(name_resources(p, err));
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t device = p->chunks[c].device;
+        p->forward[c] = p->backward[c] =
+            (lhi_route){.link = LH_NONE, .resource = LH_NONE};
+        if (c + 1 < p->n_chunks)
+            p->forward[c] =
+                route_between(p, sorted, device, p->chunks[c + 1].device);
+        if (c > 0)
+            p->backward[c] =
+                route_between(p, sorted, device, p->chunks[c - 1].device);
+    }
+    p->placement = find_placement(p);
+    return check_horizon(p, origin, err);
+}
+
+static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
+                            lh_error *err)
+{
+    p->links = LHI_NEW(p->mem, lh_link, d->n_links);
+    if (!p->links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < d->n_links; i++) {
+        p->links[i] = d->links[i];
+        char text[32];
+        const char *name = d->links[i].name;
+        snprintf(text, sizeof text, "%" PRIu32 "-%" PRIu32, d->links[i].from,
+                 d->links[i].to);
+        p->links[i].name = lhi_arena_strdup(p->mem, name ? name : text);
+        if (!p->links[i].name)
+            return lhi_fail_nomem(err);
+    }
+    p->n_links = d->n_links;
+    return LH_OK;
+}
+
+static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
+                            const lhi_pipeline_origin *origin, lh_error *err)
+{
+    if (!d->device_sites || d->n_sites == 0)
+        return LH_OK;
+    p->sites = LHI_NEW(p->mem, lh_site, d->n_sites);
+    p->device_sites = LHI_NEW(p->mem, uint32_t, d->n_devices);
+    if (!p->sites || !p->device_sites)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < d->n_sites; i++) {
+        p->sites[i].name = lhi_arena_strdup(p->mem, d->sites[i].name);
+        if (!p->sites[i].name)
+            return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < d->n_devices; i++) {
+        if (d->device_sites[i] >= d->n_sites)
+            return refuse(origin, AT_ROOT, 0, err,
+                          "sites: device %" PRIu32 " is at none", i);
+        p->device_sites[i] = d->device_sites[i];
+    }
+    p->n_sites = d->n_sites;
+    return LH_OK;
+}
+
+static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
+                             const lhi_pipeline_origin *origin, lh_error *err)
+{
+    p->memory_limits = LHI_NEW(p->mem, int64_t, d->n_devices);
+    p->memory_unit =
+        lhi_arena_strdup(p->mem, d->memory_unit ? d->memory_unit : "");
+    if (!p->memory_limits || !p->memory_unit)
+        return lhi_fail_nomem(err);
+    p->has_limits = d->memory_limits != NULL;
+    for (uint32_t i = 0; i < d->n_devices; i++) {
+        p->memory_limits[i] = d->memory_limits ? d->memory_limits[i]
+                                               : LH_NO_LIMIT;
+        if (p->memory_limits[i] < 0)
+            return refuse(origin, AT_ROOT, 0, err,
+                          "memory_limit: must not be negative");
+    }
+    return LH_OK;
+}
+
+static lh_status fill(lh_pipeline *p, const lh_pipeline_desc *d,
+                      const lhi_pipeline_origin *origin, lh_error *err)
+{
+    p->n_devices = d->n_devices;
+    p->n_microbatches = d->n_microbatches;
+    p->n_chunks = d->n_chunks;
+    p->joint = d->joint;
+    p->chunks = LHI_NEW(p->mem, lh_chunk, d->n_chunks);
+    if (!p->chunks)
+        return lhi_fail_nomem(err);
+    memcpy(p->chunks, d->chunks, d->n_chunks * sizeof *p->chunks);
+    LHI_TRY(copy_links(p, d, err));
+    LHI_TRY(copy_sites(p, d, origin, err));
+    LHI_TRY(copy_limits(p, d, origin, err));
+    return derive(p, origin, err);
+}
+
+lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
+                            const lhi_pipeline_origin *origin,
+                            lh_pipeline **out, lh_error *err)
+{
+    LHI_TRY(check_counts(desc, origin, err));
+    LHI_TRY(check_chunks(desc, origin, err));
+    LHI_TRY(check_links(desc, origin, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_pipeline *p = mem ? LHI_NEW(mem, lh_pipeline, 1) : NULL;
+    if (!p) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    p->mem = mem;
+    lh_status status = fill(p, desc, origin, err);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = p;
+    return LH_OK;
+}
+
+lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
+                           lh_error *err)
+{
+    if (desc->size != sizeof *desc)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_pipeline_desc.size is %zu, not %zu", desc->size,
+                        sizeof *desc);
+    return lhi_pipeline_make(desc, NULL, out, err);
+}
+
+void lh_pipeline_free(lh_pipeline *pipeline)
+{
+    if (pipeline)
+        lhi_arena_free(pipeline->mem);
+}
+
+uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline)
+{
+    return pipeline->n_devices;
+}
+
+uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline)
+{
+    return pipeline->n_chunks;
+}
+
+uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline)
+{
+    return pipeline->n_microbatches;
+}
+
+bool lh_pipeline_is_joint(const lh_pipeline *pipeline)
+{
+    return pipeline->joint;
+}
+
+const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline, uint32_t chunk)
+{
+    return &pipeline->chunks[chunk];
+}
+
+uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline)
+{
+    return pipeline->n_links;
+}
+
+const lh_link *lh_pipeline_link(const lh_pipeline *pipeline, uint32_t link)
+{
+    return &pipeline->links[link];
+}
+
+int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline, uint32_t device)
+{
+    return pipeline->memory_limits[device];
+}
+
+const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline)
+{
+    return pipeline->memory_unit;
+}
+
+uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline)
+{
+    return pipeline->n_sites;
+}
+
+const char *lh_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site)
+{
+    return pipeline->sites[site].name;
+}
+
+uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline, uint32_t device)
+{
+    return pipeline->device_sites ? pipeline->device_sites[device] : LH_NONE;
+}
+
+lh_placement lh_pipeline_placement(const lh_pipeline *pipeline)
+{
+    return pipeline->placement;
+}
+
+const char *lh_placement_name(lh_placement placement)
+{
+    switch (placement) {
+    case LH_PLACEMENT_UD:
+        return "ud";
+    case LH_PLACEMENT_LOOP:
+        return "loop";
+    case LH_PLACEMENT_WAVE:
+        return "wave";
+    default:
+        return "irregular";
+    }
+}
+
+/* The share of part `part` of `n_parts`, such that the shares add up. */
+static int64_t share(int64_t total, uint32_t part, uint32_t n_parts)
+{
+    int64_t each = total / n_parts, rest = total % n_parts;
+    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
+}
+
+int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->f_ns;
+    case LH_D:
+        return chunk->d_ns;
+    case LH_B:
+        return chunk->d_ns + chunk->w_ns;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->w_ns
+                   : share(chunk->w_ns, pass->part, pass->n_parts);
+    }
+}
+
+int64_t lhi_pass_memory(const lh_chunk *chunk, const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->mem_f;
+    case LH_D:
+        return chunk->mem_d;
+    case LH_B:
+        return chunk->mem_d + chunk->mem_w;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->mem_w
+                   : share(chunk->mem_w, pass->part, pass->n_parts);
+    }
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside an lh_pipeline. Immutable after lh_pipeline_make(). */
+#ifndef LHI_PIPELINE_H
+#define LHI_PIPELINE_H
+
+#include "base/arena.h"
+#include "doc/doc.h"
+
+#include <jansson.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+
+/* A way for messages between neighbouring chunks. */
+typedef struct lhi_route {
+    bool message;       /* false: same device, handed over in place */
+    uint32_t link;      /* index, LH_NONE: no link, arrives at once */
+    uint32_t resource;  /* of the link */
+    int64_t transfer_ns, latency_ns;
+} lhi_route;
+
+struct lh_pipeline {
+    lhi_arena *mem;
+    uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
+    bool joint;
+    lh_chunk *chunks;
+    lh_link *links;
+    int64_t *memory_limits; /* per device; LH_NO_LIMIT */
+    bool has_limits;
+    const char *memory_unit; /* "" if none */
+    lh_site *sites;
+    uint32_t *device_sites;
+    /* Derived. */
+    uint32_t n_resources;
+    const char **resource_names; /* "from-to" for unnamed links */
+    uint32_t *link_resources;    /* per link */
+    lhi_route *forward;  /* [c]: from chunk c to c+1; last unused */
+    lhi_route *backward; /* [c]: from chunk c to c-1; first unused */
+    lh_placement placement;
+};
+
+/* Where a description came from, for messages: the document, and the nodes of
+ * its chunks and links (either may be NULL). */
+typedef struct lhi_pipeline_origin {
+    const lhi_doc *doc;
+    const lhi_node *const *chunk_nodes;
+    const lhi_node *const *link_nodes;
+} lhi_pipeline_origin;
+
+lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
+                            const lhi_pipeline_origin *origin,
+                            lh_pipeline **out, lh_error *err);
+
+/* From and to the map of a pipeline/1 inside a larger document. */
+lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
+                                 lh_pipeline **out, lh_error *err);
+lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
+                               lh_error *err);
+
+/* Durations of a pass of `chunk`; W parts share exactly: the sum over the
+ * parts is w_ns. */
+int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass);
+/* The net change of memory by a pass. */
+int64_t lhi_pass_memory(const lh_chunk *chunk, const lh_pass *pass);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipe/schedule.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char kind_letters[] = {
+    [LH_F] = 'F', [LH_D] = 'I', [LH_W] = 'W', [LH_B] = 'B'};
+
+char *lh_pass_text(const lh_pass *pass, char *buffer)
+{
+    char letter = pass->kind <= LH_B ? kind_letters[pass->kind] : '?';
+    int n = snprintf(buffer, LH_PASS_TEXT, "%" PRIu32 "%c%" PRIu32,
+                     pass->chunk, letter, pass->microbatch);
+    if (pass->n_parts > 1)
+        snprintf(buffer + n, LH_PASS_TEXT - (size_t)n, ":%u/%u",
+                 (unsigned)pass->part, (unsigned)pass->n_parts);
+    return buffer;
+}
+
+static lh_status check_form(const lh_pass *pass, lh_error *err)
+{
+    char text[LH_PASS_TEXT];
+    if (pass->kind > LH_B)
+        return lhi_fail(err, LH_EINVAL, "pass kind %u does not exist",
+                        (unsigned)pass->kind);
+    if (pass->chunk >= LH_MAX_CHUNKS || pass->microbatch >= LH_MAX_MICROBATCHES)
+        return lhi_fail(err, LH_EINVAL, "pass %s is out of range",
+                        lh_pass_text(pass, text));
+    if (pass->n_parts < 1 || pass->n_parts > LH_MAX_PARTS ||
+        pass->part >= pass->n_parts || (pass->n_parts > 1 && pass->kind != LH_W))
+        return lhi_fail(err, LH_EINVAL,
+                        "pass %s: only W is cut, into 2 to %u parts",
+                        lh_pass_text(pass, text), LH_MAX_PARTS);
+    return LH_OK;
+}
+
+static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
+                             const lh_pass **out, lh_error *err)
+{
+    lh_pass *to = LHI_NEW(s->mem, lh_pass, n);
+    if (!to)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(check_form(&from[i], err));
+        to[i] = from[i];
+    }
+    *out = to;
+    return LH_OK;
+}
+
+static lh_status fill(lh_schedule *s, uint32_t n_devices,
+                      const lh_pass *const *orders, const uint32_t *counts,
+                      uint32_t n_link_orders, const lh_link_order *link_orders,
+                      lh_error *err)
+{
+    lh_link_order *links = LHI_NEW(s->mem, lh_link_order, n_link_orders);
+    s->orders = LHI_NEW(s->mem, const lh_pass *, n_devices);
+    s->counts = LHI_NEW(s->mem, uint32_t, n_devices);
+    if (!links || !s->orders || !s->counts)
+        return lhi_fail_nomem(err);
+    s->n_devices = n_devices;
+    for (uint32_t d = 0; d < n_devices; d++) {
+        LHI_TRY(copy_passes(s, orders[d], counts[d], &s->orders[d], err));
+        s->counts[d] = counts[d];
+    }
+    for (uint32_t i = 0; i < n_link_orders; i++) {
+        links[i].link = lhi_arena_strdup(s->mem, link_orders[i].link);
+        if (!links[i].link)
+            return lhi_fail_nomem(err);
+        LHI_TRY(copy_passes(s, link_orders[i].passes, link_orders[i].n_passes,
+                            &links[i].passes, err));
+        links[i].n_passes = link_orders[i].n_passes;
+    }
+    s->link_orders = links;
+    s->n_link_orders = n_link_orders;
+    return LH_OK;
+}
+
+lh_status lh_schedule_make(uint32_t n_devices, const lh_pass *const *orders,
+                           const uint32_t *counts, uint32_t n_link_orders,
+                           const lh_link_order *link_orders, lh_schedule **out,
+                           lh_error *err)
+{
+    if (n_devices < 1 || n_devices > LH_MAX_DEVICES)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " devices are out of range; from 1 to %u",
+                        n_devices, LH_MAX_DEVICES);
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_schedule *s = mem ? LHI_NEW(mem, lh_schedule, 1) : NULL;
+    if (!s) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    s->mem = mem;
+    lh_status status =
+        fill(s, n_devices, orders, counts, n_link_orders, link_orders, err);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lh_schedule_free(lh_schedule *schedule)
+{
+    if (schedule)
+        lhi_arena_free(schedule->mem);
+}
+
+uint32_t lh_schedule_n_skipped(const lh_schedule *schedule)
+{
+    return schedule->n_skipped;
+}
+
+uint32_t lh_schedule_n_devices(const lh_schedule *schedule)
+{
+    return schedule->n_devices;
+}
+
+const lh_pass *lh_schedule_order(const lh_schedule *schedule, uint32_t device,
+                                 uint32_t *count)
+{
+    *count = schedule->counts[device];
+    return schedule->orders[device];
+}
+
+uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule)
+{
+    return schedule->n_link_orders;
+}
+
+const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
+                                            uint32_t i)
+{
+    return &schedule->link_orders[i];
+}
