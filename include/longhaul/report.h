@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures of what happened when: one HTML file that works offline, an SVG, a
+ * timeline in the terminal. See docs/report.md. */
+#ifndef LONGHAUL_REPORT_H
+#define LONGHAUL_REPORT_H
+
+#include <longhaul/status.h>
+#include <longhaul/trace.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- what a report shows beside a timeline ------------------------------ */
+
+/* What the critical path passes through. */
+typedef enum lh_report_step {
+    LH_STEP_PASS,     /* index: into the trace's runs */
+    LH_STEP_QUEUE,    /* index: into its messages; waiting for the link */
+    LH_STEP_TRANSFER, /* on the link */
+    LH_STEP_LATENCY,  /* on its way */
+    LH_STEP_BLOCKED,  /* index: run whose sends kept the device from going on */
+    LH_STEP_COLLECTIVE, /* index: into its collectives */
+    LH_STEP_WAIT,     /* anything else; index is not used */
+} lh_report_step;
+
+typedef struct lh_report_segment {
+    lh_report_step step;
+    uint32_t index;
+    int64_t start_ns, end_ns;
+} lh_report_segment;
+
+/* What is known about a trace beyond itself. Zero counts: not known. */
+typedef struct lh_report_analysis {
+    size_t size; /* sizeof(lh_report_analysis) */
+    uint32_t n_segments;
+    const lh_report_segment *critical_path; /* in order of time */
+    /* Idle time by cause: bubble_ns[device * n_causes + cause]. */
+    uint32_t n_causes;
+    const char *const *cause_names; /* e.g. "link latency" */
+    const int64_t *bubble_ns;
+} lh_report_analysis;
+
+/* A row of the comparison table. */
+typedef struct lh_report_row {
+    const char *method; /* "zb-h1" */
+    const char *status; /* "ok", else a word such as "infeasible" */
+    int64_t makespan_ns; /* -1: none */
+    double bubble_ratio; /* 0..1; negative: none */
+    int64_t peak_memory; /* highest over the devices; -1: none */
+    const char *why;     /* why it lost or failed; may be NULL */
+} lh_report_row;
+
+/* Makespans of several methods over one changing quantity. */
+typedef struct lh_report_sweep {
+    size_t size;       /* sizeof(lh_report_sweep) */
+    const char *title; /* e.g. "transfer 0.5 ms"; may be NULL */
+    const char *x;     /* what changes and its unit, e.g. "latency (ms)" */
+    uint32_t n_points;
+    const double *xs;  /* rising */
+    uint32_t n_series;
+    const char *const *series;  /* names of the methods */
+    const int64_t *makespan_ns; /* [series * n_points + point], -1: none */
+    int64_t baseline_ns; /* slowdown 1; 0: the least makespan there is */
+} lh_report_sweep;
+
+/* --- the HTML report ----------------------------------------------------- */
+
+typedef struct lh_report lh_report;
+
+/* An empty report; everything added is copied. Release with
+ * lh_report_free(). */
+LH_API lh_status lh_report_make(const char *title, lh_report **out,
+                                lh_error *err);
+LH_API void lh_report_free(lh_report *report); /* NULL is fine */
+
+/* A line of the heading, such as "job" and "llama3-70b-two-sites.yaml". */
+LH_API lh_status lh_report_add_fact(lh_report *report, const char *name,
+                                    const char *value, lh_error *err);
+/* A timeline. Several are shown one under the other on one axis of time, so
+ * that a measured run can be held against the predicted one. `label` is what
+ * it is called, e.g. "zb-h1" or "measured"; `analysis` may be NULL.
+ * LH_EINVAL: the analysis names what the trace does not have. */
+LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
+                                     const char *label,
+                                     const lh_report_analysis *analysis,
+                                     lh_error *err);
+LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
+                                   lh_error *err);
+LH_API lh_status lh_report_add_sweep(lh_report *report,
+                                     const lh_report_sweep *sweep,
+                                     lh_error *err);
+
+/* The report as one HTML file that loads nothing from anywhere. Release *text
+ * with lh_text_free(); `len` may be NULL. */
+LH_API lh_status lh_report_format_html(const lh_report *report, char **text,
+                                       size_t *len, lh_error *err);
+
+/* --- pictures without a browser ----------------------------------------- */
+
+typedef struct lh_svg_options {
+    size_t size;    /* sizeof(lh_svg_options) */
+    uint32_t width; /* in pixels; 0: 1200 */
+    const lh_report_analysis *analysis; /* outlines the critical path; NULL */
+} lh_svg_options;
+
+/* The timeline as SVG. What is narrower than half a pixel is drawn merged with
+ * its neighbours. `options` may be NULL. Release *text with lh_text_free(). */
+LH_API lh_status lh_report_svg(const lh_trace *trace,
+                               const lh_svg_options *options, char **text,
+                               size_t *len, lh_error *err);
+
+typedef struct lh_terminal_options {
+    size_t size;    /* sizeof(lh_terminal_options) */
+    uint32_t width; /* in columns, 40..1000; 0: 80 */
+    bool color;     /* ANSI colours */
+    bool ascii;     /* no characters beyond ASCII */
+} lh_terminal_options;
+
+/* The timeline as text, a row per device, no line longer than the width.
+ * `options` may be NULL. Release *text with lh_text_free(). */
+LH_API lh_status lh_report_terminal(const lh_trace *trace,
+                                    const lh_terminal_options *options,
+                                    char **text, size_t *len, lh_error *err);
+/* The curves of a sweep as text. */
+LH_API lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
+                                         const lh_terminal_options *options,
+                                         char **text, size_t *len,
+                                         lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
