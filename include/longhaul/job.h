@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A training job as its owner writes it down: model, training, cluster, and
+ * what of the layout is already decided. Text form: docs/formats/job.md.
+ *
+ * A job is read whole and checked whole; what a file may leave out has been
+ * filled in (each datacenter carries its own GPU and networks, each ordered
+ * pair of datacenters its link). It never changes and owns all it points to. */
+#ifndef LONGHAUL_JOB_H
+#define LONGHAUL_JOB_H
+
+#include <longhaul/model.h>
+#include <longhaul/profile.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LH_MAX_DATACENTERS 64u
+#define LH_MAX_GPUS (1u << 24) /* in all datacenters together */
+
+typedef enum lh_precision {
+    LH_PRECISION_BF16,
+    LH_PRECISION_FP16,
+    LH_PRECISION_FP32,
+} lh_precision;
+
+typedef enum lh_optimizer {
+    LH_OPTIMIZER_ADAMW,
+    LH_OPTIMIZER_ADAM,
+} lh_optimizer;
+
+typedef enum lh_recompute {
+    LH_RECOMPUTE_NONE,
+    LH_RECOMPUTE_SELECTIVE, /* what is cheap to make again */
+    LH_RECOMPUTE_FULL,      /* layers keep only their input */
+} lh_recompute;
+
+typedef struct lh_training {
+    uint32_t global_batch;  /* sequences per iteration */
+    uint32_t sequence;      /* tokens per sequence */
+    lh_precision precision; /* of parameters and activations in passes */
+    lh_optimizer optimizer;
+    uint32_t zero; /* ZeRO stage 0..3 */
+    lh_recompute recompute;
+    /* False: the file did not say; the value above is the default (ZeRO 1,
+     * no recomputation). */
+    bool zero_given, recompute_given;
+} lh_training;
+
+/* A file's numbers, each followed by what it means in base units. */
+typedef struct lh_gpu {
+    const char *name;   /* preset's name, or as the file calls it; never NULL */
+    const char *preset; /* name of the preset it comes from, or NULL */
+    double tflops; /* peak, dense, 10^12 per second, in the job's precision */
+    double flops_per_s;
+    double memory_gib; /* 2^30 bytes */
+    int64_t memory_bytes;
+    double memory_gbps; /* memory bandwidth, 10^9 BYTES per second */
+    double memory_bytes_per_s;
+    double efficiency; /* share of tflops that large matrix products reach;
+                          0: the cost model's own */
+} lh_gpu;
+
+/* Per GPU and direction. gbps 0: there is no such network, and nothing that
+ * would use it. */
+typedef struct lh_network {
+    double gbps; /* 10^9 BITS per second */
+    double bytes_per_s;
+    int64_t latency_ns; /* one way */
+} lh_network;
+
+typedef struct lh_datacenter {
+    const char *name;
+    uint32_t nodes, gpus_per_node;
+    uint32_t gpus; /* nodes * gpus_per_node */
+    lh_gpu gpu;
+    lh_network node_link; /* inside a node; there if gpus_per_node > 1 */
+    lh_network fabric;    /* between nodes; there if the job has > 1 node */
+} lh_datacenter;
+
+/* From one datacenter to another: for all traffic in this direction. */
+typedef struct lh_wan {
+    double gbps;             /* 10^9 BITS per second, total */
+    double bytes_per_s;      /* gbps / 8, before oversubscription and loss */
+    int64_t latency_ns;      /* one way */
+    double loss;             /* share of packets lost, 0 <= loss < 1 */
+    double oversubscription; /* >= 1: others' demand on the same capacity */
+} lh_wan;
+
+typedef enum lh_outermost {
+    LH_OUTERMOST_ANY, /* not given */
+    LH_OUTERMOST_PIPELINE,
+    LH_OUTERMOST_DATA,
+} lh_outermost;
+
+/* 0, LH_OUTERMOST_ANY and NULL: not given, to be searched. */
+typedef struct lh_layout {
+    uint32_t tensor, context, expert, pipeline, data;
+    uint32_t micro_batch; /* sequences in a microbatch */
+    uint32_t chunks_per_device;
+    lh_outermost outermost;
+    const char *schedule; /* a method's name (lh_methods) */
+} lh_layout;
+
+typedef struct lh_job {
+    const char *name; /* as messages call the file */
+    const lh_model *model;
+    lh_training training;
+    uint32_t n_datacenters;
+    const lh_datacenter *datacenters;
+    /* wans[from * n_datacenters + to]; from == to is all zero. */
+    const lh_wan *wans;
+    uint32_t n_gpus, n_nodes; /* in all datacenters together */
+    lh_layout layout;
+    const lh_profile *profile; /* NULL: none */
+} lh_job;
+
+/* Reads a job; files that it names lie relative to `folder` (NULL: a job that
+ * names files is refused). `name` is what messages call the text. Release with
+ * lh_job_free(). LH_EINPUT: `err` says file, line, key and what is wrong. */
+LH_API lh_status lh_job_parse(const char *text, size_t len, const char *name,
+                              const char *folder, lh_job **out, lh_error *err);
+/* Files that the job names lie relative to its own folder. */
+LH_API lh_status lh_job_read(const char *path, lh_job **out, lh_error *err);
+LH_API void lh_job_free(lh_job *job); /* NULL is fine */
+
+/* The canonical text (JSON): every datacenter and link written out, the model
+ * (unless a preset) and the profile included, so that it stands alone. It
+ * reads back to the same job and the same text. Release *text with
+ * lh_text_free(); `len` may be NULL. */
+LH_API lh_status lh_job_format(const lh_job *job, char **text, size_t *len,
+                               lh_error *err);
+
+/* The GPU that a preset names (16-bit peak), which lives for ever; NULL: no
+ * such preset. */
+LH_API const lh_gpu *lh_gpu_preset(const char *name);
+/* The presets' names, NULL-terminated. */
+LH_API const char *const *lh_gpu_presets(void);
+
+/* As the job format spells them. */
+LH_API const char *lh_precision_name(lh_precision precision);
+LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
+LH_API const char *lh_recompute_name(lh_recompute recompute);
+LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
+LH_API uint32_t lh_precision_bytes(lh_precision precision);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

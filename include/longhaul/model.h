@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shape of a transformer: what the cost model needs to know about it, and
+ * how many parameters it has. docs/models.md names each preset's source. */
+#ifndef LONGHAUL_MODEL_H
+#define LONGHAUL_MODEL_H
+
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lh_norm {
+    LH_NORM_RMS,   /* a weight per feature */
+    LH_NORM_LAYER, /* a weight and a bias per feature */
+} lh_norm;
+
+/* Plain numbers, immutable; 0 means "has none" unless said otherwise. Every
+ * layer is attention, then an MLP, each behind a norm. The MLP of a dense layer
+ * is `ffn` wide; that of a mixture-of-experts (MoE) layer is a router,
+ * `experts` MLPs of `expert_ffn` and shared ones that every token passes,
+ * together `shared_expert_ffn` wide. */
+typedef struct lh_model {
+    const char *name; /* of a preset, or of the file it came from */
+    uint32_t layers, hidden, ffn, vocab;
+    uint32_t heads, kv_heads, head_dim; /* with MLA: kv_heads = heads */
+    bool gated;           /* MLPs have three matrices (SwiGLU), else two */
+    bool tied_embeddings; /* the head's matrix is the embedding's */
+    bool qkv_bias, output_bias; /* of attention's projections */
+    bool mlp_bias;
+    bool qk_norm; /* Qwen3: norms of head_dim on queries and keys */
+    lh_norm norm;
+    uint32_t positions; /* learned position embeddings; 0: rotary */
+
+    /* Attention sees at most this many tokens, from layer
+     * `window_first_layer` on; 0: all of them. */
+    uint32_t sliding_window, window_first_layer;
+
+    /* Experts. Use lh_model_layer_is_moe() rather than the pattern: layer i
+     * is MoE if i >= dense_layers, i % moe_interval == moe_phase and i is not
+     * in dense_list. moe_interval is at least 1 where there are experts. */
+    uint32_t experts, experts_per_token, expert_ffn, shared_expert_ffn;
+    bool shared_expert_gate; /* Qwen2-MoE: a hidden-wide gate */
+    uint32_t dense_layers, moe_interval, moe_phase;
+    uint32_t n_dense_list;
+    const uint32_t *dense_list;
+
+    /* Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1):
+     * used where kv_lora_rank > 0. q_lora_rank 0: queries are not compressed.
+     * head_dim = qk_nope_head_dim + qk_rope_head_dim. */
+    uint32_t q_lora_rank, kv_lora_rank;
+    uint32_t qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
+
+    /* Multi-token prediction modules (DeepSeek-V3, arXiv:2412.19437, section
+     * 2.2) after the last layer; not part of `layers`. */
+    uint32_t mtp_layers;
+} lh_model;
+
+/* The model that a preset names, which lives for ever; NULL: no such preset. */
+LH_API const lh_model *lh_model_preset(const char *name);
+/* The presets' names, NULL-terminated. */
+LH_API const char *const *lh_model_presets(void);
+
+/* Reads a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2 or DeepSeek-V3 family. Release with
+ * lh_model_free(). LH_EINPUT: `err` says which key of which line is wrong;
+ * LH_EUNSUPPORTED: another family. */
+LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
+                                lh_model **out, lh_error *err);
+LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
+LH_API void lh_model_free(lh_model *model); /* NULL is fine; never a preset */
+
+LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
+/* How many of the layers first..first+count-1 are MoE. */
+LH_API uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
+                                    uint32_t count);
+
+/* The parameters of one layer, or of several added up. */
+typedef struct lh_layer_params {
+    uint64_t attention; /* projections, their biases, norms inside */
+    uint64_t norms;     /* before attention and before the MLP */
+    uint64_t mlp;       /* the dense MLP; of an MoE layer the shared experts */
+    uint64_t router;    /* MoE */
+    uint64_t experts;   /* MoE: all of them together */
+    uint64_t total;     /* the five above */
+    uint64_t active;    /* what one token passes: `total` with only
+                           experts_per_token of the experts */
+} lh_layer_params;
+
+LH_API lh_layer_params lh_model_layer_params(const lh_model *model,
+                                             uint32_t layer);
+/* The sum over layers first..first+count-1. */
+LH_API lh_layer_params lh_model_range_params(const lh_model *model,
+                                             uint32_t first, uint32_t count);
+/* Token (and learned position) embeddings. */
+LH_API uint64_t lh_model_embedding_params(const lh_model *model);
+/* The final norm and the vocabulary matrix; the matrix is counted also where
+ * it is tied, because a head away from the embedding holds its own copy. */
+LH_API uint64_t lh_model_head_params(const lh_model *model);
+/* All multi-token prediction modules together, without the embedding and head
+ * that they share with the model. */
+LH_API uint64_t lh_model_mtp_params(const lh_model *model);
+/* The whole model, a tied matrix once, without multi-token prediction. */
+LH_API uint64_t lh_model_params(const lh_model *model);
+/* The same, of experts only those that one token passes. */
+LH_API uint64_t lh_model_active_params(const lh_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
