@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The event engine. Three things happen, in order of time; at one time first
+ * queue entries come free, then passes end, then messages enter their links,
+ * each by device number:
+ *
+ *   FREE  a message arrived, and with it the sender's queue entry is free
+ *         (coupled queues only; Adaptra §3.2)
+ *   END   a pass ends; its output becomes a message
+ *   ENTER a message, made and with its receive posted, enters its link
+ *
+ * Whether a message enters at time t is settled before any message does, so
+ * first in, first out with ties to the lower sending device is exact even
+ * where passes take no time. */
+#include "sim/timeline.h"
+
+#include "base/heap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum event_kind { FREE, END, ENTER };
+
+#define UNKNOWN INT64_MIN
+
+/* The input of a pass: F(c, m) has number c * n + m, D or B(c, m) has
+ * N + c * n + m, N = all chunks * microbatches. */
+typedef struct input {
+    int64_t produced_ns;
+    int64_t ready_ns;  /* UNKNOWN until it enters its link */
+    int64_t arrive_ns; /* UNKNOWN until it left its link */
+    uint32_t message;  /* its index, once it left */
+    bool issued, posted;
+} input;
+
+typedef struct device_state {
+    const lh_pass *order;
+    lh_run *runs;
+    uint32_t count, pos;
+    int64_t free_ns; /* ready for the pass at `pos` since */
+    bool running;
+    uint64_t stalled_on; /* input whose issue waits for a queue entry */
+    uint32_t in_flight;
+    int64_t dp_free_ns; /* of its data-parallel link */
+} device_state;
+
+typedef struct link_state {
+    int64_t free_ns;
+    const uint64_t *order; /* explicit: inputs in order of departure */
+    uint32_t n_order, next;
+} link_state;
+
+typedef struct engine {
+    const lh_pipeline *p;
+    const lh_schedule *s;
+    lh_sim_options options;
+    lhi_arena *mem;
+    lh_timeline *t;
+    lhi_heap heap;
+    uint64_t n_events, n_half; /* N above */
+    input *inputs;
+    device_state *devices;
+    link_state *links;            /* by resource */
+    int64_t *gathered_ns;   /* per chunk: its all-gather arrived */
+    uint32_t *releases;     /* per chunk: W and B passes to go */
+    bool no_memory;
+} engine;
+
+#define NO_INPUT UINT64_MAX
+
+static uint64_t input_of(const engine *e, const lh_pass *pass)
+{
+    uint64_t i =
+        (uint64_t)pass->chunk * e->p->n_microbatches + pass->microbatch;
+    if (pass->kind == LH_F)
+        return pass->chunk > 0 ? i : NO_INPUT;
+    if (pass->kind == LH_W || pass->chunk + 1 == e->p->n_chunks)
+        return NO_INPUT;
+    return e->n_half + i;
+}
+
+/* The input that a pass makes, and over which route. */
+static uint64_t output_of(const engine *e, const lh_pass *pass,
+                          const lhi_route **route)
+{
+    const lh_pipeline *p = e->p;
+    uint64_t n = p->n_microbatches;
+    uint64_t i = pass->chunk * n + pass->microbatch;
+    if (pass->kind == LH_F) {
+        *route = &p->forward[pass->chunk];
+        return pass->chunk + 1 < p->n_chunks ? i + n : NO_INPUT;
+    }
+    *route = &p->backward[pass->chunk];
+    return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
+}
+
+static void push(engine *e, int64_t time_ns, enum event_kind kind,
+                 uint32_t device, uint64_t what)
+{
+    lhi_event event = {time_ns, (uint64_t)kind << 32 | device, e->n_events++,
+                       what};
+    if (!lhi_heap_push(&e->heap, event))
+        e->no_memory = true;
+}
+
+static void try_start(engine *e, uint32_t d)
+{
+    device_state *dev = &e->devices[d];
+    if (dev->running || dev->stalled_on != NO_INPUT || dev->pos == dev->count)
+        return;
+    const lh_pass *pass = &dev->order[dev->pos];
+    lh_run *run = &dev->runs[dev->pos];
+    uint64_t needs = input_of(e, pass);
+    int64_t start = dev->free_ns;
+    run->message = LH_NONE;
+    if (needs != NO_INPUT) {
+        const input *in = &e->inputs[needs];
+        if (in->arrive_ns == UNKNOWN)
+            return;
+        if (in->arrive_ns > start)
+            start = in->arrive_ns;
+        run->message = in->message;
+    }
+    if (pass->kind == LH_F && e->gathered_ns[pass->chunk] > start)
+        start = e->gathered_ns[pass->chunk];
+    run->pass = *pass;
+    run->device = d;
+    run->start_ns = start;
+    run->end_ns = start + lhi_pass_time(&e->p->chunks[pass->chunk], pass);
+    dev->running = true;
+    push(e, run->end_ns, END, d, 0);
+}
+
+static uint32_t sender_of(const engine *e, uint64_t in)
+{
+    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
+    return e->p->chunks[in < e->n_half ? c - 1 : c + 1].device;
+}
+
+/* The receive for the pass at dev->order[pos] is posted. */
+static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
+{
+    if (pos >= dev->count)
+        return;
+    uint64_t needs = input_of(e, &dev->order[pos]);
+    if (needs == NO_INPUT || e->inputs[needs].posted)
+        return;
+    e->inputs[needs].posted = true;
+    if (e->inputs[needs].issued)
+        push(e, now, ENTER, sender_of(e, needs), needs);
+}
+
+/* Late receives: what the device posts on coming to dev->pos; `after_w`: from
+ * a W pass. */
+static void post_next(engine *e, const device_state *dev, int64_t now, bool after_w)
+{
+    if (e->options.receives == LH_RECEIVES_LATE) {
+        post(e, dev, dev->pos, now);
+    } else if (e->options.receives == LH_RECEIVES_LATE_FD && !after_w) {
+        uint32_t pos = dev->pos;
+        while (pos < dev->count && dev->order[pos].kind == LH_W)
+            pos++;
+        post(e, dev, pos, now);
+    }
+}
+
+/* The device goes on to its next pass. */
+static void release(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    bool was_w = dev->order[dev->pos].kind == LH_W;
+    dev->runs[dev->pos].issued_ns = now;
+    dev->free_ns = now;
+    dev->pos++;
+    post_next(e, dev, now, was_w);
+    try_start(e, d);
+}
+
+static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
+{
+    input *in = &e->inputs[out];
+    in->issued = true;
+    e->devices[d].in_flight++;
+    if (e->options.receives == LH_RECEIVES_EARLY || in->posted)
+        push(e, now, ENTER, d, out);
+}
+
+static void add_collective(engine *e, uint32_t chunk, bool is_scatter,
+                           int64_t now)
+{
+    const lh_chunk *c = &e->p->chunks[chunk];
+    device_state *dev = &e->devices[c->device];
+    lh_collective *op = &e->t->collectives[e->t->n_collectives++];
+    op->chunk = chunk;
+    op->device = c->device;
+    op->is_reduce_scatter = is_scatter;
+    op->ready_ns = now;
+    op->depart_ns = now > dev->dp_free_ns ? now : dev->dp_free_ns;
+    op->sent_ns =
+        op->depart_ns + (is_scatter ? c->reduce_scatter_ns : c->all_gather_ns);
+    op->arrive_ns = op->sent_ns + c->dp_latency_ns;
+    dev->dp_free_ns = op->sent_ns;
+    if (!is_scatter)
+        e->gathered_ns[chunk] = op->arrive_ns;
+    if (op->arrive_ns > e->t->makespan_ns)
+        e->t->makespan_ns = op->arrive_ns;
+}
+
+static void on_end(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    const lh_pass *pass = &dev->order[dev->pos];
+    const lhi_route *route;
+    uint64_t out = output_of(e, pass, &route);
+    dev->running = false;
+    if (now > e->t->makespan_ns)
+        e->t->makespan_ns = now;
+    if ((pass->kind == LH_W || pass->kind == LH_B) &&
+        --e->releases[pass->chunk] == 0 &&
+        e->p->chunks[pass->chunk].reduce_scatter_ns > 0)
+        add_collective(e, pass->chunk, true, now);
+    if (out != NO_INPUT && route->message) {
+        uint32_t queue = e->options.coupled_queue;
+        e->inputs[out].produced_ns = now;
+        if (queue && dev->in_flight == queue) {
+            dev->stalled_on = out;
+            return;
+        }
+        issue(e, d, out, now);
+    } else if (out != NO_INPUT) {
+        e->inputs[out].arrive_ns = now;
+    }
+    release(e, d, now);
+}
+
+static void on_free(engine *e, uint32_t d, int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    dev->in_flight--;
+    if (dev->stalled_on == NO_INPUT)
+        return;
+    uint64_t out = dev->stalled_on;
+    dev->stalled_on = NO_INPUT;
+    issue(e, d, out, now);
+    release(e, d, now);
+}
+
+/* The message leaves: its link is free for it now or at a known time. */
+static void depart(engine *e, uint64_t i, const lhi_route *route)
+{
+    input *in = &e->inputs[i];
+    bool is_f = i < e->n_half;
+    uint32_t c = (uint32_t)(i % e->n_half / e->p->n_microbatches);
+    uint32_t m = (uint32_t)(i % e->p->n_microbatches);
+    uint32_t from_chunk = is_f ? c - 1 : c + 1;
+    lh_message *msg = &e->t->messages[e->t->n_messages];
+    in->message = e->t->n_messages++;
+    msg->from = e->p->chunks[from_chunk].device;
+    msg->to = e->p->chunks[c].device;
+    msg->link = route->link;
+    msg->resource = route->resource;
+    msg->produced_ns = in->produced_ns;
+    msg->ready_ns = in->ready_ns;
+    msg->depart_ns = in->ready_ns;
+    if (route->resource != LH_NONE) {
+        link_state *l = &e->links[route->resource];
+        if (l->free_ns > msg->depart_ns)
+            msg->depart_ns = l->free_ns;
+        l->free_ns = msg->depart_ns + route->transfer_ns;
+    }
+    msg->sent_ns = msg->depart_ns + route->transfer_ns;
+    msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
+    /* Which of D and B the ends are is known from their orders. */
+    device_state *to = &e->devices[msg->to];
+    uint8_t kind = is_f ? LH_F : LH_D;
+    msg->consumer = (lh_pass){c, m, 0, 1, kind};
+    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
+    if (e->options.coupled_queue)
+        push(e, msg->arrive_ns, FREE, msg->from, 0);
+    if (to->pos < to->count && !to->running &&
+        input_of(e, &to->order[to->pos]) == i)
+        try_start(e, msg->to);
+}
+
+static const lhi_route *route_of(const engine *e, uint64_t in)
+{
+    uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
+    return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
+}
+
+static void on_enter(engine *e, uint64_t in, int64_t now)
+{
+    const lhi_route *route = route_of(e, in);
+    e->inputs[in].ready_ns = now;
+    link_state *l = route->resource == LH_NONE ? NULL : &e->links[route->resource];
+    if (!l || !l->order) {
+        depart(e, in, route);
+        return;
+    }
+    while (l->next < l->n_order &&
+           e->inputs[l->order[l->next]].ready_ns != UNKNOWN) {
+        uint64_t first = l->order[l->next++];
+        depart(e, first, route_of(e, first));
+    }
+}
+
+static void start_all(engine *e)
+{
+    const lh_pipeline *p = e->p;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        device_state *dev = &e->devices[d];
+        for (uint32_t i = 0; i < dev->count; i++) {
+            uint32_t c = dev->order[i].chunk;
+            if (dev->order[i].kind == LH_F && p->chunks[c].all_gather_ns > 0 &&
+                e->gathered_ns[c] == 0)
+                add_collective(e, c, false, 0);
+            if (dev->order[i].kind == LH_W || dev->order[i].kind == LH_B)
+                e->releases[c]++;
+        }
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        post_next(e, &e->devices[d], 0, false);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        try_start(e, d);
+}
+
+/* Names the first device that stands still and what it waits for. */
+static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
+{
+    const device_state *dev = &e->devices[d];
+    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    const lh_pass *pass = &dev->order[dev->pos];
+    uint64_t needs = input_of(e, pass);
+    lh_pass_text(pass, here);
+    if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: device %" PRIu32 " stops after %s, its "
+                        "send queue full for ever; make the queue longer",
+                        d, here);
+    uint32_t other = sender_of(e, needs);
+    const device_state *sender = &e->devices[other];
+    if (sender->pos == sender->count)
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: the input of %s, on device %" PRIu32
+                        ", never leaves device %" PRIu32
+                        ": the order given for its link holds it back",
+                        here, d, other);
+    lh_pass_text(&sender->order[sender->pos], there);
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: device %" PRIu32 " waits at %s for device %" PRIu32
+                    ", which waits at %s",
+                    d, here, other, there);
+}
+
+static lh_status run_events(engine *e, lh_error *err)
+{
+    lhi_event event;
+    start_all(e);
+    while (!e->no_memory && lhi_heap_pop(&e->heap, &event)) {
+        uint32_t d = (uint32_t)event.rank;
+        switch ((enum event_kind)(event.rank >> 32)) {
+        case FREE:
+            on_free(e, d, event.time_ns);
+            break;
+        case END:
+            on_end(e, d, event.time_ns);
+            break;
+        case ENTER:
+            on_enter(e, event.what, event.time_ns);
+            break;
+        }
+    }
+    if (e->no_memory)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < e->p->n_devices; d++)
+        if (e->devices[d].pos < e->devices[d].count)
+            return refuse_deadlock(e, d, err);
+    return LH_OK;
+}
+
+/* The number of the message that `pass` sends over `resource`, or NO_INPUT. */
+static uint64_t message_on(const engine *e, const lh_pass *pass,
+                           uint32_t resource)
+{
+    const lhi_route *route;
+    if (pass->chunk >= e->p->n_chunks ||
+        pass->microbatch >= e->p->n_microbatches)
+        return NO_INPUT;
+    uint64_t out = output_of(e, pass, &route);
+    if (out == NO_INPUT || !route->message || route->resource != resource)
+        return NO_INPUT;
+    return out;
+}
+
+static uint64_t count_messages(const lh_pipeline *p, uint32_t resource)
+{
+    uint64_t n = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        n += p->forward[c].message && p->forward[c].resource == resource;
+        n += p->backward[c].message && p->backward[c].resource == resource;
+    }
+    return n * p->n_microbatches;
+}
+
+static lh_status take_link_order(engine *e, const lh_link_order *order,
+                                 lh_error *err)
+{
+    uint32_t r = 0;
+    char text[LH_PASS_TEXT];
+    while (r < e->p->n_resources &&
+           strcmp(e->p->resource_names[r], order->link) != 0)
+        r++;
+    if (r == e->p->n_resources)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "the schedule orders messages of link '%.60s', which "
+                        "the pipeline does not have",
+                        order->link);
+    link_state *l = &e->links[r];
+    uint64_t *ids = LHI_NEW(e->mem, uint64_t, order->n_passes);
+    if (!ids)
+        return lhi_fail_nomem(err);
+    if (l->order)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "link '%.60s' has two message orders", order->link);
+    for (uint32_t i = 0; i < order->n_passes; i++) {
+        ids[i] = message_on(e, &order->passes[i], r);
+        if (ids[i] == NO_INPUT)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': %s sends nothing over it",
+                            order->link,
+                            lh_pass_text(&order->passes[i], text));
+        input *in = &e->inputs[ids[i]];
+        if (in->ready_ns != UNKNOWN)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': %s is there twice", order->link,
+                            lh_pass_text(&order->passes[i], text));
+        in->ready_ns = 0; /* marks it for the moment */
+    }
+    for (uint32_t i = 0; i < order->n_passes; i++)
+        e->inputs[ids[i]].ready_ns = UNKNOWN;
+    if (order->n_passes != count_messages(e->p, r))
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "link '%.60s': %" PRIu32 " messages are ordered, but "
+                        "%" PRIu64 " go over it",
+                        order->link, order->n_passes,
+                        count_messages(e->p, r));
+    l->order = ids;
+    l->n_order = order->n_passes;
+    return LH_OK;
+}
+
+static lh_status allocate(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    uint64_t routes = 0, total = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        routes += (uint64_t)p->forward[c].message + p->backward[c].message;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        total += e->s->counts[d];
+    e->n_half = (uint64_t)p->n_chunks * p->n_microbatches;
+    e->inputs = LHI_NEW(e->mem, input, 2 * e->n_half);
+    e->devices = LHI_NEW(e->mem, device_state, p->n_devices);
+    e->links = LHI_NEW(e->mem, link_state, p->n_resources);
+    e->gathered_ns = LHI_NEW(e->mem, int64_t, p->n_chunks);
+    e->releases = LHI_NEW(e->mem, uint32_t, p->n_chunks);
+    t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
+    t->runs = LHI_NEW(e->mem, lh_run, total);
+    t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
+    t->collectives = LHI_NEW(e->mem, lh_collective, 2 * p->n_chunks);
+    t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
+    t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
+    t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
+    if (!e->inputs || !e->devices || !e->links || !e->gathered_ns ||
+        !e->releases || !t->offsets || !t->runs || !t->messages ||
+        !t->collectives || !t->peak_memory || !t->memory_limits ||
+        !t->resource_names)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status prepare(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    LHI_TRY(allocate(e, err));
+    for (uint64_t i = 0; i < 2 * e->n_half; i++)
+        e->inputs[i] = (input){.ready_ns = UNKNOWN,
+                               .arrive_ns = UNKNOWN,
+                               .message = LH_NONE};
+    for (uint32_t r = 0; r < p->n_resources; r++) {
+        t->resource_names[r] = lhi_arena_strdup(t->mem, p->resource_names[r]);
+        if (!t->resource_names[r])
+            return lhi_fail_nomem(err);
+    }
+    t->n_devices = p->n_devices;
+    t->n_resources = p->n_resources;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        t->offsets[d + 1] = t->offsets[d] + e->s->counts[d];
+        e->devices[d] = (device_state){.order = e->s->orders[d],
+                                 .runs = t->runs + t->offsets[d],
+                                 .count = e->s->counts[d],
+                                 .stalled_on = NO_INPUT};
+        t->memory_limits[d] = p->memory_limits[d];
+    }
+    if (!e->options.fifo)
+        for (uint32_t i = 0; i < e->s->n_link_orders; i++)
+            LHI_TRY(take_link_order(e, &e->s->link_orders[i], err));
+    return LH_OK;
+}
+
+/* The ends of messages are D or B as the orders have them. */
+static void name_message_ends(engine *e)
+{
+    lh_timeline *t = e->t;
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
+            const lh_pass *pass = &t->runs[i].pass;
+            const lhi_route *route;
+            uint64_t out = output_of(e, pass, &route);
+            if (t->runs[i].message != LH_NONE)
+                t->messages[t->runs[i].message].consumer = *pass;
+            if (out != NO_INPUT && e->inputs[out].message != LH_NONE)
+                t->messages[e->inputs[out].message].producer = *pass;
+        }
+}
+
+static void add_up(engine *e)
+{
+    const lh_pipeline *p = e->p;
+    lh_timeline *t = e->t;
+    uint32_t first = p->chunks[0].device;
+    int64_t *memory = t->peak_memory;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        memory[p->chunks[c].device] += p->chunks[c].mem_static;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        int64_t now = memory[d];
+        for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
+            const lh_run *run = &t->runs[i];
+            t->busy_ns += run->end_ns - run->start_ns;
+            now += lhi_pass_memory(&p->chunks[run->pass.chunk], &run->pass);
+            if (now > memory[d])
+                memory[d] = now;
+        }
+    }
+    if (t->offsets[first + 1] > t->offsets[first])
+        t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
+}
+
+static lh_status run_all(engine *e, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
+    lhi_mark mark = lhi_arena_mark(e->mem);
+    lhi_seen seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint16_t, n)};
+    if (!seen.state || !seen.next_part)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
+    lhi_arena_rewind(e->mem, mark);
+    LHI_TRY(prepare(e, err));
+    LHI_TRY(run_events(e, err));
+    name_message_ends(e);
+    add_up(e);
+    return LH_OK;
+}
+
+lh_status lhi_engine_run(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lhi_arena *mem,
+                         lh_timeline **out, lh_error *err)
+{
+    engine e = {.p = pipeline, .s = schedule, .options = *options, .mem = mem};
+    e.t = LHI_NEW(mem, lh_timeline, 1);
+    if (!e.t)
+        return lhi_fail_nomem(err);
+    e.t->mem = mem;
+    lh_status status = run_all(&e, err);
+    lhi_heap_fini(&e.heap);
+    if (status == LH_OK)
+        *out = e.t;
+    return status;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makespans of many schedules of one pipeline, fast.
+ *
+ * Where every link carries the messages of one device only, first in, first
+ * out is that device's own order, so no clock is needed: devices run as far as
+ * their inputs are known, in any order, and end at the same times. Shared
+ * links, explicit message orders and the less ideal data paths go through the
+ * event engine. */
+#include "sim/timeline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN INT64_MIN
+
+struct lh_evaluator {
+    const lh_pipeline *p;
+    lh_sim_options options;
+    lhi_arena *mem;
+    bool private_links;
+    int64_t *arrive[2]; /* inputs of F, and of D or B, per chunk, microbatch */
+    lhi_seen seen;
+    int64_t *link_free, *device_free, *dp_free, *gathered;
+    uint32_t *pos, *stack, *releases;
+};
+
+/* Whether each link has one sending device. */
+static bool find_private(const lh_pipeline *p, uint32_t *sender)
+{
+    for (uint32_t r = 0; r < p->n_resources; r++)
+        sender[r] = LH_NONE;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lhi_route *routes[2] = {&p->forward[c], &p->backward[c]};
+        for (int i = 0; i < 2; i++) {
+            uint32_t r = routes[i]->resource, d = p->chunks[c].device;
+            if (r == LH_NONE)
+                continue;
+            if (sender[r] != LH_NONE && sender[r] != d)
+                return false;
+            sender[r] = d;
+        }
+    }
+    return true;
+}
+
+lh_status lh_evaluator_make(const lh_pipeline *pipeline,
+                            const lh_sim_options *options, lh_evaluator **out,
+                            lh_error *err)
+{
+    lh_sim_options checked;
+    LHI_TRY(lhi_sim_options(options, &checked, err));
+    const lh_pipeline *p = pipeline;
+    size_t n = (size_t)p->n_chunks * p->n_microbatches;
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_evaluator *e = mem ? LHI_NEW(mem, lh_evaluator, 1) : NULL;
+    uint32_t *sender = mem ? LHI_NEW(mem, uint32_t, p->n_resources) : NULL;
+    if (!e || !sender)
+        goto err_mem;
+    *e = (lh_evaluator){
+        .p = p,
+        .options = checked,
+        .mem = mem,
+        .arrive = {LHI_NEW(mem, int64_t, n), LHI_NEW(mem, int64_t, n)},
+        .seen = {LHI_NEW(mem, uint8_t, n), LHI_NEW(mem, uint16_t, n)},
+        .link_free = LHI_NEW(mem, int64_t, p->n_resources),
+        .device_free = LHI_NEW(mem, int64_t, p->n_devices),
+        .dp_free = LHI_NEW(mem, int64_t, p->n_devices),
+        .gathered = LHI_NEW(mem, int64_t, p->n_chunks),
+        .pos = LHI_NEW(mem, uint32_t, p->n_devices),
+        .stack = LHI_NEW(mem, uint32_t, p->n_devices),
+        .releases = LHI_NEW(mem, uint32_t, p->n_chunks),
+    };
+    if (!e->arrive[0] || !e->arrive[1] || !e->seen.state ||
+        !e->seen.next_part || !e->link_free || !e->device_free ||
+        !e->dp_free || !e->gathered || !e->pos || !e->stack || !e->releases)
+        goto err_mem;
+    e->private_links = find_private(p, sender);
+    *out = e;
+    return LH_OK;
+err_mem:
+    lhi_arena_free(mem);
+    return lhi_fail_nomem(err);
+}
+
+void lh_evaluator_free(lh_evaluator *evaluator)
+{
+    if (evaluator)
+        lhi_arena_free(evaluator->mem);
+}
+
+/* The collectives before the first forwards; returns when the last arrives. */
+static int64_t gather(lh_evaluator *e, const lh_schedule *s)
+{
+    const lh_pipeline *p = e->p;
+    int64_t last = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        for (uint32_t i = 0; i < s->counts[d]; i++) {
+            const lh_pass *pass = &s->orders[d][i];
+            const lh_chunk *c = &p->chunks[pass->chunk];
+            if (pass->kind == LH_W || pass->kind == LH_B)
+                e->releases[pass->chunk]++;
+            if (pass->kind != LH_F || c->all_gather_ns == 0 ||
+                e->gathered[pass->chunk] != 0)
+                continue;
+            e->dp_free[d] += c->all_gather_ns;
+            e->gathered[pass->chunk] = e->dp_free[d] + c->dp_latency_ns;
+            if (e->gathered[pass->chunk] > last)
+                last = e->gathered[pass->chunk];
+        }
+    return last;
+}
+
+static int64_t scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
+{
+    int64_t *link_free = &e->dp_free[c->device];
+    *link_free = (now > *link_free ? now : *link_free) + c->reduce_scatter_ns;
+    return *link_free + c->dp_latency_ns;
+}
+
+/* When the output of a pass that ends `now` arrives. */
+static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
+{
+    if (route->resource == LH_NONE)
+        return now;
+    int64_t *link_free = &e->link_free[route->resource];
+    *link_free = (now > *link_free ? now : *link_free) + route->transfer_ns;
+    return *link_free + route->latency_ns;
+}
+
+/* Runs device d until it needs an input that is not known yet; wakes devices
+ * that stand before what it made. Returns the latest time reached. */
+static int64_t run_device(lh_evaluator *e, const lh_schedule *s, uint32_t d,
+                          uint32_t *depth)
+{
+    const lh_pipeline *p = e->p;
+    const lh_pass *order = s->orders[d];
+    uint32_t n = p->n_microbatches, count = s->counts[d], i = e->pos[d];
+    int64_t now = e->device_free[d], last = 0;
+    for (; i < count; i++) {
+        const lh_pass *pass = &order[i];
+        uint32_t c = pass->chunk;
+        const lh_chunk *chunk = &p->chunks[c];
+        size_t at = (size_t)c * n + pass->microbatch;
+        size_t out = at;
+        const lhi_route *route = NULL;
+        int side = pass->kind != LH_F;
+        if (pass->kind != LH_W) {
+            int64_t input = e->arrive[side][at];
+            if (input == UNKNOWN)
+                break;
+            if (input > now)
+                now = input;
+            if (!side && e->gathered[c] > now)
+                now = e->gathered[c];
+            if (!side && c + 1 < p->n_chunks) {
+                route = &p->forward[c];
+                out = at + n;
+            } else if (side && c > 0) {
+                route = &p->backward[c];
+                out = at - n;
+            }
+        }
+        now += lhi_pass_time(chunk, pass);
+        if (route) {
+            uint32_t to = p->chunks[side ? c - 1 : c + 1].device;
+            e->arrive[side][out] = send(e, route, now);
+            uint32_t j = e->pos[to];
+            if (to != d && j < s->counts[to]) {
+                const lh_pass *next = &s->orders[to][j];
+                if ((size_t)next->chunk * n + next->microbatch == out &&
+                    next->kind != LH_W && (next->kind != LH_F) == side)
+                    e->stack[(*depth)++] = to;
+            }
+        }
+        if (side && pass->kind != LH_D && --e->releases[c] == 0 &&
+            chunk->reduce_scatter_ns > 0) {
+            int64_t end = scatter(e, chunk, now);
+            if (end > last)
+                last = end;
+        }
+    }
+    e->pos[d] = i;
+    e->device_free[d] = now;
+    return now > last ? now : last;
+}
+
+static void reset(lh_evaluator *e)
+{
+    const lh_pipeline *p = e->p;
+    size_t n = (size_t)p->n_chunks * p->n_microbatches;
+    size_t row = p->n_microbatches;
+    memset(e->seen.state, 0, n * sizeof *e->seen.state);
+    memset(e->seen.next_part, 0, n * sizeof *e->seen.next_part);
+    for (size_t i = 0; i < n; i++)
+        e->arrive[0][i] = e->arrive[1][i] = UNKNOWN;
+    /* The first chunk's F and the last one's backward need no input. */
+    memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
+    memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
+    memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
+    memset(e->device_free, 0, p->n_devices * sizeof *e->device_free);
+    memset(e->dp_free, 0, p->n_devices * sizeof *e->dp_free);
+    memset(e->gathered, 0, p->n_chunks * sizeof *e->gathered);
+    memset(e->releases, 0, p->n_chunks * sizeof *e->releases);
+    memset(e->pos, 0, p->n_devices * sizeof *e->pos);
+}
+
+static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,
+                            int64_t *makespan_ns, lh_error *err)
+{
+    lh_timeline *timeline;
+    LHI_TRY(lh_simulate(e->p, schedule, &e->options, &timeline, err));
+    *makespan_ns = timeline->makespan_ns;
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
+                           int64_t *makespan_ns, lh_error *err)
+{
+    lh_evaluator *e = evaluator;
+    const lh_pipeline *p = e->p;
+    bool ordered = schedule->n_link_orders > 0 && !e->options.fifo;
+    if (!e->private_links || ordered || e->options.coupled_queue ||
+        e->options.receives != LH_RECEIVES_EARLY)
+        return run_events(e, schedule, makespan_ns, err);
+    reset(e);
+    LHI_TRY(lhi_orders_check(p, schedule, &e->seen, err));
+    int64_t last = gather(e, schedule);
+    uint32_t depth = 0;
+    /* A device is on the stack at most once: it is woken only by the input it
+     * stands before. Beginning with the last, none is woken before its turn. */
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        e->stack[depth++] = d;
+        while (depth > 0) {
+            uint32_t next = e->stack[--depth];
+            int64_t end = run_device(e, schedule, next, &depth);
+            if (end > last)
+                last = end;
+        }
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        if (e->pos[d] < schedule->counts[d]) /* a deadlock: have it explained */
+            return run_events(e, schedule, makespan_ns, err);
+    *makespan_ns = last;
+    return LH_OK;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a schedule's orders are complete, before they are run. */
+#include "sim/timeline.h"
+
+#include <inttypes.h>
+
+/* One pass in its place; NULL: fine, otherwise what is wrong with it. */
+static const char *see(const lh_pipeline *p, uint32_t device,
+                       const lh_pass *pass, lhi_seen *seen)
+{
+    if (pass->chunk >= p->n_chunks)
+        return "there is no such chunk";
+    if (pass->microbatch >= p->n_microbatches)
+        return "there is no such microbatch";
+    if (p->chunks[pass->chunk].device != device)
+        return "its chunk is on another device";
+    size_t i = (size_t)pass->chunk * p->n_microbatches + pass->microbatch;
+    uint8_t state = seen->state[i];
+    switch (pass->kind) {
+    case LH_F:
+        if (state & LHI_SEEN_F)
+            return "it is there twice";
+        seen->state[i] = state | LHI_SEEN_F;
+        return NULL;
+    case LH_B:
+    case LH_D:
+        if (!(state & LHI_SEEN_F))
+            return "its forward pass does not come before it";
+        if (state & LHI_SEEN_D)
+            return "there is a backward pass for it before";
+        if (pass->kind == LH_B) {
+            seen->state[i] = state | LHI_SEEN_D | LHI_SEEN_W;
+            return NULL;
+        }
+        if (p->joint)
+            return "the pipeline's backward is joint: use B in place of I "
+                   "and W";
+        seen->state[i] = state | LHI_SEEN_D;
+        return NULL;
+    default:
+        if (!(state & LHI_SEEN_D))
+            return "its input-gradient pass does not come before it";
+        if (state & LHI_SEEN_W)
+            return "its weight gradient is complete before it";
+        if (pass->part != seen->next_part[i])
+            return "the parts of a W must come in order, each once";
+        seen->next_part[i]++;
+        if (seen->next_part[i] == pass->n_parts)
+            seen->state[i] = state | LHI_SEEN_W;
+        return NULL;
+    }
+}
+
+static lh_status refuse_missing(const lh_pipeline *p, const lhi_seen *seen,
+                                lh_error *err)
+{
+    size_t n = (size_t)p->n_chunks * p->n_microbatches;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t state = seen->state[i];
+        if (state == (LHI_SEEN_F | LHI_SEEN_D | LHI_SEEN_W))
+            continue;
+        uint32_t c = (uint32_t)(i / p->n_microbatches);
+        uint32_t m = (uint32_t)(i % p->n_microbatches);
+        char what = !(state & LHI_SEEN_F)   ? 'F'
+                    : !(state & LHI_SEEN_D) ? 'I'
+                                            : 'W';
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "pass %" PRIu32 "%c%" PRIu32
+                        " of device %" PRIu32 " is missing",
+                        c, what, m, p->chunks[c].device);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_orders_check(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule, lhi_seen *seen,
+                           lh_error *err)
+{
+    if (schedule->n_devices != pipeline->n_devices)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "the schedule has %" PRIu32
+                        " rows for the pipeline's %" PRIu32 " devices",
+                        schedule->n_devices, pipeline->n_devices);
+    for (uint32_t d = 0; d < schedule->n_devices; d++) {
+        const lh_pass *order = schedule->orders[d];
+        for (uint32_t i = 0; i < schedule->counts[d]; i++) {
+            const char *wrong = see(pipeline, d, &order[i], seen);
+            char text[LH_PASS_TEXT];
+            if (wrong)
+                return lhi_fail(err, LH_EINFEASIBLE,
+                                "device %" PRIu32 ", pass %" PRIu32
+                                " (%s): %s",
+                                d, i + 1, lh_pass_text(&order[i], text),
+                                wrong);
+        }
+    }
+    return refuse_missing(pipeline, seen, err);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/timeline.h"
+
+#include <string.h>
+
+lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
+                          lh_error *err)
+{
+    *out = (lh_sim_options){.size = sizeof *out};
+    if (!options || options->size == 0)
+        return LH_OK;
+    if (options->size != sizeof *options)
+        return lhi_fail(err, LH_EINVAL, "lh_sim_options.size is %zu, not %zu",
+                        options->size, sizeof *options);
+    if (options->receives > LH_RECEIVES_LATE_FD)
+        return lhi_fail(err, LH_EINVAL, "lh_sim_options.receives is %d",
+                        (int)options->receives);
+    *out = *options;
+    return LH_OK;
+}
+
+lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
+                      const lh_sim_options *options, lh_timeline **out,
+                      lh_error *err)
+{
+    lh_sim_options checked;
+    LHI_TRY(lhi_sim_options(options, &checked, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status =
+        lhi_engine_run(pipeline, schedule, &checked, mem, out, err);
+    if (status != LH_OK)
+        lhi_arena_free(mem);
+    return status;
+}
+
+void lh_timeline_free(lh_timeline *timeline)
+{
+    if (timeline)
+        lhi_arena_free(timeline->mem);
+}
+
+int64_t lh_timeline_makespan(const lh_timeline *timeline)
+{
+    return timeline->makespan_ns;
+}
+
+int64_t lh_timeline_first_device_end(const lh_timeline *timeline)
+{
+    return timeline->first_device_end_ns;
+}
+
+double lh_timeline_bubble_ratio(const lh_timeline *timeline)
+{
+    if (timeline->makespan_ns == 0)
+        return 0;
+    double all = (double)timeline->makespan_ns * timeline->n_devices;
+    return (all - (double)timeline->busy_ns) / all;
+}
+
+int64_t lh_timeline_peak_memory(const lh_timeline *timeline, uint32_t device)
+{
+    return timeline->peak_memory[device];
+}
+
+bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device)
+{
+    for (uint32_t d = 0; d < timeline->n_devices; d++)
+        if (timeline->peak_memory[d] > timeline->memory_limits[d]) {
+            if (device)
+                *device = d;
+            return false;
+        }
+    return true;
+}
+
+uint32_t lh_timeline_n_devices(const lh_timeline *timeline)
+{
+    return timeline->n_devices;
+}
+
+const lh_run *lh_timeline_runs(const lh_timeline *timeline, uint32_t device,
+                               uint32_t *count)
+{
+    const size_t *at = &timeline->offsets[device];
+    *count = (uint32_t)(at[1] - at[0]);
+    return timeline->runs + at[0];
+}
+
+const lh_message *lh_timeline_messages(const lh_timeline *timeline,
+                                       uint32_t *count)
+{
+    *count = timeline->n_messages;
+    return timeline->messages;
+}
+
+const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
+                                             uint32_t *count)
+{
+    *count = timeline->n_collectives;
+    return timeline->collectives;
+}
+
+uint32_t lh_timeline_n_resources(const lh_timeline *timeline)
+{
+    return timeline->n_resources;
+}
+
+const char *lh_timeline_resource_name(const lh_timeline *timeline,
+                                      uint32_t resource)
+{
+    return timeline->resource_names[resource];
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside an lh_timeline, and the event engine that fills it. */
+#ifndef LHI_TIMELINE_H
+#define LHI_TIMELINE_H
+
+#include "base/arena.h"
+#include "pipe/pipeline.h"
+#include "pipe/schedule.h"
+
+#include <longhaul/simulate.h>
+
+struct lh_timeline {
+    lhi_arena *mem;
+    uint32_t n_devices, n_resources;
+    const char **resource_names;
+    int64_t makespan_ns, first_device_end_ns;
+    int64_t busy_ns; /* of all devices together */
+    int64_t *peak_memory, *memory_limits;
+    size_t *offsets; /* runs of device d: offsets[d]..offsets[d + 1] - 1 */
+    lh_run *runs;
+    uint32_t n_messages, n_collectives;
+    lh_message *messages;
+    lh_collective *collectives;
+};
+
+/* The value every caller fills in for what it was not given; refuses nonsense.
+ * `options` may be NULL. */
+lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
+                          lh_error *err);
+
+/* Per (chunk, microbatch): what of it has been seen in the orders so far. */
+typedef struct lhi_seen {
+    uint8_t *state;      /* bits below */
+    uint16_t *next_part; /* of a W that is cut */
+} lhi_seen;
+
+enum { LHI_SEEN_F = 1, LHI_SEEN_D = 2, LHI_SEEN_W = 4 };
+
+/* Whether `schedule` has every pass of `pipeline` exactly once, on its device,
+ * each after those of its chunk and microbatch that it needs (parts of a W in
+ * order). `seen` is zeroed space for n_chunks x n_microbatches. */
+lh_status lhi_orders_check(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule, lhi_seen *seen,
+                           lh_error *err);
+
+/* Runs the events. Everything in *out is allocated from `mem`. */
+lh_status lhi_engine_run(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_sim_options *options, lhi_arena *mem,
+                         lh_timeline **out, lh_error *err);
+
+#endif
