@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/judge.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+bool lhi_verdict_full(const lhi_judge *judge)
+{
+    return judge->verdict->n_kept == LHI_MAX_VIOLATIONS;
+}
+
+void lhi_violations(lhi_judge *judge, uint64_t count)
+{
+    judge->verdict->total += count;
+}
+
+void lhi_violation(lhi_judge *judge, const char *format, ...)
+{
+    lh_verdict *v = judge->verdict;
+    v->total++;
+    if (lhi_verdict_full(judge))
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *copy = lhi_arena_strdup(v->mem, text);
+    if (copy)
+        v->texts[v->n_kept++] = copy;
+    else
+        judge->no_memory = true;
+}
+
+uint32_t lhi_position(const lhi_judge *judge, uint32_t node)
+{
+    return node - judge->first[judge->rows[node]];
+}
+
+int64_t lhi_portion(int64_t total, const lh_pass *pass)
+{
+    int64_t n = pass->n_parts, k = pass->part;
+    if (n <= 1)
+        return total;
+    /* total * (k + 1) / n - total * k / n, without the large product. */
+    int64_t whole = total / n, rest = total % n;
+    return whole + rest * (k + 1) / n - rest * k / n;
+}
+
+/* Lays the orders end to end. */
+static lh_status flatten(lhi_judge *judge, lh_error *err)
+{
+    const lh_schedule *s = judge->schedule;
+    judge->n_rows = lh_schedule_n_devices(s);
+    judge->first = LHI_NEW(judge->mem, uint32_t, (size_t)judge->n_rows + 1);
+    if (!judge->first)
+        return lhi_fail_nomem(err);
+    uint64_t total = 0;
+    for (uint32_t d = 0; d < judge->n_rows; d++) {
+        uint32_t count;
+        judge->first[d] = (uint32_t)total;
+        lh_schedule_order(s, d, &count);
+        total += count;
+        if (total >= LHI_AT_ONCE)
+            return lhi_fail(err, LH_EINPUT,
+                            "the schedule has more than 2^32 - 3 passes");
+    }
+    judge->first[judge->n_rows] = (uint32_t)total;
+    judge->passes = LHI_NEW(judge->mem, lh_pass, total);
+    judge->rows = LHI_NEW(judge->mem, uint32_t, total);
+    if (!judge->passes || !judge->rows)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < judge->n_rows; d++) {
+        uint32_t count;
+        const lh_pass *order = lh_schedule_order(s, d, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            judge->passes[judge->first[d] + i] = order[i];
+            judge->rows[judge->first[d] + i] = d;
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status judge_all(lhi_judge *judge, lh_error *err)
+{
+    lh_verdict *v = judge->verdict;
+    v->n_devices = judge->n_devices;
+    v->makespan_ns = -1;
+    v->peaks = LHI_NEW(v->mem, int64_t, judge->n_devices);
+    if (!v->peaks)
+        return lhi_fail_nomem(err);
+    LHI_TRY(flatten(judge, err));
+    if (judge->n_rows != judge->n_devices)
+        lhi_violation(judge,
+                      "the schedule has %" PRIu32 " rows, but the pipeline "
+                      "has %" PRIu32 " devices",
+                      judge->n_rows, judge->n_devices);
+    LHI_TRY(lhi_find_links(judge, err));
+    LHI_TRY(lhi_judge_passes(judge, err));
+    LHI_TRY(lhi_judge_links(judge, err));
+    bool can_run = v->total == 0;
+    lhi_judge_memory(judge);
+    if (can_run)
+        LHI_TRY(lhi_judge_clock(judge, err));
+    return judge->no_memory ? lhi_fail_nomem(err) : LH_OK;
+}
+
+lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
+                   lh_verdict **out, lh_error *err)
+{
+    lhi_judge judge = {
+        .pipeline = pipeline,
+        .schedule = schedule,
+        .n_devices = lh_pipeline_n_devices(pipeline),
+        .n_chunks = lh_pipeline_n_chunks(pipeline),
+        .n_microbatches = lh_pipeline_n_microbatches(pipeline),
+        .mem = lhi_arena_make(0),
+    };
+    lhi_arena *kept = lhi_arena_make(0);
+    lh_status status = LH_OK;
+    if (judge.mem && kept)
+        judge.verdict = LHI_NEW(kept, lh_verdict, 1);
+    if (judge.verdict) {
+        judge.verdict->mem = kept;
+        status = judge_all(&judge, err);
+    } else {
+        status = lhi_fail_nomem(err);
+    }
+    lhi_arena_free(judge.mem);
+    if (status != LH_OK) {
+        lhi_arena_free(kept);
+        return status;
+    }
+    *out = judge.verdict;
+    return LH_OK;
+}
+
+void lh_verdict_free(lh_verdict *verdict)
+{
+    if (verdict)
+        lhi_arena_free(verdict->mem);
+}
+
+bool lh_verdict_valid(const lh_verdict *verdict)
+{
+    return verdict->total == 0;
+}
+
+uint32_t lh_verdict_n_violations(const lh_verdict *verdict, uint64_t *total)
+{
+    if (total)
+        *total = verdict->total;
+    return verdict->n_kept;
+}
+
+const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i)
+{
+    return verdict->texts[i];
+}
+
+int64_t lh_verdict_makespan(const lh_verdict *verdict)
+{
+    return verdict->makespan_ns;
+}
+
+int64_t lh_verdict_peak_memory(const lh_verdict *verdict, uint32_t device)
+{
+    return verdict->peaks[device];
+}

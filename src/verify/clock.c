@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When everything happens, message by message. Times within a device follow
+ * from its order alone, so every device is run as far as the values it has
+ * take it; what is then on its way is put on the links in order of time, one
+ * message after the other, since nothing still unknown can be earlier than the
+ * earliest of them. Where no message is left, the rest waits in a circle. */
+#include "verify/judge.h"
+
+#include "base/heap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define UNKNOWN (-1)
+
+typedef struct ordered_link {
+    uint32_t *nodes; /* in the order given; NULL: first in, first out */
+    uint32_t count, next;
+} ordered_link;
+
+typedef struct run {
+    lhi_judge *judge;
+    uint32_t *consumers; /* [node]: that waits for what this one makes */
+    uint32_t *sources;   /* [node]: whose output it waits for */
+    int64_t *inputs;     /* [node]: when that is there, or UNKNOWN */
+    int64_t *ends;       /* [node]: or UNKNOWN */
+    bool *entering;      /* [node]: its message waits for its link's order */
+    uint32_t *next;      /* [device]: its next node */
+    int64_t *free_ns;    /* [device] */
+    int64_t *dp_free_ns; /* [device]: its data-parallel link */
+    int64_t *gathered_ns; /* [chunk]: its weights are there */
+    uint64_t *left;      /* [chunk]: W and B passes still to run */
+    int64_t *link_free_ns; /* [resource] */
+    ordered_link *orders; /* [resource] */
+    uint32_t *stack;     /* devices that may have something to do */
+    bool *stacked;       /* [device] */
+    uint32_t n_stacked;
+    lhi_heap heap; /* messages made */
+    uint64_t n_messages;
+    uint32_t n_done;
+    int64_t makespan_ns;
+} run;
+
+static void stack(run *r, uint32_t device)
+{
+    if (!r->stacked[device]) {
+        r->stacked[device] = true;
+        r->stack[r->n_stacked++] = device;
+    }
+}
+
+static void reach(run *r, int64_t time_ns)
+{
+    if (time_ns > r->makespan_ns)
+        r->makespan_ns = time_ns;
+}
+
+static int64_t duration(const lhi_judge *judge, const lh_pass *pass)
+{
+    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->f_ns;
+    case LH_D:
+        return chunk->d_ns;
+    case LH_B:
+        return chunk->d_ns + chunk->w_ns;
+    default:
+        return lhi_portion(chunk->w_ns, pass);
+    }
+}
+
+static bool communicates(const lh_chunk *chunk)
+{
+    return chunk->all_gather_ns || chunk->reduce_scatter_ns ||
+           chunk->dp_latency_ns;
+}
+
+/* One communication on the device's own data-parallel link; its end. */
+static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
+                          int64_t transfer_ns)
+{
+    int64_t *link = &r->dp_free_ns[chunk->device];
+    *link = (*link > ready_ns ? *link : ready_ns) + transfer_ns;
+    int64_t end_ns = *link + chunk->dp_latency_ns;
+    reach(r, end_ns);
+    return end_ns;
+}
+
+static void gather(run *r)
+{
+    const lhi_judge *judge = r->judge;
+    for (uint32_t node = 0; node < judge->first[judge->n_rows]; node++) {
+        const lh_pass *pass = &judge->passes[node];
+        if (pass->kind != LH_F || r->gathered_ns[pass->chunk] != UNKNOWN)
+            continue;
+        const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+        r->gathered_ns[pass->chunk] =
+            communicates(chunk) ? collective(r, chunk, 0, chunk->all_gather_ns)
+                                : 0;
+    }
+}
+
+/* What `node` made is with its consumer. */
+static void deliver(run *r, uint32_t node, int64_t time_ns)
+{
+    uint32_t consumer = r->consumers[node];
+    r->inputs[consumer] = time_ns;
+    stack(r, r->judge->rows[consumer]);
+}
+
+/* Puts one message on its link at `now_ns` or when that is free. */
+static void depart(run *r, uint32_t node, int64_t now_ns)
+{
+    const lhi_judge *judge = r->judge;
+    uint32_t link = lhi_link_of(judge, node, NULL);
+    const lh_link *l = lh_pipeline_link(judge->pipeline, link);
+    int64_t *free_ns = &r->link_free_ns[judge->link_resources[link]];
+    *free_ns = (*free_ns > now_ns ? *free_ns : now_ns) + l->transfer_ns;
+    deliver(r, node, *free_ns + l->latency_ns);
+}
+
+static void enter(run *r, uint32_t node, int64_t now_ns)
+{
+    const lhi_judge *judge = r->judge;
+    uint32_t link = lhi_link_of(judge, node, NULL);
+    ordered_link *order = &r->orders[judge->link_resources[link]];
+    if (!order->nodes) {
+        depart(r, node, now_ns);
+        return;
+    }
+    r->entering[node] = true;
+    while (order->next < order->count &&
+           r->entering[order->nodes[order->next]])
+        depart(r, order->nodes[order->next++], now_ns);
+}
+
+/* What follows from the end of a pass. */
+static void finish(run *r, uint32_t node, int64_t end_ns)
+{
+    lhi_judge *judge = r->judge;
+    const lh_pass *pass = &judge->passes[node];
+    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+    r->ends[node] = end_ns;
+    r->n_done++;
+    reach(r, end_ns);
+    if ((pass->kind == LH_W || pass->kind == LH_B) &&
+        --r->left[pass->chunk] == 0 && communicates(chunk))
+        collective(r, chunk, end_ns, chunk->reduce_scatter_ns);
+    if (r->consumers[node] == LH_NONE)
+        return;
+    uint32_t link = lhi_link_of(judge, node, NULL);
+    if (link == LHI_IN_PLACE || link == LHI_AT_ONCE) {
+        deliver(r, node, end_ns);
+        return;
+    }
+    lhi_event event = {.time_ns = end_ns,
+                       .rank = judge->rows[node],
+                       .seq = r->n_messages++,
+                       .what = node};
+    if (!lhi_heap_push(&r->heap, event))
+        judge->no_memory = true;
+}
+
+/* Runs a device as far as it can go. */
+static void advance(run *r, uint32_t device)
+{
+    const lhi_judge *judge = r->judge;
+    uint32_t end = judge->first[device + 1];
+    for (; r->next[device] < end; r->next[device]++) {
+        uint32_t node = r->next[device];
+        const lh_pass *pass = &judge->passes[node];
+        if (r->inputs[node] == UNKNOWN)
+            return;
+        int64_t start_ns = r->free_ns[device];
+        if (r->inputs[node] > start_ns)
+            start_ns = r->inputs[node];
+        if (pass->kind == LH_F && r->gathered_ns[pass->chunk] > start_ns)
+            start_ns = r->gathered_ns[pass->chunk];
+        r->free_ns[device] = start_ns + duration(judge, pass);
+        finish(r, node, r->free_ns[device]);
+    }
+}
+
+static void drain(run *r)
+{
+    while (r->n_stacked) {
+        uint32_t device = r->stack[--r->n_stacked];
+        r->stacked[device] = false;
+        advance(r, device);
+    }
+}
+
+/* --- who waits for whom --------------------------------------------------- */
+
+/* Finds the consumer of every node through tables of F and D or B. */
+static lh_status connect(run *r, lh_error *err)
+{
+    lhi_judge *judge = r->judge;
+    uint32_t total = judge->first[judge->n_rows], n = judge->n_microbatches;
+    size_t cells = (size_t)judge->n_chunks * n;
+    uint32_t *forward = LHI_NEW(judge->mem, uint32_t, cells);
+    uint32_t *backward = LHI_NEW(judge->mem, uint32_t, cells);
+    if (!forward || !backward)
+        return lhi_fail_nomem(err);
+    for (uint32_t node = 0; node < total; node++) {
+        const lh_pass *pass = &judge->passes[node];
+        size_t cell = (size_t)pass->chunk * n + pass->microbatch;
+        if (pass->kind == LH_F)
+            forward[cell] = node;
+        else if (pass->kind != LH_W)
+            backward[cell] = node;
+        if (pass->kind == LH_W || pass->kind == LH_B)
+            r->left[pass->chunk]++;
+        r->consumers[node] = r->sources[node] = LH_NONE;
+        r->ends[node] = UNKNOWN;
+    }
+    for (uint32_t node = 0; node < total; node++) {
+        const lh_pass *pass = &judge->passes[node];
+        uint32_t chunk;
+        lhi_link_of(judge, node, &chunk);
+        if (chunk == LH_NONE)
+            continue;
+        size_t cell = (size_t)chunk * n + pass->microbatch;
+        uint32_t consumer =
+            pass->kind == LH_F ? forward[cell] : backward[cell];
+        r->consumers[node] = consumer;
+        r->sources[consumer] = node;
+        r->inputs[consumer] = UNKNOWN;
+    }
+    return LH_OK;
+}
+
+static lh_status take_orders(run *r, lh_error *err)
+{
+    lhi_judge *judge = r->judge;
+    uint32_t n = lh_schedule_n_link_orders(judge->schedule);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_link_order *order = lh_schedule_link_order(judge->schedule, i);
+        uint32_t *nodes = LHI_NEW(judge->mem, uint32_t, order->n_passes);
+        if (!nodes)
+            return lhi_fail_nomem(err);
+        if (order->n_passes == 0)
+            continue;
+        for (uint32_t k = 0; k < order->n_passes; k++)
+            nodes[k] = lhi_find_pass(judge, &order->passes[k]);
+        uint32_t link = lhi_link_of(judge, nodes[0], NULL);
+        r->orders[judge->link_resources[link]] =
+            (ordered_link){nodes, order->n_passes, 0};
+    }
+    return LH_OK;
+}
+
+static lh_status prepare(run *r, lh_error *err)
+{
+    lhi_judge *judge = r->judge;
+    lhi_arena *mem = judge->mem;
+    uint32_t total = judge->first[judge->n_rows];
+    r->consumers = LHI_NEW(mem, uint32_t, total);
+    r->sources = LHI_NEW(mem, uint32_t, total);
+    r->inputs = LHI_NEW(mem, int64_t, total);
+    r->ends = LHI_NEW(mem, int64_t, total);
+    r->entering = LHI_NEW(mem, bool, total);
+    r->next = LHI_NEW(mem, uint32_t, judge->n_devices);
+    r->free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
+    r->dp_free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
+    r->gathered_ns = LHI_NEW(mem, int64_t, judge->n_chunks);
+    r->left = LHI_NEW(mem, uint64_t, judge->n_chunks);
+    r->link_free_ns = LHI_NEW(mem, int64_t, judge->n_resources);
+    r->orders = LHI_NEW(mem, ordered_link, judge->n_resources);
+    r->stack = LHI_NEW(mem, uint32_t, judge->n_devices);
+    r->stacked = LHI_NEW(mem, bool, judge->n_devices);
+    if (!r->consumers || !r->sources || !r->inputs || !r->ends ||
+        !r->entering || !r->next || !r->free_ns || !r->dp_free_ns ||
+        !r->gathered_ns || !r->left || !r->link_free_ns || !r->orders ||
+        !r->stack || !r->stacked)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < judge->n_chunks; c++)
+        r->gathered_ns[c] = UNKNOWN;
+    LHI_TRY(connect(r, err));
+    return take_orders(r, err);
+}
+
+/* --- deadlock ------------------------------------------------------------- */
+
+/* The pass that the next one of `device` waits for, which has not run; `why`
+ * (256 bytes) says so. */
+static uint32_t blocker(const run *r, uint32_t device, char *why)
+{
+    const lhi_judge *judge = r->judge;
+    char text[LH_PASS_TEXT], needs[LH_PASS_TEXT], first[LH_PASS_TEXT];
+    uint32_t node = r->next[device], source = r->sources[node];
+    lh_pass_text(&judge->passes[node], text);
+    lh_pass_text(&judge->passes[source], needs);
+    if (r->ends[source] == UNKNOWN) {
+        snprintf(why, 256,
+                 "device %" PRIu32 " waits in %s for %s of device %" PRIu32,
+                 device, text, needs, judge->rows[source]);
+        return source;
+    }
+    uint32_t link = lhi_link_of(judge, source, NULL);
+    uint32_t resource = judge->link_resources[link];
+    const ordered_link *order = &r->orders[resource];
+    uint32_t head = order->nodes[order->next];
+    snprintf(why, 256,
+             "device %" PRIu32 " waits in %s for the message of %s, which "
+             "link %s sends after that of %s of device %" PRIu32,
+             device, text, needs, judge->resource_names[resource],
+             lh_pass_text(&judge->passes[head], first), judge->rows[head]);
+    return head;
+}
+
+/* Follows the waiting from any device that is stuck until it comes back to
+ * one it has seen, then says that circle. */
+static void say_deadlock(run *r)
+{
+    lhi_judge *judge = r->judge;
+    char why[256], text[900];
+    uint32_t device = 0;
+    while (r->next[device] == judge->first[device + 1])
+        device++;
+    for (uint32_t i = 0; i < judge->n_devices; i++)
+        device = judge->rows[blocker(r, device, why)];
+    uint32_t begin = device, length = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    do {
+        device = judge->rows[blocker(r, device, why)];
+        length++;
+        size_t room = sizeof text - used, need = strlen(why) + 2;
+        if (used + need + 8 < sizeof text)
+            used += (size_t)snprintf(text + used, room, "%s%s",
+                                     used ? "; " : "", why);
+        else if (used + 8 < sizeof text && text[used - 1] != '.')
+            used += (size_t)snprintf(text + used, room, "; ...");
+    } while (device != begin);
+    lhi_violation(judge, "deadlock, a circle of %" PRIu32 ": %s", length, text);
+}
+
+lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err)
+{
+    run r = {.judge = judge};
+    LHI_TRY(prepare(&r, err));
+    gather(&r);
+    for (uint32_t d = judge->n_devices; d-- > 0;) {
+        r.next[d] = judge->first[d];
+        stack(&r, d);
+    }
+    drain(&r);
+    lhi_event event;
+    while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
+        enter(&r, (uint32_t)event.what, event.time_ns);
+        drain(&r);
+    }
+    lhi_heap_fini(&r.heap);
+    if (judge->no_memory)
+        return lhi_fail_nomem(err);
+    if (r.n_done == judge->first[judge->n_rows])
+        judge->verdict->makespan_ns = r.makespan_ns;
+    else
+        say_deadlock(&r);
+    return LH_OK;
+}

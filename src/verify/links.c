@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which messages travel on which link, and the explicit message orders. */
+#include "verify/judge.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ends {
+    uint32_t from, to, link;
+} ends;
+
+typedef struct named {
+    const char *name;
+    uint32_t link;
+} named;
+
+static int compare_ends(const void *a, const void *b)
+{
+    const ends *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+static int compare_named(const void *a, const void *b)
+{
+    const named *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->link > y->link) - (x->link < y->link);
+}
+
+static uint32_t link_between(const lhi_judge *judge, const ends *sorted,
+                             uint32_t n, uint32_t from_chunk, uint32_t to_chunk)
+{
+    ends key = {
+        .from = lh_pipeline_chunk(judge->pipeline, from_chunk)->device,
+        .to = lh_pipeline_chunk(judge->pipeline, to_chunk)->device,
+    };
+    if (key.from == key.to)
+        return LHI_IN_PLACE;
+    const ends *found =
+        n ? bsearch(&key, sorted, n, sizeof key, compare_ends) : NULL;
+    return found ? found->link : LHI_AT_ONCE;
+}
+
+/* Numbers the distinct names of links in alphabetical order. */
+static void number_names(lhi_judge *judge, named *names, uint32_t n)
+{
+    if (n)
+        qsort(names, n, sizeof *names, compare_named);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 0 || strcmp(names[i].name, names[i - 1].name) != 0)
+            judge->resource_names[judge->n_resources++] = names[i].name;
+        judge->link_resources[names[i].link] = judge->n_resources - 1;
+    }
+}
+
+lh_status lhi_find_links(lhi_judge *judge, lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_links(judge->pipeline);
+    ends *sorted = LHI_NEW(judge->mem, ends, n);
+    named *names = LHI_NEW(judge->mem, named, n);
+    judge->resource_names = LHI_NEW(judge->mem, const char *, n);
+    judge->link_resources = LHI_NEW(judge->mem, uint32_t, n);
+    judge->forward = LHI_NEW(judge->mem, uint32_t, judge->n_chunks);
+    judge->backward = LHI_NEW(judge->mem, uint32_t, judge->n_chunks);
+    if (!sorted || !names || !judge->resource_names ||
+        !judge->link_resources || !judge->forward || !judge->backward)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_link *link = lh_pipeline_link(judge->pipeline, i);
+        sorted[i] = (ends){link->from, link->to, i};
+        names[i] = (named){link->name, i};
+    }
+    if (n)
+        qsort(sorted, n, sizeof *sorted, compare_ends);
+    number_names(judge, names, n);
+    for (uint32_t c = 0; c + 1 < judge->n_chunks; c++) {
+        judge->forward[c] = link_between(judge, sorted, n, c, c + 1);
+        judge->backward[c + 1] = link_between(judge, sorted, n, c + 1, c);
+    }
+    judge->forward[judge->n_chunks - 1] = LHI_IN_PLACE;
+    judge->backward[0] = LHI_IN_PLACE;
+    return LH_OK;
+}
+
+uint32_t lhi_link_of(const lhi_judge *judge, uint32_t node, uint32_t *consumer)
+{
+    const lh_pass *pass = &judge->passes[node];
+    uint32_t to = LH_NONE, link = LHI_IN_PLACE;
+    if (pass->kind == LH_F && pass->chunk + 1 < judge->n_chunks) {
+        to = pass->chunk + 1;
+        link = judge->forward[pass->chunk];
+    } else if ((pass->kind == LH_D || pass->kind == LH_B) && pass->chunk > 0) {
+        to = pass->chunk - 1;
+        link = judge->backward[pass->chunk];
+    }
+    if (consumer)
+        *consumer = to;
+    return link;
+}
+
+static int compare_name(const void *key, const void *item)
+{
+    return strcmp(key, *(const char *const *)item);
+}
+
+static uint32_t find_resource(const lhi_judge *judge, const char *name)
+{
+    const char **found =
+        judge->n_resources
+            ? bsearch(name, judge->resource_names, judge->n_resources,
+                      sizeof *judge->resource_names, compare_name)
+            : NULL;
+    return found ? (uint32_t)(found - judge->resource_names) : LH_NONE;
+}
+
+/* Resource of the message that a node makes, LH_NONE where it makes none that
+ * takes a link. */
+static uint32_t resource_of(const lhi_judge *judge, uint32_t node)
+{
+    uint32_t link = lhi_link_of(judge, node, NULL);
+    if (link == LHI_IN_PLACE || link == LHI_AT_ONCE)
+        return LH_NONE;
+    return judge->link_resources[link];
+}
+
+/* One order; marks the nodes that it lists. */
+static void judge_order(lhi_judge *judge, const lh_link_order *order,
+                        uint32_t resource, bool *listed)
+{
+    for (uint32_t i = 0; i < order->n_passes; i++) {
+        char text[LH_PASS_TEXT];
+        lh_pass_text(&order->passes[i], text);
+        uint32_t node = lhi_find_pass(judge, &order->passes[i]);
+        if (node == LH_NONE)
+            lhi_violation(judge,
+                          "link %s, message %" PRIu32
+                          ": no device runs %s",
+                          order->link, i, text);
+        else if (resource_of(judge, node) != resource)
+            lhi_violation(judge,
+                          "link %s, message %" PRIu32
+                          ": what %s makes does not travel on this link",
+                          order->link, i, text);
+        else if (listed[node])
+            lhi_violation(judge, "link %s, message %" PRIu32 ": %s again",
+                          order->link, i, text);
+        else
+            listed[node] = true;
+    }
+}
+
+lh_status lhi_judge_links(lhi_judge *judge, lh_error *err)
+{
+    uint32_t n = lh_schedule_n_link_orders(judge->schedule);
+    uint32_t total = judge->first[judge->n_rows];
+    if (n == 0)
+        return LH_OK;
+    bool *listed = LHI_NEW(judge->mem, bool, total);
+    bool *ordered = LHI_NEW(judge->mem, bool, judge->n_resources);
+    if (!listed || !ordered)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_link_order *order = lh_schedule_link_order(judge->schedule, i);
+        uint32_t resource = find_resource(judge, order->link);
+        if (resource == LH_NONE) {
+            lhi_violation(judge, "link order %" PRIu32 ": no link is named %s",
+                          i, order->link);
+        } else if (ordered[resource]) {
+            lhi_violation(judge, "link order %" PRIu32 ": link %s again", i,
+                          order->link);
+        } else {
+            ordered[resource] = true;
+            judge_order(judge, order, resource, listed);
+        }
+    }
+    for (uint32_t i = 0; i < judge->n_sorted; i++) {
+        uint32_t node = judge->sorted[i].node;
+        uint32_t resource = resource_of(judge, node);
+        if (resource == LH_NONE || !ordered[resource] || listed[node])
+            continue;
+        char text[LH_PASS_TEXT];
+        lhi_violation(judge, "link %s: the message of %s is not in its order",
+                      judge->resource_names[resource],
+                      lh_pass_text(&judge->passes[node], text));
+    }
+    return LH_OK;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory: the running sum of the passes' net changes, in the device's order.
+ * The peak is the largest prefix sum, plus what is there all along. */
+#include "verify/judge.h"
+
+#include <inttypes.h>
+
+/* Sums of a schedule that has passes twice may be out of range. */
+static int64_t add(int64_t a, int64_t b)
+{
+    if (b > 0 && a > INT64_MAX - b)
+        return INT64_MAX;
+    if (b < 0 && a < INT64_MIN - b)
+        return INT64_MIN;
+    return a + b;
+}
+
+static int64_t change(const lhi_judge *judge, const lh_pass *pass)
+{
+    if (pass->chunk >= judge->n_chunks)
+        return 0;
+    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->mem_f;
+    case LH_D:
+        return chunk->mem_d;
+    case LH_B:
+        return chunk->mem_d + chunk->mem_w;
+    default:
+        return lhi_portion(chunk->mem_w, pass);
+    }
+}
+
+static void judge_device(lhi_judge *judge, uint32_t device)
+{
+    int64_t *peak = &judge->verdict->peaks[device];
+    int64_t limit = lh_pipeline_memory_limit(judge->pipeline, device);
+    int64_t fixed = *peak, now = fixed;
+    uint32_t begin = 0, end = 0, worst = LH_NONE;
+    if (device < judge->n_rows) {
+        begin = judge->first[device];
+        end = judge->first[device + 1];
+    }
+    for (uint32_t node = begin; node < end; node++) {
+        now = add(now, change(judge, &judge->passes[node]));
+        if (now > *peak) {
+            *peak = now;
+            worst = node;
+        }
+    }
+    if (*peak <= limit)
+        return;
+    const char *unit = lh_pipeline_memory_unit(judge->pipeline);
+    const char *space = unit[0] ? " " : "";
+    if (worst == LH_NONE) {
+        lhi_violation(judge,
+                      "device %" PRIu32 " holds %" PRId64
+                      "%s%s all along, of %" PRId64 " allowed",
+                      device, fixed, space, unit, limit);
+        return;
+    }
+    char text[LH_PASS_TEXT];
+    lhi_violation(judge,
+                  "device %" PRIu32 " holds %" PRId64 "%s%s in pass %" PRIu32
+                  ", %s, of %" PRId64 " allowed",
+                  device, *peak, space, unit, lhi_position(judge, worst),
+                  lh_pass_text(&judge->passes[worst], text), limit);
+}
+
+void lhi_judge_memory(lhi_judge *judge)
+{
+    int64_t *peaks = judge->verdict->peaks;
+    for (uint32_t c = 0; c < judge->n_chunks; c++) {
+        const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, c);
+        peaks[chunk->device] += chunk->mem_static;
+    }
+    for (uint32_t d = 0; d < judge->n_devices; d++)
+        judge_device(judge, d);
+}
