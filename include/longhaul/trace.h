@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* A trace is plain arrays; every index below is into the array named. Times
- * are nanoseconds from the start of the iteration, 0..2^52; memory is in the
+ * are nanoseconds from the start of the iteration, 0..2^53; memory is in the
  * pipeline's unit. Read them, never write them. */
 typedef struct lh_trace_run {
     lh_pass pass;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON values as compact text that any reader takes: characters that YAML
+ * does not allow, that end a script in HTML, or that end a line in JavaScript
+ * are written as \uXXXX. */
+#ifndef LHI_JSONTEXT_H
+#define LHI_JSONTEXT_H
+
+#include "base/text.h"
+
+#include <jansson.h>
+
+/* Adds the value, and releases it; NULL counts as a failed allocation. */
+void lhi_json_add(lhi_text *text, json_t *value);
+/* The same for a map that is to follow members already written: without its
+ * opening brace. */
+void lhi_json_add_rest(lhi_text *text, json_t *map);
+/* A string; one that is not UTF-8 counts as a failed allocation, so check
+ * first with lhi_utf8_ok(). */
+void lhi_json_add_string(lhi_text *text, const char *string);
+
+bool lhi_utf8_ok(const char *text);
+
+#endif

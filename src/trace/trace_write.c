@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Traces as Chrome trace events, the JSON form that Perfetto and
+ * chrome://tracing open ("Trace Event Format", Google, 2016). Slices of one
+ * thread nest, flows start and end inside slices, counters are numbers. */
+#include "trace/trace.h"
+
+#include "base/arena.h"
+#include "base/heap.h"
+#include "base/text.h"
+#include "trace/jsontext.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Process and thread numbers; 0 means "idle" to some viewers, so they begin
+ * at 1. Processes: a site each, then one for all links. Threads: a device
+ * each, the data-parallel link of a device each, a link each, one for messages
+ * without a link; then the second and further lanes, where slices overlap. */
+typedef struct writer {
+    const lh_trace *t;
+    lhi_arena *mem;
+    lhi_text out;
+    bool first; /* no event yet */
+    uint32_t *message_tids, *collective_tids;
+    uint32_t next_tid; /* of further lanes */
+    lhi_run_key *runs_by_pass;
+} writer;
+
+static uint32_t device_pid(const writer *w, uint32_t device)
+{
+    return w->t->devices[device].site + 1;
+}
+
+static uint32_t links_pid(const writer *w)
+{
+    return w->t->n_sites + 1;
+}
+
+static uint32_t link_tid(const writer *w, uint32_t link)
+{
+    return 2 * w->t->n_devices + 1 + (link == LH_NONE ? w->t->n_links : link);
+}
+
+static const char *link_name(const writer *w, uint32_t link)
+{
+    return link == LH_NONE ? "no link" : w->t->link_names[link];
+}
+
+/* --- single events ------------------------------------------------------- */
+
+/* Nanoseconds as microseconds, exactly: whole, or with up to 3 decimals. */
+static void add_us(lhi_text *out, int64_t ns)
+{
+    lhi_text_printf(out, "%" PRId64, ns / 1000);
+    int rest = (int)(ns % 1000);
+    if (rest == 0)
+        return;
+    int digits = 3;
+    while (rest % 10 == 0) {
+        rest /= 10;
+        digits--;
+    }
+    lhi_text_printf(out, ".%0*d", digits, rest);
+}
+
+static void begin_event(writer *w, const char *ph)
+{
+    lhi_text_printf(&w->out, "%s{\"ph\":\"%s\",", w->first ? "" : ",\n", ph);
+    w->first = false;
+}
+
+/* Takes `rest`, the members that follow. */
+static void add_slice(writer *w, int64_t start_ns, int64_t end_ns, json_t *rest)
+{
+    begin_event(w, "X");
+    lhi_text_puts(&w->out, "\"ts\":");
+    add_us(&w->out, start_ns);
+    lhi_text_puts(&w->out, ",\"dur\":");
+    add_us(&w->out, end_ns - start_ns);
+    lhi_text_puts(&w->out, ",");
+    lhi_json_add_rest(&w->out, rest);
+}
+
+static void add_instant(writer *w, const char *ph, int64_t ns, json_t *rest)
+{
+    begin_event(w, ph);
+    lhi_text_puts(&w->out, "\"ts\":");
+    add_us(&w->out, ns);
+    lhi_text_puts(&w->out, ",");
+    lhi_json_add_rest(&w->out, rest);
+}
+
+/* process_name and the like: `value` names or numbers the pid or tid. */
+static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
+                     const char *name)
+{
+    begin_event(w, "M");
+    lhi_json_add_rest(&w->out,
+                      json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what,
+                                "pid", (json_int_t)pid, "tid",
+                                (json_int_t)tid, "args", "name", name));
+}
+
+static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
+                      uint32_t place)
+{
+    begin_event(w, "M");
+    lhi_json_add_rest(&w->out,
+                      json_pack("{s:s, s:I, s:I, s:{s:I}}", "name", what,
+                                "pid", (json_int_t)pid, "tid",
+                                (json_int_t)tid, "args", "sort_index",
+                                (json_int_t)place));
+}
+
+static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
+{
+    add_name(w, "thread_name", pid, tid, name);
+    add_place(w, "thread_sort_index", pid, tid, tid);
+}
+
+/* --- lanes: no two slices of one thread may overlap ----------------------- */
+
+typedef struct lane_item {
+    uint32_t group, item;
+    int64_t start_ns, end_ns;
+} lane_item;
+
+static int compare_lane_items(const void *a, const void *b)
+{
+    const lane_item *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->start_ns != y->start_ns)
+        return x->start_ns < y->start_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns)
+        return x->end_ns < y->end_ns ? -1 : 1;
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+/* Gives each item a lane of its group, 0 where it can: the lane that is free
+ * for the longest. */
+static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
+{
+    lhi_heap busy = {0};
+    uint32_t n_lanes = 0;
+    bool ok = true;
+    qsort(items, n, sizeof *items, compare_lane_items);
+    for (uint32_t i = 0; ok && i < n; i++) {
+        if (i > 0 && items[i].group != items[i - 1].group) {
+            busy.count = 0;
+            n_lanes = 0;
+        }
+        uint64_t lane = n_lanes;
+        lhi_event top;
+        if (busy.count > 0 && busy.items[0].time_ns <= items[i].start_ns) {
+            lhi_heap_pop(&busy, &top);
+            lane = top.what;
+        } else {
+            n_lanes++;
+        }
+        lanes[items[i].item] = (uint32_t)lane;
+        ok = lhi_heap_push(
+            &busy, (lhi_event){.time_ns = items[i].end_ns, .what = lane});
+    }
+    lhi_heap_fini(&busy);
+    return ok;
+}
+
+/* From lanes to thread numbers; names the threads of lanes beyond the first.
+ * `items` are sorted by group. */
+static void name_lanes(writer *w, const lane_item *items, uint32_t n,
+                       uint32_t *lanes, bool messages)
+{
+    for (uint32_t i = 0, end; i < n; i = end) {
+        uint32_t group = items[i].group, n_lanes = 1;
+        for (end = i; end < n && items[end].group == group; end++)
+            if (lanes[items[end].item] >= n_lanes)
+                n_lanes = lanes[items[end].item] + 1;
+        uint32_t base = messages ? link_tid(w, group)
+                                 : w->t->n_devices + 1 + group;
+        uint32_t pid = messages ? links_pid(w) : device_pid(w, group);
+        uint32_t more = w->next_tid;
+        for (uint32_t k = i; k < end; k++) {
+            uint32_t lane = lanes[items[k].item];
+            lanes[items[k].item] = lane == 0 ? base : more + lane - 1;
+        }
+        w->next_tid += n_lanes - 1;
+        for (uint32_t lane = 1; lane < n_lanes; lane++) {
+            char number[32];
+            snprintf(number, sizeof number, "lane %" PRIu32, lane + 1);
+            add_name(w, "thread_name", pid, more + lane - 1, number);
+            add_place(w, "thread_sort_index", pid, more + lane - 1, base);
+        }
+    }
+}
+
+static bool lay_out(writer *w)
+{
+    const lh_trace *t = w->t;
+    uint32_t most = t->n_messages > t->n_collectives ? t->n_messages
+                                                     : t->n_collectives;
+    lane_item *items = LHI_NEW(w->mem, lane_item, most);
+    w->message_tids = LHI_NEW(w->mem, uint32_t, t->n_messages);
+    w->collective_tids = LHI_NEW(w->mem, uint32_t, t->n_collectives);
+    if (!items || !w->message_tids || !w->collective_tids)
+        return false;
+    w->next_tid = 2 * t->n_devices + t->n_links + 2;
+    for (uint32_t i = 0; i < t->n_messages; i++)
+        items[i] = (lane_item){t->messages[i].link, i,
+                               t->messages[i].depart_ns,
+                               t->messages[i].sent_ns};
+    if (!assign_lanes(items, t->n_messages, w->message_tids))
+        return false;
+    name_lanes(w, items, t->n_messages, w->message_tids, true);
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        items[i] = (lane_item){t->collectives[i].device, i,
+                               t->collectives[i].depart_ns,
+                               t->collectives[i].sent_ns};
+    if (!assign_lanes(items, t->n_collectives, w->collective_tids))
+        return false;
+    name_lanes(w, items, t->n_collectives, w->collective_tids, false);
+    return true;
+}
+
+/* --- the heading --------------------------------------------------------- */
+
+static void add_member(writer *w, const char *key, const char *value)
+{
+    lhi_text_printf(&w->out, "\"%s\":", key);
+    lhi_json_add_string(&w->out, value);
+    lhi_text_puts(&w->out, ",\n");
+}
+
+static void add_list(writer *w, const char *key, const char *const *names,
+                     uint32_t n)
+{
+    lhi_text_printf(&w->out, "\"%s\":[", key);
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_text_puts(&w->out, i ? ",\n " : "");
+        lhi_json_add_string(&w->out, names[i]);
+    }
+    lhi_text_puts(&w->out, "],\n");
+}
+
+static void add_heading(writer *w)
+{
+    const lh_trace *t = w->t;
+    lhi_text_puts(&w->out, "{");
+    add_member(w, "longhaul", "trace/1");
+    add_member(w, "title", t->title);
+    add_member(w, "source", t->source);
+    lhi_text_printf(&w->out, "\"makespan_ns\":%" PRId64 ",\n", t->makespan_ns);
+    add_member(w, "memory_unit", t->memory_unit);
+    add_list(w, "sites", t->site_names, t->n_sites);
+    add_list(w, "links", t->link_names, t->n_links);
+    lhi_text_puts(&w->out, "\"devices\":[");
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        const lh_trace_device *device = &t->devices[d];
+        lhi_text_printf(&w->out,
+                        "%s{\"site\":%" PRIu32 ",\"memory_static\":%" PRId64,
+                        d ? ",\n " : "", device->site, device->memory_static);
+        if (device->memory_limit != LH_NO_LIMIT)
+            lhi_text_printf(&w->out, ",\"memory_limit\":%" PRId64,
+                            device->memory_limit);
+        lhi_text_puts(&w->out, "}");
+    }
+    lhi_text_puts(&w->out, "],\n\"displayTimeUnit\":\"ms\",\n"
+                           "\"traceEvents\":[\n");
+}
+
+/* Processes and the first lane of every thread. */
+static void add_tracks(writer *w)
+{
+    const lh_trace *t = w->t;
+    char text[64];
+    bool unlinked = false;
+    for (uint32_t i = 0; i < t->n_sites; i++) {
+        const char *name = t->site_names[i];
+        add_name(w, "process_name", i + 1, 0, name[0] ? name : "devices");
+        add_place(w, "process_sort_index", i + 1, 0, i + 1);
+    }
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        snprintf(text, sizeof text, "device %" PRIu32, d);
+        add_thread(w, device_pid(w, d), d + 1, text);
+    }
+    bool *has = LHI_NEW(w->mem, bool, t->n_devices);
+    for (uint32_t i = 0; has && i < t->n_collectives; i++)
+        has[t->collectives[i].device] = true;
+    for (uint32_t d = 0; has && d < t->n_devices; d++) {
+        snprintf(text, sizeof text, "device %" PRIu32 " data-parallel link", d);
+        if (has[d])
+            add_thread(w, device_pid(w, d), t->n_devices + d + 1, text);
+    }
+    w->out.failed |= !has;
+    for (uint32_t i = 0; i < t->n_messages; i++)
+        unlinked |= t->messages[i].link == LH_NONE;
+    if (t->n_links || unlinked) {
+        add_name(w, "process_name", links_pid(w), 0, "links");
+        add_place(w, "process_sort_index", links_pid(w), 0, links_pid(w));
+    }
+    for (uint32_t i = 0; i < t->n_links; i++)
+        add_thread(w, links_pid(w), link_tid(w, i), t->link_names[i]);
+    if (unlinked)
+        add_thread(w, links_pid(w), link_tid(w, LH_NONE), "no link");
+}
+
+/* --- what happened ------------------------------------------------------- */
+
+static bool set_int(json_t *map, const char *key, int64_t value)
+{
+    return json_object_set_new(map, key, json_integer(value)) == 0;
+}
+
+static void add_runs(writer *w)
+{
+    char name[LH_PASS_TEXT];
+    for (uint32_t i = 0; i < w->t->n_runs && !w->out.failed; i++) {
+        const lh_trace_run *r = &w->t->runs[i];
+        json_t *args = json_pack("{s:I, s:I}", "start_ns", r->start_ns,
+                                 "end_ns", r->end_ns);
+        bool ok = args && (r->issued_ns == r->end_ns ||
+                           set_int(args, "issued_ns", r->issued_ns));
+        ok = ok && set_int(args, "memory", r->memory) &&
+             set_int(args, "memory_after", r->memory_after) &&
+             (r->waits_for == LH_NONE ||
+              set_int(args, "waits_for", r->waits_for));
+        w->out.failed |= !ok;
+        add_slice(w, r->start_ns, r->end_ns,
+                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name",
+                            lh_pass_text(&r->pass, name), "cat", "pass", "pid",
+                            (json_int_t)device_pid(w, r->device), "tid",
+                            (json_int_t)r->device + 1, "args", args));
+    }
+}
+
+static void add_collectives(writer *w)
+{
+    for (uint32_t i = 0; i < w->t->n_collectives && !w->out.failed; i++) {
+        const lh_trace_collective *c = &w->t->collectives[i];
+        char name[48];
+        const char *op = c->is_reduce_scatter ? "reduce-scatter" : "all-gather";
+        snprintf(name, sizeof name, "%s %" PRIu32, op, c->chunk);
+        json_t *args = json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "op", op, "chunk",
+            (json_int_t)c->chunk, "device", (json_int_t)c->device, "ready_ns",
+            c->ready_ns, "depart_ns", c->depart_ns, "sent_ns", c->sent_ns,
+            "arrive_ns", c->arrive_ns);
+        add_slice(w, c->depart_ns, c->sent_ns,
+                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", name, "cat",
+                            "collective", "pid",
+                            (json_int_t)device_pid(w, c->device), "tid",
+                            (json_int_t)w->collective_tids[i], "args", args));
+    }
+}
+
+static void add_messages(writer *w)
+{
+    char producer[LH_PASS_TEXT], consumer[LH_PASS_TEXT];
+    for (uint32_t i = 0; i < w->t->n_messages && !w->out.failed; i++) {
+        const lh_trace_message *m = &w->t->messages[i];
+        json_t *args = json_pack(
+            "{s:s, s:s, s:I, s:I}", "producer",
+            lh_pass_text(&m->producer, producer), "consumer",
+            lh_pass_text(&m->consumer, consumer), "from", (json_int_t)m->from,
+            "to", (json_int_t)m->to);
+        bool ok = args && (m->link == LH_NONE || set_int(args, "link", m->link));
+        ok = ok && set_int(args, "produced_ns", m->produced_ns) &&
+             set_int(args, "ready_ns", m->ready_ns) &&
+             set_int(args, "depart_ns", m->depart_ns) &&
+             set_int(args, "sent_ns", m->sent_ns) &&
+             set_int(args, "arrive_ns", m->arrive_ns);
+        w->out.failed |= !ok;
+        add_slice(w, m->depart_ns, m->sent_ns,
+                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", producer,
+                            "cat", "message", "pid", (json_int_t)links_pid(w),
+                            "tid", (json_int_t)w->message_tids[i], "args",
+                            args));
+    }
+}
+
+static json_t *flow(uint32_t message, uint32_t pid, uint32_t tid, bool end)
+{
+    json_t *map = json_pack("{s:s, s:s, s:I, s:I, s:I}", "name", "message",
+                            "cat", "flow", "id", (json_int_t)message + 1,
+                            "pid", (json_int_t)pid, "tid", (json_int_t)tid);
+    if (map && end && json_object_set_new(map, "bp", json_string("e")) != 0) {
+        json_decref(map);
+        return NULL;
+    }
+    return map;
+}
+
+/* From the producer's last nanosecond, since a slice does not reach its end,
+ * by way of the link to the consumer's start. */
+static void add_flows(writer *w)
+{
+    const lh_trace *t = w->t;
+    for (uint32_t i = 0; i < t->n_messages && !w->out.failed; i++) {
+        const lh_trace_message *m = &t->messages[i];
+        const lh_trace_run *from =
+            &t->runs[lhi_run_find(w->runs_by_pass, t->n_runs, &m->producer)];
+        const lh_trace_run *to =
+            &t->runs[lhi_run_find(w->runs_by_pass, t->n_runs, &m->consumer)];
+        int64_t leave = from->end_ns - (from->end_ns > from->start_ns);
+        add_instant(w, "s", leave,
+                    flow(i, device_pid(w, m->from), m->from + 1, false));
+        if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&
+            m->depart_ns < to->start_ns)
+            add_instant(w, "t", m->depart_ns,
+                        flow(i, links_pid(w), w->message_tids[i], false));
+        add_instant(w, "f", to->start_ns,
+                    flow(i, device_pid(w, m->to), m->to + 1, true));
+    }
+}
+
+/* --- counters ------------------------------------------------------------ */
+
+static void add_memory_at(writer *w, uint32_t device, int64_t ns, int64_t value)
+{
+    char name[48];
+    const char *unit = w->t->memory_unit;
+    snprintf(name, sizeof name, "memory, device %" PRIu32, device);
+    add_instant(w, "C", ns,
+                json_pack("{s:s, s:I, s:{s:I}}", "name", name, "pid",
+                          (json_int_t)device_pid(w, device), "args",
+                          unit[0] ? unit : "amount", value));
+}
+
+/* A device's memory wherever it changes; nothing where it is always 0. */
+static void add_memory(writer *w, uint32_t device, const lh_trace_run *runs,
+                       uint32_t n)
+{
+    int64_t now = w->t->devices[device].memory_static;
+    bool any = now != 0;
+    for (uint32_t i = 0; i < n; i++)
+        any |= runs[i].memory != 0 || runs[i].memory_after != 0;
+    if (!any)
+        return;
+    if (n == 0 || runs[0].start_ns > 0)
+        add_memory_at(w, device, 0, now);
+    for (uint32_t i = 0; i < n && !w->out.failed; i++) {
+        const lh_trace_run *r = &runs[i];
+        bool joined = i + 1 < n && runs[i + 1].start_ns == r->end_ns;
+        if (r->memory != now || r->start_ns == 0)
+            add_memory_at(w, device, r->start_ns, r->memory);
+        now = r->memory;
+        if (!joined && r->memory_after != now) {
+            add_memory_at(w, device, r->end_ns, r->memory_after);
+            now = r->memory_after;
+        }
+    }
+}
+
+typedef struct change {
+    uint32_t link;
+    int64_t ns;
+    int8_t waiting, sending, flying;
+} change;
+
+static int compare_changes(const void *a, const void *b)
+{
+    const change *x = a, *y = b;
+    if (x->link != y->link)
+        return x->link < y->link ? -1 : 1;
+    return (x->ns > y->ns) - (x->ns < y->ns);
+}
+
+static void add_link_at(writer *w, uint32_t link, int64_t ns,
+                        const int64_t counts[3])
+{
+    add_instant(w, "C", ns,
+                json_pack("{s:s, s:I, s:{s:I, s:I, s:I}}", "name",
+                          link_name(w, link), "pid", (json_int_t)links_pid(w),
+                          "args", "waiting", counts[0], "sending", counts[1],
+                          "in flight", counts[2]));
+}
+
+/* How many messages wait for each link, are on it, and are in flight. */
+static void add_link_use(writer *w)
+{
+    const lh_trace *t = w->t;
+    size_t n = 0;
+    change *changes = LHI_NEW(w->mem, change, 4 * (size_t)t->n_messages);
+    if (!changes) {
+        w->out.failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_trace_message *m = &t->messages[i];
+        changes[n++] = (change){m->link, m->ready_ns, 1, 0, 0};
+        changes[n++] = (change){m->link, m->depart_ns, -1, 1, 0};
+        changes[n++] = (change){m->link, m->sent_ns, 0, -1, 1};
+        changes[n++] = (change){m->link, m->arrive_ns, 0, 0, -1};
+    }
+    qsort(changes, n, sizeof *changes, compare_changes);
+    int64_t now[3] = {0}, shown[3] = {0};
+    for (size_t i = 0; i < n && !w->out.failed; i++) {
+        const change *c = &changes[i];
+        now[0] += c->waiting;
+        now[1] += c->sending;
+        now[2] += c->flying;
+        bool last = i + 1 == n || compare_changes(c, c + 1) != 0;
+        if (last && memcmp(now, shown, sizeof now) != 0) {
+            add_link_at(w, c->link, c->ns, now);
+            memcpy(shown, now, sizeof now);
+        }
+    }
+}
+
+static void add_counters(writer *w)
+{
+    const lh_trace *t = w->t;
+    for (uint32_t d = 0, i = 0, end; d < t->n_devices; d++, i = end) {
+        end = i;
+        while (end < t->n_runs && t->runs[end].device == d)
+            end++;
+        add_memory(w, d, t->runs + i, end - i);
+    }
+    add_link_use(w);
+}
+
+static void add_all(writer *w)
+{
+    add_heading(w);
+    add_tracks(w);
+    if (!lay_out(w)) {
+        w->out.failed = true;
+        return;
+    }
+    add_runs(w);
+    add_collectives(w);
+    add_messages(w);
+    add_flows(w);
+    add_counters(w);
+    lhi_text_puts(&w->out, "\n]}\n");
+}
+
+lh_status lh_trace_format(const lh_trace *trace, char **text, size_t *len,
+                          lh_error *err)
+{
+    writer w = {.t = trace, .first = true, .mem = lhi_arena_make(0)};
+    w.runs_by_pass = lhi_run_index(trace->runs, trace->n_runs);
+    if (w.mem && w.runs_by_pass)
+        add_all(&w);
+    else
+        w.out.failed = true;
+    free(w.runs_by_pass);
+    lhi_arena_free(w.mem);
+    return lhi_text_take(&w.out, text, len, err);
+}
