@@ -86,7 +86,8 @@ LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 /* The runs of one device in order; borrowed. */
 LH_API const lh_run *lh_timeline_runs(const lh_timeline *timeline,
                                       uint32_t device, uint32_t *count);
-/* All messages between devices, by time of readiness. Borrowed. */
+/* All messages between devices; those of one link in the order in which they
+ * leave. Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *count);
 LH_API const lh_collective *lh_timeline_collectives(

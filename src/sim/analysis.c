@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why an iteration takes as long as it does. */
+#include "sim/timeline.h"
+
+#include <longhaul/analysis.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lh_analysis {
+    lhi_arena *mem;
+    int64_t *idle; /* [(n_devices + 1) * LH_N_CAUSES], the last row: all */
+    uint32_t n_devices, n_segments, n_links, n_slacks;
+    lh_segment *segments;
+    lh_link_use *links;
+    lh_slack *slacks;
+};
+
+/* Where to find things in the timeline. */
+typedef struct finder {
+    const lh_pipeline *p;
+    const lh_timeline *t;
+    uint32_t *forward_run, *backward_run; /* per chunk, microbatch: its F, and
+                                             its D or B, among the device's */
+    uint32_t *before_on_link; /* per message: the one before it on its link */
+} finder;
+
+static const char *const cause_names[] = {
+#define CAUSE_NAME(name, id, text) id,
+    LH_CAUSE_LIST(CAUSE_NAME)
+#undef CAUSE_NAME
+};
+
+static const char *const cause_texts[] = {
+#define CAUSE_TEXT(name, id, text) text,
+    LH_CAUSE_LIST(CAUSE_TEXT)
+#undef CAUSE_TEXT
+};
+
+const char *lh_cause_name(lh_cause cause)
+{
+    return (int)cause < LH_N_CAUSES ? cause_names[cause] : "unknown";
+}
+
+const char *lh_cause_about(lh_cause cause)
+{
+    return (int)cause < LH_N_CAUSES ? cause_texts[cause] : "unknown";
+}
+
+const char *lh_segment_name(lh_segment_kind kind)
+{
+    switch (kind) {
+    case LH_SEGMENT_PASS:
+        return "pass";
+    case LH_SEGMENT_TRANSFER:
+        return "transfer";
+    case LH_SEGMENT_LATENCY:
+        return "latency";
+    case LH_SEGMENT_HEAD_OF_LINE:
+        return "head_of_line";
+    default:
+        return "collective";
+    }
+}
+
+static const lh_run *run_at(const lh_timeline *t, uint32_t device, uint32_t i)
+{
+    return &t->runs[t->offsets[device] + i];
+}
+
+static uint32_t n_runs(const lh_timeline *t, uint32_t device)
+{
+    return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
+}
+
+static size_t cell(const finder *f, const lh_pass *pass)
+{
+    return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
+}
+
+/* The run of a pass that is no W. */
+static uint32_t find_run(const finder *f, const lh_pass *pass)
+{
+    return (pass->kind == LH_F ? f->forward_run
+                               : f->backward_run)[cell(f, pass)];
+}
+
+static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
+{
+    size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
+    f->forward_run = LHI_NEW(mem, uint32_t, n);
+    f->backward_run = LHI_NEW(mem, uint32_t, n);
+    f->before_on_link = LHI_NEW(mem, uint32_t, f->t->n_messages);
+    uint32_t *last = LHI_NEW(mem, uint32_t, f->t->n_resources);
+    if (!f->forward_run || !f->backward_run || !f->before_on_link || !last)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < f->t->n_resources; r++)
+        last[r] = LH_NONE;
+    /* Messages of one link leave it in the order of the array. */
+    for (uint32_t i = 0; i < f->t->n_messages; i++) {
+        uint32_t r = f->t->messages[i].resource;
+        f->before_on_link[i] = r == LH_NONE ? LH_NONE : last[r];
+        if (r != LH_NONE)
+            last[r] = i;
+    }
+    for (uint32_t d = 0; d < f->t->n_devices; d++)
+        for (uint32_t i = 0; i < n_runs(f->t, d); i++) {
+            const lh_pass *pass = &run_at(f->t, d, i)->pass;
+            if (pass->kind == LH_F)
+                f->forward_run[cell(f, pass)] = i;
+            else if (pass->kind != LH_W)
+                f->backward_run[cell(f, pass)] = i;
+        }
+    return LH_OK;
+}
+
+/* --- idle time by cause ------------------------------------------------- */
+
+/* Attributes what of [*from, until) is left to `cause`. */
+static void take(int64_t *idle, lh_cause cause, int64_t *from, int64_t until)
+{
+    if (until > *from) {
+        idle[cause] += until - *from;
+        *from = until;
+    }
+}
+
+/* When the device's next forward after run i had its input, if by running it
+ * the device would have passed its limit; INT64_MAX otherwise. */
+static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
+                                    int64_t memory)
+{
+    if (next == LH_NONE)
+        return INT64_MAX;
+    const lh_run *run = run_at(f->t, d, next);
+    const lh_chunk *chunk = &f->p->chunks[run->pass.chunk];
+    if (memory + chunk->mem_f <= f->t->memory_limits[d])
+        return INT64_MAX;
+    if (run->message != LH_NONE)
+        return f->t->messages[run->message].arrive_ns;
+    if (run->pass.chunk == 0)
+        return 0;
+    lh_pass producer = run->pass;
+    producer.chunk--;
+    uint32_t at = find_run(f, &producer);
+    const lh_run *made = run_at(f->t, f->p->chunks[producer.chunk].device, at);
+    return made->end_ns;
+}
+
+/* The gap before one run: from the end of the pass before it. `from` has gone
+ * past any head-of-line stall already. */
+static void explain_gap(const finder *f, const lh_run *run, int64_t from,
+                        int64_t blocked_since, int64_t *idle)
+{
+    const lh_timeline *t = f->t;
+    int64_t until = run->start_ns;
+    if (from >= until)
+        return;
+    if (run->message == LH_NONE) {
+        take(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+        return;
+    }
+    const lh_message *m = &t->messages[run->message];
+    const lh_run *producer = run_at(t, m->from, find_run(f, &m->producer));
+    int64_t produced = m->produced_ns < until ? m->produced_ns : until;
+    if (run->pass.kind != LH_F) {
+        take(idle, LH_CAUSE_DEPENDENCY, &from,
+             blocked_since < produced ? blocked_since : produced);
+        take(idle, LH_CAUSE_MEMORY, &from, produced);
+    }
+    take(idle, LH_CAUSE_DEPENDENCY, &from, produced);
+    take(idle, LH_CAUSE_HEAD_OF_LINE, &from, producer->issued_ns);
+    take(idle, LH_CAUSE_LATE_RECEIVE, &from, m->ready_ns);
+    take(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
+    take(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
+    take(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
+    take(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+}
+
+static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
+                                int64_t *idle, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    uint32_t count = n_runs(t, d);
+    lhi_mark mark = lhi_arena_mark(mem);
+    uint32_t *next_f = LHI_NEW(mem, uint32_t, (size_t)count + 1);
+    if (!next_f)
+        return lhi_fail_nomem(err);
+    next_f[count] = LH_NONE;
+    for (uint32_t i = count; i-- > 0;)
+        next_f[i] = run_at(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
+    int64_t memory = 0, at = 0;
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        if (f->p->chunks[c].device == d)
+            memory += f->p->chunks[c].mem_static;
+    for (uint32_t i = 0; i < count; i++) {
+        const lh_run *run = run_at(t, d, i);
+        int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
+        explain_gap(f, run, at, blocked, idle);
+        idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
+        at = run->issued_ns;
+        memory += lhi_pass_memory(&f->p->chunks[run->pass.chunk], &run->pass);
+    }
+    take(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
+    lhi_arena_rewind(mem, mark);
+    return LH_OK;
+}
+
+static lh_status explain_idle(lh_analysis *a, const finder *f,
+                              lhi_arena *scratch, lh_error *err)
+{
+    a->n_devices = f->t->n_devices;
+    a->idle = LHI_NEW(a->mem, int64_t, ((size_t)a->n_devices + 1) * LH_N_CAUSES);
+    if (!a->idle)
+        return lhi_fail_nomem(err);
+    int64_t *all = a->idle + (size_t)a->n_devices * LH_N_CAUSES;
+    for (uint32_t d = 0; d < a->n_devices; d++) {
+        int64_t *idle = a->idle + (size_t)d * LH_N_CAUSES;
+        LHI_TRY(explain_device(f, scratch, d, idle, err));
+        for (int i = 0; i < LH_N_CAUSES; i++)
+            all[i] += idle[i];
+    }
+    return LH_OK;
+}
+
+/* --- the critical path -------------------------------------------------- */
+
+/* The walk back from the end: what is being walked, and where the time is. */
+typedef struct walker {
+    const finder *f;
+    lh_analysis *a;
+    size_t room;
+    int64_t at_ns;
+    const lh_run *run;          /* the walk stands before this run, or ... */
+    const lh_message *message;  /* ... before this message departs, or ... */
+    const lh_collective *collective; /* ... this collective */
+    bool no_memory;
+} walker;
+
+static void add_segment(walker *w, lh_segment segment)
+{
+    if (segment.start_ns == segment.end_ns &&
+        segment.kind != LH_SEGMENT_PASS)
+        return;
+    if (w->a->n_segments == w->room) {
+        size_t room = w->room ? 2 * w->room : 256;
+        lh_segment *more = LHI_NEW(w->a->mem, lh_segment, room);
+        if (!more) {
+            w->no_memory = true;
+            return;
+        }
+        if (w->room)
+            memcpy(more, w->a->segments, w->room * sizeof *more);
+        w->a->segments = more;
+        w->room = room;
+    }
+    w->a->segments[w->a->n_segments++] = segment;
+}
+
+static void step_to_run(walker *w, uint32_t d, uint32_t i)
+{
+    const lh_run *run = run_at(w->f->t, d, i);
+    if (run->issued_ns > run->end_ns && w->at_ns == run->issued_ns)
+        add_segment(w, (lh_segment){.kind = LH_SEGMENT_HEAD_OF_LINE,
+                                    .start_ns = run->end_ns,
+                                    .end_ns = run->issued_ns,
+                                    .pass = run->pass,
+                                    .device = d,
+                                    .run = i});
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_PASS,
+                                .start_ns = run->start_ns,
+                                .end_ns = run->end_ns,
+                                .pass = run->pass,
+                                .device = d,
+                                .run = i});
+    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+                  .at_ns = run->start_ns, .run = run,
+                  .no_memory = w->no_memory};
+}
+
+static void step_to_message(walker *w, const lh_message *m, bool with_latency)
+{
+    uint32_t index = (uint32_t)(m - w->f->t->messages);
+    lh_segment segment = {.kind = LH_SEGMENT_LATENCY,
+                          .start_ns = m->sent_ns,
+                          .end_ns = m->arrive_ns,
+                          .pass = m->producer,
+                          .device = m->from,
+                          .message = index};
+    if (with_latency)
+        add_segment(w, segment);
+    segment.kind = LH_SEGMENT_TRANSFER;
+    segment.start_ns = m->depart_ns;
+    segment.end_ns = m->sent_ns;
+    add_segment(w, segment);
+    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+                  .at_ns = m->depart_ns, .message = m,
+                  .no_memory = w->no_memory};
+}
+
+static void step_to_collective(walker *w, const lh_collective *c)
+{
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
+                                .start_ns = c->depart_ns,
+                                .end_ns = w->at_ns,
+                                .pass = {.chunk = c->chunk, .n_parts = 1},
+                                .device = c->device,
+                                .collective = (uint32_t)(
+                                    c - w->f->t->collectives)});
+    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+                  .at_ns = c->depart_ns, .collective = c,
+                  .no_memory = w->no_memory};
+}
+
+static const lh_collective *find_collective(const lh_timeline *t,
+                                            uint32_t device, int64_t sent_ns,
+                                            const lh_collective *not_this)
+{
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        if (c != not_this && c->device == device && c->sent_ns == sent_ns)
+            return c;
+    }
+    return NULL;
+}
+
+static const lh_collective *find_gather(const lh_timeline *t, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        if (t->collectives[i].chunk == chunk &&
+            !t->collectives[i].is_reduce_scatter)
+            return &t->collectives[i];
+    return NULL;
+}
+
+/* Before a run: the pass before it, its message, or its all-gather. False at
+ * the beginning. */
+static bool step_from_run(walker *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_run *run = w->run;
+    uint32_t i = (uint32_t)(run - run_at(t, run->device, 0));
+    if (i > 0 && run[-1].issued_ns == w->at_ns) {
+        step_to_run(w, run->device, i - 1);
+        return true;
+    }
+    if (run->message != LH_NONE &&
+        t->messages[run->message].arrive_ns == w->at_ns) {
+        step_to_message(w, &t->messages[run->message], true);
+        return true;
+    }
+    if (w->at_ns == 0)
+        return false;
+    const lh_collective *gather = find_gather(t, run->pass.chunk);
+    if (!gather || gather->arrive_ns != w->at_ns)
+        return false;
+    step_to_collective(w, gather);
+    return true;
+}
+
+/* Before a message departs: the one before it on its link, or what made it
+ * ready, which is the pass that makes it or the one that posts its receive. */
+static bool step_from_message(walker *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_message *m = w->message;
+    if (m->depart_ns > m->ready_ns) {
+        uint32_t before = w->f->before_on_link[m - t->messages];
+        if (before == LH_NONE || t->messages[before].sent_ns != m->depart_ns)
+            return false;
+        step_to_message(w, &t->messages[before], false);
+        return true;
+    }
+    uint32_t maker = find_run(w->f, &m->producer);
+    if (run_at(t, m->from, maker)->issued_ns == m->ready_ns ||
+        m->produced_ns == m->ready_ns) {
+        step_to_run(w, m->from, maker);
+        return true;
+    }
+    uint32_t user = find_run(w->f, &m->consumer);
+    while (user-- > 0)
+        if (run_at(t, m->to, user)->issued_ns == m->ready_ns) {
+            step_to_run(w, m->to, user);
+            return true;
+        }
+    return false;
+}
+
+static bool step_from_collective(walker *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lh_collective *c = w->collective;
+    if (c->depart_ns > c->ready_ns) {
+        const lh_collective *before =
+            find_collective(t, c->device, c->depart_ns, c);
+        if (before)
+            step_to_collective(w, before);
+        return before != NULL;
+    }
+    if (!c->is_reduce_scatter)
+        return false;
+    for (uint32_t i = n_runs(t, c->device); i-- > 0;)
+        if (run_at(t, c->device, i)->end_ns == c->ready_ns) {
+            step_to_run(w, c->device, i);
+            return true;
+        }
+    return false;
+}
+
+static void start_walk(walker *w)
+{
+    const lh_timeline *t = w->f->t;
+    w->at_ns = t->makespan_ns;
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        if (n_runs(t, d) > 0 &&
+            run_at(t, d, n_runs(t, d) - 1)->end_ns == t->makespan_ns) {
+            step_to_run(w, d, n_runs(t, d) - 1);
+            return;
+        }
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        if (t->collectives[i].arrive_ns == t->makespan_ns) {
+            step_to_collective(w, &t->collectives[i]);
+            return;
+        }
+}
+
+static lh_status walk_critical_path(lh_analysis *a, const finder *f,
+                                    lh_error *err)
+{
+    walker w = {.f = f, .a = a};
+    start_walk(&w);
+    bool more = w.run || w.message || w.collective;
+    while (more && !w.no_memory)
+        more = w.run       ? step_from_run(&w)
+               : w.message ? step_from_message(&w)
+                           : step_from_collective(&w);
+    if (w.no_memory)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0, j = a->n_segments; i + 1 < j; i++) {
+        lh_segment swap = a->segments[i];
+        a->segments[i] = a->segments[--j];
+        a->segments[j] = swap;
+    }
+    return LH_OK;
+}
+
+/* --- links and slackness ------------------------------------------------ */
+
+typedef struct arrival {
+    int64_t time_ns;
+    uint32_t resource;
+    int32_t change;
+} arrival;
+
+static int compare_arrivals(const void *a, const void *b)
+{
+    const arrival *x = a, *y = b;
+    if (x->time_ns != y->time_ns)
+        return x->time_ns < y->time_ns ? -1 : 1;
+    return x->change - y->change; /* leaving first: no queue at an instant */
+}
+
+static lh_status use_links(lh_analysis *a, const finder *f, lhi_arena *scratch,
+                           lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    a->n_links = t->n_resources;
+    a->links = LHI_NEW(a->mem, lh_link_use, t->n_resources);
+    arrival *events = LHI_NEW(scratch, arrival, 2 * (size_t)t->n_messages);
+    uint32_t *waiting = LHI_NEW(scratch, uint32_t, t->n_resources);
+    size_t n = 0;
+    if (!a->links || !events || !waiting)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < t->n_resources; r++) {
+        a->links[r].name = lhi_arena_strdup(a->mem, t->resource_names[r]);
+        if (!a->links[r].name)
+            return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_message *m = &t->messages[i];
+        if (m->resource == LH_NONE)
+            continue;
+        lh_link_use *use = &a->links[m->resource];
+        use->n_messages++;
+        use->busy_ns += m->sent_ns - m->depart_ns;
+        use->queued_ns += m->depart_ns - m->ready_ns;
+        if (m->depart_ns == m->ready_ns)
+            continue;
+        events[n++] = (arrival){m->ready_ns, m->resource, 1};
+        events[n++] = (arrival){m->depart_ns, m->resource, -1};
+    }
+    if (n)
+        qsort(events, n, sizeof *events, compare_arrivals);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t r = events[i].resource;
+        waiting[r] += (uint32_t)events[i].change;
+        if (waiting[r] > a->links[r].max_queue)
+            a->links[r].max_queue = waiting[r];
+    }
+    return LH_OK;
+}
+
+static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
+{
+    uint32_t n = 0;
+    while (n < s->counts[d] && s->orders[d][n].kind == LH_F)
+        n++;
+    return n;
+}
+
+static lh_status find_slack(lh_analysis *a, const finder *f,
+                            const lh_schedule *s, lh_error *err)
+{
+    const lh_pipeline *p = f->p;
+    if (p->placement != LH_PLACEMENT_UD || p->n_devices < 2)
+        return LH_OK;
+    a->n_slacks = p->n_devices - 1;
+    a->slacks = LHI_NEW(a->mem, lh_slack, a->n_slacks);
+    if (!a->slacks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < a->n_slacks; i++) {
+        const lh_chunk *here = &p->chunks[i], *there = &p->chunks[i + 1];
+        const lhi_route *out = &p->forward[i], *back = &p->backward[i + 1];
+        lh_slack *k = &a->slacks[i];
+        k->warmup = count_warmup(s, i);
+        k->slackness = (int64_t)k->warmup - count_warmup(s, i + 1);
+        int64_t own = here->f_ns + here->d_ns + here->w_ns;
+        int64_t theirs = there->f_ns + there->d_ns + there->w_ns;
+        k->tolerance_ns = (k->slackness * theirs - own) / 2;
+        if (k->tolerance_ns < 0)
+            k->tolerance_ns = 0;
+        k->delay_ns = (out->transfer_ns + out->latency_ns + back->transfer_ns +
+                       back->latency_ns) /
+                      2;
+    }
+    return LH_OK;
+}
+
+static lh_status fill(lh_analysis *a, finder *f, const lh_schedule *s,
+                      lhi_arena *scratch, lh_error *err)
+{
+    LHI_TRY(make_finder(f, scratch, err));
+    LHI_TRY(explain_idle(a, f, scratch, err));
+    LHI_TRY(walk_critical_path(a, f, err));
+    LHI_TRY(use_links(a, f, scratch, err));
+    return find_slack(a, f, s, err);
+}
+
+lh_status lh_analysis_make(const lh_pipeline *pipeline,
+                           const lh_schedule *schedule,
+                           const lh_timeline *timeline, lh_analysis **out,
+                           lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0), *scratch = lhi_arena_make(0);
+    lh_analysis *a = mem ? LHI_NEW(mem, lh_analysis, 1) : NULL;
+    lh_status status;
+    if (!a || !scratch) {
+        status = lhi_fail_nomem(err);
+    } else {
+        finder f = {.p = pipeline, .t = timeline};
+        a->mem = mem;
+        status = fill(a, &f, schedule, scratch, err);
+    }
+    lhi_arena_free(scratch);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = a;
+    return LH_OK;
+}
+
+void lh_analysis_free(lh_analysis *analysis)
+{
+    if (analysis)
+        lhi_arena_free(analysis->mem);
+}
+
+const int64_t *lh_analysis_idle(const lh_analysis *analysis, uint32_t device)
+{
+    size_t row = device == LH_NONE ? analysis->n_devices : device;
+    return analysis->idle + row * LH_N_CAUSES;
+}
+
+const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
+                                            uint32_t *count)
+{
+    *count = analysis->n_segments;
+    return analysis->segments;
+}
+
+const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
+                                     uint32_t *count)
+{
+    *count = analysis->n_links;
+    return analysis->links;
+}
+
+const lh_slack *lh_analysis_slack(const lh_analysis *analysis, uint32_t *count)
+{
+    *count = analysis->n_slacks;
+    return analysis->slacks;
+}
