@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a piece of a model costs on a GPU: time of the forward (F), input
+ * gradient (D) and weight gradient (W) passes, memory, messages, collectives.
+ * Pure functions of a job and a layout; docs/theory/cost-model.md derives every
+ * formula, docs/validation.md compares them with measured runs.
+ *
+ * Sources, as the comments below cite them:
+ *   [Kor]  Korthikanti et al., Reducing Activation Recomputation in Large
+ *          Transformer Models, arXiv:2205.05198
+ *   [Nar]  Narayanan et al., Efficient Large-Scale Language Model Training on
+ *          GPU Clusters Using Megatron-LM, arXiv:2104.04473
+ *   [Raj]  Rajbhandari et al., ZeRO, arXiv:1910.02054
+ *   [Qi]   Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241
+ *   [Dao]  Dao, FlashAttention-2, arXiv:2307.08691
+ *   [Tha]  Thakur, Rabenseifner, Gropp, Optimization of Collective
+ *          Communication Operations in MPICH, IJHPCA 19(1), 2005
+ *   [CP]   CrossPipe, arXiv:2507.00217, appendix E
+ *
+ * GPUs are numbered tensor first, then context, expert, and then data before
+ * pipeline (pipeline outermost, also where the layout does not say) or pipeline
+ * before data (data outermost). The tensor x context x expert GPUs of one
+ * pipeline rank share every microbatch: `micro_batch` counts the sequences that
+ * they process together, so it is a multiple of `expert`, and a GPU sees
+ * micro_batch * sequence / (context * expert) tokens. */
+#ifndef LONGHAUL_COST_H
+#define LONGHAUL_COST_H
+
+#include <longhaul/job.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a number comes from. */
+typedef enum lh_cost_source {
+    LH_COST_MODEL,      /* the kernel model below */
+    LH_COST_EFFICIENCY, /* FLOPs over the GPU's given `efficiency`, which
+                           stands for all kernels; communication is added */
+    LH_COST_PROFILE,    /* measured, perhaps between two measured shapes */
+    LH_COST_MIXED,      /* part measured, part by one of the others */
+} lh_cost_source;
+
+LH_API const char *lh_cost_source_name(lh_cost_source source);
+
+/* The constants of the kernel and network model. The defaults are fitted to
+ * measured runs, see docs/validation.md. A kernel takes
+ *   FLOPs / (matmul_efficiency * peak)
+ *   + bytes moved / (memory_efficiency * memory bandwidth) + kernel_ns,
+ * a roofline with a soft knee: small matrices reach less of the peak. */
+typedef struct lh_cost_constants {
+    double matmul_efficiency; /* of peak, by very large matrix products */
+    double memory_efficiency; /* of the memory's bandwidth */
+    double kernel_ns;         /* start and drain of one kernel */
+    double layer_host_ns;     /* the host issues a layer's F, its D or its W in
+                                 this time, however small they are */
+    double node_efficiency;   /* of node_link's rate, by collectives */
+    double fabric_efficiency; /* of fabric's rate */
+    double wan_efficiency;    /* of a datacenter link's rate */
+    double iteration_ns;      /* once per iteration: data, logging, clipping */
+    double reserved_bytes;    /* GPU memory no job can have: context, NCCL */
+} lh_cost_constants;
+
+LH_API const lh_cost_constants *lh_cost_defaults(void);
+
+typedef struct lh_cost_options {
+    size_t size; /* sizeof(lh_cost_options) */
+    const lh_cost_constants *constants; /* NULL: lh_cost_defaults() */
+    /* Attention writes the sequence x sequence scores to memory and computes
+     * all of them, causal or not; else flash attention [Dao]. */
+    bool unfused_attention;
+    /* Tensor parallelism all-reduces and keeps norms and residuals whole on
+     * every GPU [Kor section 4.2.1]; else sequence parallelism [Kor 4.2.2]. */
+    bool no_sequence_parallel;
+    /* Every GPU of a tensor-parallel group sends the whole message to the next
+     * pipeline rank; else its share [Nar section 4.1]. */
+    bool whole_messages;
+    /* A shape that the profile lacks is estimated; else it is refused. */
+    bool estimate_missing;
+    bool ignore_profile;
+    /* Bytes per gradient element in memory, and on the wire; 0: 4, as
+     * Megatron-LM accumulates and reduces bf16 training in fp32. */
+    uint32_t gradient_bytes, gradient_wire_bytes;
+} lh_cost_options;
+
+/* One kind of pass over one microbatch, on each GPU of the group. */
+typedef struct lh_pass_cost {
+    int64_t total_ns;
+    /* What it consists of, before the host's bound. Where the time comes from
+     * an efficiency it is all in matmul_ns, where it was measured the first
+     * three are 0, and if the measurement had communication in it, so is the
+     * fourth. */
+    int64_t matmul_ns, memory_ns, kernel_ns;
+    int64_t communication_ns; /* tensor, context, expert parallel */
+    double flops;             /* of matrix products, per GPU */
+} lh_pass_cost;
+
+/* Consecutive layers, and where they run. */
+typedef struct lh_cost_slice {
+    uint32_t first_layer, n_layers;
+    bool embedding; /* holds the token embedding */
+    bool head;      /* holds final norm, vocabulary matrix, loss (and MTP) */
+    uint32_t chunk, of;  /* which of how many chunks, for profiles by chunk;
+                            of = 0: do not look for such */
+    uint32_t datacenter; /* whose GPU and networks it uses */
+    /* Over how many datacenters, from `datacenter` on, its data-parallel
+     * replicas are spread evenly; 0 and 1: all are in one. */
+    uint32_t data_datacenters;
+} lh_cost_slice;
+
+typedef struct lh_cost {
+    lh_pass_cost f, d, w; /* a joint backward takes d + w */
+    lh_cost_source time_source, memory_source;
+
+    /* Parameters on each GPU: all, and of these in experts. */
+    int64_t params, expert_params;
+
+    /* Bytes per GPU and microbatch. From F to D `activation_bytes` are held,
+     * from D to W `weight_input_bytes` (inputs and output gradients of the
+     * matrix products, [Qi] table 1): mem_f = activation, mem_d = weight_input
+     * - activation, mem_w = -weight_input. */
+    int64_t activation_bytes, weight_input_bytes;
+    /* Held throughout, per GPU [Raj section 3.1]: */
+    int64_t weight_bytes, gradient_bytes, optimizer_bytes;
+    int64_t workspace_bytes; /* the most that one pass needs in passing */
+    int64_t reserved_bytes;
+    int64_t static_bytes; /* the five above */
+
+    /* Data parallelism, per GPU: what is gathered before the first F and
+     * reduced after the last W. ZeRO 0 all-reduces at the end, which counts
+     * under reduce. ZeRO 2 and 3 communicate in every pass: their share is in
+     * f, d and w, where the passes do not hide it. */
+    int64_t gather_bytes, reduce_bytes;
+    int64_t all_gather_ns, reduce_scatter_ns; /* occupancy */
+    int64_t data_latency_ns; /* of either, all steps together */
+
+    int64_t optimizer_ns; /* the optimizer's step, after everything else */
+} lh_cost;
+
+/* The cost of a slice under a layout that gives every degree (tensor, context,
+ * expert, pipeline, data, micro_batch all > 0). `options` may be NULL.
+ * LH_EINVAL: layout or slice is incomplete or contradicts the job.
+ * LH_EUNSUPPORTED: the model does not divide like that, or the profile has no
+ * such shape (and options do not allow to estimate it); `err` says which. */
+LH_API lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice,
+                               const lh_cost_options *options, lh_cost *out,
+                               lh_error *err);
+
+/* ---- Communication ---- */
+
+/* A path between GPUs. A message of n bytes occupies it for n / bytes_per_s
+ * and arrives latency_ns later. */
+typedef struct lh_cost_path {
+    double bytes_per_s;
+    double latency_ns;
+    lh_profile_path kind;
+    bool measured; /* from the profile */
+} lh_cost_path;
+
+/* GPUs that take part in one collective: `size` of them, `per_node` on each
+ * node, `per_datacenter` in each datacenter from `datacenter` on. Collectives
+ * like it that run at once: `concurrent` (they share a link between
+ * datacenters, which is one for all traffic). */
+typedef struct lh_cost_group {
+    uint32_t size, per_node, per_datacenter;
+    uint32_t datacenter;
+    uint32_t concurrent;
+} lh_cost_group;
+
+/* The slowest path a group crosses. Between nodes a group with k members on
+ * each node drives k network interfaces at once. Between datacenters the link's
+ * rate after loss and oversubscription is divided by `concurrent`. */
+LH_API lh_status lh_cost_group_path(const lh_job *job,
+                                    const lh_cost_group *group,
+                                    const lh_cost_options *options,
+                                    lh_cost_path *out, lh_error *err);
+
+/* The group of GPUs along one dimension of a layout, in a datacenter. */
+typedef enum lh_cost_dimension {
+    LH_COST_TENSOR,
+    LH_COST_CONTEXT,
+    LH_COST_EXPERT,
+    LH_COST_DATA,        /* that hold the same experts: data x context */
+    LH_COST_DATA_SHARED, /* that hold the same rest: data x context x expert */
+} lh_cost_dimension;
+
+LH_API lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+                                  lh_cost_dimension dimension,
+                                  const lh_cost_slice *slice,
+                                  lh_cost_group *out, lh_error *err);
+
+typedef enum lh_collective_kind {
+    LH_ALL_GATHER,     /* (n-1) a + (n-1)/n S/b   [Tha section 4.1] */
+    LH_REDUCE_SCATTER, /* the same                [Tha section 4.2] */
+    LH_ALL_REDUCE,     /* one after the other     [Tha section 4.4] */
+    LH_ALL_TO_ALL,     /* pairwise: the same as a gather [Tha section 4.3] */
+} lh_collective_kind;
+
+/* Ring algorithms on n GPUs for S = `bytes`, the size of the whole buffer that
+ * each GPU holds before a reduction or after a gather (all-to-all: what each
+ * sends and keeps). *transfer_ns is the bandwidth term, *latency_ns the sum of
+ * the steps' latencies. n = 1 costs nothing. */
+LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
+                               double bytes, const lh_cost_path *path,
+                               double *transfer_ns, double *latency_ns);
+
+/* From the pipeline rank whose first GPU is `from_gpu` of datacenter `from` to
+ * that at `to_gpu` of `to` (GPUs counted within the datacenter). */
+typedef struct lh_cost_hop {
+    uint32_t from, to;
+    uint32_t from_gpu, to_gpu;
+} lh_cost_hop;
+
+typedef struct lh_cost_message {
+    int64_t bytes;       /* of all GPUs of one pipeline rank together */
+    int64_t transfer_ns; /* how long one message occupies the link */
+    int64_t latency_ns;
+    lh_profile_path kind;
+    bool measured;
+} lh_cost_message;
+
+/* An activation, or its gradient, of one microbatch: micro_batch * sequence *
+ * hidden elements, each GPU sending its share [Nar section 4.1]. Between
+ * datacenters all `data` replicas send at the same time over one link. */
+LH_API lh_status lh_cost_hop_message(const lh_job *job,
+                                     const lh_layout *layout,
+                                     const lh_cost_hop *hop,
+                                     const lh_cost_options *options,
+                                     lh_cost_message *out, lh_error *err);
+
+/* Bytes of such a message, all GPUs of the pipeline rank together. */
+LH_API int64_t lh_cost_message_bytes(const lh_job *job,
+                                     const lh_layout *layout);
+
+/* ---- Counting ---- */
+
+/* FLOPs of one layer's forward pass for one sequence, all GPUs together:
+ * 2 per parameter and token that takes part in a matrix product, and the two
+ * products of causal attention, 4 * (visible tokens) * heads * head_dim per
+ * token [Nar appendix, with causal masking]. A backward pass takes twice as
+ * many; its D and W take `linear` each, D all of attention's. */
+LH_API void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
+                                uint32_t sequence, double *linear,
+                                double *attention);
+/* The same of the vocabulary matrix. */
+LH_API double lh_cost_head_flops(const lh_model *model, uint32_t sequence);
+/* Forward and backward of a whole iteration without recomputation: the
+ * numerator of model FLOPs utilisation. */
+LH_API double lh_cost_iteration_flops(const lh_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
