@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The performance model on cases worked by hand, and what the analysis says
+ * of them. tests/property holds it against a second implementation. */
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/analysis.h>
+#include <longhaul/simulate.h>
+
+#define MS INT64_C(1000000)
+
+static lh_schedule *parse(const char *csv)
+{
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s.csv", &s, &err), err);
+    return s;
+}
+
+static lh_pipeline *pipeline(const char *text)
+{
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p.yaml", &p, &err), err);
+    return p;
+}
+
+/* Simulates and checks what must hold of every result: idle times add up, the
+ * critical path is without gaps, the evaluator agrees. */
+static lh_timeline *simulate(const lh_pipeline *p, const lh_schedule *s,
+                             const lh_sim_options *options)
+{
+    lh_timeline *t = NULL;
+    lh_analysis *a = NULL;
+    lh_evaluator *e = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_simulate(p, s, options, &t, &err), err);
+    if (!t)
+        return NULL;
+    int64_t makespan = lh_timeline_makespan(t), again = -1;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    for (uint32_t d = 0; d < lh_timeline_n_devices(t); d++) {
+        uint32_t n;
+        int64_t sum = 0;
+        const lh_run *runs = lh_timeline_runs(t, d, &n);
+        for (uint32_t i = 0; i < n; i++)
+            sum += runs[i].end_ns - runs[i].start_ns;
+        for (int c = 0; c < LH_N_CAUSES; c++)
+            sum += lh_analysis_idle(a, d)[c];
+        CHECK_INT(sum, makespan);
+    }
+    uint32_t n_segments;
+    int64_t at = 0;
+    const lh_segment *path = lh_analysis_critical_path(a, &n_segments);
+    for (uint32_t i = 0; i < n_segments; i++) {
+        CHECK_INT(path[i].start_ns, at);
+        at = path[i].end_ns;
+    }
+    CHECK_INT(at, makespan);
+    CHECK_OK(lh_evaluator_make(p, options, &e, &err), err);
+    CHECK_OK(lh_evaluator_run(e, s, &again, &err), err);
+    CHECK_INT(again, makespan);
+    lh_evaluator_free(e);
+    lh_analysis_free(a);
+    return t;
+}
+
+static int64_t idle_of(const lh_pipeline *p, const lh_schedule *s,
+                       const lh_timeline *t, uint32_t device, lh_cause cause)
+{
+    lh_analysis *a = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    int64_t idle = lh_analysis_idle(a, device)[cause];
+    lh_analysis_free(a);
+    return idle;
+}
+
+static const char two_by_two[] = "0F0,0F1,0I0,0W0,0I1,0W1\n"
+                                 "1F0,1I0,1F1,1I1,1W0,1W1\n";
+
+/* F 1, D 2, W 3; transfer 4, latency 5 each way:
+ * 0F0 0-1, message 1-5, arrives 10; 0F1 1-2, message queued 5-9, arrives 14.
+ * 1F0 10-11, 1I0 11-13, message 13-17, arrives 22; 1F1 14-15, 1I1 15-17,
+ * message 17-21, arrives 26; 1W0 17-20, 1W1 20-23.
+ * 0I0 22-24, 0W0 24-27, 0I1 27-29, 0W1 29-32. */
+static void by_hand(void)
+{
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 2, NULL});
+    lh_schedule *s = parse(two_by_two);
+    lh_timeline *t = simulate(p, s, NULL);
+    uint32_t n;
+    const lh_run *runs = lh_timeline_runs(t, 1, &n);
+    CHECK_INT(n, 6);
+    static const int64_t starts[] = {10, 11, 14, 15, 17, 20};
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(runs[i].start_ns, starts[i] * MS);
+    CHECK_INT(lh_timeline_makespan(t), 32 * MS);
+    CHECK_INT(lh_timeline_first_device_end(t), 32 * MS);
+    CHECK_NEAR(lh_timeline_bubble_ratio(t), (64 - 24) / 64.0, 1e-12);
+    CHECK_INT(lh_timeline_peak_memory(t, 0), 2);
+    /* Device 1's first gap: 1 for 0F0, 4 on the link, 5 under way. */
+    CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_DEPENDENCY), 1 * MS);
+    CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_TRANSFER), 4 * MS);
+    CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_LATENCY), (5 + 1) * MS);
+    CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_DRAIN), 9 * MS);
+    CHECK_INT(idle_of(p, s, t, 0, LH_CAUSE_DEPENDENCY), (13 - 2) * MS);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* The same with rendezvous: 1F1's receive is posted when 1I0 ended, at 13, so
+ * it arrives at 22; 0I0's when 0F1 ended: no change. */
+static void late_receives(void)
+{
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 0, NULL});
+    lh_schedule *s = parse(two_by_two);
+    lh_sim_options options = {sizeof options, LH_RECEIVES_LATE, 0, false};
+    lh_timeline *t = simulate(p, s, &options);
+    uint32_t n;
+    const lh_run *runs = lh_timeline_runs(t, 1, &n);
+    CHECK_INT(runs[2].start_ns, 22 * MS);
+    CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_LATE_RECEIVE), 0);
+    /* 0I1 comes after 0W0 (24-27): late posts at 27, late-fd at 24. */
+    runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(runs[3].end_ns, 27 * MS);
+    CHECK_INT(runs[4].start_ns, (27 + 9) * MS);
+    lh_timeline_free(t);
+    options.receives = LH_RECEIVES_LATE_FD;
+    t = simulate(p, s, &options);
+    runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(runs[4].start_ns, (25 + 9) * MS); /* 1I1 ends at 25 */
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* With a queue of one, device 0 cannot issue 0F1's message before 0F0's has
+ * arrived, at 10; it stops until then. */
+static void coupled_queues(void)
+{
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 0, NULL});
+    lh_schedule *s = parse(two_by_two);
+    lh_sim_options options = {sizeof options, LH_RECEIVES_EARLY, 1, false};
+    lh_timeline *t = simulate(p, s, &options);
+    uint32_t n;
+    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(runs[1].end_ns, 2 * MS);
+    CHECK_INT(runs[1].issued_ns, 10 * MS);
+    runs = lh_timeline_runs(t, 1, &n);
+    CHECK_INT(runs[2].start_ns, 19 * MS);
+    CHECK_INT(idle_of(p, s, t, 0, LH_CAUSE_HEAD_OF_LINE), 8 * MS);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* Two devices send to a third over one named link at the same time: the lower
+ * one first, unless an order says otherwise. */
+static const char shared_link[] =
+    "longhaul: pipeline/1\n"
+    "time_unit: ms\n"
+    "microbatches: 1\n"
+    "devices: 3\n"
+    "backward: joint\n"
+    "chunks:\n"
+    " - {device: 1, F: 2, D: 0, W: 1}\n"
+    " - {device: 2, F: 3, D: 0, W: 1}\n"
+    " - {device: 0, F: 1, D: 0, W: 1}\n"
+    " - {device: 2, F: 1, D: 0, W: 1}\n"
+    "links:\n"
+    " - {from: 1, to: 2, transfer: 10, latency: 0, name: shared}\n"
+    " - {from: 0, to: 2, transfer: 7, latency: 0, name: shared}\n";
+
+static void named_links_are_one(void)
+{
+    lh_pipeline *p = pipeline(shared_link);
+    lh_schedule *s = parse("2F0,2B0\n0F0,0B0\n1F0,3F0,3B0,1B0\n");
+    lh_timeline *t = simulate(p, s, NULL);
+    CHECK_INT(lh_timeline_n_resources(t), 1);
+    CHECK_STR(lh_timeline_resource_name(t, 0), "shared");
+    /* 0F0 0-2, link 2-12, 1F0 12-15, 2F0 15-16, link 16-23, 3F0 23-24, 3B0
+     * 24-25; 2B0 25-26, link 26-33, 1B0 33-34, 0B0 34-35. */
+    CHECK_INT(lh_timeline_makespan(t), 35 * MS);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void collectives(void)
+{
+    lh_pipeline *p = uniform_make(
+        (uniform){"loop", 1, 2, 20, 20, 20, 0, 0, 0, 0,
+                  "data_parallel:\n"
+                  " - {chunk: 0, all_gather: 7, reduce_scatter: 8, "
+                  "latency: 1}\n"
+                  " - {chunk: 1, all_gather: 30, reduce_scatter: 100, "
+                  "latency: 2}\n"});
+    lh_schedule *s = parse("0F0,0F1,1F0,1F1,1I0,1W0,1I1,1W1,0I0,0W0,0I1,0W1\n");
+    lh_timeline *t = simulate(p, s, NULL);
+    uint32_t n;
+    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(runs[0].start_ns, 8 * MS);  /* gathered at 7 + 1 */
+    CHECK_INT(runs[2].start_ns, 39 * MS); /* after it, 30, and 2 */
+    /* 1W1 ends at 39 + 60 = 99: scatter 99-199; 0W1 ends at 139, queued until
+     * 199, then 8, and 1. */
+    const lh_collective *ops = lh_timeline_collectives(t, &n);
+    CHECK_INT(n, 4);
+    CHECK_INT(ops[3].ready_ns, 139 * MS);
+    CHECK_INT(ops[3].depart_ns, 199 * MS);
+    CHECK_INT(lh_timeline_makespan(t), 208 * MS);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void sub_blocks_share_exactly(void)
+{
+    lh_pipeline *p = uniform_make((uniform){"ud", 1, 1, 1, 1, 0.00001, 0, 0, 0,
+                                            0, NULL}); /* W: 10 ns */
+    lh_schedule *s = parse("0F0,0I0,0W0:0/4,0W0:1/4,0W0:2/4,0W0:3/4\n");
+    lh_timeline *t = simulate(p, s, NULL);
+    uint32_t n;
+    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    static const int64_t ends[] = {2, 5, 7, 10};
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(runs[2 + i].end_ns, 2 * MS + ends[i]);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void refuses(const char *csv, lh_status status, const char *why)
+{
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 2, NULL});
+    lh_schedule *s = parse(csv);
+    lh_timeline *t = NULL;
+    lh_evaluator *e = NULL;
+    lh_error err = {0};
+    int64_t makespan;
+    CHECK_INT(lh_simulate(p, s, NULL, &t, &err), status);
+    CHECK_HAS(err.text, why);
+    CHECK_OK(lh_evaluator_make(p, NULL, &e, &err), err);
+    memset(&err, 0, sizeof err);
+    CHECK_INT(lh_evaluator_run(e, s, &makespan, &err), status);
+    CHECK_HAS(err.text, why);
+    lh_evaluator_free(e);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void refusals(void)
+{
+    refuses("0F0,0F1,0I0,0W0,0I1,0W1\n", LH_EINFEASIBLE,
+            "1 rows for the pipeline's 2 devices");
+    refuses("0F0,0F0,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
+            LH_EINFEASIBLE, "device 0, pass 2 (0F0): it is there twice");
+    refuses("0F0,0I0,0W0\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
+            "pass 0F1 of device 0 is missing");
+    refuses("0F0,0F1,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
+            "pass 0W0 of device 0 is missing");
+    refuses("0F0,1F0,0F1,0I0,0W0,0I1,0W1\n1I0,1F1,1I1,1W0,1W1\n",
+            LH_EINFEASIBLE, "its chunk is on another device");
+    refuses("0F0,0F1,0W0,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
+            LH_EINFEASIBLE, "its input-gradient pass does not come before");
+    refuses("0F0,0F1,0I0,0W0,0I1,0W1,7F0\n1F0,1I0,1F1,1I1,1W0,1W1\n",
+            LH_EINFEASIBLE, "there is no such chunk");
+    refuses("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n",
+            LH_EDEADLOCK,
+            "device 0 waits at 0I0 for device 1, which waits at 1F1");
+}
+
+static void slackness(void)
+{
+    /* x = 3, 1: slackness 2, tolerance (2 - 1) * 30 / 2. */
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0, NULL});
+    lh_schedule *s = parse("0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\n"
+                           "1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n");
+    lh_timeline *t = simulate(p, s, NULL);
+    lh_analysis *a = NULL;
+    lh_error err;
+    uint32_t n;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    const lh_slack *slack = lh_analysis_slack(a, &n);
+    CHECK_INT(n, 1);
+    CHECK_INT(slack[0].warmup, 3);
+    CHECK_INT(slack[0].slackness, 2);
+    CHECK_INT(slack[0].tolerance_ns, 15 * MS);
+    CHECK_INT(slack[0].delay_ns, 6 * MS);
+    const lh_link_use *links = lh_analysis_links(a, &n);
+    CHECK_INT(n, 2);
+    CHECK_STR(links[0].name, "dc0-dc1");
+    CHECK_INT(links[0].n_messages, 3);
+    CHECK_INT(links[0].busy_ns, 6 * MS);
+    lh_analysis_free(a);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(by_hand);
+    RUN(late_receives);
+    RUN(coupled_queues);
+    RUN(named_links_are_one);
+    RUN(collectives);
+    RUN(sub_blocks_share_exactly);
+    RUN(refusals);
+    RUN(slackness);
+    return test_summary();
+}
