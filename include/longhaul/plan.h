@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a job to a plan: the search over layouts and schedules, and the plan
+ * file. See docs/formats/plan.md. */
+#ifndef LONGHAUL_PLAN_H
+#define LONGHAUL_PLAN_H
+
+#include <longhaul/job.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lh_choice_status {
+    LH_CHOICE_OK,      /* simulated: iteration_ns is its time */
+    LH_CHOICE_BOUNDED, /* not simulated: lower_bound_ns alone is too slow */
+    LH_CHOICE_MEMORY,  /* does not fit; iteration_ns is -1 */
+    LH_CHOICE_FAILED,  /* the method does not apply; iteration_ns is -1 */
+} lh_choice_status;
+
+LH_API const char *lh_choice_status_name(lh_choice_status status); /* "ok" */
+
+/* One layout with one schedule, and what it comes to. */
+typedef struct lh_choice {
+    lh_choice_status status;
+    lh_layout layout; /* every degree given; layout.schedule the method */
+    lh_placement placement;
+    lh_recompute recompute;
+    uint32_t microbatches;
+    int64_t iteration_ns; /* pipeline, then optimizer, then overhead */
+    int64_t makespan_ns;  /* of the pipeline */
+    int64_t optimizer_ns, overhead_ns;
+    int64_t lower_bound_ns; /* no schedule of this layout has a shorter
+                               iteration */
+    double bubble_ratio;
+    int64_t peak_memory_bytes;  /* of the device with the least room left */
+    int64_t memory_limit_bytes; /* of that device */
+    double tokens_per_s;
+    double mfu;      /* model FLOPs over peak FLOPs of the GPUs in use */
+    const char *why; /* why it won, or lost; never NULL */
+} lh_choice;
+
+/* Immutable; owns everything it points to. */
+typedef struct lh_plan {
+    const char *name;       /* of the job */
+    const char *version;    /* of longhaul that made it */
+    const char *input_hash; /* of the job with all that it names */
+    const char *cost_source; /* where pass times come from: lh_cost_source_name() */
+    const lh_job *job;
+    lh_choice best;
+    const lh_pipeline *pipeline; /* of the best; memory in bytes */
+    const lh_schedule *schedule;
+    /* Every method on the best layout's placements, fastest first. */
+    uint32_t n_methods;
+    const lh_choice *methods;
+    /* The best of each other layout, fastest first. */
+    uint32_t n_alternatives;
+    const lh_choice *alternatives;
+    /* How the search went: layouts looked at, that did not fit, that a bound
+     * ruled out, that were simulated. */
+    uint32_t n_layouts, n_memory, n_bounded, n_simulated;
+} lh_plan;
+
+typedef struct lh_plan_options {
+    size_t size;       /* sizeof(lh_plan_options) */
+    uint32_t top;      /* alternatives to keep; 0: 10 */
+    uint32_t sub_blocks; /* of `greedy`; 0: 1, which other programs can run */
+    /* Called now and then while searching; returns true to stop early, and
+     * then the best so far is the plan. May be NULL. */
+    bool (*progress)(void *context, uint32_t done, uint32_t total,
+                     int64_t best_ns);
+    void *context;
+} lh_plan_options;
+
+/* Searches what the job leaves open. `options` may be NULL. Deterministic.
+ * LH_EINFEASIBLE: no layout works; `err` says which constraint is in the way
+ * and by how much. Release with lh_plan_free(). */
+LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
+                              lh_plan **out, lh_error *err);
+LH_API void lh_plan_free(lh_plan *plan); /* NULL is fine */
+
+/* The pipeline of one complete layout (every degree, micro_batch,
+ * chunks_per_device and outermost given), e.g. to compare its schedules.
+ * `placement`: how chunks lie on devices; LH_PLACEMENT_OTHER: UD for one chunk
+ * per device, else Loop. *optimizer_ns (may be NULL): what follows the pipeline
+ * in every iteration. LH_EUNSUPPORTED, LH_EINFEASIBLE: `err` says why the
+ * layout does not work. */
+LH_API lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
+                                  lh_placement placement,
+                                  lh_recompute recompute, lh_pipeline **out,
+                                  int64_t *optimizer_ns, lh_error *err);
+
+LH_API lh_status lh_plan_parse(const char *text, size_t len, const char *name,
+                               lh_plan **out, lh_error *err);
+LH_API lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err);
+/* JSON; reads back to the same plan and the same text. */
+LH_API lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,
+                                lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
