@@ -74,6 +74,9 @@ lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
 /* "longhaul: NAME/VERSION" of the root: refuses another name or version. */
 lh_status lhi_want_format(const lhi_doc *doc, const char *name, int version,
                           lh_error *err);
+/* The same of a value that stands inside another file. */
+lh_status lhi_want_format_of(const lhi_doc *doc, const lhi_node *map,
+                             const char *name, int version, lh_error *err);
 
 lh_status lhi_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
                       int64_t max, int64_t *out, lh_error *err);

@@ -151,11 +151,17 @@ lh_status lhi_known_keys(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_want_format(const lhi_doc *doc, const char *name, int version,
                           lh_error *err)
 {
+    return lhi_want_format_of(doc, doc->root, name, version, err);
+}
+
+lh_status lhi_want_format_of(const lhi_doc *doc, const lhi_node *map,
+                             const char *name, int version, lh_error *err)
+{
     const lhi_node *node;
     char want[64];
     snprintf(want, sizeof want, "%s/%d", name, version);
-    if (!(node = lhi_find(doc->root, "longhaul")))
-        return lhi_doc_fail(doc, doc->root, err, LH_EINPUT,
+    if (!(node = lhi_find(map, "longhaul")))
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
                             "key 'longhaul' is missing; write 'longhaul: %s'",
                             want);
     if (node->kind != LHI_SCALAR || strcmp(node->text, want) != 0)

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `cluster` of a job file: datacenters, their GPUs and networks, and the links
+ * between them. */
+#include "spec/spec.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;
+    lhi_arena *mem;
+    lh_precision precision;
+    lh_datacenter *sites;
+    lh_wan *wans;
+    bool *linked; /* as wans: there is a link already */
+    uint32_t n_sites;
+} reader;
+
+static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
+                             const char *key, double min, double max,
+                             double *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(doc, map, key, &node, err));
+    return lhi_get_number15(doc, node, min, max, out, err);
+}
+
+/* Like read_number(), but *out stays where the key is absent. */
+static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
+                               const char *key, double min, double max,
+                               double *out, lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, key);
+    return node ? lhi_get_number15(doc, node, min, max, out, err) : LH_OK;
+}
+
+static void list_presets(char *text, size_t size)
+{
+    text[0] = '\0';
+    for (const char *const *name = lh_gpu_presets(); *name; name++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%s", used ? ", " : "", *name);
+    }
+}
+
+static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
+                             lh_gpu *gpu, lh_error *err)
+{
+    const char *name;
+    char known[256];
+    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    const lh_gpu *preset = lh_gpu_preset(name);
+    if (!preset) {
+        list_presets(known, sizeof known);
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "no GPU '%.60s'; known are %s; or give a map of "
+                            "tflops, memory_gib and memory_gbps",
+                            name, known);
+    }
+    if (!has_peak && !lhi_gpu_preset_has(name, r->precision))
+        return lhi_doc_fail(
+            r->doc, node, err, LH_EINPUT,
+            "the tflops of %s are not those of %s; give "
+            "{preset: %s, tflops: ...}, or train in %s",
+            name, lh_precision_name(r->precision), name,
+            lhi_gpu_preset_has(name, LH_PRECISION_BF16) ? "bf16" : "fp16");
+    *gpu = *preset;
+    return LH_OK;
+}
+
+static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
+                              lh_error *err)
+{
+    static const char *const keys[] = {
+        "name",        "preset",     "tflops", "memory_gib",
+        "memory_gbps", "efficiency", NULL};
+    const lhi_node *node;
+    lh_gpu g = {.name = "custom"};
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    if ((node = lhi_find(map, "preset")))
+        LHI_TRY(read_preset(r, node, lhi_find(map, "tflops"), &g, err));
+    bool own = !node;
+    if ((node = lhi_find(map, "name"))) {
+        LHI_TRY(lhi_get_string(r->doc, node, &g.name, err));
+        if (!own)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "'name' and 'preset' exclude each other; keep "
+                                "one");
+        if (!(g.name = lhi_arena_strdup(r->mem, g.name)))
+            return lhi_fail_nomem(err);
+    }
+    lh_status (*read)(const lhi_doc *, const lhi_node *, const char *, double,
+                      double, double *, lh_error *) =
+        own ? read_number : read_optional;
+    LHI_TRY(read(r->doc, map, "tflops", 1e-6, 1e6, &g.tflops, err));
+    LHI_TRY(read(r->doc, map, "memory_gib", 1e-3, 1e6, &g.memory_gib, err));
+    LHI_TRY(read(r->doc, map, "memory_gbps", 1e-3, 1e9, &g.memory_gbps, err));
+    LHI_TRY(
+        read_optional(r->doc, map, "efficiency", 1e-3, 1, &g.efficiency, err));
+    g.flops_per_s = g.tflops * 1e12;
+    g.memory_bytes = llround(g.memory_gib * 0x1p30);
+    g.memory_bytes_per_s = g.memory_gbps * 1e9;
+    *gpu = g;
+    return LH_OK;
+}
+
+static lh_status read_gpu(reader *r, const lhi_node *node, lh_gpu *gpu,
+                          lh_error *err)
+{
+    if (node->kind == LHI_MAP)
+        return read_gpu_map(r, node, gpu, err);
+    if (node->kind != LHI_SCALAR)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a preset's name or a map");
+    return read_preset(r, node, false, gpu, err);
+}
+
+static lh_status read_network(reader *r, const lhi_node *map, lh_network *out,
+                              lh_error *err)
+{
+    static const char *const keys[] = {"gbps", "latency_us", NULL};
+    const lhi_node *node;
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(read_number(r->doc, map, "gbps", 1e-6, 1e9, &out->gbps, err));
+    out->bytes_per_s = out->gbps * 1e9 / 8;
+    LHI_TRY(lhi_need(r->doc, map, "latency_us", &node, err));
+    return lhi_get_short_time(r->doc, node, 1000, &out->latency_ns, err);
+}
+
+/* The key of a datacenter, or, where it has none, of the cluster. */
+static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
+                                     const char *key)
+{
+    const lhi_node *node = lhi_find(site, key);
+    return node ? node : lhi_find(r->map, key);
+}
+
+static lh_status need_for_site(const reader *r, const lhi_node *site,
+                               const char *key, const lhi_node **out,
+                               lh_error *err)
+{
+    *out = find_for_site(r, site, key);
+    if (!*out)
+        return lhi_doc_fail(r->doc, site, err, LH_EINPUT,
+                            "key '%s' is missing, here and in the cluster",
+                            key);
+    return LH_OK;
+}
+
+static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
+                           lh_error *err)
+{
+    static const char *const keys[] = {
+        "name", "nodes", "gpu", "gpus_per_node", "node_link", "fabric", NULL};
+    const lhi_node *node;
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
+    LHI_TRY(lhi_get_string(r->doc, node, &site->name, err));
+    if (strlen(site->name) > 60)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "longer than 60 bytes");
+    for (const lh_datacenter *other = r->sites; other < site; other++)
+        if (strcmp(other->name, site->name) == 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "datacenter '%s' is there twice", site->name);
+    if (!(site->name = lhi_arena_strdup(r->mem, site->name)))
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_need(r->doc, map, "nodes", &node, err));
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
+    LHI_TRY(need_for_site(r, map, "gpus_per_node", &node, err));
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
+    if (site->nodes > LH_MAX_GPUS / site->gpus_per_node)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "%u nodes of %u GPUs are more than %u GPUs",
+                            site->nodes, site->gpus_per_node, LH_MAX_GPUS);
+    site->gpus = site->nodes * site->gpus_per_node;
+    LHI_TRY(need_for_site(r, map, "gpu", &node, err));
+    return read_gpu(r, node, &site->gpu, err);
+}
+
+/* Networks, once it is known what there is to connect. */
+static lh_status read_site_networks(reader *r, const lhi_node *map,
+                                    uint32_t n_nodes, lh_datacenter *site,
+                                    lh_error *err)
+{
+    const lhi_node *node = find_for_site(r, map, "node_link");
+    if (!node && site->gpus_per_node > 1)
+        LHI_TRY(need_for_site(r, map, "node_link", &node, err));
+    if (node)
+        LHI_TRY(read_network(r, node, &site->node_link, err));
+    node = find_for_site(r, map, "fabric");
+    if (!node && n_nodes > 1)
+        LHI_TRY(need_for_site(r, map, "fabric", &node, err));
+    return node ? read_network(r, node, &site->fabric, err) : LH_OK;
+}
+
+static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
+                            lh_error *err)
+{
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    if (list->n_items == 0 || list->n_items > LH_MAX_DATACENTERS)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "%u datacenters; from 1 to %u are possible",
+                            list->n_items, LH_MAX_DATACENTERS);
+    r->n_sites = list->n_items;
+    r->sites = LHI_NEW(r->mem, lh_datacenter, r->n_sites);
+    r->wans = LHI_NEW(r->mem, lh_wan, (size_t)r->n_sites * r->n_sites);
+    r->linked = LHI_NEW(r->mem, bool, (size_t)r->n_sites * r->n_sites);
+    if (!r->sites || !r->wans || !r->linked)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *n = list->first; n; n = n->next) {
+        lh_datacenter *site = &r->sites[n->index];
+        LHI_TRY(read_site(r, n, site, err));
+        if (site->gpus > LH_MAX_GPUS - job->n_gpus)
+            return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                                "more than %u GPUs in all", LH_MAX_GPUS);
+        job->n_gpus += site->gpus;
+        job->n_nodes += site->nodes;
+    }
+    for (const lhi_node *n = list->first; n; n = n->next)
+        LHI_TRY(
+            read_site_networks(r, n, job->n_nodes, &r->sites[n->index], err));
+    return LH_OK;
+}
+
+static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
+                           lh_error *err)
+{
+    const char *name;
+    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    for (uint32_t i = 0; i < r->n_sites; i++)
+        if (strcmp(r->sites[i].name, name) == 0) {
+            *out = i;
+            return LH_OK;
+        }
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "no datacenter '%.60s' is listed", name);
+}
+
+/* `between: [a, b]` (both directions) or `from: a` and `to: b` (one). */
+static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
+                           uint32_t *to, bool *both, lh_error *err)
+{
+    const lhi_node *a, *b;
+    const lhi_node *between = lhi_find(map, "between");
+    *both = between != NULL;
+    if (between) {
+        LHI_TRY(lhi_want_list(r->doc, between, err));
+        if (between->n_items != 2)
+            return lhi_doc_fail(r->doc, between, err, LH_EINPUT,
+                                "names %u datacenters; name two",
+                                between->n_items);
+        if ((a = lhi_find(map, "from")) || (a = lhi_find(map, "to")))
+            return lhi_doc_fail(r->doc, a, err, LH_EINPUT,
+                                "'%s' and 'between' exclude each other; keep "
+                                "one",
+                                a->key);
+        a = between->first;
+        b = a->next;
+    } else {
+        if (!lhi_find(map, "from") && !lhi_find(map, "to"))
+            return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                                "key 'between' is missing (or 'from' and "
+                                "'to', for one direction)");
+        LHI_TRY(lhi_need(r->doc, map, "from", &a, err));
+        LHI_TRY(lhi_need(r->doc, map, "to", &b, err));
+    }
+    LHI_TRY(find_site(r, a, from, err));
+    LHI_TRY(find_site(r, b, to, err));
+    if (*from == *to)
+        return lhi_doc_fail(r->doc, b, err, LH_EINPUT,
+                            "a link needs two different datacenters");
+    return LH_OK;
+}
+
+static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
+                          uint32_t to, const lh_wan *wan, lh_error *err)
+{
+    size_t i = (size_t)from * r->n_sites + to;
+    if (r->linked[i])
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "a second link from '%s' to '%s'; keep one",
+                            r->sites[from].name, r->sites[to].name);
+    r->linked[i] = true;
+    r->wans[i] = *wan;
+    return LH_OK;
+}
+
+static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
+{
+    static const char *const keys[] = {"between",          "from", "to",
+                                       "latency_ms",       "gbps", "loss",
+                                       "oversubscription", NULL};
+    const lhi_node *node;
+    uint32_t from, to;
+    bool both;
+    lh_wan wan = {.oversubscription = 1};
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(read_ends(r, map, &from, &to, &both, err));
+    LHI_TRY(lhi_need(r->doc, map, "latency_ms", &node, err));
+    LHI_TRY(lhi_get_short_time(r->doc, node, 1000000, &wan.latency_ns, err));
+    LHI_TRY(read_number(r->doc, map, "gbps", 1e-6, 1e9, &wan.gbps, err));
+    wan.bytes_per_s = wan.gbps * 1e9 / 8;
+    LHI_TRY(read_optional(r->doc, map, "loss", 0, 0.99, &wan.loss, err));
+    LHI_TRY(read_optional(r->doc, map, "oversubscription", 1, 1e6,
+                          &wan.oversubscription, err));
+    LHI_TRY(add_link(r, map, from, to, &wan, err));
+    return both ? add_link(r, map, to, from, &wan, err) : LH_OK;
+}
+
+static lh_status read_links(reader *r, lh_error *err)
+{
+    const lhi_node *list = lhi_find(r->map, "links");
+    if (list) {
+        LHI_TRY(lhi_want_list(r->doc, list, err));
+        for (const lhi_node *n = list->first; n; n = n->next)
+            LHI_TRY(read_link(r, n, err));
+    }
+    for (uint32_t a = 0; a < r->n_sites; a++)
+        for (uint32_t b = 0; b < r->n_sites; b++)
+            if (a != b && !r->linked[(size_t)a * r->n_sites + b])
+                return lhi_doc_fail(r->doc, list ? list : r->map, err,
+                                    LH_EINPUT,
+                                    "there is no link from '%s' to '%s'; "
+                                    "every pair of datacenters needs one",
+                                    r->sites[a].name, r->sites[b].name);
+    return LH_OK;
+}
+
+lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_job *job, lh_error *err)
+{
+    static const char *const keys[] = {"gpu",    "gpus_per_node", "node_link",
+                                       "fabric", "datacenters",   "links",
+                                       NULL};
+    const lhi_node *list;
+    reader r = {.doc = doc,
+                .map = map,
+                .mem = mem,
+                .precision = job->training.precision};
+    LHI_TRY(lhi_known_keys(doc, map, keys, err));
+    LHI_TRY(lhi_need(doc, map, "datacenters", &list, err));
+    LHI_TRY(read_sites(&r, list, job, err));
+    LHI_TRY(read_links(&r, err));
+    job->n_datacenters = r.n_sites;
+    job->datacenters = r.sites;
+    job->wans = r.wans;
+    return LH_OK;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the text of a job to lh_job. */
+#include "spec/spec.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
+const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
+const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
+const char *const lhi_outermost_names[] = {"pipeline", "data", NULL};
+
+const char *lh_precision_name(lh_precision precision)
+{
+    return lhi_precision_names[precision];
+}
+
+const char *lh_optimizer_name(lh_optimizer optimizer)
+{
+    return lhi_optimizer_names[optimizer];
+}
+
+const char *lh_recompute_name(lh_recompute recompute)
+{
+    return lhi_recompute_names[recompute];
+}
+
+const char *lh_outermost_name(lh_outermost outermost)
+{
+    return outermost == LH_OUTERMOST_ANY ? "any"
+                                         : lhi_outermost_names[outermost - 1];
+}
+
+uint32_t lh_precision_bytes(lh_precision precision)
+{
+    return precision == LH_PRECISION_FP32 ? 4 : 2;
+}
+
+/* A job lives in one arena with itself. */
+typedef struct held_job {
+    lh_job job; /* first: lh_job_free() finds the rest by it */
+    lhi_arena *mem;
+} held_job;
+
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;
+    const char *folder; /* where named files lie; NULL: none may be named */
+    lhi_arena *mem;
+    lh_job *job;
+} reader;
+
+/* The path of a file that the job names. */
+static lh_status resolve(reader *r, const lhi_node *node, const char *name,
+                         const char **out, lh_error *err)
+{
+    if (!r->folder)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "names a file, but this job does not come from "
+                            "one; write out what '%.60s' holds",
+                            name);
+    lhi_text path = {0};
+    if (name[0] != '/' && r->folder[0] != '\0') {
+        lhi_text_puts(&path, r->folder);
+        if (path.failed || path.data[path.len - 1] != '/')
+            lhi_text_puts(&path, "/");
+    }
+    lhi_text_puts(&path, name);
+    *out = path.failed ? NULL : lhi_arena_strdup(r->mem, path.data);
+    lhi_text_fini(&path);
+    return *out ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* "file:line: key: " before a message about another file. */
+static lh_status wrap_at(reader *r, const lhi_node *node, lh_status status,
+                         lh_error *err)
+{
+    if (status != LH_OK && status != LH_ENOMEM)
+        lhi_wrap(err, "%s:%u: %s", r->doc->file, node->line, node->key);
+    return status;
+}
+
+static bool is_path(const char *name)
+{
+    size_t len = strlen(name);
+    return strchr(name, '/') ||
+           (len > 5 && strcmp(name + len - 5, ".json") == 0);
+}
+
+static lh_status fail_no_model(reader *r, const lhi_node *node,
+                               const char *name, lh_error *err)
+{
+    lhi_text known = {0};
+    for (const char *const *preset = lh_model_presets(); *preset; preset++)
+        lhi_text_printf(&known, "%s%s", known.len ? ", " : "", *preset);
+    if (known.failed) {
+        lhi_text_fini(&known);
+        return lhi_fail_nomem(err);
+    }
+    lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                 "no model '%.60s'; known are %s; or name a config.json or "
+                 "give a map",
+                 name, known.data);
+    lhi_text_fini(&known);
+    return LH_EINPUT;
+}
+
+static lh_status read_model(reader *r, lh_error *err)
+{
+    const lhi_node *node;
+    const char *name, *path;
+    LHI_TRY(lhi_need(r->doc, r->map, "model", &node, err));
+    if (node->kind == LHI_SCALAR) {
+        LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+        r->job->model = lh_model_preset(name);
+        if (r->job->model)
+            return LH_OK;
+        if (!is_path(name))
+            return fail_no_model(r, node, name, err);
+    }
+    lh_model *model = LHI_NEW(r->mem, lh_model, 1);
+    if (!model)
+        return lhi_fail_nomem(err);
+    r->job->model = model;
+    if (node->kind == LHI_MAP)
+        return lhi_model_from_map(r->doc, node, r->mem, model, err);
+    if (node->kind == LHI_LIST)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a preset's name, a config.json's path or "
+                            "a map");
+    LHI_TRY(resolve(r, node, name, &path, err));
+    return wrap_at(r, node, lhi_model_load(path, r->mem, model, err), err);
+}
+
+static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
+                             const char *const *names, uint32_t *out,
+                             bool *given, lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, key);
+    *given = node != NULL;
+    return node ? lhi_get_choice(r->doc, node, names, out, err) : LH_OK;
+}
+
+static lh_status read_training(reader *r, lh_error *err)
+{
+    static const char *const keys[] = {
+        "global_batch", "sequence",  "precision", "optimizer",
+        "zero",         "recompute", NULL};
+    lh_training *t = &r->job->training;
+    const lhi_node *map, *node;
+    uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
+    uint32_t recompute = LH_RECOMPUTE_NONE;
+    bool given;
+    LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_need(r->doc, map, "global_batch", &node, err));
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
+    LHI_TRY(lhi_need(r->doc, map, "sequence", &node, err));
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
+    if (r->job->model->positions && t->sequence > r->job->model->positions)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "%s has learned %u positions; a sequence cannot "
+                            "be longer",
+                            r->job->model->name, r->job->model->positions);
+    LHI_TRY(read_choice(r, map, "precision", lhi_precision_names, &precision,
+                        &given, err));
+    LHI_TRY(read_choice(r, map, "optimizer", lhi_optimizer_names, &optimizer,
+                        &given, err));
+    LHI_TRY(read_choice(r, map, "recompute", lhi_recompute_names, &recompute,
+                        &t->recompute_given, err));
+    t->precision = (lh_precision)precision;
+    t->optimizer = (lh_optimizer)optimizer;
+    t->recompute = (lh_recompute)recompute;
+    t->zero = 1;
+    if (!(node = lhi_find(map, "zero")))
+        return LH_OK;
+    t->zero_given = true;
+    return lhi_get_u32(r->doc, node, 0, 3, &t->zero, err);
+}
+
+static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
+                             uint32_t *out, lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, key);
+    return node ? lhi_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err)
+                : LH_OK;
+}
+
+static uint64_t at_least_one(uint32_t degree)
+{
+    return degree ? degree : 1;
+}
+
+/* What no search over the degrees left open could mend. */
+static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_job *job = r->job;
+    const lh_layout *l = &job->layout;
+    const lhi_node *node;
+    /* Each factor is at most 2^20: compare before the product can overflow.
+     * Expert parallelism reuses data- and tensor-parallel GPUs. */
+    const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
+    uint64_t gpus = 1;
+    for (size_t i = 0; i < 4; i++) {
+        gpus *= at_least_one(degrees[i]);
+        if (gpus > job->n_gpus)
+            return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                                "tensor x context x pipeline x data is more "
+                                "than the cluster's %u GPUs",
+                                job->n_gpus);
+    }
+    uint64_t chunks =
+        at_least_one(l->pipeline) * at_least_one(l->chunks_per_device);
+    if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "pipeline x chunks_per_device is %llu chunks, but "
+                            "%s has %u layers",
+                            (unsigned long long)chunks, job->model->name,
+                            job->model->layers);
+    uint64_t share = at_least_one(l->data) * at_least_one(l->micro_batch);
+    if (job->training.global_batch % share != 0)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "a global batch of %u cannot be cut into data x "
+                            "micro_batch = %llu equal parts",
+                            job->training.global_batch,
+                            (unsigned long long)share);
+    node = lhi_find(map, "expert");
+    if (l->expert > 1 && job->model->experts % l->expert != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "the %u experts of %s cannot be shared by %u",
+                            job->model->experts, job->model->name, l->expert);
+    if (l->expert > 1 && job->model->experts == 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s has no experts",
+                            job->model->name);
+    node = lhi_find(map, "tensor");
+    if (l->tensor && job->model->heads % l->tensor != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "the %u heads of %s cannot be shared by %u",
+                            job->model->heads, job->model->name, l->tensor);
+    return LH_OK;
+}
+
+static lh_status read_layout(reader *r, lh_error *err)
+{
+    static const char *const keys[] = {
+        "tensor",      "context",           "expert",    "pipeline", "data",
+        "micro_batch", "chunks_per_device", "outermost", "schedule", NULL};
+    lh_layout *l = &r->job->layout;
+    const lhi_node *map = lhi_find(r->map, "layout"), *node;
+    uint32_t outermost;
+    bool given;
+    if (!map)
+        return LH_OK;
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
+    LHI_TRY(read_degree(r, map, "context", &l->context, err));
+    LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
+    LHI_TRY(read_degree(r, map, "pipeline", &l->pipeline, err));
+    LHI_TRY(read_degree(r, map, "data", &l->data, err));
+    LHI_TRY(read_degree(r, map, "micro_batch", &l->micro_batch, err));
+    LHI_TRY(
+        read_degree(r, map, "chunks_per_device", &l->chunks_per_device, err));
+    LHI_TRY(read_choice(r, map, "outermost", lhi_outermost_names, &outermost,
+                        &given, err));
+    if (given)
+        l->outermost = (lh_outermost)(outermost + 1);
+    if ((node = lhi_find(map, "schedule"))) {
+        LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
+        if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
+            return lhi_fail_nomem(err);
+    }
+    return check_layout(r, map, err);
+}
+
+static lh_status load_profile(reader *r, const lhi_node *node,
+                              lh_profile *profile, lh_error *err)
+{
+    const char *name, *path;
+    lhi_doc *doc;
+    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    LHI_TRY(resolve(r, node, name, &path, err));
+    LHI_TRY(wrap_at(r, node, lhi_doc_load(path, &doc, err), err));
+    lh_status status =
+        lhi_profile_from_node(doc, doc->root, r->mem, profile, err);
+    lhi_doc_free(doc);
+    return wrap_at(r, node, status, err);
+}
+
+static bool is_site(const lh_job *job, const char *name)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (strcmp(job->datacenters[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* That a profile is about this job. */
+static lh_status check_profile(reader *r, const lhi_node *node,
+                               const lh_profile *p, lh_error *err)
+{
+    if (p->model && lh_model_preset(p->model) &&
+        strcmp(p->model, r->job->model->name) != 0 &&
+        lh_model_preset(r->job->model->name))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is of model %s, and the job's is %s", p->model,
+                            r->job->model->name);
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        const char *names[] = {p->links[i].site, p->links[i].from,
+                               p->links[i].to};
+        for (size_t k = 0; k < 3; k++)
+            if (names[k] && !is_site(r->job, names[k]))
+                return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                    "link %u of the profile names datacenter "
+                                    "'%.60s', which the job does not have",
+                                    i, names[k]);
+    }
+    return LH_OK;
+}
+
+static lh_status read_profile(reader *r, lh_error *err)
+{
+    const lhi_node *node = lhi_find(r->map, "profile");
+    if (!node)
+        return LH_OK;
+    lh_profile *profile = LHI_NEW(r->mem, lh_profile, 1);
+    if (!profile)
+        return lhi_fail_nomem(err);
+    if (node->kind == LHI_MAP)
+        LHI_TRY(lhi_profile_from_node(r->doc, node, r->mem, profile, err));
+    else
+        LHI_TRY(load_profile(r, node, profile, err));
+    LHI_TRY(check_profile(r, node, profile, err));
+    r->job->profile = profile;
+    return LH_OK;
+}
+
+static lh_status read_all(reader *r, lh_error *err)
+{
+    static const char *const keys[] = {
+        "longhaul", "model", "training", "cluster", "layout", "profile", NULL};
+    const lhi_node *node;
+    LHI_TRY(lhi_known_keys(r->doc, r->map, keys, err));
+    LHI_TRY(lhi_want_format_of(r->doc, r->map, "job", 1, err));
+    LHI_TRY(read_model(r, err));
+    LHI_TRY(read_training(r, err));
+    LHI_TRY(lhi_need(r->doc, r->map, "cluster", &node, err));
+    LHI_TRY(lhi_cluster_from_node(r->doc, node, r->mem, r->job, err));
+    LHI_TRY(read_layout(r, err));
+    return read_profile(r, err);
+}
+
+lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
+                            const char *folder, lh_job **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    held_job *held = mem ? LHI_NEW(mem, held_job, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!held || !(held->job.name = lhi_arena_strdup(mem, doc->file)))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        reader r = {.doc = doc,
+                    .map = map,
+                    .folder = folder,
+                    .mem = mem,
+                    .job = &held->job};
+        status = read_all(&r, err);
+    }
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    held->mem = mem;
+    *out = &held->job;
+    return LH_OK;
+}
+
+lh_status lh_job_parse(const char *text, size_t len, const char *name,
+                       const char *folder, lh_job **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    lh_status status = lhi_job_from_node(doc, doc->root, folder, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_job_read(const char *path, lh_job **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 0;
+    char *folder = lhi_arena_strndup(doc->mem, path, len);
+    lh_status status = folder
+                           ? lhi_job_from_node(doc, doc->root, folder, out, err)
+                           : lhi_fail_nomem(err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+void lh_job_free(lh_job *job)
+{
+    if (job)
+        lhi_arena_free(((held_job *)(void *)job)->mem);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The canonical text of a job. */
+#include "spec/spec.h"
+
+#include <string.h>
+
+/* jansson's setters fail, and give back what they were given, on NULL. */
+static bool set(json_t *map, const char *key, json_t *value)
+{
+    return json_object_set_new(map, key, value) == 0;
+}
+
+static bool set_number(json_t *map, const char *key, double value)
+{
+    return set(map, key, lhi_json_number(value));
+}
+
+static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
+{
+    return set_number(map, key, lhi_round15((double)ns / unit_ns));
+}
+
+/* Left out where it was not given. */
+static bool set_given(json_t *map, const char *key, uint32_t count)
+{
+    return count == 0 || set(map, key, json_integer(count));
+}
+
+static json_t *finish(json_t *map, bool ok)
+{
+    if (ok)
+        return map;
+    json_decref(map);
+    return NULL;
+}
+
+static json_t *training_to_json(const lh_training *t)
+{
+    json_t *map = json_object();
+    bool ok =
+        map && set(map, "global_batch", json_integer(t->global_batch)) &&
+        set(map, "sequence", json_integer(t->sequence)) &&
+        set(map, "precision", json_string(lh_precision_name(t->precision))) &&
+        set(map, "optimizer", json_string(lh_optimizer_name(t->optimizer))) &&
+        (!t->zero_given || set(map, "zero", json_integer(t->zero))) &&
+        (!t->recompute_given ||
+         set(map, "recompute", json_string(lh_recompute_name(t->recompute))));
+    return finish(map, ok);
+}
+
+static bool same_number(double a, double b)
+{
+    return !(a < b) && !(a > b);
+}
+
+/* Whether the preset's name alone reads back to this GPU. */
+static bool is_preset(const lh_gpu *gpu, lh_precision precision)
+{
+    if (!gpu->preset || !lhi_gpu_preset_has(gpu->preset, precision))
+        return false;
+    const lh_gpu *preset = lh_gpu_preset(gpu->preset);
+    return preset && same_number(gpu->tflops, preset->tflops) &&
+           same_number(gpu->memory_gib, preset->memory_gib) &&
+           same_number(gpu->memory_gbps, preset->memory_gbps) &&
+           same_number(gpu->efficiency, preset->efficiency);
+}
+
+static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
+{
+    if (is_preset(gpu, precision))
+        return json_string(gpu->preset);
+    json_t *map = json_object();
+    bool ok = map &&
+              set(map, gpu->preset ? "preset" : "name",
+                  json_string(gpu->preset ? gpu->preset : gpu->name)) &&
+              set_number(map, "tflops", gpu->tflops) &&
+              set_number(map, "memory_gib", gpu->memory_gib) &&
+              set_number(map, "memory_gbps", gpu->memory_gbps) &&
+              (same_number(gpu->efficiency, 0) ||
+               set_number(map, "efficiency", gpu->efficiency));
+    return finish(map, ok);
+}
+
+static bool set_network(json_t *map, const char *key, const lh_network *network)
+{
+    if (same_number(network->gbps, 0))
+        return true;
+    json_t *value = json_object();
+    bool ok = value && set_number(value, "gbps", network->gbps) &&
+              set_time(value, "latency_us", network->latency_ns, 1e3);
+    return set(map, key, finish(value, ok));
+}
+
+static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
+{
+    json_t *map = json_object();
+    bool ok = map && set(map, "name", json_string(site->name)) &&
+              set(map, "nodes", json_integer(site->nodes)) &&
+              set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
+              set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
+              set_network(map, "node_link", &site->node_link) &&
+              set_network(map, "fabric", &site->fabric);
+    return finish(map, ok);
+}
+
+static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
+{
+    const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
+    json_t *map = json_object();
+    bool ok = map &&
+              set(map, "from", json_string(job->datacenters[from].name)) &&
+              set(map, "to", json_string(job->datacenters[to].name)) &&
+              set_time(map, "latency_ms", wan->latency_ns, 1e6) &&
+              set_number(map, "gbps", wan->gbps) &&
+              set_number(map, "loss", wan->loss) &&
+              set_number(map, "oversubscription", wan->oversubscription);
+    return finish(map, ok);
+}
+
+static bool add_sites(json_t *list, const lh_job *job)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (json_array_append_new(list, site_to_json(&job->datacenters[i],
+                                                     job->training.precision)))
+            return false;
+    return true;
+}
+
+static bool add_links(json_t *list, const lh_job *job)
+{
+    for (uint32_t a = 0; a < job->n_datacenters; a++)
+        for (uint32_t b = 0; b < job->n_datacenters; b++)
+            if (a != b && json_array_append_new(list, link_to_json(job, a, b)))
+                return false;
+    return true;
+}
+
+static json_t *cluster_to_json(const lh_job *job)
+{
+    json_t *map = json_object();
+    json_t *sites = json_array(), *links = json_array();
+    bool ok = map && sites && links && add_sites(sites, job) &&
+              add_links(links, job) &&
+              !json_object_set(map, "datacenters", sites) &&
+              !json_object_set(map, "links", links);
+    json_decref(sites);
+    json_decref(links);
+    return finish(map, ok);
+}
+
+static json_t *layout_to_json(const lh_layout *l)
+{
+    json_t *map = json_object();
+    bool ok =
+        map && set_given(map, "tensor", l->tensor) &&
+        set_given(map, "context", l->context) &&
+        set_given(map, "expert", l->expert) &&
+        set_given(map, "pipeline", l->pipeline) &&
+        set_given(map, "data", l->data) &&
+        set_given(map, "micro_batch", l->micro_batch) &&
+        set_given(map, "chunks_per_device", l->chunks_per_device) &&
+        (l->outermost == LH_OUTERMOST_ANY ||
+         set(map, "outermost", json_string(lh_outermost_name(l->outermost)))) &&
+        (!l->schedule || set(map, "schedule", json_string(l->schedule)));
+    return finish(map, ok);
+}
+
+static json_t *model_to_json(const lh_model *model)
+{
+    if (lh_model_preset(model->name) == model)
+        return json_string(model->name);
+    return lhi_model_to_json(model);
+}
+
+json_t *lhi_job_to_json(const lh_job *job)
+{
+    json_t *map = json_object();
+    bool ok = map && set(map, "longhaul", json_string("job/1")) &&
+              set(map, "model", model_to_json(job->model)) &&
+              set(map, "training", training_to_json(&job->training)) &&
+              set(map, "cluster", cluster_to_json(job)) &&
+              set(map, "layout", layout_to_json(&job->layout)) &&
+              (!job->profile ||
+               set(map, "profile", lhi_profile_to_json(job->profile)));
+    return finish(map, ok);
+}
+
+lh_status lh_job_format(const lh_job *job, char **text, size_t *len,
+                        lh_error *err)
+{
+    return lhi_json_text(lhi_job_to_json(job), text, len, err);
+}

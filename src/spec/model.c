@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many parameters a model has. Every term is a weight matrix or vector of
+ * the model's published reference code; tests/unit/test_spec_model.c compares
+ * the sums with the published totals. */
+#include "spec/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
+{
+    if (model->experts == 0 || layer < model->dense_layers ||
+        layer % model->moe_interval != model->moe_phase)
+        return false;
+    for (uint32_t i = 0; i < model->n_dense_list; i++)
+        if (model->dense_list[i] == layer)
+            return false;
+    return true;
+}
+
+uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
+                             uint32_t count)
+{
+    uint32_t n = 0;
+    for (uint32_t i = first; i < first + count; i++)
+        n += lh_model_layer_is_moe(model, i);
+    return n;
+}
+
+/* Vaswani et al. (arXiv:1706.03762), with grouped-query attention (Ainslie et
+ * al., arXiv:2305.13245): queries and output for `heads`, keys and values for
+ * `kv_heads`. */
+static uint64_t plain_attention(const lh_model *m)
+{
+    uint64_t h = m->hidden;
+    uint64_t q = (uint64_t)m->heads * m->head_dim;
+    uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
+    uint64_t n = h * (q + kv) + q * h;
+    if (m->qkv_bias)
+        n += q + kv;
+    if (m->output_bias)
+        n += h;
+    if (m->qk_norm)
+        n += 2 * (uint64_t)m->head_dim;
+    return n;
+}
+
+/* Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434) equations 9-19:
+ * down-projections to the latents (with the shared rotary key beside that of
+ * keys and values), a norm on each latent, up-projections, output. */
+static uint64_t latent_attention(const lh_model *m)
+{
+    uint64_t h = m->hidden, heads = m->heads;
+    uint64_t qk = (uint64_t)m->qk_nope_head_dim + m->qk_rope_head_dim;
+    uint64_t ql = m->q_lora_rank, kvl = m->kv_lora_rank;
+    uint64_t n = ql ? h * ql + ql + ql * heads * qk : h * heads * qk;
+    n += h * (kvl + m->qk_rope_head_dim) + kvl;
+    n += kvl * heads * ((uint64_t)m->qk_nope_head_dim + m->v_head_dim);
+    n += heads * m->v_head_dim * h;
+    if (m->qkv_bias)
+        n += ql + kvl + m->qk_rope_head_dim;
+    if (m->output_bias)
+        n += h;
+    return n;
+}
+
+static uint64_t norm_params(const lh_model *m)
+{
+    return (uint64_t)m->hidden * (m->norm == LH_NORM_LAYER ? 2 : 1);
+}
+
+/* Two matrices, or three where gated (SwiGLU: Shazeer, arXiv:2002.05202). */
+static uint64_t mlp_params(const lh_model *m, uint64_t width)
+{
+    uint64_t in = m->gated ? 2 : 1;
+    uint64_t n = (in + 1) * m->hidden * width;
+    if (m->mlp_bias)
+        n += in * width + m->hidden;
+    return n;
+}
+
+lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
+{
+    lh_layer_params p = {0};
+    uint64_t idle = 0; /* of the experts: those that one token does not pass */
+    p.attention = m->kv_lora_rank ? latent_attention(m) : plain_attention(m);
+    p.norms = 2 * norm_params(m);
+    if (lh_model_layer_is_moe(m, layer)) {
+        uint64_t one = mlp_params(m, m->expert_ffn);
+        if (m->shared_expert_ffn)
+            p.mlp = mlp_params(m, m->shared_expert_ffn) +
+                    (m->shared_expert_gate ? m->hidden : 0);
+        p.router = (uint64_t)m->hidden * m->experts;
+        p.experts = one * m->experts;
+        idle = one * (m->experts - m->experts_per_token);
+    } else {
+        p.mlp = mlp_params(m, m->ffn);
+    }
+    p.total = p.attention + p.norms + p.mlp + p.router + p.experts;
+    p.active = p.total - idle;
+    return p;
+}
+
+lh_layer_params lh_model_range_params(const lh_model *model, uint32_t first,
+                                      uint32_t count)
+{
+    lh_layer_params sum = {0};
+    for (uint32_t i = first; i < first + count; i++) {
+        lh_layer_params p = lh_model_layer_params(model, i);
+        sum.attention += p.attention;
+        sum.norms += p.norms;
+        sum.mlp += p.mlp;
+        sum.router += p.router;
+        sum.experts += p.experts;
+        sum.total += p.total;
+        sum.active += p.active;
+    }
+    return sum;
+}
+
+uint64_t lh_model_embedding_params(const lh_model *model)
+{
+    return (uint64_t)model->hidden * model->vocab +
+           (uint64_t)model->hidden * model->positions;
+}
+
+uint64_t lh_model_head_params(const lh_model *model)
+{
+    return norm_params(model) + (uint64_t)model->hidden * model->vocab;
+}
+
+/* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module norms the running state
+ * and the next token's embedding, joins them with a 2h x h matrix, and passes
+ * them through one layer like the model's last, and a norm. */
+uint64_t lh_model_mtp_params(const lh_model *m)
+{
+    uint64_t h = m->hidden;
+    if (m->mtp_layers == 0)
+        return 0;
+    uint64_t one = 3 * norm_params(m) + 2 * h * h +
+                   lh_model_layer_params(m, m->layers - 1).total;
+    return one * m->mtp_layers;
+}
+
+static uint64_t outside_layers(const lh_model *m)
+{
+    uint64_t n = lh_model_embedding_params(m) + lh_model_head_params(m);
+    return m->tied_embeddings ? n - (uint64_t)m->hidden * m->vocab : n;
+}
+
+uint64_t lh_model_params(const lh_model *model)
+{
+    return outside_layers(model) +
+           lh_model_range_params(model, 0, model->layers).total;
+}
+
+uint64_t lh_model_active_params(const lh_model *model)
+{
+    return outside_layers(model) +
+           lh_model_range_params(model, 0, model->layers).active;
+}
+
+/* No more than this many parameters: then no sum above, in bytes, overflows. */
+static double most_params(const lh_model *m)
+{
+    double h = m->hidden, heads = m->heads;
+    double qk = (double)m->qk_nope_head_dim + m->qk_rope_head_dim;
+    double attention = h * m->head_dim * (2 * heads + 2 * (double)m->kv_heads);
+    if (m->kv_lora_rank)
+        attention = (m->q_lora_rank ? m->q_lora_rank * (h + heads * qk)
+                                    : h * heads * qk) +
+                    m->kv_lora_rank * (h + heads * (qk + m->v_head_dim)) +
+                    h * m->qk_rope_head_dim + heads * m->v_head_dim * h;
+    double widths = (double)m->ffn + m->shared_expert_ffn +
+                    (double)m->experts * ((double)m->expert_ffn + 1);
+    /* Vectors: biases and norms, each no longer than a matrix is wide. */
+    double layer = 2 * (attention + 3 * h * widths) + 16 * h + 2 * h * h;
+    return layer * ((double)m->layers + m->mtp_layers) +
+           h * (2 * (double)m->vocab + m->positions);
+}
+
+static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
+                            const char *text, lh_error *err)
+{
+    return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
+}
+
+static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
+                               const lh_model *m, lh_error *err)
+{
+    uint32_t n_moe = lh_model_moe_layers(m, 0, m->layers);
+    if (m->experts && n_moe == 0)
+        return fail_model(doc, at, "there are experts, but no layer has any",
+                          err);
+    if (m->experts && m->expert_ffn == 0)
+        return fail_model(doc, at, "experts have no width", err);
+    if (m->experts &&
+        (m->experts_per_token == 0 || m->experts_per_token > m->experts))
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u experts per token, of %u experts",
+                            m->experts_per_token, m->experts);
+    if (n_moe < m->layers && m->ffn == 0)
+        return fail_model(doc, at, "dense layers have no MLP width", err);
+    return LH_OK;
+}
+
+lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
+                          const lh_model *m, lh_error *err)
+{
+    if (m->kv_heads == 0 || m->heads % m->kv_heads != 0)
+        return lhi_doc_fail(doc, at, err, LH_EINPUT,
+                            "%u heads cannot share %u key-value heads equally",
+                            m->heads, m->kv_heads);
+    if (m->kv_lora_rank && (m->qk_nope_head_dim == 0 ||
+                            m->qk_rope_head_dim == 0 || m->v_head_dim == 0))
+        return fail_model(doc, at,
+                          "latent attention (kv_lora_rank) needs "
+                          "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
+                          err);
+    LHI_TRY(check_experts(doc, at, m, err));
+    if (most_params(m) > 0x1p50)
+        return fail_model(
+            doc, at, "more parameters than can be counted here (2^50)", err);
+    return LH_OK;
+}
+
+/* A model that was read lives in one arena with itself. */
+typedef struct held_model {
+    lh_model model; /* first: lh_model_free() finds the rest by it */
+    lhi_arena *mem;
+} held_model;
+
+static lh_status from_doc(lhi_doc *doc, lh_model **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    held_model *held = mem ? LHI_NEW(mem, held_model, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!held)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_model_from_config(doc, mem, &held->model, err);
+    lhi_doc_free(doc);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    held->mem = mem;
+    *out = &held->model;
+    return LH_OK;
+}
+
+lh_status lh_model_parse(const char *text, size_t len, const char *name,
+                         lh_model **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_model_read(const char *path, lh_model **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+void lh_model_free(lh_model *model)
+{
+    if (model)
+        lhi_arena_free(((held_model *)(void *)model)->mem);
+}
+
+lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
+                         lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    lh_status status = lhi_model_from_config(doc, mem, out, err);
+    lhi_doc_free(doc);
+    return status;
+}

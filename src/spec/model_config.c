@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models from Hugging Face config.json files.
+ *
+ * What a key means, and what its absence means, is what the family's
+ * configuration class in transformers says (configuration_*.py, version 4.57).
+ * A multimodal file nests the language model under text_config, written as a
+ * difference from the class: there, absent sizes take the class's. A file of
+ * its own must give its sizes. */
+#include "spec/spec.h"
+
+#include <string.h>
+
+typedef enum style {
+    LLAMA,
+    MISTRAL,
+    MIXTRAL,
+    QWEN2,
+    QWEN3,
+    QWEN2_MOE,
+    QWEN3_MOE,
+    DEEPSEEK,
+} style;
+
+/* A class's sizes. */
+typedef struct family {
+    const char *type; /* model_type */
+    style style;
+    uint32_t vocab, hidden, ffn, layers, heads, kv_heads;
+} family;
+
+static const family families[] = {
+    {"llama", LLAMA, 32000, 4096, 11008, 32, 32, 32},
+    {"mistral", MISTRAL, 32000, 4096, 14336, 32, 32, 8},
+    {"mixtral", MIXTRAL, 32000, 4096, 14336, 32, 32, 8},
+    {"qwen2", QWEN2, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen2_vl", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_vl_text", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_5_vl", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen2_5_vl_text", QWEN2, 152064, 8192, 29568, 80, 64, 8},
+    {"qwen3", QWEN3, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen3_vl_text", QWEN3, 151936, 4096, 22016, 32, 32, 32},
+    {"qwen2_moe", QWEN2_MOE, 151936, 2048, 5632, 24, 16, 16},
+    {"qwen3_moe", QWEN3_MOE, 151936, 2048, 6144, 24, 32, 4},
+    {"qwen3_vl_moe_text", QWEN3_MOE, 151936, 2048, 5632, 24, 16, 16},
+    {"deepseek_v2", DEEPSEEK, 32000, 4096, 11008, 32, 32, 32},
+    {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+};
+
+static const char *const family_names =
+    "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
+    "deepseek_v3";
+
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;   /* of the language model */
+    const lhi_node *outer; /* the file's root: `map`, unless it is nested */
+    const family *family;
+    lhi_arena *mem;
+    lh_model model;
+} reader;
+
+/* A key that must be there. */
+#define NEEDED UINT32_MAX
+
+/* The number of `key`, or `absent` where it is not there or null. */
+static lh_status take(const reader *r, const char *key, uint32_t most,
+                      uint32_t absent, uint32_t *out, lh_error *err)
+{
+    const lhi_node *node = lhi_find(r->map, key);
+    if (node && !lhi_is_null(node))
+        return lhi_get_u32(r->doc, node, 0, most, out, err);
+    if (absent == NEEDED)
+        return node ? lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                   "must be a whole number, not null")
+                    : lhi_need(r->doc, r->map, key, &node, err);
+    *out = absent;
+    return LH_OK;
+}
+
+/* A size: not 0, and absent only where the class fills it in. */
+static lh_status take_size(const reader *r, const char *key, uint32_t most,
+                           uint32_t class_has, uint32_t *out, lh_error *err)
+{
+    bool nested = r->map != r->outer;
+    LHI_TRY(
+        take(r, key, most, nested && class_has ? class_has : NEEDED, out, err));
+    if (*out == 0)
+        return lhi_doc_fail(r->doc, lhi_find(r->map, key), err, LH_EINPUT,
+                            "must not be 0");
+    return LH_OK;
+}
+
+static lh_status take_flag(const reader *r, const lhi_node *map,
+                           const char *key, bool *out, lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, key);
+    if (!node || lhi_is_null(node))
+        return LH_OK;
+    return lhi_get_bool(r->doc, node, out, err);
+}
+
+static lh_status find_family(reader *r, lh_error *err)
+{
+    const lhi_node *text = lhi_find(r->outer, "text_config"), *node;
+    const char *type;
+    r->map = r->outer;
+    if (text && !lhi_is_null(text)) {
+        LHI_TRY(lhi_want_map(r->doc, text, err));
+        r->map = text;
+    }
+    if (!(node = lhi_find(r->map, "model_type")))
+        LHI_TRY(lhi_need(r->doc, r->outer, "model_type", &node, err));
+    LHI_TRY(lhi_get_string(r->doc, node, &type, err));
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (strcmp(families[i].type, type) == 0) {
+            r->family = &families[i];
+            return LH_OK;
+        }
+    return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                        "family '%.60s' is not known; known are %s; another "
+                        "can be written as a map (docs/formats/job.md)",
+                        type, family_names);
+}
+
+static lh_status read_sizes(reader *r, lh_error *err)
+{
+    const family *f = r->family;
+    lh_model *m = &r->model;
+    bool nested = r->map != r->outer;
+    LHI_TRY(
+        take_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
+    LHI_TRY(
+        take_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(take_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
+                      &m->layers, err));
+    LHI_TRY(take_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
+                      &m->heads, err));
+    LHI_TRY(
+        take_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
+    LHI_TRY(take(r, "num_key_value_heads", LHI_MAX_WIDTH,
+                 nested ? f->kv_heads : m->heads, &m->kv_heads, err));
+    LHI_TRY(take_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
+                      err));
+    return take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
+                     err);
+}
+
+static lh_status read_head_dim(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    uint32_t class_has = r->family->style == QWEN3 ? 128 : 0;
+    LHI_TRY(take(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim, err));
+    if (m->head_dim)
+        return LH_OK;
+    if (m->hidden % m->heads != 0)
+        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
+                            "hidden_size %u is no multiple of "
+                            "num_attention_heads %u, and there is no head_dim",
+                            m->hidden, m->heads);
+    m->head_dim = m->hidden / m->heads;
+    return LH_OK;
+}
+
+static lh_status read_biases(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool bias = false;
+    switch (r->family->style) {
+    case QWEN2: /* in the code, not in the file */
+        m->qkv_bias = true;
+        return LH_OK;
+    case QWEN2_MOE:
+        m->qkv_bias = true;
+        return take_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
+    case MISTRAL:
+    case MIXTRAL:
+        return LH_OK;
+    case LLAMA:
+        LHI_TRY(take_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
+        break;
+    case QWEN3:
+    case QWEN3_MOE:
+        m->qk_norm = true;
+        break;
+    case DEEPSEEK:
+        break;
+    }
+    LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
+    m->qkv_bias = m->output_bias = bias;
+    return LH_OK;
+}
+
+static lh_status read_window(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool used = false;
+    switch (r->family->style) {
+    case MISTRAL: {
+        /* Here null is not absent: it says that there is no window. */
+        const lhi_node *node = lhi_find(r->map, "sliding_window");
+        if (node && lhi_is_null(node))
+            return LH_OK;
+        return take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                    &m->sliding_window, err);
+    }
+    case MIXTRAL:
+        return take(r, "sliding_window", LHI_MAX_VOCAB, 0, &m->sliding_window,
+                    err);
+    case QWEN2:
+    case QWEN3:
+    case QWEN2_MOE:
+        LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
+        if (!used)
+            return LH_OK;
+        LHI_TRY(take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                     &m->sliding_window, err));
+        return take(r, "max_window_layers", LHI_MAX_LAYERS, 28,
+                    &m->window_first_layer, err);
+    case QWEN3_MOE: /* from the first layer on, whatever max_window_layers */
+        LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
+        return used ? take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                           &m->sliding_window, err)
+                    : LH_OK;
+    case LLAMA:
+    case DEEPSEEK:
+        break;
+    }
+    return LH_OK;
+}
+
+static lh_status read_mixtral(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool nested = r->map != r->outer;
+    m->expert_ffn = m->ffn;
+    m->ffn = 0;
+    LHI_TRY(take_size(r, "num_local_experts", LHI_MAX_WIDTH, nested ? 8 : 0,
+                      &m->experts, err));
+    return take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, nested ? 2 : 0,
+                     &m->experts_per_token, err);
+}
+
+/* mlp_only_layers: the layers that are dense though decoder_sparse_step would
+ * give them experts. */
+static lh_status read_dense_list(reader *r, lh_error *err)
+{
+    const lhi_node *list = lhi_find(r->map, "mlp_only_layers");
+    if (!list || lhi_is_null(list))
+        return LH_OK;
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    uint32_t *layers = LHI_NEW(r->mem, uint32_t, list->n_items), n = 0;
+    if (!layers)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        uint32_t layer, i = n;
+        LHI_TRY(lhi_get_u32(r->doc, node, 0, r->model.layers - 1, &layer, err));
+        while (i > 0 && layers[i - 1] > layer)
+            i--;
+        if (i > 0 && layers[i - 1] == layer)
+            continue;
+        memmove(&layers[i + 1], &layers[i], (n - i) * sizeof *layers);
+        layers[i] = layer;
+        n++;
+    }
+    r->model.dense_list = layers;
+    r->model.n_dense_list = n;
+    return LH_OK;
+}
+
+static lh_status read_qwen_moe(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool two = r->family->style == QWEN2_MOE;
+    bool local = !lhi_find(r->map, "num_experts") &&
+                 lhi_find(r->map, "num_local_experts");
+    uint32_t step;
+    LHI_TRY(take_size(r, local ? "num_local_experts" : "num_experts",
+                      LHI_MAX_WIDTH, two ? 60 : 128, &m->experts, err));
+    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, two ? 4 : 8,
+                      &m->experts_per_token, err));
+    LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                      two ? 1408 : 768, &m->expert_ffn, err));
+    if (two)
+        LHI_TRY(take_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
+                          5632, &m->shared_expert_ffn, err));
+    m->shared_expert_gate = two;
+    LHI_TRY(take(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
+    if (step == 0)
+        return lhi_doc_fail(r->doc, lhi_find(r->map, "decoder_sparse_step"),
+                            err, LH_EINPUT, "must not be 0");
+    m->moe_interval = step;
+    m->moe_phase = step - 1;
+    return read_dense_list(r, err);
+}
+
+static lh_status read_deepseek_experts(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    bool three = r->family->heads == 128;
+    bool nested = r->map != r->outer;
+    uint32_t shared;
+    uint64_t width;
+    LHI_TRY(take(r, "n_routed_experts", LHI_MAX_WIDTH,
+                 nested ? (three ? 256 : 64) : 0, &m->experts, err));
+    if (m->experts == 0)
+        return LH_OK;
+    LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, three ? 8 : 0,
+                      &m->experts_per_token, err));
+    LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                      three ? 2048 : 1407, &m->expert_ffn, err));
+    LHI_TRY(take(r, "n_shared_experts", LHI_MAX_WIDTH,
+                 nested ? (three ? 1 : 2) : 0, &shared, err));
+    width = (uint64_t)shared * m->expert_ffn;
+    if (width > LHI_MAX_VOCAB)
+        return lhi_doc_fail(r->doc, lhi_find(r->map, "n_shared_experts"), err,
+                            LH_EINPUT, "too many for their width");
+    m->shared_expert_ffn = (uint32_t)width;
+    LHI_TRY(take(r, "first_k_dense_replace", LHI_MAX_LAYERS, three ? 3 : 0,
+                 &m->dense_layers, err));
+    LHI_TRY(
+        take(r, "moe_layer_freq", LHI_MAX_LAYERS, 1, &m->moe_interval, err));
+    if (m->moe_interval == 0)
+        return lhi_doc_fail(r->doc, lhi_find(r->map, "moe_layer_freq"), err,
+                            LH_EINPUT, "must not be 0");
+    return LH_OK;
+}
+
+static lh_status read_deepseek(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    const lhi_node *q = lhi_find(r->map, "q_lora_rank");
+    m->kv_heads = m->heads;
+    /* null says that queries are not compressed; absence is the class's. */
+    if (!q || !lhi_is_null(q))
+        LHI_TRY(take_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
+                          &m->q_lora_rank, err));
+    LHI_TRY(take_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512, &m->kv_lora_rank,
+                      err));
+    LHI_TRY(take_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
+                      &m->qk_nope_head_dim, err));
+    LHI_TRY(take_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
+                      &m->qk_rope_head_dim, err));
+    LHI_TRY(
+        take_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
+    m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
+    LHI_TRY(take(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
+                 &m->mtp_layers, err));
+    return read_deepseek_experts(r, err);
+}
+
+static lh_status read_all(reader *r, lh_error *err)
+{
+    LHI_TRY(find_family(r, err));
+    LHI_TRY(read_sizes(r, err));
+    LHI_TRY(read_biases(r, err));
+    LHI_TRY(read_window(r, err));
+    switch (r->family->style) {
+    case DEEPSEEK:
+        return read_deepseek(r, err);
+    case MIXTRAL:
+        LHI_TRY(read_mixtral(r, err));
+        break;
+    case QWEN2_MOE:
+    case QWEN3_MOE:
+        LHI_TRY(read_qwen_moe(r, err));
+        break;
+    case LLAMA:
+    case MISTRAL:
+    case QWEN2:
+    case QWEN3:
+        break;
+    }
+    return read_head_dim(r, err);
+}
+
+/* "models/Qwen2.5-32B/config.json" is called Qwen2.5-32B, and "mine.json" is
+ * called mine. */
+static char *name_of(lhi_arena *mem, const char *file)
+{
+    size_t end = strlen(file), start;
+    const char *slash = strrchr(file, '/');
+    const char *last = slash ? slash + 1 : file;
+    if (slash && slash > file && strcmp(last, "config.json") == 0)
+        end = (size_t)(slash - file);
+    else if (end > 5 && strcmp(file + end - 5, ".json") == 0)
+        end -= 5;
+    for (start = end; start > 0 && file[start - 1] != '/'; start--)
+        ;
+    char *name = end > start ? lhi_arena_strndup(mem, file + start, end - start)
+                             : lhi_arena_strdup(mem, "custom");
+    /* Names go into JSON; a path need not be UTF-8. */
+    for (char *c = name; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?';
+    return name;
+}
+
+lh_status lhi_model_from_config(const lhi_doc *doc, lhi_arena *mem,
+                                lh_model *out, lh_error *err)
+{
+    reader r = {.doc = doc, .outer = doc->root, .mem = mem};
+    r.model = (lh_model){.gated = true, .moe_interval = 1};
+    LHI_TRY(read_all(&r, err));
+    LHI_TRY(lhi_model_check(doc, r.map, &r.model, err));
+    if (!(r.model.name = name_of(mem, doc->file)))
+        return lhi_fail_nomem(err);
+    *out = r.model;
+    return LH_OK;
+}

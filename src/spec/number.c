@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers and JSON text that read back to the same. */
+#include "spec/spec.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+double lhi_round15(double value)
+{
+    /* Both directions use the same locale, whichever it is. */
+    char text[40];
+    snprintf(text, sizeof text, "%.14e", value);
+    return strtod(text, NULL);
+}
+
+lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
+                           double max, double *out, lh_error *err)
+{
+    double value;
+    LHI_TRY(lhi_get_number(doc, node, min, max, &value, err));
+    *out = lhi_round15(value);
+    return LH_OK;
+}
+
+lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
+                             int64_t unit_ns, int64_t *out_ns, lh_error *err)
+{
+    int64_t ns;
+    LHI_TRY(lhi_get_time(doc, node, unit_ns, &ns, err));
+    if (ns > LHI_HOUR_NS)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                            "%.60s is out of range; at most an hour (%" PRId64
+                            ") is possible",
+                            node->text, LHI_HOUR_NS / unit_ns);
+    *out_ns = ns;
+    return LH_OK;
+}
+
+json_t *lhi_json_number(double value)
+{
+    if (value == floor(value) && fabs(value) < 1e15)
+        return json_integer((json_int_t)value);
+    return json_real(value);
+}
+
+static int add_to_text(const char *bytes, size_t len, void *text)
+{
+    lhi_text_add(text, bytes, len);
+    return ((lhi_text *)text)->failed ? -1 : 0;
+}
+
+lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err)
+{
+    lhi_text out = {0};
+    if (!json || json_dump_callback(json, add_to_text, &out,
+                                    JSON_INDENT(1) | JSON_REAL_PRECISION(15)))
+        out.failed = true;
+    json_decref(json);
+    lhi_text_puts(&out, "\n");
+    return lhi_text_take(&out, text, len, err);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this module share: models, GPUs and profiles inside a job
+ * file, and numbers that survive being written and read. */
+#ifndef LHI_SPEC_H
+#define LHI_SPEC_H
+
+#include <longhaul/job.h>
+#include <longhaul/model.h>
+#include <longhaul/profile.h>
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "doc/doc.h"
+
+#include <jansson.h>
+
+enum {
+    LHI_MAX_LAYERS = 16384,
+    LHI_MAX_WIDTH = 1 << 22, /* hidden, heads, head_dim, experts, ranks */
+    LHI_MAX_VOCAB = 1 << 26, /* and of MLPs, and tokens in a sequence */
+    LHI_MAX_DEGREE = 1 << 20,
+    LHI_MAX_ENTRIES = 4096, /* of a profile */
+};
+
+#define LHI_HOUR_NS INT64_C(3600000000000)
+
+/* Numbers in job and profile files keep 15 significant digits: every decimal
+ * of that length survives text -> double -> text, so that what was read is
+ * written the same. */
+double lhi_round15(double value);
+lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
+                           double max, double *out, lh_error *err);
+/* A number for JSON: whole ones without a fraction. Dump with
+ * JSON_REAL_PRECISION(15). */
+json_t *lhi_json_number(double value);
+/* The text of a JSON value, one line end after it. Takes the reference;
+ * NULL counts as no memory. */
+lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err);
+
+/* Times of at most an hour in the unit given. */
+lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
+                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
+
+/* --- models --- */
+
+/* The map form of a model in a job file; what it points to is in `mem`. */
+lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
+                             lhi_arena *mem, lh_model *out, lh_error *err);
+/* A Hugging Face config.json. */
+lh_status lhi_model_from_config(const lhi_doc *doc, lhi_arena *mem,
+                                lh_model *out, lh_error *err);
+/* Reads a config.json into `mem`. */
+lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
+                         lh_error *err);
+json_t *lhi_model_to_json(const lh_model *model);
+/* What no single key shows: divisibility, and that all parameters together
+ * can be counted. `at` is what messages point to. */
+lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
+                          const lh_model *model, lh_error *err);
+
+/* --- GPUs and clusters --- */
+
+/* False: the preset's peak is not of this precision. */
+bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
+/* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision is
+ * known already. */
+lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_job *job, lh_error *err);
+
+/* --- profiles --- */
+
+lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_profile *out, lh_error *err);
+json_t *lhi_profile_to_json(const lh_profile *profile);
+
+/* --- jobs --- */
+
+/* The value of lh_job_format(), for a plan to embed. NULL: no memory. */
+json_t *lhi_job_to_json(const lh_job *job);
+/* A job that stands in another document (it names no files). */
+lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
+                            const char *folder, lh_job **out, lh_error *err);
+
+/* NULL-terminated names, by value of the enum. */
+extern const char *const lhi_precision_names[];
+extern const char *const lhi_optimizer_names[];
+extern const char *const lhi_recompute_names[];
+extern const char *const lhi_outermost_names[]; /* without "any" */
+extern const char *const lhi_profile_kinds[];
+extern const char *const lhi_profile_paths[];
+
+#endif
