@@ -18,8 +18,8 @@ typedef struct lh_method_options {
     uint32_t n_warmup;   /* slack: warm-up forwards per device, given ... */
     const uint32_t *warmup; /* ... or NULL, then by Adaptra's algorithms */
     bool slack_initial;  /* slack: algorithm 1 (by memory) in place of 2 */
-    lh_sim_options sim;  /* what `auto` and `zb-v` judge candidates under;
-                            sim.size 0: the defaults */
+    lh_sim_options sim;  /* what `auto` judges candidates under; sim.size 0:
+                            the defaults */
 } lh_method_options;
 
 /* The methods there are, in the order that help and tables show. */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every other method that suits the pipeline, simulated; the fastest stays. */
+#include "sched/sched.h"
+
+#include <string.h>
+
+typedef struct contest {
+    const lh_pipeline *pipeline;
+    const lh_method_options *options;
+    lh_evaluator *judge;
+    lhi_orders best;
+    int64_t best_ns;
+    lh_error reason; /* why the last one that was tried did not fit */
+} contest;
+
+static lh_status makespan(contest *c, const lhi_orders *orders, int64_t *out,
+                          lh_error *err)
+{
+    lh_schedule *schedule = NULL;
+    LHI_TRY(lhi_orders_fit(orders, c->pipeline, err));
+    LHI_TRY(lhi_orders_schedule(orders, &schedule, err));
+    lh_status status = lh_evaluator_run(c->judge, schedule, out, err);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+/* LH_OK also where the method does not suit the pipeline. */
+static lh_status enter(contest *c, const lhi_method *method, lh_error *err)
+{
+    lhi_orders orders;
+    lh_error why = {0};
+    int64_t time_ns = 0;
+    lh_status status =
+        method->make(c->pipeline, c->options, &orders, &why);
+    if (status == LH_OK) {
+        orders.method = method->name;
+        status = makespan(c, &orders, &time_ns, &why);
+        if (status == LH_OK && (!c->best.mem || time_ns < c->best_ns)) {
+            lhi_orders_fini(&c->best);
+            c->best = orders;
+            c->best_ns = time_ns;
+            return LH_OK;
+        }
+        lhi_orders_fini(&orders);
+    }
+    if (status == LH_OK || status == LH_EUNSUPPORTED)
+        return LH_OK;
+    lhi_wrap(&why, "%s", method->name);
+    if (status != LH_EINFEASIBLE && status != LH_EDEADLOCK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    c->reason = why;
+    return LH_OK;
+}
+
+lh_status lhi_auto(const lh_pipeline *pipeline,
+                   const lh_method_options *options, lhi_orders *out,
+                   lh_error *err)
+{
+    contest c = {.pipeline = pipeline, .options = options};
+    LHI_TRY(lh_evaluator_make(pipeline, &options->sim, &c.judge, err));
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++)
+        if (lhi_methods[i].make != lhi_auto)
+            status = enter(&c, &lhi_methods[i], err);
+    lh_evaluator_free(c.judge);
+    if (status != LH_OK) {
+        lhi_orders_fini(&c.best);
+        return status;
+    }
+    if (!c.best.mem)
+        return lhi_fail(err, LH_EINFEASIBLE, "no method fits; %s",
+                        c.reason.text);
+    *out = c.best;
+    return LH_OK;
+}

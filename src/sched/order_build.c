@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/sched.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static lh_status give_room(lhi_orders *orders, const lh_pipeline *p,
+                           uint32_t passes_per_microbatch, lh_error *err)
+{
+    orders->devices = LHI_NEW(orders->mem, lhi_order, p->n_devices);
+    uint64_t *room = LHI_NEW(orders->mem, uint64_t, p->n_devices);
+    if (!orders->devices || !room)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        room[p->chunks[c].device] +=
+            (uint64_t)p->n_microbatches * passes_per_microbatch;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        lhi_order *order = &orders->devices[d];
+        if (room[d] > UINT32_MAX)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "device %" PRIu32 " would run %" PRIu64
+                            " passes; use fewer parts or microbatches",
+                            d, room[d]);
+        order->room = (uint32_t)room[d];
+        order->passes = LHI_NEW(orders->mem, lh_pass, order->room);
+        if (!order->passes)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
+                          uint32_t passes_per_microbatch, lh_error *err)
+{
+    *orders = (lhi_orders){.mem = lhi_arena_make(0),
+                           .n_devices = pipeline->n_devices};
+    if (!orders->mem)
+        return lhi_fail_nomem(err);
+    lh_status status = give_room(orders, pipeline, passes_per_microbatch, err);
+    if (status != LH_OK)
+        lhi_orders_fini(orders);
+    return status;
+}
+
+void lhi_orders_fini(lhi_orders *orders)
+{
+    lhi_arena_free(orders->mem);
+    *orders = (lhi_orders){0};
+}
+
+lh_status lhi_orders_schedule(const lhi_orders *orders, lh_schedule **out,
+                              lh_error *err)
+{
+    const lh_pass **passes =
+        LHI_NEW(orders->mem, const lh_pass *, orders->n_devices);
+    uint32_t *counts = LHI_NEW(orders->mem, uint32_t, orders->n_devices);
+    if (!passes || !counts)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < orders->n_devices; d++) {
+        passes[d] = orders->devices[d].passes;
+        counts[d] = orders->devices[d].count;
+    }
+    return lh_schedule_make(orders->n_devices, passes, counts, 0, NULL, out,
+                            err);
+}
+
+lh_status lhi_orders_fit(const lhi_orders *orders, const lh_pipeline *pipeline,
+                         lh_error *err)
+{
+    int64_t *held = calloc(pipeline->n_devices, sizeof *held);
+    if (!held)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < pipeline->n_chunks; c++)
+        held[pipeline->chunks[c].device] += pipeline->chunks[c].mem_static;
+    lh_status status = LH_OK;
+    for (uint32_t d = 0; d < orders->n_devices && status == LH_OK; d++) {
+        const lhi_order *order = &orders->devices[d];
+        int64_t now = held[d], peak = now;
+        for (uint32_t i = 0; i < order->count; i++) {
+            const lh_pass *pass = &order->passes[i];
+            now += lhi_pass_memory(&pipeline->chunks[pass->chunk], pass);
+            peak = now > peak ? now : peak;
+        }
+        if (peak > lh_pipeline_memory_limit(pipeline, d))
+            status = lhi_fail_memory(pipeline, d, peak, err);
+    }
+    free(held);
+    return status;
+}
+
+lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
+                          int64_t need, lh_error *err)
+{
+    const char *unit = lh_pipeline_memory_unit(pipeline);
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "device %" PRIu32 " needs memory %" PRId64 "%s%s, its "
+                    "limit is %" PRId64,
+                    device, need, *unit ? " " : "", unit,
+                    lh_pipeline_memory_limit(pipeline, device));
+}
+
+/* With one device, chunks 0 and 1 on it are a V as well as a loop. */
+static bool lies_as(const lh_pipeline *p, lh_placement placement)
+{
+    if (p->placement == placement)
+        return true;
+    return placement == LH_PLACEMENT_WAVE && p->n_devices == 1 &&
+           p->n_chunks == 2;
+}
+
+lh_status lhi_need_placement(const lh_pipeline *pipeline,
+                             lh_placement placement, lh_error *err)
+{
+    if (lies_as(pipeline, placement))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "needs placement %s; that of this pipeline is %s",
+                    lh_placement_name(placement),
+                    lh_placement_name(pipeline->placement));
+}
+
+lh_status lhi_need_split(const lh_pipeline *pipeline, lh_error *err)
+{
+    if (!pipeline->joint)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "needs backward: split, with D and W as passes of their "
+                    "own; that of this pipeline is joint");
+}

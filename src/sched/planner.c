@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/planner.h"
+
+#include <string.h>
+
+/* When a link is taken: spans in order of time, apart from each other. Those
+ * that ended before anything can still be sent are dropped. */
+typedef struct span {
+    int64_t from_ns, to_ns;
+} span;
+
+typedef struct lhi_booking {
+    span *spans;
+    uint32_t first, count, room; /* spans[first .. first + count - 1] */
+} lhi_booking;
+
+static bool make_room(lhi_arena *mem, lhi_booking *b)
+{
+    if (b->first + b->count < b->room)
+        return true;
+    if (b->first > b->room / 2) {
+        memmove(b->spans, b->spans + b->first, b->count * sizeof *b->spans);
+    } else {
+        uint32_t room = b->room ? b->room * 2 : 16;
+        span *spans = LHI_NEW(mem, span, room);
+        if (!spans)
+            return false;
+        if (b->count)
+            memcpy(spans, b->spans + b->first, b->count * sizeof *spans);
+        b->spans = spans;
+        b->room = room;
+    }
+    b->first = 0;
+    return true;
+}
+
+/* Takes the earliest gap of `length_ns` from `ready_ns` on (CrossPipe §4.2.3)
+ * and sets *end_ns to its end. Nothing is sent before now_ns any more. */
+static bool book(lhi_arena *mem, lhi_booking *b, int64_t now_ns,
+                 int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
+{
+    while (b->count && b->spans[b->first].to_ns <= now_ns) {
+        b->first++;
+        b->count--;
+    }
+    int64_t at = ready_ns;
+    uint32_t i = b->count;
+    /* Most often the message goes to the end; walk back from there. */
+    while (i > 0 && b->spans[b->first + i - 1].to_ns > ready_ns)
+        i--;
+    for (; i < b->count; i++) {
+        const span *s = &b->spans[b->first + i];
+        if (at + length_ns <= s->from_ns)
+            break;
+        if (s->to_ns > at)
+            at = s->to_ns;
+    }
+    *end_ns = at + length_ns;
+    if (length_ns == 0)
+        return true;
+    if (i > 0 && b->spans[b->first + i - 1].to_ns == at) {
+        b->spans[b->first + i - 1].to_ns = *end_ns;
+        return true;
+    }
+    if (!make_room(mem, b))
+        return false;
+    span *place = &b->spans[b->first + i];
+    memmove(place + 1, place, (b->count - i) * sizeof *place);
+    *place = (span){at, *end_ns};
+    b->count++;
+    return true;
+}
+
+/* --- the tournament ------------------------------------------------------ */
+
+static uint32_t earlier(const lhi_planner *p, uint32_t a, uint32_t b)
+{
+    if (a == LH_NONE || b == LH_NONE)
+        return a == LH_NONE ? b : a;
+    return p->choices[b].start_ns < p->choices[a].start_ns ? b : a;
+}
+
+static void replay(lhi_planner *p, uint32_t device)
+{
+    for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)
+        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+}
+
+static void seat_all(lhi_planner *p)
+{
+    for (uint32_t d = 0; d < p->leaves; d++)
+        p->tree[p->leaves + d] = d < p->pipeline->n_devices ? d : LH_NONE;
+    for (uint32_t i = p->leaves - 1; i > 0; i--)
+        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+}
+
+/* --- what may run -------------------------------------------------------- */
+
+int64_t lhi_plan_start(const lhi_planner *planner,
+                       const lhi_plan_device *device, uint32_t chunk,
+                       lh_pass_kind kind)
+{
+    const lhi_plan_chunk *c = &planner->chunks[chunk];
+    uint32_t next = kind == LH_F ? c->next_f : c->next_d;
+    if (next == planner->pipeline->n_microbatches)
+        return LHI_NEVER;
+    int64_t at = kind == LH_F ? c->f_at[next] : c->d_at[next];
+    return at > device->free_ns ? at : device->free_ns;
+}
+
+bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
+                   uint32_t chunk, lh_pass_kind kind)
+{
+    const lhi_plan_chunk *c = &planner->chunks[chunk];
+    int64_t change = planner->pipeline->chunks[chunk].mem_f, keep = c->keep_f;
+    if (kind != LH_F) {
+        change = c->mem_d;
+        keep = c->keep_d;
+    }
+    if (change <= 0 && keep <= 0)
+        return true;
+    /* Amounts add up to less than 2^62 (lh_pipeline_make), so no overflow. */
+    return device->memory + change + keep <= device->limit;
+}
+
+/* --- placing a pass ------------------------------------------------------ */
+
+static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
+                   int64_t made_ns, int64_t *at_ns)
+{
+    int64_t sent = made_ns;
+    if (route->resource != LH_NONE &&
+        !book(p->mem, &p->resources[route->resource], now_ns, made_ns,
+              route->transfer_ns, &sent))
+        return false;
+    sent += route->latency_ns;
+    if (sent > *at_ns) /* a first F may wait longer for its all-gather */
+        *at_ns = sent;
+    return true;
+}
+
+/* Hands the result of an F or D to whoever needs it; *reader is the device
+ * whose choice may change, LH_NONE: no other. */
+static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
+                    int64_t end_ns, uint32_t *reader)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t c = pass->chunk, m = pass->microbatch;
+    *reader = LH_NONE;
+    if (pass->kind == LH_F && c + 1 == pipe->n_chunks) {
+        p->chunks[c].d_at[m] = end_ns;
+        return true;
+    }
+    if (pass->kind != LH_F && c == 0)
+        return true;
+    bool forward = pass->kind == LH_F;
+    uint32_t to = forward ? c + 1 : c - 1;
+    int64_t *at = forward ? &p->chunks[to].f_at[m] : &p->chunks[to].d_at[m];
+    int64_t floor_ns = forward && m == 0 ? p->gathered_ns[to] : 0;
+    *at = floor_ns;
+    *reader = pipe->chunks[to].device;
+    return arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c],
+                  start_ns, end_ns, at);
+}
+
+/* The pass that a choice stands for, put into the order. */
+static lh_pass *put_choice(lhi_planner *p, uint32_t device,
+                           const lhi_choice *choice)
+{
+    lhi_plan_device *d = &p->devices[device];
+    lhi_order *order = &p->orders->devices[device];
+    if (choice->kind == LH_F) {
+        lhi_put(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
+        d->f_left--;
+        d->last = LH_F;
+    } else if (choice->kind == LH_D) {
+        lhi_put(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
+                p->chunks[choice->chunk].next_d++);
+        d->d_left--;
+        d->last = LH_D;
+        d->w_pending += p->pipeline->joint ? 0 : 1;
+    } else {
+        while (order->passes[d->w_at].kind != LH_D)
+            d->w_at++;
+        const lh_pass *of = &order->passes[d->w_at];
+        lhi_put(order, LH_W, of->chunk, of->microbatch);
+        lh_pass *w = &order->passes[order->count - 1];
+        w->part = d->w_part;
+        w->n_parts = (uint16_t)p->n_parts;
+        if (++d->w_part == p->n_parts) {
+            d->w_part = 0;
+            d->w_at++;
+            d->w_pending--;
+        }
+    }
+    return &order->passes[order->count - 1];
+}
+
+static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
+{
+    lhi_plan_device *d = &p->devices[device];
+    int64_t start = p->choices[device].start_ns;
+    const lh_pass *pass = put_choice(p, device, &p->choices[device]);
+    const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
+    d->free_ns = start + lhi_pass_time(chunk, pass);
+    d->memory += lhi_pass_memory(chunk, pass);
+    *reader = LH_NONE;
+    if (pass->kind == LH_W)
+        return true;
+    return hand_on(p, pass, start, d->free_ns, reader);
+}
+
+/* --- preparation --------------------------------------------------------- */
+
+/* The most that a device's running sum can rise over any stretch of what a
+ * microbatch still has to do there after an F or D of each chunk. An F (or D)
+ * is let in only if that much stays free, so the oldest microbatch under way
+ * can always go on: those behind it were let in with room for all the passes
+ * that it has before them. Hence no order of these ends in a deadlock. */
+static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
+                         int64_t *whole)
+{
+    const lh_chunk *chunks = p->pipeline->chunks;
+    int64_t rise = 0, most = 0; /* from here on; over any stretch from here */
+    for (uint32_t i = 0; i < d->n_chunks; i++) { /* backward in time: D0 .. */
+        uint32_t c = d->chunks[i];
+        int64_t change[2] = {chunks[c].mem_w, chunks[c].mem_d};
+        if (p->pipeline->joint) {
+            change[0] = 0;
+            change[1] += chunks[c].mem_w;
+        }
+        for (uint32_t k = 0; k < 2; k++) {
+            if (k == 1)
+                p->chunks[c].keep_d = most;
+            rise = rise + change[k] > 0 ? rise + change[k] : 0;
+            most = rise > most ? rise : most;
+        }
+        p->chunks[c].mem_d = change[1];
+    }
+    for (uint32_t i = d->n_chunks; i-- > 0;) {
+        uint32_t c = d->chunks[i];
+        p->chunks[c].keep_f = most;
+        rise = rise + chunks[c].mem_f > 0 ? rise + chunks[c].mem_f : 0;
+        most = rise > most ? rise : most;
+    }
+    *whole = most;
+}
+
+static lh_status share_chunks(lhi_planner *p, lh_error *err)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t *all = LHI_NEW(p->mem, uint32_t, pipe->n_chunks);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < pipe->n_chunks; c++)
+        p->devices[pipe->chunks[c].device].n_chunks++;
+    uint32_t *next = all;
+    for (uint32_t i = 0; i < pipe->n_devices; i++) {
+        lhi_plan_device *d = &p->devices[i];
+        d->chunks = next;
+        next += d->n_chunks;
+        d->f_left = (uint64_t)d->n_chunks * pipe->n_microbatches;
+        d->d_left = d->f_left;
+        d->n_chunks = 0;
+        d->limit = lh_pipeline_memory_limit(pipe, i);
+    }
+    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+        lhi_plan_device *d = &p->devices[pipe->chunks[c].device];
+        all[(d->chunks - all) + d->n_chunks++] = c;
+        d->memory += pipe->chunks[c].mem_static;
+    }
+    for (uint32_t i = 0; i < pipe->n_devices; i++) {
+        int64_t whole;
+        const lhi_plan_device *d = &p->devices[i];
+        reckon_keeps(p, d, &whole);
+        if (d->memory + whole > d->limit)
+            return lhi_fail_memory(pipe, i, d->memory + whole, err);
+    }
+    return LH_OK;
+}
+
+/* All-gathers run one after the other, in the order of the chunks' first
+ * forwards, from the start on. */
+static void gather(lhi_planner *p)
+{
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        int64_t free_ns = 0;
+        for (uint32_t k = 0; k < p->devices[i].n_chunks; k++) {
+            uint32_t c = p->devices[i].chunks[k];
+            const lh_chunk *chunk = &p->pipeline->chunks[c];
+            if (chunk->all_gather_ns == 0)
+                continue;
+            free_ns += chunk->all_gather_ns;
+            p->gathered_ns[c] = free_ns + chunk->dp_latency_ns;
+        }
+    }
+}
+
+static lh_status prepare(lhi_planner *p, lh_error *err)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    uint32_t n = pipe->n_microbatches;
+    p->leaves = 1;
+    while (p->leaves < pipe->n_devices)
+        p->leaves *= 2;
+    p->chunks = LHI_NEW(p->mem, lhi_plan_chunk, pipe->n_chunks);
+    p->devices = LHI_NEW(p->mem, lhi_plan_device, pipe->n_devices);
+    p->resources = LHI_NEW(p->mem, lhi_booking, pipe->n_resources);
+    p->choices = LHI_NEW(p->mem, lhi_choice, pipe->n_devices);
+    p->gathered_ns = LHI_NEW(p->mem, int64_t, pipe->n_chunks);
+    p->tree = LHI_NEW(p->mem, uint32_t, 2 * (size_t)p->leaves);
+    size_t n_inputs = 2 * (size_t)pipe->n_chunks * n;
+    int64_t *inputs = LHI_NEW(p->mem, int64_t, n_inputs);
+    if (!p->chunks || !p->devices || !p->resources || !p->choices ||
+        !p->gathered_ns || !p->tree || !inputs)
+        return lhi_fail_nomem(err);
+    LHI_TRY(share_chunks(p, err));
+    gather(p);
+    for (size_t i = 0; i < n_inputs; i++)
+        inputs[i] = i < n ? 0 : LHI_NEVER; /* F of chunk 0 needs no input */
+    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+        p->chunks[c].f_at = inputs + 2 * (size_t)c * n;
+        p->chunks[c].d_at = p->chunks[c].f_at + n;
+    }
+    p->chunks[0].f_at[0] = p->gathered_ns[0];
+    return LH_OK;
+}
+
+/* --- the run ------------------------------------------------------------- */
+
+/* Nothing can start. With room kept as above that takes passes that never give
+ * back what they took. */
+static lh_status refuse_stop(const lhi_planner *p, lh_error *err)
+{
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        const lhi_plan_device *d = &p->devices[i];
+        for (uint32_t k = 0; k < 2 * d->n_chunks; k++) {
+            uint32_t c = d->chunks[k / 2];
+            lh_pass_kind kind = k % 2 ? LH_D : LH_F;
+            if (lhi_plan_start(p, d, c, kind) == LHI_NEVER)
+                continue;
+            int64_t need =
+                d->memory + (kind == LH_F ? p->pipeline->chunks[c].mem_f +
+                                                p->chunks[c].keep_f
+                                          : p->chunks[c].mem_d +
+                                                p->chunks[c].keep_d);
+            return lhi_fail_memory(p->pipeline, i, need, err);
+        }
+    }
+    return lhi_fail(err, LH_EINFEASIBLE, "nothing more can start");
+}
+
+static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
+                           const void *policy, lh_error *err)
+{
+    uint64_t left = 0;
+    for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
+        left += p->orders->devices[i].room;
+        p->choices[i] = choose(p, i, policy);
+    }
+    seat_all(p);
+    for (; left > 0; left--) {
+        uint32_t device = p->tree[1], reader;
+        if (p->choices[device].start_ns == LHI_NEVER)
+            return refuse_stop(p, err);
+        if (!place(p, device, &reader))
+            return lhi_fail_nomem(err);
+        p->choices[device] = choose(p, device, policy);
+        replay(p, device);
+        if (reader != LH_NONE && reader != device) {
+            p->choices[reader] = choose(p, reader, policy);
+            replay(p, reader);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
+                   lhi_choose_fn *choose, const void *policy, lhi_orders *out,
+                   lh_error *err)
+{
+    lhi_planner p = {.pipeline = pipeline, .n_parts = n_parts, .orders = out};
+    p.mem = lhi_arena_make(0);
+    if (!p.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = prepare(&p, err);
+    if (status == LH_OK)
+        status = lhi_orders_init(out, pipeline,
+                                 pipeline->joint ? 2 : 2 + n_parts, err);
+    if (status == LH_OK) {
+        status = place_all(&p, choose, policy, err);
+        if (status != LH_OK)
+            lhi_orders_fini(out);
+    }
+    lhi_arena_free(p.mem);
+    return status;
+}

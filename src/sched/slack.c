@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adaptra's schedules: warm-up forwards per device by its algorithm 1 or 2 or
+ * as given, then the orders of its algorithms 3 and 4, with exact times of
+ * events where the paper steps a clock. */
+#include "sched/planner.h"
+
+#include <inttypes.h>
+
+/* Algorithm 1: what memory allows on the first device, in steps down to 1 that
+ * differ by one at most, the larger first. */
+static void warm_by_memory(const lh_pipeline *p, uint32_t *x)
+{
+    const lh_chunk *first = &p->chunks[0];
+    int64_t limit = lh_pipeline_memory_limit(p, 0), most = INT64_MAX;
+    if (limit != LH_NO_LIMIT && first->mem_f > 0)
+        most = (limit - first->mem_static) / first->mem_f;
+    if (most > p->n_microbatches)
+        most = p->n_microbatches;
+    x[0] = most < 1 || p->n_devices == 1 ? 1 : (uint32_t)most;
+    for (uint32_t i = 1, steps = p->n_devices - 1; i <= steps; i++)
+        x[i] = x[i - 1] - (x[0] - 1) / steps - (i <= (x[0] - 1) % steps);
+}
+
+/* Algorithm 2: just enough slackness to absorb each link's delay there and
+ * back, at least 2. The paper's upper clip N - 2S is negative for short
+ * batches; it is at least 2 here. */
+static void warm_by_delay(const lh_pipeline *p, uint32_t *x)
+{
+    int64_t n = p->n_microbatches, highest = n - 2 * (int64_t)p->n_devices;
+    if (highest < 2)
+        highest = 2;
+    x[p->n_devices - 1] = 1;
+    for (uint32_t i = p->n_devices - 1; i-- > 0;) {
+        const lh_chunk *here = &p->chunks[i], *next = &p->chunks[i + 1];
+        const lhi_route *there = &p->forward[i], *back = &p->backward[i + 1];
+        int64_t round = here->f_ns + here->d_ns + there->transfer_ns +
+                        there->latency_ns + back->transfer_ns +
+                        back->latency_ns;
+        int64_t turn = next->f_ns + next->d_ns, slack = highest;
+        if (turn > 0)
+            slack = round / turn + (round % turn != 0);
+        slack = slack < 2 ? 2 : slack > highest ? highest : slack;
+        x[i] = x[i + 1] + slack < n ? x[i + 1] + (uint32_t)slack : (uint32_t)n;
+    }
+}
+
+/* As many forwards as each device holds, and none more than the one before it
+ * (the paper's lemma in §4.1: else the later device waits for ever). */
+static void clip(const lh_pipeline *p, uint32_t *x)
+{
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        const lh_chunk *c = &p->chunks[i];
+        int64_t limit = lh_pipeline_memory_limit(p, i), most = x[i];
+        int64_t over = c->mem_d > 0 ? c->mem_d : 0;
+        if (limit != LH_NO_LIMIT && c->mem_f > 0)
+            most = (limit - c->mem_static - over) / c->mem_f;
+        if (i > 0 && most > x[i - 1])
+            most = x[i - 1];
+        if (most < x[i])
+            x[i] = most < 1 ? 1 : (uint32_t)most;
+    }
+}
+
+static lh_status take_given(const lh_pipeline *p,
+                            const lh_method_options *options, uint32_t *x,
+                            lh_error *err)
+{
+    if (options->n_warmup != p->n_devices)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " warm-up counts are given for %" PRIu32
+                        " devices",
+                        options->n_warmup, p->n_devices);
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        x[i] = options->warmup[i];
+        if (x[i] < 1)
+            return lhi_fail(err, LH_EINVAL,
+                            "the warm-up of device %" PRIu32
+                            " is 0; it must be at least 1",
+                            i);
+        if (i > 0 && x[i] > options->warmup[i - 1])
+            return lhi_fail(err, LH_EINVAL,
+                            "the warm-up of device %" PRIu32
+                            " is greater than that of device %" PRIu32
+                            "; it could never be filled",
+                            i, i - 1);
+        if (x[i] > p->n_microbatches)
+            x[i] = p->n_microbatches;
+        const lh_chunk *c = &p->chunks[i];
+        int64_t over = c->mem_d > 0 ? c->mem_d : 0;
+        int64_t limit = lh_pipeline_memory_limit(p, i);
+        if (c->mem_f > 0 && limit != LH_NO_LIMIT &&
+            c->mem_f > (limit - c->mem_static - over) / x[i])
+            return lhi_fail_memory(
+                p, i, c->mem_static + over + c->mem_f * (int64_t)x[i], err);
+    }
+    return LH_OK;
+}
+
+/* Algorithm 3: the warm-up, then B before F before W of what is ready. As
+ * printed, x is only the least number of forwards under way; with a memory
+ * limit it is also the most. */
+static lhi_choice choose(const lhi_planner *p, uint32_t device,
+                         const void *policy)
+{
+    const uint32_t *x = policy;
+    const lhi_plan_device *d = &p->devices[device];
+    const lhi_plan_chunk *c = &p->chunks[device];
+    int64_t f_ns = LHI_NEVER, d_ns = LHI_NEVER;
+    bool held = d->limit != LH_NO_LIMIT && c->next_f - c->next_d >= x[device];
+    if (!held && lhi_plan_fits(p, d, device, LH_F))
+        f_ns = lhi_plan_start(p, d, device, LH_F);
+    lhi_choice choice = {.start_ns = f_ns, .kind = LH_F, .chunk = device};
+    if (c->next_f < x[device])
+        return choice;
+    if (lhi_plan_fits(p, d, device, LH_D))
+        d_ns = lhi_plan_start(p, d, device, LH_D);
+    if (d_ns <= f_ns) {
+        choice.start_ns = d_ns;
+        choice.kind = LH_D;
+    }
+    if (d->w_pending && d->free_ns < choice.start_ns) {
+        choice.start_ns = d->free_ns;
+        choice.kind = LH_W;
+    }
+    return choice;
+}
+
+lh_status lhi_slack(const lh_pipeline *pipeline,
+                    const lh_method_options *options, lhi_orders *out,
+                    lh_error *err)
+{
+    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_UD, err));
+    LHI_TRY(lhi_need_split(pipeline, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
+    lh_status status = LH_OK;
+    if (!x) {
+        status = lhi_fail_nomem(err);
+    } else if (options->warmup) {
+        status = take_given(pipeline, options, x, err);
+    } else if (options->slack_initial) {
+        warm_by_memory(pipeline, x);
+        clip(pipeline, x);
+    } else {
+        warm_by_delay(pipeline, x);
+        clip(pipeline, x);
+    }
+    if (status == LH_OK)
+        status = lhi_plan(pipeline, 1, choose, x, out, err);
+    lhi_arena_free(mem);
+    return status;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ZB-H1 and ZB-H2 (Qi et al., 2024) by hand: D as 1F1B has its backwards, each
+ * W so many microbatches behind its D that the last device never waits. */
+#include "sched/sched.h"
+
+/* Device d runs warmup[d] forwards, then D, the W `lag` microbatches behind,
+ * and the next F in turn. */
+static void fill(lhi_order *order, uint32_t d, uint32_t n, uint32_t warmup,
+                 uint32_t lag)
+{
+    uint32_t f = 0, w = 0;
+    while (f < warmup && f < n)
+        lhi_put(order, LH_F, d, f++);
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_put(order, LH_D, d, i);
+        if (i >= lag)
+            lhi_put(order, LH_W, d, w++);
+        if (f < n)
+            lhi_put(order, LH_F, d, f++);
+    }
+    while (w < n)
+        lhi_put(order, LH_W, d, w++);
+}
+
+static lh_status prepare(const lh_pipeline *pipeline, lhi_orders *out,
+                         lh_error *err)
+{
+    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_UD, err));
+    LHI_TRY(lhi_need_split(pipeline, err));
+    return lhi_orders_init(out, pipeline, 3, err);
+}
+
+lh_status lhi_zb_h1(const lh_pipeline *pipeline,
+                    const lh_method_options *options, lhi_orders *out,
+                    lh_error *err)
+{
+    (void)options;
+    LHI_TRY(prepare(pipeline, out, err));
+    for (uint32_t d = 0; d < pipeline->n_devices; d++)
+        fill(&out->devices[d], d, pipeline->n_microbatches,
+             pipeline->n_devices - d, d);
+    return LH_OK;
+}
+
+lh_status lhi_zb_h2(const lh_pipeline *pipeline,
+                    const lh_method_options *options, lhi_orders *out,
+                    lh_error *err)
+{
+    (void)options;
+    LHI_TRY(prepare(pipeline, out, err));
+    for (uint32_t d = 0; d < pipeline->n_devices; d++)
+        fill(&out->devices[d], d, pipeline->n_microbatches,
+             2 * (pipeline->n_devices - d) - 1, 2 * d);
+    return LH_OK;
+}

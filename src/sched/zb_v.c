@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024) as
+ * its authors construct it: every pass takes one unit of time, messages none,
+ * and a device holds 2P chunks' activations.
+ *
+ * Forward and backward both walk the V in two legs: leg 0 visits devices
+ * 0..P-1, leg 1 comes back. A forward's leg 0 is chunk d, its leg 1 chunk
+ * 2P-1-d; a backward's the other way round. */
+#include "sched/sched.h"
+
+#include <string.h>
+
+enum { FORWARD, BACKWARD };
+
+typedef struct v_device {
+    int64_t now, idle; /* units; idle: waited since its first pass */
+    uint32_t held;     /* chunks' activations */
+    uint32_t done[2][2];     /* [FORWARD, BACKWARD][leg] */
+    uint32_t w_pending, w_at; /* w_at: place of the D whose W is next */
+} v_device;
+
+/* Which Ws go into a wait that is shorter than they are. */
+typedef struct fill_policy {
+    bool before_f, before_d; /* before_d: on a backward's leg 0 */
+} fill_policy;
+
+typedef struct v_plan {
+    uint32_t n_devices, n; /* n: microbatches */
+    fill_policy policy;
+    const struct v_plan *before; /* the run to better; NULL: none */
+    int64_t most_idle;
+    v_device *devices;
+    int64_t *ends[2][2]; /* [kind][leg][device * n + microbatch]; < 0: open */
+    lhi_orders orders; /* owns the above too */
+} v_plan;
+
+static int64_t *end_of(const v_plan *v, int kind, uint32_t leg, uint32_t d,
+                       uint32_t m)
+{
+    return &v->ends[kind][leg][(size_t)d * v->n + m];
+}
+
+static uint32_t chunk_of(const v_plan *v, int kind, uint32_t leg, uint32_t d)
+{
+    bool down = (kind == FORWARD) == (leg == 0);
+    return down ? d : 2 * v->n_devices - 1 - d;
+}
+
+/* When the next pass of that kind and leg gets its input from the neighbour
+ * before it on the leg; < 0: not yet, or the leg starts here. */
+static int64_t input_at(const v_plan *v, int kind, uint32_t leg, uint32_t d)
+{
+    uint32_t m = v->devices[d].done[kind][leg];
+    if (m == v->n || (leg == 0 ? d == 0 : d == v->n_devices - 1))
+        return -1;
+    return *end_of(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
+}
+
+static void spend(v_plan *v, uint32_t d, int64_t end)
+{
+    v_device *dev = &v->devices[d];
+    if (dev->done[FORWARD][0] > 0)
+        dev->idle += end - dev->now - 1;
+    if (dev->idle > v->most_idle)
+        v->most_idle = dev->idle;
+    dev->now = end;
+}
+
+static void put(v_plan *v, int kind, uint32_t leg, uint32_t d)
+{
+    v_device *dev = &v->devices[d];
+    uint32_t m = dev->done[kind][leg];
+    int64_t input = input_at(v, kind, leg, d);
+    int64_t end = (input > dev->now ? input : dev->now) + 1;
+    assert(m < v->n);
+    spend(v, d, end);
+    dev->done[kind][leg]++;
+    *end_of(v, kind, leg, d, m) = end;
+    if (kind == FORWARD)
+        dev->held++;
+    else
+        dev->w_pending++;
+    lhi_put(&v->orders.devices[d], kind == FORWARD ? LH_F : LH_D,
+            chunk_of(v, kind, leg, d), m);
+}
+
+static void put_w(v_plan *v, uint32_t d)
+{
+    v_device *dev = &v->devices[d];
+    lhi_order *order = &v->orders.devices[d];
+    while (order->passes[dev->w_at].kind != LH_D)
+        dev->w_at++;
+    lh_pass of = order->passes[dev->w_at++];
+    lhi_put(order, LH_W, of.chunk, of.microbatch);
+    spend(v, d, dev->now + 1);
+    dev->w_pending--;
+    dev->held--;
+}
+
+/* Ws in the wait before a pass: as many as fit wholly, and one that does not
+ * if the policy says so and the wait would be the device's longest yet. */
+static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
+{
+    v_device *dev = &v->devices[d];
+    int64_t input = input_at(v, kind, leg, d);
+    if (input < 0)
+        return;
+    while (dev->w_pending && input >= dev->now + 1)
+        put_w(v, d);
+    int64_t bearable = v->most_idle;
+    if (v->before) {
+        int64_t spare = v->before->most_idle - v->before->devices[d].idle;
+        bearable = spare > bearable ? spare : bearable;
+    }
+    bool may = kind == FORWARD ? v->policy.before_f
+                               : leg == 1 || v->policy.before_d;
+    if (dev->w_pending && may && input - dev->now > bearable - dev->idle)
+        put_w(v, d);
+}
+
+/* The first microbatch down and back up; meanwhile, while the first leg's
+ * forwards fit into the time and the memory, more of them. Then forwards of
+ * both legs in turn until no device has run fewer than the one before it. */
+static void warm_up(v_plan *v)
+{
+    uint32_t last = v->n_devices - 1, leg = 0;
+    for (uint32_t d = 0; d <= last; d++)
+        put(v, FORWARD, 0, d);
+    for (uint32_t d = last + 1; d-- > 0;) {
+        const v_device *dev = &v->devices[d];
+        int64_t back = d < last ? *end_of(v, FORWARD, 1, d + 1, 0) : -1;
+        while (dev->held + 2 + 2 * d <= 2 * v->n_devices &&
+               dev->now + 1 <= back && dev->done[FORWARD][0] < v->n)
+            for (uint32_t e = 0; e <= d; e++)
+                put(v, FORWARD, 0, e);
+        put(v, FORWARD, 1, d);
+    }
+    for (uint32_t d = 1; d <= last; d++) {
+        const uint32_t *before = v->devices[d - 1].done[FORWARD];
+        const uint32_t *here = v->devices[d].done[FORWARD];
+        while (here[0] + here[1] < before[0] + before[1] ||
+               (here[1] <= before[1] && before[1] < v->n)) {
+            for (uint32_t e = last + 1; e-- > d;)
+                if (v->devices[e].done[FORWARD][leg] < v->n)
+                    put(v, FORWARD, leg, e);
+            leg = 1 - leg;
+        }
+    }
+}
+
+/* The leg of the backward that a device runs in this round. */
+static uint32_t backward_leg(const v_plan *v, uint32_t d)
+{
+    const uint32_t *done = v->devices[d].done[BACKWARD];
+    if (done[1] >= done[0])
+        return 0;
+    if (d == v->n_devices - 1 || done[0] == v->n)
+        return 1;
+    return input_at(v, BACKWARD, 1, d) >= 0;
+}
+
+static void put_backwards(v_plan *v, unsigned char *legs)
+{
+    for (uint32_t d = 0; d < v->n_devices; d++)
+        legs[d] = (unsigned char)backward_leg(v, d);
+    for (uint32_t d = v->n_devices; d-- > 0;)
+        if (legs[d] == 1) {
+            fill_wait(v, BACKWARD, 1, d);
+            put(v, BACKWARD, 1, d);
+        }
+    for (uint32_t d = 0; d < v->n_devices; d++)
+        if (legs[d] == 0) {
+            fill_wait(v, BACKWARD, 0, d);
+            put(v, BACKWARD, 0, d);
+        }
+}
+
+/* The leg of the forward that a device runs in this round; 2: none. */
+static uint32_t forward_leg(const v_plan *v, uint32_t d)
+{
+    const uint32_t *done = v->devices[d].done[FORWARD];
+    if (done[1] == v->n)
+        return 2;
+    if (done[1] >= done[0])
+        return 0;
+    if (d == v->n_devices - 1 || input_at(v, FORWARD, 1, d) >= 0)
+        return 1;
+    if (done[0] < v->n && (d == 0 || input_at(v, FORWARD, 0, d) >= 0))
+        return 0;
+    return 2;
+}
+
+static void put_forwards(v_plan *v)
+{
+    for (uint32_t d = 0; d < v->n_devices; d++) {
+        uint32_t leg = forward_leg(v, d);
+        if (leg == 2)
+            continue;
+        while (v->devices[d].held + 1 > 2 * v->n_devices)
+            put_w(v, d);
+        fill_wait(v, FORWARD, leg, d);
+        put(v, FORWARD, leg, d);
+    }
+}
+
+static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
+                           lh_error *err)
+{
+    LHI_TRY(lhi_orders_init(&v->orders, pipeline, 3, err));
+    lhi_arena *mem = v->orders.mem;
+    size_t n_ends = (size_t)v->n_devices * v->n;
+    unsigned char *legs = LHI_NEW(mem, unsigned char, v->n_devices);
+    int64_t *ends = LHI_NEW(mem, int64_t, 4 * n_ends);
+    v->devices = LHI_NEW(mem, v_device, v->n_devices);
+    if (!legs || !ends || !v->devices) {
+        lhi_orders_fini(&v->orders);
+        return lhi_fail_nomem(err);
+    }
+    memset(ends, -1, 4 * n_ends * sizeof *ends);
+    for (uint32_t i = 0; i < 4; i++)
+        v->ends[i / 2][i % 2] = ends + i * n_ends;
+    warm_up(v);
+    for (uint64_t round = 0; round < 2 * (uint64_t)v->n; round++) {
+        put_backwards(v, legs);
+        put_forwards(v);
+    }
+    for (uint32_t d = 0; d < v->n_devices; d++)
+        while (v->devices[d].w_pending)
+            put_w(v, d);
+    return LH_OK;
+}
+
+/* One policy, again and again as long as knowing which devices had time to
+ * spare in the run before makes the longest idle time shorter. */
+static lh_status refine(const lh_pipeline *pipeline, fill_policy policy,
+                        v_plan *out, lh_error *err)
+{
+    v_plan best = {.n_devices = pipeline->n_devices,
+                   .n = pipeline->n_microbatches,
+                   .policy = policy};
+    LHI_TRY(construct(&best, pipeline, err));
+    for (;;) {
+        v_plan next = {.n_devices = best.n_devices,
+                       .n = best.n,
+                       .policy = policy,
+                       .before = &best};
+        lh_status status = construct(&next, pipeline, err);
+        if (status != LH_OK) {
+            lhi_orders_fini(&best.orders);
+            return status;
+        }
+        if (next.most_idle >= best.most_idle) {
+            lhi_orders_fini(&next.orders);
+            *out = best;
+            return LH_OK;
+        }
+        lhi_orders_fini(&best.orders);
+        best = next;
+    }
+}
+
+lh_status lhi_zb_v(const lh_pipeline *pipeline,
+                   const lh_method_options *options, lhi_orders *out,
+                   lh_error *err)
+{
+    (void)options;
+    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_WAVE, err));
+    LHI_TRY(lhi_need_split(pipeline, err));
+    v_plan best = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        fill_policy policy = {.before_d = i < 2, .before_f = i % 2 == 0};
+        v_plan plan;
+        lh_status status = refine(pipeline, policy, &plan, err);
+        if (status != LH_OK) {
+            lhi_orders_fini(&best.orders);
+            return status;
+        }
+        if (best.orders.mem && plan.most_idle >= best.most_idle) {
+            lhi_orders_fini(&plan.orders);
+            continue;
+        }
+        lhi_orders_fini(&best.orders);
+        best = plan;
+    }
+    *out = best.orders;
+    return LH_OK;
+}
