@@ -29,6 +29,7 @@ typedef struct input {
     int64_t produced_ns;
     int64_t ready_ns;  /* UNKNOWN until it enters its link */
     int64_t arrive_ns; /* UNKNOWN until it left its link */
+    uint64_t nth;      /* messages issued before it, of all devices */
     uint32_t message;  /* its index, once it left */
     bool issued, posted;
 } input;
@@ -57,7 +58,7 @@ typedef struct engine {
     lhi_arena *mem;
     lh_timeline *t;
     lhi_heap heap;
-    uint64_t n_events, n_half; /* N above */
+    uint64_t n_events, n_issued, n_half; /* N above */
     input *inputs;
     device_state *devices;
     link_state *links;            /* by resource */
@@ -97,8 +98,10 @@ static uint64_t output_of(const engine *e, const lh_pass *pass,
 static void push(engine *e, int64_t time_ns, enum event_kind kind,
                  uint32_t device, uint64_t what)
 {
-    lhi_event event = {time_ns, (uint64_t)kind << 32 | device, e->n_events++,
-                       what};
+    /* Messages of one device enter in the order in which they were made, also
+     * where late receives are posted in another. */
+    uint64_t seq = kind == ENTER ? e->inputs[what].nth : e->n_events++;
+    lhi_event event = {time_ns, (uint64_t)kind << 32 | device, seq, what};
     if (!lhi_heap_push(&e->heap, event))
         e->no_memory = true;
 }
@@ -180,6 +183,7 @@ static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
     in->issued = true;
+    in->nth = e->n_issued++;
     e->devices[d].in_flight++;
     if (e->options.receives == LH_RECEIVES_EARLY || in->posted)
         push(e, now, ENTER, d, out);
@@ -552,8 +556,8 @@ static lh_status run_all(engine *e, lh_error *err)
     const lh_pipeline *p = e->p;
     uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
     lhi_mark mark = lhi_arena_mark(e->mem);
-    lhi_seen seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint16_t, n)};
-    if (!seen.state || !seen.next_part)
+    lhi_seen seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint32_t, n)};
+    if (!seen.state || !seen.parts)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
     lhi_arena_rewind(e->mem, mark);

@@ -62,7 +62,7 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         .options = checked,
         .mem = mem,
         .arrive = {LHI_NEW(mem, int64_t, n), LHI_NEW(mem, int64_t, n)},
-        .seen = {LHI_NEW(mem, uint8_t, n), LHI_NEW(mem, uint16_t, n)},
+        .seen = {LHI_NEW(mem, uint8_t, n), LHI_NEW(mem, uint32_t, n)},
         .link_free = LHI_NEW(mem, int64_t, p->n_resources),
         .device_free = LHI_NEW(mem, int64_t, p->n_devices),
         .dp_free = LHI_NEW(mem, int64_t, p->n_devices),
@@ -72,7 +72,7 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         .releases = LHI_NEW(mem, uint32_t, p->n_chunks),
     };
     if (!e->arrive[0] || !e->arrive[1] || !e->seen.state ||
-        !e->seen.next_part || !e->link_free || !e->device_free ||
+        !e->seen.parts || !e->link_free || !e->device_free ||
         !e->dp_free || !e->gathered || !e->pos || !e->stack || !e->releases)
         goto err_mem;
     e->private_links = find_private(p, sender);
@@ -191,7 +191,7 @@ static void reset(lh_evaluator *e)
     size_t n = (size_t)p->n_chunks * p->n_microbatches;
     size_t row = p->n_microbatches;
     memset(e->seen.state, 0, n * sizeof *e->seen.state);
-    memset(e->seen.next_part, 0, n * sizeof *e->seen.next_part);
+    memset(e->seen.parts, 0, n * sizeof *e->seen.parts);
     for (size_t i = 0; i < n; i++)
         e->arrive[0][i] = e->arrive[1][i] = UNKNOWN;
     /* The first chunk's F and the last one's backward need no input. */

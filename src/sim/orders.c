@@ -42,10 +42,12 @@ static const char *see(const lh_pipeline *p, uint32_t device,
             return "its input-gradient pass does not come before it";
         if (state & LHI_SEEN_W)
             return "its weight gradient is complete before it";
-        if (pass->part != seen->next_part[i])
+        if (pass->part != (seen->parts[i] & 0xffff))
             return "the parts of a W must come in order, each once";
-        seen->next_part[i]++;
-        if (seen->next_part[i] == pass->n_parts)
+        if (pass->part && pass->n_parts != seen->parts[i] >> 16)
+            return "its W is cut into another number of parts before";
+        seen->parts[i] = (uint32_t)pass->n_parts << 16 | (pass->part + 1u);
+        if (pass->part + 1 == pass->n_parts)
             seen->state[i] = state | LHI_SEEN_W;
         return NULL;
     }

@@ -30,8 +30,8 @@ lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
 
 /* Per (chunk, microbatch): what of it has been seen in the orders so far. */
 typedef struct lhi_seen {
-    uint8_t *state;      /* bits below */
-    uint16_t *next_part; /* of a W that is cut */
+    uint8_t *state;  /* bits below */
+    uint32_t *parts; /* of a W that is cut: how many << 16 | parts seen */
 } lhi_seen;
 
 enum { LHI_SEEN_F = 1, LHI_SEEN_D = 2, LHI_SEEN_W = 4 };

@@ -21,20 +21,20 @@ typedef struct ordered_link {
 
 typedef struct run {
     lhi_judge *judge;
-    uint32_t *consumers; /* [node]: that waits for what this one makes */
-    uint32_t *sources;   /* [node]: whose output it waits for */
-    int64_t *inputs;     /* [node]: when that is there, or UNKNOWN */
-    int64_t *ends;       /* [node]: or UNKNOWN */
-    bool *entering;      /* [node]: its message waits for its link's order */
-    uint32_t *next;      /* [device]: its next node */
-    int64_t *free_ns;    /* [device] */
-    int64_t *dp_free_ns; /* [device]: its data-parallel link */
-    int64_t *gathered_ns; /* [chunk]: its weights are there */
-    uint64_t *left;      /* [chunk]: W and B passes still to run */
+    uint32_t *consumers;   /* [node]: that waits for what this one makes */
+    uint32_t *sources;     /* [node]: whose output it waits for */
+    int64_t *inputs;       /* [node]: when that is there, or UNKNOWN */
+    int64_t *ends;         /* [node]: or UNKNOWN */
+    bool *entering;        /* [node]: its message waits for its link's order */
+    uint32_t *next;        /* [device]: its next node */
+    int64_t *free_ns;      /* [device] */
+    int64_t *dp_free_ns;   /* [device]: its data-parallel link */
+    int64_t *gathered_ns;  /* [chunk]: its weights are there */
+    uint64_t *left;        /* [chunk]: W and B passes still to run */
     int64_t *link_free_ns; /* [resource] */
-    ordered_link *orders; /* [resource] */
-    uint32_t *stack;     /* devices that may have something to do */
-    bool *stacked;       /* [device] */
+    ordered_link *orders;  /* [resource] */
+    uint32_t *stack;       /* devices that may have something to do */
+    bool *stacked;         /* [device] */
     uint32_t n_stacked;
     lhi_heap heap; /* messages made */
     uint64_t n_messages;
@@ -71,12 +71,6 @@ static int64_t duration(const lhi_judge *judge, const lh_pass *pass)
     }
 }
 
-static bool communicates(const lh_chunk *chunk)
-{
-    return chunk->all_gather_ns || chunk->reduce_scatter_ns ||
-           chunk->dp_latency_ns;
-}
-
 /* One communication on the device's own data-parallel link; its end. */
 static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
                           int64_t transfer_ns)
@@ -97,8 +91,8 @@ static void gather(run *r)
             continue;
         const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
         r->gathered_ns[pass->chunk] =
-            communicates(chunk) ? collective(r, chunk, 0, chunk->all_gather_ns)
-                                : 0;
+            chunk->all_gather_ns ? collective(r, chunk, 0, chunk->all_gather_ns)
+                                 : 0;
     }
 }
 
@@ -125,14 +119,17 @@ static void enter(run *r, uint32_t node, int64_t now_ns)
 {
     const lhi_judge *judge = r->judge;
     uint32_t link = lhi_link_of(judge, node, NULL);
+    if (link == LHI_AT_ONCE) {
+        deliver(r, node, now_ns);
+        return;
+    }
     ordered_link *order = &r->orders[judge->link_resources[link]];
     if (!order->nodes) {
         depart(r, node, now_ns);
         return;
     }
     r->entering[node] = true;
-    while (order->next < order->count &&
-           r->entering[order->nodes[order->next]])
+    while (order->next < order->count && r->entering[order->nodes[order->next]])
         depart(r, order->nodes[order->next++], now_ns);
 }
 
@@ -146,12 +143,12 @@ static void finish(run *r, uint32_t node, int64_t end_ns)
     r->n_done++;
     reach(r, end_ns);
     if ((pass->kind == LH_W || pass->kind == LH_B) &&
-        --r->left[pass->chunk] == 0 && communicates(chunk))
+        --r->left[pass->chunk] == 0 && chunk->reduce_scatter_ns)
         collective(r, chunk, end_ns, chunk->reduce_scatter_ns);
     if (r->consumers[node] == LH_NONE)
         return;
     uint32_t link = lhi_link_of(judge, node, NULL);
-    if (link == LHI_IN_PLACE || link == LHI_AT_ONCE) {
+    if (link == LHI_IN_PLACE) {
         deliver(r, node, end_ns);
         return;
     }
@@ -223,8 +220,7 @@ static lh_status connect(run *r, lh_error *err)
         if (chunk == LH_NONE)
             continue;
         size_t cell = (size_t)chunk * n + pass->microbatch;
-        uint32_t consumer =
-            pass->kind == LH_F ? forward[cell] : backward[cell];
+        uint32_t consumer = pass->kind == LH_F ? forward[cell] : backward[cell];
         r->consumers[node] = consumer;
         r->sources[consumer] = node;
         r->inputs[consumer] = UNKNOWN;

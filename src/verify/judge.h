@@ -37,16 +37,16 @@ typedef struct lhi_judge {
     bool no_memory; /* an allocation failed: the verdict is worthless */
     uint32_t n_devices, n_chunks, n_microbatches;
     uint32_t n_rows;
-    uint32_t *first;     /* [row]: its first node; [n_rows]: their number */
-    lh_pass *passes;     /* [node] */
-    uint32_t *rows;      /* [node] */
-    uint32_t n_sorted;   /* nodes that can be of this pipeline, ... */
+    uint32_t *first;      /* [row]: its first node; [n_rows]: their number */
+    lh_pass *passes;      /* [node] */
+    uint32_t *rows;       /* [node] */
+    uint32_t n_sorted;    /* nodes that can be of this pipeline, ... */
     lhi_node_key *sorted; /* ... by chunk, microbatch, kind, part */
     uint32_t n_resources; /* links named alike are one */
     const char **resource_names;
     uint32_t *link_resources; /* [link] */
-    uint32_t *forward;  /* [c]: link from chunk c to c + 1, or ... */
-    uint32_t *backward; /* [c]: link from chunk c to c - 1, or ... */
+    uint32_t *forward;        /* [c]: link from chunk c to c + 1, or ... */
+    uint32_t *backward;       /* [c]: link from chunk c to c - 1, or ... */
 } lhi_judge;
 
 /* ... there is no link: LHI_AT_ONCE between devices, LHI_IN_PLACE on one. */

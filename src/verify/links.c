@@ -65,8 +65,8 @@ lh_status lhi_find_links(lhi_judge *judge, lh_error *err)
     judge->link_resources = LHI_NEW(judge->mem, uint32_t, n);
     judge->forward = LHI_NEW(judge->mem, uint32_t, judge->n_chunks);
     judge->backward = LHI_NEW(judge->mem, uint32_t, judge->n_chunks);
-    if (!sorted || !names || !judge->resource_names ||
-        !judge->link_resources || !judge->forward || !judge->backward)
+    if (!sorted || !names || !judge->resource_names || !judge->link_resources ||
+        !judge->forward || !judge->backward)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         const lh_link *link = lh_pipeline_link(judge->pipeline, i);
@@ -136,8 +136,7 @@ static void judge_order(lhi_judge *judge, const lh_link_order *order,
         uint32_t node = lhi_find_pass(judge, &order->passes[i]);
         if (node == LH_NONE)
             lhi_violation(judge,
-                          "link %s, message %" PRIu32
-                          ": no device runs %s",
+                          "link %s, message %" PRIu32 ": no device runs %s",
                           order->link, i, text);
         else if (resource_of(judge, node) != resource)
             lhi_violation(judge,

@@ -77,8 +77,7 @@ static bool known(lhi_judge *judge, uint32_t node)
     if (pass->chunk >= judge->n_chunks) {
         lhi_violation(judge,
                       "device %" PRIu32 ", pass %" PRIu32 ": %s is of chunk "
-                      "%" PRIu32 ", but there are %" PRIu32
-                      ", counted from 0",
+                      "%" PRIu32 ", but there are %" PRIu32 ", counted from 0",
                       row, at, text, pass->chunk, judge->n_chunks);
         return false;
     }
@@ -106,10 +105,9 @@ static bool known(lhi_judge *judge, uint32_t node)
     }
     if (pass->kind == LH_W &&
         (pass->n_parts == 0 || pass->part >= pass->n_parts)) {
-        lhi_violation(judge,
-                      "device %" PRIu32 ", pass %" PRIu32
-                      ": %s is no part of a W",
-                      row, at, text);
+        lhi_violation(
+            judge, "device %" PRIu32 ", pass %" PRIu32 ": %s is no part of a W",
+            row, at, text);
         return false;
     }
     return true;
@@ -148,8 +146,8 @@ static void say_no_backward(lhi_judge *judge, const lh_pass *pass)
                       device, pass->chunk, pass->microbatch);
     else
         lhi_violation(judge,
-                      "device %" PRIu32 ": %" PRIu32 "I%" PRIu32
-                      " and %" PRIu32 "W%" PRIu32 " are missing",
+                      "device %" PRIu32 ": %" PRIu32 "I%" PRIu32 " and %" PRIu32
+                      "W%" PRIu32 " are missing",
                       device, pass->chunk, pass->microbatch, pass->chunk,
                       pass->microbatch);
 }
@@ -173,13 +171,12 @@ static void want_after(lhi_judge *judge, uint32_t node, uint32_t needed)
 static void say_again(lhi_judge *judge, uint32_t node, uint32_t earlier)
 {
     char text[LH_PASS_TEXT];
-    lhi_violation(judge,
-                  "device %" PRIu32 ", pass %" PRIu32
-                  ": %s again; it is pass %" PRIu32 " of device %" PRIu32
-                  " already",
-                  judge->rows[node], lhi_position(judge, node),
-                  TEXT(judge, node, text), lhi_position(judge, earlier),
-                  judge->rows[earlier]);
+    lhi_violation(
+        judge,
+        "device %" PRIu32 ", pass %" PRIu32 ": %s again; it is pass %" PRIu32
+        " of device %" PRIu32 " already",
+        judge->rows[node], lhi_position(judge, node), TEXT(judge, node, text),
+        lhi_position(judge, earlier), judge->rows[earlier]);
 }
 
 /* The W passes keys[0..n-1] of one chunk and microbatch: all parts of one
@@ -207,6 +204,8 @@ static void judge_weights(lhi_judge *judge, const lhi_node_key *keys,
             say_again(judge, keys[i].node, keys[i - 1].node);
             continue;
         }
+        if (i > 0) /* parts run in their order */
+            want_after(judge, keys[i].node, keys[i - 1].node);
         for (; expected < pass->part; expected++) {
             lh_pass gone = *first;
             gone.part = (uint16_t)expected;
@@ -255,13 +254,12 @@ static void judge_group(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
     if (b != LH_NONE) {
         for (uint32_t i = begin[LH_D]; i < begin[LH_W + 1]; i++) {
             char text[LH_PASS_TEXT], whole[LH_PASS_TEXT];
-            lhi_violation(judge,
-                          "device %" PRIu32 ", pass %" PRIu32
-                          ": %s, but %s does that already",
-                          judge->rows[keys[i].node],
-                          lhi_position(judge, keys[i].node),
-                          TEXT(judge, keys[i].node, text),
-                          TEXT(judge, b, whole));
+            lhi_violation(
+                judge,
+                "device %" PRIu32 ", pass %" PRIu32
+                ": %s, but %s does that already",
+                judge->rows[keys[i].node], lhi_position(judge, keys[i].node),
+                TEXT(judge, keys[i].node, text), TEXT(judge, b, whole));
         }
         return;
     }
@@ -325,8 +323,8 @@ lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err)
     uint32_t i = 0;
     while (i < judge->n_sorted) {
         const lh_pass *pass = &judge->sorted[i].pass;
-        uint64_t here = (uint64_t)pass->chunk * judge->n_microbatches +
-                        pass->microbatch;
+        uint64_t here =
+            (uint64_t)pass->chunk * judge->n_microbatches + pass->microbatch;
         uint32_t end = i + 1;
         while (end < judge->n_sorted &&
                judge->sorted[end].pass.chunk == pass->chunk &&

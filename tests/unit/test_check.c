@@ -17,13 +17,12 @@ static const char split[] =
     "  - {from: 1, to: 0, latency: 5, transfer: 2, name: back}\n"
     "memory_limit: 2\n";
 
-static const char joint[] =
-    "longhaul: pipeline/1\n"
-    "time_unit: ns\n"
-    "microbatches: 1\n"
-    "devices: 1\n"
-    "backward: joint\n"
-    "chunks: [{device: 0, F: 1, D: 2, W: 3}]\n";
+static const char joint[] = "longhaul: pipeline/1\n"
+                            "time_unit: ns\n"
+                            "microbatches: 1\n"
+                            "devices: 1\n"
+                            "backward: joint\n"
+                            "chunks: [{device: 0, F: 1, D: 2, W: 3}]\n";
 
 static lh_verdict *judge_with(const char *pipeline_text, const char *csv,
                               uint32_t n_links, const lh_link_order *links)
@@ -32,9 +31,9 @@ static lh_verdict *judge_with(const char *pipeline_text, const char *csv,
     lh_pipeline *p = NULL;
     lh_schedule *plain = NULL, *s = NULL;
     lh_verdict *v = NULL;
-    CHECK_OK(lh_pipeline_parse(pipeline_text, strlen(pipeline_text), "p", &p,
-                               &err),
-             err);
+    CHECK_OK(
+        lh_pipeline_parse(pipeline_text, strlen(pipeline_text), "p", &p, &err),
+        err);
     CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s", &plain, &err), err);
     uint32_t n = lh_schedule_n_devices(plain), counts[8];
     const lh_pass *orders[8];
@@ -94,7 +93,7 @@ static void accepts_a_valid_one(void)
 
 static void accepts_parts_and_b(void)
 {
-    lh_verdict *v = judge(split, "0F0,0F1,0I0,0W0:1/3,0W0:0/3,0B1,0W0:2/3\n"
+    lh_verdict *v = judge(split, "0F0,0F1,0I0,0W0:0/3,0W0:1/3,0B1,0W0:2/3\n"
                                  "1F0,1B0,1F1,1I1,1W1:0/2,1W1:1/2\n");
     CHECK(lh_verdict_valid(v));
     /* 1B0 26..46, 1F1 46..56, 1I1 56..66, its gradient 73, 0B1 73..93, and
@@ -112,8 +111,7 @@ static void counts_passes(void)
     expect("0F0,0F1,0I0,0W0,0I1\n" ROW1, 1, "device 0: 0W1 is missing");
     expect("0F0,0I0,0W0,0I1,0W1\n" ROW1, 1, "device 0: 0F1 is missing");
     expect("0F0,0F1,0I0,0W0,0W1\n" ROW1, 1, "device 0: 0I1 is missing");
-    expect("0F0,0F1,0I0,0W0\n" ROW1, 1,
-           "device 0: 0I1 and 0W1 are missing");
+    expect("0F0,0F1,0I0,0W0\n" ROW1, 1, "device 0: 0I1 and 0W1 are missing");
     expect("0F0,0I0,0W0\n" ROW1, 2, "device 0: 0F1 is missing");
     expect(ROW0 "1F0,1I0,1F1,1I1,1W0,1W1,1F0\n", 1,
            "device 1, pass 6: 1F0 again; it is pass 0 of device 1 already");
@@ -151,6 +149,9 @@ static void refuses_mixtures(void)
            "device 0: 0W1:0/3 is missing");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/2,0W1:1/3\n" ROW1, 1,
            "device 0, pass 6: 0W1:1/3, but 0W1:0/2 cuts this W into 2 parts");
+    expect("0F0,0F1,0I0,0W0,0I1,0W1:0/3,0W1:2/3,0W1:1/3\n" ROW1, 1,
+           "device 0, pass 6: 0W1:2/3 comes before 0W1:1/3 (pass 7), which "
+           "it needs");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/2,0W1:0/2,0W1:1/2\n" ROW1, 1,
            "device 0, pass 6: 0W1:0/2 again; it is pass 5 of device 0 "
            "already");
@@ -178,8 +179,8 @@ static void finds_circles(void)
     expect("0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n", 1,
            "deadlock, a circle of 2: device 0 waits in 0I0 for 1I0 of device "
            "1; device 1 waits in 1F1 for 0F1 of device 0");
-    lh_verdict *v = judge(
-        split, "0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n");
+    lh_verdict *v =
+        judge(split, "0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n");
     CHECK_INT(lh_verdict_makespan(v), -1);
     lh_verdict_free(v);
 }
@@ -208,8 +209,14 @@ static void weighs_memory(void)
               "device 0 holds 3 all along, of 2 allowed");
 }
 
-#define F(c, m) {.chunk = c, .microbatch = m, .n_parts = 1, .kind = LH_F}
-#define D(c, m) {.chunk = c, .microbatch = m, .n_parts = 1, .kind = LH_D}
+#define F(c, m)                                                                \
+    {                                                                          \
+        .chunk = c, .microbatch = m, .n_parts = 1, .kind = LH_F                \
+    }
+#define D(c, m)                                                                \
+    {                                                                          \
+        .chunk = c, .microbatch = m, .n_parts = 1, .kind = LH_D                \
+    }
 
 static void judges_link_orders(void)
 {
@@ -244,8 +251,7 @@ static void judges_link_orders(void)
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_makespan(v), 103);
     lh_verdict_free(v);
-    expect_of(judge_with(split, "0F0,0I0,0F1,0I1,0W0,0W1\n" ROW1, 1, orders),
-              1,
+    expect_of(judge_with(split, "0F0,0I0,0F1,0I1,0W0,0W1\n" ROW1, 1, orders), 1,
               "deadlock, a circle of 2: device 0 waits in 0I0 for the message "
               "of 1I0, which link back sends after that of 1I1 of device 1; "
               "device 1 waits in 1F1 for 0F1 of device 0");

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Four ways to the same times on random pipelines and schedules: the
+ * simulator, the plain one of these tests, the judge and the evaluator.
+ *
+ *     test_agreement [CASES [FIRST]]
+ */
+#include "naive_sim.h"
+#include "random_pipeline.h"
+#include "test.h"
+
+#include <longhaul/check.h>
+#include <stdlib.h>
+
+static uint32_t n_cases = 4000, first_case;
+
+static bool same_pass(const lh_pass *a, const lh_pass *b)
+{
+    return a->chunk == b->chunk && a->microbatch == b->microbatch &&
+           a->kind == b->kind && a->part == b->part && a->n_parts == b->n_parts;
+}
+
+static void compare_runs(const lh_timeline *t, const naive_result *n)
+{
+    for (uint32_t d = 0; d < n->n_devices; d++) {
+        uint32_t count;
+        const lh_run *runs = lh_timeline_runs(t, d, &count);
+        CHECK_INT(count, n->counts[d]);
+        for (uint32_t i = 0; i < count && i < n->counts[d]; i++) {
+            const naive_run *want = &n->runs[d][i];
+            CHECK(same_pass(&runs[i].pass, &want->pass));
+            CHECK_INT(runs[i].device, d);
+            CHECK_INT(runs[i].start_ns, want->start_ns);
+            CHECK_INT(runs[i].end_ns, want->end_ns);
+            CHECK_INT(runs[i].issued_ns, want->issued_ns);
+        }
+        CHECK_INT(lh_timeline_peak_memory(t, d), n->peak_memory[d]);
+    }
+}
+
+static void compare_message(const lh_timeline *t, const lh_message *got,
+                            const naive_message *want)
+{
+    CHECK(same_pass(&got->consumer, &want->consumer));
+    CHECK_INT(got->from, want->from);
+    CHECK_INT(got->to, want->to);
+    CHECK_INT(got->produced_ns, want->produced_ns);
+    CHECK_INT(got->ready_ns, want->ready_ns);
+    CHECK_INT(got->depart_ns, want->depart_ns);
+    CHECK_INT(got->sent_ns, want->sent_ns);
+    CHECK_INT(got->arrive_ns, want->arrive_ns);
+    CHECK_INT(got->resource == LH_NONE, want->link == NULL);
+    if (want->link && got->resource != LH_NONE)
+        CHECK_STR(lh_timeline_resource_name(t, got->resource), want->link);
+}
+
+static void compare_messages(const lh_timeline *t, const naive_result *n)
+{
+    uint32_t count;
+    const lh_message *messages = lh_timeline_messages(t, &count);
+    CHECK_INT(count, n->n_messages);
+    for (uint32_t i = 0; i < n->n_messages; i++) {
+        uint32_t k = 0;
+        while (k < count &&
+               !same_pass(&messages[k].producer, &n->messages[i].producer))
+            k++;
+        CHECK_MSG(k < count, "a message is missing");
+        if (k < count)
+            compare_message(t, &messages[k], &n->messages[i]);
+    }
+}
+
+static void compare_collectives(const lh_timeline *t, const naive_result *n)
+{
+    uint32_t count;
+    const lh_collective *all = lh_timeline_collectives(t, &count);
+    CHECK_INT(count, n->n_collectives);
+    for (uint32_t i = 0; i < n->n_collectives; i++) {
+        const naive_collective *want = &n->collectives[i];
+        uint32_t k = 0;
+        while (k < count &&
+               (all[k].chunk != want->chunk ||
+                all[k].is_reduce_scatter != want->is_reduce_scatter))
+            k++;
+        CHECK_MSG(k < count, "a collective is missing");
+        if (k == count)
+            continue;
+        CHECK_INT(all[k].ready_ns, want->ready_ns);
+        CHECK_INT(all[k].depart_ns, want->depart_ns);
+        CHECK_INT(all[k].sent_ns, want->sent_ns);
+        CHECK_INT(all[k].arrive_ns, want->arrive_ns);
+    }
+}
+
+static lh_sim_options some_options(rng *r)
+{
+    lh_sim_options o = {.size = sizeof o};
+    if (rng_chance(r, 50))
+        return o;
+    o.receives = (lh_receives)rng_below(r, 3);
+    if (rng_chance(r, 50))
+        o.coupled_queue = 1 + rng_below(r, 3);
+    o.fifo = rng_chance(r, 30);
+    return o;
+}
+
+static void compare_judge(const lh_pipeline *p, const lh_schedule *s,
+                          const lh_timeline *t)
+{
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_check(p, s, &v, &err), err);
+    if (!v)
+        return;
+    CHECK_INT(lh_verdict_valid(v), lh_timeline_fits(t, NULL));
+    CHECK_INT(lh_verdict_makespan(v), lh_timeline_makespan(t));
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++)
+        CHECK_INT(lh_verdict_peak_memory(v, d), lh_timeline_peak_memory(t, d));
+    lh_verdict_free(v);
+}
+
+static void compare_evaluator(const lh_pipeline *p, const lh_schedule *s,
+                              const lh_sim_options *o, lh_status want_status,
+                              int64_t want)
+{
+    lh_evaluator *e = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_evaluator_make(p, o, &e, &err), err);
+    for (int again = 0; e && again < 2; again++) {
+        int64_t got = -1;
+        lh_status status = lh_evaluator_run(e, s, &got, &err);
+        CHECK_INT(status, want_status);
+        if (want_status == LH_OK)
+            CHECK_INT(got, want);
+    }
+    lh_evaluator_free(e);
+}
+
+static void compare(const lh_pipeline *p, const lh_schedule *s,
+                    const lh_sim_options *o, uint32_t *n_deadlocks)
+{
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    naive_result *n = naive_simulate(p, s, o);
+    lh_status status = lh_simulate(p, s, o, &t, &err);
+    if (n->deadlock) {
+        CHECK_INT(status, LH_EDEADLOCK);
+        ++*n_deadlocks;
+    } else {
+        CHECK_OK(status, err);
+    }
+    if (t) {
+        CHECK_INT(lh_timeline_makespan(t), n->makespan_ns);
+        compare_runs(t, n);
+        compare_messages(t, n);
+        compare_collectives(t, n);
+        bool early = o->receives == LH_RECEIVES_EARLY && !o->coupled_queue;
+        if (early && (!o->fifo || lh_schedule_n_link_orders(s) == 0))
+            compare_judge(p, s, t);
+    }
+    compare_evaluator(p, s, o, status, n->makespan_ns);
+    lh_timeline_free(t);
+    naive_free(n);
+}
+
+static void all_agree(void)
+{
+    uint32_t n_deadlocks = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases; i++) {
+        rng r = {i};
+        lh_pipeline *p = random_pipeline(&r, NULL);
+        lh_schedule *s =
+            random_schedule(&r, p, rng_chance(&r, 50), rng_chance(&r, 30));
+        lh_sim_options o = some_options(&r);
+        bool before = test_state.bad;
+        test_state.bad = false;
+        compare(p, s, &o, &n_deadlocks);
+        if (test_state.bad) {
+            fprintf(stderr,
+                    "case %" PRIu32 ": receives %d, queue %" PRIu32
+                    ", fifo %d\n",
+                    i, (int)o.receives, o.coupled_queue, o.fifo);
+            if (!before)
+                print_case(p, s);
+        }
+        test_state.bad |= before;
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(n_deadlocks * 10 < n_cases, "too many deadlocks: %" PRIu32,
+              n_deadlocks);
+}
+
+/* Broken schedules: the judge says valid exactly where the simulator runs
+ * them and they fit. */
+static void agree_on_what_is_wrong(void)
+{
+    uint32_t n_valid = 0, n_deadlocks = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases; i++) {
+        rng r = {i};
+        lh_pipeline *p = random_pipeline(&r, NULL);
+        lh_schedule *whole =
+            random_schedule(&r, p, rng_chance(&r, 50), rng_chance(&r, 30));
+        lh_schedule *s = broken_schedule(&r, whole);
+        lh_timeline *t = NULL;
+        lh_verdict *v = NULL;
+        lh_error err = {0};
+        lh_status status = lh_simulate(p, s, NULL, &t, &err);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        bool runs = status == LH_OK, fits = t && lh_timeline_fits(t, NULL);
+        n_deadlocks += status == LH_EDEADLOCK;
+        n_valid += lh_verdict_valid(v);
+        if (lh_verdict_valid(v) != fits ||
+            (lh_verdict_makespan(v) >= 0) != runs) {
+            CHECK_MSG(false, "case %" PRIu32 ": simulator: %s; judge: %s", i,
+                      status == LH_OK ? "runs" : err.text,
+                      lh_verdict_valid(v) ? "valid"
+                                          : lh_verdict_violation(v, 0));
+            print_case(p, s);
+        }
+        if (t && v)
+            CHECK_INT(lh_verdict_makespan(v), lh_timeline_makespan(t));
+        lh_timeline_free(t);
+        lh_verdict_free(v);
+        lh_schedule_free(whole);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    /* The test sees all kinds. */
+    CHECK_MSG(n_cases < 1000 ||
+                  (n_valid > n_cases / 50 && n_deadlocks > n_cases / 100),
+              "%" PRIu32 " valid, %" PRIu32 " deadlocks", n_valid, n_deadlocks);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    RUN(all_agree);
+    RUN(agree_on_what_is_wrong);
+    return test_summary();
+}

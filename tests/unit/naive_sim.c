@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "naive_sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER INT64_MAX
+
+/* Everything there is to know of one pass. */
+typedef struct item {
+    lh_pass pass;
+    uint32_t device, position;
+    int64_t time_ns, memory;
+    bool started, ended, gone_on; /* gone on: the device may run its next */
+    int64_t start_ns, end_ns, issued_ns;
+    struct item *source;   /* whose output it needs, or NULL */
+    struct item *consumer; /* who needs its output, or NULL */
+    /* The message of its output, where that goes to another device. */
+    bool travels, issued, posted, ready, departed;
+    const lh_link *link; /* NULL: there is none */
+    uint64_t nth;        /* messages issued before it */
+    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+} item;
+
+/* Links named alike. */
+typedef struct wire {
+    const char *name;
+    int64_t free_ns;
+    const lh_link_order *order; /* NULL: first in, first out */
+    uint32_t next;
+} wire;
+
+typedef struct world {
+    const lh_pipeline *p;
+    const lh_schedule *s;
+    lh_sim_options options;
+    uint32_t n_items, n_wires;
+    item *items;
+    item ***orders; /* [device][position] */
+    wire *wires;
+    int64_t *dp_free_ns;  /* [device] */
+    int64_t *gathered_ns; /* [chunk] */
+    uint64_t n_issued;
+    int64_t now;
+    naive_result *out;
+} world;
+
+static void *grab(size_t count, size_t size)
+{
+    void *p = calloc(count ? count : 1, size);
+    if (!p) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+/* Part k of n of a total: the difference of rounded running sums. */
+static int64_t part_of(int64_t total, const lh_pass *pass)
+{
+    __extension__ typedef __int128 wide;
+    wide upto = (wide)total * (pass->part + 1) / pass->n_parts;
+    wide before = (wide)total * pass->part / pass->n_parts;
+    return (int64_t)(upto - before);
+}
+
+static void describe(const world *w, item *it)
+{
+    const lh_chunk *k = lh_pipeline_chunk(w->p, it->pass.chunk);
+    if (it->pass.kind == LH_F) {
+        it->time_ns = k->f_ns;
+        it->memory = k->mem_f;
+    } else if (it->pass.kind == LH_D) {
+        it->time_ns = k->d_ns;
+        it->memory = k->mem_d;
+    } else if (it->pass.kind == LH_B) {
+        it->time_ns = k->d_ns + k->w_ns;
+        it->memory = k->mem_d + k->mem_w;
+    } else {
+        it->time_ns = part_of(k->w_ns, &it->pass);
+        it->memory = part_of(k->mem_w, &it->pass);
+    }
+}
+
+/* Whether `a` is F and `b` the next chunk's F, or the same with D and B. */
+static bool feeds(const lh_pass *a, const lh_pass *b)
+{
+    if (a->microbatch != b->microbatch || a->kind == LH_W || b->kind == LH_W)
+        return false;
+    if (a->kind == LH_F)
+        return b->kind == LH_F && b->chunk == a->chunk + 1;
+    return b->kind != LH_F && b->chunk + 1 == a->chunk;
+}
+
+static void connect(world *w)
+{
+    for (uint32_t i = 0; i < w->n_items; i++)
+        for (uint32_t k = 0; k < w->n_items; k++) {
+            item *a = &w->items[i], *b = &w->items[k];
+            if (!feeds(&a->pass, &b->pass))
+                continue;
+            a->consumer = b;
+            b->source = a;
+            a->travels = a->device != b->device;
+            for (uint32_t l = 0; l < lh_pipeline_n_links(w->p); l++) {
+                const lh_link *link = lh_pipeline_link(w->p, l);
+                if (link->from == a->device && link->to == b->device)
+                    a->link = link;
+            }
+        }
+}
+
+static wire *wire_of(const world *w, const char *name)
+{
+    for (uint32_t i = 0; i < w->n_wires; i++)
+        if (strcmp(w->wires[i].name, name) == 0)
+            return &w->wires[i];
+    return NULL;
+}
+
+static void make_wires(world *w)
+{
+    uint32_t n = lh_pipeline_n_links(w->p);
+    w->wires = grab(n, sizeof *w->wires);
+    for (uint32_t l = 0; l < n; l++) {
+        const char *name = lh_pipeline_link(w->p, l)->name;
+        if (!wire_of(w, name))
+            w->wires[w->n_wires++].name = name;
+    }
+    if (w->options.fifo)
+        return;
+    for (uint32_t i = 0; i < lh_schedule_n_link_orders(w->s); i++) {
+        const lh_link_order *order = lh_schedule_link_order(w->s, i);
+        wire_of(w, order->link)->order = order;
+    }
+}
+
+static void take_schedule(world *w)
+{
+    uint32_t devices = lh_pipeline_n_devices(w->p);
+    naive_result *out = w->out;
+    out->n_devices = devices;
+    out->counts = grab(devices, sizeof *out->counts);
+    out->runs = grab(devices, sizeof *out->runs);
+    out->peak_memory = grab(devices, sizeof *out->peak_memory);
+    w->orders = grab(devices, sizeof *w->orders);
+    w->dp_free_ns = grab(devices, sizeof *w->dp_free_ns);
+    for (uint32_t d = 0; d < devices; d++) {
+        lh_schedule_order(w->s, d, &out->counts[d]);
+        w->n_items += out->counts[d];
+    }
+    w->items = grab(w->n_items, sizeof *w->items);
+    item *it = w->items;
+    for (uint32_t d = 0; d < devices; d++) {
+        const lh_pass *order = lh_schedule_order(w->s, d, &out->counts[d]);
+        w->orders[d] = grab(out->counts[d], sizeof *w->orders[d]);
+        out->runs[d] = grab(out->counts[d], sizeof *out->runs[d]);
+        for (uint32_t i = 0; i < out->counts[d]; i++, it++) {
+            *it = (item){.pass = order[i], .device = d, .position = i};
+            describe(w, it);
+            w->orders[d][i] = it;
+        }
+    }
+}
+
+/* --- data parallelism ----------------------------------------------------- */
+
+static void collect(world *w, uint32_t chunk, bool scatter)
+{
+    const lh_chunk *k = lh_pipeline_chunk(w->p, chunk);
+    int64_t *free_ns = &w->dp_free_ns[k->device];
+    naive_collective *c = &w->out->collectives[w->out->n_collectives++];
+    c->chunk = chunk;
+    c->is_reduce_scatter = scatter;
+    c->ready_ns = w->now;
+    c->depart_ns = *free_ns > w->now ? *free_ns : w->now;
+    c->sent_ns =
+        c->depart_ns + (scatter ? k->reduce_scatter_ns : k->all_gather_ns);
+    c->arrive_ns = c->sent_ns + k->dp_latency_ns;
+    *free_ns = c->sent_ns;
+    if (!scatter)
+        w->gathered_ns[chunk] = c->arrive_ns;
+}
+
+static void gather_all(world *w)
+{
+    uint32_t n = lh_pipeline_n_chunks(w->p);
+    bool *seen = grab(n, sizeof *seen);
+    w->gathered_ns = grab(n, sizeof *w->gathered_ns);
+    w->out->collectives = grab((size_t)2 * n, sizeof *w->out->collectives);
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        uint32_t c = w->items[i].pass.chunk;
+        if (w->items[i].pass.kind != LH_F || seen[c])
+            continue;
+        seen[c] = true;
+        if (lh_pipeline_chunk(w->p, c)->all_gather_ns > 0)
+            collect(w, c, false);
+    }
+    free(seen);
+}
+
+/* Called when a W or B of the chunk has ended. */
+static void scatter_if_last(world *w, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        const item *it = &w->items[i];
+        if (it->pass.chunk == chunk && it->pass.kind >= LH_W && !it->ended)
+            return;
+    }
+    if (lh_pipeline_chunk(w->p, chunk)->reduce_scatter_ns > 0)
+        collect(w, chunk, true);
+}
+
+/* --- what can happen now; each says whether anything did -------------------
+ */
+
+static bool end_passes(world *w)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        item *it = &w->items[i];
+        if (!it->started || it->ended || it->end_ns != w->now)
+            continue;
+        it->ended = any = true;
+        if (it->pass.kind == LH_W || it->pass.kind == LH_B)
+            scatter_if_last(w, it->pass.chunk);
+    }
+    return any;
+}
+
+/* Entries of the device's send queue that are taken. */
+static uint32_t in_queue(const world *w, uint32_t device)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        const item *it = &w->items[i];
+        if (it->device == device && it->issued &&
+            !(it->departed && it->arrive_ns <= w->now))
+            n++;
+    }
+    return n;
+}
+
+static bool go_on(world *w)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        item *it = &w->items[i];
+        if (!it->ended || it->gone_on)
+            continue;
+        uint32_t queue = w->options.coupled_queue;
+        if (it->travels && queue && in_queue(w, it->device) >= queue)
+            continue;
+        it->gone_on = any = true;
+        it->issued_ns = w->now;
+        if (it->travels) {
+            it->issued = true;
+            it->nth = w->n_issued++;
+        }
+    }
+    return any;
+}
+
+/* Whether the receiver has got to the pass that needs the message. */
+static bool is_posted(const world *w, const item *message)
+{
+    const item *to = message->consumer;
+    if (w->options.receives == LH_RECEIVES_EARLY)
+        return true;
+    for (uint32_t i = to->position; i-- > 0;) {
+        const item *before = w->orders[to->device][i];
+        if (w->options.receives == LH_RECEIVES_LATE ||
+            before->pass.kind != LH_W)
+            return before->gone_on;
+    }
+    return true;
+}
+
+static bool make_ready(world *w)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        item *it = &w->items[i];
+        if (!it->issued || it->ready || !is_posted(w, it))
+            continue;
+        it->ready = any = true;
+        it->ready_ns = w->now;
+    }
+    return any;
+}
+
+static bool has_input(const world *w, const item *it)
+{
+    if (it->pass.kind == LH_F && w->gathered_ns[it->pass.chunk] > w->now)
+        return false;
+    if (!it->source)
+        return true;
+    if (it->source->travels)
+        return it->source->departed && it->source->arrive_ns <= w->now;
+    return it->source->ended;
+}
+
+static bool start_passes(world *w)
+{
+    bool any = false;
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        for (uint32_t i = 0; i < w->out->counts[d]; i++) {
+            item *it = w->orders[d][i];
+            if (it->gone_on)
+                continue;
+            if (!it->started && has_input(w, it)) {
+                it->started = any = true;
+                it->start_ns = w->now;
+                it->end_ns = w->now + it->time_ns;
+            }
+            break;
+        }
+    return any;
+}
+
+static void depart(world *w, wire *on, item *it)
+{
+    it->departed = true;
+    it->depart_ns = it->ready_ns;
+    if (on->free_ns > it->depart_ns)
+        it->depart_ns = on->free_ns;
+    it->sent_ns = on->free_ns = it->depart_ns + it->link->transfer_ns;
+    it->arrive_ns = it->sent_ns + it->link->latency_ns;
+    (void)w;
+}
+
+static item *find(const world *w, const lh_pass *pass)
+{
+    for (uint32_t i = 0; i < w->n_items; i++)
+        if (w->items[i].pass.chunk == pass->chunk &&
+            w->items[i].pass.microbatch == pass->microbatch &&
+            w->items[i].pass.kind == pass->kind)
+            return &w->items[i];
+    return NULL;
+}
+
+/* One message enters: of those that became ready now the one of the lowest
+ * device, and of that device's the one made first. */
+static bool enter_one(world *w, bool *entered)
+{
+    item *first = NULL;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        item *it = &w->items[i];
+        if (!it->ready || entered[i])
+            continue;
+        if (!first || it->device < first->device ||
+            (it->device == first->device && it->nth < first->nth))
+            first = it;
+    }
+    if (!first)
+        return false;
+    entered[first - w->items] = true;
+    if (!first->link) {
+        first->departed = true;
+        first->depart_ns = first->sent_ns = first->arrive_ns = first->ready_ns;
+        return true;
+    }
+    wire *on = wire_of(w, first->link->name);
+    if (!on->order) {
+        depart(w, on, first);
+        return true;
+    }
+    while (on->next < on->order->n_passes) {
+        item *head = find(w, &on->order->passes[on->next]);
+        if (!entered[head - w->items])
+            break;
+        depart(w, on, head);
+        on->next++;
+    }
+    return true;
+}
+
+static void settle(world *w, bool *entered)
+{
+    bool any;
+    do {
+        do {
+            any = end_passes(w);
+            any |= go_on(w);
+            any |= make_ready(w);
+            any |= start_passes(w);
+        } while (any);
+        any = enter_one(w, entered);
+    } while (any);
+}
+
+/* The next moment at which something can change. */
+static int64_t next_moment(const world *w)
+{
+    int64_t next = NEVER;
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        const item *it = &w->items[i];
+        if (it->started && it->end_ns > w->now && it->end_ns < next)
+            next = it->end_ns;
+        if (it->departed && it->arrive_ns > w->now && it->arrive_ns < next)
+            next = it->arrive_ns;
+    }
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
+        if (w->gathered_ns[c] > w->now && w->gathered_ns[c] < next)
+            next = w->gathered_ns[c];
+    return next;
+}
+
+/* --- the result ----------------------------------------------------------- */
+
+static void reach(naive_result *out, int64_t time_ns)
+{
+    if (time_ns > out->makespan_ns)
+        out->makespan_ns = time_ns;
+}
+
+static void take_memory(world *w)
+{
+    for (uint32_t d = 0; d < w->out->n_devices; d++) {
+        int64_t fixed = 0, sum = 0, most = 0;
+        for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
+            if (lh_pipeline_chunk(w->p, c)->device == d)
+                fixed += lh_pipeline_chunk(w->p, c)->mem_static;
+        for (uint32_t i = 0; i < w->out->counts[d]; i++) {
+            sum += w->orders[d][i]->memory;
+            if (sum > most)
+                most = sum;
+        }
+        w->out->peak_memory[d] = fixed + most;
+    }
+}
+
+static void take_result(world *w)
+{
+    naive_result *out = w->out;
+    out->messages = grab(w->n_items, sizeof *out->messages);
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        const item *it = &w->items[i];
+        if (!it->gone_on || (it->travels && !it->departed))
+            out->deadlock = true;
+        out->runs[it->device][it->position] =
+            (naive_run){it->pass, it->start_ns, it->end_ns, it->issued_ns};
+        reach(out, it->end_ns);
+        if (it->travels)
+            out->messages[out->n_messages++] = (naive_message){
+                .producer = it->pass,
+                .consumer = it->consumer->pass,
+                .from = it->device,
+                .to = it->consumer->device,
+                .link = it->link ? it->link->name : NULL,
+                .produced_ns = it->end_ns,
+                .ready_ns = it->ready_ns,
+                .depart_ns = it->depart_ns,
+                .sent_ns = it->sent_ns,
+                .arrive_ns = it->arrive_ns,
+            };
+    }
+    for (uint32_t i = 0; i < out->n_collectives; i++)
+        reach(out, out->collectives[i].arrive_ns);
+    take_memory(w);
+}
+
+naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
+                             const lh_sim_options *options)
+{
+    world w = {.p = p, .s = s, .out = grab(1, sizeof *w.out)};
+    if (options)
+        w.options = *options;
+    take_schedule(&w);
+    connect(&w);
+    make_wires(&w);
+    gather_all(&w);
+    bool *entered = grab(w.n_items, sizeof *entered);
+    for (w.now = 0; w.now != NEVER; w.now = next_moment(&w))
+        settle(&w, entered);
+    take_result(&w);
+    for (uint32_t d = 0; d < w.out->n_devices; d++)
+        free(w.orders[d]);
+    free(w.orders);
+    free(w.items);
+    free(w.wires);
+    free(w.dp_free_ns);
+    free(w.gathered_ns);
+    free(entered);
+    return w.out;
+}
+
+void naive_free(naive_result *result)
+{
+    if (!result)
+        return;
+    for (uint32_t d = 0; d < result->n_devices; d++)
+        free(result->runs[d]);
+    free(result->runs);
+    free(result->counts);
+    free(result->peak_memory);
+    free(result->messages);
+    free(result->collectives);
+    free(result);
+}
