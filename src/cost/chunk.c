@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prices: work becomes time, a slice of the model becomes lh_cost. */
+#include "cost/links.h"
+#include "cost/measured.h"
+#include "cost/work.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* All that prices depend on. */
+typedef struct prices {
+    const lh_job *job;
+    const lh_layout *layout;
+    const lh_cost_slice *slice;
+    lh_cost_options options;
+    lhi_shape shape;
+    double flops_per_ns, bytes_per_ns; /* as reached */
+    bool by_efficiency;
+    uint32_t cost_ranks[3]; /* GPUs in tensor, expert, context groups */
+    lh_cost_path tensor, expert, context;
+} prices;
+
+/* Nanoseconds, in parts. */
+typedef struct spent {
+    double total, matmul, memory, kernel, communication, flops;
+} spent;
+
+typedef struct spent_passes {
+    spent f, d, w;
+} spent_passes;
+
+static lh_status price_paths(prices *p, lh_error *err)
+{
+    static const lh_cost_dimension dimensions[] = {
+        LH_COST_TENSOR, LH_COST_EXPERT, LH_COST_CONTEXT};
+    lh_cost_path *paths[] = {&p->tensor, &p->expert, &p->context};
+
+    for (int i = 0; i < 3; i++) {
+        lh_cost_group group;
+
+        LHI_TRY(lh_cost_group_of(p->job, p->layout, dimensions[i], p->slice,
+                                 &group, err));
+        p->cost_ranks[i] = group.size;
+        if (group.size > 1)
+            LHI_TRY(lh_cost_group_path(p->job, &group, &p->options, paths[i],
+                                       err));
+    }
+    return LH_OK;
+}
+
+static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
+                             lh_error *err)
+{
+    uint32_t layers = job->model->layers;
+
+    if (slice->first_layer > layers ||
+        slice->n_layers > layers - slice->first_layer)
+        return lhi_fail(err, LH_EINVAL, "layers %" PRIu32 "+%" PRIu32
+                        " are not all among the model's %" PRIu32,
+                        slice->first_layer, slice->n_layers, layers);
+    if (slice->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "datacenter %" PRIu32 " of %" PRIu32,
+                        slice->datacenter, job->n_datacenters);
+    return LH_OK;
+}
+
+static lh_status make_prices(const lh_job *job, const lh_layout *layout,
+                             const lh_cost_slice *slice,
+                             const lh_cost_options *options, prices *p,
+                             lh_error *err)
+{
+    const lh_gpu *gpu;
+    const lh_cost_constants *c;
+
+    *p = (prices){.job = job, .layout = layout, .slice = slice};
+    LHI_TRY(lhi_cost_options(options, &p->options, err));
+    LHI_TRY(check_slice(job, slice, err));
+    LHI_TRY(lhi_shape_make(job, layout, &p->options, &p->shape, err));
+    LHI_TRY(price_paths(p, err));
+    gpu = &job->datacenters[slice->datacenter].gpu;
+    c = p->options.constants;
+    p->by_efficiency = gpu->efficiency > 0;
+    p->flops_per_ns = gpu->flops_per_s / 1e9 *
+                      (p->by_efficiency ? gpu->efficiency
+                                        : c->matmul_efficiency);
+    p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
+    return LH_OK;
+}
+
+/* `calls` equal collectives of `bytes` together. */
+static double price_calls(const lh_cost_path *path, uint32_t n, double bytes,
+                          double calls)
+{
+    double transfer, latency;
+
+    if (calls <= 0 || n < 2)
+        return 0;
+    lh_cost_collective(LH_ALL_GATHER, n, bytes / calls, path, &transfer,
+                       &latency);
+    return calls * (transfer + latency);
+}
+
+static double price_communication(const prices *p, const lhi_work *work)
+{
+    double ns = price_calls(&p->tensor, p->cost_ranks[0], work->tensor_bytes,
+                            work->tensor_calls);
+
+    ns += price_calls(&p->expert, p->cost_ranks[1], work->expert_bytes,
+                      work->expert_calls);
+    if (work->context_calls > 0) {
+        double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
+                      work->context_calls * p->context.latency_ns;
+        double hidden = work->core_flops / p->flops_per_ns;
+
+        ns += fmax(0, ring - hidden);
+    }
+    return ns;
+}
+
+static void price_work(const prices *p, const lhi_work *work, spent *out)
+{
+    const lh_cost_constants *c = p->options.constants;
+
+    *out = (spent){.flops = work->flops};
+    out->matmul = work->flops / p->flops_per_ns;
+    if (!p->by_efficiency) {
+        out->memory = work->bytes / p->bytes_per_ns;
+        out->kernel = work->kernels * c->kernel_ns;
+    }
+    out->communication = price_communication(p, work);
+    out->total =
+        out->matmul + out->memory + out->kernel + out->communication;
+}
+
+/* The host issues kernels ahead of the GPU, but not faster than it can. The
+ * backward passes may share what one of them has to spare. */
+static void bound_by_host(const prices *p, spent_passes *s)
+{
+    double host = p->options.constants->layer_host_ns;
+    double again = 0, backward, least = 2 * host;
+
+    if (p->by_efficiency)
+        return;
+    s->f.total = fmax(s->f.total, host);
+    if (p->shape.recompute == LH_RECOMPUTE_FULL)
+        again = host;
+    backward = s->d.total + s->w.total;
+    least += again;
+    if (backward < least && backward > 0) {
+        s->d.total *= least / backward;
+        s->w.total *= least / backward;
+    }
+}
+
+static void price_passes(const prices *p, const lhi_passes *work,
+                         bool is_layer, spent_passes *out)
+{
+    price_work(p, &work->f, &out->f);
+    price_work(p, &work->d, &out->d);
+    price_work(p, &work->w, &out->w);
+    if (is_layer)
+        bound_by_host(p, out);
+}
+
+static void add_spent(spent *to, const spent *what, double times)
+{
+    to->total += times * what->total;
+    to->matmul += times * what->matmul;
+    to->memory += times * what->memory;
+    to->kernel += times * what->kernel;
+    to->communication += times * what->communication;
+    to->flops += times * what->flops;
+}
+
+/* Sums over the parts of a slice. */
+typedef struct sums {
+    spent_passes time;
+    lhi_held held;
+    bool any_measured, any_estimated; /* times */
+    bool any_bytes_measured, any_bytes_estimated;
+    double static_bytes; /* measured; -1: not all of it */
+} sums;
+
+static void use_measured_time(const prices *p, const lhi_measured *m,
+                              const lhi_passes *work, const spent_passes *est,
+                              bool is_layer, spent_passes *out)
+{
+    *out = (spent_passes){0};
+    out->f.flops = est->f.flops;
+    out->d.flops = est->d.flops;
+    out->w.flops = est->w.flops;
+    out->f.total = m->f_ns;
+    out->d.total = m->d_ns;
+    out->w.total = m->w_ns;
+    if (!m->communication) {
+        out->f.communication = price_communication(p, &work->f);
+        out->d.communication = price_communication(p, &work->d);
+        out->f.total += out->f.communication;
+        out->d.total += out->d.communication;
+    }
+    if (!m->recompute_done && is_layer) {
+        /* Full: all of F again. Selective: what the estimate adds. */
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            out->d.total += m->f_ns;
+    }
+}
+
+static double selective_extra(const prices *p, uint32_t layer)
+{
+    lhi_shape plain = p->shape;
+    lhi_passes with, without;
+    spent a, b;
+
+    if (p->shape.recompute != LH_RECOMPUTE_SELECTIVE)
+        return 0;
+    plain.recompute = LH_RECOMPUTE_NONE;
+    lhi_work_layer(&p->shape, layer, &with);
+    lhi_work_layer(&plain, layer, &without);
+    price_work(p, &with.d, &a);
+    price_work(p, &without.d, &b);
+    return a.total - b.total;
+}
+
+/* Adds one part: `times` of it, alike. */
+static void add_part(const prices *p, const lhi_measured *m,
+                     const lhi_passes *work, const lhi_held *held,
+                     bool is_layer, uint32_t layer, sums *s)
+{
+    spent_passes estimate, used;
+    lhi_held kept = *held;
+
+    price_passes(p, work, is_layer, &estimate);
+    used = estimate;
+    if (m->found) {
+        use_measured_time(p, m, work, &estimate, is_layer, &used);
+        if (!m->recompute_done && is_layer)
+            used.d.total += selective_extra(p, layer);
+        s->any_measured = true;
+    } else {
+        s->any_estimated = true;
+    }
+    /* A measurement without recomputation says nothing of what is kept with
+     * it. */
+    if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
+        kept.weight_input =
+            fmin(held->weight_input, m->activation_bytes);
+        kept.activation = m->activation_bytes;
+        s->any_bytes_measured = true;
+    } else {
+        s->any_bytes_estimated = true;
+    }
+    add_spent(&s->time.f, &used.f, 1);
+    add_spent(&s->time.d, &used.d, 1);
+    add_spent(&s->time.w, &used.w, 1);
+    s->held.activation += kept.activation;
+    s->held.weight_input += kept.weight_input;
+    s->held.passing = fmax(s->held.passing, kept.passing);
+    if (!m->found || m->static_bytes < 0)
+        s->static_bytes = -1;
+    else if (s->static_bytes >= 0)
+        s->static_bytes += m->static_bytes;
+}
+
+static lh_status sum_layers(const prices *p, sums *s, lh_error *err)
+{
+    const lh_model *model = p->job->model;
+    lhi_measured m[2] = {{0}, {0}};
+    bool looked[2] = {false, false};
+
+    for (uint32_t i = 0; i < p->slice->n_layers; i++) {
+        uint32_t layer = p->slice->first_layer + i;
+        bool moe = lh_model_layer_is_moe(model, layer);
+        lhi_passes work;
+        lhi_held held;
+
+        if (!looked[moe]) {
+            LHI_TRY(lhi_measured_find(
+                p->job, p->layout, p->slice, &p->options,
+                moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m[moe], err));
+            looked[moe] = true;
+        }
+        lhi_work_layer(&p->shape, layer, &work);
+        lhi_held_layer(&p->shape, layer, &held);
+        add_part(p, &m[moe], &work, &held, true, layer, s);
+    }
+    return LH_OK;
+}
+
+static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
+{
+    lhi_measured m;
+    lhi_passes work;
+    lhi_held held;
+
+    if (p->slice->embedding) {
+        LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_EMBEDDING, &m, err));
+        lhi_work_embedding(&p->shape, &work);
+        lhi_held_embedding(&p->shape, &held);
+        add_part(p, &m, &work, &held, false, 0, s);
+    }
+    if (p->slice->head) {
+        LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_HEAD, &m, err));
+        lhi_work_head(&p->shape, &work);
+        lhi_held_head(&p->shape, &held);
+        add_part(p, &m, &work, &held, false, 0, s);
+    }
+    return LH_OK;
+}
+
+/* All of a chunk as measured in one piece. */
+static lh_status sum_chunk(const prices *p, sums *s, bool *found,
+                           lh_error *err)
+{
+    lhi_measured m = {0};
+    prices bare = *p;
+    sums estimate = {0};
+
+    *found = false;
+    if (!p->slice->of)
+        return LH_OK;
+    LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                              LH_PROFILE_CHUNK, &m, err));
+    if (!m.found)
+        return LH_OK;
+    *found = true;
+    bare.options.ignore_profile = true;
+    LHI_TRY(sum_layers(&bare, &estimate, err));
+    LHI_TRY(sum_ends(&bare, &estimate, err));
+    *s = estimate;
+    s->any_measured = true;
+    s->any_estimated = false;
+    s->static_bytes = m.static_bytes;
+    s->time.f = (spent){.flops = estimate.time.f.flops, .total = m.f_ns};
+    s->time.d = (spent){.flops = estimate.time.d.flops, .total = m.d_ns};
+    s->time.w = (spent){.flops = estimate.time.w.flops, .total = m.w_ns};
+    if (!m.communication) {
+        s->time.f.communication = estimate.time.f.communication;
+        s->time.d.communication = estimate.time.d.communication;
+        s->time.f.total += s->time.f.communication;
+        s->time.d.total += s->time.d.communication;
+    }
+    if (!m.recompute_done) {
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            s->time.d.total += m.f_ns;
+        for (uint32_t i = 0; i < p->slice->n_layers; i++)
+            s->time.d.total +=
+                selective_extra(p, p->slice->first_layer + i);
+    }
+    if (m.activation_bytes >= 0 && m.recompute_done) {
+        s->held.activation = m.activation_bytes;
+        s->held.weight_input =
+            fmin(s->held.weight_input, m.activation_bytes);
+        s->any_bytes_measured = true;
+        s->any_bytes_estimated = false;
+    }
+    return LH_OK;
+}
+
+/* [Raj section 3.1, figure 1]: weights, gradients and the optimizer's fp32
+ * copy and two moments, each divided among the data-parallel GPUs from its
+ * ZeRO stage on. */
+static void hold_state(const prices *p, const lhi_params *params,
+                       double shared_ranks, double expert_ranks,
+                       double state[3])
+{
+    double element = p->shape.element;
+    double optimizer = p->job->training.precision == LH_PRECISION_FP32 ? 8
+                                                                       : 12;
+    double shared = params->total - params->experts;
+    double split = shared / shared_ranks + params->experts / expert_ranks;
+    uint32_t zero = p->job->training.zero;
+
+    state[0] = element * (zero >= 3 ? split : params->total);
+    state[1] =
+        p->options.gradient_bytes * (zero >= 2 ? split : params->total);
+    state[2] = optimizer * (zero >= 1 ? split : params->total);
+}
+
+typedef struct collective_time {
+    double transfer, latency;
+} collective_time;
+
+/* Inside each datacenter first, then the shares between datacenters: only the
+ * few ranks of the second ring pay the long latency. */
+static lh_status time_data(const prices *p, lh_collective_kind kind,
+                           lh_cost_dimension dimension, double bytes,
+                           collective_time *add, lh_error *err)
+{
+    lh_cost_group group, inner;
+    lh_cost_path path;
+    double transfer, latency;
+    uint32_t spread;
+
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, dimension, p->slice, &group,
+                             err));
+    if (group.size < 2 || bytes <= 0)
+        return LH_OK;
+    spread = group.size / group.per_datacenter;
+    inner = group;
+    inner.size = group.per_datacenter;
+    if (inner.size > 1) {
+        LHI_TRY(lh_cost_group_path(p->job, &inner, &p->options, &path, err));
+        lh_cost_collective(kind, inner.size, bytes, &path, &transfer,
+                           &latency);
+        add->transfer += transfer;
+        add->latency += latency;
+    }
+    if (spread > 1) {
+        group.size = spread;
+        group.per_node = group.per_datacenter = 1;
+        LHI_TRY(lh_cost_group_path(p->job, &group, &p->options, &path, err));
+        lh_cost_collective(kind, spread, bytes / inner.size, &path,
+                           &transfer, &latency);
+        add->transfer += transfer;
+        add->latency += latency;
+    }
+    return LH_OK;
+}
+
+static lh_status time_params(const prices *p, lh_collective_kind kind,
+                             const lhi_params *params, double element,
+                             collective_time *out, lh_error *err)
+{
+    *out = (collective_time){0};
+    LHI_TRY(time_data(p, kind, LH_COST_DATA_SHARED,
+                      (params->total - params->experts) * element, out, err));
+    return time_data(p, kind, LH_COST_DATA, params->experts * element, out,
+                     err);
+}
+
+/* Communication of data parallelism [Raj section 7]. */
+static lh_status time_data_parallel(const prices *p, const lhi_params *params,
+                                    sums *s, lh_cost *out, lh_error *err)
+{
+    double element = p->shape.element;
+    double wire = p->options.gradient_wire_bytes;
+    uint32_t zero = p->job->training.zero;
+    uint32_t ranks = p->layout->data * p->layout->context * p->layout->expert;
+    collective_time gather, reduce;
+
+    if (ranks == 1)
+        return LH_OK;
+    LHI_TRY(time_params(p, LH_ALL_GATHER, params, element, &gather, err));
+    LHI_TRY(time_params(p, zero ? LH_REDUCE_SCATTER : LH_ALL_REDUCE, params,
+                        wire, &reduce, err));
+    LHI_TRY(lhi_whole(params->total * wire, "gradient bytes",
+                      &out->reduce_bytes, err));
+    if (zero) {
+        LHI_TRY(lhi_whole(params->total * element, "parameter bytes",
+                          &out->gather_bytes, err));
+    } else {
+        gather = (collective_time){0};
+    }
+    if (zero >= 3) {
+        double each = gather.transfer + gather.latency;
+
+        s->time.f.total = fmax(s->time.f.total, each);
+        s->time.d.total = fmax(s->time.d.total, each);
+        gather = (collective_time){0};
+    }
+    if (zero >= 2) {
+        s->time.w.total =
+            fmax(s->time.w.total, reduce.transfer + reduce.latency);
+        reduce = (collective_time){0};
+    }
+    LHI_TRY(lhi_whole(gather.transfer, "an all-gather", &out->all_gather_ns,
+                      err));
+    LHI_TRY(lhi_whole(reduce.transfer, "a reduce-scatter",
+                      &out->reduce_scatter_ns, err));
+    return lhi_whole(fmax(gather.latency, reduce.latency), "a latency",
+                     &out->data_latency_ns, err);
+}
+
+static lh_status fill_pass(const spent *s, lh_pass_cost *out, lh_error *err)
+{
+    LHI_TRY(lhi_whole(s->total, "a pass", &out->total_ns, err));
+    LHI_TRY(lhi_whole(s->matmul, "a pass", &out->matmul_ns, err));
+    LHI_TRY(lhi_whole(s->memory, "a pass", &out->memory_ns, err));
+    LHI_TRY(lhi_whole(s->kernel, "a pass", &out->kernel_ns, err));
+    LHI_TRY(lhi_whole(s->communication, "a pass", &out->communication_ns,
+                      err));
+    out->flops = s->flops;
+    return LH_OK;
+}
+
+static lh_cost_source source_of(bool measured, bool estimated,
+                                lh_cost_source estimate)
+{
+    if (measured)
+        return estimated ? LH_COST_MIXED : LH_COST_PROFILE;
+    return estimate;
+}
+
+static lh_status fill_memory(const prices *p, const sums *s,
+                             const lhi_params *params, lh_cost *out,
+                             lh_error *err)
+{
+    double context = p->layout->context, data = p->layout->data;
+    double state[3];
+    double reserved = p->options.constants->reserved_bytes;
+
+    LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
+    LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params,
+                      err));
+    LHI_TRY(lhi_whole(s->held.activation, "activations",
+                      &out->activation_bytes, err));
+    LHI_TRY(lhi_whole(s->held.weight_input, "activations",
+                      &out->weight_input_bytes, err));
+    LHI_TRY(lhi_whole(s->held.passing, "workspace", &out->workspace_bytes,
+                      err));
+    LHI_TRY(lhi_whole(reserved, "reserved memory", &out->reserved_bytes,
+                      err));
+    hold_state(p, params, data * context * p->layout->expert, data * context,
+               state);
+    LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
+    LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
+    LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes,
+                      err));
+    out->static_bytes = out->weight_bytes;
+    if (s->static_bytes >= 0) {
+        LHI_TRY(lhi_whole(s->static_bytes, "static memory",
+                          &out->static_bytes, err));
+        return lhi_whole((double)out->static_bytes +
+                             (double)out->workspace_bytes +
+                             (double)out->reserved_bytes,
+                         "static memory", &out->static_bytes, err);
+    }
+    return lhi_whole((double)out->weight_bytes + (double)out->gradient_bytes +
+                         (double)out->optimizer_bytes +
+                         (double)out->workspace_bytes +
+                         (double)out->reserved_bytes,
+                     "static memory", &out->static_bytes, err);
+}
+
+/* Gradient norm and Adam, bound by memory: reads gradients twice, reads and
+ * writes the fp32 copy and both moments, writes the weights. */
+static lh_status fill_optimizer(const prices *p, lh_cost *out, lh_error *err)
+{
+    double state = (double)out->optimizer_bytes;
+    double states = p->shape.element < 4 ? 12 : 8;
+    double stepped = state / states; /* parameters this GPU steps */
+    double bytes = 2 * state + stepped * (2.0 * p->options.gradient_bytes +
+                                          p->shape.element);
+
+    return lhi_whole(bytes / p->bytes_per_ns, "the optimizer's step",
+                     &out->optimizer_ns, err);
+}
+
+lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
+                        const lh_cost_slice *slice,
+                        const lh_cost_options *options, lh_cost *out,
+                        lh_error *err)
+{
+    prices p;
+    sums s = {0};
+    lhi_params params;
+    lh_cost cost = {0};
+    bool whole;
+
+    LHI_TRY(make_prices(job, layout, slice, options, &p, err));
+    LHI_TRY(sum_chunk(&p, &s, &whole, err));
+    if (!whole) {
+        LHI_TRY(sum_layers(&p, &s, err));
+        LHI_TRY(sum_ends(&p, &s, err));
+    }
+    lhi_params_slice(&p.shape, slice, &params);
+    LHI_TRY(time_data_parallel(&p, &params, &s, &cost, err));
+    LHI_TRY(fill_pass(&s.time.f, &cost.f, err));
+    LHI_TRY(fill_pass(&s.time.d, &cost.d, err));
+    LHI_TRY(fill_pass(&s.time.w, &cost.w, err));
+    LHI_TRY(fill_memory(&p, &s, &params, &cost, err));
+    LHI_TRY(fill_optimizer(&p, &cost, err));
+    cost.time_source =
+        source_of(s.any_measured, s.any_estimated,
+                  p.by_efficiency ? LH_COST_EFFICIENCY : LH_COST_MODEL);
+    cost.memory_source = source_of(s.any_bytes_measured,
+                                   s.any_bytes_estimated, LH_COST_MODEL);
+    *out = cost;
+    return LH_OK;
+}

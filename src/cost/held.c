@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes that passes leave for later ones, and parameters per GPU.
+ *
+ * [Kor section 4.1] for two-matrix MLPs in 16 bits with dropout: a layer keeps
+ * sbh(34 + 5as/h), divided among tensor-parallel GPUs as its equations 2 and 4
+ * say; here written per tensor so that gated MLPs, grouped queries, experts and
+ * flash attention come out of the same sum. */
+#include "cost/work.h"
+
+#include <math.h>
+
+/* Bytes per token of what the parts of a layer keep. */
+typedef struct parts {
+    double input;   /* of the layer: all that full recomputation keeps */
+    double norms;   /* outputs of the norms */
+    double core;    /* unfused: scores */
+    double product; /* of activation functions, input of the last matrix */
+    double rest;
+    double linear_in, linear_grad; /* matrix products: inputs; gradients of
+                                      outputs ([Qi] table 1: 32sbh) */
+} parts;
+
+static void keep_attention(const lhi_shape *shape, parts *p)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element;
+    double hidden = m->hidden * shape->norm_share;
+    double q = shape->heads * shape->qk_dim;
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+    double o = shape->heads * shape->v_dim;
+    double latent = 0;
+
+    if (m->kv_lora_rank)
+        latent = (double)m->q_lora_rank + m->kv_lora_rank +
+                 m->qk_rope_head_dim;
+    p->input += e * hidden;
+    p->norms += e * hidden;
+    p->rest += e * (q + kv + o + latent);
+    if (shape->dropout)
+        p->rest += hidden;
+    if (shape->unfused) {
+        double scores = shape->heads * shape->sequence;
+        p->core += scores * (shape->dropout ? 2 * e + 1 : e);
+    } else {
+        p->rest += 4 * shape->heads; /* log-sum-exp, fp32 */
+    }
+    p->linear_in += e * (hidden + o + latent);
+    p->linear_grad += e * (q + kv + hidden + latent);
+}
+
+/* An MLP on `rows` copies of each token. */
+static void keep_mlp(const lhi_shape *shape, double rows, double width,
+                     parts *p)
+{
+    double e = shape->element;
+    double inner = rows * width / shape->tensor;
+    double into = (shape->model->gated ? 2 : 1) * inner;
+
+    p->rest += e * into;
+    p->product += e * inner;
+    p->linear_in += e * inner;
+    p->linear_grad += e * into;
+}
+
+static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element;
+    double hidden = m->hidden * shape->norm_share;
+
+    keep_attention(shape, p);
+    p->rest += e * hidden; /* the second norm's input */
+    p->norms += e * hidden;
+    if (shape->dropout)
+        p->rest += hidden;
+    if (!lh_model_layer_is_moe(m, layer)) {
+        keep_mlp(shape, 1, m->ffn, p);
+        p->linear_in += e * hidden;
+        p->linear_grad += e * hidden;
+        return;
+    }
+    /* Tokens as dispatched, and the experts' results, which the gradients of
+     * the router need. */
+    double moved = e * hidden * m->experts_per_token;
+    double routed = 4.0 * m->experts * shape->norm_share;
+    p->rest += 2 * moved + routed;
+    keep_mlp(shape, m->experts_per_token, m->expert_ffn, p);
+    if (m->shared_expert_ffn)
+        keep_mlp(shape, 1, m->shared_expert_ffn, p);
+    p->linear_in += moved + e * hidden;
+    p->linear_grad += moved + routed;
+    if (m->shared_expert_ffn)
+        p->linear_grad += e * hidden;
+}
+
+void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
+{
+    parts p = {0};
+    double whole, kept;
+
+    keep_layer(shape, layer, &p);
+    whole = p.input + p.norms + p.core + p.product + p.rest;
+    if (shape->recompute == LH_RECOMPUTE_FULL)
+        kept = p.input;
+    else if (shape->recompute == LH_RECOMPUTE_NONE)
+        kept = whole;
+    else if (shape->unfused)
+        kept = whole - p.core;
+    else
+        kept = whole - p.norms - p.product;
+    out->activation = kept * shape->tokens;
+    out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
+    out->passing = (whole - kept) * shape->tokens;
+}
+
+void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)
+{
+    double values =
+        shape->tokens * shape->norm_share * shape->model->hidden;
+
+    *out = (lhi_held){0};
+    if (shape->dropout)
+        out->activation = values;
+    out->weight_input = values * shape->element; /* gradient of its rows */
+}
+
+/* [Kor section 4.3]: 4sbh/t (1 + v/h): norm's and matrix's inputs, logits in
+ * fp32. */
+static void hold_vocabulary(const lhi_shape *shape, lhi_held *out)
+{
+    double values = shape->tokens * shape->norm_share *
+                    shape->model->hidden * shape->element;
+    double logits = shape->tokens * shape->vocab;
+
+    out->activation += 2 * values + 4 * logits;
+    out->weight_input += values + shape->element * logits;
+}
+
+void lhi_held_head(const lhi_shape *shape, lhi_held *out)
+{
+    const lh_model *m = shape->model;
+    lhi_held layer;
+
+    *out = (lhi_held){0};
+    hold_vocabulary(shape, out);
+    if (!m->mtp_layers)
+        return;
+    lhi_held_layer(shape, m->layers - 1, &layer);
+    for (uint32_t i = 0; i < m->mtp_layers; i++) {
+        double joined = 2 * shape->tokens * shape->norm_share * m->hidden *
+                        shape->element;
+
+        out->activation += layer.activation + joined;
+        out->weight_input += layer.weight_input + joined;
+        out->passing = fmax(out->passing, layer.passing);
+        hold_vocabulary(shape, out);
+    }
+}
+
+void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
+                      lhi_params *out)
+{
+    const lh_model *m = shape->model;
+    double t = shape->tensor;
+    lh_layer_params sum =
+        lh_model_range_params(m, slice->first_layer, slice->n_layers);
+    double experts = (double)sum.experts;
+    double split = (double)sum.attention + (double)sum.mlp;
+    double whole = (double)sum.norms + (double)sum.router;
+
+    if (slice->embedding)
+        split += (double)lh_model_embedding_params(m);
+    if (slice->head) {
+        split += (double)lh_model_head_params(m);
+        split += (double)lh_model_mtp_params(m);
+    }
+    /* A tied matrix that is here as embedding is not here again. */
+    if (slice->embedding && slice->head && m->tied_embeddings)
+        split -= (double)m->vocab * m->hidden;
+    out->experts = ceil(experts / (shape->expert * t));
+    out->total = ceil(split / t) + whole + out->experts;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths between GPUs, and collectives over them: the alpha-beta model on the
+ * slowest path crossed. */
+#include "cost/links.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+const lh_profile_link *lhi_profile_link(const lh_job *job,
+                                        lh_profile_path kind, uint32_t from,
+                                        uint32_t to)
+{
+    const lh_profile *p = job->profile;
+
+    for (uint32_t i = 0; p && i < p->n_links; i++) {
+        const lh_profile_link *link = &p->links[i];
+        const char *site = job->datacenters[from].name;
+
+        if (link->path != kind)
+            continue;
+        if (kind == LH_PATH_WAN) {
+            if (!strcmp(link->from, site) &&
+                !strcmp(link->to, job->datacenters[to].name))
+                return link;
+        } else if (!link->site || !strcmp(link->site, site)) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+static bool use_measured(const lh_job *job, const lh_cost_options *options,
+                         lh_profile_path kind, uint32_t from, uint32_t to,
+                         double share, lh_cost_path *out)
+{
+    const lh_profile_link *link;
+
+    if (options->ignore_profile)
+        return false;
+    link = lhi_profile_link(job, kind, from, to);
+    if (!link)
+        return false;
+    out->kind = kind;
+    out->measured = true;
+    out->latency_ns = (double)link->alpha_ns;
+    out->bytes_per_s = link->beta_ns_per_byte > 0
+                           ? share * 1e9 / link->beta_ns_per_byte
+                           : INFINITY;
+    return true;
+}
+
+lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
+                     double interfaces, const lh_cost_options *options,
+                     lh_cost_path *out, lh_error *err)
+{
+    const lh_datacenter *dc = &job->datacenters[datacenter];
+    const lh_cost_constants *c = options->constants;
+    lh_profile_path kind = same_node ? LH_PATH_NODE : LH_PATH_FABRIC;
+    const lh_network *net = same_node ? &dc->node_link : &dc->fabric;
+    double efficiency = same_node ? c->node_efficiency : c->fabric_efficiency;
+    double rate;
+
+    *out = (lh_cost_path){.kind = kind};
+    if (use_measured(job, options, kind, datacenter, datacenter, 1, out))
+        return LH_OK;
+    if (!(net->bytes_per_s > 0))
+        return lhi_fail(err, LH_EUNSUPPORTED, "datacenter %s has no %s",
+                        dc->name, same_node ? "node_link" : "fabric");
+    rate = net->bytes_per_s * efficiency;
+    if (!same_node && interfaces > 1) {
+        double inside = dc->node_link.bytes_per_s * c->node_efficiency;
+
+        rate *= interfaces;
+        if (inside > 0)
+            rate = fmin(rate, inside);
+    }
+    out->bytes_per_s = rate;
+    out->latency_ns = (double)net->latency_ns;
+    return LH_OK;
+}
+
+lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
+                      double concurrent, const lh_cost_options *options,
+                      lh_cost_path *out, lh_error *err)
+{
+    const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
+    double rate, own;
+
+    *out = (lh_cost_path){.kind = LH_PATH_WAN};
+    if (use_measured(job, options, LH_PATH_WAN, from, to, 1 / concurrent, out))
+        return LH_OK;
+    if (!(wan->bytes_per_s > 0))
+        return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
+                        job->datacenters[from].name,
+                        job->datacenters[to].name);
+    /* What is lost is sent again, once and alone (selective repeat). */
+    rate = wan->bytes_per_s * options->constants->wan_efficiency *
+           (1 - wan->loss) / (wan->oversubscription * concurrent);
+    own = job->datacenters[from].fabric.bytes_per_s;
+    if (own > 0)
+        rate = fmin(rate, own * options->constants->fabric_efficiency);
+    out->bytes_per_s = rate;
+    out->latency_ns = (double)wan->latency_ns;
+    return LH_OK;
+}
+
+/* A ring through n datacenters from `first` on goes over n links; each step
+ * takes as long as the slowest. */
+static lh_status around(const lh_job *job, uint32_t first, uint32_t n,
+                        double concurrent, const lh_cost_options *options,
+                        lh_cost_path *out, lh_error *err)
+{
+    lh_cost_path slowest = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        lh_cost_path path;
+
+        LHI_TRY(lhi_between(job, first + i, first + (i + 1) % n, concurrent,
+                            options, &path, err));
+        if (i == 0) {
+            slowest = path;
+            continue;
+        }
+        slowest.bytes_per_s = fmin(slowest.bytes_per_s, path.bytes_per_s);
+        slowest.latency_ns = fmax(slowest.latency_ns, path.latency_ns);
+        slowest.measured = slowest.measured && path.measured;
+    }
+    *out = slowest;
+    return LH_OK;
+}
+
+lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
+                             const lh_cost_options *options,
+                             lh_cost_path *out, lh_error *err)
+{
+    lh_cost_options full;
+    uint32_t spread;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    if (!group->size || !group->per_node || !group->per_datacenter ||
+        group->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
+    if (group->size <= group->per_node)
+        return lhi_inside(job, group->datacenter, true, 1, &full, out, err);
+    if (group->size <= group->per_datacenter)
+        return lhi_inside(job, group->datacenter, false, group->per_node,
+                          &full, out, err);
+    spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
+    if (spread > job->n_datacenters - group->datacenter)
+        return lhi_fail(err, LH_EINVAL, "a group spreads over %" PRIu32
+                        " datacenters, more than there are", spread);
+    return around(job, group->datacenter, spread,
+                  group->concurrent ? group->concurrent : 1, &full, out, err);
+}
+
+/* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
+static uint32_t on_node(uint32_t count, uint64_t stride, uint32_t per_node)
+{
+    uint64_t n = stride < per_node ? per_node / stride : 1;
+
+    return n < count ? (uint32_t)n : count;
+}
+
+lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+                           lh_cost_dimension dimension,
+                           const lh_cost_slice *slice, lh_cost_group *out,
+                           lh_error *err)
+{
+    uint64_t t = layout->tensor, c = layout->context, e = layout->expert;
+    uint64_t device = t * c * e, stride;
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node, spread = 1;
+
+    if (slice->datacenter >= job->n_datacenters ||
+        dcs > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL, "a slice lies in a datacenter that "
+                        "the job does not have");
+    per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    stride = layout->outermost == LH_OUTERMOST_DATA
+                 ? device * layout->pipeline
+                 : device;
+    *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
+    switch (dimension) {
+    case LH_COST_TENSOR:
+        out->size = layout->tensor;
+        out->per_node = on_node(out->size, 1, per_node);
+        break;
+    case LH_COST_CONTEXT:
+        out->size = layout->context;
+        out->per_node = on_node(out->size, t, per_node);
+        break;
+    case LH_COST_EXPERT:
+        out->size = layout->expert;
+        out->per_node = on_node(out->size, t * c, per_node);
+        break;
+    case LH_COST_DATA:
+        out->size = layout->data * layout->context;
+        out->per_node = on_node(layout->context, t, per_node) *
+                        on_node(layout->data, stride, per_node);
+        spread = dcs;
+        break;
+    case LH_COST_DATA_SHARED:
+        out->size = layout->data * layout->context * layout->expert;
+        out->per_node =
+            on_node(layout->context * layout->expert, t, per_node) *
+            on_node(layout->data, stride, per_node);
+        spread = dcs;
+        break;
+    default:
+        return lhi_fail(err, LH_EINVAL, "no such dimension");
+    }
+    if (layout->data % spread)
+        return lhi_fail(err, LH_EUNSUPPORTED, "data (%" PRIu32 ") does not "
+                        "divide over %" PRIu32 " datacenters", layout->data,
+                        spread);
+    out->per_datacenter = out->size / spread;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    /* Every GPU of a datacenter has its own ring across. */
+    if (spread > 1)
+        out->concurrent =
+            (uint32_t)(device * layout->pipeline * layout->data / spread);
+    return LH_OK;
+}
+
+void lh_cost_collective(lh_collective_kind kind, uint32_t n, double bytes,
+                        const lh_cost_path *path, double *transfer_ns,
+                        double *latency_ns)
+{
+    double rounds = kind == LH_ALL_REDUCE ? 2 : 1;
+    double steps = n > 1 ? rounds * ((double)n - 1) : 0;
+
+    *transfer_ns = n > 1 ? steps / n * bytes * 1e9 / path->bytes_per_s : 0;
+    *latency_ns = steps * path->latency_ns;
+}
+
+int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
+{
+    double bytes = (double)layout->micro_batch * job->training.sequence *
+                   job->model->hidden *
+                   lh_precision_bytes(job->training.precision);
+
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
+}
+
+lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_hop *hop,
+                              const lh_cost_options *options,
+                              lh_cost_message *out, lh_error *err)
+{
+    lh_cost_options full;
+    lhi_shape shape;
+    lh_cost_path path;
+    lh_cost_message message;
+    double bytes, gpus, senders;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
+    if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "a hop to or from a datacenter that "
+                        "the job does not have");
+    message.bytes = lh_cost_message_bytes(job, layout);
+    /* What all GPUs of the rank send, together. */
+    bytes = (double)message.bytes *
+            (full.whole_messages ? layout->tensor : 1);
+    gpus = (double)layout->tensor * layout->context * layout->expert;
+    if (hop->from == hop->to) {
+        uint32_t per_node = job->datacenters[hop->from].gpus_per_node;
+        bool same_node = hop->from_gpu / per_node == hop->to_gpu / per_node;
+
+        LHI_TRY(lhi_inside(job, hop->from, same_node, 1, &full, &path, err));
+    } else {
+        senders = gpus * layout->data;
+        LHI_TRY(lhi_between(job, hop->from, hop->to, senders, &full, &path,
+                            err));
+    }
+    LHI_TRY(lhi_whole(bytes / gpus * 1e9 / path.bytes_per_s, "a transfer",
+                      &message.transfer_ns, err));
+    LHI_TRY(lhi_whole(path.latency_ns, "a latency", &message.latency_ns, err));
+    message.kind = path.kind;
+    message.measured = path.measured;
+    *out = message;
+    return LH_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LHI_LINKS_H
+#define LHI_LINKS_H
+
+#include "cost/shape.h"
+
+/* The job's profile's own numbers for a path, or NULL. */
+const lh_profile_link *lhi_profile_link(const lh_job *job,
+                                        lh_profile_path kind, uint32_t from,
+                                        uint32_t to);
+
+/* Inside a datacenter; `options` with defaults filled in. Between nodes a
+ * group drives so many `interfaces` at once. */
+lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
+                     double interfaces, const lh_cost_options *options,
+                     lh_cost_path *out, lh_error *err);
+
+/* Between datacenters, for one of `concurrent` equal shares of the link. */
+lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
+                      double concurrent, const lh_cost_options *options,
+                      lh_cost_path *out, lh_error *err);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles in place of estimates. */
+#include "cost/measured.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const kind_names[] = {
+    [LH_PROFILE_LAYER] = "layer",         [LH_PROFILE_MOE_LAYER] = "moe-layer",
+    [LH_PROFILE_EMBEDDING] = "embedding", [LH_PROFILE_HEAD] = "head",
+    [LH_PROFILE_CHUNK] = "chunk",
+};
+
+/* Alike but for the microbatch. */
+static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
+{
+    if (a->kind != like->kind || a->tensor != like->tensor ||
+        a->context != like->context || a->expert != like->expert ||
+        a->sequence != like->sequence || a->recompute != like->recompute)
+        return false;
+    if (a->gpu && like->gpu && strcmp(a->gpu, like->gpu) != 0)
+        return false;
+    return a->kind != LH_PROFILE_CHUNK ||
+           (a->chunk == like->chunk && a->of == like->of);
+}
+
+static double between(int64_t low, int64_t high, double share)
+{
+    if (low == LH_NOT_MEASURED || high == LH_NOT_MEASURED)
+        return -1;
+    return (double)low + share * ((double)high - (double)low);
+}
+
+static void fill(const lh_profile_entry *low, const lh_profile_entry *high,
+                 uint32_t micro_batch, lhi_measured *out)
+{
+    double share = low == high ? 0
+                               : ((double)micro_batch - low->micro_batch) /
+                                     ((double)high->micro_batch -
+                                      low->micro_batch);
+
+    out->found = true;
+    out->communication = low->communication;
+    out->f_ns = between(low->f_ns, high->f_ns, share);
+    out->d_ns = between(low->d_ns, high->d_ns, share);
+    out->w_ns = between(low->w_ns, high->w_ns, share);
+    out->activation_bytes =
+        between(low->activation_bytes, high->activation_bytes, share);
+    out->static_bytes = between(low->static_bytes, high->static_bytes, share);
+}
+
+/* The shape itself, or the nearest on both sides. Time and memory of a pass
+ * are close to affine in the tokens it works on, so between is safe and beyond
+ * is not. */
+static bool look(const lh_profile *profile, const lh_profile_entry *like,
+                 lhi_measured *out)
+{
+    const lh_profile_entry *low = NULL, *high = NULL;
+    const lh_profile_entry *exact = lh_profile_find(profile, like);
+
+    if (exact) {
+        fill(exact, exact, like->micro_batch, out);
+        return true;
+    }
+    for (uint32_t i = 0; i < profile->n_entries; i++) {
+        const lh_profile_entry *e = &profile->entries[i];
+
+        if (!same_shape(e, like))
+            continue;
+        if (e->micro_batch < like->micro_batch &&
+            (!low || e->micro_batch > low->micro_batch))
+            low = e;
+        if (e->micro_batch > like->micro_batch &&
+            (!high || e->micro_batch < high->micro_batch))
+            high = e;
+    }
+    if (!low || !high || low->communication != high->communication)
+        return false;
+    fill(low, high, like->micro_batch, out);
+    return true;
+}
+
+static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
+{
+    for (uint32_t i = 0; i < profile->n_entries; i++) {
+        const lh_profile_entry *e = &profile->entries[i];
+
+        if (e->kind == like->kind &&
+            (e->kind != LH_PROFILE_CHUNK || e->of == like->of))
+            return true;
+    }
+    return false;
+}
+
+lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_slice *slice,
+                            const lh_cost_options *options,
+                            lh_profile_kind kind, lhi_measured *out,
+                            lh_error *err)
+{
+    const lh_profile *profile = job->profile;
+    lh_profile_entry like = {
+        .kind = kind,
+        .gpu = job->datacenters[slice->datacenter].gpu.name,
+        .tensor = layout->tensor,
+        .context = layout->context,
+        .expert = layout->expert,
+        .micro_batch = layout->micro_batch,
+        .sequence = job->training.sequence,
+        .recompute = (uint32_t)job->training.recompute,
+        .chunk = slice->chunk,
+        .of = slice->of,
+    };
+    bool pointless = kind == LH_PROFILE_EMBEDDING || kind == LH_PROFILE_HEAD;
+
+    *out = (lhi_measured){0};
+    if (!profile || options->ignore_profile || !has_kind(profile, &like))
+        return LH_OK;
+    if (look(profile, &like, out)) {
+        out->recompute_done = true;
+        return LH_OK;
+    }
+    if (like.recompute != LH_RECOMPUTE_NONE) {
+        like.recompute = LH_RECOMPUTE_NONE;
+        if (look(profile, &like, out)) {
+            /* Embedding and head have nothing to recompute. */
+            out->recompute_done = pointless;
+            return LH_OK;
+        }
+    }
+    if (options->estimate_missing)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "profile %s has no %s on %s with tensor %" PRIu32
+                    ", context %" PRIu32 ", expert %" PRIu32
+                    ", sequence %" PRIu32 " and micro_batch %" PRIu32
+                    ", nor both a smaller and a larger micro_batch",
+                    profile->name ? profile->name : "of the job",
+                    kind_names[kind], like.gpu, like.tensor, like.context,
+                    like.expert, like.sequence, like.micro_batch);
+}

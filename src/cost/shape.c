@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/shape.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Fitted by bench/fit-cost.sh; docs/validation.md has the runs. */
+static const lh_cost_constants defaults = {
+    .matmul_efficiency = 0.8,
+    .memory_efficiency = 0.9,
+    .kernel_ns = 7500,
+    .layer_host_ns = 880000,
+    .node_efficiency = 0.75,
+    .fabric_efficiency = 0.95,
+    .wan_efficiency = 1,
+    .iteration_ns = 5e6,
+    .reserved_bytes = 2147483648.0,
+};
+
+const lh_cost_constants *lh_cost_defaults(void)
+{
+    return &defaults;
+}
+
+const char *lh_cost_source_name(lh_cost_source source)
+{
+    switch (source) {
+    case LH_COST_MODEL:
+        return "model";
+    case LH_COST_EFFICIENCY:
+        return "efficiency";
+    case LH_COST_PROFILE:
+        return "profile";
+    case LH_COST_MIXED:
+        return "mixed";
+    }
+    return "model";
+}
+
+static lh_status check_share(double value, const char *what, lh_error *err)
+{
+    if (!(value > 0 && value <= 1))
+        return lhi_fail(err, LH_EINVAL, "cost constant %s is %g: it must be "
+                        "above 0 and at most 1", what, value);
+    return LH_OK;
+}
+
+static lh_status check_amount(double value, const char *what, lh_error *err)
+{
+    if (!(value >= 0 && value <= 1e15))
+        return lhi_fail(err, LH_EINVAL, "cost constant %s is %g: it must be "
+                        "from 0 to 1e15", what, value);
+    return LH_OK;
+}
+
+lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
+                           lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options};
+    const lh_cost_constants *c;
+
+    if (in) {
+        if (in->size != sizeof options)
+            return lhi_fail(err, LH_EINVAL, "lh_cost_options.size is %zu, "
+                            "not %zu", in->size, sizeof options);
+        options = *in;
+    }
+    if (!options.constants)
+        options.constants = &defaults;
+    if (!options.gradient_bytes)
+        options.gradient_bytes = 4;
+    if (!options.gradient_wire_bytes)
+        options.gradient_wire_bytes = 4;
+    if (options.gradient_bytes > 8 || options.gradient_wire_bytes > 8)
+        return lhi_fail(err, LH_EINVAL,
+                        "a gradient element has at most 8 bytes");
+    c = options.constants;
+    LHI_TRY(check_share(c->matmul_efficiency, "matmul_efficiency", err));
+    LHI_TRY(check_share(c->memory_efficiency, "memory_efficiency", err));
+    LHI_TRY(check_share(c->node_efficiency, "node_efficiency", err));
+    LHI_TRY(check_share(c->fabric_efficiency, "fabric_efficiency", err));
+    LHI_TRY(check_share(c->wan_efficiency, "wan_efficiency", err));
+    LHI_TRY(check_amount(c->kernel_ns, "kernel_ns", err));
+    LHI_TRY(check_amount(c->layer_host_ns, "layer_host_ns", err));
+    LHI_TRY(check_amount(c->iteration_ns, "iteration_ns", err));
+    LHI_TRY(check_amount(c->reserved_bytes, "reserved_bytes", err));
+    *out = options;
+    return LH_OK;
+}
+
+lh_status lhi_whole(double value, const char *what, int64_t *out,
+                    lh_error *err)
+{
+    /* Not all of int64_t, so that sums of a few have room. */
+    if (!(value >= 0 && value < 0x1p62))
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s is out of range (%g)", what,
+                        value);
+    *out = (int64_t)ceil(value - 1e-6);
+    return LH_OK;
+}
+
+static lh_status need_degree(uint32_t value, const char *what, lh_error *err)
+{
+    if (value == 0 || value > LH_MAX_GPUS)
+        return lhi_fail(err, LH_EINVAL, "layout: %s is %" PRIu32
+                        ": a cost needs every degree, from 1 to %u", what,
+                        value, LH_MAX_GPUS);
+    return LH_OK;
+}
+
+static lh_status need_divides(uint32_t value, uint32_t by, const char *what,
+                              const char *degree, lh_error *err)
+{
+    if (value % by)
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s (%" PRIu32 ") is not a "
+                        "multiple of %s (%" PRIu32 ")", what, value, degree,
+                        by);
+    return LH_OK;
+}
+
+static lh_status check_layout(const lh_job *job, const lh_layout *layout,
+                              lh_error *err)
+{
+    const lh_model *m = job->model;
+
+    LHI_TRY(need_degree(layout->tensor, "tensor", err));
+    LHI_TRY(need_degree(layout->context, "context", err));
+    LHI_TRY(need_degree(layout->expert, "expert", err));
+    LHI_TRY(need_degree(layout->pipeline, "pipeline", err));
+    LHI_TRY(need_degree(layout->data, "data", err));
+    LHI_TRY(need_degree(layout->micro_batch, "micro_batch", err));
+    LHI_TRY(need_divides(m->heads, layout->tensor, "the model's heads",
+                         "tensor", err));
+    LHI_TRY(need_divides(job->training.sequence, layout->context,
+                         "the sequence", "context", err));
+    LHI_TRY(need_divides(layout->micro_batch, layout->expert, "micro_batch",
+                         "expert, whose GPUs take a part of it each", err));
+    if (m->experts) {
+        LHI_TRY(need_divides(m->experts, layout->expert,
+                             "the model's experts", "expert", err));
+        LHI_TRY(need_divides(m->expert_ffn, layout->tensor,
+                             "the experts' width", "tensor", err));
+        LHI_TRY(need_divides(m->shared_expert_ffn, layout->tensor,
+                             "the shared experts' width", "tensor", err));
+    } else if (layout->expert > 1) {
+        return lhi_fail(err, LH_EUNSUPPORTED, "expert is %" PRIu32 ", but "
+                        "the model has no experts", layout->expert);
+    }
+    return need_divides(m->ffn, layout->tensor, "the model's ffn", "tensor",
+                        err);
+}
+
+lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
+                         const lh_cost_options *options, lhi_shape *out,
+                         lh_error *err)
+{
+    const lh_model *m = job->model;
+    double t, element = lh_precision_bytes(job->training.precision);
+
+    LHI_TRY(check_layout(job, layout, err));
+    t = layout->tensor;
+    *out = (lhi_shape){
+        .model = m,
+        .tensor = layout->tensor,
+        .context = layout->context,
+        .expert = layout->expert,
+        .tokens = (double)layout->micro_batch * job->training.sequence /
+                  ((double)layout->context * layout->expert),
+        .norm_share = options->no_sequence_parallel ? 1 : 1 / t,
+        .sequence = job->training.sequence,
+        .element = element,
+        .gradient = options->gradient_bytes,
+        .heads = m->heads / t,
+        /* Fewer key and value heads than GPUs: some hold the same one. */
+        .kv_heads = fmax(1, ceil(m->kv_heads / t)),
+        .qk_dim = m->head_dim,
+        .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,
+        .vocab = ceil(m->vocab / t),
+        .unfused = options->unfused_attention,
+        /* GPT-2 and GPT-3, and who else has layer norm, trained with it. */
+        .dropout = m->norm == LH_NORM_LAYER,
+        .recompute = job->training.recompute,
+    };
+    return LH_OK;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each GPU of a group sees of a model: the sizes that the formulas for
+ * work and memory are written in. */
+#ifndef LHI_SHAPE_H
+#define LHI_SHAPE_H
+
+#include <longhaul/cost.h>
+
+typedef struct lhi_shape {
+    const lh_model *model;
+    uint32_t tensor, context, expert;
+    double tokens;     /* per GPU and microbatch */
+    double norm_share; /* of those, tokens that norms, residuals see:
+                          1/tensor with sequence parallelism */
+    double sequence;   /* tokens that attention may look at */
+    double element;    /* bytes */
+    double gradient;   /* bytes of a gradient element in memory */
+    double heads, kv_heads; /* per GPU */
+    double qk_dim, v_dim;   /* of one head */
+    double vocab;           /* per GPU */
+    bool unfused, dropout;
+    lh_recompute recompute;
+} lhi_shape;
+
+/* LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
+lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
+                         const lh_cost_options *options, lhi_shape *out,
+                         lh_error *err);
+
+/* The options with their defaults filled in. LH_EINVAL: a wrong size or a
+ * constant out of range. */
+lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
+                           lh_error *err);
+
+/* A rounded-up whole number of bytes or ns; LH_EUNSUPPORTED past 2^62. */
+lh_status lhi_whole(double value, const char *what, int64_t *out,
+                    lh_error *err);
+
+#endif

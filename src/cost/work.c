@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Floating-point operations, memory traffic and kernels of F, D and W.
+ *
+ * A matrix product of m x k by k x n takes 2mkn operations and moves its three
+ * matrices once; D and W of a linear layer are one such product each. W adds
+ * its result to the gradient in memory. Everything else is bound by memory:
+ * each operand is read or written once per kernel. */
+#include "cost/work.h"
+
+
+/* `matrices` weights of k x n (experts; 1 else) that m rows share. */
+static void add_linear(const lhi_shape *shape, lhi_passes *out, double m,
+                       double k, double n, double matrices)
+{
+    double element = shape->element;
+    double rows = m * (k + n) * element;
+    double weights = matrices * k * n;
+
+    out->f.flops += 2 * m * k * n;
+    out->f.bytes += rows + weights * element;
+    out->f.kernels += 1;
+    out->d.flops += 2 * m * k * n;
+    out->d.bytes += rows + weights * element;
+    out->d.kernels += 1;
+    out->w.flops += 2 * m * k * n;
+    out->w.bytes += rows + weights * 2 * shape->gradient;
+    out->w.kernels += 1;
+}
+
+static void add_pointwise(lhi_work *work, double bytes, double kernels)
+{
+    work->bytes += bytes;
+    work->kernels += kernels;
+}
+
+double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
+{
+    double window = model->sliding_window;
+
+    /* A causal token at i sees i tokens, or the last `window` of them. */
+    if (window > 0 && layer >= model->window_first_layer && window < sequence)
+        return window - window * window / (2 * sequence);
+    return sequence / 2;
+}
+
+/* Flash attention keeps the scores on chip and recomputes them in D: two
+ * products forward, five backward [Dao section 3.1]. */
+static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
+                      lhi_work *d)
+{
+    double visible = lhi_visible(shape->model, layer, shape->sequence);
+    double pairs = 2 * shape->tokens * visible * shape->heads;
+    double qo = shape->heads * (shape->qk_dim + shape->v_dim);
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+
+    f->flops += pairs * (shape->qk_dim + shape->v_dim);
+    f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
+    add_pointwise(f, (qo + kv) * shape->tokens * shape->element, 1);
+    d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    add_pointwise(d, 2 * (qo + kv) * shape->tokens * shape->element, 2);
+}
+
+/* Scores in memory: product, masked softmax, dropout, product. */
+static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    double scores = shape->tokens * shape->sequence * shape->heads;
+    double dims = shape->qk_dim + shape->v_dim;
+    double qkvo = (shape->heads + shape->kv_heads) * dims * shape->tokens;
+    double softmax = 2 * scores * shape->element;
+    double drop = shape->dropout ? scores * (2 * shape->element + 1) : 0;
+
+    f->flops += 2 * scores * dims;
+    f->core_flops += 2 * scores * dims;
+    add_pointwise(f, (2 * scores + qkvo) * shape->element + softmax + drop,
+                  shape->dropout ? 4 : 3);
+    d->flops += 4 * scores * dims;
+    d->core_flops += 4 * scores * dims;
+    add_pointwise(d,
+                  (4 * scores + 2 * qkvo) * shape->element +
+                      1.5 * softmax + drop,
+                  shape->dropout ? 6 : 5);
+}
+
+/* Ring attention: every step hands on the keys and values of one share of the
+ * sequence, D their gradients too (Liu et al., arXiv:2310.01889). */
+static void add_ring(const lhi_shape *shape, lhi_passes *out)
+{
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
+                shape->tokens * shape->element;
+    double steps = shape->context - 1;
+
+    out->f.context_bytes += steps * kv;
+    out->f.context_calls += steps;
+    out->d.context_bytes += 2 * steps * kv;
+    out->d.context_calls += steps;
+}
+
+/* The projections of multi-head latent attention (arXiv:2405.04434, 2.1);
+ * those that compress are whole on every GPU. */
+static void add_latent(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+    double h = m->hidden, heads = shape->heads;
+
+    if (m->q_lora_rank) {
+        add_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
+        add_linear(shape, out, shape->tokens, m->q_lora_rank,
+                   heads * shape->qk_dim, 1);
+    } else {
+        add_linear(shape, out, shape->tokens, h, heads * shape->qk_dim, 1);
+    }
+    add_linear(shape, out, shape->tokens, h,
+               (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
+    add_linear(shape, out, shape->tokens, m->kv_lora_rank,
+               heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+    add_linear(shape, out, shape->tokens, heads * shape->v_dim, h, 1);
+}
+
+static void add_attention(const lhi_shape *shape, uint32_t layer,
+                          lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+
+    if (m->kv_lora_rank) {
+        add_latent(shape, out);
+    } else {
+        add_linear(shape, out, shape->tokens, m->hidden,
+                   (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
+        add_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
+                   m->hidden, 1);
+    }
+    if (!m->positions) {
+        double rotated = 2 * (shape->heads + shape->kv_heads) *
+                         shape->qk_dim * shape->tokens * shape->element;
+        add_pointwise(&out->f, rotated, 1);
+        add_pointwise(&out->d, rotated, 1);
+    }
+    if (shape->unfused)
+        add_unfused(shape, &out->f, &out->d);
+    else
+        add_flash(shape, layer, &out->f, &out->d);
+    if (shape->context > 1)
+        add_ring(shape, out);
+}
+
+/* The activation function between an MLP's matrices, on `rows` tokens. */
+static void add_activation(const lhi_shape *shape, double rows, double width,
+                           lhi_work *f, lhi_work *d)
+{
+    double values = rows * width * shape->element;
+
+    add_pointwise(f, (shape->model->gated ? 3 : 2) * values, 1);
+    if (d)
+        add_pointwise(d, (shape->model->gated ? 5 : 3) * values, 1);
+}
+
+static void add_mlp(const lhi_shape *shape, double rows, double width,
+                    double matrices, lhi_passes *out)
+{
+    double h = shape->model->hidden;
+    double local = width / shape->tensor;
+
+    add_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
+               matrices);
+    add_activation(shape, rows, local, &out->f, &out->d);
+    add_linear(shape, out, rows, local, h, matrices);
+}
+
+/* Router, dispatch, experts, combine. Tokens spread evenly over experts, and
+ * each GPU's experts see as many as it sent (GShard, arXiv:2006.16668). */
+static void add_experts(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+    double rows = shape->tokens * m->experts_per_token;
+    double moved = rows * m->hidden * shape->element * shape->norm_share;
+
+    add_linear(shape, out, shape->tokens * shape->norm_share, m->hidden,
+               m->experts, 1);
+    add_pointwise(&out->f, 4 * moved, 4);
+    add_pointwise(&out->d, 4 * moved, 4);
+    if (shape->expert > 1) {
+        out->f.expert_bytes += 2 * moved;
+        out->f.expert_calls += 2;
+        out->d.expert_bytes += 2 * moved;
+        out->d.expert_calls += 2;
+    }
+    add_mlp(shape, rows, m->expert_ffn, (double)m->experts / shape->expert,
+            out);
+    if (m->shared_expert_ffn)
+        add_mlp(shape, shape->tokens, m->shared_expert_ffn, 1, out);
+}
+
+/* Norms and residuals around attention and MLP. */
+static void add_norms(const lhi_shape *shape, lhi_passes *out)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
+    double norm = 2 * values * shape->element;
+    double residual =
+        3 * values * shape->element + (shape->dropout ? values : 0);
+
+    add_pointwise(&out->f, 2 * (norm + residual), 4);
+    add_pointwise(&out->d, 2 * (1.5 * norm + residual), 4);
+}
+
+/* Per layer forward two all-reduces of the activations [Nar section 2.3], or
+ * as many bytes in two all-gathers and two reduce-scatters [Kor section 4.2.2];
+ * backward the same. W's second all-gather of its input hides behind D. */
+static void add_tensor(const lhi_shape *shape, lhi_passes *out)
+{
+    double bytes =
+        shape->tokens * shape->model->hidden * shape->element;
+
+    if (shape->tensor == 1)
+        return;
+    out->f.tensor_bytes += 4 * bytes;
+    out->f.tensor_calls += 4;
+    out->d.tensor_bytes += 4 * bytes;
+    out->d.tensor_calls += 4;
+}
+
+void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
+{
+    to->flops += times * what->flops;
+    to->bytes += times * what->bytes;
+    to->kernels += times * what->kernels;
+    to->tensor_bytes += times * what->tensor_bytes;
+    to->tensor_calls += times * what->tensor_calls;
+    to->expert_bytes += times * what->expert_bytes;
+    to->expert_calls += times * what->expert_calls;
+    to->context_bytes += times * what->context_bytes;
+    to->context_calls += times * what->context_calls;
+    to->core_flops += times * what->core_flops;
+}
+
+/* What is cheap to make again: unfused, attention's core [Kor section 5];
+ * with flash attention, which does so anyway, norms and activations. */
+static void recompute_cheap(const lhi_shape *shape, uint32_t layer,
+                            lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double values = shape->tokens * shape->norm_share * m->hidden;
+    lhi_work ignored = {0};
+
+    if (shape->unfused) {
+        add_unfused(shape, d, &ignored);
+        return;
+    }
+    add_pointwise(d, 2 * 2 * values * shape->element, 2);
+    if (lh_model_layer_is_moe(m, layer)) {
+        add_activation(shape, shape->tokens * m->experts_per_token,
+                       (double)m->expert_ffn / shape->tensor, d, NULL);
+        if (m->shared_expert_ffn)
+            add_activation(shape, shape->tokens,
+                           (double)m->shared_expert_ffn / shape->tensor, d,
+                           NULL);
+    } else {
+        add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor,
+                       d, NULL);
+    }
+}
+
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
+{
+    *out = (lhi_passes){0};
+    add_norms(shape, out);
+    add_attention(shape, layer, out);
+    if (lh_model_layer_is_moe(shape->model, layer))
+        add_experts(shape, out);
+    else
+        add_mlp(shape, shape->tokens, shape->model->ffn, 1, out);
+    add_tensor(shape, out);
+    if (shape->recompute == LH_RECOMPUTE_FULL)
+        lhi_work_add(&out->d, &out->f, 1);
+    else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
+        recompute_cheap(shape, layer, &out->d);
+}
+
+void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out)
+{
+    double values = shape->tokens * shape->model->hidden;
+
+    *out = (lhi_passes){0};
+    add_pointwise(&out->f, 2 * values * shape->element, 1);
+    if (shape->dropout)
+        add_pointwise(&out->f, values * (2 * shape->element + 1), 1);
+    add_pointwise(&out->w, values * (shape->element + 2 * shape->gradient), 1);
+    if (shape->tensor > 1) {
+        /* Each GPU holds a part of the vocabulary [Nar section 2.3]. */
+        out->f.tensor_bytes = 2 * values * shape->element;
+        out->f.tensor_calls = 2;
+    }
+}
+
+/* Cross entropy over a vocabulary split by tensor parallelism: 14 bytes per
+ * logit forward (to fp32, maximum, exponential and sum), 10 backward. */
+static void add_vocabulary(const lhi_shape *shape, lhi_passes *out)
+{
+    double logits = shape->tokens * shape->vocab;
+    double h = shape->model->hidden;
+    double values = shape->tokens * shape->norm_share * h * shape->element;
+
+    add_pointwise(&out->f, 2 * values, 1);
+    add_pointwise(&out->d, 3 * values, 1);
+    add_linear(shape, out, shape->tokens, h, shape->vocab, 1);
+    add_pointwise(&out->f, 14 * logits, 3);
+    add_pointwise(&out->d, 10 * logits, 2);
+    if (shape->tensor > 1) {
+        out->d.tensor_bytes += 2 * shape->tokens * h * shape->element;
+        out->d.tensor_calls += 2;
+    }
+}
+
+void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+    lhi_passes layer;
+
+    *out = (lhi_passes){0};
+    add_vocabulary(shape, out);
+    if (!m->mtp_layers)
+        return;
+    /* A module joins hidden state and next token's embedding, runs one more
+     * layer and the shared head (arXiv:2412.19437, section 2.2). */
+    lhi_work_layer(shape, m->layers - 1, &layer);
+    for (uint32_t i = 0; i < m->mtp_layers; i++) {
+        lhi_work_add(&out->f, &layer.f, 1);
+        lhi_work_add(&out->d, &layer.d, 1);
+        lhi_work_add(&out->w, &layer.w, 1);
+        add_linear(shape, out, shape->tokens, 2.0 * m->hidden,
+                   (double)m->hidden / shape->tensor, 1);
+        add_vocabulary(shape, out);
+    }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work of passes: floating-point operations, bytes through memory, kernels.
+ * docs/theory/cost-model.md has the same as tables. */
+#ifndef LHI_WORK_H
+#define LHI_WORK_H
+
+#include "cost/shape.h"
+
+typedef struct lhi_work {
+    double flops; /* of matrix products */
+    double bytes; /* to and from memory */
+    double kernels;
+    /* Communication, in units that cost/cost.c prices: */
+    double tensor_bytes;   /* through all-gathers (or half all-reduces) */
+    double tensor_calls;   /* how many of these */
+    double expert_bytes;   /* through all-to-alls */
+    double expert_calls;
+    double context_bytes;  /* around the ring of context parallelism */
+    double context_calls;  /* steps of it */
+    double core_flops;     /* of flops: attention's, behind which they hide */
+} lhi_work;
+
+typedef struct lhi_passes {
+    lhi_work f, d, w;
+} lhi_passes;
+
+void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
+
+/* One layer; what recomputation repeats is in d. */
+void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out);
+void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out);
+/* Norm, vocabulary matrix, loss; and multi-token prediction modules. */
+void lhi_work_head(const lhi_shape *shape, lhi_passes *out);
+
+/* Tokens that each token of a layer attends to on average. */
+double lhi_visible(const lh_model *model, uint32_t layer, double sequence);
+
+typedef struct lhi_held {
+    double activation;   /* bytes from F to D */
+    double weight_input; /* from D to W */
+    double passing;      /* of D, beyond these */
+} lhi_held;
+
+void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out);
+void lhi_held_embedding(const lhi_shape *shape, lhi_held *out);
+void lhi_held_head(const lhi_shape *shape, lhi_held *out);
+
+/* Parameters on one GPU. `experts` is part of `total`. */
+typedef struct lhi_params {
+    double total, experts;
+} lhi_params;
+
+void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
+                      lhi_params *out);
+
+#endif
