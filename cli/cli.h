@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame of the program. Commands and their options are tables; parsing,
+ * --help, the man pages and the shells' completion are all made from them.
+ *
+ * What a command prints is gathered in memory and written at the very end, so
+ * that a command that fails leaves standard output empty. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <longhaul/status.h>
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define CLI_PRINTF(fmt, args)
+#endif
+
+/* What an option stores at its place in the settings. */
+typedef enum cli_type {
+    CLI_FLAG,   /* bool */
+    CLI_TEXT,   /* const char *, NULL where not given */
+    CLI_COUNT,  /* uint32_t, least..most */
+    CLI_SEED,   /* uint64_t */
+    CLI_CHOICE, /* uint32_t, index into choices */
+} cli_type;
+
+/* What a shell should complete an argument with. */
+typedef enum cli_words {
+    CLI_WORDS_NONE,
+    CLI_WORDS_FILES,
+    CLI_WORDS_METHODS,
+    CLI_WORDS_METHODS_OR_FILES,
+    CLI_WORDS_COMMANDS,
+} cli_words;
+
+typedef struct cli_option {
+    const char *name; /* without dashes */
+    char letter;      /* 0: none */
+    cli_type type;
+    size_t at;          /* offset into the settings */
+    const char *arg;    /* what help calls the argument; NULL: a flag */
+    const char *preset; /* parsed as if given first; NULL: none */
+    const char *help;
+    uint32_t least, most;       /* CLI_COUNT */
+    const char *const *choices; /* CLI_CHOICE; ends with NULL */
+    cli_words words;
+} cli_option;
+
+typedef struct cli_example {
+    const char *line; /* what to type */
+    const char *does;
+} cli_example;
+
+/* Settings of every command. */
+typedef struct cli_common {
+    bool json, quiet, help, version;
+    const char *output;
+    uint64_t seed;
+} cli_common;
+
+typedef struct cli cli;
+
+typedef struct cli_command {
+    const char *name;
+    const char *operands; /* for help, e.g. "PIPELINE S.csv"; NULL: none */
+    uint32_t least_operands, most_operands;
+    cli_words operand_words;
+    const char *about;       /* one line, no full stop */
+    const char *description; /* paragraphs, an empty line between them */
+    const char *output_help; /* what -o does */
+    bool own_output;         /* the command itself deals with -o */
+    const cli_option *options;
+    uint32_t n_options;
+    const cli_example *examples;
+    uint32_t n_examples;
+    size_t settings_size;
+    /* LH_OK, or cli->err says why not. Sets cli->exit_code where the answer is
+     * "no" without an error. */
+    lh_status (*run)(cli *c);
+} cli_command;
+
+#define CLI_COUNT_OF(table) ((uint32_t)(sizeof(table) / sizeof(*(table))))
+#define CLI_OPTIONS(table) .options = (table), .n_options = CLI_COUNT_OF(table)
+#define CLI_EXAMPLES(table)                                                    \
+    .examples = (table), .n_examples = CLI_COUNT_OF(table)
+
+struct cli {
+    const cli_command *command;
+    cli_common common;
+    void *settings;
+    uint32_t n_operands;
+    char **operands;
+    FILE *out; /* in memory until the command has succeeded */
+    int exit_code;
+    bool usage; /* the error is one of usage */
+    lh_error err;
+};
+
+extern const cli_command *const cli_commands[]; /* ends with NULL */
+extern const cli_option cli_common_options[];
+extern const uint32_t cli_n_common_options;
+
+/* --- errors ------------------------------------------------------------- */
+
+/* Fills c->err and returns `code`. */
+lh_status cli_error(cli *c, lh_status code, const char *format, ...)
+    CLI_PRINTF(3, 4);
+/* The same for wrong usage: the program will exit with 2. */
+lh_status cli_usage(cli *c, const char *format, ...) CLI_PRINTF(2, 3);
+lh_status cli_no_memory(cli *c);
+
+#define CLI_TRY(call)                                                          \
+    do {                                                                       \
+        lh_status cli_try_status = (call);                                     \
+        if (cli_try_status != LH_OK)                                           \
+            return cli_try_status;                                             \
+    } while (0)
+
+/* The word of `words` (ends with NULL) that `typed` was probably meant to be;
+ * NULL: none is near. */
+const char *cli_nearest(const char *typed, const char *const *words);
+
+/* --- arguments ---------------------------------------------------------- */
+
+/* Parses argv[first..] into c->settings (c->command->settings_size bytes,
+ * zeroed) and c->operands (n_argv pointers of room). */
+lh_status cli_parse(cli *c, int argc, char **argv, int first);
+/* The option of that name, of the command or common; NULL: none. */
+const cli_option *cli_find_option(const cli_command *command,
+                                  const char *name);
+/* Strict decimal number; false: it is not one, or not in least..most. */
+bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
+                     uint64_t *out);
+/* A finite, non-negative decimal number and what follows it (its unit). */
+bool cli_parse_real(const char *text, double *out, const char **rest);
+
+/* --- pages made from the tables ------------------------------------------ */
+
+void cli_help(FILE *out, const cli_command *command, uint32_t width);
+void cli_help_all(FILE *out, uint32_t width);
+/* The man page of a command, or of all (NULL). */
+void cli_man(FILE *out, const cli_command *command);
+/* The completion script for "bash", "zsh" or "fish"; false: another shell. */
+bool cli_complete(FILE *out, const char *shell);
+/* An option of the command takes a method's name. */
+bool cli_names_methods(const cli_command *command);
+
+/* --- output -------------------------------------------------------------- */
+
+/* Prints one JSON object; takes the reference, NULL means no memory. */
+lh_status cli_put_json(cli *c, json_t *object);
+/* Whole or not at all, and not to be interrupted. */
+lh_status cli_write(cli *c, const char *path, const char *text, size_t len);
+/* Signals that end the program wait until cli_release_signals(). */
+void cli_hold_signals(void);
+void cli_release_signals(void);
+void cli_catch_signals(void);
+/* Writes what was gathered; 0 or EXIT_FAILED. */
+int cli_write_out(cli *c, const char *text, size_t len);
+
+/* --- the terminal --------------------------------------------------------- */
+
+/* Columns of the terminal that standard output is, or of $COLUMNS, or 80. */
+uint32_t cli_width(void);
+/* Standard output is a terminal that shows colours and nobody objects. */
+bool cli_color(const cli *c);
+/* The locale's characters go beyond ASCII. */
+bool cli_unicode(void);
+/* A line on standard error that replaces itself; nothing unless standard error
+ * is a terminal, or with --quiet. */
+void cli_progress(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
+void cli_progress_end(void);
+/* A remark on standard error, unless --quiet. */
+void cli_note(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul check: an independent judge of a schedule. */
+#include "commands.h"
+#include "inputs.h"
+
+#include <longhaul/check.h>
+
+#include <inttypes.h>
+
+typedef struct settings {
+    bool fifo;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "fifo",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, fifo),
+     .help = "Do not read the link orders beside the schedule."},
+};
+
+static const cli_example examples[] = {
+    {"longhaul check pipeline.yaml s.csv",
+     "Say whether s.csv is a schedule of this pipeline, and if not, why not."},
+    {"longhaul check pipeline.yaml s.csv --json | jq .violations",
+     "The same for programs."},
+};
+
+typedef struct work {
+    lh_pipeline *pipeline;
+    lh_schedule *schedule;
+    lh_verdict *verdict;
+} work;
+
+static lh_status print_json(cli *c, const work *w)
+{
+    uint64_t total;
+    uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < kept; i++)
+        json_array_append_new(
+            list, json_string(lh_verdict_violation(w->verdict, i)));
+    json_t *peaks = json_array();
+    for (uint32_t d = 0; peaks && d < lh_pipeline_n_devices(w->pipeline); d++)
+        json_array_append_new(
+            peaks, json_integer(lh_verdict_peak_memory(w->verdict, d)));
+    int64_t ns = lh_verdict_makespan(w->verdict);
+    return cli_put_json(
+        c, json_pack("{s:b, s:o, s:I, s:o, s:o}", "valid",
+                     lh_verdict_valid(w->verdict), "violations", list,
+                     "n_violations", (json_int_t)total, "makespan_s",
+                     ns < 0 ? json_null() : cli_seconds(ns), "peak_memory",
+                     peaks));
+}
+
+static void print_text(cli *c, const work *w)
+{
+    char time[CLI_TIME_TEXT];
+    uint64_t total;
+    uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
+    if (lh_verdict_valid(w->verdict)) {
+        fprintf(c->out, "valid: %s takes %s\n", c->operands[1],
+                cli_time_text(lh_verdict_makespan(w->verdict), time));
+        return;
+    }
+    fprintf(c->out, "not valid: %" PRIu64 " violation%s\n", total,
+            total == 1 ? "" : "s");
+    for (uint32_t i = 0; i < kept; i++)
+        fprintf(c->out, "  %s\n", lh_verdict_violation(w->verdict, i));
+    if (total > kept)
+        fprintf(c->out, "  and %" PRIu64 " more\n", total - kept);
+}
+
+static lh_status judge(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
+    CLI_TRY(lh_schedule_read(c->operands[1], s->fifo, &w->schedule, &c->err));
+    uint32_t skipped = lh_schedule_n_skipped(w->schedule);
+    if (skipped)
+        cli_note(c,
+                 "%s: skipped %" PRIu32 " communication cells; only passes "
+                 "are judged",
+                 c->operands[1], skipped);
+    CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
+    c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
+    if (c->common.json)
+        return print_json(c, w);
+    print_text(c, w);
+    return LH_OK;
+}
+
+static lh_status run(cli *c)
+{
+    work w = {0};
+    lh_status status = judge(c, &w);
+    lh_verdict_free(w.verdict);
+    lh_schedule_free(w.schedule);
+    lh_pipeline_free(w.pipeline);
+    return status;
+}
+
+const cli_command cmd_check = {
+    .name = "check",
+    .operands = "PIPELINE SCHEDULE",
+    .least_operands = 2,
+    .most_operands = 2,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Judge whether a schedule is valid for a pipeline",
+    .description =
+        "Every pass once and on its device, cut passes complete, forward "
+        "before backward, no deadlock, memory within its limits, link orders "
+        "complete. The judge shares no code with what makes and simulates "
+        "schedules.\n\n"
+        "The exit status is 0 if the schedule is valid and 1 if it is not. At "
+        "most the first 100 violations are listed.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul schedule: an order for every device, by a named method. */
+#include "commands.h"
+#include "inputs.h"
+
+#include <longhaul/bounds.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *method, *warmup;
+    uint32_t sub_blocks;
+    cli_model model;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "method",
+     .letter = 'm',
+     .type = CLI_TEXT,
+     .at = offsetof(settings, method),
+     .arg = "NAME",
+     .preset = "auto",
+     .help = "How to order the passes; see Methods below.",
+     .words = CLI_WORDS_METHODS},
+    {.name = "sub-blocks",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, sub_blocks),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = LH_MAX_PARTS,
+     .help = "greedy: cut every weight-gradient pass into N parts."},
+    {.name = "warmup",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, warmup),
+     .arg = "auto|initial|X0,X1,...",
+     .preset = "auto",
+     .help = "slack: forwards of each device before its first backward, given "
+             "as a list or worked out from the delays (auto, Adaptra's "
+             "algorithm 2) or from memory alone (initial, algorithm 1)."},
+    CLI_MODEL_ROWS(settings),
+};
+
+static const cli_example examples[] = {
+    {"longhaul schedule pipeline.yaml --method zb-h1 -o s.csv",
+     "Write the zero-bubble H1 order and say what one iteration takes."},
+    {"longhaul schedule pipeline.yaml --method greedy --sub-blocks 8 --json "
+     "-o s.csv",
+     "Let W passes be cut into 8 parts; numbers as JSON."},
+    {"longhaul schedule pipeline.yaml --method slack --warmup 7,5,3,1",
+     "Print the order with these warm-up forwards as CSV."},
+};
+
+typedef struct work {
+    lh_pipeline *pipeline;
+    lh_schedule *schedule;
+    lh_timeline *timeline;
+    uint32_t *warmup;
+    const char *chosen;
+    double seconds;
+    int64_t fifo_ns;  /* what first in, first out would take; -1: no matter */
+    lh_bound bound;
+} work;
+
+static void fini(work *w)
+{
+    lh_timeline_free(w->timeline);
+    lh_schedule_free(w->schedule);
+    lh_pipeline_free(w->pipeline);
+    free(w->warmup);
+}
+
+/* "auto", "initial" or a number for every device. */
+static lh_status read_warmup(cli *c, const char *text, work *w,
+                             lh_method_options *o)
+{
+    o->slack_initial = strcmp(text, "initial") == 0;
+    if (o->slack_initial || strcmp(text, "auto") == 0)
+        return LH_OK;
+    uint32_t n = lh_pipeline_n_devices(w->pipeline), got = 0;
+    w->warmup = calloc(n, sizeof *w->warmup);
+    if (!w->warmup)
+        return cli_no_memory(c);
+    for (const char *p = text;; p++) {
+        char number[12] = "";
+        size_t len = strcspn(p, ",");
+        uint64_t value;
+        if (len < sizeof number)
+            memcpy(number, p, len);
+        if (!cli_parse_count(number, 1, LH_MAX_PASSES, &value))
+            return cli_usage(c,
+                             "--warmup: '%.*s' is not a whole number of "
+                             "forwards, 1 or more",
+                             (int)(len < 40 ? len : 40), p);
+        if (got < n)
+            w->warmup[got] = (uint32_t)value;
+        got++;
+        p += len;
+        if (!*p)
+            break;
+    }
+    if (got != n)
+        return cli_usage(c,
+                         "--warmup: %" PRIu32 " numbers for %" PRIu32
+                         " devices; give one per device",
+                         got, n);
+    o->warmup = w->warmup;
+    o->n_warmup = n;
+    return LH_OK;
+}
+
+static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
+                          lh_sim_options sim, int64_t *out)
+{
+    lh_timeline *timeline = NULL;
+    CLI_TRY(lh_simulate(w->pipeline, schedule, &sim, &timeline, &c->err));
+    *out = lh_timeline_makespan(timeline);
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+/* The same orders without those of the links. */
+static lh_status drop_links(cli *c, work *w)
+{
+    uint32_t n = lh_schedule_n_devices(w->schedule);
+    const lh_pass **orders = calloc(n, sizeof *orders);
+    uint32_t *counts = calloc(n, sizeof *counts);
+    lh_schedule *plain = NULL;
+    lh_status status = LH_OK;
+    if (!orders || !counts)
+        status = cli_no_memory(c);
+    for (uint32_t d = 0; status == LH_OK && d < n; d++)
+        orders[d] = lh_schedule_order(w->schedule, d, &counts[d]);
+    if (status == LH_OK)
+        status = lh_schedule_make(n, orders, counts, 0, NULL, &plain, &c->err);
+    if (status == LH_OK) {
+        lh_schedule_free(w->schedule);
+        w->schedule = plain;
+    }
+    free(orders);
+    free(counts);
+    return status;
+}
+
+/* Link orders stay only where they gain something. */
+static lh_status weigh_links(cli *c, work *w, const settings *s)
+{
+    w->fifo_ns = -1;
+    if (lh_schedule_n_link_orders(w->schedule) == 0)
+        return LH_OK;
+    if (s->model.fifo)
+        return drop_links(c, w);
+    lh_sim_options sim = cli_sim_options(&s->model);
+    int64_t ordered_ns;
+    CLI_TRY(makespan(c, w, w->schedule, sim, &ordered_ns));
+    sim.fifo = true;
+    CLI_TRY(makespan(c, w, w->schedule, sim, &w->fifo_ns));
+    if (ordered_ns < w->fifo_ns)
+        return LH_OK;
+    w->fifo_ns = -1;
+    return drop_links(c, w);
+}
+
+static lh_status make(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_check_method(c, "--method", s->method));
+    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
+    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
+    CLI_TRY(read_warmup(c, s->warmup, w, &o));
+    o.sim = cli_sim_options(&s->model);
+    cli_progress(c, "ordering passes by %s", s->method);
+    double begin = cli_now();
+    lh_status status = lh_method_run(s->method, w->pipeline, &o, &w->schedule,
+                                     &w->chosen, &c->err);
+    w->seconds = cli_now() - begin;
+    if (status != LH_OK)
+        return status;
+    CLI_TRY(weigh_links(c, w, s));
+    CLI_TRY(lh_simulate(w->pipeline, w->schedule, &o.sim, &w->timeline,
+                        &c->err));
+    return lh_lower_bound(w->pipeline, &w->bound, &c->err);
+}
+
+static lh_status print_csv(cli *c, const work *w)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_schedule_format(w->schedule, &text, &len, &c->err));
+    fwrite(text, 1, len, c->out);
+    lh_text_free(text);
+    return LH_OK;
+}
+
+static double gap(const work *w)
+{
+    int64_t ns = lh_timeline_makespan(w->timeline);
+    return w->bound.ns > 0
+               ? (double)(ns - w->bound.ns) / (double)w->bound.ns
+               : 0;
+}
+
+static const char *status_text(const work *w)
+{
+    return lh_timeline_makespan(w->timeline) == w->bound.ns ? "optimal"
+                                                            : "feasible";
+}
+
+static lh_status print_json(cli *c, const work *w)
+{
+    const settings *s = c->settings;
+    int64_t ns = lh_timeline_makespan(w->timeline);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:f, s:o, s:s, s:f}", "method",
+        w->chosen, "requested", s->method, "makespan_s", cli_seconds(ns),
+        "lower_bound_s", cli_seconds(w->bound.ns), "gap", gap(w), "limited_by",
+        w->bound.text, "status", status_text(w), "bubble_ratio",
+        lh_timeline_bubble_ratio(w->timeline), "peak_memory",
+        cli_peak_memory(w->timeline), "memory_unit",
+        lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds);
+    if (object && w->fifo_ns >= 0)
+        json_object_set_new(object, "fifo_makespan_s",
+                            cli_seconds(w->fifo_ns));
+    return cli_put_json(c, object);
+}
+
+static void print_text(cli *c, const work *w)
+{
+    const settings *s = c->settings;
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT];
+    uint32_t device = 0;
+    int64_t ns = lh_timeline_makespan(w->timeline);
+    int64_t most = cli_highest_peak(w->timeline, &device);
+    fprintf(c->out, "method        %s%s\n", w->chosen,
+            strcmp(s->method, "auto") == 0 ? " (best of all that fit)" : "");
+    fprintf(c->out, "makespan      %s\n", cli_time_text(ns, a));
+    fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
+            w->bound.text);
+    fprintf(c->out, "gap           %.2f %%%s\n", 100 * gap(w),
+            ns == w->bound.ns ? ", optimal" : "");
+    fprintf(c->out, "bubble        %.2f %%\n",
+            100 * lh_timeline_bubble_ratio(w->timeline));
+    fprintf(c->out, "peak memory   %s on device %" PRIu32 "\n",
+            cli_memory_text(most, lh_pipeline_memory_unit(w->pipeline), b),
+            device);
+    fprintf(c->out, "written       %s\n", c->common.output);
+}
+
+static void say_costs(cli *c, const work *w)
+{
+    char a[CLI_TIME_TEXT];
+    int64_t ns = lh_timeline_makespan(w->timeline);
+    if (w->fifo_ns >= 0)
+        cli_note(c,
+                 "messages leave in an order of their own%s; first in, first "
+                 "out would cost %s more",
+                 c->common.output ? ", written beside the schedule"
+                                  : ", which -o FILE writes beside FILE",
+                 cli_time_text(w->fifo_ns - ns, a));
+}
+
+static lh_status run(cli *c)
+{
+    work w = {0};
+    lh_status status = make(c, &w);
+    cli_progress_end();
+    if (status == LH_OK && c->common.output) {
+        cli_hold_signals();
+        status = lh_schedule_write(w.schedule, c->common.output, &c->err);
+        cli_release_signals();
+    }
+    if (status == LH_OK) {
+        if (!c->common.json)
+            say_costs(c, &w);
+        if (c->common.json)
+            status = print_json(c, &w);
+        else if (c->common.output)
+            print_text(c, &w);
+        else
+            status = print_csv(c, &w);
+    }
+    fini(&w);
+    return status;
+}
+
+const cli_command cmd_schedule = {
+    .name = "schedule",
+    .operands = "PIPELINE",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Make a schedule for a pipeline by a named method",
+    .description =
+        "Reads a pipeline and puts the passes of every device in an order: F "
+        "is a forward pass, I the input gradient, W the weight gradient, B "
+        "both gradients as one pass. The schedule is CSV, a row per device and "
+        "a cell such as 2F7 per pass (chunk 2, forward, microbatch 7), which "
+        "PyTorch's pipelining reads as it is.\n\n"
+        "With -o the schedule is written there, and what it takes is printed; "
+        "without, the CSV is printed. Where messages should leave in another "
+        "order than first in, first out, that order goes to a second file "
+        "beside the first: S.links.csv for S.csv.\n\n"
+        "The gap is the makespan beyond the proven lower bound, divided by "
+        "that bound. A gap of 0 means that no schedule is faster.",
+    .output_help = "Write the schedule to FILE and print what it takes.",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands there are: each one a file and a row here. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "cli.h"
+
+/* In the order that help shows. */
+#define CLI_COMMAND_LIST(X)                                                    \
+    X(cmd_schedule)                                                            \
+    X(cmd_check)
+
+#define CLI_DECLARE(command) extern const cli_command command;
+CLI_COMMAND_LIST(CLI_DECLARE)
+#undef CLI_DECLARE
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completion for bash, zsh and fish, from the tables. */
+#include "cli.h"
+
+#include <longhaul/methods.h>
+
+#include <string.h>
+
+static void put_methods(FILE *out, const char *between)
+{
+    for (uint32_t i = 0; i < lh_method_count(); i++)
+        fprintf(out, "%s%s", i ? between : "", lh_method_name(i));
+}
+
+static void put_bash_words(FILE *out, const cli_option *o)
+{
+    if (o->type == CLI_CHOICE) {
+        fputs("COMPREPLY=($(compgen -W \"", out);
+        for (uint32_t i = 0; o->choices[i]; i++)
+            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        fputs("\" -- \"$cur\"))", out);
+    } else if (o->words == CLI_WORDS_METHODS ||
+               o->words == CLI_WORDS_METHODS_OR_FILES) {
+        fputs("COMPREPLY=($(compgen -W \"", out);
+        put_methods(out, " ");
+        fprintf(out, "\"%s -- \"$cur\"))",
+                o->words == CLI_WORDS_METHODS ? "" : " -f");
+    } else if (o->words == CLI_WORDS_FILES) {
+        fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", out);
+    } else {
+        fputs("COMPREPLY=()", out);
+    }
+}
+
+static void put_bash_option(FILE *out, const cli_command *k,
+                            const cli_option *o)
+{
+    if (o->type == CLI_FLAG)
+        return;
+    fprintf(out, "        %s:--%s", k->name, o->name);
+    if (o->letter)
+        fprintf(out, "|%s:-%c", k->name, o->letter);
+    fputs(")\n            ", out);
+    put_bash_words(out, o);
+    fputs("\n            return ;;\n", out);
+}
+
+static void put_bash(FILE *out)
+{
+    fputs("# bash completion for longhaul, made from the program's tables\n"
+          "_longhaul()\n{\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} "
+          "prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "    local command=${COMP_WORDS[1]}\n"
+          "    # --option=value comes as three words\n"
+          "    if [[ $cur == = ]]; then cur=; "
+          "elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+          "    if ((COMP_CWORD == 1)); then\n"
+          "        COMPREPLY=($(compgen -W \"help --help --version",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++)
+        fprintf(out, " %s", cli_commands[i]->name);
+    fputs("\" -- \"$cur\"))\n        return\n    fi\n"
+          "    case $command:$prev in\n",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        const cli_command *k = cli_commands[i];
+        for (uint32_t j = 0; j < k->n_options; j++)
+            put_bash_option(out, k, &k->options[j]);
+        for (uint32_t j = 0; j < cli_n_common_options; j++)
+            put_bash_option(out, k, &cli_common_options[j]);
+    }
+    fputs("    esac\n    if [[ $cur == -* ]]; then\n"
+          "        case $command in\n",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        const cli_command *k = cli_commands[i];
+        fprintf(out, "        %s) COMPREPLY=($(compgen -W \"", k->name);
+        for (uint32_t j = 0; j < k->n_options; j++)
+            fprintf(out, "--%s ", k->options[j].name);
+        for (uint32_t j = 0; j < cli_n_common_options; j++)
+            fprintf(out, "%s--%s", j ? " " : "", cli_common_options[j].name);
+        fputs("\" -- \"$cur\")) ;;\n", out);
+    }
+    fputs("        esac\n        return\n    fi\n"
+          "    COMPREPLY=($(compgen -f -- \"$cur\"))\n}\n"
+          "complete -o filenames -F _longhaul longhaul\n",
+          out);
+}
+
+/* Help up to its first sentence's end, without what the shells' quotes or
+ * brackets would trip over. */
+static void put_short_help(FILE *out, const char *help)
+{
+    for (const char *p = help; *p && !(p[0] == '.' && (!p[1] || p[1] == ' '));
+         p++) {
+        if (strchr("'[]:\\\"`$", *p))
+            continue;
+        fputc(*p == '\n' ? ' ' : *p, out);
+    }
+}
+
+static void put_zsh_option(FILE *out, const cli_option *o)
+{
+    fputs(" \\\n            '", out);
+    if (o->letter)
+        fprintf(out, "(-%c --%s)'{-%c,--%s}'[", o->letter, o->name, o->letter,
+                o->name);
+    else
+        fprintf(out, "--%s%s[", o->name, o->type == CLI_FLAG ? "" : "=");
+    put_short_help(out, o->help);
+    fputc(']', out);
+    if (o->type != CLI_FLAG)
+        fprintf(out, ":%s:", o->arg);
+    if (o->type == CLI_CHOICE) {
+        fputc('(', out);
+        for (uint32_t i = 0; o->choices[i]; i++)
+            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        fputc(')', out);
+    } else if (o->words == CLI_WORDS_METHODS) {
+        fputc('(', out);
+        put_methods(out, " ");
+        fputc(')', out);
+    } else if (o->words == CLI_WORDS_METHODS_OR_FILES) {
+        fputs("_longhaul_methods_or_files", out);
+    } else if (o->words == CLI_WORDS_FILES) {
+        fputs("_files", out);
+    }
+    fputc('\'', out);
+}
+
+static void put_zsh(FILE *out)
+{
+    fputs("#compdef longhaul\n"
+          "# zsh completion for longhaul, made from the program's tables\n"
+          "_longhaul_methods_or_files()\n{\n"
+          "    local -a methods=(",
+          out);
+    put_methods(out, " ");
+    fputs(")\n    _alternative 'methods:method:compadd -a methods' "
+          "'files:file:_files'\n}\n"
+          "_longhaul()\n{\n    local -a commands=(\n",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        fprintf(out, "        '%s:", cli_commands[i]->name);
+        put_short_help(out, cli_commands[i]->about);
+        fputs("'\n", out);
+    }
+    fputs("    )\n    if ((CURRENT == 2)); then\n"
+          "        _describe 'command' commands\n        return\n    fi\n"
+          "    local command=$words[2]\n    shift words\n"
+          "    ((CURRENT--))\n    case $command in\n",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        const cli_command *k = cli_commands[i];
+        fprintf(out, "    %s)\n        _arguments -s", k->name);
+        for (uint32_t j = 0; j < k->n_options; j++)
+            put_zsh_option(out, &k->options[j]);
+        for (uint32_t j = 0; j < cli_n_common_options; j++)
+            put_zsh_option(out, &cli_common_options[j]);
+        fputs(" \\\n            '*:file:_files' ;;\n", out);
+    }
+    fputs("    esac\n}\n_longhaul \"$@\"\n", out);
+}
+
+static void put_fish_option(FILE *out, const char *command,
+                            const cli_option *o)
+{
+    fprintf(out, "complete -c longhaul -n '__fish_seen_subcommand_from %s'",
+            command);
+    if (o->letter)
+        fprintf(out, " -s %c", o->letter);
+    fprintf(out, " -l %s", o->name);
+    if (o->type != CLI_FLAG)
+        fputs(o->words == CLI_WORDS_FILES ||
+                      o->words == CLI_WORDS_METHODS_OR_FILES
+                  ? " -r -F"
+                  : " -x",
+              out);
+    if (o->type == CLI_CHOICE) {
+        fputs(" -a '", out);
+        for (uint32_t i = 0; o->choices[i]; i++)
+            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        fputc('\'', out);
+    } else if (o->words == CLI_WORDS_METHODS ||
+               o->words == CLI_WORDS_METHODS_OR_FILES) {
+        fputs(" -a '", out);
+        put_methods(out, " ");
+        fputc('\'', out);
+    }
+    fputs(" -d '", out);
+    put_short_help(out, o->help);
+    fputs("'\n", out);
+}
+
+static void put_fish(FILE *out)
+{
+    fputs("# fish completion for longhaul, made from the program's tables\n",
+          out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        const cli_command *k = cli_commands[i];
+        fprintf(out,
+                "complete -c longhaul -n __fish_use_subcommand -f -a %s -d '",
+                k->name);
+        put_short_help(out, k->about);
+        fputs("'\n", out);
+        for (uint32_t j = 0; j < k->n_options; j++)
+            put_fish_option(out, k->name, &k->options[j]);
+        for (uint32_t j = 0; j < cli_n_common_options; j++)
+            put_fish_option(out, k->name, &cli_common_options[j]);
+    }
+}
+
+bool cli_complete(FILE *out, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        put_bash(out);
+    else if (strcmp(shell, "zsh") == 0)
+        put_zsh(out);
+    else if (strcmp(shell, "fish") == 0)
+        put_fish(out);
+    else
+        return false;
+    return true;
+}

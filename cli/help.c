@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --help, from the tables. */
+#include "cli.h"
+
+#include <longhaul/methods.h>
+
+#include <string.h>
+
+enum { HELP_COLUMN = 26 };
+
+/* Bytes that do not begin a character take no column. */
+static uint32_t columns(const char *text, size_t len)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < len; i++)
+        count += ((unsigned char)text[i] & 0xc0u) != 0x80u;
+    return count;
+}
+
+/* Prints words from column `at` on, broken before `width`, later lines
+ * indented. "\n\n" in the text begins a paragraph; "\n " keeps the line. */
+static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
+                 uint32_t width)
+{
+    while (*text) {
+        size_t spaces = strspn(text, " ");
+        size_t len = strcspn(text + spaces, " \n") + spaces;
+        uint32_t wide = columns(text, len);
+        if (at + wide > width && at > indent) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+            text += spaces;
+            len -= spaces;
+            wide = columns(text, len);
+        }
+        fwrite(text, 1, len, out);
+        at += wide;
+        text += len;
+        if (text[0] == '\n' && text[1] == '\n') {
+            fprintf(out, "\n\n%*s", (int)indent, "");
+            at = indent;
+            text += 2;
+        } else if (text[0] == '\n') {
+            fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+            text += 1;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void print_option(FILE *out, const cli_option *o, const char *help,
+                         uint32_t width)
+{
+    char left[80], right[900];
+    int len = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter,
+                                   o->name)
+                        : snprintf(left, sizeof left, "      --%s", o->name);
+    if (o->arg)
+        len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
+    size_t room = sizeof right;
+    size_t at = (size_t)snprintf(right, room, "%s", help);
+    for (uint32_t i = 0; o->type == CLI_CHOICE && o->choices[i]; i++)
+        at += (size_t)snprintf(right + at, room - at, "%s%s",
+                               i ? ", " : " One of: ", o->choices[i]);
+    if (o->preset)
+        snprintf(right + at, room - at, " (default: %s)", o->preset);
+    fputs(left, out);
+    if (len + 2 > HELP_COLUMN) {
+        fprintf(out, "\n%*s", HELP_COLUMN, "");
+    } else {
+        fprintf(out, "%*s", HELP_COLUMN - len, "");
+    }
+    wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
+}
+
+bool cli_names_methods(const cli_command *k)
+{
+    for (uint32_t i = 0; i < k->n_options; i++)
+        if (k->options[i].words == CLI_WORDS_METHODS ||
+            k->options[i].words == CLI_WORDS_METHODS_OR_FILES)
+            return true;
+    return false;
+}
+
+static void print_methods(FILE *out, uint32_t width)
+{
+    fputs("\nMethods:\n", out);
+    for (uint32_t i = 0; i < lh_method_count(); i++) {
+        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_method_name(i));
+        wrap(out, lh_method_about(i), HELP_COLUMN, HELP_COLUMN, width);
+    }
+}
+
+void cli_help(FILE *out, const cli_command *k, uint32_t width)
+{
+    if (width > 80)
+        width = 80;
+    fprintf(out, "Usage: longhaul %s [options]%s%s\n\n%s.\n", k->name,
+            k->operands ? " " : "", k->operands ? k->operands : "", k->about);
+    if (k->description) {
+        fputc('\n', out);
+        wrap(out, k->description, 0, 0, width);
+    }
+    if (k->n_options)
+        fputs("\nOptions:\n", out);
+    for (uint32_t i = 0; i < k->n_options; i++)
+        print_option(out, &k->options[i], k->options[i].help, width);
+    fputs("\nCommon options:\n", out);
+    for (uint32_t i = 0; i < cli_n_common_options; i++) {
+        const cli_option *o = &cli_common_options[i];
+        bool is_output = strcmp(o->name, "output") == 0 && k->output_help;
+        print_option(out, o, is_output ? k->output_help : o->help, width);
+    }
+    if (cli_names_methods(k))
+        print_methods(out, width);
+    if (k->n_examples)
+        fputs("\nExamples:\n", out);
+    for (uint32_t i = 0; i < k->n_examples; i++) {
+        fprintf(out, "  %s\n      ", k->examples[i].line);
+        wrap(out, k->examples[i].does, 6, 6, width);
+    }
+}
+
+void cli_help_all(FILE *out, uint32_t width)
+{
+    if (width > 80)
+        width = 80;
+    fputs("Usage: longhaul COMMAND [options] [arguments]\n\n", out);
+    wrap(out,
+         "Plans the training of large models across datacenters: how to lay "
+         "a job out, in which order every GPU does its work, and what one "
+         "iteration takes.",
+         0, 0, width);
+    fputs("\nCommands:\n", out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        fprintf(out, "  %-12s", cli_commands[i]->name);
+        wrap(out, cli_commands[i]->about, 14, 14, width);
+    }
+    fputs("\n'longhaul COMMAND --help' tells more about a command, 'man "
+          "longhaul' about\neverything.\n\nExamples:\n"
+          "  longhaul plan job.yaml -o plan.json\n"
+          "  longhaul simulate plan.json --html report.html\n"
+          "  longhaul compare pipeline.yaml --sweep latency=0:2:0.25\n",
+          out);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "inputs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* --- files ----------------------------------------------------------------- */
+
+/* The word after the key `longhaul` at the beginning of a line or of a JSON
+ * map. Only the head of a file is looked at; the reader proper checks. */
+static void find_kind(const char *text, char *kind)
+{
+    for (const char *p = text; (p = strstr(p, "longhaul")) != NULL; p++) {
+        const char *before = p, *after = p + strlen("longhaul");
+        while (before > text && strchr(" \t\"'", before[-1]))
+            before--;
+        if (before > text && !strchr("\n{,", before[-1]))
+            continue;
+        after += strspn(after, "\"' \t");
+        if (*after++ != ':')
+            continue;
+        after += strspn(after, " \t\"'");
+        size_t len = strspn(after, "abcdefghijklmnopqrstuvwxyz");
+        if (after[len] != '/' || len >= CLI_KIND_TEXT)
+            continue;
+        memcpy(kind, after, len);
+        kind[len] = '\0';
+        return;
+    }
+    if (strstr(text, "\"traceEvents\""))
+        strcpy(kind, "trace");
+}
+
+static lh_status read_standard_input(cli *c, cli_input *input)
+{
+    enum { MOST = 256 << 20 };
+    size_t room = 0;
+    for (;;) {
+        if (input->len + 1 >= room) {
+            room = room ? room * 2 : 1 << 16;
+            char *more = room <= MOST ? realloc(input->text, room) : NULL;
+            if (!more)
+                return room <= MOST
+                           ? cli_no_memory(c)
+                           : cli_error(c, LH_EINPUT,
+                                       "standard input: larger than %d bytes, "
+                                       "the most that is read",
+                                       MOST / 2);
+            input->text = more;
+        }
+        size_t got = fread(input->text + input->len, 1, room - input->len - 1,
+                           stdin);
+        if (got == 0)
+            break;
+        input->len += got;
+    }
+    if (ferror(stdin))
+        return cli_error(c, LH_EIO, "standard input: %s", strerror(errno));
+    input->text[input->len] = '\0';
+    return LH_OK;
+}
+
+static lh_status read_head(cli *c, const char *path, char *head, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return cli_error(c, LH_EIO, "%s: %s", path, strerror(errno));
+    errno = 0;
+    size_t len = fread(head, 1, room - 1, file);
+    int cause = ferror(file) ? errno : 0;
+    fclose(file);
+    if (cause)
+        return cli_error(c, LH_EIO, "%s: %s", path, strerror(cause));
+    for (size_t i = 0; i < len; i++)
+        if (!head[i])
+            head[i] = ' '; /* the reader proper will refuse it */
+    head[len] = '\0';
+    return LH_OK;
+}
+
+lh_status cli_input_open(cli *c, const char *path, cli_input *out)
+{
+    *out = (cli_input){.path = path};
+    if (strcmp(path, "-") == 0) {
+        CLI_TRY(read_standard_input(c, out));
+        out->path = "standard input";
+        find_kind(out->text, out->kind);
+        return LH_OK;
+    }
+    enum { HEAD = 1 << 16 };
+    char *head = malloc(HEAD);
+    if (!head)
+        return cli_no_memory(c);
+    lh_status status = read_head(c, path, head, HEAD);
+    if (status == LH_OK)
+        find_kind(head, out->kind);
+    free(head);
+    return status;
+}
+
+void cli_input_close(cli_input *input)
+{
+    free(input->text);
+    *input = (cli_input){0};
+}
+
+lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out)
+{
+    if (input->text)
+        return lh_pipeline_parse(input->text, input->len, input->path, out,
+                                 &c->err);
+    return lh_pipeline_read(input->path, out, &c->err);
+}
+
+lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants)
+{
+    return cli_error(c, LH_EINPUT, "%s: is a %s; '%s' takes %s", input->path,
+                     input->kind, c->command->name, wants);
+}
+
+lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out)
+{
+    cli_input input;
+    lh_status status = cli_input_open(c, path, &input);
+    if (status == LH_OK) {
+        /* What says nothing or something unknown gets the reader's error. */
+        bool other = strcmp(input.kind, "job") == 0 ||
+                     strcmp(input.kind, "plan") == 0 ||
+                     strcmp(input.kind, "profile") == 0 ||
+                     strcmp(input.kind, "trace") == 0;
+        status = other ? cli_input_refuse(c, &input, "a pipeline")
+                       : cli_input_pipeline(c, &input, out);
+    }
+    cli_input_close(&input);
+    return status;
+}
+
+bool cli_is_method(const char *name)
+{
+    for (uint32_t i = 0; i < lh_method_count(); i++)
+        if (strcmp(lh_method_name(i), name) == 0)
+            return true;
+    return false;
+}
+
+lh_status cli_check_method(cli *c, const char *option, const char *name)
+{
+    if (cli_is_method(name))
+        return LH_OK;
+    enum { MOST = 64 };
+    const char *names[MOST + 1];
+    uint32_t count = lh_method_count();
+    char all[320] = "";
+    for (uint32_t i = 0; i < count && i < MOST; i++) {
+        names[i] = lh_method_name(i);
+        names[i + 1] = NULL;
+        size_t len = strlen(all);
+        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = cli_nearest(name, names);
+    if (near)
+        return cli_usage(c, "%s: there is no method '%.60s'; did you mean %s?",
+                         option, name, near);
+    return cli_usage(c, "%s: there is no method '%.60s'; there are %s", option,
+                     name, all);
+}
+
+/* --- the performance model --------------------------------------------------- */
+
+/* In the order of lh_receives. */
+const char *const cli_receives[] = {"early", "late", "late-fd", NULL};
+const char *const cli_objectives[] = {"makespan", "first-device", NULL};
+
+lh_sim_options cli_sim_options(const cli_model *model)
+{
+    return (lh_sim_options){
+        .size = sizeof(lh_sim_options),
+        .receives = (lh_receives)model->receives,
+        .coupled_queue = model->coupled,
+        .fifo = model->fifo,
+    };
+}
+
+int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline)
+{
+    return model->objective == CLI_FIRST_DEVICE
+               ? lh_timeline_first_device_end(timeline)
+               : lh_timeline_makespan(timeline);
+}
+
+/* --- numbers ----------------------------------------------------------------- */
+
+json_t *cli_seconds(int64_t ns)
+{
+    return json_real((double)ns / 1e9);
+}
+
+char *cli_time_text(int64_t ns, char *buffer)
+{
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
+    uint32_t i = 0;
+    /* Seconds from 10 s on: 312 ms and 2158 ms compare better than 2.158 s. */
+    double at_least[] = {1e10, 1e6, 1e3, 0};
+    while (i < 3 && fabs((double)ns) < at_least[i])
+        i++;
+    if (ns == 0)
+        i = 1;
+    double value = (double)ns / units[i].ns;
+    int digits = ns % (int64_t)units[i].ns == 0 ? 0 : 3;
+    snprintf(buffer, CLI_TIME_TEXT, "%.*f %s", digits, value, units[i].name);
+    return buffer;
+}
+
+char *cli_memory_text(int64_t amount, const char *unit, char *buffer)
+{
+    if (strcmp(unit, "bytes") == 0 && amount >= INT64_C(1) << 20) {
+        double gib = (double)amount / (double)(INT64_C(1) << 30);
+        snprintf(buffer, CLI_MEMORY_TEXT, "%.*f GiB", gib < 10 ? 2 : 1, gib);
+    } else {
+        snprintf(buffer, CLI_MEMORY_TEXT, "%" PRId64 "%s%.40s", amount,
+                 *unit ? " " : "", unit);
+    }
+    return buffer;
+}
+
+json_t *cli_peak_memory(const lh_timeline *timeline)
+{
+    json_t *list = json_array();
+    for (uint32_t d = 0; list && d < lh_timeline_n_devices(timeline); d++)
+        if (json_array_append_new(
+                list, json_integer(lh_timeline_peak_memory(timeline, d)))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device)
+{
+    int64_t most = INT64_MIN;
+    for (uint32_t d = 0; d < lh_timeline_n_devices(timeline); d++) {
+        int64_t peak = lh_timeline_peak_memory(timeline, d);
+        if (peak <= most)
+            continue;
+        most = peak;
+        if (device)
+            *device = d;
+    }
+    return most;
+}
+
+double cli_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

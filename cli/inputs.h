@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What several commands read, and the settings of the performance model that
+ * they share. */
+#ifndef CLI_INPUTS_H
+#define CLI_INPUTS_H
+
+#include "cli.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/simulate.h>
+
+/* --- files ----------------------------------------------------------------- */
+
+/* The kind that a file says it is in its key `longhaul`: "pipeline", "job",
+ * "plan", ...; "trace" for Chrome trace events; "" for anything else. `path`
+ * "-" is standard input, of which the text stays in *text for the reader
+ * (release with free(); NULL for files). */
+#define CLI_KIND_TEXT 24
+typedef struct cli_input {
+    const char *path;
+    char kind[CLI_KIND_TEXT];
+    char *text; /* of standard input */
+    size_t len;
+} cli_input;
+
+lh_status cli_input_open(cli *c, const char *path, cli_input *out);
+void cli_input_close(cli_input *input);
+lh_status cli_input_pipeline(cli *c, const cli_input *input,
+                             lh_pipeline **out);
+/* `wants` says what the command can work on: "a pipeline or a plan". */
+lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants);
+lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out);
+
+bool cli_is_method(const char *name);
+/* Refuses a name as wrong usage, with the nearest that there is. */
+lh_status cli_check_method(cli *c, const char *option, const char *name);
+
+/* --- the performance model --------------------------------------------------- */
+
+enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
+
+typedef struct cli_model {
+    uint32_t receives, coupled, objective;
+    bool fifo;
+} cli_model;
+
+extern const char *const cli_receives[], *const cli_objectives[];
+
+/* Rows of an option table; `settings` has a cli_model called `model`. */
+#define CLI_MODEL_ROWS(settings)                                               \
+    {.name = "receives",                                                       \
+     .type = CLI_CHOICE,                                                       \
+     .at = offsetof(settings, model.receives),                                 \
+     .arg = "WHEN",                                                            \
+     .preset = "early",                                                        \
+     .choices = cli_receives,                                                  \
+     .help = "When receives are posted, and so when a rendezvous transfer "    \
+             "may start: ahead of need (early), once the receiver gets to "    \
+             "the pass in need (late), or the same but never delayed by "      \
+             "weight-gradient passes (late-fd)."},                             \
+        {.name = "coupled",                                                    \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, model.coupled),                              \
+         .arg = "N",                                                           \
+         .least = 1,                                                           \
+         .most = 1000000,                                                      \
+         .help = "Head-of-line blocking: a device's sends share a queue of N " \
+                 "messages, and a full queue stops its next pass. Without "    \
+                 "this option sends never block."},                            \
+        {.name = "fifo",                                                       \
+         .type = CLI_FLAG,                                                     \
+         .at = offsetof(settings, model.fifo),                                 \
+         .help = "Messages leave first in, first out, whatever order the "     \
+                 "schedule gives."}
+
+#define CLI_OBJECTIVE_ROW(settings)                                            \
+    {.name = "objective",                                                      \
+     .type = CLI_CHOICE,                                                       \
+     .at = offsetof(settings, model.objective),                                \
+     .arg = "WHAT",                                                            \
+     .preset = "makespan",                                                     \
+     .choices = cli_objectives,                                                \
+     .help = "What counts: the end of the last pass or communication "         \
+             "anywhere, or of the last pass on the first chunk's device."}
+
+lh_sim_options cli_sim_options(const cli_model *model);
+int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
+
+/* --- numbers ----------------------------------------------------------------- */
+
+json_t *cli_seconds(int64_t ns);
+/* "312.000 ms", in the unit that suits. */
+#define CLI_TIME_TEXT 32
+char *cli_time_text(int64_t ns, char *buffer);
+/* "12.5 GiB" where the unit is bytes, else the number and the unit. */
+#define CLI_MEMORY_TEXT 64
+char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
+json_t *cli_peak_memory(const lh_timeline *timeline);
+/* The highest peak and (may be NULL) its device. */
+int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
+double cli_now(void); /* seconds of a clock that only goes forward */
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul: finds the command, parses its arguments, runs it, reports. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+lh_status cli_error(cli *c, lh_status code, const char *format, ...)
+{
+    c->err.code = code;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->err.text, sizeof c->err.text, format, args);
+    va_end(args);
+    return code;
+}
+
+lh_status cli_usage(cli *c, const char *format, ...)
+{
+    c->usage = true;
+    c->err.code = LH_EINVAL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->err.text, sizeof c->err.text, format, args);
+    va_end(args);
+    return LH_EINVAL;
+}
+
+lh_status cli_no_memory(cli *c)
+{
+    return cli_error(c, LH_ENOMEM, "out of memory");
+}
+
+static const cli_command *find_command(const char *name)
+{
+    for (uint32_t i = 0; cli_commands[i]; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
+    return NULL;
+}
+
+static int report_error(const cli *c)
+{
+    cli_progress_end();
+    if (!c->usage) {
+        fprintf(stderr, "longhaul: %s\n", c->err.text);
+        return EXIT_FAILED;
+    }
+    if (c->command)
+        fprintf(stderr,
+                "longhaul: %s: %s\nTry 'longhaul %s --help'.\n",
+                c->command->name, c->err.text, c->command->name);
+    else
+        fprintf(stderr, "longhaul: %s\nTry 'longhaul --help'.\n",
+                c->err.text);
+    return EXIT_USAGE;
+}
+
+static lh_status run_command(cli *c, int argc, char **argv)
+{
+    CLI_TRY(cli_parse(c, argc, argv, 2));
+    if (c->common.help) {
+        cli_help(c->out, c->command, cli_width());
+        return LH_OK;
+    }
+    if (c->common.version) {
+        fprintf(c->out, "longhaul %s\n", lh_version());
+        return LH_OK;
+    }
+    return c->command->run(c);
+}
+
+/* `longhaul help [COMMAND]` and `longhaul COMMAND --help` say the same. */
+static lh_status show_help(cli *c, const char *name)
+{
+    const cli_command *command = name ? find_command(name) : NULL;
+    if (name && !command)
+        return cli_usage(c, "there is no command '%.60s' to help with", name);
+    if (command)
+        cli_help(c->out, command, cli_width());
+    else
+        cli_help_all(c->out, cli_width());
+    return LH_OK;
+}
+
+static lh_status unknown_command(cli *c, const char *name)
+{
+    const char *names[32];
+    uint32_t count = 0;
+    for (; cli_commands[count] && count < 31; count++)
+        names[count] = cli_commands[count]->name;
+    names[count] = NULL;
+    const char *near = cli_nearest(name, names);
+    if (near)
+        return cli_usage(c, "there is no command '%.60s'; did you mean '%s'?",
+                         name, near);
+    return cli_usage(c, "there is no command '%.60s'", name);
+}
+
+/* For the build: `__generate man [COMMAND]`, `__generate bash` and so on. */
+static lh_status generate(cli *c, int argc, char **argv)
+{
+    const char *what = argc > 0 ? argv[0] : "";
+    if (strcmp(what, "man") != 0)
+        return cli_complete(c->out, what)
+                   ? LH_OK
+                   : cli_usage(c, "__generate: man, bash, zsh or fish");
+    const cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    if (argc > 1 && !command)
+        return cli_usage(c, "there is no command '%.60s'", argv[1]);
+    cli_man(c->out, command);
+    return LH_OK;
+}
+
+static lh_status dispatch(cli *c, int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage(c, "say what to do: plan, schedule, simulate, ...");
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return show_help(c, NULL);
+    if (strcmp(name, "help") == 0)
+        return show_help(c, argc > 2 ? argv[2] : NULL);
+    if (strcmp(name, "--version") == 0) {
+        fprintf(c->out, "longhaul %s\n", lh_version());
+        return LH_OK;
+    }
+    if (strcmp(name, "__generate") == 0)
+        return generate(c, argc - 2, argv + 2);
+    if (name[0] == '-')
+        return cli_usage(c, "'%.60s' comes before the command; options go "
+                            "after it",
+                         name);
+    c->command = find_command(name);
+    if (!c->command)
+        return unknown_command(c, name);
+    c->settings = calloc(1, c->command->settings_size + 1);
+    if (!c->settings)
+        return cli_no_memory(c);
+    return run_command(c, argc, argv);
+}
+
+/* A file that is opened must not become standard output because that was
+ * closed. Writing to what stands in for it fails, as it should. */
+static bool fill_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    if (!fill_standard_files())
+        return EXIT_FAILED;
+    setlocale(LC_CTYPE, "");
+    cli_catch_signals();
+    cli c = {0};
+    char *text = NULL;
+    size_t len = 0;
+    c.out = open_memstream(&text, &len);
+    c.operands = calloc((size_t)argc + 1, sizeof *c.operands);
+    lh_status status = c.out && c.operands ? dispatch(&c, argc, argv)
+                                           : cli_no_memory(&c);
+    if (c.out && fclose(c.out) != 0 && status == LH_OK)
+        status = cli_no_memory(&c);
+    cli_progress_end();
+    int code = status == LH_OK ? c.exit_code : report_error(&c);
+    if (status == LH_OK && len > 0) {
+        int written = cli_write_out(&c, text, len);
+        if (written != EXIT_OK)
+            code = written;
+    }
+    free(text);
+    free(c.operands);
+    free(c.settings);
+    return code;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Man pages (mdoc), from the tables. */
+#include "cli.h"
+
+#include <longhaul/methods.h>
+
+#include <ctype.h>
+#include <string.h>
+
+/* Text in which roff sees nothing special, sentences on lines of their own. */
+static void put_roff(FILE *out, const char *text)
+{
+    bool line_start = true;
+    for (const char *p = text; *p; p++) {
+        if (p[0] == '\n' && p[1] == '\n') {
+            fputs("\n.Pp\n", out);
+            line_start = true;
+            p++;
+            continue;
+        }
+        if (line_start && (*p == ' ' || *p == '\n'))
+            continue;
+        if (line_start && (*p == '.' || *p == '\''))
+            fputs("\\&", out);
+        bool ends = strchr(".:;?!", *p) && p[1] == ' ';
+        line_start = false;
+        if (*p == '\\')
+            fputs("\\e", out);
+        else if (*p == '-')
+            fputs("\\-", out);
+        else
+            fputc(*p, out);
+        /* "e.g. this" ends no sentence. */
+        if (ends && (*p == '.' || *p == '?' || *p == '!') &&
+            isupper((unsigned char)p[2])) {
+            fputc('\n', out);
+            line_start = true;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void put_man_head(FILE *out, const char *title, const char *name,
+                         const char *about)
+{
+    fprintf(out, ".\\\" Made from the program's own tables.\n"
+                 ".Dd $Mdocdate$\n.Dt ");
+    for (const char *p = title; *p; p++)
+        fputc(toupper((unsigned char)*p), out);
+    fprintf(out, " 1\n.Os longhaul %s\n.Sh NAME\n.Nm %s\n.Nd ", lh_version(),
+            name);
+    /* A description begins with a small letter by custom. */
+    fputc(tolower((unsigned char)about[0]), out);
+    fprintf(out, "%s\n", about + 1);
+}
+
+static void put_man_option(FILE *out, const cli_option *o, const char *help)
+{
+    fputs(".It", out);
+    if (o->letter)
+        fprintf(out, " Fl %c%s%s ,", o->letter, o->arg ? " Ar " : "",
+                o->arg ? o->arg : "");
+    fprintf(out, " Fl \\-%s", o->name);
+    if (o->arg)
+        fprintf(out, " Ns = Ns Ar %s", o->arg);
+    fputc('\n', out);
+    put_roff(out, help);
+    for (uint32_t i = 0; o->type == CLI_CHOICE && o->choices[i]; i++)
+        fprintf(out, "%s%s", i ? ", " : "One of: ", o->choices[i]);
+    if (o->type == CLI_CHOICE)
+        fputs(".\n", out);
+    if (o->preset)
+        fprintf(out, "The default is %s.\n", o->preset);
+}
+
+static void put_man_examples(FILE *out, const cli_command *k)
+{
+    if (k->n_examples == 0)
+        return;
+    fputs(".Sh EXAMPLES\n", out);
+    for (uint32_t i = 0; i < k->n_examples; i++) {
+        if (i > 0)
+            fputs(".Pp\n", out);
+        put_roff(out, k->examples[i].does);
+        fputs(".Bd -literal -offset indent\n", out);
+        put_roff(out, k->examples[i].line);
+        fputs(".Ed\n", out);
+    }
+}
+
+static void put_man_tail(FILE *out, bool commands)
+{
+    fputs(".Sh EXIT STATUS\n0: it worked.\n"
+          "1: it did not; standard error says why.\n"
+          "2: the program was called wrongly.\n.Sh SEE ALSO\n",
+          out);
+    uint32_t count = 0;
+    if (!commands)
+        fputs(".Xr longhaul 1\n", out);
+    for (; commands && cli_commands[count]; count++)
+        continue;
+    /* In alphabetical order, as the custom is. */
+    const char *last = "";
+    for (uint32_t i = 0; i < count; i++) {
+        const char *next = NULL;
+        for (uint32_t j = 0; j < count; j++) {
+            const char *name = cli_commands[j]->name;
+            if (strcmp(name, last) > 0 && (!next || strcmp(name, next) < 0))
+                next = name;
+        }
+        fprintf(out, ".Xr longhaul\\-%s 1%s\n", next,
+                i + 1 < count ? " ," : "");
+        last = next;
+    }
+}
+
+static void put_man_methods(FILE *out)
+{
+    fputs(".Sh METHODS\n.Bl -tag -width Ds\n", out);
+    for (uint32_t i = 0; i < lh_method_count(); i++) {
+        fprintf(out, ".It Cm %s\n", lh_method_name(i));
+        put_roff(out, lh_method_about(i));
+    }
+    fputs(".El\n", out);
+}
+
+static void put_man_operands(FILE *out, const char *operands)
+{
+    if (!operands)
+        return;
+    fputs(".Ar ", out);
+    for (const char *p = operands; *p; p++) {
+        if (*p == '|')
+            fputs(" | ", out);
+        else
+            fputc(*p, out);
+    }
+    fputc('\n', out);
+}
+
+static void put_man_command(FILE *out, const cli_command *k)
+{
+    char title[64];
+    snprintf(title, sizeof title, "longhaul-%s", k->name);
+    put_man_head(out, title, title, k->about);
+    fprintf(out, ".Sh SYNOPSIS\n.Nm longhaul %s\n.Op Ar options\n", k->name);
+    put_man_operands(out, k->operands);
+    fputs(".Sh DESCRIPTION\n", out);
+    put_roff(out, k->description);
+    fputs(".Pp\nThe options are:\n.Bl -tag -width Ds\n", out);
+    for (uint32_t i = 0; i < k->n_options; i++)
+        put_man_option(out, &k->options[i], k->options[i].help);
+    for (uint32_t i = 0; i < cli_n_common_options; i++) {
+        const cli_option *o = &cli_common_options[i];
+        bool is_output = strcmp(o->name, "output") == 0 && k->output_help;
+        put_man_option(out, o, is_output ? k->output_help : o->help);
+    }
+    fputs(".El\n", out);
+    if (cli_names_methods(k))
+        put_man_methods(out);
+    put_man_examples(out, k);
+    put_man_tail(out, false);
+}
+
+static void put_man_main(FILE *out)
+{
+    put_man_head(out, "longhaul", "longhaul",
+                 "Plan the training of large models across datacenters");
+    fputs(".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar options\n"
+          ".Op Ar arguments\n.Sh DESCRIPTION\n.Nm\n",
+          out);
+    put_roff(out,
+             "answers, for a training job on GPUs of more than one "
+             "datacenter: how should it be laid out, in which order should "
+             "every GPU do its work, and what will one iteration take?\n\n"
+             "Files that it reads are YAML or JSON and begin with a line such "
+             "as 'longhaul: job/1'. All that it writes it can read.\n\n"
+             "The commands are:");
+    fputs(".Bl -tag -width Ds\n", out);
+    for (uint32_t i = 0; cli_commands[i]; i++) {
+        fprintf(out, ".It Xr longhaul\\-%s 1\n", cli_commands[i]->name);
+        put_roff(out, cli_commands[i]->about);
+    }
+    fputs(".El\n.Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
+          ".It Ev NO_COLOR\nIf set and not empty: no colours.\n"
+          ".It Ev COLUMNS\nWidth of the output where it is no terminal.\n"
+          ".El\n",
+          out);
+    put_man_tail(out, true);
+}
+
+void cli_man(FILE *out, const cli_command *command)
+{
+    if (command)
+        put_man_command(out, command);
+    else
+        put_man_main(out);
+}
