@@ -15,4 +15,10 @@ struct lh_schedule {
     const lh_link_order *link_orders;
 };
 
+/* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
+lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
+                                  const char *links, size_t links_len,
+                                  const char *name, lh_schedule **out,
+                                  lh_error *err);
+
 #endif

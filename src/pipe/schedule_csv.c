@@ -278,6 +278,24 @@ static lh_status read_links(lh_schedule *s, span text, const char *name,
     return LH_OK;
 }
 
+lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
+                                  const char *links, size_t links_len,
+                                  const char *name, lh_schedule **out,
+                                  lh_error *err)
+{
+    lh_schedule *s;
+    LHI_TRY(lh_schedule_parse(rows, rows_len, name, &s, err));
+    lh_status status = LH_OK;
+    if (links)
+        status = read_links(s, (span){links, links + links_len}, name, err);
+    if (status != LH_OK) {
+        lh_schedule_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
 /* S.csv -> S.links.csv; release with free(). */
 static char *links_path(const char *path)
 {

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layout of a job: where its pipeline ranks are, which layers they hold,
+ * and the pipeline that results. */
+#ifndef LHI_LAYOUT_H
+#define LHI_LAYOUT_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/job.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/plan.h>
+
+/* Where the ranks of one data-parallel replica are. */
+typedef struct lhi_rank {
+    uint32_t datacenter;
+    uint32_t first_gpu; /* of its tensor x context x expert group, counted in
+                           the datacenter */
+} lhi_rank;
+
+/* A layout with everything decided. */
+typedef struct lhi_config {
+    lh_layout layout; /* complete; schedule NULL unless the job gives one */
+    lh_placement placement;
+    lh_recompute recompute;
+    uint32_t microbatches;
+} lhi_config;
+
+/* What a configuration comes to, before any schedule. */
+typedef struct lhi_built {
+    lh_pipeline *pipeline;
+    int64_t optimizer_ns, overhead_ns; /* after the pipeline */
+    lh_cost_source source;
+} lhi_built;
+
+/* GPUs that share one pipeline rank. */
+uint32_t lhi_group_size(const lh_layout *layout);
+
+/* Places layout.pipeline ranks; `ranks` has room for them. With data
+ * outermost it is the replica in the datacenter with the slowest GPUs, and
+ * *data_datacenters is over how many the replicas spread (else 1).
+ * LH_EUNSUPPORTED: `err` says what does not divide. */
+lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
+                           lhi_rank *ranks, uint32_t *data_datacenters,
+                           lh_error *err);
+
+/* The layers of chunk c of n: as even as they go, what is left over in the
+ * middle, away from embedding and head. */
+void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
+                     uint32_t *first, uint32_t *count);
+
+/* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built *built, lh_error *err);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipeline ranks over datacenters, in the order in which the job has them. */
+#include "plan/layout.h"
+
+#include <inttypes.h>
+
+uint32_t lhi_group_size(const lh_layout *layout)
+{
+    return layout->tensor * layout->context * layout->expert;
+}
+
+static double speed(const lh_datacenter *dc)
+{
+    double efficiency = dc->gpu.efficiency > 0 ? dc->gpu.efficiency : 1;
+    return dc->gpu.flops_per_s * efficiency;
+}
+
+/* Pipeline outermost: each datacenter takes as many consecutive stages, with
+ * all their replicas, as it has room for. */
+static lh_status place_stages(const lh_job *job, const lh_layout *l,
+                              lhi_rank *ranks, lh_error *err)
+{
+    uint32_t group = lhi_group_size(l), placed = 0;
+    uint64_t stage_gpus = (uint64_t)group * l->data;
+    for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
+        uint64_t room = job->datacenters[dc].gpus / stage_gpus;
+        for (uint64_t i = 0; i < room && placed < l->pipeline; i++)
+            ranks[placed++] =
+                (lhi_rank){dc, (uint32_t)(i * stage_gpus)};
+    }
+    if (placed < l->pipeline)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "pipeline %" PRIu32 " does not fit: a stage takes "
+                        "%" PRIu64 " GPUs (tensor x context x expert x data), "
+                        "and the datacenters have room for %" PRIu32
+                        " whole stages",
+                        l->pipeline, stage_gpus, placed);
+    return LH_OK;
+}
+
+/* Data outermost: whole replicas in each datacenter, equally many. */
+static lh_status place_replicas(const lh_job *job, const lh_layout *l,
+                                lhi_rank *ranks, uint32_t *data_datacenters,
+                                lh_error *err)
+{
+    uint32_t group = lhi_group_size(l), n = job->n_datacenters, slowest = 0;
+    uint64_t replica_gpus = (uint64_t)group * l->pipeline;
+    if (l->data % n != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data %" PRIu32 " does not divide over %" PRIu32
+                        " datacenters with data parallelism outermost",
+                        l->data, n);
+    for (uint32_t dc = 0; dc < n; dc++) {
+        uint64_t room = job->datacenters[dc].gpus / replica_gpus;
+        if (room < l->data / n)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "datacenter %s has room for %" PRIu64
+                            " whole replicas of %" PRIu64
+                            " GPUs, not for %" PRIu32,
+                            job->datacenters[dc].name, room, replica_gpus,
+                            l->data / n);
+        if (speed(&job->datacenters[dc]) < speed(&job->datacenters[slowest]))
+            slowest = dc;
+    }
+    for (uint32_t s = 0; s < l->pipeline; s++)
+        ranks[s] = (lhi_rank){slowest, s * group};
+    *data_datacenters = n;
+    return LH_OK;
+}
+
+lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
+                           lhi_rank *ranks, uint32_t *data_datacenters,
+                           lh_error *err)
+{
+    *data_datacenters = 1;
+    if (layout->outermost == LH_OUTERMOST_DATA)
+        return place_replicas(job, layout, ranks, data_datacenters, err);
+    return place_stages(job, layout, ranks, err);
+}
+
+void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
+                     uint32_t *first, uint32_t *count)
+{
+    uint32_t each = layers / n_chunks, more = layers % n_chunks;
+    /* Chunks from..from+more-1 hold one layer more. */
+    uint32_t from = (n_chunks - more) / 2;
+    uint32_t before = chunk < from          ? 0
+                      : chunk < from + more ? chunk - from
+                                            : more;
+    *first = chunk * each + before;
+    *count = each + (chunk >= from && chunk < from + more);
+}

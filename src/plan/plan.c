@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/planfile.h"
+#include "plan/search.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const lhi_choice_status_names[] = {"ok", "bounded", "memory",
+                                               "failed", NULL};
+
+const char *lh_choice_status_name(lh_choice_status status)
+{
+    return (unsigned)status < 4 ? lhi_choice_status_names[status] : "unknown";
+}
+
+/* FNV-1a: enough to see that an input has changed. */
+static uint64_t hash_text(const char *text, size_t len)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* A copy that the plan can keep: through the canonical text, whose hash names
+ * the input. */
+static lh_status copy_job(const lh_job *job, lhi_plan *plan, lh_error *err)
+{
+    char *text, hash[32];
+    size_t len;
+    LHI_TRY(lh_job_format(job, &text, &len, err));
+    lh_status status =
+        lh_job_parse(text, len, job->name, NULL, &plan->job, err);
+    snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, hash_text(text, len));
+    lh_text_free(text);
+    LHI_TRY(status);
+    plan->plan.job = plan->job;
+    plan->plan.name = lhi_arena_strdup(plan->mem, job->name);
+    plan->plan.version = lhi_arena_strdup(plan->mem, lh_version());
+    plan->plan.input_hash = lhi_arena_strdup(plan->mem, hash);
+    if (!plan->plan.name || !plan->plan.version || !plan->plan.input_hash)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status fill(const lh_job *job, const lh_plan_options *options,
+                      lhi_plan *plan, lh_error *err)
+{
+    LHI_TRY(copy_job(job, plan, err));
+    lh_status status =
+        lhi_plan_search(plan->job, options, plan->mem, &plan->plan, err);
+    /* Handed over, whether or not the search ended well. */
+    plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
+    plan->schedule = (lh_schedule *)plan->plan.schedule;
+    return status;
+}
+
+lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
+                       lh_plan **out, lh_error *err)
+{
+    lh_plan_options checked = {.size = sizeof checked};
+    if (options && options->size != sizeof *options)
+        return lhi_fail(err, LH_EINVAL, "lh_plan_options.size is %zu, not %zu",
+                        options->size, sizeof *options);
+    if (options)
+        checked = *options;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
+    if (!plan) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    plan->mem = mem;
+    lh_status status = fill(job, &checked, plan, err);
+    if (status != LH_OK) {
+        lh_plan_free(&plan->plan);
+        return status;
+    }
+    *out = &plan->plan;
+    return LH_OK;
+}
+
+void lh_plan_free(lh_plan *plan)
+{
+    if (!plan)
+        return;
+    lhi_plan *whole = (lhi_plan *)plan;
+    lh_schedule_free(whole->schedule);
+    lh_pipeline_free(whole->pipeline);
+    lh_job_free(whole->job);
+    lhi_arena_free(whole->mem);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans read back. */
+#include "plan/planfile.h"
+
+#include "base/text.h"
+#include "pipe/pipeline.h"
+#include "pipe/schedule.h"
+#include "spec/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const placement_names[] = {"irregular", "ud", "loop",
+                                              "wave", NULL};
+
+typedef struct reader {
+    const lhi_doc *doc;
+    lhi_plan *plan;
+} reader;
+
+static lh_status get_string(const reader *r, const lhi_node *map,
+                            const char *key, const char **out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    if (node->kind != LHI_SCALAR)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
+    *out = lhi_arena_strdup(r->plan->mem, node->text);
+    return *out ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status get_u32(const reader *r, const lhi_node *map, const char *key,
+                         uint32_t *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_get_u32(r->doc, node, 0, UINT32_MAX, out, err);
+}
+
+static lh_status get_int(const reader *r, const lhi_node *map, const char *key,
+                         int64_t *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_get_int(r->doc, node, INT64_MIN, INT64_MAX, out, err);
+}
+
+static lh_status get_real(const reader *r, const lhi_node *map, const char *key,
+                          double *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_get_number(r->doc, node, -1e300, 1e300, out, err);
+}
+
+static lh_status get_choice(const reader *r, const lhi_node *map,
+                            const char *key, const char *const *names,
+                            uint32_t *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_get_choice(r->doc, node, names, out, err);
+}
+
+static lh_status read_layout(const reader *r, const lhi_node *map,
+                             lh_layout *out, lh_error *err)
+{
+    static const char *const keys[] = {
+        "tensor", "context", "expert", "pipeline", "data",
+        "micro_batch", "chunks_per_device", "outermost", "schedule", NULL};
+    uint32_t *const values[] = {
+        &out->tensor, &out->context, &out->expert, &out->pipeline,
+        &out->data, &out->micro_batch, &out->chunks_per_device};
+    uint32_t outermost;
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const lhi_node *node;
+        LHI_TRY(lhi_need(r->doc, map, keys[i], &node, err));
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, values[i], err));
+    }
+    LHI_TRY(get_choice(r, map, "outermost", lhi_outermost_names, &outermost,
+                       err));
+    out->outermost = (lh_outermost)(outermost + 1);
+    if (lhi_find(map, "schedule"))
+        LHI_TRY(get_string(r, map, "schedule", &out->schedule, err));
+    return LH_OK;
+}
+
+/* Everything that set_choice() of the writer sets. */
+static lh_status read_choice(const reader *r, const lhi_node *map,
+                             lh_choice *out, lh_error *err)
+{
+    const lhi_node *node;
+    uint32_t index;
+    LHI_TRY(get_choice(r, map, "status", lhi_choice_status_names, &index, err));
+    out->status = (lh_choice_status)index;
+    LHI_TRY(lhi_need(r->doc, map, "layout", &node, err));
+    LHI_TRY(read_layout(r, node, &out->layout, err));
+    LHI_TRY(get_choice(r, map, "placement", placement_names, &index, err));
+    out->placement = (lh_placement)index;
+    LHI_TRY(get_choice(r, map, "recompute", lhi_recompute_names, &index, err));
+    out->recompute = (lh_recompute)index;
+    LHI_TRY(get_u32(r, map, "microbatches", &out->microbatches, err));
+    LHI_TRY(get_int(r, map, "iteration_ns", &out->iteration_ns, err));
+    LHI_TRY(get_int(r, map, "makespan_ns", &out->makespan_ns, err));
+    LHI_TRY(get_int(r, map, "optimizer_ns", &out->optimizer_ns, err));
+    LHI_TRY(get_int(r, map, "overhead_ns", &out->overhead_ns, err));
+    LHI_TRY(get_int(r, map, "lower_bound_ns", &out->lower_bound_ns, err));
+    LHI_TRY(get_real(r, map, "bubble_ratio", &out->bubble_ratio, err));
+    LHI_TRY(get_int(r, map, "peak_memory_bytes", &out->peak_memory_bytes, err));
+    LHI_TRY(
+        get_int(r, map, "memory_limit_bytes", &out->memory_limit_bytes, err));
+    LHI_TRY(get_real(r, map, "tokens_per_s", &out->tokens_per_s, err));
+    LHI_TRY(get_real(r, map, "mfu", &out->mfu, err));
+    return get_string(r, map, "why", &out->why, err);
+}
+
+static lh_status read_choices(const reader *r, const char *key,
+                              const lh_choice **out, uint32_t *n, lh_error *err)
+{
+    static const char *const keys[] = {
+        "status",       "iteration_s",       "layout",
+        "placement",    "recompute",         "microbatches",
+        "iteration_ns", "makespan_ns",       "optimizer_ns",
+        "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
+        "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
+        "mfu",          "why",               NULL};
+    const lhi_node *list;
+    LHI_TRY(lhi_need(r->doc, r->doc->root, key, &list, err));
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    lh_choice *choices = LHI_NEW(r->plan->mem, lh_choice, list->n_items);
+    if (!choices)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
+        LHI_TRY(read_choice(r, node, &choices[node->index], err));
+    }
+    *out = choices;
+    *n = list->n_items;
+    return LH_OK;
+}
+
+/* A list of rows becomes the text of the CSV again. */
+static lh_status join_rows(const reader *r, const lhi_node *list,
+                           lhi_text *text, lh_error *err)
+{
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        if (node->kind != LHI_SCALAR || strchr(node->text, '\n'))
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "must be one row of a schedule");
+        lhi_text_puts(text, node->text);
+        lhi_text_puts(text, "\n");
+    }
+    return LH_OK;
+}
+
+static lh_status read_orders(const reader *r, const lhi_node *map,
+                             lhi_text *rows, lhi_text *links, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, "rows", &node, err));
+    LHI_TRY(join_rows(r, node, rows, err));
+    if ((node = lhi_find(map, "link_orders")))
+        LHI_TRY(join_rows(r, node, links, err));
+    if (rows->failed || links->failed)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_schedule_parse_both(
+        rows->data ? rows->data : "", rows->len, links->data, links->len,
+        r->doc->file, &r->plan->schedule, err);
+    if (status != LH_OK)
+        lhi_wrap(err, "%s:%u: schedule", r->doc->file, map->line);
+    return status;
+}
+
+static lh_status read_schedule(const reader *r, lh_error *err)
+{
+    static const char *const keys[] = {"method", "rows", "link_orders", NULL};
+    const lhi_node *map;
+    lhi_text rows = {0}, links = {0};
+    LHI_TRY(lhi_need(r->doc, r->doc->root, "schedule", &map, err));
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(get_string(r, map, "method", &r->plan->plan.best.layout.schedule,
+                       err));
+    lh_status status = read_orders(r, map, &rows, &links, err);
+    lhi_text_fini(&rows);
+    lhi_text_fini(&links);
+    r->plan->plan.schedule = r->plan->schedule;
+    return status;
+}
+
+static lh_status read_search(const reader *r, lh_error *err)
+{
+    static const char *const keys[] = {"layouts", "memory", "bounded",
+                                       "simulated", NULL};
+    lh_plan *p = &r->plan->plan;
+    const lhi_node *map;
+    LHI_TRY(lhi_need(r->doc, r->doc->root, "search", &map, err));
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(get_u32(r, map, "layouts", &p->n_layouts, err));
+    LHI_TRY(get_u32(r, map, "memory", &p->n_memory, err));
+    LHI_TRY(get_u32(r, map, "bounded", &p->n_bounded, err));
+    return get_u32(r, map, "simulated", &p->n_simulated, err);
+}
+
+static lh_status read_all(const reader *r, lh_error *err)
+{
+    static const char *const keys[] = {
+        "longhaul", "name", "version", "input_hash", "cost_source", "status",
+        "iteration_s", "layout", "placement", "recompute", "microbatches",
+        "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
+        "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
+        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "schedule",
+        "pipeline", "search", "methods", "alternatives", "job", NULL};
+    const lhi_node *root = r->doc->root, *node;
+    lh_plan *p = &r->plan->plan;
+    LHI_TRY(lhi_want_format(r->doc, "plan", 1, err));
+    LHI_TRY(lhi_known_keys(r->doc, root, keys, err));
+    LHI_TRY(get_string(r, root, "name", &p->name, err));
+    LHI_TRY(get_string(r, root, "version", &p->version, err));
+    LHI_TRY(get_string(r, root, "input_hash", &p->input_hash, err));
+    LHI_TRY(get_string(r, root, "cost_source", &p->cost_source, err));
+    LHI_TRY(read_choice(r, root, &p->best, err));
+    LHI_TRY(lhi_need(r->doc, root, "pipeline", &node, err));
+    LHI_TRY(lhi_want_map(r->doc, node, err));
+    LHI_TRY(lhi_pipeline_from_node(r->doc, node, &r->plan->pipeline, err));
+    p->pipeline = r->plan->pipeline;
+    LHI_TRY(read_schedule(r, err));
+    LHI_TRY(read_search(r, err));
+    LHI_TRY(read_choices(r, "methods", &p->methods, &p->n_methods, err));
+    LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
+                         &p->n_alternatives, err));
+    LHI_TRY(lhi_need(r->doc, root, "job", &node, err));
+    LHI_TRY(lhi_want_map(r->doc, node, err));
+    LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
+    p->job = r->plan->job;
+    return LH_OK;
+}
+
+static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    reader r = {doc, mem ? LHI_NEW(mem, lhi_plan, 1) : NULL};
+    lh_status status;
+    if (!r.plan) {
+        lhi_arena_free(mem);
+        status = lhi_fail_nomem(err);
+    } else {
+        r.plan->mem = mem;
+        status = read_all(&r, err);
+        if (status != LH_OK)
+            lh_plan_free(&r.plan->plan);
+        else
+            *out = &r.plan->plan;
+    }
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_plan_parse(const char *text, size_t len, const char *name,
+                        lh_plan **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    return from_doc(doc, out, err);
+}

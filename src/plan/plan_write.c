@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans as JSON: docs/formats/plan.md. */
+#include "plan/planfile.h"
+
+#include "base/text.h"
+#include "pipe/pipeline.h"
+#include "spec/spec.h"
+
+#include <string.h>
+
+static bool set(json_t *map, const char *key, json_t *value)
+{
+    return json_object_set_new(map, key, value) == 0;
+}
+
+static json_t *integer(int64_t value)
+{
+    return json_integer(value);
+}
+
+static json_t *layout_to_json(const lh_choice *c)
+{
+    const lh_layout *l = &c->layout;
+    json_t *map = json_object();
+    bool ok = map && set(map, "tensor", integer(l->tensor)) &&
+              set(map, "context", integer(l->context)) &&
+              set(map, "expert", integer(l->expert)) &&
+              set(map, "pipeline", integer(l->pipeline)) &&
+              set(map, "data", integer(l->data)) &&
+              set(map, "micro_batch", integer(l->micro_batch)) &&
+              set(map, "chunks_per_device", integer(l->chunks_per_device)) &&
+              set(map, "outermost",
+                  json_string(lh_outermost_name(l->outermost)));
+    if (ok && l->schedule)
+        ok = set(map, "schedule", json_string(l->schedule));
+    if (!ok) {
+        json_decref(map);
+        return NULL;
+    }
+    return map;
+}
+
+/* Fills in what every choice has; the best one stands at the top level. */
+static bool set_choice(json_t *map, const lh_choice *c)
+{
+    return set(map, "status", json_string(lh_choice_status_name(c->status))) &&
+           set(map, "iteration_s", c->iteration_ns < 0
+                                       ? json_null()
+                                       : json_real((double)c->iteration_ns /
+                                                   1e9)) &&
+           set(map, "layout", layout_to_json(c)) &&
+           set(map, "placement", json_string(lh_placement_name(c->placement))) &&
+           set(map, "recompute", json_string(lh_recompute_name(c->recompute))) &&
+           set(map, "microbatches", integer(c->microbatches)) &&
+           set(map, "iteration_ns", integer(c->iteration_ns)) &&
+           set(map, "makespan_ns", integer(c->makespan_ns)) &&
+           set(map, "optimizer_ns", integer(c->optimizer_ns)) &&
+           set(map, "overhead_ns", integer(c->overhead_ns)) &&
+           set(map, "lower_bound_ns", integer(c->lower_bound_ns)) &&
+           set(map, "bubble_ratio", json_real(c->bubble_ratio)) &&
+           set(map, "peak_memory_bytes", integer(c->peak_memory_bytes)) &&
+           set(map, "memory_limit_bytes", integer(c->memory_limit_bytes)) &&
+           set(map, "tokens_per_s", json_real(c->tokens_per_s)) &&
+           set(map, "mfu", json_real(c->mfu)) &&
+           set(map, "why", json_string(c->why));
+}
+
+static json_t *choices_to_json(const lh_choice *choices, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++) {
+        json_t *map = json_object();
+        if (!map || !set_choice(map, &choices[i]) ||
+            json_array_append(list, map) != 0) {
+            json_decref(map);
+            json_decref(list);
+            return NULL;
+        }
+        json_decref(map);
+    }
+    return list;
+}
+
+/* The CSV's rows as a list of strings. */
+static json_t *rows_to_json(const char *text)
+{
+    json_t *list = json_array();
+    while (list && *text) {
+        size_t len = strcspn(text, "\n");
+        if (json_array_append_new(list, json_stringn(text, len)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        text += len + (text[len] == '\n');
+    }
+    return list;
+}
+
+static lh_status schedule_to_json(const lh_plan *plan, json_t **out,
+                                  lh_error *err)
+{
+    char *rows, *links;
+    LHI_TRY(lh_schedule_format(plan->schedule, &rows, NULL, err));
+    lh_status status =
+        lh_schedule_format_links(plan->schedule, &links, NULL, err);
+    if (status != LH_OK) {
+        lh_text_free(rows);
+        return status;
+    }
+    json_t *map = json_object();
+    bool ok = map &&
+              set(map, "method", json_string(plan->best.layout.schedule)) &&
+              set(map, "rows", rows_to_json(rows)) &&
+              (!links || set(map, "link_orders", rows_to_json(links)));
+    lh_text_free(rows);
+    lh_text_free(links);
+    if (!ok) {
+        json_decref(map);
+        return lhi_fail_nomem(err);
+    }
+    *out = map;
+    return LH_OK;
+}
+
+static json_t *search_to_json(const lh_plan *plan)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "layouts",
+                     (json_int_t)plan->n_layouts, "memory",
+                     (json_int_t)plan->n_memory, "bounded",
+                     (json_int_t)plan->n_bounded, "simulated",
+                     (json_int_t)plan->n_simulated);
+}
+
+/* Takes over `schedule` and `pipeline`. */
+static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
+                 json_t *map)
+{
+    bool ok = set(map, "longhaul", json_string("plan/1")) &&
+              set(map, "name", json_string(plan->name)) &&
+              set(map, "version", json_string(plan->version)) &&
+              set(map, "input_hash", json_string(plan->input_hash)) &&
+              set(map, "cost_source", json_string(plan->cost_source)) &&
+              set_choice(map, &plan->best);
+    ok = set(map, "schedule", schedule) && ok;
+    ok = set(map, "pipeline", pipeline) && ok;
+    return ok && set(map, "search", search_to_json(plan)) &&
+           set(map, "methods",
+               choices_to_json(plan->methods, plan->n_methods)) &&
+           set(map, "alternatives",
+               choices_to_json(plan->alternatives, plan->n_alternatives)) &&
+           set(map, "job", lhi_job_to_json(plan->job));
+}
+
+static int add_to_text(const char *bytes, size_t len, void *text)
+{
+    lhi_text_add(text, bytes, len);
+    return ((lhi_text *)text)->failed ? -1 : 0;
+}
+
+lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,
+                         lh_error *err)
+{
+    json_t *schedule = NULL, *pipeline = NULL;
+    LHI_TRY(schedule_to_json(plan, &schedule, err));
+    lh_status status = lhi_pipeline_to_json(plan->pipeline, &pipeline, err);
+    if (status != LH_OK) {
+        json_decref(schedule);
+        return status;
+    }
+    json_t *map = json_object();
+    if (!map) {
+        json_decref(schedule);
+        json_decref(pipeline);
+        return lhi_fail_nomem(err);
+    }
+    lhi_text out = {0};
+    size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
+    if (!fill(plan, schedule, pipeline, map) ||
+        json_dump_callback(map, add_to_text, &out, flags) != 0)
+        out.failed = true;
+    json_decref(map);
+    lhi_text_puts(&out, "\n");
+    return lhi_text_take(&out, text, len, err);
+}

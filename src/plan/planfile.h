@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan and what it owns. */
+#ifndef LHI_PLANFILE_H
+#define LHI_PLANFILE_H
+
+#include "base/arena.h"
+#include "doc/doc.h"
+
+#include <jansson.h>
+#include <longhaul/plan.h>
+
+/* The public part first: an lh_plan is always one of these. */
+typedef struct lhi_plan {
+    lh_plan plan;
+    lhi_arena *mem;
+    lh_job *job;
+    lh_pipeline *pipeline;
+    lh_schedule *schedule;
+} lhi_plan;
+
+extern const char *const lhi_choice_status_names[];
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules whose W passes are cut, made whole again for programs that know no
+ * parts. Each W runs in the place of one of its parts; which one is chosen so
+ * that memory still fits and the makespan suffers least: the best of all-first,
+ * all-middle and all-last, then one W after the other moved while that helps,
+ * as long as the effort allows. */
+#include "base/arena.h"
+#include "base/fail.h"
+#include "pipe/pipeline.h"
+
+#include <longhaul/simulate.h>
+#include <longhaul/schedule.h>
+#include <stdbool.h>
+
+/* Passes evaluated by the search for better places, all moves together. */
+#define MOST_EFFORT UINT64_C(40000000)
+
+typedef struct whole {
+    const lh_pipeline *pipeline; /* may be NULL */
+    const lh_schedule *cut;
+    lhi_arena *mem;
+    lh_evaluator *evaluator;
+    uint32_t n_devices;
+    uint16_t **place; /* per device, pass: for a part, which part hosts W */
+    lh_pass **orders;
+    uint32_t *counts;
+    uint64_t n_passes;
+} whole;
+
+typedef struct score {
+    bool fits;
+    int64_t makespan_ns;
+} score;
+
+static bool better(score a, score b)
+{
+    if (a.fits != b.fits)
+        return a.fits;
+    return a.makespan_ns < b.makespan_ns;
+}
+
+static lh_status make(whole *w, lh_schedule **out, lh_error *err)
+{
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        uint32_t count, n = 0;
+        const lh_pass *order = lh_schedule_order(w->cut, d, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            lh_pass pass = order[i];
+            if (pass.n_parts > 1 && pass.part != w->place[d][i])
+                continue;
+            pass.part = 0;
+            pass.n_parts = 1;
+            w->orders[d][n++] = pass;
+        }
+        w->counts[d] = n;
+    }
+    uint32_t n_links = lh_schedule_n_link_orders(w->cut);
+    return lh_schedule_make(w->n_devices, (const lh_pass *const *)w->orders,
+                            w->counts, n_links,
+                            n_links ? lh_schedule_link_order(w->cut, 0) : NULL,
+                            out, err);
+}
+
+static bool fits(const whole *w)
+{
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        int64_t held = 0, limit = lh_pipeline_memory_limit(w->pipeline, d);
+        for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->pipeline); c++)
+            if (lh_pipeline_chunk(w->pipeline, c)->device == d)
+                held += lh_pipeline_chunk(w->pipeline, c)->mem_static;
+        for (uint32_t i = 0; i < w->counts[d]; i++) {
+            const lh_pass *pass = &w->orders[d][i];
+            held += lhi_pass_memory(lh_pipeline_chunk(w->pipeline, pass->chunk),
+                                    pass);
+            if (held > limit)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Makes the schedule for the places as they are and judges it. */
+static lh_status judge(whole *w, lh_schedule **out, score *s, lh_error *err)
+{
+    lh_schedule *made;
+    LHI_TRY(make(w, &made, err));
+    lh_status status =
+        lh_evaluator_run(w->evaluator, made, &s->makespan_ns, err);
+    if (status != LH_OK) {
+        lh_schedule_free(made);
+        return status;
+    }
+    s->fits = fits(w);
+    *out = made;
+    return LH_OK;
+}
+
+/* All W in the place of the same part: 0 first, 1 middle, 2 last. */
+static void place_all(whole *w, int which)
+{
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        uint32_t count;
+        const lh_pass *order = lh_schedule_order(w->cut, d, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            uint16_t last = (uint16_t)(order[i].n_parts - 1);
+            w->place[d][i] = which == 0   ? 0
+                             : which == 1 ? last / 2
+                                          : last;
+        }
+    }
+}
+
+static void place_one(whole *w, uint32_t d, uint32_t first, uint16_t part)
+{
+    uint32_t count;
+    const lh_pass *order = lh_schedule_order(w->cut, d, &count);
+    const lh_pass *w0 = &order[first];
+    for (uint32_t i = first, seen = 0; i < count && seen < w0->n_parts; i++)
+        if (order[i].kind == LH_W && order[i].chunk == w0->chunk &&
+            order[i].microbatch == w0->microbatch) {
+            w->place[d][i] = part;
+            seen++;
+        }
+}
+
+/* Tries the other places of one W; keeps the best. */
+static lh_status improve_one(whole *w, uint32_t d, uint32_t first,
+                             uint16_t n_parts, lh_schedule **best, score *s,
+                             lh_error *err)
+{
+    uint16_t now = w->place[d][first];
+    const uint16_t tries[] = {0, (uint16_t)((n_parts - 1) / 2),
+                              (uint16_t)(n_parts - 1)};
+    for (size_t k = 0; k < 3; k++) {
+        lh_schedule *made;
+        score other;
+        if (tries[k] == now)
+            continue;
+        place_one(w, d, first, tries[k]);
+        LHI_TRY(judge(w, &made, &other, err));
+        if (better(other, *s)) {
+            lh_schedule_free(*best);
+            *best = made;
+            *s = other;
+            now = tries[k];
+        } else {
+            lh_schedule_free(made);
+        }
+    }
+    place_one(w, d, first, now);
+    return LH_OK;
+}
+
+static lh_status improve(whole *w, lh_schedule **best, score *s, lh_error *err)
+{
+    uint64_t effort = 0;
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        uint32_t count;
+        const lh_pass *order = lh_schedule_order(w->cut, d, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            if (order[i].n_parts == 1 || order[i].part != 0)
+                continue;
+            effort += 3 * w->n_passes;
+            if (effort > MOST_EFFORT)
+                return LH_OK;
+            LHI_TRY(improve_one(w, d, i, order[i].n_parts, best, s, err));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status search(whole *w, lh_schedule **out, lh_error *err)
+{
+    lh_schedule *best = NULL;
+    score best_score = {false, 0};
+    int best_which = 0;
+    lh_status status = LH_OK;
+    for (int which = 0; which < 3 && status == LH_OK; which++) {
+        lh_schedule *made;
+        score s;
+        place_all(w, which);
+        status = judge(w, &made, &s, err);
+        if (status != LH_OK)
+            break;
+        if (!best || better(s, best_score)) {
+            lh_schedule_free(best);
+            best = made;
+            best_score = s;
+            best_which = which;
+        } else {
+            lh_schedule_free(made);
+        }
+    }
+    if (status == LH_OK) {
+        place_all(w, best_which);
+        status = improve(w, &best, &best_score, err);
+    }
+    if (status != LH_OK) {
+        lh_schedule_free(best);
+        return status;
+    }
+    *out = best;
+    return LH_OK;
+}
+
+static lh_status allocate(whole *w, lh_error *err)
+{
+    w->n_devices = lh_schedule_n_devices(w->cut);
+    w->place = LHI_NEW(w->mem, uint16_t *, w->n_devices);
+    w->orders = LHI_NEW(w->mem, lh_pass *, w->n_devices);
+    w->counts = LHI_NEW(w->mem, uint32_t, w->n_devices);
+    if (!w->place || !w->orders || !w->counts)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        uint32_t count;
+        lh_schedule_order(w->cut, d, &count);
+        w->n_passes += count;
+        w->place[d] = LHI_NEW(w->mem, uint16_t, count);
+        w->orders[d] = LHI_NEW(w->mem, lh_pass, count);
+        if (!w->place[d] || !w->orders[d])
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+static lh_status run(whole *w, lh_schedule **out, lh_error *err)
+{
+    LHI_TRY(allocate(w, err));
+    if (!w->pipeline) {
+        place_all(w, 2);
+        return make(w, out, err);
+    }
+    LHI_TRY(lh_evaluator_make(w->pipeline, NULL, &w->evaluator, err));
+    int64_t ignored; /* also: is the schedule one of this pipeline? */
+    lh_status status =
+        lh_evaluator_run(w->evaluator, w->cut, &ignored, err);
+    if (status == LH_OK)
+        status = search(w, out, err);
+    lh_evaluator_free(w->evaluator);
+    return status;
+}
+
+lh_status lh_schedule_whole(const lh_pipeline *pipeline,
+                            const lh_schedule *schedule, lh_schedule **out,
+                            lh_error *err)
+{
+    whole w = {.pipeline = pipeline, .cut = schedule};
+    w.mem = lhi_arena_make(0);
+    if (!w.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = run(&w, out, err);
+    lhi_arena_free(w.mem);
+    return status;
+}
