@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The schedules of tests/data/optima take what is proven for them, by the
+ * simulator and by the judge, and no bound is above it. */
+#include "test.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/check.h>
+#include <longhaul/simulate.h>
+
+static const struct {
+    const char *name;
+    int64_t ms;
+} optima[] = {
+    {"ud2x4_nolat_mem2", 28},   {"ud2x5_lat_mem2", 54},
+    {"ud2x6_bwbound_mem4", 77}, {"ud3x5_hetero_free", 69},
+    {"ud3x6_asym_links", 92},   {"ud4x6_mem4", 68},
+    {"wave2x3_mem4", 56},       {"wave3x4_lat_mem6", 69},
+};
+
+static void reaches(const char *name, int64_t want_ns)
+{
+    char path[512];
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_verdict *v = NULL;
+    lh_bound bound = {0};
+    snprintf(path, sizeof path, "%s/optima/%s.json", TEST_DATA, name);
+    CHECK_OK(lh_pipeline_read(path, &p, &err), err);
+    snprintf(path, sizeof path, "%s/optima/%s.csv", TEST_DATA, name);
+    CHECK_OK(lh_schedule_read(path, false, &s, &err), err);
+    if (p && s) {
+        CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    }
+    if (t && v) {
+        CHECK_INT(lh_timeline_makespan(t), want_ns);
+        CHECK_INT(lh_verdict_makespan(v), want_ns);
+        CHECK(lh_timeline_fits(t, NULL));
+        CHECK(lh_verdict_valid(v));
+        CHECK(bound.ns > 0 && bound.ns <= want_ns);
+    }
+    lh_verdict_free(v);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void proven_optima_are_reached(void)
+{
+    for (size_t i = 0; i < sizeof optima / sizeof optima[0]; i++)
+        reaches(optima[i].name, optima[i].ms * 1000000);
+}
+
+int main(void)
+{
+    RUN(proven_optima_are_reached);
+    return test_summary();
+}
