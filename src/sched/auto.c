@@ -30,8 +30,7 @@ static lh_status enter(contest *c, const lhi_method *method, lh_error *err)
     lhi_orders orders;
     lh_error why = {0};
     int64_t time_ns = 0;
-    lh_status status =
-        method->make(c->pipeline, c->options, &orders, &why);
+    lh_status status = method->make(c->pipeline, c->options, &orders, &why);
     if (status == LH_OK) {
         orders.method = method->name;
         status = makespan(c, &orders, &time_ns, &why);

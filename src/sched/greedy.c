@@ -45,8 +45,8 @@ static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
 {
     if (d->f_left == 0)
         return LH_D;
-    bool warm = d->d_left ==
-                (uint64_t)d->n_chunks * p->pipeline->n_microbatches;
+    bool warm =
+        d->d_left == (uint64_t)d->n_chunks * p->pipeline->n_microbatches;
     if (warm && back->chunk == LH_NONE && !back->refused)
         return LH_F;
     return d->last == LH_F ? LH_D : LH_F;

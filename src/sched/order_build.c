@@ -113,10 +113,9 @@ lh_status lhi_need_placement(const lh_pipeline *pipeline,
 {
     if (lies_as(pipeline, placement))
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "needs placement %s; that of this pipeline is %s",
-                    lh_placement_name(placement),
-                    lh_placement_name(pipeline->placement));
+    return lhi_fail(
+        err, LH_EUNSUPPORTED, "needs placement %s; that of this pipeline is %s",
+        lh_placement_name(placement), lh_placement_name(pipeline->placement));
 }
 
 lh_status lhi_need_split(const lh_pipeline *pipeline, lh_error *err)

@@ -159,8 +159,8 @@ static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
     int64_t floor_ns = forward && m == 0 ? p->gathered_ns[to] : 0;
     *at = floor_ns;
     *reader = pipe->chunks[to].device;
-    return arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c],
-                  start_ns, end_ns, at);
+    return arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
+                  end_ns, at);
 }
 
 /* The pass that a choice stands for, put into the order. */
@@ -340,10 +340,10 @@ static lh_status refuse_stop(const lhi_planner *p, lh_error *err)
             if (lhi_plan_start(p, d, c, kind) == LHI_NEVER)
                 continue;
             int64_t need =
-                d->memory + (kind == LH_F ? p->pipeline->chunks[c].mem_f +
-                                                p->chunks[c].keep_f
-                                          : p->chunks[c].mem_d +
-                                                p->chunks[c].keep_d);
+                d->memory +
+                (kind == LH_F
+                     ? p->pipeline->chunks[c].mem_f + p->chunks[c].keep_f
+                     : p->chunks[c].mem_d + p->chunks[c].keep_d);
             return lhi_fail_memory(p->pipeline, i, need, err);
         }
     }

@@ -24,17 +24,17 @@ typedef struct lhi_plan_device {
     const uint32_t *chunks; /* in model order */
     uint32_t n_chunks;
     int64_t free_ns;
-    int64_t memory, limit; /* static memory included */
+    int64_t memory, limit;   /* static memory included */
     uint64_t f_left, d_left; /* passes not placed yet */
     uint32_t w_pending;      /* Ws whose D is placed */
-    uint32_t w_at; /* place in the order of the D whose W is next */
+    uint32_t w_at;           /* place in the order of the D whose W is next */
     uint16_t w_part;
     lh_pass_kind last; /* of F and D, whichever was placed last */
 } lhi_plan_device;
 
 /* What a device would do next. */
 typedef struct lhi_choice {
-    int64_t start_ns; /* LHI_NEVER: nothing for now */
+    int64_t start_ns;  /* LHI_NEVER: nothing for now */
     lh_pass_kind kind; /* LH_D stands for D or B; LH_W for its next part */
     uint32_t chunk;    /* of F and D */
 } lhi_choice;
@@ -48,9 +48,9 @@ struct lhi_planner {
     lhi_arena *mem;
     lhi_plan_chunk *chunks;
     lhi_plan_device *devices;
-    uint32_t n_parts; /* of each W */
+    uint32_t n_parts;              /* of each W */
     struct lhi_booking *resources; /* per link resource */
-    int64_t *gathered_ns; /* per chunk: its all-gather is there */
+    int64_t *gathered_ns;          /* per chunk: its all-gather is there */
     lhi_choice *choices;           /* per device */
     uint32_t *tree, leaves;        /* tournament of devices */
     lhi_orders *orders;            /* filled; not owned */

@@ -2,6 +2,8 @@
 /* Adaptra's schedules: warm-up forwards per device by its algorithm 1 or 2 or
  * as given, then the orders of its algorithms 3 and 4, with exact times of
  * events where the paper steps a clock. */
+#include "sched/slack.h"
+
 #include "sched/planner.h"
 
 #include <inttypes.h>
@@ -96,6 +98,20 @@ static lh_status take_given(const lh_pipeline *p,
     return LH_OK;
 }
 
+lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
+                            const lh_method_options *options, uint32_t *x,
+                            lh_error *err)
+{
+    if (options->warmup)
+        return take_given(pipeline, options, x, err);
+    if (options->slack_initial)
+        warm_by_memory(pipeline, x);
+    else
+        warm_by_delay(pipeline, x);
+    clip(pipeline, x);
+    return LH_OK;
+}
+
 /* Algorithm 3: the warm-up, then B before F before W of what is ready. As
  * printed, x is only the least number of forwards under way; with a memory
  * limit it is also the most. */
@@ -133,18 +149,8 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
     LHI_TRY(lhi_need_split(pipeline, err));
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
-    lh_status status = LH_OK;
-    if (!x) {
-        status = lhi_fail_nomem(err);
-    } else if (options->warmup) {
-        status = take_given(pipeline, options, x, err);
-    } else if (options->slack_initial) {
-        warm_by_memory(pipeline, x);
-        clip(pipeline, x);
-    } else {
-        warm_by_delay(pipeline, x);
-        clip(pipeline, x);
-    }
+    lh_status status =
+        x ? lhi_slack_warmups(pipeline, options, x, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_plan(pipeline, 1, choose, x, out, err);
     lhi_arena_free(mem);

@@ -8,8 +8,8 @@
 #include "base/fail.h"
 #include "pipe/pipeline.h"
 
-#include <longhaul/simulate.h>
 #include <longhaul/schedule.h>
+#include <longhaul/simulate.h>
 #include <stdbool.h>
 
 /* Passes evaluated by the search for better places, all moves together. */
@@ -55,10 +55,9 @@ static lh_status make(whole *w, lh_schedule **out, lh_error *err)
         w->counts[d] = n;
     }
     uint32_t n_links = lh_schedule_n_link_orders(w->cut);
-    return lh_schedule_make(w->n_devices, (const lh_pass *const *)w->orders,
-                            w->counts, n_links,
-                            n_links ? lh_schedule_link_order(w->cut, 0) : NULL,
-                            out, err);
+    return lh_schedule_make(
+        w->n_devices, (const lh_pass *const *)w->orders, w->counts, n_links,
+        n_links ? lh_schedule_link_order(w->cut, 0) : NULL, out, err);
 }
 
 static bool fits(const whole *w)
@@ -103,9 +102,7 @@ static void place_all(whole *w, int which)
         const lh_pass *order = lh_schedule_order(w->cut, d, &count);
         for (uint32_t i = 0; i < count; i++) {
             uint16_t last = (uint16_t)(order[i].n_parts - 1);
-            w->place[d][i] = which == 0   ? 0
-                             : which == 1 ? last / 2
-                                          : last;
+            w->place[d][i] = which == 0 ? 0 : which == 1 ? last / 2 : last;
         }
     }
 }
@@ -232,8 +229,7 @@ static lh_status run(whole *w, lh_schedule **out, lh_error *err)
     }
     LHI_TRY(lh_evaluator_make(w->pipeline, NULL, &w->evaluator, err));
     int64_t ignored; /* also: is the schedule one of this pipeline? */
-    lh_status status =
-        lh_evaluator_run(w->evaluator, w->cut, &ignored, err);
+    lh_status status = lh_evaluator_run(w->evaluator, w->cut, &ignored, err);
     if (status == LH_OK)
         status = search(w, out, err);
     lh_evaluator_free(w->evaluator);

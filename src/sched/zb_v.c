@@ -13,9 +13,9 @@
 enum { FORWARD, BACKWARD };
 
 typedef struct v_device {
-    int64_t now, idle; /* units; idle: waited since its first pass */
-    uint32_t held;     /* chunks' activations */
-    uint32_t done[2][2];     /* [FORWARD, BACKWARD][leg] */
+    int64_t now, idle;        /* units; idle: waited since its first pass */
+    uint32_t held;            /* chunks' activations */
+    uint32_t done[2][2];      /* [FORWARD, BACKWARD][leg] */
     uint32_t w_pending, w_at; /* w_at: place of the D whose W is next */
 } v_device;
 
@@ -31,7 +31,7 @@ typedef struct v_plan {
     int64_t most_idle;
     v_device *devices;
     int64_t *ends[2][2]; /* [kind][leg][device * n + microbatch]; < 0: open */
-    lhi_orders orders; /* owns the above too */
+    lhi_orders orders;   /* owns the above too */
 } v_plan;
 
 static int64_t *end_of(const v_plan *v, int kind, uint32_t leg, uint32_t d,
@@ -112,8 +112,8 @@ static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
         int64_t spare = v->before->most_idle - v->before->devices[d].idle;
         bearable = spare > bearable ? spare : bearable;
     }
-    bool may = kind == FORWARD ? v->policy.before_f
-                               : leg == 1 || v->policy.before_d;
+    bool may =
+        kind == FORWARD ? v->policy.before_f : leg == 1 || v->policy.before_d;
     if (dev->w_pending && may && input - dev->now > bearable - dev->idle)
         put_w(v, d);
 }

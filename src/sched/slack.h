@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LHI_SLACK_H
+#define LHI_SLACK_H
+
+#include "sched/sched.h"
+
+/* The warm-up forwards of each device, x[0..n_devices-1], of a UD pipeline
+ * with split backward: as given, else by Adaptra's algorithm 1 or 2, clipped to
+ * what memory holds. */
+lh_status lhi_slack_warmups(const lh_pipeline *pipeline,
+                            const lh_method_options *options, uint32_t *x,
+                            lh_error *err);
+
+#endif
