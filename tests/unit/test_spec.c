@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+/* Job and profile files: what they mean, every refusal, round trips, and that
+ * the documents' and examples' files are read. */
+#include <longhaul/job.h>
+
+#include "test.h"
+
+#include "base/text.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+
+#define SOURCE_ROOT TEST_DATA "/../.."
+
+#define TRAINING "training: {global_batch: 8, sequence: 16}\n"
+#define TWO                                                                    \
+    "cluster:\n"                                                               \
+    "  gpu: a100-80g\n"                                                        \
+    "  gpus_per_node: 4\n"                                                     \
+    "  node_link: {gbps: 800, latency_us: 2.5}\n"                              \
+    "  fabric: {gbps: 100, latency_us: 7}\n"                                   \
+    "  datacenters:\n"                                                         \
+    "    - {name: a, nodes: 2}\n"                                              \
+    "    - {name: b, nodes: 1}\n"
+#define LINK "  links: [{between: [a, b], latency_ms: 1.5, gbps: 10}]\n"
+#define HEAD "longhaul: job/1\nmodel: llama3-8b\n"
+#define JOB HEAD TRAINING TWO LINK
+
+static lh_job *parse(const char *text, lh_error *err)
+{
+    lh_job *job = NULL;
+    *err = (lh_error){0};
+    return lh_job_parse(text, strlen(text), "j.yaml", NULL, &job, err) == LH_OK
+               ? job
+               : NULL;
+}
+
+static void a_job_means_what_it_says(void)
+{
+    lh_error err;
+    lh_job *j = parse(
+        HEAD
+        "training: {global_batch: 8, sequence: 16, precision: fp16, "
+        "optimizer: adam, zero: 0, recompute: full}\n"
+        "cluster:\n"
+        "  gpu: a100-80g\n"
+        "  gpus_per_node: 4\n"
+        "  node_link: {gbps: 800, latency_us: 2.5}\n"
+        "  fabric: {gbps: 100, latency_us: 7}\n"
+        "  datacenters:\n"
+        "    - {name: a, nodes: 2}\n"
+        "    - {name: b, nodes: 1, gpus_per_node: 8, fabric: {gbps: 50,"
+        " latency_us: 0}, gpu: {name: x, tflops: 100, memory_gib: 1.5,"
+        " memory_gbps: 7.5, efficiency: 0.25}}\n"
+        "  links:\n"
+        "    - {from: a, to: b, latency_ms: 20, gbps: 8, loss: 0.001,"
+        " oversubscription: 4}\n"
+        "    - {from: b, to: a, latency_ms: 0.5, gbps: 16}\n"
+        "layout: {tensor: 2, context: 1, pipeline: 4, data: 2, micro_batch: 4,"
+        " chunks_per_device: 2, outermost: data, schedule: 1f1b}\n",
+        &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK(j->model == lh_model_preset("llama3-8b"));
+    CHECK_INT(j->training.precision, LH_PRECISION_FP16);
+    CHECK_INT(j->training.optimizer, LH_OPTIMIZER_ADAM);
+    CHECK_INT(j->training.zero, 0);
+    CHECK_INT(j->training.recompute, LH_RECOMPUTE_FULL);
+    CHECK(j->training.zero_given && j->training.recompute_given);
+    CHECK_INT(j->n_datacenters, 2);
+    CHECK_INT(j->n_gpus, 16);
+    CHECK_INT(j->n_nodes, 3);
+    const lh_datacenter *a = &j->datacenters[0], *b = &j->datacenters[1];
+    CHECK_STR(a->gpu.name, "a100-80g");
+    CHECK_NEAR(a->gpu.flops_per_s, 312e12, 0);
+    CHECK_NEAR(a->node_link.bytes_per_s, 100e9, 0);
+    CHECK_INT(a->node_link.latency_ns, 2500);
+    CHECK_INT(b->gpus, 8);
+    CHECK_STR(b->gpu.name, "x");
+    CHECK(b->gpu.preset == NULL);
+    CHECK_INT(b->gpu.memory_bytes, (INT64_C(3) << 29));
+    CHECK_NEAR(b->gpu.memory_bytes_per_s, 7.5e9, 0);
+    CHECK_NEAR(b->gpu.efficiency, 0.25, 0);
+    CHECK_NEAR(b->fabric.gbps, 50, 0);
+    const lh_wan *ab = &j->wans[1], *ba = &j->wans[2];
+    CHECK_INT(ab->latency_ns, 20000000);
+    CHECK_NEAR(ab->bytes_per_s, 1e9, 0);
+    CHECK_NEAR(ab->loss, 0.001, 0);
+    CHECK_NEAR(ab->oversubscription, 4, 0);
+    CHECK_INT(ba->latency_ns, 500000);
+    CHECK_NEAR(ba->oversubscription, 1, 0);
+    CHECK_INT(j->layout.outermost, LH_OUTERMOST_DATA);
+    CHECK_STR(j->layout.schedule, "1f1b");
+    CHECK_INT(j->layout.chunks_per_device, 2);
+    CHECK_INT(j->layout.expert, 0);
+    lh_job_free(j);
+}
+
+static void what_is_left_out_is_filled_in(void)
+{
+    lh_error err;
+    lh_job *j = parse(JOB, &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_INT(j->training.precision, LH_PRECISION_BF16);
+    CHECK_INT(j->training.optimizer, LH_OPTIMIZER_ADAMW);
+    CHECK_INT(j->training.zero, 1);
+    CHECK(!j->training.zero_given && !j->training.recompute_given);
+    CHECK_INT(j->wans[1].latency_ns, j->wans[2].latency_ns);
+    CHECK_INT(j->layout.tensor, 0);
+    CHECK_INT(j->layout.outermost, LH_OUTERMOST_ANY);
+    CHECK(j->layout.schedule == NULL && j->profile == NULL);
+    lh_job_free(j);
+}
+
+static void gpu_presets(void)
+{
+    size_t n = 0;
+    for (const char *const *name = lh_gpu_presets(); *name; name++, n++) {
+        const lh_gpu *g = lh_gpu_preset(*name);
+        CHECK(g && strcmp(g->name, *name) == 0 && g->tflops > 0);
+        CHECK_NEAR(g->memory_gib * 0x1p30, (double)g->memory_bytes, 0);
+        CHECK_NEAR(g->memory_gbps * 1e9, g->memory_bytes_per_s, 0);
+    }
+    CHECK_INT(n, 7);
+    CHECK(lh_gpu_preset("h100") == NULL);
+}
+
+/* `text` is refused, and the message has `says` in it. */
+static void refuse(const char *text, const char *says)
+{
+    lh_error err;
+    lh_job *j = parse(text, &err);
+    CHECK_MSG(!j, "accepted, where it should say '%s':\n%s", says, text);
+    if (!j)
+        CHECK_HAS(err.text, says);
+    lh_job_free(j);
+}
+
+static void bad_models_are_refused(void)
+{
+#define WITH(model) "longhaul: job/1\nmodel: " model "\n" TRAINING TWO LINK
+    refuse(WITH("llama"), "j.yaml:2: model: no model 'llama'");
+    refuse(WITH("[a]"), "must be a preset's name");
+    refuse(WITH("x/config.json"), "names a file");
+    refuse(WITH(""), "model: has no value");
+    refuse(WITH("{layers: 2}"), "model: key 'hidden' is missing");
+    refuse(WITH("{layers: 2, hiden: 8}"), "did you mean 'hidden'");
+#define MAP(more)                                                              \
+    WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10, ffn: 16, " more "}")
+    refuse(MAP("kv_heads: 3"), "2 heads cannot share 3");
+    refuse(MAP("gated: yes"), "gated: must be true or false");
+    refuse(MAP("norm: l2"), "norm: must be rms or layer");
+    refuse(MAP("experts: 2"), "experts have no width");
+    refuse(MAP("experts: 2, expert_ffn: 4"), "0 experts per token");
+    refuse(MAP("experts: 2, expert_ffn: 4, experts_per_token: 1, "
+               "dense_layers: 4"),
+           "no layer has any");
+    refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 is not below");
+    refuse(MAP("dense_list: [1, 1]"), "rising order");
+    refuse(MAP("dense_list: [4]"), "dense_list[0]: 4 is out of range");
+    refuse(MAP("kv_lora_rank: 4"), "qk_nope_head_dim");
+    refuse(MAP("kv_lora_rank: 4, kv_heads: 1"), "leave kv_heads out");
+    refuse(MAP("name: ''"), "name: must not be empty");
+    refuse(WITH("{layers: 4, hidden: 9, heads: 2, vocab: 10, ffn: 16}"),
+           "give head_dim");
+    refuse(WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10}"),
+           "dense layers have no MLP width");
+    refuse(WITH("{layers: 99999, hidden: 8, heads: 2, vocab: 10}"),
+           "layers: 99999 is out of range");
+#undef WITH
+}
+
+static void bad_training_is_refused(void)
+{
+#define WITH(training) HEAD "training: " training "\n" TWO LINK
+    refuse(HEAD TWO LINK, "key 'training' is missing");
+    refuse(WITH("3"), "training: must be a map");
+    refuse(WITH("{sequence: 16}"), "'global_batch' is missing");
+    refuse(WITH("{global_batch: 16}"), "'sequence' is missing");
+    refuse(WITH("{global_batch: 0, sequence: 16}"), "global_batch: 0 is out");
+    refuse(WITH("{global_batch: 1.5, sequence: 16}"), "whole number");
+    refuse(WITH("{global_batch: .inf, sequence: 16}"), "not '.inf'");
+    refuse(WITH("{global_batch: 8, sequence: 99999999999}"), "out of range");
+    refuse(WITH("{global_batch: 8, sequence: 16, zero: 4}"), "from 0 to 3");
+    refuse(WITH("{global_batch: 8, sequence: 16, precision: fp8}"),
+           "precision: must be bf16, fp16 or fp32");
+    refuse(WITH("{global_batch: 8, sequence: 16, optimizer: sgd}"),
+           "must be adamw or adam");
+    refuse(WITH("{global_batch: 8, sequence: 16, recompute: some}"),
+           "must be none, selective or full");
+    refuse(WITH("{global_batch: 8, sequence: 16, batch: 3}"), "unknown key");
+    refuse(WITH("{global_batch: 8, sequence: 16, precision: fp32}"),
+           "tflops of a100-80g are not those of fp32");
+    refuse("longhaul: job/1\nmodel: gpt3-175b\n"
+           "training: {global_batch: 8, sequence: 4096}\n" TWO LINK,
+           "learned 2048 positions");
+#undef WITH
+}
+
+static void bad_clusters_are_refused(void)
+{
+#define WITH(cluster) HEAD TRAINING "cluster:\n" cluster
+#define NETS                                                                   \
+    "  gpus_per_node: 4\n"                                                     \
+    "  node_link: {gbps: 800, latency_us: 2.5}\n"                              \
+    "  fabric: {gbps: 100, latency_us: 7}\n"
+#define SITES "  datacenters: [{name: a, nodes: 2}, {name: b, nodes: 1}]\n"
+#define GPU "  gpu: a100-80g\n"
+    refuse(HEAD TRAINING, "key 'cluster' is missing");
+    refuse(WITH(GPU NETS), "cluster: key 'datacenters' is missing");
+    refuse(WITH(GPU NETS "  datacenters: []\n"), "0 datacenters");
+    refuse(WITH(GPU NETS "  datacenters: {a: 1}\n"), "must be a list");
+    refuse(WITH(NETS SITES), "key 'gpu' is missing, here and in the cluster");
+    refuse(WITH("  gpu: a10\n" NETS SITES), "no GPU 'a10'; known are v100");
+    refuse(WITH("  gpu: [1]\n" NETS SITES), "a preset's name or a map");
+    refuse(WITH("  gpu: v100-32g\n" NETS SITES), "or train in fp16");
+    refuse(WITH("  gpu: {tflops: 1}\n" NETS SITES), "'memory_gib' is missing");
+    refuse(WITH("  gpu: {tflops: -1}\n" NETS SITES), "tflops: -1 is out");
+    refuse(WITH("  gpu: {tflops: nan}\n" NETS SITES), "not 'nan'");
+    refuse(WITH("  gpu: {preset: h200, efficiency: 1.5}\n" NETS SITES),
+           "efficiency: 1.5 is out of range");
+    refuse(WITH("  gpu: {preset: h200, name: x}\n" NETS SITES), "exclude");
+    refuse(WITH(GPU "  node_link: {gbps: 1, latency_us: 1}\n" SITES),
+           "'gpus_per_node' is missing");
+    refuse(WITH(GPU "  gpus_per_node: 4\n" SITES), "'node_link' is missing");
+    refuse(WITH(GPU "  gpus_per_node: 1\n" SITES), "'fabric' is missing");
+    refuse(WITH(GPU "  gpus_per_node: 9999\n" SITES), "from 1 to 1024");
+    refuse(
+        WITH(GPU
+             "  gpus_per_node: 1\n  fabric: {gbps: 0, latency_us: 1}\n" SITES),
+        "gbps: 0 is out of range");
+    refuse(WITH(GPU "  gpus_per_node: 1\n  fabric: {gbps: 1}\n" SITES),
+           "'latency_us' is missing");
+    refuse(WITH(GPU "  gpus_per_node: 1\n"
+                    "  fabric: {gbps: 1, latency_us: 1e12}\n" SITES),
+           "at most an hour");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2}, "
+                         "{name: a, nodes: 1}]\n"),
+           "datacenters[1].name: datacenter 'a' is there twice");
+    refuse(WITH(GPU NETS "  datacenters: [{nodes: 2}]\n"), "'name' is missing");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a}]\n"), "'nodes' is missing");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 0}]\n"), "0 is out");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 16777216}]\n"),
+           "more than 16777216 GPUs");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 4194304}, "
+                         "{name: b, nodes: 1}]\n"),
+           "more than 16777216 GPUs in all");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, rack: 1}]\n"),
+           "datacenters[0].rack: unknown key");
+}
+
+static void bad_links_are_refused(void)
+{
+#define LINKS(links) HEAD TRAINING TWO "  links: " links "\n"
+    refuse(HEAD TRAINING TWO, "there is no link from 'a' to 'b'");
+    refuse(LINKS("[]"), "there is no link from 'a' to 'b'");
+    refuse(LINKS("3"), "links: must be a list");
+    refuse(LINKS("[{from: a, to: b, latency_ms: 1, gbps: 1}]"),
+           "there is no link from 'b' to 'a'");
+    refuse(LINKS("[{latency_ms: 1, gbps: 1}]"), "key 'between' is missing");
+    refuse(LINKS("[{from: a, latency_ms: 1, gbps: 1}]"), "'to' is missing");
+    refuse(LINKS("[{between: [a], latency_ms: 1, gbps: 1}]"), "name two");
+    refuse(LINKS("[{between: [a, a], latency_ms: 1, gbps: 1}]"),
+           "two different datacenters");
+    refuse(LINKS("[{between: [a, c], latency_ms: 1, gbps: 1}]"),
+           "links[0].between[1]: no datacenter 'c' is listed");
+    refuse(LINKS("[{between: [a, b], to: b, latency_ms: 1, gbps: 1}]"),
+           "exclude each other");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1}, "
+                 "{from: b, to: a, latency_ms: 1, gbps: 1}]"),
+           "links[1]: a second link from 'b' to 'a'");
+    refuse(LINKS("[{between: [a, b], gbps: 1}]"), "'latency_ms' is missing");
+    refuse(LINKS("[{between: [a, b], latency_ms: -1, gbps: 1}]"), "-1 is out");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1}]"), "'gbps' is missing");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 0}]"), "0 is out");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, loss: 1}]"),
+           "loss: 1 is out of range");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, "
+                 "oversubscription: 0.5}]"),
+           "oversubscription: 0.5 is out of range");
+    refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
+           "did you mean 'latency_ms'");
+}
+
+static void bad_layouts_are_refused(void)
+{
+#define LAYOUT(layout) JOB "layout: {" layout "}\n"
+    refuse(LAYOUT("tensor: 0"), "layout.tensor: 0 is out of range");
+    refuse(LAYOUT("tensr: 1"), "did you mean 'tensor'");
+    refuse(LAYOUT("tensor: 3"), "32 heads of llama3-8b cannot be shared by 3");
+    refuse(LAYOUT("tensor: 4, data: 4"), "more than the cluster's 12 GPUs");
+    refuse(LAYOUT("tensor: 1048576, data: 1048576, pipeline: 1048576, "
+                  "context: 1048576"),
+           "more than the cluster's 12 GPUs");
+    refuse(LAYOUT("pipeline: 12, chunks_per_device: 3"), "36 chunks");
+    refuse(LAYOUT("data: 3"), "global batch of 8 cannot be cut");
+    refuse(LAYOUT("micro_batch: 16"), "cannot be cut");
+    refuse(LAYOUT("expert: 2"), "has no experts");
+    refuse(LAYOUT("outermost: tensor"), "must be pipeline or data");
+    refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
+    refuse(JOB "layout: 8\n", "layout: must be a map");
+    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
+           "layout: {expert: 3}\n",
+           "8 experts of mixtral-8x7b cannot be shared by 3");
+}
+
+static void bad_files_are_refused(void)
+{
+    refuse("model: llama3-8b\n", "key 'longhaul' is missing");
+    refuse("longhaul: job/2\n", "must be job/1, not 'job/2'");
+    refuse("longhaul: [1]\n", "must be job/1");
+    refuse(JOB "profil: x\n", "did you mean 'profile'");
+    refuse(JOB "profile: x.yaml\n", "names a file");
+    refuse(JOB "model: gpt3-175b\n", "key 'model' is there twice");
+    refuse("", "j.yaml");
+    refuse("- 1\n", "j.yaml:1:");
+    refuse(JOB "layout: &x {tensor: 2}\n", "anchors");
+}
+
+static void job_round_trip(lh_job *job, const char *what)
+{
+    char *text = NULL, *again = NULL;
+    size_t len = 0;
+    lh_job *back = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_format(job, &text, &len, &err), err);
+    CHECK(text && strlen(text) == len);
+    CHECK_MSG(lh_job_parse(text, len, "again", NULL, &back, &err) == LH_OK,
+              "%s: %s", what, err.text);
+    if (back) {
+        CHECK_OK(lh_job_format(back, &again, NULL, &err), err);
+        CHECK_STR(again, text);
+        CHECK_INT(back->n_gpus, job->n_gpus);
+        CHECK_INT(lh_model_params(back->model), lh_model_params(job->model));
+    }
+    lh_job_free(back);
+    lh_text_free(again);
+    lh_text_free(text);
+}
+
+static void profile_round_trip(lh_profile *profile, const char *what)
+{
+    char *text = NULL, *again = NULL;
+    size_t len = 0;
+    lh_profile *back = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_profile_format(profile, &text, &len, &err), err);
+    CHECK_MSG(lh_profile_parse(text, len, "again", &back, &err) == LH_OK,
+              "%s: %s", what, err.text);
+    if (back) {
+        CHECK_OK(lh_profile_format(back, &again, NULL, &err), err);
+        CHECK_STR(again, text);
+    }
+    lh_profile_free(back);
+    lh_text_free(again);
+    lh_text_free(text);
+}
+
+static void odd_jobs_survive_a_round_trip(void)
+{
+    static const char *const jobs[] = {
+        JOB,
+        JOB "layout: {tensor: 2, outermost: data, schedule: zb-h1}\n",
+        /* numbers that binary fractions cannot hold */
+        HEAD TRAINING
+        "cluster:\n"
+        "  gpus_per_node: 1\n"
+        "  gpu: {preset: v100-32g, tflops: 0.1, efficiency: 0.7}\n"
+        "  fabric: {gbps: 123456789.123456789, latency_us: 0.001}\n"
+        "  datacenters: [{name: a, nodes: 1}, {name: 'b \" \xc3\xa9', nodes: "
+        "3}]\n"
+        "  links: [{between: [a, 'b \" \xc3\xa9'], latency_ms: 3599999.999999, "
+        "gbps: 1.00000000000000022, loss: 1e-7}]\n",
+        "longhaul: job/1\nmodel: {layers: 4, hidden: 8, heads: 2, vocab: 10, "
+        "gated: false, tied_embeddings: true, qkv_bias: true, norm: layer, "
+        "positions: 64, experts: 4, experts_per_token: 2, expert_ffn: 3, "
+        "shared_expert_ffn: 2, shared_expert_gate: true, moe_interval: 1, "
+        "name: odd, kv_lora_rank: 3, q_lora_rank: 2, qk_nope_head_dim: 3, "
+        "qk_rope_head_dim: 2, v_head_dim: 4, mtp_layers: 2}\n" TRAINING TWO
+            LINK,
+        "longhaul: job/1\nmodel: {layers: 8, hidden: 8, heads: 2, vocab: 10, "
+        "ffn: 7, qk_norm: true, sliding_window: 5, window_first_layer: 2, "
+        "experts: 4, experts_per_token: 2, expert_ffn: 3, dense_layers: 1, "
+        "moe_interval: 2, moe_phase: 1, dense_list: [3, 5]}\n" TRAINING TWO
+            LINK,
+        /* a map that equals a preset is still a map */
+        "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
+        "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO
+            LINK,
+        /* fp32 with a preset whose own rate is given */
+        HEAD "training: {global_batch: 1, sequence: 1, precision: fp32}\n"
+             "cluster:\n  gpus_per_node: 1\n"
+             "  gpu: {preset: a100-40g, tflops: 312}\n"
+             "  datacenters: [{name: a, nodes: 1}]\n",
+        JOB "profile:\n"
+            "  longhaul: profile/1\n"
+            "  source: here\n"
+            "  entries: [{kind: head, sequence: 7, F_us: 0.001, D_us: 0.1, "
+            "W_us: 3599999999.999}]\n"
+            "  links: [{path: wan, from: a, to: b, alpha_us: 1, "
+            "beta_ns_per_byte: 0.1}]\n",
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        lh_error err;
+        lh_job *j = parse(jobs[i], &err);
+        CHECK_MSG(j, "job %zu: %s", i, err.text);
+        if (j)
+            job_round_trip(j, jobs[i]);
+        lh_job_free(j);
+    }
+}
+
+static void written_numbers_are_the_ones_read(void)
+{
+    lh_error err;
+    char *text = NULL;
+    lh_job *j =
+        parse(HEAD TRAINING "cluster:\n  gpus_per_node: 1\n  gpu: b200\n"
+                            "  fabric: {gbps: 16.83, latency_us: 0.1}\n"
+                            "  datacenters: [{name: a, nodes: 2}]\n",
+              &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_OK(lh_job_format(j, &text, NULL, &err), err);
+    CHECK_HAS(text, "\"gbps\": 16.83,");
+    CHECK_HAS(text, "\"latency_us\": 0.1\n");
+    CHECK_HAS(text, "\"gpu\": \"b200\"");
+    CHECK_HAS(text, "\"model\": \"llama3-8b\"");
+    CHECK(!strstr(text, "zero"));
+    lh_text_free(text);
+    lh_job_free(j);
+}
+
+static void models_and_profiles_are_found_beside_the_job(void)
+{
+    static const char job[] =
+        "longhaul: job/1\n"
+        "model: data/configs/Qwen3-30B-A3B/config.json\n" TRAINING TWO LINK;
+    static const char broken[] = HEAD TRAINING TWO LINK "profile: no.yaml\n";
+    static const char wrong[] = HEAD TRAINING TWO LINK
+        "profile: data/configs/Qwen3-30B-A3B/config.json\n";
+    lh_error err = {0};
+    lh_job *j = NULL;
+    CHECK_OK(lh_job_parse(job, sizeof job - 1, "j.yaml", SOURCE_ROOT "/tests",
+                          &j, &err),
+             err);
+    if (j) {
+        CHECK_STR(j->model->name, "Qwen3-30B-A3B");
+        CHECK_INT(lh_model_params(j->model), 30532122624);
+        job_round_trip(j, "with a config.json");
+    }
+    lh_job_free(j);
+    CHECK(lh_job_parse(broken, sizeof broken - 1, "j.yaml",
+                       SOURCE_ROOT "/tests", &j, &err) == LH_EIO);
+    CHECK_HAS(err.text, "j.yaml:13: profile: ");
+    CHECK_HAS(err.text, "/tests/no.yaml: No such file");
+    CHECK(lh_job_parse(wrong, sizeof wrong - 1, "j.yaml", SOURCE_ROOT "/tests",
+                       &j, &err) == LH_EINPUT);
+    CHECK_HAS(err.text, "config.json:2: architectures: unknown key");
+    CHECK(lh_job_read(SOURCE_ROOT "/tests", &j, &err) == LH_EIO);
+    CHECK(lh_job_read(SOURCE_ROOT "/none.yaml", &j, NULL) == LH_EIO);
+}
+
+static void refuse_profile(const char *text, const char *says)
+{
+    lh_error err = {0};
+    lh_profile *p = NULL;
+    lh_status status = lh_profile_parse(text, strlen(text), "p.yaml", &p, &err);
+    CHECK_MSG(status == LH_EINPUT, "accepted, where it should say '%s':\n%s",
+              says, text);
+    if (status != LH_OK)
+        CHECK_HAS(err.text, says);
+    lh_profile_free(p);
+}
+
+static void bad_profiles_are_refused(void)
+{
+#define P "longhaul: profile/1\n"
+#define E(entry) P "entries:\n  - {" entry "}\n"
+#define TIMES "sequence: 8, F_us: 1, D_us: 1, W_us: 1"
+#define L(link) P "links:\n  - {" link "}\n"
+    refuse_profile("longhaul: job/1\n", "must be profile/1");
+    refuse_profile(P, "neither 'entries' nor 'links'");
+    refuse_profile(P "entries: 3\n", "entries: must be a list");
+    refuse_profile(E("kind: layr, " TIMES), "must be layer, moe_layer");
+    refuse_profile(E("sequence: 8"), "'kind' is missing");
+    refuse_profile(E("kind: layer"), "'sequence' is missing");
+    refuse_profile(E("kind: layer, sequence: 8"), "'F_us' is missing");
+    refuse_profile(E("kind: layer, sequence: 8, F_us: 1, D_us: 1"),
+                   "'W_us' is missing");
+    refuse_profile(E("kind: layer, sequence: 8, F_us: -1"), "-1 is out");
+    refuse_profile(E("kind: layer, sequence: 8, F_us: 3.6e9001"), "too large");
+    refuse_profile(E("kind: layer, sequence: 8, F_us: 3.7e9"),
+                   "at most an hour");
+    refuse_profile(E("kind: layer, F_ms: 1"), "did you mean 'F_us'");
+    refuse_profile(E("kind: layer, tensor: 0, " TIMES), "tensor: 0 is out");
+    refuse_profile(E("kind: layer, activation_bytes: -1, " TIMES), "-1 is out");
+    refuse_profile(E("kind: layer, chunk: 0, " TIMES), "kind chunk only");
+    refuse_profile(E("kind: head, layers: 3, " TIMES), "kind chunk only");
+    refuse_profile(E("kind: chunk, " TIMES), "'of' is missing");
+    refuse_profile(E("kind: chunk, of: 2, " TIMES), "'chunk' is missing");
+    refuse_profile(E("kind: chunk, of: 2, chunk: 2, " TIMES), "2 is out");
+    refuse_profile(E("kind: chunk, of: 2, chunk: 1, " TIMES),
+                   "only 1 of the 2 chunks");
+    refuse_profile(E("kind: layer, " TIMES "}\n  - {kind: layer, " TIMES),
+                   "entries[1]: measured under the same conditions as entry 0");
+    refuse_profile(E("kind: layer, communication: 1, " TIMES), "true or false");
+    refuse_profile(L("path: moon"), "must be node, fabric or wan");
+    refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
+                   "'from' is missing");
+    refuse_profile(L("path: node, from: a, alpha_us: 1"), "name the 'site'");
+    refuse_profile(L("path: wan, site: a, alpha_us: 1"), "'from' and 'to'");
+    refuse_profile(L("path: node, alpha_us: 1"), "'beta_ns_per_byte' is");
+    refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: inf"), "inf");
+    refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: 1}\n"
+                     "  - {path: node, alpha_us: 2, beta_ns_per_byte: 1"),
+                   "links[1]: the same path as entry 0");
+    refuse(JOB "profile: {longhaul: profile/1, model: llama3-70b, links: []}\n",
+           "is of model llama3-70b, and the job's is llama3-8b");
+    refuse(JOB "profile: {longhaul: profile/1, links: [{path: node, site: c, "
+               "alpha_us: 1, beta_ns_per_byte: 1}]}\n",
+           "names datacenter 'c'");
+    refuse(JOB "profile: {links: []}\n", "write 'longhaul: profile/1'");
+}
+
+static void entries_are_found_by_their_conditions(void)
+{
+    static const char text[] =
+        P "gpu: h200\n"
+          "entries:\n"
+          "  - {kind: layer, tensor: 2, sequence: 8, F_us: 1, D_us: 2, "
+          "W_us: 3}\n"
+          "  - {kind: layer, tensor: 2, sequence: 8, F_us: 4, D_us: 5, "
+          "W_us: 6, gpu: b200, activation_bytes: 0}\n"
+          "  - {kind: chunk, chunk: 1, of: 2, sequence: 8, F_us: 7, D_us: 8, "
+          "W_us: 9}\n"
+          "  - {kind: chunk, chunk: 0, of: 2, sequence: 8, F_us: 7.5, "
+          "D_us: 8, W_us: 9}\n";
+    lh_error err = {0};
+    lh_profile *p = NULL;
+    CHECK_OK(lh_profile_parse(text, sizeof text - 1, "p", &p, &err), err);
+    if (!p)
+        return;
+    lh_profile_entry like = {.kind = LH_PROFILE_LAYER,
+                             .gpu = "h200",
+                             .tensor = 2,
+                             .context = 1,
+                             .expert = 1,
+                             .micro_batch = 1,
+                             .sequence = 8};
+    const lh_profile_entry *e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 1000 && e->activation_bytes == LH_NOT_MEASURED);
+    like.gpu = "b200";
+    e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 4000 && e->activation_bytes == 0);
+    like.gpu = "a100-80g";
+    CHECK(!lh_profile_find(p, &like));
+    like.gpu = NULL;
+    CHECK(lh_profile_find(p, &like) != NULL);
+    like.sequence = 9;
+    CHECK(!lh_profile_find(p, &like));
+    like = (lh_profile_entry){.kind = LH_PROFILE_CHUNK,
+                              .gpu = "h200",
+                              .tensor = 1,
+                              .context = 1,
+                              .expert = 1,
+                              .micro_batch = 1,
+                              .sequence = 8,
+                              .chunk = 0,
+                              .of = 2};
+    e = lh_profile_find(p, &like);
+    CHECK(e && e->f_ns == 7500);
+    profile_round_trip(p, "profile");
+    lh_profile_free(p);
+}
+
+/* Reads one ```yaml block of a document. */
+static void try_block(const char *text, size_t len, const char *where)
+{
+    lh_error err = {0};
+    lh_job *job = NULL;
+    lh_profile *profile = NULL;
+    if (strncmp(text, "longhaul: job/1", 15) == 0) {
+        CHECK_MSG(lh_job_parse(text, len, where, NULL, &job, &err) == LH_OK,
+                  "%s", err.text);
+        if (job)
+            job_round_trip(job, where);
+        lh_job_free(job);
+    } else if (strncmp(text, "longhaul: profile/1", 19) == 0) {
+        CHECK_MSG(lh_profile_parse(text, len, where, &profile, &err) == LH_OK,
+                  "%s", err.text);
+        if (profile)
+            profile_round_trip(profile, where);
+        lh_profile_free(profile);
+    } else {
+        CHECK_MSG(false, "%s: a block of another kind", where);
+    }
+}
+
+static void try_document(const char *path, int n_blocks)
+{
+    static const char fence[] = "```yaml\n";
+    char *text = NULL;
+    lh_error err = {0};
+    int n = 0;
+    CHECK_OK(lhi_file_read(path, 1 << 20, &text, NULL, &err), err);
+    if (!text)
+        return;
+    for (char *at = strstr(text, fence); at; at = strstr(at, fence), n++) {
+        at += sizeof fence - 1;
+        char *end = strstr(at, "```");
+        if (!end)
+            break;
+        try_block(at, (size_t)(end - at), path);
+        at = end;
+    }
+    CHECK_INT(n, n_blocks);
+    lh_text_free(text);
+}
+
+static void documents_show_what_is_accepted(void)
+{
+    try_document(SOURCE_ROOT "/docs/formats/job.md", 3);
+    try_document(SOURCE_ROOT "/docs/formats/profile.md", 2);
+}
+
+static bool begins_as_job(const char *path)
+{
+    char *text = NULL;
+    bool is_job = lhi_file_read(path, 1 << 20, &text, NULL, NULL) == LH_OK &&
+                  strstr(text, "\nlonghaul: job/1\n");
+    lh_text_free(text);
+    return is_job;
+}
+
+static void examples_are_read(void)
+{
+    static const char folder[] = SOURCE_ROOT "/examples";
+    DIR *dir = opendir(folder);
+    int n = 0;
+    CHECK(dir != NULL);
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        char path[1024];
+        const char *dot = strrchr(d->d_name, '.');
+        lh_job *job = NULL;
+        lh_error err = {0};
+        snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
+        if (!dot || strcmp(dot, ".yaml") != 0 || !begins_as_job(path))
+            continue;
+        CHECK_OK(lh_job_read(path, &job, &err), err);
+        if (job)
+            job_round_trip(job, path);
+        lh_job_free(job);
+        n++;
+    }
+    if (dir)
+        closedir(dir);
+    CHECK_MSG(n >= 5, "only %d example jobs", n);
+}
+
+int main(void)
+{
+    RUN(a_job_means_what_it_says);
+    RUN(what_is_left_out_is_filled_in);
+    RUN(gpu_presets);
+    RUN(bad_models_are_refused);
+    RUN(bad_training_is_refused);
+    RUN(bad_clusters_are_refused);
+    RUN(bad_links_are_refused);
+    RUN(bad_layouts_are_refused);
+    RUN(bad_files_are_refused);
+    RUN(odd_jobs_survive_a_round_trip);
+    RUN(written_numbers_are_the_ones_read);
+    RUN(models_and_profiles_are_found_beside_the_job);
+    RUN(bad_profiles_are_refused);
+    RUN(entries_are_found_by_their_conditions);
+    RUN(documents_show_what_is_accepted);
+    RUN(examples_are_read);
+    return test_summary();
+}

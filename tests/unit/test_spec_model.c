@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Presets, Hugging Face files, and parameter counts against published ones. */
+#include <longhaul/model.h>
+
+#include "test.h"
+
+#include "doc/doc.h"
+#include "spec/spec.h"
+
+#define SOURCE_ROOT TEST_DATA "/../.."
+
+static void presets_have_published_counts(void)
+{
+    /* The first four and Mixtral: the counts that huggingface.co shows for the
+     * weights. GPT-3: 174,600 million, table D.1 of arXiv:2005.14165. */
+    static const struct {
+        const char *name;
+        uint64_t params, active;
+    } known[] = {
+        {"llama3-8b", 8030261248, 8030261248},
+        {"llama3-70b", 70553706496, 70553706496},
+        {"llama3-405b", 405853388800, 405853388800},
+        {"qwen2.5-32b", 32763876352, 32763876352},
+        {"mixtral-8x7b", 46702792704, 12879925248},
+        {"gpt3-175b", 174604259328, 174604259328},
+        {"deepseek-v3", 671026404352, 37552282624},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const lh_model *m = lh_model_preset(known[i].name);
+        CHECK(m != NULL);
+        CHECK_INT(lh_model_params(m), known[i].params);
+        CHECK_INT(lh_model_active_params(m), known[i].active);
+    }
+    /* DeepSeek's README_WEIGHTS: 11.5 B that are the module's own; the joining
+     * matrix is 2 x 7168^2 more. */
+    const lh_model *v3 = lh_model_preset("deepseek-v3");
+    CHECK_NEAR((double)lh_model_mtp_params(v3) - 2 * 7168.0 * 7168.0, 11.5e9,
+               0.01e9);
+    CHECK(lh_model_preset("llama4") == NULL);
+}
+
+static void presets_are_listed_and_sound(void)
+{
+    size_t n = 0;
+    for (const char *const *name = lh_model_presets(); *name; name++, n++) {
+        const lh_model *m = lh_model_preset(*name);
+        CHECK(m && strcmp(m->name, *name) == 0);
+        lhi_doc doc = {.file = *name};
+        lhi_node root = {.kind = LHI_MAP, .line = 1};
+        lh_error err = {0};
+        CHECK_OK(lhi_model_check(&doc, &root, m, &err), err);
+    }
+    CHECK_INT(n, 9);
+}
+
+static void crosspipe_models_are_short_llamas(void)
+{
+    const lh_model *m70 = lh_model_preset("crosspipe-m70");
+    const lh_model *llama = lh_model_preset("llama3-70b");
+    CHECK_INT(m70->layers, 62);
+    CHECK_INT(lh_model_layer_params(m70, 0).total,
+              lh_model_layer_params(llama, 0).total);
+    CHECK_INT(lh_model_preset("crosspipe-m8")->layers, 30);
+}
+
+static void parts_add_up(void)
+{
+    for (const char *const *name = lh_model_presets(); *name; name++) {
+        const lh_model *m = lh_model_preset(*name);
+        lh_layer_params sum = {0}, all = lh_model_range_params(m, 0, m->layers);
+        for (uint32_t i = 0; i < m->layers; i++) {
+            lh_layer_params p = lh_model_layer_params(m, i);
+            CHECK_INT(p.total,
+                      p.attention + p.norms + p.mlp + p.router + p.experts);
+            CHECK(p.active <= p.total);
+            CHECK(lh_model_layer_is_moe(m, i) || p.experts == 0);
+            sum.total += p.total;
+            sum.active += p.active;
+        }
+        CHECK_INT(all.total, sum.total);
+        CHECK_INT(all.active, sum.active);
+        uint64_t shared =
+            m->tied_embeddings ? (uint64_t)m->hidden * m->vocab : 0;
+        CHECK_INT(lh_model_params(m), sum.total + lh_model_embedding_params(m) +
+                                          lh_model_head_params(m) - shared);
+    }
+    const lh_model *v3 = lh_model_preset("deepseek-v3");
+    CHECK_INT(lh_model_moe_layers(v3, 0, 61), 58);
+    CHECK_INT(lh_model_moe_layers(v3, 2, 2), 1);
+    CHECK(!lh_model_layer_is_moe(v3, 2));
+    CHECK(lh_model_layer_is_moe(v3, 3));
+}
+
+/* Files of public models; counts as huggingface.co shows them for the weights
+ * (of the language model alone, where it is multimodal; DeepSeek-V3 without
+ * its multi-token prediction). */
+static void public_configs_are_read_as_they_are(void)
+{
+    static const struct {
+        const char *name;
+        uint64_t params;
+        uint32_t head_dim, window;
+    } known[] = {
+        {"DeepSeek-V2", 235741434880, 192, 0},
+        {"DeepSeek-V2-Lite", 15706484224, 192, 0},
+        {"DeepSeek-V3", 671026404352, 192, 0},
+        {"Llama-2-7b-hf", 6738415616, 128, 0},
+        {"Llama-3.1-8B", 8030261248, 128, 0},
+        {"Llama-3.2-1B", 1235814400, 64, 0},
+        {"Mistral-7B-v0.1", 7241732096, 128, 4096},
+        {"Mistral-Nemo-Base-2407", 12247782400, 128, 0},
+        {"Mixtral-8x7B-v0.1", 46702792704, 128, 0},
+        {"Qwen1.5-MoE-A2.7B", 14315784192, 128, 0},
+        {"Qwen2.5-0.5B", 494032768, 64, 0},
+        {"Qwen2.5-32B", 32763876352, 128, 0},
+        {"Qwen2.5-VL-7B-Instruct", 7615616512, 128, 0},
+        {"Qwen3-30B-A3B", 30532122624, 128, 0},
+        {"Qwen3-8B", 8190735360, 128, 0},
+        {"llava-1.5-7b-hf", 6738939904, 128, 0},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char path[512];
+        lh_model *m = NULL;
+        lh_error err = {0};
+        snprintf(path, sizeof path,
+                 SOURCE_ROOT "/tests/data/configs/%s/config.json",
+                 known[i].name);
+        CHECK_OK(lh_model_read(path, &m, &err), err);
+        if (!m)
+            continue;
+        CHECK_STR(m->name, known[i].name);
+        CHECK_INT(lh_model_params(m), known[i].params);
+        CHECK_INT(m->head_dim, known[i].head_dim);
+        CHECK_INT(m->sliding_window, known[i].window);
+        lh_model_free(m);
+    }
+}
+
+static void check_alike(const char *file, const char *preset)
+{
+    char path[512];
+    const lh_model *want = lh_model_preset(preset);
+    lh_model *got = NULL;
+    lh_error err = {0};
+    snprintf(path, sizeof path, SOURCE_ROOT "/tests/data/configs/%s", file);
+    CHECK_OK(lh_model_read(path, &got, &err), err);
+    if (!got)
+        return;
+    lh_model same = *got;
+    same.name = want->name;
+    json_t *a = lhi_model_to_json(&same), *b = lhi_model_to_json(want);
+    CHECK(a && b && json_equal(a, b));
+    json_decref(a);
+    json_decref(b);
+    lh_model_free(got);
+}
+
+static void configs_equal_the_presets_of_the_same_models(void)
+{
+    check_alike("Llama-3.1-8B/config.json", "llama3-8b");
+    check_alike("Qwen2.5-32B/config.json", "qwen2.5-32b");
+    check_alike("Mixtral-8x7B-v0.1/config.json", "mixtral-8x7b");
+    check_alike("DeepSeek-V3/config.json", "deepseek-v3");
+}
+
+static lh_model *parse(const char *text, lh_error *err)
+{
+    lh_model *m = NULL;
+    *err = (lh_error){0};
+    return lh_model_parse(text, strlen(text), "c.json", &m, err) == LH_OK
+               ? m
+               : NULL;
+}
+
+#define SIZES                                                                  \
+    "\"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": 6,"      \
+    "\"num_attention_heads\": 4, \"intermediate_size\": 256"
+
+static void absent_keys_mean_what_the_family_says(void)
+{
+    lh_error err;
+    lh_model *m = parse("{\"model_type\": \"llama\", " SIZES "}", &err);
+    CHECK(m != NULL);
+    if (m) {
+        CHECK_STR(m->name, "c");
+        CHECK_INT(m->kv_heads, 4);
+        CHECK_INT(m->head_dim, 16);
+        CHECK(m->gated && !m->tied_embeddings && !m->qkv_bias);
+        CHECK(m->norm == LH_NORM_RMS);
+    }
+    lh_model_free(m);
+    m = parse("{\"model_type\": \"llama\", \"attention_bias\": true, "
+              "\"mlp_bias\": true, " SIZES "}",
+              &err);
+    CHECK(m && m->qkv_bias && m->output_bias && m->mlp_bias);
+    lh_model_free(m);
+    m = parse("{\"model_type\": \"qwen2\", \"use_sliding_window\": true, "
+              "\"sliding_window\": 8, \"max_window_layers\": 2, " SIZES "}",
+              &err);
+    CHECK(m && m->qkv_bias && !m->output_bias);
+    CHECK(m && m->sliding_window == 8 && m->window_first_layer == 2);
+    lh_model_free(m);
+    m = parse("{\"model_type\": \"qwen3\", " SIZES "}", &err);
+    CHECK(m && m->qk_norm && m->head_dim == 128);
+    lh_model_free(m);
+    m = parse("{\"model_type\": \"mistral\", " SIZES "}", &err);
+    CHECK(m && m->sliding_window == 4096);
+    lh_model_free(m);
+}
+
+static void expert_patterns(void)
+{
+    lh_error err;
+    lh_model *m =
+        parse("{\"model_type\": \"qwen3_moe\", \"num_local_experts\": 8, "
+              "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+              "\"decoder_sparse_step\": 2, \"mlp_only_layers\": [3, 1, 3], "
+              "\"head_dim\": 16, " SIZES "}",
+              &err);
+    CHECK(m != NULL);
+    if (m) {
+        /* Every second layer (1, 3, 5), but not 1 and 3. */
+        CHECK_INT(m->experts, 8);
+        CHECK_INT(m->n_dense_list, 2);
+        CHECK_INT(lh_model_moe_layers(m, 0, 6), 1);
+        CHECK(lh_model_layer_is_moe(m, 5));
+    }
+    lh_model_free(m);
+    m = parse("{\"model_type\": \"deepseek_v2\", \"q_lora_rank\": null, "
+              "\"kv_lora_rank\": 8, \"qk_nope_head_dim\": 4, "
+              "\"qk_rope_head_dim\": 2, \"v_head_dim\": 4, "
+              "\"n_routed_experts\": null, " SIZES "}",
+              &err);
+    CHECK(m && m->experts == 0 && m->q_lora_rank == 0 && m->head_dim == 6);
+    lh_model_free(m);
+}
+
+static void bad_configs_are_refused(void)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"{}", "c.json:1: key 'model_type' is missing"},
+        {"{\"model_type\": \"gpt2\"}", "family 'gpt2' is not known"},
+        {"{\"model_type\": 3.5}", "family '3.5' is not known"},
+        {"{\"model_type\": []}", "must be a text"},
+        {"{\"model_type\": \"llama\"}", "key 'vocab_size' is missing"},
+        {"{\"model_type\": \"llama\",\n\"vocab_size\": null}",
+         "c.json:2: vocab_size: must be a whole number, not null"},
+        {"{\"model_type\": \"llama\", \"vocab_size\": \"100\"}", "in quotes"},
+        {"{\"model_type\": \"llama\", \"vocab_size\": 0}",
+         "vocab_size: must not be 0"},
+        {"{\"model_type\": \"llama\", \"vocab_size\": -1}", "out of range"},
+        {"{\"model_type\": \"llama\", \"vocab_size\": 1e400}", "too large"},
+        {"{\"model_type\": \"llama\", \"vocab_size\": NaN}", "not 'NaN'"},
+        {"{\"model_type\": \"llama\", \"num_key_value_heads\": 3, " SIZES "}",
+         "4 heads cannot share 3 key-value heads"},
+        {"{\"model_type\": \"llama\", \"num_key_value_heads\": 0, " SIZES "}",
+         "cannot share 0"},
+        {"{\"model_type\": \"llama\", \"attention_bias\": 1, " SIZES "}",
+         "attention_bias: must be true or false"},
+        {"{\"model_type\": \"mixtral\", " SIZES "}", "'num_local_experts'"},
+        {"{\"model_type\": \"mixtral\", \"num_local_experts\": 2, "
+         "\"num_experts_per_tok\": 3, " SIZES "}",
+         "3 experts per token, of 2"},
+        {"{\"model_type\": \"qwen2_moe\", \"num_experts\": 4, "
+         "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+         "\"shared_expert_intermediate_size\": 32, "
+         "\"decoder_sparse_step\": 0, " SIZES "}",
+         "decoder_sparse_step: must not be 0"},
+        {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 4, "
+         "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+         "\"mlp_only_layers\": [6], " SIZES "}",
+         "mlp_only_layers[0]: 6 is out of range"},
+        {"{\"model_type\": \"deepseek_v3\", " SIZES "}", "'q_lora_rank'"},
+        {"{\"model_type\": \"llava\", \"text_config\": 3}", "must be a map"},
+        {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": "
+         "\"llama\", \"num_attention_heads\": 7}}",
+         "hidden_size 4096 is no multiple"},
+        {"[1]", "c.json:1:"},
+        {"", "c.json"},
+        {"{\"model_type\": ", "c.json:2: not valid YAML or JSON"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        lh_error err;
+        lh_model *m = parse(bad[i].text, &err);
+        CHECK_MSG(!m, "accepted: %s", bad[i].text);
+        CHECK_HAS(err.text, bad[i].says);
+        lh_model_free(m);
+    }
+}
+
+static void huge_models_are_refused(void)
+{
+    lh_error err;
+    lh_model *m =
+        parse("{\"model_type\": \"mixtral\", \"vocab_size\": 1000000, "
+              "\"hidden_size\": 4194304, \"num_hidden_layers\": 16384, "
+              "\"num_attention_heads\": 4194304, \"intermediate_size\": "
+              "67108864, \"num_local_experts\": 4194304, "
+              "\"num_experts_per_tok\": 1, \"head_dim\": 4194304}",
+              &err);
+    CHECK(!m);
+    CHECK_HAS(err.text, "more parameters than can be counted");
+}
+
+int main(void)
+{
+    RUN(presets_have_published_counts);
+    RUN(presets_are_listed_and_sound);
+    RUN(crosspipe_models_are_short_llamas);
+    RUN(parts_add_up);
+    RUN(public_configs_are_read_as_they_are);
+    RUN(configs_equal_the_presets_of_the_same_models);
+    RUN(absent_keys_mean_what_the_family_says);
+    RUN(expert_patterns);
+    RUN(bad_configs_are_refused);
+    RUN(huge_models_are_refused);
+    return test_summary();
+}
