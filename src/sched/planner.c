@@ -389,6 +389,9 @@ lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
                                  pipeline->joint ? 2 : 2 + n_parts, err);
     if (status == LH_OK) {
         status = place_all(&p, choose, policy, err);
+        for (uint32_t i = 0; i < pipeline->n_devices; i++)
+            if (p.devices[i].free_ns > out->planned_ns)
+                out->planned_ns = p.devices[i].free_ns;
         if (status != LH_OK)
             lhi_orders_fini(out);
     }

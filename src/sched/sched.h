@@ -36,6 +36,9 @@ typedef struct lhi_orders {
     uint32_t n_devices;
     lhi_order *devices;
     const char *method; /* that made them; static storage */
+    /* slack and greedy: when the last pass ends by their own clock, messages
+     * in the gaps that they booked; others: 0. */
+    int64_t planned_ns;
 } lhi_orders;
 
 /* Fills `out`, which it makes by lhi_orders_init(). `options` are complete. On

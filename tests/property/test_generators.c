@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every generator on random pipelines: what it makes can run, keeps the memory
+ * limits and does not undercut a proven bound; those that adapt never give up
+ * where a microbatch fits.
+ *
+ *     test_generators [CASES [FIRST]]
+ */
+#include "random_pipeline.h"
+#include "test.h"
+
+#include "sched/sched.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/check.h>
+#include <longhaul/methods.h>
+#include <stdlib.h>
+
+static uint32_t n_cases = 3000, first_case;
+
+static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
+{
+    lh_timeline *t = NULL;
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    int64_t ns = -1;
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    CHECK_OK(lh_check(p, s, &v, &err), err);
+    CHECK_MSG(!v || lh_verdict_valid(v), "%s", lh_verdict_violation(v, 0));
+    if (t && v) {
+        ns = lh_timeline_makespan(t);
+        CHECK_INT(ns, lh_verdict_makespan(v));
+        CHECK(lh_timeline_fits(t, NULL));
+    }
+    lh_timeline_free(t);
+    lh_verdict_free(v);
+    return ns;
+}
+
+/* These make an order wherever one microbatch at a time fits. */
+static bool adapts(const char *method, const lh_pipeline *p)
+{
+    if (strcmp(method, "slack") == 0)
+        return lh_pipeline_placement(p) == LH_PLACEMENT_UD &&
+               !lh_pipeline_is_joint(p);
+    return strcmp(method, "greedy") == 0 || strcmp(method, "auto") == 0;
+}
+
+static int64_t try_method(const lh_pipeline *p, const char *method,
+                          const lh_method_options *options, int64_t bound)
+{
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    const char *chosen = NULL;
+    lh_status status = lh_method_run(method, p, options, &s, &chosen, &err);
+    if (status != LH_OK) {
+        CHECK_MSG(!adapts(method, p) && (status == LH_EUNSUPPORTED ||
+                                         status == LH_EINFEASIBLE),
+                  "%s", err.text);
+        CHECK(s == NULL && chosen == NULL);
+        CHECK_HAS(err.text, method);
+        return -1;
+    }
+    int64_t ns = makespan(p, s);
+    CHECK_MSG(ns >= bound, "%s beats the bound", method);
+    CHECK(chosen != NULL);
+    if (test_state.bad)
+        print_case(p, s);
+    lh_schedule_free(s);
+    return ns;
+}
+
+static void try_all(rng *r, const lh_pipeline *p)
+{
+    lh_method_options options = {.size = sizeof options,
+                                 .sub_blocks = rng_below(r, 6),
+                                 .slack_initial = rng_chance(r, 50)};
+    lh_bound bound = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    int64_t best = -1, by_auto = -1;
+    for (uint32_t i = 0; i < lh_method_count(); i++) {
+        const char *name = lh_method_name(i);
+        int64_t ns = try_method(p, name, &options, bound.ns);
+        if (strcmp(name, "auto") == 0)
+            by_auto = ns;
+        else if (ns >= 0 && (best < 0 || ns < best))
+            best = ns;
+    }
+    CHECK_INT(by_auto, best);
+}
+
+static void generators_on_random_pipelines(void)
+{
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++) {
+        rng r = {first_case + i};
+        random_shape shape = {.regular = rng_chance(&r, 70)};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        try_all(&r, p);
+        if (test_state.bad)
+            fprintf(stderr, "in case %u\n", first_case + i);
+        lh_pipeline_free(p);
+    }
+}
+
+/* Where no two senders share a link, the planner's clock is the simulator's. */
+static void planner_agrees_with_simulator(void)
+{
+    static lhi_method_fn *const makers[] = {lhi_greedy, lhi_slack};
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++) {
+        rng r = {first_case + i};
+        random_shape shape = {.links = LINKS_PRIVATE,
+                              .no_zero_times = true,
+                              .no_data_parallel = true};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_method_options options = {.size = sizeof options,
+                                     .sub_blocks = 1 + rng_below(&r, 4)};
+        for (uint32_t k = 0; k < 2; k++) {
+            lhi_orders orders;
+            lh_schedule *s = NULL;
+            if (makers[k](p, &options, &orders, NULL) != LH_OK)
+                continue;
+            CHECK_OK(lhi_orders_schedule(&orders, &s, NULL), (lh_error){0});
+            CHECK_INT(orders.planned_ns, makespan(p, s));
+            if (test_state.bad)
+                print_case(p, s);
+            lhi_orders_fini(&orders);
+            lh_schedule_free(s);
+        }
+        lh_pipeline_free(p);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    RUN(generators_on_random_pipelines);
+    RUN(planner_agrees_with_simulator);
+    return test_summary();
+}
