@@ -53,8 +53,8 @@ static int64_t try_method(const lh_pipeline *p, const char *method,
     const char *chosen = NULL;
     lh_status status = lh_method_run(method, p, options, &s, &chosen, &err);
     if (status != LH_OK) {
-        CHECK_MSG(!adapts(method, p) && (status == LH_EUNSUPPORTED ||
-                                         status == LH_EINFEASIBLE),
+        CHECK_MSG(!adapts(method, p) &&
+                      (status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE),
                   "%s", err.text);
         CHECK(s == NULL && chosen == NULL);
         CHECK_HAS(err.text, method);
