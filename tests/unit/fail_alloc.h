@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the n-th allocation of a program fail. The program is linked with
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc (tests/meson.build). */
+#ifndef FAIL_ALLOC_H
+#define FAIL_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+/* How many more allocations succeed; < 0: all do. */
+static int64_t fail_alloc_after = -1;
+static bool fail_alloc_hit; /* one has failed */
+
+static bool fail_alloc_now(void)
+{
+    if (fail_alloc_after < 0)
+        return false;
+    if (fail_alloc_after > 0) {
+        fail_alloc_after--;
+        return false;
+    }
+    fail_alloc_hit = true;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fail_alloc_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fail_alloc_now() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return fail_alloc_now() ? NULL : __real_realloc(old, size);
+}
+
+/* Runs `statement`, which sets `status`, with every allocation failing in turn,
+ * one run each, until a run needs no more. Each failing run must say
+ * LH_ENOMEM. */
+#define FAIL_EACH_ALLOC(statement)                                             \
+    do {                                                                       \
+        for (int64_t fail_n = 0;; fail_n++) {                                  \
+            lh_status status = LH_OK;                                          \
+            fail_alloc_hit = false;                                            \
+            fail_alloc_after = fail_n;                                         \
+            statement;                                                         \
+            fail_alloc_after = -1;                                             \
+            if (!fail_alloc_hit)                                               \
+                break;                                                         \
+            CHECK_INT(status, LH_ENOMEM);                                      \
+        }                                                                      \
+    } while (0)
+
+#endif
