@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_REPORT_H
 #define LONGHAUL_REPORT_H
 
+#include <longhaul/analysis.h>
 #include <longhaul/status.h>
 #include <longhaul/trace.h>
 
@@ -19,8 +20,9 @@ typedef enum lh_report_step {
     LH_STEP_QUEUE,    /* index: into its messages; waiting for the link */
     LH_STEP_TRANSFER, /* on the link */
     LH_STEP_LATENCY,  /* on its way */
-    LH_STEP_BLOCKED,  /* index: run whose sends kept the device from going on */
     LH_STEP_COLLECTIVE, /* index: into its collectives */
+    LH_STEP_BLOCKED,  /* a device or message waits for a place in a queue; index
+                         is not used */
     LH_STEP_WAIT,     /* anything else; index is not used */
 } lh_report_step;
 
@@ -40,6 +42,15 @@ typedef struct lh_report_analysis {
     const char *const *cause_names; /* e.g. "link latency" */
     const int64_t *bubble_ns;
 } lh_report_analysis;
+
+/* The same from an analysis of the timeline that `trace` was made of, lasting
+ * until lh_report_analysis_free().
+ * LH_EINVAL: the analysis is of another timeline. */
+LH_API lh_status lh_report_analysis_make(const lh_trace *trace,
+                                         const lh_analysis *analysis,
+                                         lh_report_analysis **out,
+                                         lh_error *err);
+LH_API void lh_report_analysis_free(lh_report_analysis *analysis);
 
 /* A row of the comparison table. */
 typedef struct lh_report_row {

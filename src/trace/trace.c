@@ -314,8 +314,7 @@ static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
     if (!*places)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
-        items[i] = (sort_item){0, from->messages[i].ready_ns,
-                               from->messages[i].depart_ns, i};
+        items[i] = (sort_item){0, from->messages[i].ready_ns, 0, i};
     qsort(items, n, sizeof *items, compare_items);
     for (uint32_t i = 0; i < n; i++) {
         to[i] = from->messages[items[i].index];

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the report's files share. */
+#ifndef LHI_PARTS_H
+#define LHI_PARTS_H
+
+#include "base/fail.h"
+#include "base/text.h"
+
+#include <longhaul/report.h>
+
+/* The page around the data: report.html, report.css and report.js, embedded
+ * by tools/embed.py. */
+extern const char lhi_report_page_html[];
+extern const char lhi_report_page_css[];
+extern const char lhi_report_page_js[];
+
+/* A trace as the page reads it: columns of whole numbers, times counted in
+ * the largest tick that divides them all. The columns are described in
+ * docs/report.md. */
+lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
+                            const char *label,
+                            const lh_report_analysis *analysis, lh_error *err);
+
+/* Refuses indices and times that the trace does not have; `analysis` may be
+ * NULL. */
+lh_status lhi_check_analysis(const lh_trace *trace,
+                             const lh_report_analysis *analysis, lh_error *err);
+
+/* LH_EINVAL: xs do not rise, or a text is not UTF-8. */
+lh_status lhi_check_sweep(const lh_report_sweep *sweep, lh_error *err);
+
+/* The makespan that counts as slowdown 1. */
+int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);
+
+/* The letter of a pass for people: F, D, W, B. */
+char lhi_kind_letter(const lh_pass *pass);
+
+/* "12.3 ms" and the like: three digits that count, in the unit that suits. */
+#define LHI_TIME_TEXT 32
+char *lhi_time_text(int64_t ns, char *buffer);
+
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTML report. Everything added becomes the page's JSON at once, so that
+ * a report holds text alone; report.js draws from it. */
+#include "report/parts.h"
+
+#include "trace/jsontext.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_POINTS = 1 << 20 };
+
+struct lh_report {
+    char *title;
+    lhi_text facts, traces, rows, sweeps; /* items of JSON lists */
+};
+
+lh_status lh_report_make(const char *title, lh_report **out, lh_error *err)
+{
+    if (!lhi_utf8_ok(title))
+        return lhi_fail(err, LH_EINVAL, "the title is not UTF-8 text");
+    lh_report *report = calloc(1, sizeof *report);
+    size_t len = strlen(title);
+    char *copy = malloc(len + 1);
+    if (!report || !copy) {
+        free(report);
+        free(copy);
+        return lhi_fail_nomem(err);
+    }
+    memcpy(copy, title, len + 1);
+    report->title = copy;
+    *out = report;
+    return LH_OK;
+}
+
+void lh_report_free(lh_report *report)
+{
+    if (!report)
+        return;
+    free(report->title);
+    lhi_text_fini(&report->facts);
+    lhi_text_fini(&report->traces);
+    lhi_text_fini(&report->rows);
+    lhi_text_fini(&report->sweeps);
+    free(report);
+}
+
+/* Takes `item`, whole or not at all. */
+static lh_status add_item(lhi_text *list, lhi_text *item, lh_error *err)
+{
+    lhi_text_puts(item, ",\n");
+    if (!item->failed)
+        lhi_text_add(list, item->data, item->len);
+    bool failed = item->failed || list->failed;
+    list->failed = false; /* it holds what it held */
+    lhi_text_fini(item);
+    return failed ? lhi_fail_nomem(err) : LH_OK;
+}
+
+lh_status lh_report_add_fact(lh_report *report, const char *name,
+                             const char *value, lh_error *err)
+{
+    if (!lhi_utf8_ok(name) || !lhi_utf8_ok(value))
+        return lhi_fail(err, LH_EINVAL, "a fact is not UTF-8 text");
+    lhi_text item = {0};
+    lhi_json_add(&item, json_pack("[s, s]", name, value));
+    return add_item(&report->facts, &item, err);
+}
+
+lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
+                              const char *label,
+                              const lh_report_analysis *analysis,
+                              lh_error *err)
+{
+    if (!lhi_utf8_ok(label))
+        return lhi_fail(err, LH_EINVAL, "a label is not UTF-8 text");
+    LHI_TRY(lhi_check_analysis(trace, analysis, err));
+    lhi_text item = {0};
+    lh_status status = lhi_trace_to_page(&item, trace, label, analysis, err);
+    if (status != LH_OK) {
+        lhi_text_fini(&item);
+        return status;
+    }
+    return add_item(&report->traces, &item, err);
+}
+
+lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
+                            lh_error *err)
+{
+    const char *why = row->why ? row->why : "";
+    if (!lhi_utf8_ok(row->method) || !lhi_utf8_ok(row->status) ||
+        !lhi_utf8_ok(why))
+        return lhi_fail(err, LH_EINVAL, "a row's text is not UTF-8");
+    if (!isfinite(row->bubble_ratio))
+        return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is no number");
+    lhi_text item = {0};
+    lhi_json_add(&item,
+                 json_pack("{s:s, s:s, s:I, s:f, s:I, s:s}", "method",
+                           row->method, "status", row->status, "makespan",
+                           (json_int_t)row->makespan_ns, "bubble",
+                           row->bubble_ratio, "peak",
+                           (json_int_t)row->peak_memory, "why", why));
+    return add_item(&report->rows, &item, err);
+}
+
+/* --- sweeps -------------------------------------------------------------- */
+
+lh_status lhi_check_sweep(const lh_report_sweep *s, lh_error *err)
+{
+    if ((uint64_t)s->n_points * (s->n_series ? s->n_series : 1) > MAX_POINTS)
+        return lhi_fail(err, LH_EINVAL, "a sweep of more than %d points",
+                        MAX_POINTS);
+    for (uint32_t i = 0; i < s->n_points; i++)
+        if (!isfinite(s->xs[i]) || (i > 0 && s->xs[i] <= s->xs[i - 1]))
+            return lhi_fail(err, LH_EINVAL, "xs[%" PRIu32
+                            "]: must rise, and be numbers", i);
+    bool ok = lhi_utf8_ok(s->x) && lhi_utf8_ok(s->title ? s->title : "");
+    for (uint32_t i = 0; ok && i < s->n_series; i++)
+        ok = lhi_utf8_ok(s->series[i]);
+    if (!ok)
+        return lhi_fail(err, LH_EINVAL, "a sweep's text is not UTF-8");
+    return LH_OK;
+}
+
+int64_t lhi_sweep_baseline(const lh_report_sweep *sweep)
+{
+    int64_t best = sweep->baseline_ns;
+    size_t n = (size_t)sweep->n_points * sweep->n_series;
+    for (size_t i = 0; sweep->baseline_ns <= 0 && i < n; i++)
+        if (sweep->makespan_ns[i] > 0 &&
+            (best <= 0 || sweep->makespan_ns[i] < best))
+            best = sweep->makespan_ns[i];
+    return best > 0 ? best : 1;
+}
+
+lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
+                              lh_error *err)
+{
+    LHI_TRY(lhi_check_sweep(sweep, err));
+    lhi_text item = {0};
+    lhi_text_puts(&item, "{\"title\":");
+    lhi_json_add_string(&item, sweep->title ? sweep->title : "");
+    lhi_text_puts(&item, ",\"x\":");
+    lhi_json_add_string(&item, sweep->x);
+    lhi_text_printf(&item, ",\"baseline\":%" PRId64 ",\"xs\":[",
+                    lhi_sweep_baseline(sweep));
+    for (uint32_t i = 0; i < sweep->n_points; i++) {
+        lhi_text_puts(&item, i ? "," : "");
+        lhi_json_add(&item, json_real(sweep->xs[i]));
+    }
+    lhi_text_puts(&item, "],\"series\":[");
+    for (uint32_t s = 0; s < sweep->n_series; s++) {
+        lhi_text_puts(&item, s ? ",[" : "[");
+        lhi_json_add_string(&item, sweep->series[s]);
+        for (uint32_t i = 0; i < sweep->n_points; i++)
+            lhi_text_printf(
+                &item, ",%" PRId64,
+                sweep->makespan_ns[(size_t)s * sweep->n_points + i]);
+        lhi_text_puts(&item, "]");
+    }
+    lhi_text_puts(&item, "]}");
+    return add_item(&report->sweeps, &item, err);
+}
+
+/* --- the page ------------------------------------------------------------ */
+
+static void add_html(lhi_text *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '&')
+            lhi_text_puts(out, "&amp;");
+        else if (*text == '<')
+            lhi_text_puts(out, "&lt;");
+        else if (*text == '>')
+            lhi_text_puts(out, "&gt;");
+        else
+            lhi_text_add(out, text, 1);
+    }
+}
+
+static void add_list(lhi_text *out, const char *key, const lhi_text *items)
+{
+    lhi_text_printf(out, ",\n\"%s\":[\n", key);
+    if (items->len > 2)
+        lhi_text_add(out, items->data, items->len - 2); /* less the comma */
+    lhi_text_puts(out, "]");
+}
+
+static void add_data(lhi_text *out, const lh_report *report)
+{
+    lhi_text_puts(out, "{\"longhaul\":\"" LONGHAUL_VERSION "\",\"title\":");
+    lhi_json_add_string(out, report->title);
+    add_list(out, "facts", &report->facts);
+    add_list(out, "traces", &report->traces);
+    add_list(out, "rows", &report->rows);
+    add_list(out, "sweeps", &report->sweeps);
+    lhi_text_puts(out, "}");
+}
+
+/* report.html with @TITLE@, @CSS@, @DATA@ and @JS@ filled in. */
+static void add_page(lhi_text *out, const lh_report *report)
+{
+    const char *page = lhi_report_page_html;
+    for (;;) {
+        const char *mark = strchr(page, '@');
+        if (!mark) {
+            lhi_text_puts(out, page);
+            return;
+        }
+        lhi_text_add(out, page, (size_t)(mark - page));
+        const char *end = strchr(mark + 1, '@');
+        size_t len = end ? (size_t)(end + 1 - mark) : 1;
+        if (len == 7 && memcmp(mark, "@TITLE@", 7) == 0)
+            add_html(out, report->title);
+        else if (len == 5 && memcmp(mark, "@CSS@", 5) == 0)
+            lhi_text_puts(out, lhi_report_page_css);
+        else if (len == 6 && memcmp(mark, "@DATA@", 6) == 0)
+            add_data(out, report);
+        else if (len == 4 && memcmp(mark, "@JS@", 4) == 0)
+            lhi_text_puts(out, lhi_report_page_js);
+        else
+            lhi_text_add(out, mark, len = 1);
+        page = mark + len;
+    }
+}
+
+lh_status lh_report_format_html(const lh_report *report, char **text,
+                                size_t *len, lh_error *err)
+{
+    lhi_text out = {0};
+    add_page(&out, report);
+    return lhi_text_take(&out, text, len, err);
+}

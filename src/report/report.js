@@ -1,0 +1,804 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page: what timeline.js draws put to use, and the tables and charts. */
+
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($('data').textContent);
+const traces = data.traces.map(decodeTrace);
+const end = Math.max(1, ...traces.map((t) => t.makespan));
+const started = performance.now();
+
+const state = {
+  a: 0, b: end, critical: false, links: true, memory: true,
+  matches: [], match: -1, hover: null, pinned: null, cursor: null, over: null,
+  printing: false,
+};
+const panels = [];
+
+/* --- heading -------------------------------------------------------------- */
+
+function card(name, value, more) {
+  return el('div', { class: 'card' }, el('div', { class: 'name' }, name),
+    el('div', { class: 'value' }, value),
+    el('div', { class: 'more' }, more || '\u00a0'));
+}
+
+function idleShare(t) {
+  const busy = t.tracks.reduce((all, track) => all + track.busy(), 0);
+  return t.makespan ? 1 - busy / (t.makespan * t.devices) : 0;
+}
+
+/* [cause, time] of a trace, largest first. */
+function causeTotals(t) {
+  const n = t.causes.length;
+  return t.causes.map((name, c) => {
+    let sum = 0;
+    for (let d = 0; d < t.devices; d++) sum += t.idle[d * n + c];
+    return [name, sum, c];
+  }).filter((x) => x[1] > 0).sort((x, y) => y[1] - x[1]);
+}
+
+function showHeading() {
+  for (const [name, value] of data.facts)
+    $('facts').append(el('div', {}, el('dt', {}, name), el('dd', {}, value)));
+  $('foot').textContent = `longhaul ${data.longhaul}`;
+  const t = traces[0];
+  if (!t) return;
+  const cards = $('cards');
+  cards.append(card('Makespan', time(t.makespan), `${t.label}, ${t.source}`));
+  cards.append(card('Bubble', percent(idleShare(t)),
+    `idle, over ${t.devices} device${t.devices > 1 ? 's' : ''}`));
+  if (t.hasMemory) {
+    const peaks = t.memory.map((m) => m.max);
+    const d = peaks.indexOf(Math.max(...peaks));
+    const limit = t.limit[d];
+    cards.append(card('Peak memory', memory(peaks[d], t.unit),
+      `on device ${d}` + (limit === null ? ''
+        : `, of ${memory(limit, t.unit)}`)));
+  }
+  if (t.causes && causeTotals(t).length) {
+    const [name, sum] = causeTotals(t)[0];
+    cards.append(card('Idle mostly for', name,
+      percent(sum / (t.makespan * t.devices)) + ' of all time'));
+  }
+  if (t.linkRows.length) {
+    const busiest = t.linkRows.reduce((x, y) =>
+      (y.track.busy() > x.track.busy() ? y : x));
+    cards.append(card('Busiest link',
+      percent(busiest.track.busy() / t.makespan), busiest.name));
+  }
+  if (traces.length === 2) {
+    const change = traces[1].makespan / t.makespan - 1;
+    cards.append(card(`${traces[1].label} against ${t.label}`,
+      (change < 0 ? '\u2212' : '+') + percent(Math.abs(change)),
+      time(traces[1].makespan)));
+  } else {
+    cards.append(card('Passes', t.runs.n.toLocaleString('en'),
+      `${t.messages.n.toLocaleString('en')} messages`));
+  }
+}
+
+function showLegend() {
+  const kinds = KINDS.map((_, k) => k).filter((k) =>
+    traces.some((t) => (k === 4 ? t.collectives.n > 0 : t.kinds[k])));
+  for (const k of kinds)
+    $('legend').append(el('span', {},
+      el('i', { style: `background:var(--${KINDS[k].toLowerCase()})` }),
+      k === 4 ? KIND_NAMES[k] : `${KINDS[k]} ${KIND_NAMES[k]}`));
+  if (traces.some((t) => t.linkRows.some((l) => l.waiting.max > 0)))
+    $('legend').append(el('span', {},
+      el('i', { style: 'background:var(--queue)' }), 'messages waiting'));
+  if (traces.some((t) => t.path))
+    $('legend').append(el('span', {},
+      el('i', { style: 'background:var(--critical);height:4px' }),
+      'critical path'));
+}
+
+/* --- drawing -------------------------------------------------------------- */
+
+let pending = false;
+
+function visiblePanels() {
+  return panels.filter((p) => !p.node.hidden);
+}
+
+function drawNow() {
+  pending = false;
+  const shown = visiblePanels();
+  for (const panel of shown) panel.draw();
+  drawOverview(shown[0]);
+}
+
+function draw() {
+  if (pending) return;
+  pending = true;
+  requestAnimationFrame(drawNow);
+}
+
+function resize() {
+  for (const panel of visiblePanels()) panel.resize();
+  overview.key = null;
+  drawNow();
+}
+
+function relayOut() {
+  for (const panel of panels) panel.layOut();
+  resize();
+}
+
+function setView(a, b) {
+  const span = Math.min(Math.max(b - a, 20), end * 1.002);
+  a = Math.max(0, Math.min(a, end * 1.002 - span));
+  state.a = a;
+  state.b = a + span;
+  draw();
+}
+
+function zoom(factor, around) {
+  const { a, b } = state;
+  if (around === undefined) around = (a + b) / 2;
+  setView(around - (around - a) * factor, around + (b - around) * factor);
+}
+
+function fit() {
+  setView(0, end * 1.002);
+}
+
+/* --- the overview: devices at work over the whole iteration ---------------- */
+
+const overview = { key: null, image: document.createElement('canvas') };
+
+function shares(t, n) {
+  const kinds = KINDS.map((_, k) => k);
+  const sums = kinds.map(() => new Float64Array(n));
+  const step = end / n;
+  for (const track of t.tracks) {
+    for (const k of kinds) {
+      if (!track.sums[k]) continue;
+      let before = 0;
+      let i = 0;
+      for (let c = 0; c < n; c++) {
+        const at = (c + 1) * step;
+        i = above(track.start, at, i, track.n);
+        const now = track.before(k, at, i);
+        sums[k][c] += (now - before) / step / t.devices;
+        before = now;
+      }
+    }
+  }
+  return sums;
+}
+
+function drawOverview(panel) {
+  const canvas = $('overview');
+  if (!panel) return;
+  const scale = window.devicePixelRatio || 1;
+  const w = Math.round(canvas.clientWidth * scale);
+  const h = Math.round(40 * scale);
+  if (w === 0) return;
+  const left = Math.round(LEFT * scale);
+  const plot = Math.max(10, w - left - Math.round(RIGHT * scale));
+  const key = [w, h, colors.panel, panels.indexOf(panel)].join();
+  if (overview.key !== key) {
+    overview.key = key;
+    overview.image.width = canvas.width = w;
+    overview.image.height = canvas.height = h;
+    const ctx = overview.image.getContext('2d');
+    ctx.fillStyle = colors.track;
+    ctx.fillRect(left, 0, plot, h);
+    const sums = shares(panel.t, plot);
+    for (let c = 0; c < plot; c++) {
+      let y = h;
+      sums.forEach((sum, k) => {
+        const part = sum[c] * h;
+        if (part <= 0) return;
+        ctx.fillStyle = colors.kinds[k];
+        ctx.fillRect(left + c, y - part, 1, part + 0.5);
+        y -= part;
+      });
+    }
+    ctx.fillStyle = colors.faint;
+    ctx.font = `${11 * scale}px ${FONT}`;
+    ctx.textBaseline = 'middle';
+    ctx.fillText('devices at work', 12 * scale, h / 2);
+  }
+  const ctx = canvas.getContext('2d');
+  ctx.clearRect(0, 0, w, h);
+  ctx.drawImage(overview.image, 0, 0);
+  const x = left + state.a / end * plot;
+  const right = left + Math.min(1, state.b / end) * plot;
+  ctx.fillStyle = colors.panel;
+  ctx.globalAlpha = 0.68;
+  ctx.fillRect(left, 0, x - left, h);
+  ctx.fillRect(right, 0, left + plot - right, h);
+  ctx.globalAlpha = 1;
+  ctx.strokeStyle = colors.accent;
+  ctx.lineWidth = 2 * scale;
+  ctx.strokeRect(x, scale, Math.max(3 * scale, right - x), h - 2 * scale);
+}
+
+function wireOverview() {
+  const canvas = $('overview');
+  let from = null;
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return (event.clientX - box.left - LEFT) /
+      (box.width - LEFT - RIGHT) * end;
+  };
+  canvas.addEventListener('pointerdown', (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    const t = at(event);
+    const span = state.b - state.a;
+    if (span > end * 0.98) {
+      from = t; /* select a stretch */
+      return;
+    }
+    if (t < state.a || t > state.b) setView(t - span / 2, t + span / 2);
+    from = { grab: t - state.a };
+  });
+  canvas.addEventListener('pointermove', (event) => {
+    if (from === null) return;
+    const t = at(event);
+    if (typeof from === 'number') {
+      if (Math.abs(t - from) > end / 200)
+        setView(Math.min(t, from), Math.max(t, from));
+    } else {
+      setView(t - from.grab, t - from.grab + state.b - state.a);
+    }
+  });
+  canvas.addEventListener('pointerup', () => { from = null; });
+  canvas.addEventListener('dblclick', fit);
+}
+
+/* --- what a pass waited for ------------------------------------------------ */
+
+/* {previous, idle, reason, ...} of a run: the latest of what it needed. */
+function waitOf(t, i) {
+  const r = t.runs;
+  const m = t.messages;
+  const first = i === t.first[r.device[i]];
+  const free = first ? 0 : r.issued[i - 1];
+  const wait = { free, first, idle: r.start[i] - free, message: r.incoming[i],
+    collective: -1, at: free, reason: first ? 'start' : 'pass' };
+  for (let c = 0; c < t.collectives.n && r.kind[i] === 0; c++)
+    if (!t.collectives.rs[c] && t.collectives.chunk[c] === r.chunk[i] &&
+      t.collectives.device[c] === r.device[i] &&
+      t.collectives.arrive[c] <= r.start[i])
+      wait.collective = c;
+  if (wait.collective >= 0 && t.collectives.arrive[wait.collective] > wait.at) {
+    wait.at = t.collectives.arrive[wait.collective];
+    wait.reason = 'collective';
+  }
+  if (wait.message >= 0 && m.arrive[wait.message] > wait.at) {
+    wait.at = m.arrive[wait.message];
+    wait.reason = 'message';
+  }
+  return wait;
+}
+
+function route(t, m) {
+  const x = t.messages;
+  const link = x.link[m] < 0 ? 'no link' : `link ${t.links[x.link[m]]}`;
+  const parts = [];
+  if (x.ready[m] > x.made[m])
+    parts.push(`not accepted for ${time(x.ready[m] - x.made[m])}`);
+  if (x.depart[m] > x.ready[m])
+    parts.push(`queue ${time(x.depart[m] - x.ready[m])}`);
+  if (x.sent[m] > x.depart[m])
+    parts.push(`transfer ${time(x.sent[m] - x.depart[m])}`);
+  if (x.arrive[m] > x.sent[m])
+    parts.push(`latency ${time(x.arrive[m] - x.sent[m])}`);
+  return `${link}${parts.length ? ': ' + parts.join(', ') : ''}`;
+}
+
+function waitText(t, i) {
+  const wait = waitOf(t, i);
+  const r = t.runs;
+  const idle = wait.idle > 0 ? `Idle ${time(wait.idle)} before it. ` : '';
+  const out = el('p', { class: 'waited' });
+  const from = (m) => `${passName(t, t.messages.from[m])} on device ` +
+    `${r.device[t.messages.from[m]]}`;
+  if (wait.reason === 'message') {
+    out.append(idle, el('strong', {}, `Waited for ${from(wait.message)}`),
+      ` by ${route(t, wait.message)}.`);
+    const late = r.start[i] - wait.at;
+    if (late > 0) out.append(` It was there ${time(late)} before the start.`);
+  } else if (wait.reason === 'collective') {
+    out.append(idle, el('strong', {},
+      `Waited for the all-gather of chunk ${r.chunk[i]}`), '.');
+  } else if (wait.reason === 'start') {
+    out.append(el('strong', {}, 'First on its device'),
+      wait.idle > 0 ? `, ${time(wait.idle)} after the start.` : '.');
+  } else {
+    const held = r.issued[i - 1] > r.end[i - 1]
+      ? ` and for its sends (${time(r.issued[i - 1] - r.end[i - 1])})` : '';
+    out.append(idle, el('strong', {},
+      `Waited for ${passName(t, i - 1)}${held}`), ' on the same device');
+    if (wait.message >= 0)
+      out.append(`; its message from ${from(wait.message)} was there ` +
+        `${time(r.start[i] - t.messages.arrive[wait.message])} before.`);
+    else out.append('.');
+    if (wait.idle > 0 && wait.reason === 'pass')
+      out.append(' Nothing recorded explains the idle time.');
+  }
+  return out;
+}
+
+/* --- tooltip -------------------------------------------------------------- */
+
+function list(...pairs) {
+  return el('dl', {}, ...pairs.filter((p) => p).flatMap(([name, value]) =>
+    [el('dt', {}, name), el('dd', {}, value)]));
+}
+
+function heading(kind, text) {
+  return el('h4', {}, el('i', { class: 'swatch',
+    style: `background:var(--${KINDS[kind].toLowerCase()})` }), text);
+}
+
+function place(t, d) {
+  const site = t.sites[t.site[d]];
+  return `device ${d}${site ? ` (${site})` : ''}`;
+}
+
+/* The same pass in the other traces. */
+function others(t, i) {
+  return panels.filter((p) => p.t !== t).map((p) => {
+    const j = findRun(p.t, t, i);
+    if (j < 0) return null;
+    const start = p.t.runs.start[j] - t.runs.start[i];
+    const took = p.t.runs.end[j] - p.t.runs.start[j] -
+      (t.runs.end[i] - t.runs.start[i]);
+    const sign = (v) => (v < 0 ? '\u2212' : '+') + time(Math.abs(v));
+    return [p.t.label, `start ${sign(start)}, duration ${sign(took)}`];
+  });
+}
+
+function runKey(r, i) {
+  return ((r.mb[i] * 65536 + r.chunk[i]) * 4 + r.kind[i]) + ':' + r.part[i] +
+    '/' + r.parts[i];
+}
+
+function findRun(in_, t, i) {
+  if (!in_.byPass) {
+    in_.byPass = new Map();
+    for (let j = 0; j < in_.runs.n; j++)
+      in_.byPass.set(runKey(in_.runs, j), j);
+  }
+  return in_.byPass.get(runKey(t.runs, i)) ?? -1;
+}
+
+function runTip(t, i) {
+  const r = t.runs;
+  return [heading(r.kind[i], passName(t, i)),
+    el('p', {}, `${KIND_NAMES[r.kind[i]]} of chunk ${r.chunk[i]}, microbatch ` +
+      `${r.mb[i]}` + (r.parts[i] > 1 ? `, part ${r.part[i]} of ${r.parts[i]}`
+        : '') + `, ${place(t, r.device[i])}`),
+    list(['start', exact(r.start[i])], ['end', exact(r.end[i])],
+      ['duration', exact(r.end[i] - r.start[i])],
+      t.hasMemory && ['memory', `${memory(r.mem[i], t.unit)}` +
+        (r.after[i] !== r.mem[i] ? `, then ${memory(r.after[i], t.unit)}`
+          : '')],
+      ...others(t, i)),
+    waitText(t, i)];
+}
+
+function messageTip(t, m) {
+  const x = t.messages;
+  const span = (from, to) => to > from && exact(to - from);
+  const row = (name, from, to) => to > from && [name, span(from, to)];
+  return [heading(t.runs.kind[x.from[m]],
+    `${passName(t, x.from[m])} \u2192 ${passName(t, x.to[m])}`),
+  el('p', {}, `message from ${place(t, t.runs.device[x.from[m]])} to ` +
+    `${place(t, t.runs.device[x.to[m]])}, ` +
+    (x.link[m] < 0 ? 'no link' : `link ${t.links[x.link[m]]}`)),
+  list(['made', exact(x.made[m])],
+    row('not accepted for', x.made[m], x.ready[m]),
+    row('in the queue', x.ready[m], x.depart[m]),
+    row('transfer', x.depart[m], x.sent[m]),
+    row('latency', x.sent[m], x.arrive[m]),
+    ['arrived', exact(x.arrive[m])])];
+}
+
+function collectiveTip(t, c) {
+  const x = t.collectives;
+  return [heading(4, `${x.rs[c] ? 'reduce-scatter' : 'all-gather'} of chunk ` +
+    `${x.chunk[c]}`),
+  el('p', {}, `data-parallel link of ${place(t, x.device[c])}`),
+  list(['starts', exact(x.depart[c])],
+    x.depart[c] > x.ready[c] && ['in the queue',
+      exact(x.depart[c] - x.ready[c])],
+    ['transfer', exact(x.sent[c] - x.depart[c])],
+    x.arrive[c] > x.sent[c] && ['latency', exact(x.arrive[c] - x.sent[c])],
+    ['done', exact(x.arrive[c])])];
+}
+
+function rowTip(hit) {
+  const { t } = hit.panel;
+  const at = state.cursor;
+  if (hit.row.type === 'link') {
+    const { link } = hit.row;
+    return [el('h4', {}, `link ${link.name}`),
+      list(['waiting', String(link.waiting.at(at))],
+        ['in flight', String(link.flying.at(at))])];
+  }
+  if (hit.row.type === 'mem')
+    return [el('h4', {}, place(t, hit.row.d)),
+      list(['memory', memory(t.memory[hit.row.d].at(at), t.unit)],
+        ['peak', memory(t.memory[hit.row.d].max, t.unit)],
+        t.limit[hit.row.d] !== null &&
+          ['limit', memory(t.limit[hit.row.d], t.unit)])];
+  return null;
+}
+
+function tipOf(hit) {
+  if (!hit) return null;
+  const { t } = hit.panel;
+  if (hit.run !== undefined) return runTip(t, hit.run);
+  if (hit.message !== undefined) return messageTip(t, hit.message);
+  if (hit.collective !== undefined) return collectiveTip(t, hit.collective);
+  return rowTip(hit);
+}
+
+function showTip(hit, x, y) {
+  const tip = $('tip');
+  const content = tipOf(hit);
+  tip.hidden = !content;
+  if (!content) return;
+  tip.replaceChildren(...content);
+  const box = tip.getBoundingClientRect();
+  const left = x + 16 + box.width > window.innerWidth - 8
+    ? x - box.width - 14 : x + 16;
+  const top = Math.min(y + 14, window.innerHeight - box.height - 8);
+  tip.style.left = Math.max(8, left) + 'px';
+  tip.style.top = Math.max(8, top) + 'px';
+}
+
+/* --- pointer and keys ----------------------------------------------------- */
+
+let lastScroll = -1e9;
+
+function wire(panel) {
+  const { canvas, view } = panel;
+  let drag = null;
+  canvas.addEventListener('wheel', (event) => {
+    if (performance.now() - lastScroll < 200) return; /* the page scrolls */
+    const out = event.deltaY > 0;
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+      const by = (event.deltaX || event.deltaY) *
+        (state.b - state.a) / panel.plot;
+      setView(state.a + by, state.b + by);
+    } else if (out && state.b - state.a >= end && !event.ctrlKey) {
+      return; /* nothing to zoom out to: the page may scroll */
+    } else {
+      const lines = event.deltaMode === 1 ? 18 : 1;
+      zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY * lines)) / 300),
+        panel.timeAt(event.offsetX));
+    }
+    event.preventDefault();
+  }, { passive: false });
+  canvas.addEventListener('pointerdown', (event) => {
+    if (event.button !== 0) return;
+    canvas.setPointerCapture(event.pointerId);
+    drag = { x: event.clientX, y: event.clientY, a: state.a, b: state.b,
+      top: view.scrollTop, moved: false };
+  });
+  canvas.addEventListener('pointermove', (event) => {
+    const box = canvas.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const y = event.clientY - box.top;
+    if (drag && (drag.moved || Math.abs(event.clientX - drag.x) > 3 ||
+      Math.abs(event.clientY - drag.y) > 3)) {
+      drag.moved = true;
+      view.classList.add('drag');
+      const by = (drag.x - event.clientX) * (drag.b - drag.a) / panel.plot;
+      view.scrollTop = drag.top + drag.y - event.clientY;
+      $('tip').hidden = true;
+      setView(drag.a + by, drag.b + by);
+      return;
+    }
+    state.cursor = x >= LEFT && x <= LEFT + panel.plot ? panel.timeAt(x) : null;
+    state.over = panel;
+    state.hover = panel.hit(x, y);
+    showTip(state.hover, event.clientX, event.clientY);
+    draw();
+  });
+  canvas.addEventListener('pointerup', () => {
+    if (drag && !drag.moved)
+      state.pinned = state.hover && (state.hover.run !== undefined ||
+        state.hover.message !== undefined) ? state.hover : null;
+    drag = null;
+    view.classList.remove('drag');
+    draw();
+  });
+  canvas.addEventListener('pointerleave', () => {
+    state.cursor = state.hover = state.over = null;
+    $('tip').hidden = true;
+    draw();
+  });
+  canvas.addEventListener('dblclick', fit);
+  view.addEventListener('scroll', draw);
+}
+
+/* To the pass before or after the pinned one on its device. */
+function step(by) {
+  const { pinned } = state;
+  if (!pinned || pinned.run === undefined) return;
+  const { t } = pinned.panel;
+  const run = pinned.run + by;
+  const d = t.runs.device[pinned.run];
+  if (run < t.first[d] || run >= t.first[d + 1]) return;
+  goTo(pinned.panel, run);
+}
+
+function goTo(panel, run) {
+  const r = panel.t.runs;
+  state.pinned = { panel, run };
+  const span = state.b - state.a;
+  const middle = (r.start[run] + r.end[run]) / 2;
+  if (r.start[run] < state.a || r.end[run] > state.b)
+    setView(middle - span / 2, middle + span / 2);
+  const row = panel.rows[panel.deviceRow[r.device[run]]];
+  if (row.y < panel.view.scrollTop + AXIS ||
+    row.y + row.h > panel.view.scrollTop + panel.viewHeight)
+    panel.view.scrollTop = row.y - panel.viewHeight / 2;
+  draw();
+  const box = panel.canvas.getBoundingClientRect();
+  showTip(state.pinned, box.left + panel.x(r.end[run]),
+    box.top + row.y - panel.view.scrollTop + row.h);
+}
+
+function toggle(name, on) {
+  state[name] = on === undefined ? !state[name] : on;
+  const button = $('toggle-' + name);
+  if (button) button.setAttribute('aria-pressed', String(state[name]));
+  if (name === 'critical') draw();
+  else relayOut();
+}
+
+function keys(event) {
+  if (event.target === $('find')) {
+    if (event.key === 'Escape') $('find').blur();
+    if (event.key === 'Enter') nextMatch(event.shiftKey ? -1 : 1);
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const span = state.b - state.a;
+  const actions = {
+    ArrowLeft: () => setView(state.a - span / 8, state.b - span / 8),
+    ArrowRight: () => setView(state.a + span / 8, state.b + span / 8),
+    '+': () => zoom(1 / 1.5), '=': () => zoom(1 / 1.5), '-': () => zoom(1.5),
+    w: () => zoom(1 / 1.5), s: () => zoom(1.5),
+    a: () => setView(state.a - span / 8, state.b - span / 8),
+    d: () => setView(state.a + span / 8, state.b + span / 8),
+    0: fit, Home: fit, '/': () => $('find').focus(),
+    c: () => hasPath() && toggle('critical'), l: () => toggle('links'),
+    m: () => toggle('memory'), '[': () => step(-1), ']': () => step(1),
+    Escape: () => { state.pinned = null; $('tip').hidden = true; draw(); },
+  };
+  const action = actions[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+/* --- finding passes ------------------------------------------------------- */
+
+/* "3F7", "F7" (of any chunk), "3F" (of any microbatch), "0W3:2". */
+function parsePattern(text) {
+  const m = /^\s*(\d*)\s*([FIDWB])\s*(\d*)(?::(\d+)(?:\/\d+)?)?\s*$/i
+    .exec(text);
+  if (!m || (m[1] === '' && m[3] === '')) return null;
+  const number = (s) => (s === undefined || s === '' ? -1 : Number(s));
+  return { chunk: number(m[1]), mb: number(m[3]), part: number(m[4]),
+    kind: KINDS.indexOf(m[2].toUpperCase().replace('I', 'D')) };
+}
+
+function find(text) {
+  const pattern = parsePattern(text);
+  state.matches = [];
+  state.match = -1;
+  state.pinned = null;
+  $('tip').hidden = true;
+  if (pattern) {
+    for (const panel of visiblePanels()) {
+      const r = panel.t.runs;
+      for (let i = 0; i < r.n; i++)
+        if (r.kind[i] === pattern.kind &&
+          (pattern.chunk < 0 || r.chunk[i] === pattern.chunk) &&
+          (pattern.mb < 0 || r.mb[i] === pattern.mb) &&
+          (pattern.part < 0 || r.part[i] === pattern.part))
+          state.matches.push({ panel, run: i });
+    }
+    state.matches.sort((x, y) =>
+      x.panel.t.runs.start[x.run] - y.panel.t.runs.start[y.run]);
+  }
+  const n = state.matches.length;
+  $('found').textContent = text.trim() === '' ? ''
+    : !pattern ? 'as 3F7' : n === 0 ? 'none' : `${n} found`;
+  if (n === 1 || (n > 0 && n === visiblePanels().length)) nextMatch(1);
+  draw();
+}
+
+function nextMatch(by) {
+  const n = state.matches.length;
+  if (!n) return;
+  state.match = (state.match + by + n) % n;
+  const { panel, run } = state.matches[state.match];
+  const r = panel.t.runs;
+  const span = Math.max(r.end[run] - r.start[run], 1) * 24;
+  if (state.b - state.a > span * 4) {
+    const middle = (r.start[run] + r.end[run]) / 2;
+    setView(middle - span / 2, middle + span / 2);
+  }
+  $('found').textContent = `${state.match + 1} of ${n}`;
+  goTo(panel, run);
+}
+
+/* --- toolbar -------------------------------------------------------------- */
+
+function hasPath() {
+  return traces.some((t) => t.path !== null);
+}
+
+function pressButton(id, text, title, on, action) {
+  return el('button', { id, type: 'button', title, 'aria-pressed': String(on),
+    onclick: action }, text);
+}
+
+function wireToolbar() {
+  const add = (name, text, title) => $('toggles').append(pressButton(
+    'toggle-' + name, text, title, state[name], () => toggle(name)));
+  if (hasPath()) add('critical', 'Critical path', 'What the makespan is made of (c)');
+  if (traces.some((t) => t.linkRows.length)) add('links', 'Links', 'Messages on the links (l)');
+  if (traces.some((t) => t.hasMemory)) add('memory', 'Memory', 'Memory over time (m)');
+  if (traces.length > 1)
+    panels.forEach((panel, i) => $('shown').append(pressButton(
+      'show-' + i, panel.t.label, `Show or hide this timeline (${panel.t.source})`,
+      !panel.node.hidden, () => show(i, panel.node.hidden))));
+  $('zoom-in').onclick = () => zoom(1 / 2);
+  $('zoom-out').onclick = () => zoom(2);
+  $('fit').onclick = fit;
+  $('find').addEventListener('input', () => find($('find').value));
+}
+
+/* At least one stays. */
+function show(i, on) {
+  if (!on && visiblePanels().length === 1) return;
+  panels[i].node.hidden = !on;
+  $('show-' + i).setAttribute('aria-pressed', String(on));
+  resize();
+}
+
+/* --- theme and print ------------------------------------------------------ */
+
+const prefersDark = window.matchMedia('(prefers-color-scheme: dark)');
+
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  readColors();
+  resize();
+}
+
+function wireTheme() {
+  $('theme').onclick = () => setTheme(
+    document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  prefersDark.addEventListener('change', (event) =>
+    setTheme(event.matches ? 'dark' : 'light'));
+  let before = null;
+  const printing = (on) => {
+    if (on) before = document.documentElement.dataset.theme;
+    state.printing = on;
+    setTheme(on ? 'light' : before);
+  };
+  window.addEventListener('beforeprint', () => printing(true));
+  window.addEventListener('afterprint', () => printing(false));
+  $('print').onclick = () => window.print();
+}
+
+/* --- the address: #find=3F7&critical=1&from=0.1&to=0.2&theme=dark ---------- */
+
+/* `from` and `to` are shares of the whole time. */
+function applyAddress() {
+  const want = new URLSearchParams(window.location.hash.slice(1));
+  if (want.has('theme')) setTheme(want.get('theme') === 'dark' ? 'dark' : 'light');
+  for (const name of ['critical', 'links', 'memory'])
+    if (want.has(name)) toggle(name, want.get(name) === '1');
+  if (want.has('show') && panels.length > 1) {
+    const shown = want.get('show').split(',').map(Number);
+    panels.forEach((_, i) => shown.includes(i) && show(i, true));
+    panels.forEach((_, i) => !shown.includes(i) && show(i, false));
+  }
+  if (want.has('from') || want.has('to'))
+    setView((Number(want.get('from')) || 0) * end,
+      (Number(want.get('to')) || 1) * end);
+  if (want.has('find') && panels.length) {
+    $('find').value = want.get('find');
+    find($('find').value);
+  }
+  if (want.has('check')) check();
+}
+
+/* Draws many views, and writes down how long it took and what came out. */
+function check() {
+  const times = [];
+  const drawn = KINDS.map(() => 0);
+  const timed = (a, b) => {
+    state.a = a;
+    state.b = b;
+    const from = performance.now();
+    drawNow();
+    for (const p of visiblePanels()) p.ctx.getImageData(0, 0, 1, 1);
+    times.push(performance.now() - from);
+  };
+  const { a, b } = state;
+  if (visiblePanels().length) {
+    for (let i = 0; i < 24; i++) {
+      const span = end / 1.6 ** (i % 12);
+      const middle = end * (0.1 + 0.8 * ((i * 7) % 24) / 24);
+      timed(Math.max(0, middle - span / 2), Math.max(0, middle - span / 2) + span);
+    }
+    timed(a, b);
+  }
+  for (const p of visiblePanels()) {
+    const { data: bytes } = p.ctx.getImageData(0, 0, p.canvas.width,
+      p.canvas.height);
+    for (let i = 0; i < bytes.length; i += 4)
+      colors.rgb.forEach((c, k) => {
+        drawn[k] += bytes[i] === c[0] && bytes[i + 1] === c[1] &&
+          bytes[i + 2] === c[2];
+      });
+  }
+  times.sort((x, y) => x - y);
+  const result = {
+    ready_ms: ready, median_ms: times[times.length >> 1] || 0,
+    max_ms: times[times.length - 1] || 0, views: times.length,
+    pixels: Object.fromEntries(KINDS.map((k, i) => [k, drawn[i]])),
+    passes: traces.map((t) => t.runs.n), shown: visiblePanels().length,
+    matches: state.matches.map((m) => passName(m.panel.t, m.run)).slice(0, 20),
+    match_count: state.matches.length, critical: state.critical,
+    tip: $('tip').hidden ? '' : $('tip').textContent,
+    view: [state.a, state.b], nodes: document.querySelectorAll('*').length,
+    wide: document.documentElement.scrollWidth > window.innerWidth,
+    checksum: traces.map((t) => [t.makespan,
+      t.runs.end.reduce((x, y) => Math.max(x, y), 0),
+      t.messages.n ? t.messages.arrive[t.messages.n - 1] : 0]),
+  };
+  document.body.append(el('script', { type: 'application/json', id: 'check' },
+    JSON.stringify(result)));
+}
+
+/* --- beginning ------------------------------------------------------------ */
+
+traces.forEach((t, i) => {
+  const panel = new Panel(t, state);
+  const measured = t.source === 'measured' ? 'measured' : 'simulated';
+  if (traces.length > 1)
+    panel.node.prepend(el('h3', {}, t.label, el('small', {},
+      `${measured}, makespan ${time(t.makespan)}, bubble ` +
+      percent(idleShare(t)))));
+  panel.node.hidden = traces.length > 2 && i > 0;
+  panels.push(panel);
+  $('stack').append(panel.node);
+});
+$('timeline').hidden = panels.length === 0;
+showHeading();
+showLegend();
+showRows();
+showVersus();
+showIdle();
+showSweeps();
+showLinks();
+wireToolbar();
+wireOverview();
+panels.forEach(wire);
+document.documentElement.dataset.theme = prefersDark.matches ? 'dark' : 'light';
+readColors();
+fit();
+wireTheme();
+resize();
+const ready = performance.now() - started;
+window.addEventListener('resize', resize);
+window.addEventListener('scroll', () => { lastScroll = performance.now(); });
+document.addEventListener('keydown', keys);
+window.addEventListener('hashchange', applyAddress);
+applyAddress();

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline as a still picture. Coordinates are written in hundredths of a
+ * pixel, as integers, so that no locale can put a comma in them. */
+#include "report/parts.h"
+
+#include "base/arena.h"
+#include "trace/jsontext.h"
+#include "trace/trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEFT = 120,
+    RIGHT = 24,
+    TOP = 84, /* title, legend and axis */
+    HEAD = 22,
+    LABEL_LEAST = 15, /* narrowest box with text in it, in pixels */
+    MAX_LABELS = 20000,
+    MAX_FLIGHTS = 400, /* of one link that are drawn one by one */
+    N_KINDS = 5,       /* those of passes, then collectives */
+};
+
+static const char *const kind_colors[N_KINDS] = {
+    [LH_F] = "#1f4e92", [LH_D] = "#f5cf52", [LH_W] = "#57b391",
+    [LH_B] = "#d0563c", [4] = "#8c7bb8"};
+static const char *const kind_texts[N_KINDS] = {
+    [LH_F] = "F forward",         [LH_D] = "D input gradient",
+    [LH_W] = "W weight gradient", [LH_B] = "B backward",
+    [4] = "data-parallel communication"};
+
+typedef struct link_row {
+    int32_t y, send, fly; /* fly, send: heights, 0: nothing to show */
+    uint32_t n_messages;
+} link_row;
+
+typedef struct picture {
+    lhi_text out;
+    const lh_trace *t;
+    const lh_report_analysis *analysis; /* or NULL */
+    lhi_arena *mem;
+    int32_t width, height, plot, row_height;
+    int32_t *device_y, *dp_y; /* dp_y 0: none */
+    link_row *links;          /* the last is of messages without a link */
+    uint32_t n_labels;
+} picture;
+
+/* --- numbers and boxes ---------------------------------------------------- */
+
+/* In hundredths of a pixel from the left edge. */
+static int64_t x_of(const picture *p, int64_t ns)
+{
+    double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
+    double share = (double)ns / span;
+    return LEFT * 100 + llround(fmin(share, 1.5) * p->plot * 100);
+}
+
+static void add_number(lhi_text *out, int64_t hundredths)
+{
+    int64_t rest = hundredths % 100;
+    lhi_text_printf(out, "%" PRId64, hundredths / 100);
+    if (rest)
+        lhi_text_printf(out, rest % 10 ? ".%02d" : ".%d",
+                        (int)(rest % 10 ? rest : rest / 10));
+}
+
+/* A box as part of a path, corners in hundredths. */
+static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
+                    int64_t height)
+{
+    lhi_text_puts(path, "M");
+    add_number(path, x);
+    lhi_text_puts(path, " ");
+    add_number(path, y);
+    lhi_text_puts(path, "H");
+    add_number(path, right);
+    lhi_text_puts(path, "V");
+    add_number(path, y + height);
+    lhi_text_puts(path, "H");
+    add_number(path, x);
+    lhi_text_puts(path, "z");
+}
+
+static void add_xml(lhi_text *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '&')
+            lhi_text_puts(out, "&amp;");
+        else if (c == '<')
+            lhi_text_puts(out, "&lt;");
+        else if (c == '>')
+            lhi_text_puts(out, "&gt;");
+        else if (c < 0x20)
+            lhi_text_puts(out, " "); /* XML has no other control characters */
+        else
+            lhi_text_add(out, text, 1);
+    }
+}
+
+/* --- slices, merged where they are too narrow to see --------------------- */
+
+/* The boxes of one row, a path per kind, and the half pixel in which slices
+ * narrower than that are being added up. */
+typedef struct row_boxes {
+    lhi_text paths[N_KINDS];
+    int64_t y, height; /* hundredths */
+    int64_t column;    /* -1: none */
+    double used[N_KINDS]; /* of the column, in hundredths of a pixel */
+    int open_kind;        /* -1, or the kind of a box that may still grow */
+    int64_t open_x, open_right;
+} row_boxes;
+
+static void close_box(row_boxes *r)
+{
+    if (r->open_kind >= 0)
+        add_box(&r->paths[r->open_kind], r->open_x, r->open_right, r->y,
+                r->height);
+    r->open_kind = -1;
+}
+
+/* A column is drawn in the kind that fills most of it, if it is half full. */
+static void close_column(row_boxes *r)
+{
+    double sum = 0;
+    int most = 0;
+    for (int k = 0; k < N_KINDS; k++) {
+        sum += r->used[k];
+        if (r->used[k] > r->used[most])
+            most = k;
+        if (k == N_KINDS - 1 && r->column >= 0 && sum >= 25) {
+            int64_t x = r->column * 50;
+            if (r->open_kind != most || r->open_right != x) {
+                close_box(r);
+                r->open_kind = most;
+                r->open_x = x;
+            }
+            r->open_right = x + 50;
+        }
+    }
+    memset(r->used, 0, sizeof r->used);
+    r->column = -1;
+}
+
+static void add_slice(picture *p, row_boxes *r, int kind, int64_t start_ns,
+                      int64_t end_ns)
+{
+    int64_t x = x_of(p, start_ns), right = x_of(p, end_ns);
+    if (right - x >= 50) {
+        close_column(r);
+        close_box(r);
+        int64_t gap = right - x > 400 ? 60 : 0;
+        add_box(&r->paths[kind], x, right - gap, r->y, r->height);
+        return;
+    }
+    int64_t column = x / 50;
+    if (column != r->column) {
+        close_column(r);
+        r->column = column;
+    }
+    r->used[kind] += (double)(end_ns - start_ns) /
+                     (double)(p->t->makespan_ns ? p->t->makespan_ns : 1) *
+                     p->plot * 100;
+}
+
+static void begin_row(row_boxes *r, int32_t y, int32_t height)
+{
+    *r = (row_boxes){
+        .y = y * 100, .height = height * 100, .column = -1, .open_kind = -1};
+}
+
+static void end_row(picture *p, row_boxes *r)
+{
+    close_column(r);
+    close_box(r);
+    for (int k = 0; k < N_KINDS; k++) {
+        p->out.failed |= r->paths[k].failed;
+        if (r->paths[k].len) {
+            lhi_text_printf(&p->out, "<path fill=\"%s\" d=\"", kind_colors[k]);
+            lhi_text_add(&p->out, r->paths[k].data, r->paths[k].len);
+            lhi_text_puts(&p->out, "\"/>\n");
+        }
+        lhi_text_fini(&r->paths[k]);
+    }
+}
+
+/* --- layout -------------------------------------------------------------- */
+
+static link_row *row_of(const picture *p, uint32_t link)
+{
+    return &p->links[link == LH_NONE ? p->t->n_links : link];
+}
+
+static void lay_out_links(picture *p)
+{
+    const lh_trace *t = p->t;
+    bool any = false;
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_trace_message *m = &t->messages[i];
+        link_row *row = row_of(p, m->link);
+        row->n_messages++;
+        if (m->sent_ns > m->depart_ns)
+            row->send = 9;
+        if (m->arrive_ns > m->sent_ns)
+            row->fly = 13;
+    }
+    for (uint32_t i = 0; i <= t->n_links; i++) {
+        link_row *row = &p->links[i];
+        if (row->send + row->fly == 0)
+            continue;
+        if (!any)
+            p->height += HEAD;
+        any = true;
+        row->y = p->height;
+        p->height += row->send + row->fly + 4;
+    }
+}
+
+static bool lay_out(picture *p)
+{
+    const lh_trace *t = p->t;
+    p->device_y = LHI_NEW(p->mem, int32_t, t->n_devices);
+    p->dp_y = LHI_NEW(p->mem, int32_t, t->n_devices);
+    p->links = LHI_NEW(p->mem, link_row, (size_t)t->n_links + 1);
+    if (!p->device_y || !p->dp_y || !p->links)
+        return false;
+    p->row_height = t->n_devices <= 16 ? 22 : t->n_devices <= 64 ? 12 : 7;
+    int32_t gap = p->row_height > 10 ? 3 : 1;
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        p->dp_y[t->collectives[i].device] = 1;
+    p->height = TOP;
+    for (uint32_t s = 0; s < t->n_sites; s++) {
+        if (t->n_sites > 1 || t->site_names[s][0])
+            p->height += HEAD;
+        for (uint32_t d = 0; d < t->n_devices; d++) {
+            if (t->devices[d].site != s)
+                continue;
+            p->device_y[d] = p->height;
+            p->height += p->row_height + gap;
+            if (!p->dp_y[d])
+                continue;
+            p->dp_y[d] = p->height;
+            p->height += 6 + gap;
+        }
+    }
+    lay_out_links(p);
+    p->height += 14;
+    return true;
+}
+
+/* --- parts of the picture ------------------------------------------------- */
+
+static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
+                     const char *text)
+{
+    lhi_text_printf(&p->out, "<text x=\"%d\" y=\"%d\"%s>", (int)x, (int)y,
+                    attributes);
+    add_xml(&p->out, text);
+    lhi_text_puts(&p->out, "</text>\n");
+}
+
+static bool kind_used(const lh_trace *t, int kind)
+{
+    if (kind == 4)
+        return t->n_collectives > 0;
+    for (uint32_t i = 0; i < t->n_runs; i++)
+        if (t->runs[i].pass.kind == kind)
+            return true;
+    return false;
+}
+
+static void add_title(picture *p)
+{
+    const lh_trace *t = p->t;
+    char makespan[LHI_TIME_TEXT];
+    lhi_time_text(t->makespan_ns, makespan);
+    add_text(p, 14, 27, " font-size=\"17\" font-weight=\"600\" fill=\"#1b2430\"",
+             t->title[0] ? t->title : "Timeline");
+    lhi_text_printf(&p->out,
+                    "<text x=\"%d\" y=\"27\" text-anchor=\"end\">%s, makespan "
+                    "%s</text>\n",
+                    (int)(p->width - RIGHT), t->source, makespan);
+    int32_t x = 14;
+    for (int k = 0; k < N_KINDS; k++) {
+        if (!kind_used(t, k))
+            continue;
+        lhi_text_printf(&p->out,
+                        "<rect x=\"%d\" y=\"39\" width=\"12\" height=\"12\" "
+                        "rx=\"2\" fill=\"%s\"/>\n",
+                        (int)x, kind_colors[k]);
+        add_text(p, x + 18, 49, "", kind_texts[k]);
+        x += 34 + (int32_t)strlen(kind_texts[k]) * 6;
+    }
+    if (p->analysis && p->analysis->n_segments) {
+        lhi_text_printf(&p->out,
+                        "<rect x=\"%d\" y=\"43\" width=\"12\" height=\"4\" "
+                        "fill=\"#c4006a\"/>\n",
+                        (int)x);
+        add_text(p, x + 18, 49, "", "critical path");
+    }
+}
+
+/* Ticks at 1, 2 or 5 times a power of ten nanoseconds. */
+static void add_axis(picture *p)
+{
+    static const int64_t factors[] = {1, 2, 5};
+    int64_t span = p->t->makespan_ns, power = 1, step = 1;
+    if (span <= 0)
+        return;
+    for (int i = 0; step < span / (p->plot / 100 + 1) + 1; i++) {
+        if (i > 0 && i % 3 == 0)
+            power *= 10;
+        step = power * factors[i % 3];
+    }
+    for (int64_t ns = 0; ns <= span; ns += step) {
+        char text[LHI_TIME_TEXT];
+        int64_t x = x_of(p, ns);
+        lhi_text_puts(&p->out, "<path stroke=\"#dfe3e9\" d=\"M");
+        add_number(&p->out, x);
+        lhi_text_printf(&p->out, " %dV%d\"/>\n", TOP - 8,
+                        (int)(p->height - 10));
+        lhi_text_puts(&p->out, "<text text-anchor=\"middle\" x=\"");
+        add_number(&p->out, x);
+        lhi_text_printf(&p->out, "\" y=\"%d\">%s</text>\n", TOP - 13,
+                        ns ? lhi_time_text(ns, text) : "0");
+    }
+}
+
+static void add_track(picture *p, int32_t y, int32_t height)
+{
+    lhi_text_printf(&p->out,
+                    "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+                    "fill=\"#f0f2f6\"/>\n",
+                    LEFT, (int)y, (int)p->plot, (int)height);
+}
+
+static void add_label(picture *p, const lh_trace_run *r, int32_t y)
+{
+    char text[LH_PASS_TEXT];
+    int64_t x = x_of(p, r->start_ns), right = x_of(p, r->end_ns);
+    if (r->pass.n_parts > 1 || p->n_labels >= MAX_LABELS)
+        return;
+    lh_pass_text(&r->pass, text);
+    text[strcspn(text, "FIWB")] = lhi_kind_letter(&r->pass);
+    const char *shown = text;
+    if ((right - x) / 100 < 6 * (int64_t)strlen(text) + 4)
+        shown = text + strcspn(text, "FDWB") + 1; /* the microbatch alone */
+    if ((right - x) / 100 < 6 * (int64_t)strlen(shown) + 4)
+        return;
+    bool dark = r->pass.kind == LH_F || r->pass.kind == LH_B;
+    lhi_text_puts(&p->out, "<text text-anchor=\"middle\" x=\"");
+    add_number(&p->out, (x + right) / 2);
+    lhi_text_printf(&p->out, "\" y=\"%d\" fill=\"%s\">%s</text>\n",
+                    (int)(y + p->row_height / 2 + 4),
+                    dark ? "#fff" : "#20262e", shown);
+    p->n_labels++;
+}
+
+static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
+                       uint32_t n)
+{
+    row_boxes row;
+    int32_t y = p->device_y[d];
+    add_track(p, y, p->row_height);
+    begin_row(&row, y, p->row_height);
+    for (uint32_t i = 0; i < n && !p->out.failed; i++)
+        add_slice(p, &row, runs[i].pass.kind, runs[i].start_ns,
+                  runs[i].end_ns);
+    end_row(p, &row);
+    if (p->row_height < 12)
+        return;
+    for (uint32_t i = 0; i < n && !p->out.failed; i++)
+        add_label(p, &runs[i], y);
+    lhi_text_printf(&p->out,
+                    "<text x=\"14\" y=\"%d\">device %" PRIu32 "</text>\n",
+                    (int)(y + p->row_height / 2 + 4), d);
+}
+
+static void add_devices(picture *p)
+{
+    const lh_trace *t = p->t;
+    for (uint32_t s = 0; s < t->n_sites; s++) {
+        const char *name = t->site_names[s];
+        bool first = t->n_sites > 1 || name[0];
+        for (uint32_t d = 0; first && d < t->n_devices; d++)
+            if (t->devices[d].site == s) {
+                add_text(p, 14, p->device_y[d] - 7,
+                         " font-weight=\"600\" fill=\"#1b2430\"",
+                         name[0] ? name : "(no name)");
+                first = false;
+            }
+    }
+    for (uint32_t d = 0, i = 0, end; d < t->n_devices; d++, i = end) {
+        end = i;
+        while (end < t->n_runs && t->runs[end].device == d)
+            end++;
+        add_device(p, d, t->runs + i, end - i);
+        if (!p->dp_y[d])
+            continue;
+        row_boxes row;
+        add_track(p, p->dp_y[d], 6);
+        begin_row(&row, p->dp_y[d], 6);
+        for (uint32_t k = 0; k < t->n_collectives; k++)
+            if (t->collectives[k].device == d)
+                add_slice(p, &row, 4, t->collectives[k].depart_ns,
+                          t->collectives[k].sent_ns);
+        end_row(p, &row);
+    }
+}
+
+static void add_flight(picture *p, const lh_trace_message *m,
+                       const link_row *row)
+{
+    lhi_text_printf(&p->out, "<path fill=\"none\" stroke=\"%s\" d=\"M",
+                    kind_colors[m->producer.kind]);
+    add_number(&p->out, x_of(p, m->sent_ns));
+    lhi_text_printf(&p->out, " %dL", (int)(row->y + row->send + 1));
+    add_number(&p->out, x_of(p, m->arrive_ns));
+    lhi_text_printf(&p->out, " %d\"/>\n",
+                    (int)(row->y + row->send + row->fly - 1));
+}
+
+static void add_link(picture *p, uint32_t link)
+{
+    const lh_trace *t = p->t;
+    const link_row *row = &p->links[link];
+    uint32_t id = link == t->n_links ? LH_NONE : link;
+    row_boxes send, fly;
+    add_track(p, row->y, row->send + row->fly);
+    add_text(p, 14, row->y + (row->send + row->fly) / 2 + 4, "",
+             id == LH_NONE ? "no link" : t->link_names[link]);
+    begin_row(&send, row->y, row->send ? row->send - 1 : 0);
+    begin_row(&fly, row->y + row->send, row->fly);
+    for (uint32_t i = 0; i < t->n_messages && !p->out.failed; i++) {
+        const lh_trace_message *m = &t->messages[i];
+        if (m->link != id)
+            continue;
+        if (row->send)
+            add_slice(p, &send, m->producer.kind, m->depart_ns, m->sent_ns);
+        if (row->fly && row->n_messages <= MAX_FLIGHTS)
+            add_flight(p, m, row);
+    }
+    end_row(p, &send);
+    end_row(p, &fly);
+}
+
+static void add_links(picture *p)
+{
+    bool first = true;
+    for (uint32_t i = 0; i <= p->t->n_links && !p->out.failed; i++) {
+        if (p->links[i].send + p->links[i].fly == 0)
+            continue;
+        if (first)
+            add_text(p, 14, p->links[i].y - 7,
+                     " font-weight=\"600\" fill=\"#1b2430\"", "Links");
+        first = false;
+        add_link(p, i);
+    }
+}
+
+/* Top and height of the row that a step is in; false: it has none. */
+static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
+                     int32_t *height)
+{
+    const lh_trace *t = p->t;
+    if (s->step == LH_STEP_PASS) {
+        *y = p->device_y[t->runs[s->index].device];
+        *height = p->row_height;
+        return true;
+    }
+    if (s->step == LH_STEP_COLLECTIVE) {
+        *y = p->dp_y[t->collectives[s->index].device];
+        *height = 6;
+        return true;
+    }
+    if (s->step == LH_STEP_BLOCKED || s->step == LH_STEP_WAIT)
+        return false;
+    const link_row *row = row_of(p, t->messages[s->index].link);
+    bool flies = s->step == LH_STEP_LATENCY;
+    *y = row->y + (flies ? row->send : 0);
+    *height = flies ? row->fly : row->send;
+    return *height > 0;
+}
+
+static void add_critical_path(picture *p)
+{
+    const lh_report_analysis *a = p->analysis;
+    if (!a || a->n_segments == 0)
+        return;
+    int32_t y, height;
+    int64_t last = -1;
+    bool pen = false;
+    lhi_text_puts(&p->out,
+                  "<path fill=\"none\" stroke=\"#c4006a\" stroke-width=\"2\" "
+                  "stroke-linejoin=\"round\" d=\"");
+    for (uint32_t i = 0; i < a->n_segments && !p->out.failed; i++) {
+        const lh_report_segment *s = &a->critical_path[i];
+        int64_t x = x_of(p, s->start_ns), right = x_of(p, s->end_ns);
+        if (!place_of(p, s, &y, &height) || right < last + 25)
+            continue; /* too close to tell apart */
+        bool flies = s->step == LH_STEP_LATENCY;
+        lhi_text_puts(&p->out, pen ? "L" : "M");
+        add_number(&p->out, x);
+        lhi_text_printf(&p->out, " %dL", (int)(flies ? y : y + height - 1));
+        add_number(&p->out, right);
+        lhi_text_printf(&p->out, " %d", (int)(y + height - 1));
+        last = right;
+        pen = true;
+    }
+    lhi_text_puts(&p->out, pen ? "\"/>\n" : "M0 0\"/>\n");
+}
+
+static void add_all(picture *p)
+{
+    lhi_text_printf(&p->out,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+                    "height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                    "font-family=\"system-ui, 'Segoe UI', 'Helvetica Neue', "
+                    "'DejaVu Sans', sans-serif\" font-size=\"11\" "
+                    "fill=\"#5b6675\">\n<title>",
+                    (int)p->width, (int)p->height, (int)p->width,
+                    (int)p->height);
+    add_xml(&p->out, p->t->title[0] ? p->t->title : "Timeline");
+    lhi_text_puts(&p->out, "</title>\n<rect width=\"100%\" height=\"100%\" "
+                           "fill=\"#fff\"/>\n");
+    add_title(p);
+    add_axis(p);
+    add_devices(p);
+    add_links(p);
+    add_critical_path(p);
+    lhi_text_puts(&p->out, "</svg>\n");
+}
+
+lh_status lh_report_svg(const lh_trace *trace, const lh_svg_options *options,
+                        char **text, size_t *len, lh_error *err)
+{
+    uint32_t width = options && options->width ? options->width : 1200;
+    if (width < 400 || width > 20000)
+        return lhi_fail(err, LH_EINVAL,
+                        "a picture %" PRIu32 " pixels wide; choose 400 to "
+                        "20000",
+                        width);
+    const lh_report_analysis *analysis = options ? options->analysis : NULL;
+    LHI_TRY(lhi_check_analysis(trace, analysis, err));
+    picture p = {.t = trace,
+                 .analysis = analysis,
+                 .mem = lhi_arena_make(0),
+                 .width = (int32_t)width,
+                 .plot = (int32_t)width - LEFT - RIGHT};
+    if (p.mem && lay_out(&p))
+        add_all(&p);
+    else
+        p.out.failed = true;
+    lhi_arena_free(p.mem);
+    return lhi_text_take(&p.out, text, len, err);
+}

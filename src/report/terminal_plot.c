@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The curves of a sweep as text. */
+#include "report/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEIGHT = 16, LEFT = 9, LEAST_WIDTH = 40, MOST_WIDTH = 1000 };
+
+static const char marks[] = "o+x*#@%&$=";
+
+typedef struct plot {
+    lhi_text out;
+    const lh_report_sweep *sweep;
+    uint32_t columns;
+    char *cells; /* [HEIGHT][columns], row 0 on top; 0: nothing */
+    double baseline, low, high;
+} plot;
+
+static double slowdown(const plot *p, uint32_t series, uint32_t point)
+{
+    size_t i = (size_t)series * p->sweep->n_points + point;
+    int64_t ns = p->sweep->makespan_ns[i];
+    return ns < 0 ? -1 : (double)ns / p->baseline;
+}
+
+static void find_range(plot *p)
+{
+    p->low = 1;
+    p->high = 1;
+    for (uint32_t s = 0; s < p->sweep->n_series; s++)
+        for (uint32_t i = 0; i < p->sweep->n_points; i++) {
+            double v = slowdown(p, s, i);
+            if (v >= 0 && v < p->low)
+                p->low = v;
+            if (v > p->high)
+                p->high = v;
+        }
+    if (p->high < p->low + 0.01)
+        p->high = p->low + 0.01;
+}
+
+static uint32_t column_of(const plot *p, double x)
+{
+    const double *xs = p->sweep->xs;
+    double span = xs[p->sweep->n_points - 1] - xs[0];
+    double share = span > 0 ? (x - xs[0]) / span : 0;
+    return (uint32_t)lround(share * (p->columns - 1));
+}
+
+static void put(plot *p, uint32_t column, double value, char mark)
+{
+    double share = (value - p->low) / (p->high - p->low);
+    uint32_t row = HEIGHT - 1 - (uint32_t)lround(share * (HEIGHT - 1));
+    char *cell = &p->cells[(size_t)row * p->columns + column];
+    if (!*cell || *cell == '.')
+        *cell = mark;
+}
+
+static void draw_series(plot *p, uint32_t s)
+{
+    const double *xs = p->sweep->xs;
+    char mark = marks[s % (sizeof marks - 1)];
+    for (uint32_t i = 0; i < p->sweep->n_points; i++) {
+        double v = slowdown(p, s, i), next;
+        if (v < 0)
+            continue;
+        put(p, column_of(p, xs[i]), v, mark);
+        if (i + 1 == p->sweep->n_points || (next = slowdown(p, s, i + 1)) < 0)
+            continue;
+        uint32_t from = column_of(p, xs[i]), to = column_of(p, xs[i + 1]);
+        for (uint32_t c = from + 1; c < to; c++)
+            put(p, c, v + (next - v) * (c - from) / (to - from), '.');
+    }
+}
+
+static void add_rows(plot *p)
+{
+    for (uint32_t row = 0; row < HEIGHT; row++) {
+        double v = p->high - (p->high - p->low) * row / (HEIGHT - 1);
+        if (row % 5 == 0)
+            lhi_text_printf(&p->out, "%*.3f |", LEFT - 2, v);
+        else
+            lhi_text_printf(&p->out, "%*s|", LEFT - 1, "");
+        const char *cells = p->cells + (size_t)row * p->columns;
+        uint32_t end = p->columns;
+        while (end > 0 && !cells[end - 1])
+            end--;
+        for (uint32_t c = 0; c < end; c++)
+            lhi_text_printf(&p->out, "%c", cells[c] ? cells[c] : ' ');
+        lhi_text_puts(&p->out, "\n");
+    }
+}
+
+static void add_below(plot *p)
+{
+    const lh_report_sweep *s = p->sweep;
+    char first[32], last[32];
+    int n = snprintf(first, sizeof first, "%g", s->xs[0]);
+    int m = snprintf(last, sizeof last, "%g", s->xs[s->n_points - 1]);
+    lhi_text_printf(&p->out, "%*s+", LEFT - 1, "");
+    for (uint32_t c = 0; c < p->columns; c++)
+        lhi_text_puts(&p->out, "-");
+    int room = (int)p->columns - n - m - 2, x_len = (int)strlen(s->x);
+    int shown = x_len < room ? x_len : room > 0 ? room : 0;
+    int before = (room - shown) / 2;
+    lhi_text_printf(&p->out, "\n%*s%s %*s%.*s%*s %s\n", LEFT, "", first,
+                    before > 0 ? before : 0, "", shown, s->x,
+                    room - shown - before > 0 ? room - shown - before : 0, "",
+                    last);
+    for (uint32_t i = 0; i < s->n_series; i++)
+        lhi_text_printf(&p->out, "%*s%c %.*s\n", LEFT, "",
+                        marks[i % (sizeof marks - 1)], (int)p->columns - 2,
+                        s->series[i]);
+}
+
+static void add_all(plot *p)
+{
+    const lh_report_sweep *s = p->sweep;
+    find_range(p);
+    for (uint32_t i = 0; i < s->n_series; i++)
+        draw_series(p, i);
+    lhi_text_printf(&p->out, "slowdown%s%.*s\n", s->title ? ", " : "",
+                    (int)p->columns - 2, s->title ? s->title : "");
+    add_rows(p);
+    add_below(p);
+}
+
+lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
+                                  const lh_terminal_options *options,
+                                  char **text, size_t *len, lh_error *err)
+{
+    uint32_t width = options && options->width ? options->width : 80;
+    if (width < LEAST_WIDTH || width > MOST_WIDTH)
+        return lhi_fail(err, LH_EINVAL,
+                        "a terminal %" PRIu32 " columns wide; choose %d to %d",
+                        width, LEAST_WIDTH, MOST_WIDTH);
+    if (sweep->n_points == 0)
+        return lhi_fail(err, LH_EINVAL, "a sweep without points");
+    LHI_TRY(lhi_check_sweep(sweep, err));
+    plot p = {.sweep = sweep,
+              .columns = width - LEFT,
+              .baseline = (double)lhi_sweep_baseline(sweep)};
+    p.cells = calloc(HEIGHT, p.columns);
+    if (p.cells)
+        add_all(&p);
+    else
+        p.out.failed = true;
+    free(p.cells);
+    return lhi_text_take(&p.out, text, len, err);
+}
