@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layouts, their pipelines, and the search over them. */
+#include "test.h"
+
+#include "plan/layout.h"
+
+#include <longhaul/check.h>
+#include <longhaul/methods.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+
+/* A job of 2 x 8 GPUs; `layout` and `batch` vary. */
+static lh_job *job_with(const char *layout, unsigned batch, unsigned nodes_east,
+                        double memory_gib)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-8b\n"
+             "training: {global_batch: %u, sequence: 4096}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 500, memory_gib: %g, memory_gbps: 3000, "
+             "efficiency: 0.5}\n"
+             "  gpus_per_node: 4\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "  datacenters:\n"
+             "   - {name: west, nodes: 2}\n"
+             "   - {name: east, nodes: %u}\n"
+             "  links:\n"
+             "   - {between: [west, east], latency_ms: 20, gbps: 400}\n"
+             "%s%s\n",
+             batch, memory_gib, nodes_east, layout ? "layout: " : "",
+             layout ? layout : "");
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+static void layers_are_even(void)
+{
+    for (uint32_t layers = 1; layers <= 130; layers++)
+        for (uint32_t n = 1; n <= layers; n++) {
+            uint32_t next = 0, least = layers, most = 0;
+            for (uint32_t c = 0; c < n; c++) {
+                uint32_t first, count;
+                lhi_layer_range(layers, n, c, &first, &count);
+                CHECK_INT(first, next);
+                next += count;
+                least = count < least ? count : least;
+                most = count > most ? count : most;
+            }
+            CHECK_INT(next, layers);
+            CHECK(most - least <= 1);
+        }
+    /* The ends, with embedding and head, are the first to have less. */
+    uint32_t first, count;
+    lhi_layer_range(126, 16, 0, &first, &count);
+    CHECK_INT(count, 7);
+    lhi_layer_range(126, 16, 15, &first, &count);
+    CHECK_INT(count, 7);
+    lhi_layer_range(126, 16, 8, &first, &count);
+    CHECK_INT(count, 8);
+}
+
+static lh_layout layout_of(uint32_t tp, uint32_t pp, uint32_t dp,
+                           lh_outermost outermost)
+{
+    return (lh_layout){.tensor = tp, .context = 1, .expert = 1, .pipeline = pp,
+                       .data = dp, .micro_batch = 1, .chunks_per_device = 1,
+                       .outermost = outermost};
+}
+
+static void ranks_are_placed(void)
+{
+    lh_job *job = job_with(NULL, 64, 2, 80);
+    lh_error err = {0};
+    lhi_rank ranks[8];
+    uint32_t spread;
+    lh_layout l = layout_of(2, 4, 2, LH_OUTERMOST_PIPELINE);
+    CHECK_OK(lhi_layout_place(job, &l, ranks, &spread, &err), err);
+    CHECK_INT(ranks[1].datacenter, 0);
+    CHECK_INT(ranks[1].first_gpu, 4);
+    CHECK_INT(ranks[2].datacenter, 1);
+    CHECK_INT(ranks[2].first_gpu, 0);
+    CHECK_INT(spread, 1);
+    l = layout_of(2, 4, 2, LH_OUTERMOST_DATA);
+    CHECK_OK(lhi_layout_place(job, &l, ranks, &spread, &err), err);
+    CHECK_INT(ranks[3].datacenter, 0);
+    CHECK_INT(ranks[3].first_gpu, 6);
+    CHECK_INT(spread, 2);
+    /* Three replicas over two datacenters; a replica larger than one. */
+    l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
+    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "data 3 does not divide over 2 datacenters");
+    l = layout_of(4, 4, 2, LH_OUTERMOST_DATA);
+    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "room for 0 whole replicas of 16 GPUs");
+    l = layout_of(4, 5, 1, LH_OUTERMOST_PIPELINE);
+    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "room for 4 whole stages");
+    lh_job_free(job);
+}
+
+/* Eight stages, four in each datacenter: the boundary has the wide-area link,
+ * the others the network inside. */
+static void pipelines_are_built(void)
+{
+    lh_job *job = job_with(NULL, 64, 2, 80);
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    int64_t optimizer_ns = 0;
+    lh_layout l = layout_of(1, 8, 2, LH_OUTERMOST_PIPELINE);
+    CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
+                              &optimizer_ns, &err),
+             err);
+    CHECK_INT(lh_pipeline_n_microbatches(p), 32);
+    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_UD);
+    CHECK_INT(lh_pipeline_n_links(p), 14);
+    CHECK_INT(lh_pipeline_memory_limit(p, 3), INT64_C(80) << 30);
+    CHECK_STR(lh_pipeline_site_name(p, lh_pipeline_device_site(p, 4)), "east");
+    CHECK(optimizer_ns > 0);
+    for (uint32_t i = 0; i < 14; i++) {
+        const lh_link *k = lh_pipeline_link(p, i);
+        bool wan = (k->from == 3 && k->to == 4) || (k->from == 4 && k->to == 3);
+        CHECK(wan == (k->latency_ns >= 20000000));
+        if (wan)
+            CHECK_STR(k->name, k->from == 3 ? "west-east" : "east-west");
+    }
+    lh_pipeline_free(p);
+    l.data = 3;
+    CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
+                               NULL, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "does not divide by data 3 x micro_batch 1");
+    lh_job_free(job);
+}
+
+/* The best iteration over every layout and method, without any bound. */
+static int64_t exhaustive(const lh_job *job, uint64_t *n_layouts)
+{
+    int64_t best = INT64_MAX;
+    static const struct {
+        uint32_t chunks;
+        lh_placement placement;
+    } kinds[] = {{1, LH_PLACEMENT_UD}, {2, LH_PLACEMENT_LOOP},
+                 {2, LH_PLACEMENT_WAVE}, {4, LH_PLACEMENT_LOOP}};
+    for (uint32_t tp = 1; tp <= 4; tp *= 2)
+        for (uint32_t pp = 1; pp <= 16; pp++)
+            for (int out = LH_OUTERMOST_PIPELINE; out <= LH_OUTERMOST_DATA;
+                 out++)
+                for (uint32_t mb = 1; mb <= 8; mb *= 2)
+                    for (int rc = 0; rc < 3; rc++)
+                        for (int k = 0; k < 4; k++) {
+                            if (16 / tp % pp != 0)
+                                continue;
+                            lh_layout l = layout_of(tp, pp, 16 / tp / pp,
+                                                    (lh_outermost)out);
+                            l.micro_batch = mb;
+                            l.chunks_per_device = kinds[k].chunks;
+                            lh_pipeline *p;
+                            int64_t after;
+                            lh_error err;
+                            if (lh_plan_pipeline(job, &l, kinds[k].placement,
+                                                 (lh_recompute)rc, &p, &after,
+                                                 &err) != LH_OK)
+                                continue;
+                            (*n_layouts)++;
+                            lh_schedule *s;
+                            lh_timeline *t;
+                            if (lh_method_run("auto", p, NULL, &s, NULL,
+                                              &err) == LH_OK) {
+                                CHECK_OK(lh_simulate(p, s, NULL, &t, &err),
+                                         err);
+                                int64_t ns = lh_timeline_makespan(t) + after;
+                                if (lh_timeline_fits(t, NULL) && ns < best)
+                                    best = ns;
+                                lh_timeline_free(t);
+                                lh_schedule_free(s);
+                            }
+                            lh_pipeline_free(p);
+                        }
+    return best;
+}
+
+static void finds_the_best_of_all(void)
+{
+    static const double memories[] = {80, 24, 16};
+    for (size_t i = 0; i < 3; i++) {
+        lh_job *job = job_with(NULL, 32, 2, memories[i]);
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        uint64_t n_layouts = 0;
+        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+        if (!plan) {
+            lh_job_free(job);
+            return;
+        }
+        CHECK_INT(plan->best.iteration_ns, exhaustive(job, &n_layouts));
+        CHECK(n_layouts > 50);
+        CHECK(plan->best.lower_bound_ns <= plan->best.iteration_ns);
+        CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
+        lh_verdict *verdict = NULL;
+        CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+        CHECK(lh_verdict_valid(verdict));
+        CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
+        lh_verdict_free(verdict);
+        for (uint32_t k = 0; k < plan->n_alternatives; k++) {
+            const lh_choice *o = &plan->alternatives[k];
+            CHECK((o->status == LH_CHOICE_OK ? o->iteration_ns
+                                             : o->lower_bound_ns) >=
+                  plan->best.iteration_ns);
+            CHECK(o->why[0] != '\0');
+        }
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
+static void given_layouts_are_kept(void)
+{
+    lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 2, "
+                           "chunks_per_device: 1, outermost: pipeline, "
+                           "schedule: 1f1b}",
+                           32, 2, 80);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    if (plan) {
+        const lh_layout *l = &plan->best.layout;
+        CHECK_INT(l->tensor, 2);
+        CHECK_INT(l->pipeline, 4);
+        CHECK_INT(l->data, 2);
+        CHECK_INT(l->micro_batch, 2);
+        CHECK_STR(l->schedule, "1f1b");
+        CHECK_INT(plan->best.microbatches, 8);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+static void round_trips(void)
+{
+    lh_job *job = job_with(NULL, 32, 2, 80);
+    lh_plan *plan = NULL, *again = NULL;
+    lh_error err = {0};
+    char *text = NULL, *text2 = NULL;
+    size_t len = 0, len2 = 0;
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    CHECK_OK(lh_plan_format(again, &text2, &len2, &err), err);
+    CHECK_STR(text2, text);
+    lh_plan_free(again);
+    again = NULL;
+    /* A cut file, and a schedule that is none. */
+    CHECK_INT(lh_plan_parse(text, len / 2, "plan.json", &again, &err),
+              LH_EINPUT);
+    char *row = strstr(text, "0F0");
+    memcpy(row, "0Q0", 3);
+    CHECK_INT(lh_plan_parse(text, len, "plan.json", &again, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "0Q0");
+    lh_text_free(text);
+    lh_text_free(text2);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+static void refuses(lh_job *job, const char *why)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINFEASIBLE);
+    CHECK_HAS(err.text, why);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+static void refusals_say_by_how_much(void)
+{
+    refuses(job_with(NULL, 32, 2, 4), "no layout fits in memory; the closest");
+    refuses(job_with("{data: 5}", 30, 2, 80), "no layout divides 16 GPUs");
+    refuses(job_with("{tensor: 4, pipeline: 4, data: 1, "
+                     "schedule: zb-v, chunks_per_device: 1}",
+                     32, 2, 80),
+            "zb-v");
+}
+
+int main(void)
+{
+    RUN(layers_are_even);
+    RUN(ranks_are_placed);
+    RUN(pipelines_are_built);
+    RUN(finds_the_best_of_all);
+    RUN(given_layouts_are_kept);
+    RUN(round_trips);
+    RUN(refusals_say_by_how_much);
+    return test_summary();
+}
