@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipelines and schedules, read and written. */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
+#include "test.h"
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static lh_pipeline *parse(const char *text)
+{
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p.yaml", &p, &err), err);
+    return p;
+}
+
+#define HEAD "longhaul: pipeline/1\nmicrobatches: 3\ndevices: 2\n"
+#define CHUNKS                                                                 \
+    "chunks:\n"                                                                \
+    " - {device: 0, F: 1, D: 2, W: 3}\n"                                       \
+    " - {device: 1, F: 1.5, D: 2, W: 3, memory: {F: 7, W: -7, static: 9}}\n"
+
+static void units_are_exact(void)
+{
+    lh_pipeline *p = parse(HEAD CHUNKS);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->f_ns, 1500000000);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->mem_w, -7);
+    CHECK_INT(lh_pipeline_chunk(p, 1)->mem_static, 9);
+    CHECK_INT(lh_pipeline_memory_limit(p, 0), LH_NO_LIMIT);
+    CHECK_STR(lh_pipeline_memory_unit(p), "");
+    lh_pipeline_free(p);
+    p = parse(HEAD "time_unit: ms\nuniform: {F: 0.1, D: 1e-6, W: 2e3}\n");
+    CHECK_INT(lh_pipeline_chunk(p, 0)->f_ns, 100000);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->d_ns, 1);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->w_ns, 2000000000);
+    lh_pipeline_free(p);
+}
+
+static void shorthands_expand(void)
+{
+    lh_pipeline *p = parse("longhaul: pipeline/1\ntime_unit: ms\n"
+                           "microbatches: 4\ndevices: 4\n"
+                           "uniform: {placement: wave, F: 10, D: 20, W: 30}\n"
+                           "datacenters: {count: 2, latency: 5, transfer: 1}\n"
+                           "memory_limit: 8\n");
+    static const uint32_t devices[] = {0, 1, 2, 3, 3, 2, 1, 0};
+    CHECK_INT(lh_pipeline_n_chunks(p), 8);
+    for (uint32_t c = 0; c < 8; c++) {
+        CHECK_INT(lh_pipeline_chunk(p, c)->device, devices[c]);
+        CHECK_INT(lh_pipeline_chunk(p, c)->f_ns, 5000000);
+    }
+    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_WAVE);
+    CHECK_INT(lh_pipeline_n_links(p), 2);
+    CHECK_INT(lh_pipeline_link(p, 0)->from, 1);
+    CHECK_INT(lh_pipeline_link(p, 0)->to, 2);
+    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0-dc1");
+    CHECK_INT(lh_pipeline_memory_limit(p, 3), 8);
+    CHECK_INT(lh_pipeline_device_site(p, 2), 1);
+    lh_pipeline_free(p);
+    /* Loop: the wrap-around shares the link between the groups. */
+    p = parse("longhaul: pipeline/1\nmicrobatches: 4\ndevices: 4\n"
+              "uniform: {placement: loop, chunks_per_device: 3, F: 3, D: 3, "
+              "W: 3}\ndatacenters: {count: 2, latency: 5}\n");
+    CHECK_INT(lh_pipeline_n_chunks(p), 12);
+    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_LOOP);
+    CHECK_INT(lh_pipeline_n_links(p), 4);
+    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0-dc1");
+    CHECK_INT(lh_pipeline_link(p, 2)->from, 3);
+    CHECK_INT(lh_pipeline_link(p, 2)->to, 0);
+    CHECK_STR(lh_pipeline_link(p, 2)->name, "dc1-dc0");
+    lh_pipeline_free(p);
+}
+
+static void round_trip(const char *text)
+{
+    lh_pipeline *p = parse(text), *again;
+    char *a = NULL, *b = NULL;
+    lh_error err;
+    CHECK_OK(lh_pipeline_format(p, &a, NULL, &err), err);
+    again = parse(a);
+    CHECK_OK(lh_pipeline_format(again, &b, NULL, &err), err);
+    CHECK_STR(b, a);
+    lh_text_free(a);
+    lh_text_free(b);
+    lh_pipeline_free(again);
+    lh_pipeline_free(p);
+}
+
+/* The ```yaml blocks of the format's page. */
+static void documentation_is_right(void)
+{
+    FILE *file = fopen(TEST_DATA "/../../docs/formats/pipeline.md", "r");
+    static char page[1 << 16];
+    CHECK(file != NULL);
+    if (!file)
+        return;
+    size_t len = fread(page, 1, sizeof page - 1, file);
+    fclose(file);
+    page[len] = '\0';
+    int n = 0;
+    for (char *at = page; (at = strstr(at, "```yaml\n")); n++) {
+        at += strlen("```yaml\n");
+        char *end = strstr(at, "```");
+        *end = '\0';
+        round_trip(at);
+        at = end + 3;
+    }
+    CHECK_INT(n, 2);
+}
+
+static void everything_reads_back(void)
+{
+    round_trip(HEAD CHUNKS);
+    round_trip(HEAD CHUNKS "backward: joint\n"
+                           "links:\n"
+                           " - {from: 0, to: 1, latency: 1, name: \"a b\"}\n"
+                           " - {from: 1, to: 0, transfer: 0.25}\n"
+                           "sites:\n"
+                           " - {name: x, devices: [1]}\n"
+                           " - {name: \"\\\"y\\\" \\u00e9\", devices: [0]}\n"
+                           "memory_limit: [9, 10]\n"
+                           "memory_unit: bytes\n"
+                           "data_parallel:\n"
+                           " - {chunk: 1, all_gather: 1, latency: 1}\n");
+}
+
+static void refuses(const char *text, const char *why)
+{
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_pipeline_parse(text, strlen(text), "p.yaml", &p, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, why);
+    lh_pipeline_free(p);
+}
+
+static void refusals_name_line_and_key(void)
+{
+    refuses("", "p.yaml:1: the file is empty");
+    refuses("longhaul: pipeline/2\n", "p.yaml:1: longhaul: must be pipeline/1");
+    refuses(HEAD "chunk: []\n", "p.yaml:4: chunk: unknown key; did you mean "
+                                "'chunks'?");
+    refuses(HEAD, "give 'chunks' or 'uniform'");
+    refuses(HEAD CHUNKS "uniform: {F: 1, D: 1, W: 1}\n",
+            "p.yaml:7: uniform: 'chunks' and 'uniform' exclude each other");
+    refuses(HEAD "chunks:\n - {device: 2, F: 1, D: 1, W: 1}\n",
+            "p.yaml:5: chunks[0]: device 2 does not exist; there are 2");
+    refuses(HEAD "chunks:\n - {device: 0, F: -1, D: 1, W: 1}\n",
+            "p.yaml:5: chunks[0].F: -1 is out of range");
+    refuses(HEAD "chunks:\n - {device: 0, F: .nan, D: 1, W: 1}\n",
+            "must be a number, not '.nan'");
+    refuses(HEAD "chunks:\n - {device: 0, F: 1e999, D: 1, W: 1}\n",
+            "too large");
+    refuses(HEAD "chunks:\n - {device: 0, F: 1, D: 1}\n",
+            "p.yaml:5: chunks[0]: key 'W' is missing");
+    refuses(HEAD "chunks:\n - {device: 0, F: 1, D: 1, W: 1, memory: "
+                 "{F: 0.5}}\n",
+            "chunks[0].memory.F: must be a whole number");
+    refuses("longhaul: pipeline/1\nmicrobatches: 1000000000\ndevices: 1\n",
+            "microbatches: 1000000000 is out of range; from 1 to 1048576");
+    refuses("longhaul: pipeline/1\nmicrobatches: 1000000\ndevices: 1000\n"
+            "uniform: {F: 1, D: 1, W: 1}\n",
+            "1000 chunks times 1000000 microbatches");
+    refuses("longhaul: pipeline/1\nmicrobatches: 1000000\ndevices: 1\n"
+            "uniform: {F: 4e6, D: 1, W: 1}\n",
+            "add up to more than 126 years");
+    refuses(HEAD CHUNKS "links:\n - {from: 0, to: 0}\n",
+            "p.yaml:8: links[0]: a link from device 0 to itself");
+    refuses(HEAD CHUNKS "links:\n - {from: 0, to: 1}\n - {from: 0, to: 1}\n",
+            "p.yaml:9: links[1]: a second link from device 0 to device 1");
+    refuses(HEAD CHUNKS "links:\n - {from: 0, to: 5}\n",
+            "p.yaml:8: links[0]: device 5 does not exist");
+    refuses(HEAD CHUNKS "datacenters: {count: 3}\n",
+            "datacenters.count: 2 devices do not split into 3 equal groups");
+    refuses(HEAD CHUNKS "memory_limit: [1]\n",
+            "memory_limit: 1 limits for 2 devices");
+    refuses(HEAD CHUNKS "sites:\n - {name: a, devices: [0]}\n",
+            "1 of 2 devices are at no site");
+    refuses(HEAD CHUNKS "data_parallel:\n - {chunk: 7}\n",
+            "data_parallel[0].chunk: 7 is out of range");
+    refuses(HEAD "uniform: {placement: wave, chunks_per_device: 3, F: 1, D: 1, "
+                 "W: 1}\n",
+            "chunks_per_device is 3, but placement wave means 2");
+}
+
+/* --- schedules ------------------------------------------------------------ */
+
+static lh_schedule *schedule(const char *csv)
+{
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s.csv", &s, &err), err);
+    return s;
+}
+
+static void schedules_read_back(void)
+{
+    static const char csv[] = "0F0,3F12,0I0,0W0:0/2,1B4,0W0:1/2\n\n7F0\n";
+    lh_schedule *s = schedule(csv);
+    lh_error err;
+    char *text = NULL;
+    CHECK_INT(lh_schedule_n_devices(s), 3);
+    uint32_t n;
+    const lh_pass *passes = lh_schedule_order(s, 0, &n);
+    CHECK_INT(n, 6);
+    CHECK_INT(passes[1].chunk, 3);
+    CHECK_INT(passes[1].microbatch, 12);
+    CHECK_INT(passes[2].kind, LH_D);
+    CHECK_INT(passes[5].part, 1);
+    CHECK_INT(passes[5].n_parts, 2);
+    lh_schedule_order(s, 1, &n);
+    CHECK_INT(n, 0);
+    CHECK_OK(lh_schedule_format(s, &text, NULL, &err), err);
+    CHECK_STR(text, csv);
+    lh_text_free(text);
+    lh_schedule_free(s);
+}
+
+static void pytorch_cells_are_taken(void)
+{
+    lh_schedule *s = schedule("0F0,,0SEND_F0,(0F1;1B0)OVERLAP_F_B,0UNSHARD\r\n"
+                              " 2RECV_B3 , 0W0\n");
+    uint32_t n;
+    const lh_pass *passes = lh_schedule_order(s, 0, &n);
+    CHECK_INT(n, 3);
+    CHECK_INT(passes[2].kind, LH_B);
+    CHECK_INT(lh_schedule_n_skipped(s), 3);
+    lh_schedule_free(s);
+}
+
+static void refuses_csv(const char *csv, const char *why)
+{
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_schedule_parse(csv, strlen(csv), "s.csv", &s, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, why);
+    lh_schedule_free(s);
+}
+
+static void bad_cells_are_named(void)
+{
+    refuses_csv("", "s.csv:1: 0 rows");
+    refuses_csv("0F0\n0F0,0X1\n", "s.csv:2: cell 2: '0X1': must be");
+    refuses_csv("0F\n", "cell 1: '0F'");
+    refuses_csv("F0\n", "cell 1: 'F0'");
+    refuses_csv("0F99999999999\n", "cell 1");
+    refuses_csv("0F0:0/2\n", "only a W is cut");
+    refuses_csv("0W0:2/2\n", "only a W is cut");
+    refuses_csv("0W0:0/5000\n", "cell 1");
+    refuses_csv("0F0x\n", "cell 1: '0F0x'");
+    refuses_csv("(0F0;1B0)OVERLAP\n", "OVERLAP_F_B");
+    refuses_csv("(0F0;1B0\n", "OVERLAP_F_B");
+}
+
+static void link_orders_stand_beside(void)
+{
+    char folder[] = "/tmp/longhaul-test-XXXXXX", path[64], links[64];
+    lh_schedule *s = schedule("0F0\n"), *with = NULL, *read = NULL;
+    lh_error err = {0};
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/s.csv", folder);
+    snprintf(links, sizeof links, "%s/s.links.csv", folder);
+    uint32_t count;
+    const lh_pass *order = lh_schedule_order(s, 0, &count);
+    lh_link_order order_of_link = {"west-east", 1, order};
+    CHECK_OK(lh_schedule_make(1, &order, &count, 1, &order_of_link, &with,
+                              &err),
+             err);
+    CHECK_OK(lh_schedule_write(with, path, &err), err);
+    CHECK_OK(lh_schedule_read(path, false, &read, &err), err);
+    CHECK_INT(lh_schedule_n_link_orders(read), 1);
+    CHECK_STR(lh_schedule_link_order(read, 0)->link, "west-east");
+    CHECK_INT(lh_schedule_link_order(read, 0)->n_passes, 1);
+    lh_schedule_free(read);
+    read = NULL;
+    CHECK_OK(lh_schedule_read(path, true, &read, &err), err);
+    CHECK_INT(lh_schedule_n_link_orders(read), 0);
+    /* Written without orders, the old file does not stay. */
+    CHECK_OK(lh_schedule_write(s, path, &err), err);
+    CHECK(access(links, F_OK) != 0);
+    lh_schedule_free(read);
+    lh_schedule_free(with);
+    lh_schedule_free(s);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void weight_gradients_become_whole(void)
+{
+    lh_pipeline *p = parse("longhaul: pipeline/1\nmicrobatches: 1\ndevices: 1\n"
+                           "uniform: {F: 1, D: 1, W: 4}\n");
+    lh_schedule *s = schedule("0F0,0I0,0W0:0/4,0W0:1/4,0W0:2/4,0W0:3/4\n");
+    lh_schedule *w = NULL;
+    lh_error err;
+    char *text = NULL;
+    CHECK_OK(lh_schedule_whole(p, s, &w, &err), err);
+    CHECK_OK(lh_schedule_format(w, &text, NULL, &err), err);
+    CHECK_STR(text, "0F0,0I0,0W0\n");
+    lh_text_free(text);
+    lh_schedule_free(w);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    /* In the middle of the parts it would hold up the only other F: the W
+     * goes where its last part was. */
+    p = parse("longhaul: pipeline/1\nmicrobatches: 2\ndevices: 2\n"
+              "chunks:\n - {device: 0, F: 1, D: 1, W: 4}\n"
+              " - {device: 1, F: 1, D: 1, W: 4}\n");
+    s = schedule("0F0,0F1,0I0,0W0,0I1,0W1\n"
+                 "1F0,1I0,1W0:0/2,1F1,1I1,1W0:1/2,1W1\n");
+    CHECK_OK(lh_schedule_whole(p, s, &w, &err), err);
+    CHECK_OK(lh_schedule_format(w, &text, NULL, &err), err);
+    CHECK_STR(text, "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n");
+    lh_text_free(text);
+    lh_schedule_free(w);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(units_are_exact);
+    RUN(shorthands_expand);
+    RUN(documentation_is_right);
+    RUN(everything_reads_back);
+    RUN(refusals_name_line_and_key);
+    RUN(schedules_read_back);
+    RUN(pytorch_cells_are_taken);
+    RUN(bad_cells_are_named);
+    RUN(link_orders_stand_beside);
+    RUN(weight_gradients_become_whole);
+    return test_summary();
+}
