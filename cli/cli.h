@@ -133,8 +133,7 @@ const char *cli_nearest(const char *typed, const char *const *words);
  * zeroed) and c->operands (n_argv pointers of room). */
 lh_status cli_parse(cli *c, int argc, char **argv, int first);
 /* The option of that name, of the command or common; NULL: none. */
-const cli_option *cli_find_option(const cli_command *command,
-                                  const char *name);
+const cli_option *cli_find_option(const cli_command *command, const char *name);
 /* Strict decimal number; false: it is not one, or not in least..most. */
 bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
                      uint64_t *out);

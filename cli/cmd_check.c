@@ -37,19 +37,19 @@ static lh_status print_json(cli *c, const work *w)
     uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < kept; i++)
-        json_array_append_new(
-            list, json_string(lh_verdict_violation(w->verdict, i)));
+        json_array_append_new(list,
+                              json_string(lh_verdict_violation(w->verdict, i)));
     json_t *peaks = json_array();
     for (uint32_t d = 0; peaks && d < lh_pipeline_n_devices(w->pipeline); d++)
         json_array_append_new(
             peaks, json_integer(lh_verdict_peak_memory(w->verdict, d)));
     int64_t ns = lh_verdict_makespan(w->verdict);
-    return cli_put_json(
-        c, json_pack("{s:b, s:o, s:I, s:o, s:o}", "valid",
-                     lh_verdict_valid(w->verdict), "violations", list,
-                     "n_violations", (json_int_t)total, "makespan_s",
-                     ns < 0 ? json_null() : cli_seconds(ns), "peak_memory",
-                     peaks));
+    return cli_put_json(c, json_pack("{s:b, s:o, s:I, s:o, s:o}", "valid",
+                                     lh_verdict_valid(w->verdict), "violations",
+                                     list, "n_violations", (json_int_t)total,
+                                     "makespan_s",
+                                     ns < 0 ? json_null() : cli_seconds(ns),
+                                     "peak_memory", peaks));
 }
 
 static void print_text(cli *c, const work *w)

@@ -12,6 +12,7 @@
 typedef struct settings {
     const char *method, *warmup;
     uint32_t sub_blocks;
+    bool whole;
     cli_model model;
 } settings;
 
@@ -40,6 +41,11 @@ static const cli_option options[] = {
      .help = "slack: forwards of each device before its first backward, given "
              "as a list or worked out from the delays (auto, Adaptra's "
              "algorithm 2) or from memory alone (initial, algorithm 1)."},
+    {.name = "whole",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, whole),
+     .help = "Put weight-gradient passes that were cut together again, where "
+             "that costs least, and say what it costs."},
     CLI_MODEL_ROWS(settings),
 };
 
@@ -61,6 +67,7 @@ typedef struct work {
     const char *chosen;
     double seconds;
     int64_t fifo_ns;  /* what first in, first out would take; -1: no matter */
+    int64_t parts_ns; /* before W passes were made whole; -1: they were */
     lh_bound bound;
 } work;
 
@@ -121,6 +128,16 @@ static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
     return LH_OK;
 }
 
+static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
+{
+    lh_schedule *whole = NULL;
+    CLI_TRY(makespan(c, w, w->schedule, sim, &w->parts_ns));
+    CLI_TRY(lh_schedule_whole(w->pipeline, w->schedule, &whole, &c->err));
+    lh_schedule_free(w->schedule);
+    w->schedule = whole;
+    return LH_OK;
+}
+
 /* The same orders without those of the links. */
 static lh_status drop_links(cli *c, work *w)
 {
@@ -178,9 +195,12 @@ static lh_status make(cli *c, work *w)
     w->seconds = cli_now() - begin;
     if (status != LH_OK)
         return status;
+    w->parts_ns = -1;
+    if (s->whole)
+        CLI_TRY(make_whole(c, w, o.sim));
     CLI_TRY(weigh_links(c, w, s));
-    CLI_TRY(lh_simulate(w->pipeline, w->schedule, &o.sim, &w->timeline,
-                        &c->err));
+    CLI_TRY(
+        lh_simulate(w->pipeline, w->schedule, &o.sim, &w->timeline, &c->err));
     return lh_lower_bound(w->pipeline, &w->bound, &c->err);
 }
 
@@ -197,9 +217,8 @@ static lh_status print_csv(cli *c, const work *w)
 static double gap(const work *w)
 {
     int64_t ns = lh_timeline_makespan(w->timeline);
-    return w->bound.ns > 0
-               ? (double)(ns - w->bound.ns) / (double)w->bound.ns
-               : 0;
+    return w->bound.ns > 0 ? (double)(ns - w->bound.ns) / (double)w->bound.ns
+                           : 0;
 }
 
 static const char *status_text(const work *w)
@@ -221,8 +240,10 @@ static lh_status print_json(cli *c, const work *w)
         cli_peak_memory(w->timeline), "memory_unit",
         lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds);
     if (object && w->fifo_ns >= 0)
-        json_object_set_new(object, "fifo_makespan_s",
-                            cli_seconds(w->fifo_ns));
+        json_object_set_new(object, "fifo_makespan_s", cli_seconds(w->fifo_ns));
+    if (object && w->parts_ns >= 0)
+        json_object_set_new(object, "whole_cost_s",
+                            cli_seconds(ns - w->parts_ns));
     return cli_put_json(c, object);
 }
 
@@ -259,6 +280,9 @@ static void say_costs(cli *c, const work *w)
                  c->common.output ? ", written beside the schedule"
                                   : ", which -o FILE writes beside FILE",
                  cli_time_text(w->fifo_ns - ns, a));
+    if (w->parts_ns >= 0)
+        cli_note(c, "whole weight-gradient passes cost %s",
+                 cli_time_text(ns - w->parts_ns, a));
 }
 
 static lh_status run(cli *c)

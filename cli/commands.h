@@ -7,6 +7,9 @@
 
 /* In the order that help shows. */
 #define CLI_COMMAND_LIST(X)                                                    \
+    X(cmd_plan)                                                                \
+    X(cmd_compare)                                                             \
+    X(cmd_simulate)                                                            \
     X(cmd_schedule)                                                            \
     X(cmd_check)
 

@@ -163,8 +163,7 @@ static void put_zsh(FILE *out)
     fputs("    esac\n}\n_longhaul \"$@\"\n", out);
 }
 
-static void put_fish_option(FILE *out, const char *command,
-                            const cli_option *o)
+static void put_fish_option(FILE *out, const char *command, const cli_option *o)
 {
     fprintf(out, "complete -c longhaul -n '__fish_seen_subcommand_from %s'",
             command);

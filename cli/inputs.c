@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* --- files ----------------------------------------------------------------- */
+/* --- files -----------------------------------------------------------------
+ */
 
 /* The word after the key `longhaul` at the beginning of a line or of a JSON
  * map. Only the head of a file is looked at; the reader proper checks. */
@@ -54,8 +55,8 @@ static lh_status read_standard_input(cli *c, cli_input *input)
                                        MOST / 2);
             input->text = more;
         }
-        size_t got = fread(input->text + input->len, 1, room - input->len - 1,
-                           stdin);
+        size_t got =
+            fread(input->text + input->len, 1, room - input->len - 1, stdin);
         if (got == 0)
             break;
         input->len += got;
@@ -124,19 +125,24 @@ lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants)
                      input->kind, c->command->name, wants);
 }
 
+bool cli_input_is_other(const cli_input *input, const char *kind)
+{
+    static const char *const kinds[] = {"pipeline", "job",   "plan",
+                                        "profile",  "trace", NULL};
+    for (uint32_t i = 0; kinds[i]; i++)
+        if (strcmp(input->kind, kinds[i]) == 0)
+            return strcmp(kind, kinds[i]) != 0;
+    return false;
+}
+
 lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out)
 {
     cli_input input;
     lh_status status = cli_input_open(c, path, &input);
-    if (status == LH_OK) {
-        /* What says nothing or something unknown gets the reader's error. */
-        bool other = strcmp(input.kind, "job") == 0 ||
-                     strcmp(input.kind, "plan") == 0 ||
-                     strcmp(input.kind, "profile") == 0 ||
-                     strcmp(input.kind, "trace") == 0;
-        status = other ? cli_input_refuse(c, &input, "a pipeline")
-                       : cli_input_pipeline(c, &input, out);
-    }
+    if (status == LH_OK && cli_input_is_other(&input, "pipeline"))
+        status = cli_input_refuse(c, &input, "a pipeline");
+    else if (status == LH_OK)
+        status = cli_input_pipeline(c, &input, out);
     cli_input_close(&input);
     return status;
 }
@@ -171,7 +177,8 @@ lh_status cli_check_method(cli *c, const char *option, const char *name)
                      name, all);
 }
 
-/* --- the performance model --------------------------------------------------- */
+/* --- the performance model ---------------------------------------------------
+ */
 
 /* In the order of lh_receives. */
 const char *const cli_receives[] = {"early", "late", "late-fd", NULL};
@@ -194,7 +201,8 @@ int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline)
                : lh_timeline_makespan(timeline);
 }
 
-/* --- numbers ----------------------------------------------------------------- */
+/* --- numbers -----------------------------------------------------------------
+ */
 
 json_t *cli_seconds(int64_t ns)
 {

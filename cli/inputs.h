@@ -11,7 +11,8 @@
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 
-/* --- files ----------------------------------------------------------------- */
+/* --- files -----------------------------------------------------------------
+ */
 
 /* The kind that a file says it is in its key `longhaul`: "pipeline", "job",
  * "plan", ...; "trace" for Chrome trace events; "" for anything else. `path`
@@ -27,8 +28,10 @@ typedef struct cli_input {
 
 lh_status cli_input_open(cli *c, const char *path, cli_input *out);
 void cli_input_close(cli_input *input);
-lh_status cli_input_pipeline(cli *c, const cli_input *input,
-                             lh_pipeline **out);
+lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
+/* The file says that it is something else than `kind`. What says nothing, or
+ * something unknown, is for the reader to refuse. */
+bool cli_input_is_other(const cli_input *input, const char *kind);
 /* `wants` says what the command can work on: "a pipeline or a plan". */
 lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants);
 lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out);
@@ -37,7 +40,8 @@ bool cli_is_method(const char *name);
 /* Refuses a name as wrong usage, with the nearest that there is. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
-/* --- the performance model --------------------------------------------------- */
+/* --- the performance model ---------------------------------------------------
+ */
 
 enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
 
@@ -69,26 +73,27 @@ extern const char *const cli_receives[], *const cli_objectives[];
          .help = "Head-of-line blocking: a device's sends share a queue of N " \
                  "messages, and a full queue stops its next pass. Without "    \
                  "this option sends never block."},                            \
-        {.name = "fifo",                                                       \
-         .type = CLI_FLAG,                                                     \
-         .at = offsetof(settings, model.fifo),                                 \
-         .help = "Messages leave first in, first out, whatever order the "     \
-                 "schedule gives."}
+    {                                                                          \
+        .name = "fifo", .type = CLI_FLAG,                                      \
+        .at = offsetof(settings, model.fifo),                                  \
+        .help = "Messages leave first in, first out, whatever order the "      \
+                "schedule gives."                                              \
+    }
 
 #define CLI_OBJECTIVE_ROW(settings)                                            \
-    {.name = "objective",                                                      \
-     .type = CLI_CHOICE,                                                       \
-     .at = offsetof(settings, model.objective),                                \
-     .arg = "WHAT",                                                            \
-     .preset = "makespan",                                                     \
-     .choices = cli_objectives,                                                \
-     .help = "What counts: the end of the last pass or communication "         \
-             "anywhere, or of the last pass on the first chunk's device."}
+    {                                                                          \
+        .name = "objective", .type = CLI_CHOICE,                               \
+        .at = offsetof(settings, model.objective), .arg = "WHAT",              \
+        .preset = "makespan", .choices = cli_objectives,                       \
+        .help = "What counts: the end of the last pass or communication "      \
+                "anywhere, or of the last pass on the first chunk's device."   \
+    }
 
 lh_sim_options cli_sim_options(const cli_model *model);
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
 
-/* --- numbers ----------------------------------------------------------------- */
+/* --- numbers -----------------------------------------------------------------
+ */
 
 json_t *cli_seconds(int64_t ns);
 /* "312.000 ms", in the unit that suits. */

@@ -52,12 +52,10 @@ static int report_error(const cli *c)
         return EXIT_FAILED;
     }
     if (c->command)
-        fprintf(stderr,
-                "longhaul: %s: %s\nTry 'longhaul %s --help'.\n",
+        fprintf(stderr, "longhaul: %s: %s\nTry 'longhaul %s --help'.\n",
                 c->command->name, c->err.text, c->command->name);
     else
-        fprintf(stderr, "longhaul: %s\nTry 'longhaul --help'.\n",
-                c->err.text);
+        fprintf(stderr, "longhaul: %s\nTry 'longhaul --help'.\n", c->err.text);
     return EXIT_USAGE;
 }
 
@@ -133,8 +131,9 @@ static lh_status dispatch(cli *c, int argc, char **argv)
     if (strcmp(name, "__generate") == 0)
         return generate(c, argc - 2, argv + 2);
     if (name[0] == '-')
-        return cli_usage(c, "'%.60s' comes before the command; options go "
-                            "after it",
+        return cli_usage(c,
+                         "'%.60s' comes before the command; options go "
+                         "after it",
                          name);
     c->command = find_command(name);
     if (!c->command)
@@ -167,8 +166,8 @@ int main(int argc, char **argv)
     size_t len = 0;
     c.out = open_memstream(&text, &len);
     c.operands = calloc((size_t)argc + 1, sizeof *c.operands);
-    lh_status status = c.out && c.operands ? dispatch(&c, argc, argv)
-                                           : cli_no_memory(&c);
+    lh_status status =
+        c.out && c.operands ? dispatch(&c, argc, argv) : cli_no_memory(&c);
     if (c.out && fclose(c.out) != 0 && status == LH_OK)
         status = cli_no_memory(&c);
     cli_progress_end();

@@ -129,17 +129,15 @@ static const cli_option *find_in(const cli_option *options, uint32_t count,
     return NULL;
 }
 
-static const cli_option *find_long(const cli_command *command,
-                                   const char *name, size_t len)
+static const cli_option *find_long(const cli_command *command, const char *name,
+                                   size_t len)
 {
-    const cli_option *o = find_in(command->options, command->n_options, name,
-                                  len);
-    return o ? o
-             : find_in(cli_common_options, cli_n_common_options, name, len);
+    const cli_option *o =
+        find_in(command->options, command->n_options, name, len);
+    return o ? o : find_in(cli_common_options, cli_n_common_options, name, len);
 }
 
-const cli_option *cli_find_option(const cli_command *command,
-                                  const char *name)
+const cli_option *cli_find_option(const cli_command *command, const char *name)
 {
     return find_long(command, name, strlen(name));
 }
@@ -197,8 +195,8 @@ static lh_status choose(cli *c, const cli_option *o, const char *text,
 
 static lh_status store(cli *c, const cli_option *o, const char *text)
 {
-    char *at = (is_common(o) ? (char *)&c->common : (char *)c->settings) +
-               o->at;
+    char *at =
+        (is_common(o) ? (char *)&c->common : (char *)c->settings) + o->at;
     uint64_t number;
     uint32_t index;
     switch (o->type) {
@@ -297,8 +295,7 @@ static lh_status count_operands(cli *c)
                          k->operands ? "it takes " : "it takes none",
                          k->operands ? k->operands : "");
     if (c->n_operands < k->least_operands)
-        return cli_usage(c, "an argument is missing; it takes %s",
-                         k->operands);
+        return cli_usage(c, "an argument is missing; it takes %s", k->operands);
     return LH_OK;
 }
 

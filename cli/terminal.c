@@ -124,7 +124,8 @@ void cli_release_signals(void)
     mask_signals(SIG_UNBLOCK);
 }
 
-/* --- files and standard output ---------------------------------------------- */
+/* --- files and standard output ----------------------------------------------
+ */
 
 lh_status cli_write(cli *c, const char *path, const char *text, size_t len)
 {

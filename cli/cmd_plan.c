@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul plan: the fastest layout and schedule of a job that fits. */
+#include "commands.h"
+#include "view.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *html;
+    uint32_t top, sub_blocks;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "top",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, top),
+     .arg = "N",
+     .preset = "10",
+     .least = 1,
+     .most = 10000,
+     .help = "How many other layouts to keep and show."},
+    {.name = "sub-blocks",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, sub_blocks),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = LH_MAX_PARTS,
+     .help = "greedy: cut every weight-gradient pass into N parts. Other "
+             "programs can run whole passes only."},
+    {.name = "html",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, html),
+     .arg = "FILE",
+     .help = "Write a report for the browser: the plan's timeline, and every "
+             "schedule and layout that was compared.",
+     .words = CLI_WORDS_FILES},
+};
+
+static const cli_example examples[] = {
+    {"longhaul plan job.yaml",
+     "Search the layouts of the job and write the fastest to plan.json."},
+    {"longhaul plan job.yaml -o west-east.json --html plan.html",
+     "The same to another file, with a report."},
+    {"longhaul plan job.yaml --json | jq .iteration_s",
+     "The plan on standard output, and no file."},
+};
+
+/* --- text
+ * ---------------------------------------------------------------------- */
+
+static char *layout_text(const lh_choice *c, char *buffer, size_t room)
+{
+    const lh_layout *l = &c->layout;
+    int len = snprintf(buffer, room, "TP %" PRIu32, l->tensor);
+    struct {
+        const char *name;
+        uint32_t degree;
+    } more[] = {{"CP", l->context}, {"EP", l->expert}};
+    for (uint32_t i = 0; i < 2; i++)
+        if (more[i].degree > 1)
+            len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
+                            more[i].name, more[i].degree);
+    snprintf(
+        buffer + len, room - (size_t)len,
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s-out%s%s",
+        l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
+        l->outermost == LH_OUTERMOST_DATA ? "DP" : "PP",
+        c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
+        c->recompute == LH_RECOMPUTE_NONE ? ""
+                                          : lh_recompute_name(c->recompute));
+    return buffer;
+}
+
+static void print_choice(cli *c, const lh_choice *x, const lh_choice *best,
+                         bool show_layout)
+{
+    char time[CLI_TIME_TEXT], layout[120], method[64];
+    snprintf(method, sizeof method, "%s %s",
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement));
+    if (x->iteration_ns >= 0)
+        snprintf(time, sizeof time, "%8.3f s", (double)x->iteration_ns / 1e9);
+    else
+        snprintf(time, sizeof time, "%10s", "-");
+    fprintf(c->out, "  %s  %-22s", time, method);
+    if (show_layout)
+        fprintf(c->out, "  %-42s", layout_text(x, layout, sizeof layout));
+    fprintf(c->out, "  %s\n", x == best ? "chosen" : x->why);
+}
+
+static void print_best(cli *c, const lh_plan *p)
+{
+    const lh_choice *b = &p->best;
+    char layout[120], used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT];
+    fprintf(c->out, "%s\n\n", p->name);
+    fprintf(c->out,
+            "iteration     %.3f s: pipeline %.3f s, optimizer and "
+            "overhead %.3f s\n",
+            (double)b->iteration_ns / 1e9, (double)b->makespan_ns / 1e9,
+            (double)(b->optimizer_ns + b->overhead_ns) / 1e9);
+    fprintf(c->out, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
+            b->tokens_per_s, 100 * b->mfu);
+    fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
+            layout_text(b, layout, sizeof layout), b->microbatches);
+    fprintf(c->out, "schedule      %s, chunks placed as %s\n",
+            b->layout.schedule, lh_placement_name(b->placement));
+    fprintf(c->out, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
+    fprintf(c->out, "memory        %s of %s on the fullest device\n",
+            cli_memory_text(b->peak_memory_bytes, "bytes", used),
+            cli_memory_text(b->memory_limit_bytes, "bytes", limit));
+    fprintf(c->out, "pass times    %s\n", p->cost_source);
+    fprintf(c->out, "why           %s\n", b->why);
+}
+
+static void print_text(cli *c, const lh_plan *p, const char *path)
+{
+    const settings *s = c->settings;
+    print_best(c, p);
+    fprintf(c->out, "\nSchedules on this layout\n");
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].status != LH_CHOICE_FAILED)
+            print_choice(c, &p->methods[i], i == 0 ? &p->methods[0] : NULL,
+                         false);
+    fprintf(c->out, "\nOther layouts\n");
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        print_choice(c, &p->alternatives[i], NULL, true);
+    fprintf(c->out,
+            "\nOf %" PRIu32 " layouts %" PRIu32
+            " do not fit in memory, %" PRIu32
+            " are ruled out by a bound, %" PRIu32 " were simulated.\n",
+            p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    if (path)
+        fprintf(c->out, "plan          %s\n", path);
+    if (s->html)
+        fprintf(c->out, "report        %s\n", s->html);
+}
+
+/* --- the report
+ * ------------------------------------------------------------------ */
+
+static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
+                            lh_report *report)
+{
+    char name[200], layout[120];
+    snprintf(name, sizeof name, "%s %s%s%s",
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement), with_layout ? ", " : "",
+             with_layout ? layout_text(x, layout, sizeof layout) : "");
+    bool ok = x->status == LH_CHOICE_OK;
+    lh_report_row row = {
+        .method = name,
+        .status = lh_choice_status_name(x->status),
+        .makespan_ns = x->iteration_ns,
+        .bubble_ratio = ok ? x->bubble_ratio : -1,
+        .peak_memory = ok ? x->peak_memory_bytes : -1,
+        .why = *x->why ? x->why : NULL,
+    };
+    return lh_report_add_row(report, &row, &c->err);
+}
+
+static lh_status add_facts(cli *c, const lh_plan *p, lh_report *report)
+{
+    char iteration[40], layout[120];
+    snprintf(iteration, sizeof iteration, "%.3f s",
+             (double)p->best.iteration_ns / 1e9);
+    const struct {
+        const char *name, *value;
+    } facts[] = {
+        {"job", p->name},
+        {"iteration", iteration},
+        {"layout", layout_text(&p->best, layout, sizeof layout)},
+        {"schedule", p->best.layout.schedule},
+        {"why", p->best.why},
+        {"pass times", p->cost_source},
+        {"longhaul", p->version},
+    };
+    for (uint32_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        CLI_TRY(
+            lh_report_add_fact(report, facts[i].name, facts[i].value, &c->err));
+    return LH_OK;
+}
+
+static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
+{
+    CLI_TRY(add_facts(c, p, report));
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].status != LH_CHOICE_FAILED)
+            CLI_TRY(add_choice(c, &p->methods[i], false, report));
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        CLI_TRY(add_choice(c, &p->alternatives[i], true, report));
+    cli_view view = {.pipeline = p->pipeline,
+                     .schedule = p->schedule,
+                     .method = p->best.layout.schedule};
+    lh_status status = cli_view_simulate(c, &view, &(cli_model){0}, p->name);
+    if (status == LH_OK)
+        status = lh_report_add_trace(report, view.trace, view.method,
+                                     view.shown, &c->err);
+    cli_view_fini(&view);
+    return status;
+}
+
+static lh_status write_html(cli *c, const lh_plan *p, const char *path)
+{
+    lh_report *report = NULL;
+    CLI_TRY(lh_report_make(p->name, &report, &c->err));
+    lh_status status = fill_report(c, p, report);
+    if (status == LH_OK)
+        status = cli_write_html(c, report, path);
+    lh_report_free(report);
+    return status;
+}
+
+/* --- the command
+ * ------------------------------------------------------------------- */
+
+static lh_status make(cli *c, lh_plan **plan)
+{
+    const settings *s = c->settings;
+    cli_input input;
+    lh_status status = cli_input_open(c, c->operands[0], &input);
+    if (status == LH_OK && cli_input_is_other(&input, "job"))
+        status = cli_input_refuse(c, &input, "a job");
+    lh_plan_options how = {
+        .size = sizeof how, .top = s->top, .sub_blocks = s->sub_blocks};
+    if (status == LH_OK)
+        status = cli_make_plan(c, &input, &how, plan);
+    cli_input_close(&input);
+    return status;
+}
+
+static lh_status deliver(cli *c, const lh_plan *plan)
+{
+    const settings *s = c->settings;
+    const char *path = c->common.output;
+    if (!path && !c->common.json)
+        path = "plan.json";
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_plan_format(plan, &text, &len, &c->err));
+    lh_status status = path ? cli_write(c, path, text, len) : LH_OK;
+    if (status == LH_OK && s->html)
+        status = write_html(c, plan, s->html);
+    if (status == LH_OK && c->common.json)
+        fwrite(text, 1, len, c->out);
+    else if (status == LH_OK)
+        print_text(c, plan, path);
+    lh_text_free(text);
+    return status;
+}
+
+static lh_status run(cli *c)
+{
+    lh_plan *plan = NULL;
+    lh_status status = make(c, &plan);
+    if (status == LH_OK)
+        status = deliver(c, plan);
+    lh_plan_free(plan);
+    return status;
+}
+
+const cli_command cmd_plan = {
+    .name = "plan",
+    .operands = "JOB",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Search the layouts of a job and write the fastest as a plan",
+    .description =
+        "Searches the degrees of tensor, context, expert, pipeline and data "
+        "parallelism, the microbatch size, the chunks per device and their "
+        "placement, which parallelism spans the sites, and the schedule; what "
+        "the job's layout fixes stays. Layouts that do not fit in memory, and "
+        "those that a lower bound shows to be slower than the best, are ruled "
+        "out; every schedule is tried on the others.\n\n"
+        "The plan is written to plan.json, or to the file that -o names; with "
+        "--json it is printed, and no file is written unless -o names one. It "
+        "holds the layout, the pipeline, the schedule, what was predicted and "
+        "compared, and the job itself: 'longhaul simulate' and 'longhaul "
+        "export' take it from there.",
+    .output_help = "Write the plan to FILE (default: plan.json; with --json "
+                   "none).",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul simulate: what one iteration takes, and why. */
+#include "commands.h"
+#include "view.h"
+
+#include <longhaul/bounds.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *schedule, *trace, *html, *svg;
+    uint32_t sub_blocks;
+    cli_model model;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "schedule",
+     .letter = 's',
+     .type = CLI_TEXT,
+     .at = offsetof(settings, schedule),
+     .arg = "S.csv|METHOD",
+     .help = "The schedule: a CSV file, or a method that makes one; see "
+             "Methods below. Without it: auto for a pipeline, its own for a "
+             "plan.",
+     .words = CLI_WORDS_METHODS_OR_FILES},
+    {.name = "sub-blocks",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, sub_blocks),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = LH_MAX_PARTS,
+     .help = "greedy: cut every weight-gradient pass into N parts."},
+    {.name = "trace",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, trace),
+     .arg = "FILE",
+     .help = "Write Chrome trace events, which Perfetto opens.",
+     .words = CLI_WORDS_FILES},
+    {.name = "html",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, html),
+     .arg = "FILE",
+     .help = "Write a report for the browser that works offline.",
+     .words = CLI_WORDS_FILES},
+    {.name = "svg",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, svg),
+     .arg = "FILE",
+     .help = "Write the timeline as a picture.",
+     .words = CLI_WORDS_FILES},
+    CLI_MODEL_ROWS(settings),
+    CLI_OBJECTIVE_ROW(settings),
+};
+
+static const cli_example examples[] = {
+    {"longhaul simulate pipeline.yaml --schedule zb-h1",
+     "Show the timeline of the zero-bubble H1 schedule and what it waits for."},
+    {"longhaul simulate pipeline.yaml -s s.csv --receives late --html r.html",
+     "The same for a schedule file under rendezvous transfers; also a report."},
+    {"longhaul simulate plan.json --json --trace t.json",
+     "Numbers of a plan as JSON, and its trace for Perfetto."},
+};
+
+/* --- JSON --------------------------------------------------------------------
+ */
+
+static json_t *segment_json(const cli_view *v, const lh_segment *s)
+{
+    char pass[LH_PASS_TEXT];
+    json_t *j =
+        json_pack("{s:s, s:o, s:o, s:I}", "kind", lh_segment_name(s->kind),
+                  "start_s", cli_seconds(s->start_ns), "end_s",
+                  cli_seconds(s->end_ns), "device", (json_int_t)s->device);
+    if (s->kind == LH_SEGMENT_COLLECTIVE)
+        json_object_set_new(j, "chunk", json_integer(s->pass.chunk));
+    else
+        json_object_set_new(j, "pass",
+                            json_string(lh_pass_text(&s->pass, pass)));
+    if (s->kind == LH_SEGMENT_TRANSFER || s->kind == LH_SEGMENT_LATENCY) {
+        uint32_t count;
+        const lh_message *m = lh_timeline_messages(v->timeline, &count);
+        if (m[s->message].resource != LH_NONE)
+            json_object_set_new(j, "link",
+                                json_string(lh_timeline_resource_name(
+                                    v->timeline, m[s->message].resource)));
+    }
+    return j;
+}
+
+static json_t *path_json(const cli_view *v)
+{
+    uint32_t count;
+    const lh_segment *path = lh_analysis_critical_path(v->analysis, &count);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        if (json_array_append_new(list, segment_json(v, &path[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *bubble_json(const cli_view *v)
+{
+    const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
+    json_t *map = json_object();
+    for (uint32_t i = 0; i < LH_N_CAUSES; i++)
+        json_object_set_new(map, lh_cause_name((lh_cause)i),
+                            cli_seconds(idle[i]));
+    return map;
+}
+
+static json_t *links_json(const cli_view *v)
+{
+    uint32_t count;
+    const lh_link_use *links = lh_analysis_links(v->analysis, &count);
+    double total = (double)lh_timeline_makespan(v->timeline);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:I, s:o, s:f, s:o, s:I}", "name", links[i].name,
+                      "messages", (json_int_t)links[i].n_messages, "busy_s",
+                      cli_seconds(links[i].busy_ns), "utilisation",
+                      total > 0 ? (double)links[i].busy_ns / total : 0.0,
+                      "queued_s", cli_seconds(links[i].queued_ns), "max_queue",
+                      (json_int_t)links[i].max_queue));
+    return list;
+}
+
+static json_t *slack_json(const cli_view *v)
+{
+    uint32_t count;
+    const lh_slack *slack = lh_analysis_slack(v->analysis, &count);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(
+            list, json_pack("{s:[I, I], s:I, s:I, s:o, s:o}", "between",
+                            (json_int_t)i, (json_int_t)i + 1, "warmup",
+                            (json_int_t)slack[i].warmup, "slackness",
+                            (json_int_t)slack[i].slackness, "tolerates_s",
+                            cli_seconds(slack[i].tolerance_ns), "delay_s",
+                            cli_seconds(slack[i].delay_ns)));
+    return list;
+}
+
+static lh_status print_json(cli *c, const cli_view *v, const lh_bound *bound)
+{
+    const settings *s = c->settings;
+    const lh_timeline *t = v->timeline;
+    json_t *j = json_pack(
+        "{s:s, s:o, s:o, s:s, s:o, s:o, s:f, s:o, s:s, s:b, s:o, s:o, s:o, "
+        "s:o}",
+        "schedule", v->method, "makespan_s",
+        cli_seconds(lh_timeline_makespan(t)), "first_device_s",
+        cli_seconds(lh_timeline_first_device_end(t)), "objective",
+        cli_objectives[s->model.objective], "objective_s",
+        cli_seconds(cli_objective_ns(&s->model, t)), "lower_bound_s",
+        cli_seconds(bound->ns), "bubble_ratio", lh_timeline_bubble_ratio(t),
+        "peak_memory", cli_peak_memory(t), "memory_unit",
+        lh_pipeline_memory_unit(v->pipeline), "fits", lh_timeline_fits(t, NULL),
+        "bubble_s", bubble_json(v), "links", links_json(v), "slack",
+        slack_json(v), "critical_path", path_json(v));
+    return cli_put_json(c, j);
+}
+
+/* --- text --------------------------------------------------------------------
+ */
+
+enum { MOST_ROWS = 16 }; /* of a table; the JSON has them all */
+
+static void more_rows(FILE *out, uint32_t count)
+{
+    if (count > MOST_ROWS)
+        fprintf(out, "  ... and %" PRIu32 " more: see --json\n",
+                count - MOST_ROWS);
+}
+
+static void print_bubble(cli *c, const cli_view *v)
+{
+    const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
+    double all = (double)lh_timeline_makespan(v->timeline) *
+                 lh_timeline_n_devices(v->timeline);
+    fprintf(c->out, "\nIdle time of all devices, by what it waits for\n");
+    for (uint32_t i = 0; i < LH_N_CAUSES; i++)
+        if (idle[i] > 0)
+            fprintf(c->out, "  %5.1f %%  %-14s %s\n",
+                    100 * (double)idle[i] / all, lh_cause_name((lh_cause)i),
+                    lh_cause_about((lh_cause)i));
+}
+
+static void print_path(cli *c, const cli_view *v)
+{
+    uint32_t count;
+    const lh_segment *path = lh_analysis_critical_path(v->analysis, &count);
+    int64_t sums[LH_SEGMENT_COLLECTIVE + 1] = {0};
+    uint32_t counts[LH_SEGMENT_COLLECTIVE + 1] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        sums[path[i].kind] += path[i].end_ns - path[i].start_ns;
+        counts[path[i].kind]++;
+    }
+    char time[CLI_TIME_TEXT];
+    const char *between = "\nCritical path: ";
+    for (uint32_t k = 0; k <= LH_SEGMENT_COLLECTIVE; k++)
+        if (counts[k]) {
+            fprintf(c->out, "%s%s %s (%" PRIu32 ")", between,
+                    lh_segment_name((lh_segment_kind)k),
+                    cli_time_text(sums[k], time), counts[k]);
+            between = ", ";
+        }
+    fputc('\n', c->out);
+}
+
+static void print_slack(cli *c, const cli_view *v)
+{
+    uint32_t count;
+    const lh_slack *slack = lh_analysis_slack(v->analysis, &count);
+    if (count == 0)
+        return;
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    fprintf(c->out,
+            "\nSlackness: the delay that a schedule absorbs between "
+            "devices\n  %-11s %9s %9s %12s %12s\n",
+            "between", "warm-up", "slackness", "tolerates", "delay");
+    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
+        char between[32];
+        snprintf(between, sizeof between, "%" PRIu32 " and %" PRIu32, i, i + 1);
+        fprintf(c->out, "  %-11s %9" PRIu32 " %9" PRId64 " %12s %12s%s\n",
+                between, slack[i].warmup, slack[i].slackness,
+                cli_time_text(slack[i].tolerance_ns, a),
+                cli_time_text(slack[i].delay_ns, b),
+                slack[i].delay_ns > slack[i].tolerance_ns ? "  too much" : "");
+    }
+    more_rows(c->out, count);
+}
+
+static void print_links(cli *c, const cli_view *v)
+{
+    uint32_t count;
+    const lh_link_use *links = lh_analysis_links(v->analysis, &count);
+    if (count == 0)
+        return;
+    char a[CLI_TIME_TEXT];
+    double total = (double)lh_timeline_makespan(v->timeline);
+    fprintf(c->out, "\nLinks\n  %-20s %9s %7s %12s %9s\n", "", "messages",
+            "in use", "queued", "at once");
+    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++)
+        fprintf(c->out, "  %-20.40s %9" PRIu32 " %5.1f %% %12s %9" PRIu32 "\n",
+                links[i].name, links[i].n_messages,
+                total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0,
+                cli_time_text(links[i].queued_ns, a), links[i].max_queue);
+    more_rows(c->out, count);
+}
+
+static void print_head(cli *c, const cli_view *v, const lh_bound *bound)
+{
+    const settings *s = c->settings;
+    const lh_timeline *t = v->timeline;
+    const char *unit = lh_pipeline_memory_unit(v->pipeline);
+    char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT];
+    uint32_t device = 0;
+    int64_t most = cli_highest_peak(t, &device);
+    fprintf(c->out, "schedule      %s\n", v->method);
+    if (s->model.objective == CLI_FIRST_DEVICE)
+        fprintf(c->out, "first device  %s\n",
+                cli_time_text(lh_timeline_first_device_end(t), a));
+    fprintf(c->out, "makespan      %s\n",
+            cli_time_text(lh_timeline_makespan(t), a));
+    fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
+            bound->text);
+    fprintf(c->out, "bubble        %.2f %%\n",
+            100 * lh_timeline_bubble_ratio(t));
+    fprintf(c->out, "peak memory   %s on device %" PRIu32 "%s\n",
+            cli_memory_text(most, unit, b), device,
+            lh_timeline_fits(t, NULL) ? "" : ", over the limit");
+}
+
+static lh_status print_text(cli *c, const cli_view *v, const lh_bound *bound)
+{
+    print_head(c, v, bound);
+    lh_terminal_options terminal = cli_terminal(c);
+    char *text = NULL;
+    CLI_TRY(lh_report_terminal(v->trace, &terminal, &text, NULL, &c->err));
+    fprintf(c->out, "\n%s", text);
+    lh_text_free(text);
+    print_bubble(c, v);
+    print_path(c, v);
+    print_slack(c, v);
+    print_links(c, v);
+    return LH_OK;
+}
+
+/* --- the command
+ * --------------------------------------------------------------- */
+
+static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
+{
+    char time[CLI_TIME_TEXT];
+    cli_time_text(lh_timeline_makespan(v->timeline), time);
+    CLI_TRY(lh_report_add_fact(report, "input", c->operands[0], &c->err));
+    CLI_TRY(lh_report_add_fact(report, "schedule", v->method, &c->err));
+    CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
+    CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
+    return cli_view_report(c, v, report, v->method);
+}
+
+static lh_status write_html(cli *c, const cli_view *v, const char *path)
+{
+    lh_report *report = NULL;
+    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    lh_status status = fill_report(c, v, report);
+    if (status == LH_OK)
+        status = cli_write_html(c, report, path);
+    lh_report_free(report);
+    return status;
+}
+
+static lh_status write_files(cli *c, const cli_view *v)
+{
+    const settings *s = c->settings;
+    if (s->trace)
+        CLI_TRY(cli_write_trace(c, v->trace, s->trace));
+    if (s->svg)
+        CLI_TRY(cli_write_svg(c, v, s->svg));
+    if (s->html)
+        CLI_TRY(write_html(c, v, s->html));
+    return LH_OK;
+}
+
+static lh_status simulate(cli *c, cli_problem *problem, cli_view *v)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
+    v->pipeline = cli_problem_pipeline(problem);
+    cli_progress(c, "simulating");
+    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
+    if (v->schedule)
+        v->method = problem->plan->best.layout.schedule;
+    else
+        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
+                                  &s->model, s->sub_blocks));
+    CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
+    CLI_TRY(write_files(c, v));
+    cli_progress_end();
+    uint32_t device;
+    if (!lh_timeline_fits(v->timeline, &device))
+        cli_note(c,
+                 "the schedule needs more memory than the limit, on device "
+                 "%" PRIu32 " and perhaps others",
+                 device);
+    lh_bound bound;
+    CLI_TRY(lh_lower_bound(v->pipeline, &bound, &c->err));
+    return c->common.json ? print_json(c, v, &bound) : print_text(c, v, &bound);
+}
+
+static lh_status run(cli *c)
+{
+    cli_problem problem = {0};
+    cli_view view = {0};
+    lh_status status = simulate(c, &problem, &view);
+    cli_view_fini(&view);
+    cli_problem_fini(&problem);
+    return status;
+}
+
+const cli_command cmd_simulate = {
+    .name = "simulate",
+    .operands = "PIPELINE|PLAN",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Predict what one iteration takes, and why",
+    .description =
+        "Runs a schedule through the performance model: when every pass and "
+        "message starts and ends. Prints the timeline as wide as the "
+        "terminal, idle time by what it waits for, the critical path, the "
+        "delay that the schedule tolerates between devices, and the use of "
+        "every link.\n\n"
+        "In the JSON, times are in seconds and memory is in the unit of the "
+        "file; peak_memory has a number per device, critical_path the passes, "
+        "transfers and latencies that follow each other from the start to "
+        "the makespan.",
+    .output_help = "Write what would be printed to FILE.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

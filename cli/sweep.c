@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cli_axis_names[] = {"latency", "transfer", NULL};
+
+/* --- parsing
+ * ------------------------------------------------------------------ */
+
+typedef struct number {
+    double value; /* ns, or a multiple */
+    bool relative;
+} number;
+
+/* A number with or without one of the units ns, us, ms, s. */
+static bool parse_number(const char **text, number *out)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    const char *rest;
+    if (!cli_parse_real(*text, &out->value, &rest))
+        return false;
+    out->relative = true;
+    for (uint32_t i = 0; i < 4 && out->relative; i++) {
+        size_t len = strlen(units[i].name);
+        if (strncmp(rest, units[i].name, len) == 0) {
+            out->value *= units[i].ns;
+            out->relative = false;
+            rest += len;
+        }
+    }
+    *text = rest;
+    return out->value <= 1e15;
+}
+
+static lh_status bad_value(cli *c, const char *text)
+{
+    return cli_usage(c,
+                     "--sweep: '%.40s' is not a value such as 0.5 or 5ms, nor "
+                     "a range such as 0:2:0.25 or 0ms:40ms:5ms",
+                     text);
+}
+
+static lh_status add_value(cli *c, cli_axis *axis, double value)
+{
+    if (axis->n_values >= CLI_MOST_VALUES)
+        return cli_usage(c, "--sweep: more than %d values; take larger steps",
+                         CLI_MOST_VALUES);
+    axis->values[axis->n_values++] = value;
+    return LH_OK;
+}
+
+static lh_status note_unit(cli *c, cli_axis *axis, number n)
+{
+    if (n.value == 0)
+        return LH_OK; /* with every unit the same */
+    if (axis->typed && axis->relative != n.relative)
+        return cli_usage(c, "--sweep: values with and without a unit are "
+                            "mixed; give all of a quantity the same form");
+    axis->relative = n.relative;
+    axis->typed = true;
+    return LH_OK;
+}
+
+/* `value` or `first:last:step`, up to a comma or the end. */
+static lh_status add_values(cli *c, const char **text, cli_axis *axis)
+{
+    const char *whole = *text;
+    number n[3];
+    uint32_t count = 0;
+    do {
+        if (count > 0)
+            (*text)++;
+        if (count == 3 || !parse_number(text, &n[count]))
+            return bad_value(c, whole);
+        CLI_TRY(note_unit(c, axis, n[count++]));
+    } while (**text == ':');
+    if ((**text && **text != ',') || count == 2)
+        return bad_value(c, whole);
+    if (count == 1)
+        return add_value(c, axis, n[0].value);
+    if (n[2].value <= 0 || n[1].value < n[0].value)
+        return cli_usage(c,
+                         "--sweep: '%.40s' leads nowhere; a range is "
+                         "first:last:step with a step above 0",
+                         whole);
+    /* Counted, not summed, so that steps of 0.1 end where they should. */
+    double steps = floor((n[1].value - n[0].value) / n[2].value + 1e-9);
+    for (double i = 0; i <= steps; i++)
+        CLI_TRY(add_value(c, axis, n[0].value + i * n[2].value));
+    return LH_OK;
+}
+
+/* `name=`; leaves the text where it is if there is none. */
+static bool parse_name(const char **text, cli_axis_kind *out)
+{
+    for (uint32_t i = 0; i < CLI_N_AXES; i++) {
+        size_t len = strlen(cli_axis_names[i]);
+        if (strncmp(*text, cli_axis_names[i], len) == 0 &&
+            (*text)[len] == '=') {
+            *out = (cli_axis_kind)i;
+            *text += len + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out)
+{
+    *out = (cli_sweep){0};
+    for (uint32_t i = 0; i < CLI_N_AXES; i++) {
+        out->axes[i].values = calloc(CLI_MOST_VALUES, sizeof(double));
+        if (!out->axes[i].values)
+            return cli_no_memory(c);
+        out->axes[i].relative = true;
+    }
+    cli_axis *axis = NULL;
+    for (const char *p = text;; p++) {
+        cli_axis_kind kind;
+        if (parse_name(&p, &kind)) {
+            axis = &out->axes[kind];
+            if (axis->n_values)
+                return cli_usage(c, "--sweep: %s is there twice",
+                                 cli_axis_names[kind]);
+        } else if (!axis || strpbrk(p, ",=") != strchr(p, ',')) {
+            return cli_usage(c,
+                             "--sweep: '%.40s' does not begin with latency= "
+                             "or transfer=",
+                             p);
+        }
+        CLI_TRY(add_values(c, &p, axis));
+        if (!*p)
+            break;
+    }
+    uint64_t points = 1;
+    for (uint32_t i = 0; i < CLI_N_AXES; i++)
+        if (out->axes[i].n_values)
+            points *= out->axes[i].n_values;
+    if (points > CLI_MOST_POINTS)
+        return cli_usage(c, "--sweep: %" PRIu64 " points; at most %d", points,
+                         CLI_MOST_POINTS);
+    return LH_OK;
+}
+
+void cli_sweep_fini(cli_sweep *sweep)
+{
+    for (uint32_t i = 0; i < CLI_N_AXES; i++)
+        free(sweep->axes[i].values);
+    *sweep = (cli_sweep){0};
+}
+
+/* --- values
+ * --------------------------------------------------------------------- */
+
+int64_t cli_forward_ns(const lh_pipeline *pipeline)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(pipeline); i++)
+        sum += (double)lh_pipeline_chunk(pipeline, i)->f_ns;
+    return (int64_t)llround(sum / lh_pipeline_n_devices(pipeline));
+}
+
+int64_t cli_axis_ns(const cli_axis *axis, uint32_t i, int64_t forward_ns)
+{
+    if (i >= axis->n_values)
+        return -1;
+    return (int64_t)llround(axis->relative
+                                ? axis->values[i] * (double)forward_ns
+                                : axis->values[i]);
+}
+
+char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer)
+{
+    if (axis->relative)
+        snprintf(buffer, CLI_TIME_TEXT, "%.6g", axis->values[i]);
+    else
+        cli_time_text((int64_t)llround(axis->values[i]), buffer);
+    return buffer;
+}
+
+/* --- pipelines
+ * -------------------------------------------------------------------- */
+
+typedef struct parts {
+    lh_chunk *chunks;
+    lh_link *links;
+    int64_t *limits;
+    lh_site *sites;
+    uint32_t *at;
+} parts;
+
+static void fini(parts *p)
+{
+    free(p->chunks);
+    free(p->links);
+    free(p->limits);
+    free(p->sites);
+    free(p->at);
+}
+
+static bool far_apart(const lh_pipeline *p, const lh_link *link)
+{
+    return lh_pipeline_n_sites(p) < 2 ||
+           lh_pipeline_device_site(p, link->from) !=
+               lh_pipeline_device_site(p, link->to);
+}
+
+static lh_status fill(cli *c, const lh_pipeline *p, parts *x,
+                      lh_pipeline_desc *desc)
+{
+    x->chunks = calloc(desc->n_chunks, sizeof *x->chunks);
+    x->links = calloc((size_t)desc->n_links + 1, sizeof *x->links);
+    x->limits = calloc(desc->n_devices, sizeof *x->limits);
+    x->sites = calloc((size_t)desc->n_sites + 1, sizeof *x->sites);
+    x->at = calloc(desc->n_devices, sizeof *x->at);
+    if (!x->chunks || !x->links || !x->limits || !x->sites || !x->at)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < desc->n_chunks; i++)
+        x->chunks[i] = *lh_pipeline_chunk(p, i);
+    for (uint32_t i = 0; i < desc->n_links; i++)
+        x->links[i] = *lh_pipeline_link(p, i);
+    for (uint32_t i = 0; i < desc->n_sites; i++)
+        x->sites[i].name = lh_pipeline_site_name(p, i);
+    bool limited = false;
+    for (uint32_t d = 0; d < desc->n_devices; d++) {
+        x->limits[d] = lh_pipeline_memory_limit(p, d);
+        x->at[d] = lh_pipeline_device_site(p, d);
+        limited = limited || x->limits[d] != LH_NO_LIMIT;
+    }
+    desc->chunks = x->chunks;
+    desc->links = x->links;
+    desc->memory_limits = limited ? x->limits : NULL;
+    if (desc->n_sites) {
+        desc->sites = x->sites;
+        desc->device_sites = x->at;
+    }
+    return LH_OK;
+}
+
+lh_status cli_sweep_pipeline(cli *c, const lh_pipeline *p, int64_t latency_ns,
+                             int64_t transfer_ns, lh_pipeline **out)
+{
+    const char *unit = lh_pipeline_memory_unit(p);
+    lh_pipeline_desc desc = {
+        .size = sizeof desc,
+        .n_devices = lh_pipeline_n_devices(p),
+        .n_microbatches = lh_pipeline_n_microbatches(p),
+        .joint = lh_pipeline_is_joint(p),
+        .n_chunks = lh_pipeline_n_chunks(p),
+        .n_links = lh_pipeline_n_links(p),
+        .memory_unit = *unit ? unit : NULL,
+        .n_sites = lh_pipeline_n_sites(p),
+    };
+    parts x = {0};
+    lh_status status = fill(c, p, &x, &desc);
+    for (uint32_t i = 0; status == LH_OK && i < desc.n_links; i++) {
+        if (!far_apart(p, &x.links[i]))
+            continue;
+        if (latency_ns >= 0)
+            x.links[i].latency_ns = latency_ns;
+        if (transfer_ns >= 0)
+            x.links[i].transfer_ns = transfer_ns;
+    }
+    if (status == LH_OK)
+        status = lh_pipeline_make(&desc, out, &c->err);
+    fini(&x);
+    return status;
+}

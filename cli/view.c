@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static lh_status make_schedule(cli *c, cli_view *view, const char *name,
+                               const cli_model *model, uint32_t sub_blocks)
+{
+    lh_method_options o = {.size = sizeof o, .sub_blocks = sub_blocks};
+    o.sim = cli_sim_options(model);
+    return lh_method_run(name, view->pipeline, &o, &view->own_schedule,
+                         &view->method, &c->err);
+}
+
+static lh_status read_schedule(cli *c, cli_view *view, const char *path,
+                               const cli_model *model)
+{
+    CLI_TRY(lh_schedule_read(path, model->fifo, &view->own_schedule, &c->err));
+    uint32_t skipped = lh_schedule_n_skipped(view->own_schedule);
+    if (skipped)
+        cli_note(c, "%s: skipped %" PRIu32 " communication cells", path,
+                 skipped);
+    return LH_OK;
+}
+
+lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
+                            const cli_model *model, uint32_t sub_blocks)
+{
+    view->method = name;
+    if (cli_is_method(name))
+        CLI_TRY(make_schedule(c, view, name, model, sub_blocks));
+    else if (!strpbrk(name, "./")) /* it was meant to be a method */
+        return cli_check_method(c, "--schedule", name);
+    else
+        CLI_TRY(read_schedule(c, view, name, model));
+    view->schedule = view->own_schedule;
+    return LH_OK;
+}
+
+lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
+                            const char *title)
+{
+    lh_sim_options sim = cli_sim_options(model);
+    CLI_TRY(lh_simulate(view->pipeline, view->schedule, &sim, &view->timeline,
+                        &c->err));
+    CLI_TRY(lh_analysis_make(view->pipeline, view->schedule, view->timeline,
+                             &view->analysis, &c->err));
+    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, title, &view->trace,
+                          &c->err));
+    return lh_report_analysis_make(view->trace, view->analysis, &view->shown,
+                                   &c->err);
+}
+
+void cli_view_fini(cli_view *view)
+{
+    lh_report_analysis_free(view->shown);
+    lh_trace_free(view->trace);
+    lh_analysis_free(view->analysis);
+    lh_timeline_free(view->timeline);
+    lh_schedule_free(view->own_schedule);
+    *view = (cli_view){0};
+}
+
+lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
+                          const char *label)
+{
+    CLI_TRY(
+        lh_report_add_trace(report, view->trace, label, view->shown, &c->err));
+    lh_report_row row = {
+        .method = label,
+        .status = lh_timeline_fits(view->timeline, NULL) ? "ok" : "over memory",
+        .makespan_ns = lh_timeline_makespan(view->timeline),
+        .bubble_ratio = lh_timeline_bubble_ratio(view->timeline),
+        .peak_memory = cli_highest_peak(view->timeline, NULL),
+    };
+    return lh_report_add_row(report, &row, &c->err);
+}
+
+lh_status cli_write_html(cli *c, const lh_report *report, const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_report_format_html(report, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
+lh_status cli_write_svg(cli *c, const cli_view *view, const char *path)
+{
+    lh_svg_options options = {.size = sizeof options, .analysis = view->shown};
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_report_svg(view->trace, &options, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
+lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_trace_format(trace, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
+lh_terminal_options cli_terminal(const cli *c)
+{
+    return (lh_terminal_options){
+        .size = sizeof(lh_terminal_options),
+        .width = cli_width(),
+        .color = cli_color(c),
+        .ascii = !cli_unicode(),
+    };
+}

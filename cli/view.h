@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A simulated schedule with all that pictures and tables of it need. */
+#ifndef CLI_VIEW_H
+#define CLI_VIEW_H
+
+#include "problem.h"
+
+#include <longhaul/analysis.h>
+#include <longhaul/report.h>
+
+/* Owns what it points to but the pipeline. Zero-initialise; cli_view_fini()
+ * at any stage. */
+typedef struct cli_view {
+    const lh_pipeline *pipeline;
+    const char *method; /* that made the schedule, or the schedule's file */
+    const lh_schedule *schedule;
+    lh_schedule *own_schedule; /* or NULL */
+    lh_timeline *timeline;
+    lh_analysis *analysis;
+    lh_trace *trace;
+    lh_report_analysis *shown; /* the analysis as pictures take it */
+} cli_view;
+
+/* What `--schedule` names: a method, by which a schedule is made, or a CSV. */
+lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
+                            const cli_model *model, uint32_t sub_blocks);
+/* Simulates view->schedule and works out the rest. */
+lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
+                            const char *title);
+void cli_view_fini(cli_view *view);
+
+/* Adds the view to a report, its numbers as a row of the table too. */
+lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
+                          const char *label);
+/* Writes the report to `path`. */
+lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
+lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);
+lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
+/* As standard output is: its width, colours, characters. */
+lh_terminal_options cli_terminal(const cli *c);
+
+#endif
