@@ -1,0 +1,11 @@
+#!/bin/sh
+# Reproduces the published results that longhaul builds on: prints the pages of
+# docs/papers anew and draws their curves into out/.
+set -eu
+cd "$(dirname "$0")/../.."
+[ -d build ] || meson setup build --buildtype=release >/dev/null
+ninja -C build >/dev/null
+mkdir -p out docs/papers
+build/examples/crosspipe out/crosspipe.html >docs/papers/crosspipe.md
+echo "docs/papers/crosspipe.md"
+echo "out/crosspipe.html"
