@@ -71,9 +71,51 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
     return LH_OK;
 }
 
-static lh_status close_container(builder *b)
+/* Up to here a map's keys are compared one by one as they come; beyond, a
+ * file of many long maps would take time that grows with the square of their
+ * length, so those are sorted when they close. */
+enum { FEW_KEYS = 32 };
+
+static lh_status fail_twice(const lhi_doc *doc, uint32_t line, const char *key,
+                            lh_error *err)
 {
-    b->depth--;
+    char shown[64];
+    lhi_doc_show(key, shown, sizeof shown);
+    return lhi_fail(err, LH_EINPUT, "%s:%u: key '%s' is there twice; keep one",
+                    doc->file, line, shown);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const lhi_node *x = *(const lhi_node *const *)a;
+    const lhi_node *y = *(const lhi_node *const *)b;
+    int order = strcmp(x->key, y->key);
+    return order ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(b->doc->mem);
+    const lhi_node **sorted =
+        LHI_NEW(b->doc->mem, const lhi_node *, map->n_items);
+    if (!sorted)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *n = map->first; n; n = n->next)
+        sorted[n->index] = n;
+    qsort(sorted, map->n_items, sizeof(const lhi_node *), by_key);
+    const lhi_node *twice = NULL;
+    for (uint32_t i = 1; i < map->n_items && !twice; i++)
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+            twice = sorted[i];
+    lhi_arena_rewind(b->doc->mem, mark);
+    return twice ? fail_twice(b->doc, twice->line, twice->key, err) : LH_OK;
+}
+
+static lh_status close_container(builder *b, lh_error *err)
+{
+    const lhi_node *node = b->open[--b->depth].node;
+    if (node->kind == LHI_MAP && node->n_items > FEW_KEYS)
+        return check_many_keys(b, node, err);
     return LH_OK;
 }
 
@@ -92,10 +134,8 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
             return fail_at(b->doc, line, err, "too many keys in one map");
-        if (lhi_find(in->node, copy))
-            return lhi_fail(err, LH_EINPUT,
-                            "%s:%u: key '%.60s' is there twice; keep one",
-                            b->doc->file, line, copy);
+        if (in->node->n_items <= FEW_KEYS && lhi_find(in->node, copy))
+            return fail_twice(b->doc, line, copy, err);
         in->key = copy;
         in->key_line = line;
         return LH_OK;
@@ -119,8 +159,9 @@ static lh_status refuse_extras(const lhi_doc *doc, uint32_t line,
         return fail_at(doc, line, err,
                        "anchors (&name) are not accepted; write the value out");
     if (tag)
-        return fail_at(doc, line, err,
-                       "tags (!name) are not accepted; write the value plainly");
+        return fail_at(
+            doc, line, err,
+            "tags (!name) are not accepted; write the value plainly");
     return LH_OK;
 }
 
@@ -143,7 +184,7 @@ static lh_status take_event(builder *b, const yaml_event_t *event,
         return open_container(b, LHI_MAP, line, err);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
-        return close_container(b);
+        return close_container(b, err);
     case YAML_ALIAS_EVENT:
         return fail_at(b->doc, line, err,
                        "aliases (*name) are not accepted; write the value out");

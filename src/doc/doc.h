@@ -24,12 +24,12 @@ typedef enum lhi_node_kind {
 typedef struct lhi_node lhi_node;
 struct lhi_node {
     lhi_node_kind kind;
-    bool quoted;        /* scalar: was in quotes, so it is a string */
-    uint32_t line;      /* from 1 */
-    const char *key;    /* in a map; NULL otherwise */
-    uint32_t index;     /* in its parent */
-    const char *text;   /* scalar: NUL-terminated */
-    uint32_t n_items;   /* list, map */
+    bool quoted;      /* scalar: was in quotes, so it is a string */
+    uint32_t line;    /* from 1 */
+    const char *key;  /* in a map; NULL otherwise */
+    uint32_t index;   /* in its parent */
+    const char *text; /* scalar: NUL-terminated */
+    uint32_t n_items; /* list, map */
     const lhi_node *parent, *first, *next; /* children in file order */
 };
 
@@ -41,7 +41,7 @@ typedef struct lhi_doc {
 
 enum {
     LHI_DOC_MAX_DEPTH = 32,
-    LHI_DOC_MAX_KEYS = 4096, /* in one map */
+    LHI_DOC_MAX_KEYS = 4096,     /* in one map */
     LHI_DOC_MAX_BYTES = 1 << 28, /* of a file: 256 MiB */
 };
 
@@ -55,6 +55,10 @@ void lhi_doc_free(lhi_doc *doc); /* NULL is fine */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
     LHI_PRINTF(5, 6);
+
+/* A text from a file as a message may show it: without control characters,
+ * without half a UTF-8 sequence, cut to `size` with its end. */
+void lhi_doc_show(const char *text, char *shown, size_t size);
 
 /* The value of `key` in a map, or NULL. */
 const lhi_node *lhi_find(const lhi_node *map, const char *key);

@@ -12,6 +12,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many bytes of `s` make up its first character; 0: none do. */
+static size_t character(const char *s)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    size_t n = *u < 0x80   ? 1
+               : *u < 0xc2 ? 0
+               : *u < 0xe0 ? 2
+               : *u < 0xf0 ? 3
+                           : 4;
+    for (size_t i = 1; i < n; i++)
+        if ((u[i] & 0xc0) != 0x80)
+            return 0;
+    return *u < 0xf5 ? n : 0;
+}
+
+void lhi_doc_show(const char *text, char *shown, size_t size)
+{
+    size_t used = 0;
+    while (*text) {
+        size_t n = character(text);
+        bool odd = n == 0 || (unsigned char)*text < 0x20 || *text == 0x7f;
+        if (used + (odd ? 1 : n) >= size)
+            break;
+        memcpy(shown + used, odd ? "?" : text, odd ? 1 : n);
+        used += odd ? 1 : n;
+        text += odd ? 1 : n;
+    }
+    shown[used] = '\0';
+}
+
 /* Writes "chunks[3].memory.F" into `path`, outermost first. */
 static void node_path(const lhi_node *node, char *path, size_t size)
 {
@@ -31,12 +61,15 @@ static void node_path(const lhi_node *node, char *path, size_t size)
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
 {
-    char text[sizeof err->text], path[160];
+    char raw[sizeof err->text], text[sizeof err->text];
+    char raw_path[160], path[160];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    node_path(node, path, sizeof path);
+    lhi_doc_show(raw, text, sizeof text);
+    node_path(node, raw_path, sizeof raw_path);
+    lhi_doc_show(raw_path, path, sizeof path);
     return lhi_fail(err, code, "%s:%u: %s%s%s", doc->file, node->line, path,
                     path[0] ? ": " : "", text);
 }
@@ -106,8 +139,10 @@ static const char *nearest(const char *word, const char *const *names)
     const char *best = NULL;
     unsigned best_distance = 4; /* farther is no help */
     for (; *names; names++) {
+        size_t n = strlen(word), m = strlen(*names);
         unsigned d = distance(word, *names);
-        if (d < best_distance) {
+        /* Nor is a word of which half the letters are others. */
+        if (d < best_distance && 2 * d <= (n > m ? n : m)) {
             best_distance = d;
             best = *names;
         }
@@ -122,6 +157,10 @@ static void list_names(const char *const *names, char *text, size_t size)
     for (size_t i = 0; names[i]; i++) {
         size_t used = strlen(text);
         const char *sep = i == 0 ? "" : names[i + 1] ? ", " : " or ";
+        if (used + strlen(sep) + strlen(names[i]) + sizeof ", ..." > size) {
+            snprintf(text + used, size - used, ", ...");
+            return;
+        }
         snprintf(text + used, size - used, "%s%s", sep, names[i]);
     }
 }
