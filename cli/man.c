@@ -7,34 +7,45 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Text in which roff sees nothing special, sentences on lines of their own. */
-static void put_roff(FILE *out, const char *text)
+/* One word in which roff sees nothing special. */
+static void put_roff_word(FILE *out, const char *word, size_t len,
+                          bool line_start)
 {
-    bool line_start = true;
-    for (const char *p = text; *p; p++) {
-        if (p[0] == '\n' && p[1] == '\n') {
-            fputs("\n.Pp\n", out);
-            line_start = true;
-            p++;
-            continue;
-        }
-        if (line_start && (*p == ' ' || *p == '\n'))
-            continue;
-        if (line_start && (*p == '.' || *p == '\''))
-            fputs("\\&", out);
-        bool ends = strchr(".:;?!", *p) && p[1] == ' ';
-        line_start = false;
-        if (*p == '\\')
+    if (line_start && (*word == '.' || *word == '\''))
+        fputs("\\&", out);
+    for (size_t i = 0; i < len; i++) {
+        if (word[i] == '\\')
             fputs("\\e", out);
-        else if (*p == '-')
+        else if (word[i] == '-')
             fputs("\\-", out);
         else
-            fputc(*p, out);
-        /* "e.g. this" ends no sentence. */
-        if (ends && (*p == '.' || *p == '?' || *p == '!') &&
-            isupper((unsigned char)p[2])) {
+            fputc(word[i], out);
+    }
+}
+
+/* Text in short lines, a sentence beginning a new one. */
+static void put_roff(FILE *out, const char *text)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t len = strcspn(text, " \n");
+        if (column > 0 && column + 1 + len > 74) {
             fputc('\n', out);
-            line_start = true;
+            column = 0;
+        }
+        if (column > 0)
+            fputc(' ', out);
+        put_roff_word(out, text, len, column == 0);
+        column += len + 1;
+        const char *after = text + len;
+        bool paragraph = after[0] == '\n' && after[1] == '\n';
+        text = after + strspn(after, " \n");
+        /* "e.g. this" ends no sentence. */
+        bool ends = len > 0 && strchr(".?!", after[-1]) &&
+                    isupper((unsigned char)*text);
+        if (*text && (paragraph || ends)) {
+            fputs(paragraph ? "\n.Pp\n" : "\n", out);
+            column = 0;
         }
     }
     fputc('\n', out);
@@ -44,11 +55,10 @@ static void put_man_head(FILE *out, const char *title, const char *name,
                          const char *about)
 {
     fprintf(out, ".\\\" Made from the program's own tables.\n"
-                 ".Dd $Mdocdate$\n.Dt ");
+                 ".Dd November 21, 2026\n.Dt ");
     for (const char *p = title; *p; p++)
         fputc(toupper((unsigned char)*p), out);
-    fprintf(out, " 1\n.Os longhaul %s\n.Sh NAME\n.Nm %s\n.Nd ", lh_version(),
-            name);
+    fprintf(out, " 1\n.Os\n.Sh NAME\n.Nm %s\n.Nd ", name);
     /* A description begins with a small letter by custom. */
     fputc(tolower((unsigned char)about[0]), out);
     fprintf(out, "%s\n", about + 1);
@@ -88,30 +98,32 @@ static void put_man_examples(FILE *out, const cli_command *k)
     }
 }
 
-static void put_man_tail(FILE *out, bool commands)
+static void put_man_status(FILE *out)
 {
-    fputs(".Sh EXIT STATUS\n0: it worked.\n"
-          "1: it did not; standard error says why.\n"
-          "2: the program was called wrongly.\n.Sh SEE ALSO\n",
+    fputs(".Sh EXIT STATUS\n.Bl -tag -width Ds\n"
+          ".It 0\nIt worked.\n"
+          ".It 1\nIt did not; standard error says why.\n"
+          ".It 2\nThe program was called wrongly.\n.El\n",
           out);
-    uint32_t count = 0;
-    if (!commands)
-        fputs(".Xr longhaul 1\n", out);
-    for (; commands && cli_commands[count]; count++)
-        continue;
-    /* In alphabetical order, as the custom is. */
+}
+
+/* In alphabetical order, as the custom is. */
+static void put_man_commands(FILE *out)
+{
     const char *last = "";
-    for (uint32_t i = 0; i < count; i++) {
+    for (;;) {
         const char *next = NULL;
-        for (uint32_t j = 0; j < count; j++) {
+        for (uint32_t j = 0; cli_commands[j]; j++) {
             const char *name = cli_commands[j]->name;
             if (strcmp(name, last) > 0 && (!next || strcmp(name, next) < 0))
                 next = name;
         }
-        fprintf(out, ".Xr longhaul\\-%s 1%s\n", next,
-                i + 1 < count ? " ," : "");
+        if (!next)
+            break;
+        fprintf(out, "%s.Xr longhaul-%s 1", *last ? " ,\n" : "", next);
         last = next;
     }
+    fputc('\n', out);
 }
 
 static void put_man_methods(FILE *out)
@@ -158,8 +170,9 @@ static void put_man_command(FILE *out, const cli_command *k)
     fputs(".El\n", out);
     if (cli_names_methods(k))
         put_man_methods(out);
+    put_man_status(out);
     put_man_examples(out, k);
-    put_man_tail(out, false);
+    fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);
 }
 
 static void put_man_main(FILE *out)
@@ -178,7 +191,7 @@ static void put_man_main(FILE *out)
              "The commands are:");
     fputs(".Bl -tag -width Ds\n", out);
     for (uint32_t i = 0; cli_commands[i]; i++) {
-        fprintf(out, ".It Xr longhaul\\-%s 1\n", cli_commands[i]->name);
+        fprintf(out, ".It Xr longhaul-%s 1\n", cli_commands[i]->name);
         put_roff(out, cli_commands[i]->about);
     }
     fputs(".El\n.Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
@@ -186,7 +199,9 @@ static void put_man_main(FILE *out)
           ".It Ev COLUMNS\nWidth of the output where it is no terminal.\n"
           ".El\n",
           out);
-    put_man_tail(out, true);
+    put_man_status(out);
+    fputs(".Sh SEE ALSO\n", out);
+    put_man_commands(out);
 }
 
 void cli_man(FILE *out, const cli_command *command)
