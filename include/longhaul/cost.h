@@ -53,7 +53,8 @@ LH_API const char *lh_cost_source_name(lh_cost_source source);
  *   + bytes moved / (memory_efficiency * memory bandwidth) + kernel_ns,
  * a roofline with a soft knee: small matrices reach less of the peak. */
 typedef struct lh_cost_constants {
-    double matmul_efficiency; /* of peak, by very large matrix products */
+    double matmul_efficiency; /* of peak, by very large matrix products, on
+                                 A100; presets of later GPUs reach less */
     double memory_efficiency; /* of the memory's bandwidth */
     double kernel_ns;         /* start and drain of one kernel */
     double layer_host_ns;     /* the host issues a layer's F, its D or its W in
@@ -68,7 +69,7 @@ typedef struct lh_cost_constants {
 LH_API const lh_cost_constants *lh_cost_defaults(void);
 
 typedef struct lh_cost_options {
-    size_t size; /* sizeof(lh_cost_options) */
+    size_t size;                        /* sizeof(lh_cost_options) */
     const lh_cost_constants *constants; /* NULL: lh_cost_defaults() */
     /* Attention writes the sequence x sequence scores to memory and computes
      * all of them, causal or not; else flash attention [Dao]. */
@@ -79,6 +80,9 @@ typedef struct lh_cost_options {
     /* Every GPU of a tensor-parallel group sends the whole message to the next
      * pipeline rank; else its share [Nar section 4.1]. */
     bool whole_messages;
+    /* Models with layer norm are taken to train with dropout, as GPT-2 and
+     * GPT-3 did; these do not. */
+    bool no_dropout;
     /* A shape that the profile lacks is estimated; else it is refused. */
     bool estimate_missing;
     bool ignore_profile;
@@ -227,8 +231,7 @@ typedef struct lh_cost_message {
 /* An activation, or its gradient, of one microbatch: micro_batch * sequence *
  * hidden elements, each GPU sending its share [Nar section 4.1]. Between
  * datacenters all `data` replicas send at the same time over one link. */
-LH_API lh_status lh_cost_hop_message(const lh_job *job,
-                                     const lh_layout *layout,
+LH_API lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_hop *hop,
                                      const lh_cost_options *options,
                                      lh_cost_message *out, lh_error *err);
@@ -236,6 +239,16 @@ LH_API lh_status lh_cost_hop_message(const lh_job *job,
 /* Bytes of such a message, all GPUs of the pipeline rank together. */
 LH_API int64_t lh_cost_message_bytes(const lh_job *job,
                                      const lh_layout *layout);
+
+/* Where embedding and head share a matrix but lie on different pipeline ranks,
+ * both add up its gradient after the last W: an all-reduce between the two,
+ * as Megatron-LM has it. `hop` is from the first rank to the last. *ns is 0
+ * where nothing is tied or pipeline is 1. */
+LH_API lh_status lh_cost_tied_embedding(const lh_job *job,
+                                        const lh_layout *layout,
+                                        const lh_cost_hop *hop,
+                                        const lh_cost_options *options,
+                                        int64_t *ns, lh_error *err);
 
 /* ---- Counting ---- */
 

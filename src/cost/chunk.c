@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* All that prices depend on. */
 typedef struct prices {
@@ -44,8 +45,8 @@ static lh_status price_paths(prices *p, lh_error *err)
                                  &group, err));
         p->cost_ranks[i] = group.size;
         if (group.size > 1)
-            LHI_TRY(lh_cost_group_path(p->job, &group, &p->options, paths[i],
-                                       err));
+            LHI_TRY(
+                lh_cost_group_path(p->job, &group, &p->options, paths[i], err));
     }
     return LH_OK;
 }
@@ -57,13 +58,33 @@ static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
 
     if (slice->first_layer > layers ||
         slice->n_layers > layers - slice->first_layer)
-        return lhi_fail(err, LH_EINVAL, "layers %" PRIu32 "+%" PRIu32
+        return lhi_fail(err, LH_EINVAL,
+                        "layers %" PRIu32 "+%" PRIu32
                         " are not all among the model's %" PRIu32,
                         slice->first_layer, slice->n_layers, layers);
     if (slice->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "datacenter %" PRIu32 " of %" PRIu32,
                         slice->datacenter, job->n_datacenters);
     return LH_OK;
+}
+
+/* matmul_efficiency is fitted on A100. Later GPUs cannot hold their highest
+ * clock while all their matrix units work; the share of the peak that large
+ * products reach, over A100's: 720 of 989 TFLOP/s on H100 and H200
+ * (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of
+ * 2250 on B200 (arXiv:2604.23466, tables III and IV). */
+static double sustained(const lh_gpu *gpu)
+{
+    static const struct {
+        const char *preset;
+        double share;
+    } table[] = {
+        {"h100-sxm", 0.87}, {"h200", 0.87}, {"gh200", 0.87}, {"b200", 0.80}};
+
+    for (size_t i = 0; gpu->preset && i < sizeof table / sizeof *table; i++)
+        if (!strcmp(gpu->preset, table[i].preset))
+            return table[i].share;
+    return 1;
 }
 
 static lh_status make_prices(const lh_job *job, const lh_layout *layout,
@@ -82,9 +103,10 @@ static lh_status make_prices(const lh_job *job, const lh_layout *layout,
     gpu = &job->datacenters[slice->datacenter].gpu;
     c = p->options.constants;
     p->by_efficiency = gpu->efficiency > 0;
-    p->flops_per_ns = gpu->flops_per_s / 1e9 *
-                      (p->by_efficiency ? gpu->efficiency
-                                        : c->matmul_efficiency);
+    p->flops_per_ns =
+        gpu->flops_per_s / 1e9 *
+        (p->by_efficiency ? gpu->efficiency
+                          : c->matmul_efficiency * sustained(gpu));
     p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
     return LH_OK;
 }
@@ -130,8 +152,7 @@ static void price_work(const prices *p, const lhi_work *work, spent *out)
         out->kernel = work->kernels * c->kernel_ns;
     }
     out->communication = price_communication(p, work);
-    out->total =
-        out->matmul + out->memory + out->kernel + out->communication;
+    out->total = out->matmul + out->memory + out->kernel + out->communication;
 }
 
 /* The host issues kernels ahead of the GPU, but not faster than it can. The
@@ -154,8 +175,8 @@ static void bound_by_host(const prices *p, spent_passes *s)
     }
 }
 
-static void price_passes(const prices *p, const lhi_passes *work,
-                         bool is_layer, spent_passes *out)
+static void price_passes(const prices *p, const lhi_passes *work, bool is_layer,
+                         spent_passes *out)
 {
     price_work(p, &work->f, &out->f);
     price_work(p, &work->d, &out->d);
@@ -244,8 +265,7 @@ static void add_part(const prices *p, const lhi_measured *m,
     /* A measurement without recomputation says nothing of what is kept with
      * it. */
     if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
-        kept.weight_input =
-            fmin(held->weight_input, m->activation_bytes);
+        kept.weight_input = fmin(held->weight_input, m->activation_bytes);
         kept.activation = m->activation_bytes;
         s->any_bytes_measured = true;
     } else {
@@ -312,8 +332,7 @@ static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
 }
 
 /* All of a chunk as measured in one piece. */
-static lh_status sum_chunk(const prices *p, sums *s, bool *found,
-                           lh_error *err)
+static lh_status sum_chunk(const prices *p, sums *s, bool *found, lh_error *err)
 {
     lhi_measured m = {0};
     prices bare = *p;
@@ -347,13 +366,11 @@ static lh_status sum_chunk(const prices *p, sums *s, bool *found,
         if (p->shape.recompute == LH_RECOMPUTE_FULL)
             s->time.d.total += m.f_ns;
         for (uint32_t i = 0; i < p->slice->n_layers; i++)
-            s->time.d.total +=
-                selective_extra(p, p->slice->first_layer + i);
+            s->time.d.total += selective_extra(p, p->slice->first_layer + i);
     }
     if (m.activation_bytes >= 0 && m.recompute_done) {
         s->held.activation = m.activation_bytes;
-        s->held.weight_input =
-            fmin(s->held.weight_input, m.activation_bytes);
+        s->held.weight_input = fmin(s->held.weight_input, m.activation_bytes);
         s->any_bytes_measured = true;
         s->any_bytes_estimated = false;
     }
@@ -368,15 +385,13 @@ static void hold_state(const prices *p, const lhi_params *params,
                        double state[3])
 {
     double element = p->shape.element;
-    double optimizer = p->job->training.precision == LH_PRECISION_FP32 ? 8
-                                                                       : 12;
+    double optimizer = p->job->training.precision == LH_PRECISION_FP32 ? 8 : 12;
     double shared = params->total - params->experts;
     double split = shared / shared_ranks + params->experts / expert_ranks;
     uint32_t zero = p->job->training.zero;
 
     state[0] = element * (zero >= 3 ? split : params->total);
-    state[1] =
-        p->options.gradient_bytes * (zero >= 2 ? split : params->total);
+    state[1] = p->options.gradient_bytes * (zero >= 2 ? split : params->total);
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
@@ -395,8 +410,8 @@ static lh_status time_data(const prices *p, lh_collective_kind kind,
     double transfer, latency;
     uint32_t spread;
 
-    LHI_TRY(lh_cost_group_of(p->job, p->layout, dimension, p->slice, &group,
-                             err));
+    LHI_TRY(
+        lh_cost_group_of(p->job, p->layout, dimension, p->slice, &group, err));
     if (group.size < 2 || bytes <= 0)
         return LH_OK;
     spread = group.size / group.per_datacenter;
@@ -404,8 +419,7 @@ static lh_status time_data(const prices *p, lh_collective_kind kind,
     inner.size = group.per_datacenter;
     if (inner.size > 1) {
         LHI_TRY(lh_cost_group_path(p->job, &inner, &p->options, &path, err));
-        lh_cost_collective(kind, inner.size, bytes, &path, &transfer,
-                           &latency);
+        lh_cost_collective(kind, inner.size, bytes, &path, &transfer, &latency);
         add->transfer += transfer;
         add->latency += latency;
     }
@@ -413,8 +427,8 @@ static lh_status time_data(const prices *p, lh_collective_kind kind,
         group.size = spread;
         group.per_node = group.per_datacenter = 1;
         LHI_TRY(lh_cost_group_path(p->job, &group, &p->options, &path, err));
-        lh_cost_collective(kind, spread, bytes / inner.size, &path,
-                           &transfer, &latency);
+        lh_cost_collective(kind, spread, bytes / inner.size, &path, &transfer,
+                           &latency);
         add->transfer += transfer;
         add->latency += latency;
     }
@@ -467,8 +481,8 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
             fmax(s->time.w.total, reduce.transfer + reduce.latency);
         reduce = (collective_time){0};
     }
-    LHI_TRY(lhi_whole(gather.transfer, "an all-gather", &out->all_gather_ns,
-                      err));
+    LHI_TRY(
+        lhi_whole(gather.transfer, "an all-gather", &out->all_gather_ns, err));
     LHI_TRY(lhi_whole(reduce.transfer, "a reduce-scatter",
                       &out->reduce_scatter_ns, err));
     return lhi_whole(fmax(gather.latency, reduce.latency), "a latency",
@@ -481,8 +495,7 @@ static lh_status fill_pass(const spent *s, lh_pass_cost *out, lh_error *err)
     LHI_TRY(lhi_whole(s->matmul, "a pass", &out->matmul_ns, err));
     LHI_TRY(lhi_whole(s->memory, "a pass", &out->memory_ns, err));
     LHI_TRY(lhi_whole(s->kernel, "a pass", &out->kernel_ns, err));
-    LHI_TRY(lhi_whole(s->communication, "a pass", &out->communication_ns,
-                      err));
+    LHI_TRY(lhi_whole(s->communication, "a pass", &out->communication_ns, err));
     out->flops = s->flops;
     return LH_OK;
 }
@@ -504,26 +517,23 @@ static lh_status fill_memory(const prices *p, const sums *s,
     double reserved = p->options.constants->reserved_bytes;
 
     LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
-    LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params,
+    LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params, err));
+    LHI_TRY(lhi_whole(s->held.activation, "activations", &out->activation_bytes,
                       err));
-    LHI_TRY(lhi_whole(s->held.activation, "activations",
-                      &out->activation_bytes, err));
     LHI_TRY(lhi_whole(s->held.weight_input, "activations",
                       &out->weight_input_bytes, err));
-    LHI_TRY(lhi_whole(s->held.passing, "workspace", &out->workspace_bytes,
-                      err));
-    LHI_TRY(lhi_whole(reserved, "reserved memory", &out->reserved_bytes,
-                      err));
+    LHI_TRY(
+        lhi_whole(s->held.passing, "workspace", &out->workspace_bytes, err));
+    LHI_TRY(lhi_whole(reserved, "reserved memory", &out->reserved_bytes, err));
     hold_state(p, params, data * context * p->layout->expert, data * context,
                state);
     LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
     LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
-    LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes,
-                      err));
+    LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes, err));
     out->static_bytes = out->weight_bytes;
     if (s->static_bytes >= 0) {
-        LHI_TRY(lhi_whole(s->static_bytes, "static memory",
-                          &out->static_bytes, err));
+        LHI_TRY(lhi_whole(s->static_bytes, "static memory", &out->static_bytes,
+                          err));
         return lhi_whole((double)out->static_bytes +
                              (double)out->workspace_bytes +
                              (double)out->reserved_bytes,
@@ -577,8 +587,8 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
     cost.time_source =
         source_of(s.any_measured, s.any_estimated,
                   p.by_efficiency ? LH_COST_EFFICIENCY : LH_COST_MODEL);
-    cost.memory_source = source_of(s.any_bytes_measured,
-                                   s.any_bytes_estimated, LH_COST_MODEL);
+    cost.memory_source =
+        source_of(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
     *out = cost;
     return LH_OK;
 }

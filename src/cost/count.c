@@ -22,8 +22,8 @@ static double multiplied(const lh_model *m, uint32_t layer)
     width = m->ffn;
     mlp = 0;
     if (lh_model_layer_is_moe(m, layer)) {
-        width = (double)m->experts_per_token * m->expert_ffn +
-                m->shared_expert_ffn;
+        width =
+            (double)m->experts_per_token * m->expert_ffn + m->shared_expert_ffn;
         mlp = h * m->experts;
     }
     return attention + mlp + (m->gated ? 3 : 2) * h * width;

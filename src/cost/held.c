@@ -31,8 +31,7 @@ static void keep_attention(const lhi_shape *shape, parts *p)
     double latent = 0;
 
     if (m->kv_lora_rank)
-        latent = (double)m->q_lora_rank + m->kv_lora_rank +
-                 m->qk_rope_head_dim;
+        latent = (double)m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim;
     p->input += e * hidden;
     p->norms += e * hidden;
     p->rest += e * (q + kv + o + latent);
@@ -115,8 +114,7 @@ void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
 
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)
 {
-    double values =
-        shape->tokens * shape->norm_share * shape->model->hidden;
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
 
     *out = (lhi_held){0};
     if (shape->dropout)
@@ -128,8 +126,8 @@ void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)
  * fp32. */
 static void hold_vocabulary(const lhi_shape *shape, lhi_held *out)
 {
-    double values = shape->tokens * shape->norm_share *
-                    shape->model->hidden * shape->element;
+    double values = shape->tokens * shape->norm_share * shape->model->hidden *
+                    shape->element;
     double logits = shape->tokens * shape->vocab;
 
     out->activation += 2 * values + 4 * logits;
@@ -147,8 +145,8 @@ void lhi_held_head(const lhi_shape *shape, lhi_held *out)
         return;
     lhi_held_layer(shape, m->layers - 1, &layer);
     for (uint32_t i = 0; i < m->mtp_layers; i++) {
-        double joined = 2 * shape->tokens * shape->norm_share * m->hidden *
-                        shape->element;
+        double joined =
+            2 * shape->tokens * shape->norm_share * m->hidden * shape->element;
 
         out->activation += layer.activation + joined;
         out->weight_input += layer.weight_input + joined;

@@ -9,9 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-const lh_profile_link *lhi_profile_link(const lh_job *job,
-                                        lh_profile_path kind, uint32_t from,
-                                        uint32_t to)
+const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
+                                        uint32_t from, uint32_t to)
 {
     const lh_profile *p = job->profile;
 
@@ -94,8 +93,7 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
         return LH_OK;
     if (!(wan->bytes_per_s > 0))
         return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
-                        job->datacenters[from].name,
-                        job->datacenters[to].name);
+                        job->datacenters[from].name, job->datacenters[to].name);
     /* What is lost is sent again, once and alone (selective repeat). */
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);
@@ -133,8 +131,8 @@ static lh_status around(const lh_job *job, uint32_t first, uint32_t n,
 }
 
 lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
-                             const lh_cost_options *options,
-                             lh_cost_path *out, lh_error *err)
+                             const lh_cost_options *options, lh_cost_path *out,
+                             lh_error *err)
 {
     lh_cost_options full;
     uint32_t spread;
@@ -146,12 +144,14 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
     if (group->size <= group->per_node)
         return lhi_inside(job, group->datacenter, true, 1, &full, out, err);
     if (group->size <= group->per_datacenter)
-        return lhi_inside(job, group->datacenter, false, group->per_node,
-                          &full, out, err);
+        return lhi_inside(job, group->datacenter, false, group->per_node, &full,
+                          out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
     if (spread > job->n_datacenters - group->datacenter)
-        return lhi_fail(err, LH_EINVAL, "a group spreads over %" PRIu32
-                        " datacenters, more than there are", spread);
+        return lhi_fail(err, LH_EINVAL,
+                        "a group spreads over %" PRIu32
+                        " datacenters, more than there are",
+                        spread);
     return around(job, group->datacenter, spread,
                   group->concurrent ? group->concurrent : 1, &full, out, err);
 }
@@ -176,12 +176,12 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
 
     if (slice->datacenter >= job->n_datacenters ||
         dcs > job->n_datacenters - slice->datacenter)
-        return lhi_fail(err, LH_EINVAL, "a slice lies in a datacenter that "
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
                         "the job does not have");
     per_node = job->datacenters[slice->datacenter].gpus_per_node;
-    stride = layout->outermost == LH_OUTERMOST_DATA
-                 ? device * layout->pipeline
-                 : device;
+    stride = layout->outermost == LH_OUTERMOST_DATA ? device * layout->pipeline
+                                                    : device;
     *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
     switch (dimension) {
     case LH_COST_TENSOR:
@@ -204,18 +204,18 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
         break;
     case LH_COST_DATA_SHARED:
         out->size = layout->data * layout->context * layout->expert;
-        out->per_node =
-            on_node(layout->context * layout->expert, t, per_node) *
-            on_node(layout->data, stride, per_node);
+        out->per_node = on_node(layout->context * layout->expert, t, per_node) *
+                        on_node(layout->data, stride, per_node);
         spread = dcs;
         break;
     default:
         return lhi_fail(err, LH_EINVAL, "no such dimension");
     }
     if (layout->data % spread)
-        return lhi_fail(err, LH_EUNSUPPORTED, "data (%" PRIu32 ") does not "
-                        "divide over %" PRIu32 " datacenters", layout->data,
-                        spread);
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data (%" PRIu32 ") does not "
+                        "divide over %" PRIu32 " datacenters",
+                        layout->data, spread);
     out->per_datacenter = out->size / spread;
     if (out->per_node > out->per_datacenter)
         out->per_node = out->per_datacenter;
@@ -246,6 +246,30 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
 
+/* From one GPU of a pipeline rank to its peer in another. */
+static lh_status hop_path(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_hop *hop,
+                          const lh_cost_options *options, lh_cost_path *out,
+                          lh_error *err)
+{
+    uint32_t per_node;
+    double senders;
+
+    if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL,
+                        "a hop to or from a datacenter that "
+                        "the job does not have");
+    if (hop->from != hop->to) {
+        senders = (double)layout->tensor * layout->context * layout->expert *
+                  layout->data;
+        return lhi_between(job, hop->from, hop->to, senders, options, out, err);
+    }
+    per_node = job->datacenters[hop->from].gpus_per_node;
+    return lhi_inside(job, hop->from,
+                      hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
+                      options, out, err);
+}
+
 lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
                               const lh_cost_hop *hop,
                               const lh_cost_options *options,
@@ -255,33 +279,43 @@ lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
     lhi_shape shape;
     lh_cost_path path;
     lh_cost_message message;
-    double bytes, gpus, senders;
+    double gpus, share;
 
     LHI_TRY(lhi_cost_options(options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
-    if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
-        return lhi_fail(err, LH_EINVAL, "a hop to or from a datacenter that "
-                        "the job does not have");
+    LHI_TRY(hop_path(job, layout, hop, &full, &path, err));
     message.bytes = lh_cost_message_bytes(job, layout);
-    /* What all GPUs of the rank send, together. */
-    bytes = (double)message.bytes *
-            (full.whole_messages ? layout->tensor : 1);
     gpus = (double)layout->tensor * layout->context * layout->expert;
-    if (hop->from == hop->to) {
-        uint32_t per_node = job->datacenters[hop->from].gpus_per_node;
-        bool same_node = hop->from_gpu / per_node == hop->to_gpu / per_node;
-
-        LHI_TRY(lhi_inside(job, hop->from, same_node, 1, &full, &path, err));
-    } else {
-        senders = gpus * layout->data;
-        LHI_TRY(lhi_between(job, hop->from, hop->to, senders, &full, &path,
-                            err));
-    }
-    LHI_TRY(lhi_whole(bytes / gpus * 1e9 / path.bytes_per_s, "a transfer",
+    share = (double)message.bytes / gpus;
+    if (full.whole_messages)
+        share *= layout->tensor;
+    LHI_TRY(lhi_whole(share * 1e9 / path.bytes_per_s, "a transfer",
                       &message.transfer_ns, err));
     LHI_TRY(lhi_whole(path.latency_ns, "a latency", &message.latency_ns, err));
     message.kind = path.kind;
     message.measured = path.measured;
     *out = message;
     return LH_OK;
+}
+
+lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
+                                 const lh_cost_hop *hop,
+                                 const lh_cost_options *options, int64_t *ns,
+                                 lh_error *err)
+{
+    lh_cost_options full;
+    lhi_shape shape;
+    lh_cost_path path;
+    double transfer, latency, bytes;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
+    if (!job->model->tied_embeddings || layout->pipeline == 1) {
+        *ns = 0;
+        return LH_OK;
+    }
+    LHI_TRY(hop_path(job, layout, hop, &full, &path, err));
+    bytes = shape.vocab * job->model->hidden * full.gradient_wire_bytes;
+    lh_cost_collective(LH_ALL_REDUCE, 2, bytes, &path, &transfer, &latency);
+    return lhi_whole(transfer + latency, "an all-reduce", ns, err);
 }

@@ -5,9 +5,8 @@
 #include "cost/shape.h"
 
 /* The job's profile's own numbers for a path, or NULL. */
-const lh_profile_link *lhi_profile_link(const lh_job *job,
-                                        lh_profile_path kind, uint32_t from,
-                                        uint32_t to);
+const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
+                                        uint32_t from, uint32_t to);
 
 /* Inside a datacenter; `options` with defaults filled in. Between nodes a
  * group drives so many `interfaces` at once. */

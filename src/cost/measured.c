@@ -36,10 +36,10 @@ static double between(int64_t low, int64_t high, double share)
 static void fill(const lh_profile_entry *low, const lh_profile_entry *high,
                  uint32_t micro_batch, lhi_measured *out)
 {
-    double share = low == high ? 0
-                               : ((double)micro_batch - low->micro_batch) /
-                                     ((double)high->micro_batch -
-                                      low->micro_batch);
+    double share = low == high
+                       ? 0
+                       : ((double)micro_batch - low->micro_batch) /
+                             ((double)high->micro_batch - low->micro_batch);
 
     out->found = true;
     out->communication = low->communication;

@@ -9,12 +9,12 @@
 typedef struct lhi_shape {
     const lh_model *model;
     uint32_t tensor, context, expert;
-    double tokens;     /* per GPU and microbatch */
-    double norm_share; /* of those, tokens that norms, residuals see:
-                          1/tensor with sequence parallelism */
-    double sequence;   /* tokens that attention may look at */
-    double element;    /* bytes */
-    double gradient;   /* bytes of a gradient element in memory */
+    double tokens;          /* per GPU and microbatch */
+    double norm_share;      /* of those, tokens that norms, residuals see:
+                               1/tensor with sequence parallelism */
+    double sequence;        /* tokens that attention may look at */
+    double element;         /* bytes */
+    double gradient;        /* bytes of a gradient element in memory */
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* of one head */
     double vocab;           /* per GPU */

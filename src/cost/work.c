@@ -7,6 +7,9 @@
  * each operand is read or written once per kernel. */
 #include "cost/work.h"
 
+/* Of attention's forward pass where nothing is fused: two products, mask,
+ * softmax, dropout, and the copies around them. */
+enum { UNFUSED_KERNELS = 16 };
 
 /* `matrices` weights of k x n (experts; 1 else) that m rows share. */
 static void add_linear(const lhi_shape *shape, lhi_passes *out, double m,
@@ -61,7 +64,9 @@ static void add_flash(const lhi_shape *shape, uint32_t layer, lhi_work *f,
     add_pointwise(d, 2 * (qo + kv) * shape->tokens * shape->element, 2);
 }
 
-/* Scores in memory: product, masked softmax, dropout, product. */
+/* Scores in memory: product, masked softmax, dropout, product; and copies that
+ * bring heads together and apart again, for which such code needs separate
+ * kernels, as for biases. */
 static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     double scores = shape->tokens * shape->sequence * shape->heads;
@@ -72,14 +77,13 @@ static void add_unfused(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 
     f->flops += 2 * scores * dims;
     f->core_flops += 2 * scores * dims;
-    add_pointwise(f, (2 * scores + qkvo) * shape->element + softmax + drop,
-                  shape->dropout ? 4 : 3);
+    add_pointwise(f, (2 * scores + 3 * qkvo) * shape->element + softmax + drop,
+                  UNFUSED_KERNELS);
     d->flops += 4 * scores * dims;
     d->core_flops += 4 * scores * dims;
-    add_pointwise(d,
-                  (4 * scores + 2 * qkvo) * shape->element +
-                      1.5 * softmax + drop,
-                  shape->dropout ? 6 : 5);
+    add_pointwise(
+        d, (4 * scores + 6 * qkvo) * shape->element + 1.5 * softmax + drop,
+        2 * UNFUSED_KERNELS);
 }
 
 /* Ring attention: every step hands on the keys and values of one share of the
@@ -131,8 +135,8 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
                    m->hidden, 1);
     }
     if (!m->positions) {
-        double rotated = 2 * (shape->heads + shape->kv_heads) *
-                         shape->qk_dim * shape->tokens * shape->element;
+        double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
+                         shape->tokens * shape->element;
         add_pointwise(&out->f, rotated, 1);
         add_pointwise(&out->d, rotated, 1);
     }
@@ -208,8 +212,7 @@ static void add_norms(const lhi_shape *shape, lhi_passes *out)
  * backward the same. W's second all-gather of its input hides behind D. */
 static void add_tensor(const lhi_shape *shape, lhi_passes *out)
 {
-    double bytes =
-        shape->tokens * shape->model->hidden * shape->element;
+    double bytes = shape->tokens * shape->model->hidden * shape->element;
 
     if (shape->tensor == 1)
         return;
@@ -235,8 +238,7 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
 
 /* What is cheap to make again: unfused, attention's core [Kor section 5];
  * with flash attention, which does so anyway, norms and activations. */
-static void recompute_cheap(const lhi_shape *shape, uint32_t layer,
-                            lhi_work *d)
+static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
 {
     const lh_model *m = shape->model;
     double values = shape->tokens * shape->norm_share * m->hidden;
@@ -255,8 +257,8 @@ static void recompute_cheap(const lhi_shape *shape, uint32_t layer,
                            (double)m->shared_expert_ffn / shape->tensor, d,
                            NULL);
     } else {
-        add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor,
-                       d, NULL);
+        add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor, d,
+                       NULL);
     }
 }
 

@@ -11,13 +11,13 @@ typedef struct lhi_work {
     double bytes; /* to and from memory */
     double kernels;
     /* Communication, in units that cost/cost.c prices: */
-    double tensor_bytes;   /* through all-gathers (or half all-reduces) */
-    double tensor_calls;   /* how many of these */
-    double expert_bytes;   /* through all-to-alls */
+    double tensor_bytes; /* through all-gathers (or half all-reduces) */
+    double tensor_calls; /* how many of these */
+    double expert_bytes; /* through all-to-alls */
     double expert_calls;
-    double context_bytes;  /* around the ring of context parallelism */
-    double context_calls;  /* steps of it */
-    double core_flops;     /* of flops: attention's, behind which they hide */
+    double context_bytes; /* around the ring of context parallelism */
+    double context_calls; /* steps of it */
+    double core_flops;    /* of flops: attention's, behind which they hide */
 } lhi_work;
 
 typedef struct lhi_passes {
