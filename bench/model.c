@@ -3,6 +3,7 @@
  * the event engine over a long schedule, planning a job.
  *
  *     bench-model [job.yaml] */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
 #include <longhaul/methods.h>
