@@ -26,9 +26,11 @@ enum { GAP_BYTES = 0 };
 
 enum { FIRST_BLOCK_BYTES = 4096, MAX_BLOCK_BYTES = 1 << 20 };
 
+/* Blocks come zeroed from calloc, often without being touched; only what was
+ * handed out before a rewind, up to `dirty`, has to be zeroed again. */
 typedef struct block {
     struct block *prev;
-    size_t size, used;
+    size_t size, used, dirty;
     alignas(max_align_t) unsigned char data[];
 } block;
 
@@ -67,14 +69,13 @@ void lhi_arena_free(lhi_arena *arena)
 static block *push_block(lhi_arena *arena, size_t need)
 {
     size_t size = need > arena->next_size ? need : arena->next_size;
-    block *b = malloc(sizeof *b + size);
+    block *b = calloc(1, sizeof *b + size);
     if (!b)
         return NULL;
     if (arena->next_size < MAX_BLOCK_BYTES)
         arena->next_size *= 2;
     b->prev = arena->top;
     b->size = size;
-    b->used = 0;
     POISON(b->data, b->size);
     arena->top = b;
     return b;
@@ -94,11 +95,14 @@ void *lhi_arena_alloc(lhi_arena *arena, size_t count, size_t size)
         b = push_block(arena, need);
     if (!b)
         return NULL;
-    void *p = b->data + b->used;
+    unsigned char *p = b->data + b->used;
+    size_t dirty = b->dirty > b->used ? b->dirty - b->used : 0;
     b->used += need;
+    if (b->used > b->dirty)
+        b->dirty = b->used;
     arena->handed_out += need;
     UNPOISON(p, bytes);
-    memset(p, 0, bytes);
+    memset(p, 0, dirty < bytes ? dirty : bytes);
     return p;
 }
 

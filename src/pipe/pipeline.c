@@ -299,6 +299,10 @@ static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
             p->backward[c] =
                 route_between(p, sorted, device, p->chunks[c - 1].device);
     }
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        p->has_collectives = p->has_collectives ||
+                             p->chunks[c].all_gather_ns ||
+                             p->chunks[c].reduce_scatter_ns;
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);
 }
@@ -498,44 +502,5 @@ const char *lh_placement_name(lh_placement placement)
         return "wave";
     default:
         return "irregular";
-    }
-}
-
-/* The share of part `part` of `n_parts`, such that the shares add up. */
-static int64_t share(int64_t total, uint32_t part, uint32_t n_parts)
-{
-    int64_t each = total / n_parts, rest = total % n_parts;
-    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
-}
-
-int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass)
-{
-    switch (pass->kind) {
-    case LH_F:
-        return chunk->f_ns;
-    case LH_D:
-        return chunk->d_ns;
-    case LH_B:
-        return chunk->d_ns + chunk->w_ns;
-    default:
-        return pass->n_parts == 1
-                   ? chunk->w_ns
-                   : share(chunk->w_ns, pass->part, pass->n_parts);
-    }
-}
-
-int64_t lhi_pass_memory(const lh_chunk *chunk, const lh_pass *pass)
-{
-    switch (pass->kind) {
-    case LH_F:
-        return chunk->mem_f;
-    case LH_D:
-        return chunk->mem_d;
-    case LH_B:
-        return chunk->mem_d + chunk->mem_w;
-    default:
-        return pass->n_parts == 1
-                   ? chunk->mem_w
-                   : share(chunk->mem_w, pass->part, pass->n_parts);
     }
 }

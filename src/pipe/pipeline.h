@@ -22,6 +22,7 @@ struct lh_pipeline {
     lhi_arena *mem;
     uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
     bool joint;
+    bool has_collectives; /* some chunk has an all-gather or reduce-scatter */
     lh_chunk *chunks;
     lh_link *links;
     int64_t *memory_limits; /* per device; LH_NO_LIMIT */
@@ -56,10 +57,46 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
 
-/* Durations of a pass of `chunk`; W parts share exactly: the sum over the
- * parts is w_ns. */
-int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass);
+/* The share of part `part` of `n_parts` in `total`; the shares add up. */
+static inline int64_t lhi_share(int64_t total, uint32_t part, uint32_t n_parts)
+{
+    int64_t each = total / n_parts, rest = total % n_parts;
+    return each + rest * (part + 1) / n_parts - rest * part / n_parts;
+}
+
+/* How long a pass of `chunk` takes. */
+static inline int64_t lhi_pass_time(const lh_chunk *chunk, const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->f_ns;
+    case LH_D:
+        return chunk->d_ns;
+    case LH_B:
+        return chunk->d_ns + chunk->w_ns;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->w_ns
+                   : lhi_share(chunk->w_ns, pass->part, pass->n_parts);
+    }
+}
+
 /* The net change of memory by a pass. */
-int64_t lhi_pass_memory(const lh_chunk *chunk, const lh_pass *pass);
+static inline int64_t lhi_pass_memory(const lh_chunk *chunk,
+                                      const lh_pass *pass)
+{
+    switch (pass->kind) {
+    case LH_F:
+        return chunk->mem_f;
+    case LH_D:
+        return chunk->mem_d;
+    case LH_B:
+        return chunk->mem_d + chunk->mem_w;
+    default:
+        return pass->n_parts == 1
+                   ? chunk->mem_w
+                   : lhi_share(chunk->mem_w, pass->part, pass->n_parts);
+    }
+}
 
 #endif

@@ -173,8 +173,8 @@ static int64_t run_device(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                     e->stack[(*depth)++] = to;
             }
         }
-        if (side && pass->kind != LH_D && --e->releases[c] == 0 &&
-            chunk->reduce_scatter_ns > 0) {
+        if (p->has_collectives && side && pass->kind != LH_D &&
+            --e->releases[c] == 0 && chunk->reduce_scatter_ns > 0) {
             int64_t end = scatter(e, chunk, now);
             if (end > last)
                 last = end;
@@ -226,7 +226,7 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
         return run_events(e, schedule, makespan_ns, err);
     reset(e);
     LHI_TRY(lhi_orders_check(p, schedule, &e->seen, err));
-    int64_t last = gather(e, schedule);
+    int64_t last = p->has_collectives ? gather(e, schedule) : 0;
     uint32_t depth = 0;
     /* A device is on the stack at most once: it is woken only by the input it
      * stands before. Beginning with the last, none is woken before its turn. */
