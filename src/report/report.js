@@ -10,7 +10,7 @@ const started = performance.now();
 const state = {
   a: 0, b: end, critical: false, links: true, memory: true,
   matches: [], match: -1, hover: null, pinned: null, cursor: null, over: null,
-  printing: false,
+  printing: false, checked: /\bcheck=1/.test(window.location.hash),
 };
 const panels = [];
 
@@ -25,6 +25,14 @@ function card(name, value, more) {
 function idleShare(t) {
   const busy = t.tracks.reduce((all, track) => all + track.busy(), 0);
   return t.makespan ? 1 - busy / (t.makespan * t.devices) : 0;
+}
+
+/* "+1.5 %" */
+function change(from, to) {
+  if (from <= 0) return '\u2013';
+  const by = to / from - 1;
+  if (Math.abs(by) < 0.0005) return '\u00b1' + percent(0);
+  return (by < 0 ? '\u2212' : '+') + percent(Math.abs(by));
 }
 
 /* [cause, time] of a trace, largest first. */
@@ -67,10 +75,8 @@ function showHeading() {
       percent(busiest.track.busy() / t.makespan), busiest.name));
   }
   if (traces.length === 2) {
-    const change = traces[1].makespan / t.makespan - 1;
     cards.append(card(`${traces[1].label} against ${t.label}`,
-      (change < 0 ? '\u2212' : '+') + percent(Math.abs(change)),
-      time(traces[1].makespan)));
+      change(t.makespan, traces[1].makespan), time(traces[1].makespan)));
   } else {
     cards.append(card('Passes', t.runs.n.toLocaleString('en'),
       `${t.messages.n.toLocaleString('en')} messages`));
@@ -313,9 +319,14 @@ function waitText(t, i) {
       ? ` and for its sends (${time(r.issued[i - 1] - r.end[i - 1])})` : '';
     out.append(idle, el('strong', {},
       `Waited for ${passName(t, i - 1)}${held}`), ' on the same device');
-    if (wait.message >= 0)
+    const early = wait.message < 0 ? 0
+      : r.start[i] - t.messages.arrive[wait.message];
+    if (early > 0)
       out.append(`; its message from ${from(wait.message)} was there ` +
-        `${time(r.start[i] - t.messages.arrive[wait.message])} before.`);
+        `${time(early)} before.`);
+    else if (wait.message >= 0)
+      out.append(`; its message from ${from(wait.message)} came at the same ` +
+        'moment.');
     else out.append('.');
     if (wait.idle > 0 && wait.reason === 'pass')
       out.append(' Nothing recorded explains the idle time.');
@@ -715,7 +726,7 @@ function applyAddress() {
     $('find').value = want.get('find');
     find($('find').value);
   }
-  if (want.has('check')) check();
+  if (state.checked) check();
 }
 
 /* Draws many views, and writes down how long it took and what came out. */
@@ -771,10 +782,10 @@ function check() {
 
 traces.forEach((t, i) => {
   const panel = new Panel(t, state);
-  const measured = t.source === 'measured' ? 'measured' : 'simulated';
+  const source = t.source === t.label ? '' : `${t.source}, `;
   if (traces.length > 1)
     panel.node.prepend(el('h3', {}, t.label, el('small', {},
-      `${measured}, makespan ${time(t.makespan)}, bubble ` +
+      `${source}makespan ${time(t.makespan)}, bubble ` +
       percent(idleShare(t)))));
   panel.node.hidden = traces.length > 2 && i > 0;
   panels.push(panel);

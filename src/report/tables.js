@@ -17,7 +17,7 @@ function showRows() {
   const unit = (traces[0] || {}).unit || '';
   const columns = [['Schedule', 'method'], ['Makespan', 'makespan'],
     ['', null], ['Against best', 'makespan'], ['Bubble', 'bubble'],
-    ['Peak memory', 'peak'], ['Status', 'status'], ['Why', 'why']];
+    ['Peak memory', 'peak'], ['\u00a0\u00a0Status', 'status'], ['Why', 'why']];
   const numeric = new Set(['Makespan', 'Against best', 'Bubble',
     'Peak memory']);
   const body = el('tbody');
@@ -74,8 +74,6 @@ function versusRows(p, q) {
 }
 
 function versusTable(p, q) {
-  const change = (from, to) => (from > 0
-    ? (to < from ? '\u2212' : '+') + percent(Math.abs(to / from - 1)) : '\u2013');
   const row = (name, n, a, b) => el('tr', {}, cell(name), cell(n, 'num'),
     cell(time(a), 'num'), cell(time(b), 'num'), cell(change(a, b), 'num'));
   const head = ['', 'Passes', p.label, q.label, 'Change'];
@@ -97,30 +95,31 @@ function showVersus() {
 
 /* --- idle time by cause ---------------------------------------------------- */
 
-function stackRow(name, parts, whole, dense) {
+/* `reach` is the share of the whole that a full bar stands for. */
+function stackRow(name, parts, whole, reach, dense) {
   const bar = el('div', { class: 'stack-bar' });
   let idle = 0;
   for (const [cause, ns, c] of parts) {
     idle += ns;
     bar.append(el('i', { title: `${cause}: ${time(ns)} (${percent(ns / whole)})`,
-      style: `width:${100 * ns / whole}%;background:var(--i${c % 9})` }));
+      style: `width:${100 * ns / whole / reach}%;background:var(--i${c % 9})` }));
   }
   return el('div', { class: 'stack-row' + (dense ? ' dense' : '') },
     el('span', {}, name), bar, el('b', {}, percent(idle / whole)));
 }
 
-function idleOf(t) {
+function idleOf(t, reach) {
   const n = t.causes.length;
   const totals = causeTotals(t);
   const box = el('div', {});
   if (traces.length > 1) box.append(el('h3', {}, t.label));
   const all = t.makespan * t.devices;
-  box.append(stackRow('all devices', totals, all, false));
+  box.append(stackRow('all devices', totals, all, reach, false));
   if (t.devices <= 64)
     for (let d = 0; d < t.devices; d++)
       box.append(stackRow(`device ${d}`, t.causes.map((name, c) =>
         [name, t.idle[d * n + c], c]).filter((x) => x[1] > 0), t.makespan,
-      t.devices > 16));
+      reach, t.devices > 16));
   const legend = el('div', { class: 'legend', style: 'margin-top:9px' },
     ...totals.map(([name, sum, c]) => el('span', {},
       el('i', { style: `background:var(--i${c % 9})` }),
@@ -129,15 +128,27 @@ function idleOf(t) {
   return box;
 }
 
+/* The largest share of the makespan that a device idles. */
+function worstIdle(t) {
+  const n = t.causes.length;
+  let worst = 0;
+  for (let d = 0; d < t.devices; d++)
+    worst = Math.max(worst, t.idle.slice(d * n, d * n + n)
+      .reduce((x, y) => x + y, 0) / t.makespan);
+  return worst;
+}
+
 function showIdle() {
   const known = traces.filter((t) => t.causes);
   if (!known.length) return;
   $('idle').hidden = false;
+  const worst = Math.max(...known.map(worstIdle));
+  const reach = [0.01, 0.05, 0.1, 0.25, 0.5].find((r) => worst <= r) || 1;
   $('idle').append(el('div', { class: 'panel-head' },
     el('h2', {}, 'Idle time by cause'),
-    el('p', { class: 'note' }, 'share of the makespan; a full bar would be a ' +
-      'device that never works')),
-  el('div', { class: 'stacks' }, ...known.map(idleOf)));
+    el('p', { class: 'note' }, `share of the makespan; bars reach to ` +
+      `${100 * reach}\u00a0%`)),
+  el('div', { class: 'stacks' }, ...known.map((t) => idleOf(t, reach))));
 }
 
 /* --- slowdown over a sweep -------------------------------------------------- */

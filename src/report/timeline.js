@@ -4,7 +4,7 @@
  *
  * What is drawn grows with the pixels, not with the passes: what is in view is
  * found by binary search, and where passes are narrower than a pixel each
- * column shows, from running sums, the share of time that each kind had. */
+ * column is divided, by running sums, as the kinds shared its time. */
 
 const KINDS = ['F', 'D', 'W', 'B', 'dp'];
 const KIND_NAMES = ['forward', 'input gradient', 'weight gradient', 'backward',
@@ -358,6 +358,7 @@ function decodeTrace(from) {
   linkTracks(t);
   collectiveTracks(t);
   memorySteps(t);
+  t.digits = String(t.runs.mb.reduce((x, y) => Math.max(x, y), 0)).length;
   t.kinds = KINDS.map((_, k) => t.runs.kind.includes(k));
   return t;
 }
@@ -386,6 +387,9 @@ function readColors() {
     colors[name] = get(name);
   colors.kinds = KINDS.map((k) => get(k.toLowerCase()));
   colors.rgb = colors.kinds.map(rgb);
+  /* As a word of an image's bytes: red first, alpha last. */
+  colors.packed = colors.rgb.map((c) =>
+    new Uint32Array(new Uint8ClampedArray([...c, 255]).buffer)[0]);
   colors.labels = KINDS.map((k) => ('FB'.includes(k) ? colors['on-dark']
     : colors['on-light']));
 }
@@ -413,7 +417,8 @@ class Panel {
     this.spacer = el('div');
     this.view = el('div', { class: 'view' }, this.canvas, this.spacer);
     this.node = el('div', { class: 'trace' }, this.view);
-    this.ctx = this.canvas.getContext('2d');
+    this.ctx = this.canvas.getContext('2d',
+      { willReadFrequently: state.checked });
     this.strip = document.createElement('canvas');
     this.layOut();
   }
@@ -498,8 +503,6 @@ class Panel {
     this.viewHeight = height;
     this.scale = scale;
     this.plot = Math.max(50, width - LEFT - RIGHT);
-    this.strip.width = Math.max(1, Math.round(this.plot * scale));
-    this.strip.height = 1;
   }
 
   draw() {
@@ -685,9 +688,26 @@ class Panel {
     return text + '\u2026';
   }
 
+  /* From long to short; the last only where all of its kind would fit. */
   label(i) {
     const r = this.t.runs;
-    return [passName(this.t, i), KINDS[r.kind[i]] + r.mb[i], String(r.mb[i])];
+    const short = String(r.mb[i]);
+    return [passName(this.t, i), KINDS[r.kind[i]] + short,
+      short.padStart(this.t.digits, '\u2007')];
+  }
+
+  /* The longest that fits; the shortest may come close to the edges. */
+  labelFor(texts, digit, width) {
+    const last = texts.length - 1;
+    return texts.find((s, i) => s.length * digit + (i < last ? 4 : 0.5) <= width);
+  }
+
+  /* The font size of labels, and how wide a digit is. */
+  labelFont(h, weight) {
+    const size = h >= 20 ? 11 : 10;
+    this.ctx.font = `${weight}${size}px ${FONT}`;
+    this.ctx.textAlign = 'center';
+    return this.ctx.measureText('0').width;
   }
 
   /* Slices as boxes, or where there are more of them than pixels as shares. */
@@ -718,50 +738,50 @@ class Panel {
 
   drawLabels(track, lo, hi, y, h, label) {
     const { ctx } = this;
-    const size = h >= 20 ? 11.5 : 10;
-    const each = size * 0.6; /* about a digit's width */
-    ctx.font = `${size}px ${FONT}`;
-    ctx.textAlign = 'center';
+    const each = this.labelFont(h, '');
     for (let i = lo; i < hi; i++) {
       const x = Math.max(LEFT, this.x(track.start[i]));
       const right = Math.min(LEFT + this.plot, this.x(track.end[i]));
       if (right - x < each + 3) continue;
-      const text = label(i).find((s) => s.length * each + 5 <= right - x);
+      const text = this.labelFor(label(i), each, right - x - 0.8);
       if (!text) continue;
       ctx.fillStyle = colors.labels[track.kind[i]];
-      ctx.fillText(text, (x + right) / 2, y + h / 2 + 0.5);
+      ctx.fillText(text.trim(), (x + right) / 2, y + h / 2 + 0.5);
     }
     ctx.textAlign = 'left';
   }
 
-  /* Each column of pixels in the mixture of what ran in it. */
+  /* Each column of pixels divided between the kinds that ran in it. */
   drawShares(track, y, h, dim) {
     const { a, b } = this.state;
-    const n = this.strip.width;
-    const strip = this.strip.getContext('2d');
-    const image = strip.createImageData(n, 1);
-    const base = rgb(colors.track);
+    const n = Math.max(1, Math.round(this.plot * this.scale));
+    const tall = Math.max(1, Math.round(h * this.scale));
+    const image = new ImageData(n, tall);
+    const pixels = new Uint32Array(image.data.buffer);
     const step = (b - a) / n;
     const kinds = KINDS.map((_, k) => k).filter((k) => track.sums[k]);
-    const before = kinds.map((k) => track.before(k, a,
-      above(track.start, a, 0, track.n)));
     let i = above(track.start, a, 0, track.n);
+    const before = kinds.map((k) => track.before(k, a, i));
     for (let c = 0; c < n; c++) {
       const t = a + (c + 1) * step;
       i = above(track.start, t, i, track.n);
-      const mix = base.slice();
-      kinds.forEach((k, j) => {
-        const now = track.before(k, t, i);
-        const share = Math.min(1, (now - before[j]) / step) * (dim ? 0.3 : 1);
+      let sum = 0;
+      let row = tall;
+      for (let j = 0; j < kinds.length; j++) {
+        const now = track.before(kinds[j], t, i);
+        sum += (now - before[j]) / step;
         before[j] = now;
-        for (let p = 0; p < 3; p++)
-          mix[p] += share * (colors.rgb[k][p] - base[p]);
-      });
-      image.data.set([mix[0], mix[1], mix[2], 255], 4 * c);
+        const top = Math.max(0, tall - Math.round(sum * tall));
+        while (row > top) pixels[--row * n + c] = colors.packed[kinds[j]];
+      }
     }
-    strip.putImageData(image, 0, 0);
+    this.strip.width = n;
+    this.strip.height = tall;
+    this.strip.getContext('2d').putImageData(image, 0, 0);
+    this.ctx.globalAlpha = dim ? 0.25 : 1;
     this.ctx.imageSmoothingEnabled = false;
-    this.ctx.drawImage(this.strip, 0, 0, n, 1, LEFT, y, this.plot, h);
+    this.ctx.drawImage(this.strip, LEFT, y, this.plot, h);
+    this.ctx.globalAlpha = 1;
   }
 
   /* A device that may not go on because its sends are stuck. */
@@ -939,15 +959,12 @@ class Panel {
     const { ctx } = this;
     x = Math.max(x, LEFT);
     right = Math.min(right, LEFT + this.plot);
-    const size = place.h >= 20 ? 11.5 : 10;
-    const text = this.label(i).find(
-      (s) => s.length * size * 0.6 + 5 <= right - x);
+    const each = this.labelFont(place.h, '600 ');
+    const text = this.this.labelFor(label(i), each, right - x - 0.8);
     if (!text) return;
-    ctx.font = `600 ${size}px ${FONT}`;
-    ctx.textAlign = 'center';
     ctx.textBaseline = 'middle';
     ctx.fillStyle = colors.labels[place.kind];
-    ctx.fillText(text, (x + right) / 2, place.y + place.h / 2 - 0.5);
+    ctx.fillText(text.trim(), (x + right) / 2, place.y + place.h / 2 - 0.5);
     ctx.textAlign = 'left';
   }
 

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Opens reports in headless Chromium and looks at what comes out.
+
+    test_report.py MAKE_REPORTS [KEEP_DIR]
+
+MAKE_REPORTS is the program of make_reports.c. Without Chromium the traces are
+still judged and the files still read, and the rest is skipped, loudly."""
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DRAW_LIMIT_MS = 100  # median of a redraw, software rendering, 50,000 passes
+READY_LIMIT_MS = 2500
+failures = []
+
+
+def check(ok, what):
+    if not ok:
+        failures.append(what)
+        print("FAILED:", what, file=sys.stderr)
+
+
+def find_chromium():
+    for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
+        path = shutil.which(name)
+        if path:
+            return path
+    return None
+
+
+class Page:
+    """A report, opened at an address."""
+
+    def __init__(self, browser, path, address, size="1400,1200"):
+        profile = tempfile.mkdtemp(prefix="longhaul-browser-")
+        try:
+            run = subprocess.run(
+                [browser, "--headless=new", "--no-sandbox", "--disable-gpu",
+                 "--hide-scrollbars", "--force-device-scale-factor=1",
+                 "--user-data-dir=" + profile, "--window-size=" + size,
+                 "--enable-logging=stderr", "--dump-dom", f"file://{path}#{address}"],
+                capture_output=True, timeout=180, check=False)
+        finally:
+            shutil.rmtree(profile, ignore_errors=True)
+        self.dom = run.stdout.decode("utf-8", "replace")
+        log = run.stderr.decode("utf-8", "replace")
+        self.console = [line for line in log.splitlines() if "CONSOLE" in line]
+        found = re.search(r'<script type="application/json" id="check">(.*?)'
+                          r"</script>", self.dom, re.S)
+        self.result = json.loads(found.group(1)) if found else None
+        self.name = os.path.basename(path) + "#" + address
+        check(not self.console, f"{self.name}: console: {self.console}")
+        check(self.result is not None, f"{self.name}: did not finish")
+
+    def __getitem__(self, key):
+        return self.result[key] if self.result else None
+
+
+def test_tiny(browser, folder):
+    page = Page(browser, folder + "/tiny.html", "check=1&find=1B0")
+    if not page.result:
+        return
+    check(page["passes"] == [8], f"tiny: passes {page['passes']}")
+    check(page["matches"] == ["1B0"], f"tiny: found {page['matches']}")
+    for kind in ("F", "B", "dp"):
+        check(page["pixels"][kind] > 500, f"tiny: no {kind} drawn")
+    for kind in ("D", "W"):
+        check(page["pixels"][kind] == 0, f"tiny: {kind} drawn, there is none")
+    check("1B0" in page["tip"] and "Waited for" in page["tip"],
+          f"tiny: tooltip {page['tip']!r}")
+    check("&lt;/script&gt;&lt;script&gt;alert(1)" in page.dom
+          and "<img" not in page.dom, "tiny: the title is not escaped")
+    # By hand: all-gather until 5, 0F0 until 15, over the link (3 + 5) 1F0
+    # until 33, 1B0 until 53, 1F1 until 63, 1B1 until 83, there at 91, 0B1 until
+    # 111, reduce-scatter 6 + 1.
+    check(page["checksum"][0] == [118e6, 111e6, 91e6],
+          f"tiny: times {page['checksum']}")
+
+
+def test_two_sites(browser, folder):
+    page = Page(browser, folder + "/two-sites.html",
+                "check=1&find=3F7&critical=1")
+    if page.result:
+        check(page["matches"] == ["3F7"], f"found {page['matches']}")
+        check(page["critical"], "critical path not on")
+        check("3F7" in page["tip"], f"tooltip {page['tip']!r}")
+        for kind in "FDW":
+            check(page["pixels"][kind] > 300, f"two sites: no {kind} drawn")
+    for text in ("greedy", "infeasible", "best", "link latency",
+                 "latency between the sites"):
+        check(text in page.dom, f"two sites: '{text}' is not on the page")
+    check(page.dom.count("<polyline") >= 4, "two sites: curves are missing")
+    for address, least, names in (("find=F7", 8, "0F7"), ("find=3f", 24, "3F0"),
+                                  ("find=3I7", 1, "3D7"),
+                                  ("find=99F99", 0, None),
+                                  ("find=%3Cb%3E", 0, None)):
+        page = Page(browser, folder + "/two-sites.html", "check=1&" + address)
+        check(page["match_count"] == least, f"{address}: {page['match_count']}")
+        if names and page.result:
+            check(page["matches"][0] == names, f"{address}: {page['matches']}")
+    page = Page(browser, folder + "/two-sites.html",
+                "check=1&theme=dark&links=0&memory=0&from=0.25&to=0.5")
+    check('data-theme="dark"' in page.dom, "dark theme not on")
+    if page.result:
+        a, b = page["view"]
+        check(0.2 < (b - a) / page["checksum"][0][0] < 0.3,
+              f"view {page['view']}")
+    page = Page(browser, folder + "/two-sites.html", "check=1", "390,800")
+    check(page["wide"] is False, "scrolls sideways on a narrow screen")
+
+
+def test_pair(browser, folder):
+    page = Page(browser, folder + "/pair.html", "check=1&find=2B5")
+    check(page["shown"] == 2, f"pair: {page['shown']} timelines shown")
+    check(page["match_count"] == 2, "pair: the pass is not found in both")
+    check(page.result and "measured" in page["tip"],
+          "pair: the tooltip does not compare")
+    page = Page(browser, folder + "/pair.html", "check=1&show=1")
+    check(page["shown"] == 1, "pair: hiding one does not work")
+
+
+def test_large(browser, folder):
+    page = Page(browser, folder + "/large.html", "check=1")
+    if not page.result:
+        return
+    print(f"50,016 passes: ready after {page['ready_ms']:.0f} ms, redraw "
+          f"median {page['median_ms']:.1f} ms, worst {page['max_ms']:.1f} ms "
+          f"of {page['views']} views, {page['nodes']} nodes; limits "
+          f"{READY_LIMIT_MS}, {DRAW_LIMIT_MS} (median)")
+    check(page["passes"] == [50016], f"large: passes {page['passes']}")
+    check(page["median_ms"] < DRAW_LIMIT_MS, "large: drawing is slow")
+    check(page["ready_ms"] < READY_LIMIT_MS, "large: loading is slow")
+    check(page["nodes"] < 1500, f"large: {page['nodes']} nodes in the page")
+    for kind in "FDW":
+        check(page["pixels"][kind] > 5000, f"large: no {kind} drawn")
+    page = Page(browser, folder + "/large.html",
+                "check=1&critical=1&find=7D400")
+    check(page["matches"] == ["7D400"], f"large: found {page['matches']}")
+    print(f"  with the critical path: median {page['median_ms']:.1f} ms")
+    check(page["median_ms"] < DRAW_LIMIT_MS, "large: critical path is slow")
+
+
+def test_empty(browser, folder):
+    page = Page(browser, folder + "/empty.html", "check=1")
+    check(page["passes"] == [], "empty: passes out of nothing")
+
+
+class Loads(html.parser.HTMLParser):
+    """Everything in a page that would load something."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        for key, value in attrs:
+            if key in ("src", "href", "srcset", "action") and \
+                    not (value or "").startswith("data:"):
+                self.found.append(f"<{tag} {key}={value}>")
+
+
+def test_files(folder):
+    for name in ("tiny", "two-sites", "pair", "large", "empty"):
+        with open(f"{folder}/{name}.html", encoding="utf-8") as f:
+            text = f.read()
+        loads = Loads()
+        loads.feed(text)
+        check(not loads.found, f"{name}.html loads {loads.found}")
+        check(not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket",
+                            text), f"{name}.html may load something")
+        check("\u2028" not in text.split('id="data"')[1],
+              f"{name}.html: a raw line separator in a script")
+    for name in ("tiny", "two-sites", "pair", "large"):
+        tree = xml.parse(f"{folder}/{name}.svg")
+        paths = tree.findall(".//{http://www.w3.org/2000/svg}path")
+        check(len(paths) >= 4, f"{name}.svg: {len(paths)} paths")
+    sizes = {n: os.path.getsize(f"{folder}/{n}") for n in
+             ("large.html", "large.svg", "large.json")}
+    print("50,016 passes, bytes:", sizes)
+    check(sizes["large.html"] < 4e6, "large.html is large")
+    check(sizes["large.svg"] < 2e6, "large.svg is large")
+
+
+def test_traces(folder):
+    run = subprocess.run(
+        [sys.executable, os.path.join(HERE, "check_trace.py")] +
+        [f"{folder}/{n}.json" for n in ("tiny", "two-sites", "pair", "large")],
+        check=False)
+    check(run.returncode == 0, "a trace does not suit viewers")
+
+
+def test_themes():
+    """Pass colours differ in lightness, so also in grey."""
+    with open(os.path.join(HERE, "../../src/report/report.css"),
+              encoding="utf-8") as f:
+        css = f.read()
+    light, dark = css.split(':root[data-theme="dark"]')
+    dark = dark.split("}")[0]
+    for name, block in (("light", light), ("dark", dark)):
+        grey = []
+        for kind in "fbwd":
+            color = re.search(rf"--{kind}: #([0-9a-f]{{6}});", block).group(1)
+            linear = [(c / 12.92 if c <= 0.04045
+                       else ((c + 0.055) / 1.055) ** 2.4)
+                      for c in (int(color[i:i + 2], 16) / 255
+                                for i in (0, 2, 4))]
+            y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+            grey.append(116 * y ** (1 / 3) - 16)  # CIE L*
+        steps = [b - a for a, b in zip(grey, grey[1:])]
+        check(min(steps) > 8, f"{name}: lightness of F, B, W, D is "
+              + ", ".join(f"{g:.0f}" for g in grey))
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: test_report.py MAKE_REPORTS [KEEP_DIR]")
+    folder = sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(
+        prefix="longhaul-report-")
+    os.makedirs(folder, exist_ok=True)
+    subprocess.run([sys.argv[1], folder], check=True)
+    test_files(folder)
+    test_traces(folder)
+    test_themes()
+    browser = find_chromium()
+    if browser:
+        for test in (test_tiny, test_two_sites, test_pair, test_large,
+                     test_empty):
+            test(browser, folder)
+    else:
+        print("SKIPPED: no Chromium here, so no report was opened; "
+              "apt install chromium", file=sys.stderr)
+    if len(sys.argv) == 2:
+        shutil.rmtree(folder)
+    print(f"{len(failures)} failed")
+    if failures:
+        sys.exit(1)
+    sys.exit(0 if browser else 77)  # 77: skipped, to Meson
+
+
+main()
