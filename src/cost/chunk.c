@@ -155,24 +155,17 @@ static void price_work(const prices *p, const lhi_work *work, spent *out)
     out->total = out->matmul + out->memory + out->kernel + out->communication;
 }
 
-/* The host issues kernels ahead of the GPU, but not faster than it can. The
- * backward passes may share what one of them has to spare. */
+/* The host issues kernels ahead of the GPU, but not faster than it can. */
 static void bound_by_host(const prices *p, spent_passes *s)
 {
     double host = p->options.constants->layer_host_ns;
-    double again = 0, backward, least = 2 * host;
+    double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
 
     if (p->by_efficiency)
         return;
     s->f.total = fmax(s->f.total, host);
-    if (p->shape.recompute == LH_RECOMPUTE_FULL)
-        again = host;
-    backward = s->d.total + s->w.total;
-    least += again;
-    if (backward < least && backward > 0) {
-        s->d.total *= least / backward;
-        s->w.total *= least / backward;
-    }
+    s->d.total = fmax(s->d.total, host + again);
+    s->w.total = fmax(s->w.total, host);
 }
 
 static void price_passes(const prices *p, const lhi_passes *work, bool is_layer,

@@ -11,14 +11,14 @@
  * fitted: links between datacenters, which a job gives as they are, and 2 GiB
  * for context, libraries and communication buffers. */
 static const lh_cost_constants defaults = {
-    .matmul_efficiency = 0.842,
-    .memory_efficiency = 0.844,
-    .kernel_ns = 9600,
-    .layer_host_ns = 868000,
+    .matmul_efficiency = 0.8335,
+    .memory_efficiency = 0.841,
+    .kernel_ns = 6100,
+    .layer_host_ns = 870000,
     .node_efficiency = 0.725,
-    .fabric_efficiency = 0.994,
+    .fabric_efficiency = 0.985,
     .wan_efficiency = 1,
-    .iteration_ns = 2.6e6,
+    .iteration_ns = 2.5e6,
     .reserved_bytes = 2147483648.0,
 };
 

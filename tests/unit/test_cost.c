@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations and times of passes. */
+#include "test_cost.h"
+
+/* 6 N per token for the matrices, and attention: Narayanan et al. 2021, the
+ * appendix's 72 B s l h^2 (1 + s/6h + V/12lh) without recomputation, with half
+ * the attention since it is causal. */
+static void gpt3_iteration(void)
+{
+    fixture f;
+    double s = 2048, l = 96, h = 12288, v, want;
+
+    fixture_init(&f, "gpt3-175b");
+    f.job.training.global_batch = 1536;
+    f.job.training.sequence = 2048;
+    v = f.job.model->vocab;
+    want = 72 * 1536 * s * l * h * h * (1 + s / (12 * h) + v / (12 * l * h));
+    CHECK_NEAR(lh_cost_iteration_flops(&f.job) / want, 1, 1e-12);
+}
+
+static void llama_layer(void)
+{
+    const lh_model *m = lh_model_preset("llama3-70b");
+    double linear, attention;
+
+    /* 150,994,944 parameters of attention, 704,643,072 of the MLP. */
+    lh_cost_layer_flops(m, 0, 8192, &linear, &attention);
+    CHECK_NEAR(linear, 2.0 * 8192 * 855638016, 0);
+    CHECK_NEAR(attention, 4.0 * 8192 * 4096 * 8192, 0);
+    CHECK_NEAR(lh_cost_head_flops(m, 8192), 2.0 * 8192 * 8192 * 128256, 0);
+}
+
+static void experts_count_as_used(void)
+{
+    const lh_model *m = lh_model_preset("mixtral-8x7b");
+    double linear, attention;
+
+    /* Two of eight experts, and the router. */
+    lh_cost_layer_flops(m, 0, 4096, &linear, &attention);
+    CHECK_NEAR(
+        linear,
+        2.0 * 4096 *
+            (2.0 * 4096 * 128 * (32 + 8) + 4096 * 8 + 2.0 * 3 * 4096 * 14336),
+        0);
+}
+
+static void window_bounds_attention(void)
+{
+    lh_model m = *lh_model_preset("llama3-8b");
+    double linear, all, some, same;
+
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &all);
+    m.sliding_window = 1024;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    CHECK_NEAR(some / all, (1024 - 1024.0 * 1024 / 16384) / 4096, 1e-12);
+    m.sliding_window = 8192;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &same);
+    CHECK_NEAR(same, all, 0);
+}
+
+/* CrossPipe appendix E: eight of Llama 3 405B's layers, 500 TFLOP/s, tensor 8,
+ * communication within that number: 8 x (2 x 8192 x 3,187,671,040 + 4 x 8192 x
+ * 4096 x 16384) / (8 x 500e12) s; printed as 108.9 ms. */
+static void crosspipe_forward(void)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-405b");
+    f.sites[0].gpu.efficiency = 500e12 / f.sites[0].gpu.flops_per_s;
+    f.sites[0].node_link.bytes_per_s = 1e30;
+    f.sites[0].node_link.latency_ns = 0;
+    f.layout.tensor = 8;
+    f.slice.n_layers = 8;
+    COST(&f);
+    CHECK_INT(f.cost.time_source, LH_COST_EFFICIENCY);
+    CHECK_INT(f.cost.f.total_ns, 108851652);
+    /* W has the matrices' operations and not attention's. */
+    CHECK_NEAR((double)f.cost.w.total_ns / (double)f.cost.f.total_ns,
+               1 - 2.199e12 / 5.4426e13, 1e-4);
+}
+
+static void parts_of_a_pass(void)
+{
+    fixture f;
+    const lh_pass_cost *p;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    COST(&f);
+    CHECK_INT(f.cost.time_source, LH_COST_MODEL);
+    for (int i = 0; i < 3; i++) {
+        p = i == 0 ? &f.cost.f : i == 1 ? &f.cost.d : &f.cost.w;
+        CHECK(p->matmul_ns > 0 && p->memory_ns > 0 && p->kernel_ns > 0);
+        CHECK_NEAR((double)p->total_ns,
+                   (double)(p->matmul_ns + p->memory_ns + p->kernel_ns +
+                            p->communication_ns),
+                   4);
+    }
+    /* Attention: two products forward, five backward, none for weights. */
+    CHECK_NEAR(f.cost.f.flops * 8, 2.0 * 8192 * 855638016 + 1.0995116e12,
+               1e6 * 100);
+    CHECK_NEAR(f.cost.d.flops - f.cost.f.flops, 1.5 * 1.0995116e12 / 8, 1e7);
+    CHECK_NEAR(f.cost.w.flops * 8, 2.0 * 8192 * 855638016, 1);
+    /* Four collectives of 8192 x 8192 x 2 bytes each way, none in W. */
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               4 * (7.0 / 8 * 134217728 / (0.725 * 450) + 7 * 3000), 2);
+    CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
+    CHECK_INT(f.cost.w.communication_ns, 0);
+}
+
+static void small_layers_wait_for_the_host(void)
+{
+    fixture f;
+    int64_t host = (int64_t)lh_cost_defaults()->layer_host_ns;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.training.sequence = 16;
+    f.slice.n_layers = 3;
+    COST(&f);
+    CHECK_INT(f.cost.f.total_ns, 3 * host);
+    CHECK_NEAR((double)(f.cost.d.total_ns + f.cost.w.total_ns),
+               6 * (double)host, 2);
+    f.job.training.recompute = LH_RECOMPUTE_FULL;
+    COST(&f);
+    CHECK_NEAR((double)(f.cost.d.total_ns + f.cost.w.total_ns),
+               9 * (double)host, 2);
+}
+
+static void recomputation_repeats_forward(void)
+{
+    fixture f;
+    lh_cost none, selective;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    COST(&f);
+    none = f.cost;
+    f.job.training.recompute = LH_RECOMPUTE_SELECTIVE;
+    COST(&f);
+    selective = f.cost;
+    f.job.training.recompute = LH_RECOMPUTE_FULL;
+    COST(&f);
+    CHECK_INT(f.cost.f.total_ns, none.f.total_ns);
+    CHECK_INT(f.cost.w.total_ns, none.w.total_ns);
+    CHECK_NEAR((double)f.cost.d.total_ns,
+               (double)(none.d.total_ns + none.f.total_ns), 2);
+    CHECK(selective.d.total_ns > none.d.total_ns);
+    CHECK(selective.d.total_ns < none.d.total_ns + none.f.total_ns / 5);
+    CHECK_NEAR(selective.d.flops, none.d.flops, 0);
+}
+
+/* Dispatch and combine: each of a GPU's tokens to experts_per_token experts,
+ * all but 1/expert of them elsewhere. */
+static void expert_parallel_volume(void)
+{
+    fixture f;
+    double moved;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.sites[0].node_link.latency_ns = 0;
+    f.layout.expert = 4;
+    f.layout.micro_batch = 4;
+    COST(&f);
+    moved = 8192.0 * 2 * 4096 * 2;
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * moved * 3 / 4 / (0.725 * 450), 2);
+    CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
+    /* Only a quarter of the experts is here. */
+    CHECK_INT(f.cost.expert_params, 2 * 3 * 4096LL * 14336);
+}
+
+/* Ring attention's exchange hides behind attention until the links are slow. */
+static void context_parallel_overlap(void)
+{
+    fixture f;
+    lh_cost whole;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.sequence = 131072;
+    COST(&f);
+    whole = f.cost;
+    f.layout.context = 4;
+    COST(&f);
+    CHECK_INT(f.cost.f.communication_ns, 0);
+    CHECK_NEAR(f.cost.f.flops * 4 / whole.f.flops, 1, 1e-12);
+    f.sites[0].node_link.bytes_per_s = 1e8;
+    COST(&f);
+    CHECK(f.cost.f.communication_ns > 0);
+}
+
+/* The head of a tied model, and multi-token prediction, cost something. */
+static void ends(void)
+{
+    fixture f;
+    lh_cost layers, more;
+
+    fixture_init(&f, "deepseek-v3");
+    f.job.training.sequence = 4096;
+    f.slice.first_layer = 60;
+    COST(&f);
+    layers = f.cost;
+    f.slice.head = true;
+    COST(&f);
+    more = f.cost;
+    /* One module: a layer, a 2h x h projection, the head again. */
+    CHECK_NEAR(more.f.flops - 2 * layers.f.flops,
+               2 * lh_cost_head_flops(f.job.model, 4096) +
+                   4.0 * 4096 * 7168 * 7168,
+               1e6);
+    f.slice = (lh_cost_slice){.embedding = true};
+    COST(&f);
+    CHECK(f.cost.f.total_ns > 0 && f.cost.f.flops == 0);
+    CHECK_INT(f.cost.params, 129280LL * 7168);
+}
+
+static void given_efficiency_is_for_arithmetic(void)
+{
+    fixture f;
+    lh_cost full;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    f.sites[0].gpu.efficiency = 0.6;
+    COST(&f);
+    full = f.cost;
+    f.sites[0].gpu.efficiency = 0.3;
+    COST(&f);
+    CHECK_INT(f.cost.f.communication_ns, full.f.communication_ns);
+    CHECK_NEAR((double)(f.cost.f.total_ns - f.cost.f.communication_ns),
+               2.0 * (double)(full.f.total_ns - full.f.communication_ns), 4);
+}
+
+static void refuses_what_does_not_divide(void)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 3;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "heads (64) is not a multiple of tensor (3)");
+    f.layout.tensor = 0;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    CHECK_HAS(f.err.text, "tensor is 0");
+    f.layout.tensor = 1;
+    f.layout.expert = 2;
+    f.layout.micro_batch = 2;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "no experts");
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout.expert = 2;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "micro_batch (1)");
+    f.layout.expert = 1;
+    f.slice.first_layer = 32;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    CHECK_HAS(f.err.text, "layers 32+1");
+    f.slice.first_layer = 0;
+    f.slice.datacenter = 2;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    f.slice.datacenter = 0;
+    f.options.size = 1;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+}
+
+static void refuses_bad_constants(void)
+{
+    fixture f;
+    lh_cost_constants c = *lh_cost_defaults();
+
+    fixture_init(&f, "llama3-8b");
+    f.options.constants = &c;
+    c.matmul_efficiency = 1.5;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    CHECK_HAS(f.err.text, "matmul_efficiency");
+    c = *lh_cost_defaults();
+    c.kernel_ns = (double)NAN;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    CHECK_HAS(f.err.text, "kernel_ns");
+}
+
+/* Numbers far beyond any cluster are refused, not wrapped. */
+static void overflow_is_refused(void)
+{
+    fixture f;
+    lh_model m = *lh_model_preset("llama3-70b");
+
+    fixture_init(&f, "llama3-70b");
+    m.hidden = UINT32_MAX;
+    m.ffn = UINT32_MAX;
+    f.job.model = &m;
+    f.job.training.sequence = UINT32_MAX;
+    f.layout.micro_batch = 1u << 24;
+    f.slice.n_layers = 80;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "out of range");
+    CHECK(lh_cost_message_bytes(&f.job, &f.layout) > 0);
+}
+
+int main(void)
+{
+    RUN(gpt3_iteration);
+    RUN(llama_layer);
+    RUN(experts_count_as_used);
+    RUN(window_bounds_attention);
+    RUN(crosspipe_forward);
+    RUN(parts_of_a_pass);
+    RUN(small_layers_wait_for_the_host);
+    RUN(recomputation_repeats_forward);
+    RUN(expert_parallel_volume);
+    RUN(context_parallel_overlap);
+    RUN(ends);
+    RUN(given_efficiency_is_for_arithmetic);
+    RUN(refuses_what_does_not_divide);
+    RUN(refuses_bad_constants);
+    RUN(overflow_is_refused);
+    return test_summary();
+}
