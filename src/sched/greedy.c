@@ -4,44 +4,51 @@
 #include "sched/planner.h"
 
 /* What there is to choose from among the Fs, or Ds, of a device at a time. */
-typedef struct offer {
+typedef struct menu {
     uint32_t chunk; /* of the one to take; LH_NONE: none */
     bool refused;   /* memory forbids one that could start otherwise */
-} offer;
+} menu;
 
-static int64_t earliest(const lhi_planner *p, const lhi_plan_device *d,
-                        lh_pass_kind kind)
+static int64_t start_of(const lhi_planner *p, const lhi_plan_device *d,
+                        const lhi_offer *o)
+{
+    return lhi_plan_start(p, d, o->chunk, o->kind);
+}
+
+/* The earliest start of an F or D that memory allows. */
+static int64_t earliest(const lhi_planner *p, const lhi_plan_device *d)
 {
     int64_t first = LHI_NEVER;
-    for (uint32_t i = 0; i < d->n_chunks; i++) {
-        int64_t start = lhi_plan_start(p, d, d->chunks[i], kind);
-        if (start < first && lhi_plan_fits(p, d, d->chunks[i], kind))
+    for (uint32_t i = 0; i < d->n_offers; i++) {
+        const lhi_offer *o = &d->offers[i];
+        int64_t start = start_of(p, d, o);
+        if (start < first && lhi_plan_fits(p, d, o->chunk, o->kind))
             first = start;
     }
     return first;
 }
 
 /* Of several that can start by then, the chunk furthest along the path. */
-static offer look(const lhi_planner *p, const lhi_plan_device *d,
-                  lh_pass_kind kind, int64_t by_ns)
+static menu look(const lhi_planner *p, const lhi_plan_device *d,
+                 lh_pass_kind kind, int64_t by_ns)
 {
-    offer o = {.chunk = LH_NONE};
-    for (uint32_t i = d->n_chunks; i-- > 0;) {
-        uint32_t c = d->chunks[i];
-        if (lhi_plan_start(p, d, c, kind) > by_ns)
+    menu m = {.chunk = LH_NONE};
+    for (uint32_t i = 0; i < d->n_offers; i++) {
+        const lhi_offer *o = &d->offers[i];
+        if (o->kind != kind || start_of(p, d, o) > by_ns)
             continue;
-        if (!lhi_plan_fits(p, d, c, kind))
-            o.refused = true;
-        else if (o.chunk == LH_NONE)
-            o.chunk = c;
+        if (!lhi_plan_fits(p, d, o->chunk, kind))
+            m.refused = true;
+        else if (m.chunk == LH_NONE || o->chunk > m.chunk)
+            m.chunk = o->chunk;
     }
-    return o;
+    return m;
 }
 
 /* Warm-up lasts until the first D is ready: waiting until it has run would let
  * one more F in before it. No F left: tear-down. */
 static lh_pass_kind wanted(const lhi_planner *p, const lhi_plan_device *d,
-                           const offer *back)
+                           const menu *back)
 {
     if (d->f_left == 0)
         return LH_D;
@@ -57,17 +64,14 @@ static lhi_choice choose(const lhi_planner *p, uint32_t device,
 {
     (void)policy;
     const lhi_plan_device *d = &p->devices[device];
-    int64_t f_ns = earliest(p, d, LH_F), d_ns = earliest(p, d, LH_D);
-    int64_t at = f_ns < d_ns ? f_ns : d_ns;
-    if (d->w_pending)
-        at = d->free_ns;
+    int64_t at = d->w_pending ? d->free_ns : earliest(p, d);
     lhi_choice choice = {.start_ns = at, .kind = LH_W};
     if (at == LHI_NEVER)
         return choice;
-    offer f = look(p, d, LH_F, at), back = look(p, d, LH_D, at);
+    menu f = look(p, d, LH_F, at), back = look(p, d, LH_D, at);
     lh_pass_kind first = wanted(p, d, &back);
-    const offer *good = first == LH_F ? &f : &back;
-    const offer *other = first == LH_F ? &back : &f;
+    const menu *good = first == LH_F ? &f : &back;
+    const menu *other = first == LH_F ? &back : &f;
     if (good->chunk != LH_NONE) {
         choice.kind = first;
         choice.chunk = good->chunk;

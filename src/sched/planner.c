@@ -123,6 +123,25 @@ bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
     return device->memory + change + keep <= device->limit;
 }
 
+static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
+{
+    lhi_plan_device *d = &p->devices[p->pipeline->chunks[chunk].device];
+    d->offers[d->n_offers++] = (lhi_offer){chunk, kind};
+}
+
+/* The pass on offer was placed: the next one takes its place, if its input is
+ * known. */
+static void renew_offer(lhi_planner *p, lhi_plan_device *d, uint32_t chunk,
+                        lh_pass_kind kind)
+{
+    if (lhi_plan_start(p, d, chunk, kind) != LHI_NEVER)
+        return;
+    uint32_t i = 0;
+    while (d->offers[i].chunk != chunk || d->offers[i].kind != kind)
+        i++;
+    d->offers[i] = d->offers[--d->n_offers];
+}
+
 /* --- placing a pass ------------------------------------------------------ */
 
 static bool arrive(lhi_planner *p, const lhi_route *route, int64_t now_ns,
@@ -147,18 +166,22 @@ static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
     const lh_pipeline *pipe = p->pipeline;
     uint32_t c = pass->chunk, m = pass->microbatch;
     *reader = LH_NONE;
-    if (pass->kind == LH_F && c + 1 == pipe->n_chunks) {
+    bool forward = pass->kind == LH_F;
+    if (forward && c + 1 == pipe->n_chunks) {
         p->chunks[c].d_at[m] = end_ns;
+        if (m == p->chunks[c].next_d)
+            offer(p, c, LH_D);
         return true;
     }
-    if (pass->kind != LH_F && c == 0)
+    if (!forward && c == 0)
         return true;
-    bool forward = pass->kind == LH_F;
     uint32_t to = forward ? c + 1 : c - 1;
-    int64_t *at = forward ? &p->chunks[to].f_at[m] : &p->chunks[to].d_at[m];
-    int64_t floor_ns = forward && m == 0 ? p->gathered_ns[to] : 0;
-    *at = floor_ns;
+    lhi_plan_chunk *next = &p->chunks[to];
+    int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
+    *at = forward && m == 0 ? p->gathered_ns[to] : 0;
     *reader = pipe->chunks[to].device;
+    if (m == (forward ? next->next_f : next->next_d))
+        offer(p, to, forward ? LH_F : LH_D);
     return arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
                   end_ns, at);
 }
@@ -173,11 +196,13 @@ static lh_pass *put_choice(lhi_planner *p, uint32_t device,
         lhi_put(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
         d->f_left--;
         d->last = LH_F;
+        renew_offer(p, d, choice->chunk, LH_F);
     } else if (choice->kind == LH_D) {
         lhi_put(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
                 p->chunks[choice->chunk].next_d++);
         d->d_left--;
         d->last = LH_D;
+        renew_offer(p, d, choice->chunk, LH_D);
         d->w_pending += p->pipeline->joint ? 0 : 1;
     } else {
         while (order->passes[d->w_at].kind != LH_D)
@@ -250,7 +275,8 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t *all = LHI_NEW(p->mem, uint32_t, pipe->n_chunks);
-    if (!all)
+    lhi_offer *offers = LHI_NEW(p->mem, lhi_offer, 2 * (size_t)pipe->n_chunks);
+    if (!all || !offers)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < pipe->n_chunks; c++)
         p->devices[pipe->chunks[c].device].n_chunks++;
@@ -258,6 +284,7 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
         lhi_plan_device *d = &p->devices[i];
         d->chunks = next;
+        d->offers = offers + 2 * (next - all);
         next += d->n_chunks;
         d->f_left = (uint64_t)d->n_chunks * pipe->n_microbatches;
         d->d_left = d->f_left;
@@ -323,6 +350,7 @@ static lh_status prepare(lhi_planner *p, lh_error *err)
         p->chunks[c].d_at = p->chunks[c].f_at + n;
     }
     p->chunks[0].f_at[0] = p->gathered_ns[0];
+    offer(p, 0, LH_F);
     return LH_OK;
 }
 

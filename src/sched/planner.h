@@ -20,9 +20,16 @@ typedef struct lhi_plan_chunk {
     int64_t mem_d; /* of D, or of B */
 } lhi_plan_chunk;
 
+typedef struct lhi_offer {
+    uint32_t chunk;
+    lh_pass_kind kind; /* LH_F, or LH_D for D or B */
+} lhi_offer;
+
 typedef struct lhi_plan_device {
     const uint32_t *chunks; /* in model order */
     uint32_t n_chunks;
+    lhi_offer *offers; /* chunks whose next F or D has its input, in no order */
+    uint32_t n_offers;
     int64_t free_ns;
     int64_t memory, limit;   /* static memory included */
     uint64_t f_left, d_left; /* passes not placed yet */
@@ -58,7 +65,7 @@ struct lhi_planner {
 
 /* Places all passes: each time the device whose choice starts earliest (ties:
  * the lower device) runs it. `n_parts`: sub-blocks of each W. Makes and fills
- * `out`. Time O(passes * (chunks per device + log devices)). */
+ * `out`. Time O(passes * (offers + log devices)). */
 lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
                    lhi_choose_fn *choose, const void *policy, lhi_orders *out,
                    lh_error *err);

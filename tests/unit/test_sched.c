@@ -258,6 +258,62 @@ static void greedy_shares_memory(void)
                   LH_EINFEASIBLE, "device 0 needs memory 2, its limit is 1");
 }
 
+/* Passes that never give back all that they took: only so many fit. */
+static void memory_that_is_never_freed(void)
+{
+    lh_chunk chunks[2] = {{.device = 0, .f_ns = 1, .d_ns = 1, .mem_f = 1},
+                          {.device = 1, .f_ns = 1, .d_ns = 1, .mem_f = 1}};
+    int64_t limits[2] = {9, 3};
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = 2,
+                             .n_microbatches = 3,
+                             .n_chunks = 2,
+                             .chunks = chunks,
+                             .memory_limits = limits};
+    for (desc.n_microbatches = 3; desc.n_microbatches <= 4;
+         desc.n_microbatches++) {
+        lh_pipeline *p = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+        result r = run_on(p, NULL, "greedy", LH_RECEIVES_EARLY, NULL);
+        CHECK_INT(r.status, desc.n_microbatches == 3 ? LH_OK : LH_EINFEASIBLE);
+        if (r.status != LH_OK)
+            CHECK_HAS(r.err.text, "device 1 needs memory 4, its limit is 3");
+        clear(&r);
+        lh_pipeline_free(p);
+    }
+}
+
+/* Many chunks on a device cost no more than their passes. */
+static void greedy_with_many_chunks(void)
+{
+    enum { N = 20000 };
+    lh_chunk *chunks = calloc(N, sizeof *chunks);
+    for (uint32_t c = 0; chunks && c < N; c++)
+        chunks[c] = (lh_chunk){.device = c % 2,
+                               .f_ns = 2,
+                               .d_ns = 1,
+                               .w_ns = 1,
+                               .mem_f = 1,
+                               .mem_w = -1};
+    int64_t limits[2] = {N, N};
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = 2,
+                             .n_microbatches = 8,
+                             .n_chunks = N,
+                             .chunks = chunks,
+                             .memory_limits = limits};
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+    result r = run_on(p, NULL, "greedy", LH_RECEIVES_EARLY, NULL);
+    CHECK_MSG(r.status == LH_OK, "%s", r.err.text);
+    CHECK(r.valid);
+    clear(&r);
+    lh_pipeline_free(p);
+    free(chunks);
+}
+
 static void greedy_with_joint_backward(void)
 {
     uniform u = {"ud", 2, 2, 1, 1, 1, 0, 0, 0, 0, "backward: joint\n"};
@@ -385,6 +441,8 @@ int main(void)
     RUN(greedy_as_in_the_paper);
     RUN(greedy_cuts_w);
     RUN(greedy_shares_memory);
+    RUN(memory_that_is_never_freed);
+    RUN(greedy_with_many_chunks);
     RUN(greedy_with_joint_backward);
     RUN(placement_that_does_not_suit);
     RUN(joint_backward_that_does_not_suit);
