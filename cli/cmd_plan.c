@@ -50,29 +50,6 @@ static const cli_example examples[] = {
 /* --- text
  * ---------------------------------------------------------------------- */
 
-static char *layout_text(const lh_choice *c, char *buffer, size_t room)
-{
-    const lh_layout *l = &c->layout;
-    int len = snprintf(buffer, room, "TP %" PRIu32, l->tensor);
-    struct {
-        const char *name;
-        uint32_t degree;
-    } more[] = {{"CP", l->context}, {"EP", l->expert}};
-    for (uint32_t i = 0; i < 2; i++)
-        if (more[i].degree > 1)
-            len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
-                            more[i].name, more[i].degree);
-    snprintf(
-        buffer + len, room - (size_t)len,
-        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s-out%s%s",
-        l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
-        l->outermost == LH_OUTERMOST_DATA ? "DP" : "PP",
-        c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
-        c->recompute == LH_RECOMPUTE_NONE ? ""
-                                          : lh_recompute_name(c->recompute));
-    return buffer;
-}
-
 static void print_choice(cli *c, const lh_choice *x, const lh_choice *best,
                          bool show_layout)
 {
@@ -86,7 +63,7 @@ static void print_choice(cli *c, const lh_choice *x, const lh_choice *best,
         snprintf(time, sizeof time, "%10s", "-");
     fprintf(c->out, "  %s  %-22s", time, method);
     if (show_layout)
-        fprintf(c->out, "  %-42s", layout_text(x, layout, sizeof layout));
+        fprintf(c->out, "  %-42s", cli_layout_text(x, layout, sizeof layout));
     fprintf(c->out, "  %s\n", x == best ? "chosen" : x->why);
 }
 
@@ -103,7 +80,7 @@ static void print_best(cli *c, const lh_plan *p)
     fprintf(c->out, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
             b->tokens_per_s, 100 * b->mfu);
     fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
-            layout_text(b, layout, sizeof layout), b->microbatches);
+            cli_layout_text(b, layout, sizeof layout), b->microbatches);
     fprintf(c->out, "schedule      %s, chunks placed as %s\n",
             b->layout.schedule, lh_placement_name(b->placement));
     fprintf(c->out, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
@@ -140,56 +117,10 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
 /* --- the report
  * ------------------------------------------------------------------ */
 
-static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
-                            lh_report *report)
-{
-    char name[200], layout[120];
-    snprintf(name, sizeof name, "%s %s%s%s",
-             x->layout.schedule ? x->layout.schedule : "any schedule",
-             lh_placement_name(x->placement), with_layout ? ", " : "",
-             with_layout ? layout_text(x, layout, sizeof layout) : "");
-    bool ok = x->status == LH_CHOICE_OK;
-    lh_report_row row = {
-        .method = name,
-        .status = lh_choice_status_name(x->status),
-        .makespan_ns = x->iteration_ns,
-        .bubble_ratio = ok ? x->bubble_ratio : -1,
-        .peak_memory = ok ? x->peak_memory_bytes : -1,
-        .why = *x->why ? x->why : NULL,
-    };
-    return lh_report_add_row(report, &row, &c->err);
-}
-
-static lh_status add_facts(cli *c, const lh_plan *p, lh_report *report)
-{
-    char iteration[40], layout[120];
-    snprintf(iteration, sizeof iteration, "%.3f s",
-             (double)p->best.iteration_ns / 1e9);
-    const struct {
-        const char *name, *value;
-    } facts[] = {
-        {"job", p->name},
-        {"iteration", iteration},
-        {"layout", layout_text(&p->best, layout, sizeof layout)},
-        {"schedule", p->best.layout.schedule},
-        {"why", p->best.why},
-        {"pass times", p->cost_source},
-        {"longhaul", p->version},
-    };
-    for (uint32_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        CLI_TRY(
-            lh_report_add_fact(report, facts[i].name, facts[i].value, &c->err));
-    return LH_OK;
-}
-
 static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
 {
-    CLI_TRY(add_facts(c, p, report));
-    for (uint32_t i = 0; i < p->n_methods; i++)
-        if (p->methods[i].status != LH_CHOICE_FAILED)
-            CLI_TRY(add_choice(c, &p->methods[i], false, report));
-    for (uint32_t i = 0; i < p->n_alternatives; i++)
-        CLI_TRY(add_choice(c, &p->alternatives[i], true, report));
+    CLI_TRY(cli_plan_facts(c, p, report));
+    CLI_TRY(cli_plan_rows(c, p, report));
     cli_view view = {.pipeline = p->pipeline,
                      .schedule = p->schedule,
                      .method = p->best.layout.schedule};

@@ -11,7 +11,9 @@
     X(cmd_compare)                                                             \
     X(cmd_simulate)                                                            \
     X(cmd_schedule)                                                            \
-    X(cmd_check)
+    X(cmd_check)                                                               \
+    X(cmd_report)                                                              \
+    X(cmd_export)
 
 #define CLI_DECLARE(command) extern const cli_command command;
 CLI_COMMAND_LIST(CLI_DECLARE)

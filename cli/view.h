@@ -36,6 +36,13 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);
 lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
+/* "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, what is
+ * outermost. */
+char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
+/* A plan's heading, and all that it compared. */
+lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
+lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
+
 /* As standard output is: its width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);
 

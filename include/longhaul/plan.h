@@ -80,6 +80,9 @@ typedef struct lh_plan_options {
 LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                               lh_plan **out, lh_error *err);
 LH_API void lh_plan_free(lh_plan *plan); /* NULL is fine */
+/* The model's layers that one chunk of the plan's pipeline holds. */
+LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk,
+                           uint32_t *first, uint32_t *count);
 
 /* The pipeline of one complete layout (every degree, micro_batch,
  * chunks_per_device and outermost given), e.g. to compare its schedules.

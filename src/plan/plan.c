@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layout.h"
 #include "plan/planfile.h"
 #include "plan/search.h"
 
@@ -93,4 +94,11 @@ void lh_plan_free(lh_plan *plan)
     lh_pipeline_free(whole->pipeline);
     lh_job_free(whole->job);
     lhi_arena_free(whole->mem);
+}
+
+void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
+                    uint32_t *count)
+{
+    lhi_layer_range(plan->job->model->layers,
+                    lh_pipeline_n_chunks(plan->pipeline), chunk, first, count);
 }

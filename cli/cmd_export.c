@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul export: files for other programs. */
+#include "commands.h"
+#include "megatron.h"
+#include "view.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TO_PYTORCH, TO_MEGATRON, TO_CHROME };
+static const char *const formats[] = {"pytorch", "megatron", "chrome", NULL};
+
+typedef struct settings {
+    uint32_t to, sub_blocks;
+    const char *schedule;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "to",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, to),
+     .arg = "FORMAT",
+     .preset = "pytorch",
+     .choices = formats,
+     .help = "For what program."},
+    {.name = "schedule",
+     .letter = 's',
+     .type = CLI_TEXT,
+     .at = offsetof(settings, schedule),
+     .arg = "S.csv|METHOD",
+     .help = "Another schedule than the plan's; for a pipeline without one: "
+             "auto.",
+     .words = CLI_WORDS_METHODS_OR_FILES},
+    {.name = "sub-blocks",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, sub_blocks),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = LH_MAX_PARTS,
+     .help = "greedy: cut every weight-gradient pass into N parts."},
+};
+
+static const cli_example examples[] = {
+    {"longhaul export plan.json --to pytorch -o schedule.csv",
+     "A schedule for torch.distributed.pipelining, and so for torchtitan's "
+     "--parallelism.pipeline_parallel_schedule_csv."},
+    {"longhaul export plan.json --to megatron -o args.txt",
+     "Arguments for Megatron-LM, a line each, with remarks on what it does "
+     "otherwise than the plan."},
+    {"longhaul export plan.json --to chrome -o trace.json",
+     "The predicted iteration for Perfetto."},
+};
+
+/* Other programs know whole weight-gradient passes only. */
+static lh_status make_whole(cli *c, cli_view *v, int64_t *cost_ns)
+{
+    lh_schedule *whole = NULL;
+    lh_timeline *before = NULL, *after = NULL;
+    lh_status status =
+        lh_schedule_whole(v->pipeline, v->schedule, &whole, &c->err);
+    if (status == LH_OK)
+        status = lh_simulate(v->pipeline, v->schedule, NULL, &before, &c->err);
+    /* Nor can they be told in which order messages should leave. */
+    lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
+    if (status == LH_OK)
+        status = lh_simulate(v->pipeline, whole, &fifo, &after, &c->err);
+    if (status == LH_OK) {
+        *cost_ns = lh_timeline_makespan(after) - lh_timeline_makespan(before);
+        lh_schedule_free(v->own_schedule);
+        v->schedule = v->own_schedule = whole;
+    } else {
+        lh_schedule_free(whole);
+    }
+    lh_timeline_free(before);
+    lh_timeline_free(after);
+    return status;
+}
+
+static lh_status export_pytorch(cli *c, cli_view *v, char **text,
+                                int64_t *cost_ns)
+{
+    char time[CLI_TIME_TEXT];
+    CLI_TRY(make_whole(c, v, cost_ns));
+    if (*cost_ns)
+        cli_note(c,
+                 "PyTorch knows neither parts of weight-gradient passes nor "
+                 "orders of messages; without them the iteration takes %s more",
+                 cli_time_text(*cost_ns, time));
+    return lh_schedule_format(v->schedule, text, NULL, &c->err);
+}
+
+static lh_status export_chrome(cli *c, cli_view *v, char **text)
+{
+    CLI_TRY(cli_view_simulate(c, v, &(cli_model){0}, c->operands[0]));
+    return lh_trace_format(v->trace, text, NULL, &c->err);
+}
+
+static lh_status export_megatron(cli *c, const cli_problem *problem,
+                                 char **text)
+{
+    if (!problem->plan)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "%s: Megatron-LM's arguments say how a model is laid "
+                         "out, which a pipeline does not know; give a plan",
+                         c->operands[0]);
+    return cli_megatron(c, problem->plan, text);
+}
+
+static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
+{
+    const settings *s = c->settings;
+    v->pipeline = cli_problem_pipeline(problem);
+    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
+    if (v->schedule)
+        return LH_OK;
+    return cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
+                             &(cli_model){0}, s->sub_blocks);
+}
+
+typedef struct work {
+    cli_problem problem;
+    cli_view view;
+    char *text;      /* the library's */
+    char *arguments; /* our own: Megatron-LM's */
+    int64_t cost_ns;
+} work;
+
+static lh_status make(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    if (s->to == TO_MEGATRON)
+        return export_megatron(c, &w->problem, &w->arguments);
+    CLI_TRY(find_schedule(c, &w->problem, &w->view));
+    return s->to == TO_PYTORCH
+               ? export_pytorch(c, &w->view, &w->text, &w->cost_ns)
+               : export_chrome(c, &w->view, &w->text);
+}
+
+static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
+{
+    const settings *s = c->settings;
+    const char *path = c->common.output;
+    if (path)
+        CLI_TRY(cli_write(c, path, text, strlen(text)));
+    if (!c->common.json) {
+        if (!path)
+            fputs(text, c->out);
+        else
+            fprintf(c->out, "written       %s\n", path);
+        return LH_OK;
+    }
+    return cli_put_json(c,
+                        json_pack("{s:s, s:o, s:s, s:s?}", "to", formats[s->to],
+                                  "cost_s", cli_seconds(cost_ns),
+                                  path ? "file" : "text", path ? path : text));
+}
+
+static lh_status run(cli *c)
+{
+    work w = {0};
+    lh_status status = make(c, &w);
+    if (status == LH_OK)
+        status = deliver(c, w.text ? w.text : w.arguments, w.cost_ns);
+    lh_text_free(w.text);
+    free(w.arguments);
+    cli_view_fini(&w.view);
+    cli_problem_fini(&w.problem);
+    return status;
+}
+
+const cli_command cmd_export = {
+    .name = "export",
+    .operands = "PLAN|PIPELINE",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Write a plan as files for PyTorch, Megatron-LM or Perfetto",
+    .description =
+        "pytorch: the schedule as CSV for _load_csv of "
+        "torch.distributed.pipelining (format compute_only). Weight-gradient "
+        "passes that were cut are put together where that costs least, and "
+        "what it costs is said.\n\n"
+        "megatron: the layout as command-line arguments. Megatron-LM brings "
+        "its own schedules, 1f1b and interleaved 1f1b; remarks say what the "
+        "plan loses by that.\n\n"
+        "chrome: the predicted iteration as Chrome trace events.",
+    .output_help = "Write the export to FILE.",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul report: HTML from plans and traces; predicted against measured. */
+#include "commands.h"
+#include "difference.h"
+#include "view.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *predicted, *measured, *title;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "predicted",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, predicted),
+     .arg = "FILE",
+     .help = "The predicted iteration, a trace or a plan, to hold against the "
+             "measured one.",
+     .words = CLI_WORDS_FILES},
+    {.name = "measured",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, measured),
+     .arg = "FILE",
+     .help = "The measured iteration, a trace.",
+     .words = CLI_WORDS_FILES},
+    {.name = "title",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, title),
+     .arg = "TEXT",
+     .help = "Heading of the report; without it, the first file's name."},
+};
+
+static const cli_example examples[] = {
+    {"longhaul report plan.json",
+     "Write report.html with the plan's timeline and all that it compares."},
+    {"longhaul report a.json b.json -o both.html",
+     "Show two traces, one under the other on one axis of time."},
+    {"longhaul report --predicted a.json --measured b.json",
+     "Compare a run with its prediction, pass by pass."},
+};
+
+/* One file: a trace as it is, or a plan with what follows from it. */
+typedef struct source {
+    cli_problem problem;
+    cli_view view;
+    lh_trace *trace; /* of a trace file */
+} source;
+
+static void fini(source *s)
+{
+    lh_trace_free(s->trace);
+    cli_view_fini(&s->view);
+    cli_problem_fini(&s->problem);
+}
+
+static const lh_trace *trace_of(const source *s)
+{
+    return s->trace ? s->trace : s->view.trace;
+}
+
+static lh_status read_trace(cli *c, const cli_input *input, lh_trace **out)
+{
+    if (input->text)
+        return lh_trace_parse(input->text, input->len, input->path, out,
+                              &c->err);
+    return lh_trace_read(input->path, out, &c->err);
+}
+
+static lh_status simulate_plan(cli *c, source *s)
+{
+    const lh_plan *plan = s->problem.plan;
+    s->view.pipeline = plan->pipeline;
+    s->view.schedule = plan->schedule;
+    s->view.method = plan->best.layout.schedule;
+    return cli_view_simulate(c, &s->view, &(cli_model){0}, plan->name);
+}
+
+static lh_status read_source(cli *c, const char *path, source *out)
+{
+    cli_input input;
+    lh_status status = cli_input_open(c, path, &input);
+    if (status == LH_OK && strcmp(input.kind, "plan") == 0) {
+        status = cli_input_plan(c, &input, &out->problem.plan);
+        if (status == LH_OK)
+            status = simulate_plan(c, out);
+    } else if (status == LH_OK && cli_input_is_other(&input, "trace")) {
+        status = cli_input_refuse(c, &input, "plans and traces");
+    } else if (status == LH_OK) {
+        status = read_trace(c, &input, &out->trace);
+    }
+    cli_input_close(&input);
+    return status;
+}
+
+static lh_status add_source(cli *c, const source *s, const char *label,
+                            lh_report *report)
+{
+    if (s->problem.plan) {
+        CLI_TRY(cli_plan_facts(c, s->problem.plan, report));
+        CLI_TRY(cli_plan_rows(c, s->problem.plan, report));
+    }
+    return lh_report_add_trace(report, trace_of(s), label, s->view.shown,
+                               &c->err);
+}
+
+static lh_status add_file(cli *c, const char *path, lh_report *report)
+{
+    source s = {0};
+    lh_status status = read_source(c, path, &s);
+    if (status == LH_OK)
+        status = lh_report_add_fact(report, "input", path, &c->err);
+    if (status == LH_OK)
+        status = add_source(c, &s, path, report);
+    fini(&s);
+    return status;
+}
+
+static lh_status add_pair(cli *c, lh_report *report, cli_difference *d)
+{
+    const settings *s = c->settings;
+    source predicted = {0}, measured = {0};
+    lh_status status = read_source(c, s->predicted, &predicted);
+    if (status == LH_OK)
+        status = read_source(c, s->measured, &measured);
+    if (status == LH_OK)
+        status = cli_difference_make(c, trace_of(&predicted),
+                                     trace_of(&measured), d);
+    if (status == LH_OK)
+        status = cli_difference_facts(c, d, report);
+    if (status == LH_OK)
+        status = add_source(c, &predicted, "predicted", report);
+    if (status == LH_OK)
+        status = add_source(c, &measured, "measured", report);
+    fini(&predicted);
+    fini(&measured);
+    return status;
+}
+
+static lh_status check_usage(cli *c)
+{
+    const settings *s = c->settings;
+    if (!s->predicted != !s->measured)
+        return cli_usage(c, "--predicted and --measured belong together");
+    if (!s->predicted && c->n_operands == 0)
+        return cli_usage(c, "nothing to report on; name plans or traces");
+    return LH_OK;
+}
+
+static lh_status write_report(cli *c, lh_report *report)
+{
+    const settings *s = c->settings;
+    const char *path = c->common.output ? c->common.output : "report.html";
+    cli_difference d = {0};
+    if (s->predicted)
+        CLI_TRY(add_pair(c, report, &d));
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        CLI_TRY(add_file(c, c->operands[i], report));
+    CLI_TRY(cli_write_html(c, report, path));
+    if (c->common.json)
+        return cli_put_json(c, cli_difference_json(&d, path));
+    if (s->predicted)
+        cli_difference_text(c, &d);
+    fprintf(c->out, "report        %s\n", path);
+    return LH_OK;
+}
+
+static lh_status run(cli *c)
+{
+    const settings *s = c->settings;
+    CLI_TRY(check_usage(c));
+    const char *title = s->title       ? s->title
+                        : s->predicted ? "predicted and measured"
+                                       : c->operands[0];
+    lh_report *report = NULL;
+    CLI_TRY(lh_report_make(title, &report, &c->err));
+    lh_status status = write_report(c, report);
+    lh_report_free(report);
+    return status;
+}
+
+const cli_command cmd_report = {
+    .name = "report",
+    .operands = "[PLAN|TRACE ...]",
+    .most_operands = 16,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Write an HTML report from plans and traces",
+    .description =
+        "One file that works offline: timelines with zoom, search and the "
+        "critical path, memory over time, tables, the use of links. Several "
+        "files are shown one under the other on one axis of time.\n\n"
+        "With --predicted and --measured, two traces of the same passes are "
+        "compared: how far the makespans differ, how much longer passes of "
+        "each kind took, and how far off their starts are.",
+    .output_help = "Write the report to FILE (default: report.html).",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A measured iteration held against its prediction, pass by pass. */
+#ifndef CLI_DIFFERENCE_H
+#define CLI_DIFFERENCE_H
+
+#include "view.h"
+
+/* Passes of one kind that both traces have. */
+typedef struct cli_kind_difference {
+    uint64_t n;
+    int64_t predicted_ns, measured_ns; /* added up */
+} cli_kind_difference;
+
+typedef struct cli_difference {
+    bool there;
+    int64_t predicted_ns, measured_ns; /* makespans */
+    cli_kind_difference kinds[LH_B + 1];
+    cli_kind_difference messages; /* from readiness to arrival */
+    uint64_t n_passes, only_predicted, only_measured;
+    double mean_start_ns; /* of the absolute differences */
+    int64_t worst_start_ns;
+    char worst[LH_PASS_TEXT];
+} cli_difference;
+
+/* LH_EINPUT: the traces have no pass in common. */
+lh_status cli_difference_make(cli *c, const lh_trace *predicted,
+                              const lh_trace *measured, cli_difference *out);
+void cli_difference_text(cli *c, const cli_difference *d);
+json_t *cli_difference_json(const cli_difference *d, const char *report);
+lh_status cli_difference_facts(cli *c, const cli_difference *d,
+                               lh_report *report);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans in words and tables. */
+#include "view.h"
+
+#include <inttypes.h>
+
+char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
+{
+    const lh_layout *l = &c->layout;
+    int len = snprintf(buffer, room, "TP %" PRIu32, l->tensor);
+    struct {
+        const char *name;
+        uint32_t degree;
+    } more[] = {{"CP", l->context}, {"EP", l->expert}};
+    for (uint32_t i = 0; i < 2; i++)
+        if (more[i].degree > 1)
+            len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
+                            more[i].name, more[i].degree);
+    snprintf(
+        buffer + len, room - (size_t)len,
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s-out%s%s",
+        l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
+        l->outermost == LH_OUTERMOST_DATA ? "DP" : "PP",
+        c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
+        c->recompute == LH_RECOMPUTE_NONE ? ""
+                                          : lh_recompute_name(c->recompute));
+    return buffer;
+}
+
+static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
+                            lh_report *report)
+{
+    char name[200], layout[120];
+    snprintf(name, sizeof name, "%s %s%s%s",
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement), with_layout ? ", " : "",
+             with_layout ? cli_layout_text(x, layout, sizeof layout) : "");
+    bool ok = x->status == LH_CHOICE_OK;
+    lh_report_row row = {
+        .method = name,
+        .status = lh_choice_status_name(x->status),
+        .makespan_ns = x->iteration_ns,
+        .bubble_ratio = ok ? x->bubble_ratio : -1,
+        .peak_memory = ok ? x->peak_memory_bytes : -1,
+        .why = *x->why ? x->why : NULL,
+    };
+    return lh_report_add_row(report, &row, &c->err);
+}
+
+lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
+{
+    char iteration[40], layout[120];
+    snprintf(iteration, sizeof iteration, "%.3f s",
+             (double)p->best.iteration_ns / 1e9);
+    const struct {
+        const char *name, *value;
+    } facts[] = {
+        {"job", p->name},
+        {"iteration", iteration},
+        {"layout", cli_layout_text(&p->best, layout, sizeof layout)},
+        {"schedule", p->best.layout.schedule},
+        {"why", p->best.why},
+        {"pass times", p->cost_source},
+        {"longhaul", p->version},
+    };
+    for (uint32_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        CLI_TRY(
+            lh_report_add_fact(report, facts[i].name, facts[i].value, &c->err));
+    return LH_OK;
+}
+
+lh_status cli_plan_rows(cli *c, const lh_plan *p, lh_report *report)
+{
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        if (p->methods[i].status != LH_CHOICE_FAILED)
+            CLI_TRY(add_choice(c, &p->methods[i], false, report));
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        CLI_TRY(add_choice(c, &p->alternatives[i], true, report));
+    return LH_OK;
+}
