@@ -356,6 +356,26 @@ static void crosspipe_claims(void)
     CHECK(loop_loss > quickest(waved, wave_far) / quickest(waved, wave));
 }
 
+/* §5.1: small delays cost the same as latency or as transfer. */
+static void crosspipe_small_delays(void)
+{
+    static const struct {
+        const char *method, *placement;
+    } rows[] = {{"1f1b", "ud"},
+                {"zb-h1", "ud"},
+                {"greedy", "ud"},
+                {"interleaved-1f1b", "loop"},
+                {"zb-v", "wave"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uniform late = {rows[i].placement, 4, 8, 10, 10, 10, 2, 5, 0, 0, NULL};
+        uniform thin = late;
+        thin.latency = 0;
+        thin.transfer = 5;
+        CHECK_NEAR(predict(rows[i].method, late, LH_RECEIVES_EARLY),
+                   predict(rows[i].method, thin, LH_RECEIVES_EARLY), 1e-12);
+    }
+}
+
 int main(void)
 {
     RUN(algorithm_1);
@@ -369,5 +389,6 @@ int main(void)
     RUN(crosspipe_static_rows_with_early_receives);
     RUN(crosspipe_greedy_row);
     RUN(crosspipe_claims);
+    RUN(crosspipe_small_delays);
     return test_summary();
 }
