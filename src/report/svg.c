@@ -17,7 +17,6 @@ enum {
     RIGHT = 24,
     TOP = 84, /* title, legend and axis */
     HEAD = 22,
-    LABEL_LEAST = 15, /* narrowest box with text in it, in pixels */
     MAX_LABELS = 20000,
     MAX_FLIGHTS = 400, /* of one link that are drawn one by one */
     N_KINDS = 5,       /* those of passes, then collectives */
@@ -45,6 +44,7 @@ typedef struct picture {
     int32_t *device_y, *dp_y; /* dp_y 0: none */
     link_row *links;          /* the last is of messages without a link */
     uint32_t n_labels;
+    int n_digits; /* of the highest microbatch */
 } picture;
 
 /* --- numbers and boxes ---------------------------------------------------- */
@@ -186,6 +186,70 @@ static void end_row(picture *p, row_boxes *r)
     }
 }
 
+/* --- shares, where slices are too many to see each ------------------------ */
+
+/* How much of each column, a pixel wide, every kind fills: [column][kind]. */
+static double *begin_shares(picture *p)
+{
+    double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);
+    p->out.failed |= !used;
+    return used;
+}
+
+static void add_share(const picture *p, double *used, int kind,
+                      int64_t start_ns, int64_t end_ns)
+{
+    double from = (double)x_of(p, start_ns) / 100 - LEFT;
+    double to = (double)x_of(p, end_ns) / 100 - LEFT;
+    for (double at = from; at < to && at < p->plot; at = floor(at) + 1)
+        used[(size_t)at * N_KINDS + (size_t)kind] +=
+            fmin(to, floor(at) + 1) - at;
+}
+
+/* What kinds 0 to k fill, unless k itself fills nothing. */
+static void add_area(picture *p, int k, int32_t y, int32_t height,
+                     const double *used)
+{
+    int64_t bottom = (y + height) * 100, at = bottom;
+    bool any = false;
+    for (size_t c = 0; c < (size_t)p->plot && !any; c++)
+        any = used[c * N_KINDS + (size_t)k] >
+              (k ? used[c * N_KINDS + (size_t)k - 1] : 0);
+    if (!any)
+        return;
+    lhi_text_printf(&p->out, "<path fill=\"%s\" d=\"M%d %d", kind_colors[k],
+                    LEFT, (int)(y + height));
+    for (size_t c = 0; c <= (size_t)p->plot; c++) {
+        double share =
+            c < (size_t)p->plot ? used[c * N_KINDS + (size_t)k] : 0;
+        /* Half pixels are fine enough, and change seldom. */
+        int64_t top = bottom - llround(fmin(share, 1) * height * 2) * 50;
+        if (top == at)
+            continue;
+        lhi_text_printf(&p->out, "H%dV", LEFT + (int)c);
+        add_number(&p->out, top);
+        at = top;
+    }
+    lhi_text_puts(&p->out, "z\"/>\n");
+}
+
+/* Draws kinds above each other, and releases what begin_shares() gave. */
+static void end_shares(picture *p, double *used, int32_t y, int32_t height)
+{
+    for (size_t c = 0; c < (size_t)p->plot; c++)
+        for (size_t k = 1; k < N_KINDS; k++)
+            used[c * N_KINDS + k] += used[c * N_KINDS + k - 1];
+    for (int k = N_KINDS - 1; k >= 0; k--)
+        add_area(p, k, y, height, used);
+    free(used);
+}
+
+/* More slices than this in a row are drawn as shares. */
+static bool too_many(const picture *p, uint32_t n)
+{
+    return n > (uint32_t)p->plot / 2;
+}
+
 /* --- layout -------------------------------------------------------------- */
 
 static link_row *row_of(const picture *p, uint32_t link)
@@ -230,6 +294,13 @@ static bool lay_out(picture *p)
     int32_t gap = p->row_height > 10 ? 3 : 1;
     for (uint32_t i = 0; i < t->n_collectives; i++)
         p->dp_y[t->collectives[i].device] = 1;
+    p->n_digits = 1;
+    for (uint32_t i = 0; i < t->n_runs; i++)
+        for (uint32_t m = t->runs[i].pass.microbatch, k = 1; m > 0; k++) {
+            if ((int)k > p->n_digits)
+                p->n_digits = (int)k;
+            m /= 10;
+        }
     p->height = TOP;
     for (uint32_t s = 0; s < t->n_sites; s++) {
         if (t->n_sites > 1 || t->site_names[s][0])
@@ -336,25 +407,28 @@ static void add_track(picture *p, int32_t y, int32_t height)
                     LEFT, (int)y, (int)p->plot, (int)height);
 }
 
+/* The pass, or where that is too wide its microbatch, if any would fit. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {
     char text[LH_PASS_TEXT];
     int64_t x = x_of(p, r->start_ns), right = x_of(p, r->end_ns);
+    int64_t room = (right - x) * 10 / 58; /* in hundredths of a digit */
     if (r->pass.n_parts > 1 || p->n_labels >= MAX_LABELS)
         return;
     lh_pass_text(&r->pass, text);
-    text[strcspn(text, "FIWB")] = lhi_kind_letter(&r->pass);
+    size_t kind = strcspn(text, "FIWB");
+    text[kind] = lhi_kind_letter(&r->pass);
     const char *shown = text;
-    if ((right - x) / 100 < 6 * (int64_t)strlen(text) + 4)
-        shown = text + strcspn(text, "FDWB") + 1; /* the microbatch alone */
-    if ((right - x) / 100 < 6 * (int64_t)strlen(shown) + 4)
+    if (room < (int64_t)strlen(text) * 100 + 70)
+        shown = text + kind + 1;
+    if (room < p->n_digits * 100 + 10)
         return;
     bool dark = r->pass.kind == LH_F || r->pass.kind == LH_B;
-    lhi_text_puts(&p->out, "<text text-anchor=\"middle\" x=\"");
+    lhi_text_puts(&p->out, "<text x=\"");
     add_number(&p->out, (x + right) / 2);
-    lhi_text_printf(&p->out, "\" y=\"%d\" fill=\"%s\">%s</text>\n",
+    lhi_text_printf(&p->out, "\" y=\"%d\"%s>%s</text>\n",
                     (int)(y + p->row_height / 2 + 4),
-                    dark ? "#fff" : "#20262e", shown);
+                    dark ? " fill=\"#fff\"" : "", shown);
     p->n_labels++;
 }
 
@@ -363,18 +437,28 @@ static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
 {
     row_boxes row;
     int32_t y = p->device_y[d];
+    double *used = too_many(p, n) ? begin_shares(p) : NULL;
     add_track(p, y, p->row_height);
     begin_row(&row, y, p->row_height);
-    for (uint32_t i = 0; i < n && !p->out.failed; i++)
-        add_slice(p, &row, runs[i].pass.kind, runs[i].start_ns,
-                  runs[i].end_ns);
+    for (uint32_t i = 0; i < n && !p->out.failed; i++) {
+        const lh_trace_run *r = &runs[i];
+        if (used)
+            add_share(p, used, r->pass.kind, r->start_ns, r->end_ns);
+        else
+            add_slice(p, &row, r->pass.kind, r->start_ns, r->end_ns);
+    }
     end_row(p, &row);
+    if (used)
+        end_shares(p, used, y, p->row_height);
     if (p->row_height < 12)
         return;
+    lhi_text_puts(&p->out, "<g font-size=\"10\" text-anchor=\"middle\" "
+                           "fill=\"#20262e\">\n");
     for (uint32_t i = 0; i < n && !p->out.failed; i++)
         add_label(p, &runs[i], y);
     lhi_text_printf(&p->out,
-                    "<text x=\"14\" y=\"%d\">device %" PRIu32 "</text>\n",
+                    "</g>\n<text x=\"14\" y=\"%d\">device %" PRIu32
+                    "</text>\n",
                     (int)(y + p->row_height / 2 + 4), d);
 }
 
@@ -427,23 +511,26 @@ static void add_link(picture *p, uint32_t link)
     const lh_trace *t = p->t;
     const link_row *row = &p->links[link];
     uint32_t id = link == t->n_links ? LH_NONE : link;
-    row_boxes send, fly;
+    row_boxes send;
+    double *used = too_many(p, row->n_messages) ? begin_shares(p) : NULL;
     add_track(p, row->y, row->send + row->fly);
     add_text(p, 14, row->y + (row->send + row->fly) / 2 + 4, "",
              id == LH_NONE ? "no link" : t->link_names[link]);
     begin_row(&send, row->y, row->send ? row->send - 1 : 0);
-    begin_row(&fly, row->y + row->send, row->fly);
     for (uint32_t i = 0; i < t->n_messages && !p->out.failed; i++) {
         const lh_trace_message *m = &t->messages[i];
         if (m->link != id)
             continue;
-        if (row->send)
+        if (used)
+            add_share(p, used, m->producer.kind, m->depart_ns, m->sent_ns);
+        else if (row->send)
             add_slice(p, &send, m->producer.kind, m->depart_ns, m->sent_ns);
         if (row->fly && row->n_messages <= MAX_FLIGHTS)
             add_flight(p, m, row);
     }
     end_row(p, &send);
-    end_row(p, &fly);
+    if (used)
+        end_shares(p, used, row->y, row->send);
 }
 
 static void add_links(picture *p)

@@ -47,15 +47,17 @@ char *lhi_time_text(int64_t ns, char *buffer)
     size_t i = 0;
     while (i < 3 && ns < units[i].size)
         i++;
-    int64_t size = units[i].size, whole = ns / size;
-    int decimals = size == 1 || whole >= 1000 ? 0
-                   : whole >= 100             ? 1
-                   : whole >= 10              ? 2
-                                              : 3;
-    int64_t scale = 1;
-    for (int k = 0; k < decimals; k++)
+    /* Four digits that count: `scale` steps to the unit, then as few decimals
+     * as say the same. */
+    int64_t size = units[i].size, scale = 1;
+    int decimals = 0;
+    while (scale < size && ns / size * scale < 1000 && decimals < 3) {
         scale *= 10;
-    int64_t rest = (ns % size) / (size / scale > 0 ? size / scale : 1);
+        decimals++;
+    }
+    int64_t step = size / scale;
+    int64_t steps = ns / step + (ns % step >= step - ns % step);
+    int64_t whole = steps / scale, rest = steps % scale;
     while (decimals > 0 && rest % 10 == 0) {
         rest /= 10;
         decimals--;
