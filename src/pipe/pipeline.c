@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipe/pipeline.h"
 
+#include "pipe/schedule.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,10 +119,10 @@ static lh_status check_links(const lh_pipeline_desc *d,
         if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
             return refuse(origin, AT_LINK, i, err,
                           "a time is negative or above 2^52 ns (52 days)");
-        if (l->name && (l->name[0] == '\0' || strpbrk(l->name, ",\"\n\r")))
+        if (l->name && !lhi_link_name_ok(l->name, strlen(l->name)))
             return refuse(origin, AT_LINK, i, err,
-                          "name: must not be empty or hold commas, quotes or "
-                          "line breaks");
+                          "name: must not be empty, hold commas, quotes or "
+                          "control characters, or have blanks around it");
     }
     return LH_OK;
 }

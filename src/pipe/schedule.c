@@ -52,6 +52,18 @@ static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
     return LH_OK;
 }
 
+bool lhi_link_name_ok(const char *name, size_t len)
+{
+    if (len == 0 || name[0] == ' ' || name[len - 1] == ' ')
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c < ' ' || c == 0x7f || c == ',' || c == '"')
+            return false;
+    }
+    return true;
+}
+
 static lh_status fill(lh_schedule *s, uint32_t n_devices,
                       const lh_pass *const *orders, const uint32_t *counts,
                       uint32_t n_link_orders, const lh_link_order *link_orders,
@@ -68,7 +80,11 @@ static lh_status fill(lh_schedule *s, uint32_t n_devices,
         s->counts[d] = counts[d];
     }
     for (uint32_t i = 0; i < n_link_orders; i++) {
-        links[i].link = lhi_arena_strdup(s->mem, link_orders[i].link);
+        const char *name = link_orders[i].link;
+        if (!lhi_link_name_ok(name, strlen(name)))
+            return lhi_fail(err, LH_EINVAL,
+                            "'%.60s' cannot be the name of a link", name);
+        links[i].link = lhi_arena_strdup(s->mem, name);
         if (!links[i].link)
             return lhi_fail_nomem(err);
         LHI_TRY(copy_passes(s, link_orders[i].passes, link_orders[i].n_passes,

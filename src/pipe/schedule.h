@@ -6,6 +6,7 @@
 #include "base/arena.h"
 
 #include <longhaul/schedule.h>
+#include <stdbool.h>
 
 struct lh_schedule {
     lhi_arena *mem;
@@ -14,6 +15,10 @@ struct lh_schedule {
     uint32_t *counts;
     const lh_link_order *link_orders;
 };
+
+/* Whether a link may be called so: not empty, no control characters, commas or
+ * quotes, no blanks around it. Everything else survives the CSV. */
+bool lhi_link_name_ok(const char *name, size_t len);
 
 /* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
 lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,

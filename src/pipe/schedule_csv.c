@@ -252,9 +252,10 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
 {
     r->cell = 1;
     span name = trim(cut(&row, ','));
-    if (name.at == name.end)
-        return refuse(r, name, err, "must be the link's name");
-    out->link = lhi_arena_strndup(s->mem, name.at, (size_t)(name.end - name.at));
+    size_t len = (size_t)(name.end - name.at);
+    if (!lhi_link_name_ok(name.at, len))
+        return refuse(r, name, err, "must be the name of a link");
+    out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
     return read_row(r, s->mem, row, &out->passes, &out->n_passes, err);
