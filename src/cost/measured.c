@@ -110,8 +110,8 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
         .micro_batch = layout->micro_batch,
         .sequence = job->training.sequence,
         .recompute = (uint32_t)job->training.recompute,
-        .chunk = slice->chunk,
-        .of = slice->of,
+        .chunk = kind == LH_PROFILE_CHUNK ? slice->chunk : 0,
+        .of = kind == LH_PROFILE_CHUNK ? slice->of : 0,
     };
     bool pointless = kind == LH_PROFILE_EMBEDDING || kind == LH_PROFILE_HEAD;
 

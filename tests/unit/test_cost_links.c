@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths, groups, collectives, messages. */
+#include "test_cost.h"
+
+static void rings(void)
+{
+    const lh_cost_path path = {.bytes_per_s = 100e9, .latency_ns = 5000};
+    double transfer, latency;
+
+    lh_cost_collective(LH_ALL_GATHER, 8, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer, 7.0 / 8 * 1e7, 1e-6);
+    CHECK_NEAR(latency, 7 * 5000, 0);
+    lh_cost_collective(LH_REDUCE_SCATTER, 8, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer, 7.0 / 8 * 1e7, 1e-6);
+    lh_cost_collective(LH_ALL_REDUCE, 8, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer, 2 * 7.0 / 8 * 1e7, 1e-6);
+    CHECK_NEAR(latency, 14 * 5000, 0);
+    lh_cost_collective(LH_ALL_TO_ALL, 4, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer, 3.0 / 4 * 1e7, 1e-6);
+    lh_cost_collective(LH_ALL_REDUCE, 1, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer + latency, 0, 0);
+}
+
+static lh_cost_path path_of(fixture *f, lh_cost_group group)
+{
+    lh_cost_path path = {0};
+
+    CHECK_OK(lh_cost_group_path(&f->job, &group, &f->options, &path, &f->err),
+             f->err);
+    return path;
+}
+
+static void slowest_path_counts(void)
+{
+    fixture f;
+    const lh_cost_constants *c = lh_cost_defaults();
+    lh_cost_path p;
+
+    fixture_init(&f, "llama3-8b");
+    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1});
+    CHECK_INT(p.kind, LH_PATH_NODE);
+    CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
+    CHECK_NEAR(p.latency_ns, 3000, 0);
+    /* One member per node: one interface. */
+    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1});
+    CHECK_INT(p.kind, LH_PATH_FABRIC);
+    CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
+    CHECK_NEAR(p.latency_ns, 8000, 0);
+    /* Four: four of them; eight: no faster than inside the node. */
+    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1});
+    CHECK_NEAR(p.bytes_per_s, 4 * c->fabric_efficiency * 50e9, 1);
+    p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1});
+    CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
+    /* Over both datacenters, the link shared by 64. */
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64});
+    CHECK_INT(p.kind, LH_PATH_WAN);
+    CHECK_NEAR(p.bytes_per_s, 400e9 / 64, 1);
+    CHECK_NEAR(p.latency_ns, 2e7, 0);
+    /* Alone, a GPU is limited by its own interface. */
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1});
+    CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
+    /* Loss and others' demand; the worse direction of the ring. */
+    f.wans[2].loss = 0.1;
+    f.wans[2].oversubscription = 4;
+    f.wans[1].latency_ns = 30000000;
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64});
+    CHECK_NEAR(p.bytes_per_s, 400e9 * 0.9 / 4 / 64, 1);
+    CHECK_NEAR(p.latency_ns, 3e7, 0);
+}
+
+static void missing_networks(void)
+{
+    fixture f;
+    lh_cost_group group = {16, 1, 1024, 0, 1};
+    lh_cost_path path;
+
+    fixture_init(&f, "llama3-8b");
+    f.sites[0].fabric.bytes_per_s = 0;
+    CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "west has no fabric");
+    group = (lh_cost_group){16, 1, 8, 1, 1};
+    CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
+              LH_EINVAL);
+    group = (lh_cost_group){0, 1, 8, 0, 1};
+    CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
+              LH_EINVAL);
+    f.wans[1].bytes_per_s = 0;
+    group = (lh_cost_group){16, 1, 8, 0, 1};
+    CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "no link from west to east");
+}
+
+static lh_cost_group group_of(fixture *f, lh_cost_dimension dimension)
+{
+    lh_cost_group group = {0};
+
+    CHECK_OK(lh_cost_group_of(&f->job, &f->layout, dimension, &f->slice, &group,
+                              &f->err),
+             f->err);
+    return group;
+}
+
+static void groups_lie_as_numbered(void)
+{
+    fixture f;
+    lh_cost_group g;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout = (lh_layout){.tensor = 2,
+                           .context = 2,
+                           .expert = 4,
+                           .pipeline = 4,
+                           .data = 8,
+                           .micro_batch = 4};
+    g = group_of(&f, LH_COST_TENSOR);
+    CHECK(g.size == 2 && g.per_node == 2);
+    g = group_of(&f, LH_COST_CONTEXT);
+    CHECK(g.size == 2 && g.per_node == 2);
+    g = group_of(&f, LH_COST_EXPERT); /* four GPUs apart: two on a node */
+    CHECK(g.size == 4 && g.per_node == 2);
+    g = group_of(&f, LH_COST_DATA); /* replicas 16 apart: one per node */
+    CHECK(g.size == 16 && g.per_node == 2);
+    g = group_of(&f, LH_COST_DATA_SHARED);
+    CHECK(g.size == 64 && g.per_node == 4);
+    f.layout.tensor = f.layout.context = f.layout.expert = 1;
+    g = group_of(&f, LH_COST_DATA); /* next to each other */
+    CHECK(g.size == 8 && g.per_node == 8);
+    f.layout.outermost = LH_OUTERMOST_DATA; /* pipeline ranks between */
+    g = group_of(&f, LH_COST_DATA);
+    CHECK(g.size == 8 && g.per_node == 2 && g.per_datacenter == 8);
+    f.slice.data_datacenters = 2;
+    g = group_of(&f, LH_COST_DATA);
+    CHECK(g.size == 8 && g.per_datacenter == 4 && g.concurrent == 16);
+    f.layout.tensor = 16; /* more than a node */
+    g = group_of(&f, LH_COST_TENSOR);
+    CHECK(g.size == 16 && g.per_node == 8);
+    f.layout.data = 3;
+    CHECK_INT(
+        lh_cost_group_of(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g, &f.err),
+        LH_EUNSUPPORTED);
+}
+
+static lh_cost_message message(fixture *f, lh_cost_hop hop)
+{
+    lh_cost_message m = {0};
+
+    CHECK_OK(lh_cost_hop_message(&f->job, &f->layout, &hop, &f->options, &m,
+                                 &f->err),
+             f->err);
+    return m;
+}
+
+static void messages(void)
+{
+    fixture f;
+    const lh_cost_constants *c = lh_cost_defaults();
+    lh_cost_message m;
+    double bytes = 8192.0 * 8192 * 2;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    f.layout.data = 4;
+    f.layout.pipeline = 8;
+    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout), bytes);
+    /* Each of eight GPUs sends an eighth on its own interface. */
+    m = message(&f, (lh_cost_hop){0, 0, 0, 32});
+    CHECK_INT(m.bytes, bytes);
+    CHECK_INT(m.kind, LH_PATH_FABRIC);
+    CHECK_NEAR((double)m.transfer_ns, bytes / 8 / (c->fabric_efficiency * 50),
+               1);
+    CHECK_INT(m.latency_ns, 8000);
+    m = message(&f, (lh_cost_hop){0, 0, 0, 4});
+    CHECK_INT(m.kind, LH_PATH_NODE);
+    /* Between datacenters four replicas share 400 GB/s. */
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0});
+    CHECK_INT(m.kind, LH_PATH_WAN);
+    CHECK_NEAR((double)m.transfer_ns, 4 * bytes / 400, 1);
+    CHECK_INT(m.latency_ns, 20000000);
+    f.options.whole_messages = true;
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0});
+    CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
+}
+
+/* CrossPipe appendix E: data parallelism over two datacenters takes 2 alpha +
+ * 2 N beta for N parameters in two bytes, once inside is done. */
+static void data_parallel_across(void)
+{
+    fixture f;
+    double n;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.zero = 1;
+    f.options.gradient_wire_bytes = 2;
+    f.layout.data = 2;
+    f.slice.data_datacenters = 2;
+    f.wans[1].bytes_per_s = f.wans[2].bytes_per_s = 4e9;
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_NEAR((double)(f.cost.all_gather_ns + f.cost.reduce_scatter_ns),
+               2 * n / 4, 2);
+    CHECK_INT(f.cost.data_latency_ns, 20000000);
+    /* With more replicas inside, the link carries the same bytes and the long
+     * latency comes once still. */
+    f.layout.data = 64;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               n / 4 + 31.0 / 32 * 2 * n / (0.725 * 450), n / 1e3);
+    CHECK(f.cost.data_latency_ns < 20000000 + 32 * 8000);
+}
+
+static void data_parallel_inside(void)
+{
+    fixture f;
+    double n;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.data = 8;
+    f.layout.tensor = 8;
+    f.job.training.zero = 0;
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_INT(f.cost.all_gather_ns, 0);
+    CHECK_INT(f.cost.gather_bytes, 0);
+    CHECK_INT(f.cost.reduce_bytes, 4 * f.cost.params);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               2 * 7.0 / 8 * 4 * n / (0.985 * 50), 2);
+    CHECK_INT(f.cost.data_latency_ns, 14 * 8000);
+    f.job.training.zero = 1;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns, 7.0 / 8 * 4 * n / (0.985 * 50),
+               2);
+    CHECK_NEAR((double)f.cost.all_gather_ns, 7.0 / 8 * 2 * n / (0.985 * 50), 2);
+    CHECK_INT(f.cost.data_latency_ns, 7 * 8000);
+    /* ZeRO 3 moves both into the passes. */
+    f.job.training.zero = 3;
+    COST(&f);
+    CHECK_INT(f.cost.all_gather_ns + f.cost.reduce_scatter_ns, 0);
+    f.sites[0].fabric.bytes_per_s = 1e9;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.total_ns, 7.0 / 8 * 2 * n / 0.985 + 7 * 8000,
+               2);
+}
+
+/* Experts are alike on fewer GPUs than the rest of a layer. */
+static void experts_reduce_apart(void)
+{
+    fixture f;
+    double experts, shared;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout.expert = 8;
+    f.layout.micro_batch = 8;
+    f.layout.data = 4;
+    f.job.training.zero = 1;
+    COST(&f);
+    experts = (double)f.cost.expert_params;
+    shared = (double)f.cost.params - experts;
+    CHECK_NEAR(experts, 3 * 4096.0 * 14336, 0);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (experts / 4 + shared / 32),
+               1);
+    /* Shared: 32 GPUs, eight on a node; experts: four, on four nodes. */
+    CHECK_NEAR((double)f.cost.all_gather_ns,
+               31.0 / 32 * 2 * shared / (0.725 * 450) +
+                   3.0 / 4 * 2 * experts / (0.985 * 50),
+               2);
+}
+
+static void tied_embedding(void)
+{
+    fixture f;
+    lh_cost_hop ends = {0, 0, 0, 32};
+    int64_t ns;
+
+    fixture_init(&f, "llama3-8b");
+    f.layout.pipeline = 4;
+    CHECK_OK(
+        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        f.err);
+    CHECK_INT(ns, 0);
+    fixture_init(&f, "gpt3-175b");
+    f.layout.tensor = 8;
+    CHECK_OK(
+        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        f.err);
+    CHECK_INT(ns, 0); /* one pipeline rank */
+    f.layout.pipeline = 4;
+    CHECK_OK(
+        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        f.err);
+    CHECK_NEAR((double)ns, 6283.0 * 12288 * 4 / (0.985 * 50) + 16000, 2);
+}
+
+int main(void)
+{
+    RUN(rings);
+    RUN(slowest_path_counts);
+    RUN(missing_networks);
+    RUN(groups_lie_as_numbered);
+    RUN(messages);
+    RUN(data_parallel_across);
+    RUN(data_parallel_inside);
+    RUN(experts_reduce_apart);
+    RUN(tied_embedding);
+    return test_summary();
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measured times and memory in place of estimates. */
+#include "test_cost.h"
+
+typedef struct measured {
+    fixture f;
+    lh_profile_entry entries[8];
+    lh_profile_link links[2];
+    lh_profile profile;
+} measured;
+
+static lh_profile_entry layer(uint32_t micro_batch, int64_t f_ns)
+{
+    return (lh_profile_entry){.kind = LH_PROFILE_LAYER,
+                              .tensor = 8,
+                              .context = 1,
+                              .expert = 1,
+                              .micro_batch = micro_batch,
+                              .sequence = 8192,
+                              .communication = true,
+                              .f_ns = f_ns,
+                              .d_ns = 2 * f_ns,
+                              .w_ns = f_ns,
+                              .activation_bytes = 1000 * micro_batch,
+                              .static_bytes = LH_NOT_MEASURED};
+}
+
+static void measured_init(measured *m)
+{
+    fixture_init(&m->f, "llama3-70b");
+    m->f.layout.tensor = 8;
+    m->f.slice.n_layers = 3;
+    m->entries[0] = layer(1, 4000000);
+    m->entries[1] = layer(4, 13000000);
+    m->profile = (lh_profile){.name = "p.yaml",
+                              .n_entries = 2,
+                              .entries = m->entries,
+                              .links = m->links};
+    m->f.job.profile = &m->profile;
+}
+
+static void profile_wins(void)
+{
+    measured m;
+
+    measured_init(&m);
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
+    CHECK_INT(m.f.cost.memory_source, LH_COST_PROFILE);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+    CHECK_INT(m.f.cost.d.total_ns, 24000000);
+    CHECK_INT(m.f.cost.w.total_ns, 12000000);
+    CHECK_INT(m.f.cost.activation_bytes, 3000);
+    CHECK(m.f.cost.f.flops > 0);
+    /* Over a given efficiency too. */
+    m.f.sites[0].gpu.efficiency = 0.5;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+    m.f.options.ignore_profile = true;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_EFFICIENCY);
+}
+
+static void between_two_shapes(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.f.layout.micro_batch = 2;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 3 * 7000000);
+    CHECK_INT(m.f.cost.activation_bytes, 3 * 2000);
+    CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
+    /* Not where one was measured with communication and one without. */
+    m.entries[1].communication = false;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+}
+
+static void other_shapes_are_refused(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.f.layout.micro_batch = 8;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    CHECK_HAS(m.f.err.text, "profile p.yaml has no layer on h100-sxm with "
+                            "tensor 8");
+    CHECK_HAS(m.f.err.text, "micro_batch 8");
+    m.f.layout.micro_batch = 1;
+    m.f.job.training.sequence = 4096;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    m.f.options.estimate_missing = true;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
+    /* Another GPU's measurements say nothing. */
+    m.f.options.estimate_missing = false;
+    m.f.job.training.sequence = 8192;
+    m.entries[0].gpu = m.entries[1].gpu = "a100-80g";
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    m.entries[0].gpu = "h100-sxm";
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+}
+
+static void kinds_not_measured_are_estimated(void)
+{
+    measured m;
+    lh_cost layers, head;
+
+    measured_init(&m);
+    COST(&m.f);
+    layers = m.f.cost;
+    m.f.slice.head = true;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_MIXED);
+    CHECK_INT(m.f.cost.memory_source, LH_COST_MIXED);
+    head = m.f.cost;
+    m.f.slice = (lh_cost_slice){.head = true};
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
+    CHECK_NEAR((double)(layers.f.total_ns + m.f.cost.f.total_ns),
+               (double)head.f.total_ns, 1);
+    m.entries[2] = layer(1, 500000);
+    m.entries[2].kind = LH_PROFILE_HEAD;
+    m.profile.n_entries = 3;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 500000);
+}
+
+static void communication_is_added(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.entries[0].communication = false;
+    COST(&m.f);
+    CHECK(m.f.cost.f.communication_ns > 0);
+    CHECK_NEAR((double)m.f.cost.f.total_ns,
+               12e6 + (double)m.f.cost.f.communication_ns, 1);
+    CHECK_NEAR((double)m.f.cost.d.total_ns,
+               24e6 + (double)m.f.cost.d.communication_ns, 1);
+    CHECK_INT(m.f.cost.w.total_ns, 12000000);
+}
+
+static void recomputation_on_top(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.f.job.training.recompute = LH_RECOMPUTE_FULL;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.d.total_ns, 24000000 + 12000000);
+    /* What is kept with recomputation was not measured. */
+    CHECK_INT(m.f.cost.memory_source, LH_COST_MODEL);
+    CHECK_INT(m.f.cost.activation_bytes, 3LL * 8192 * 8192 * 2 / 8);
+    m.f.job.training.recompute = LH_RECOMPUTE_SELECTIVE;
+    COST(&m.f);
+    CHECK(m.f.cost.d.total_ns > 24000000 && m.f.cost.d.total_ns < 30000000);
+    /* Measured with it: taken as it is. */
+    m.entries[2] = layer(1, 4000000);
+    m.entries[2].recompute = LH_RECOMPUTE_FULL;
+    m.entries[2].d_ns = 11000000;
+    m.profile.n_entries = 3;
+    m.f.job.training.recompute = LH_RECOMPUTE_FULL;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.d.total_ns, 33000000);
+    CHECK_INT(m.f.cost.activation_bytes, 3000);
+}
+
+static void whole_chunks(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.entries[2] = layer(1, 99000000);
+    m.entries[2].kind = LH_PROFILE_CHUNK;
+    m.entries[2].chunk = 1;
+    m.entries[2].of = 4;
+    m.entries[2].static_bytes = 5000000000;
+    m.profile.n_entries = 3;
+    m.f.slice.chunk = 1;
+    m.f.slice.of = 4;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 99000000);
+    CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
+    CHECK_INT(m.f.cost.static_bytes,
+              5000000000 + m.f.cost.reserved_bytes + m.f.cost.workspace_bytes);
+    m.f.slice.chunk = 2;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    CHECK_HAS(m.f.err.text, "no chunk");
+    /* Cut into another number of chunks: by layers again. */
+    m.f.slice.of = 8;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+}
+
+static void measured_links(void)
+{
+    measured m;
+    lh_cost_group group = {8, 8, 1024, 0, 1};
+    lh_cost_hop hop = {0, 1, 0, 0};
+    lh_cost_message message;
+    lh_cost_path path;
+
+    measured_init(&m);
+    m.links[0] = (lh_profile_link){.path = LH_PATH_NODE,
+                                   .site = "west",
+                                   .alpha_ns = 1234,
+                                   .beta_ns_per_byte = 0.01};
+    m.links[1] = (lh_profile_link){.path = LH_PATH_WAN,
+                                   .from = "west",
+                                   .to = "east",
+                                   .alpha_ns = 9000000,
+                                   .beta_ns_per_byte = 0.005};
+    m.profile.n_links = 2;
+    CHECK_OK(lh_cost_group_path(&m.f.job, &group, NULL, &path, &m.f.err),
+             m.f.err);
+    CHECK(path.measured);
+    CHECK_NEAR(path.bytes_per_s, 100e9, 1);
+    CHECK_NEAR(path.latency_ns, 1234, 0);
+    group.datacenter = 1;
+    CHECK_OK(lh_cost_group_path(&m.f.job, &group, NULL, &path, &m.f.err),
+             m.f.err);
+    CHECK(!path.measured);
+    CHECK_OK(lh_cost_hop_message(&m.f.job, &m.f.layout, &hop, NULL, &message,
+                                 &m.f.err),
+             m.f.err);
+    CHECK(message.measured);
+    CHECK_INT(message.latency_ns, 9000000);
+    CHECK_NEAR((double)message.transfer_ns, (double)message.bytes * 0.005, 1);
+}
+
+int main(void)
+{
+    RUN(profile_wins);
+    RUN(between_two_shapes);
+    RUN(other_shapes_are_refused);
+    RUN(kinds_not_measured_are_estimated);
+    RUN(communication_is_added);
+    RUN(recomputation_on_top);
+    RUN(whole_chunks);
+    RUN(measured_links);
+    return test_summary();
+}
