@@ -674,10 +674,27 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
     return LH_OK;
 }
 
+static lh_status check_schedule(const lh_job *job, lh_error *err)
+{
+    const char *want = job->layout.schedule;
+    char names[256] = "";
+    for (uint32_t m = 0; m < lh_method_count(); m++) {
+        if (!want || strcmp(want, lh_method_name(m)) == 0)
+            return LH_OK;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", m ? ", " : "",
+                 lh_method_name(m));
+    }
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: layout.schedule: no method '%.60s'; there are %s",
+                    job->name, want, names);
+}
+
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     search s = {.job = job, .options = *options, .mem = mem};
+    LHI_TRY(check_schedule(job, err));
     lh_status status = add_all(&s, err);
     for (uint32_t i = 0; status == LH_OK && i < s.n; i++)
         status = bound(&s, &s.candidates[i], err);

@@ -289,6 +289,13 @@ static void refusals_say_by_how_much(void)
                      "schedule: zb-v, chunks_per_device: 1}",
                      32, 2, 80),
             "zb-v");
+    lh_job *job = job_with("{schedule: zb-x}", 32, 2, 80);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "job.yaml: layout.schedule: no method 'zb-x'; there "
+                        "are gpipe, 1f1b,");
+    lh_job_free(job);
 }
 
 int main(void)
