@@ -61,7 +61,8 @@ typedef struct lh_gpu {
     int64_t memory_bytes;
     double memory_gbps; /* memory bandwidth, 10^9 BYTES per second */
     double memory_bytes_per_s;
-    double efficiency; /* share of tflops that large matrix products reach;
+    double efficiency; /* share of tflops that whole passes reach, all their
+                          kernels but no communication (longhaul/cost.h);
                           0: the cost model's own */
 } lh_gpu;
 
