@@ -173,18 +173,22 @@ static void add_device(screen *s, uint32_t device, const lh_trace_run *runs,
 
 /* --- around the rows ------------------------------------------------------ */
 
-/* At most `most` characters of UTF-8. */
-static void add_cut(lhi_text *out, const char *text, uint32_t most)
+uint32_t lhi_text_columns(const char *text, uint32_t most)
 {
     uint32_t n = 0;
-    const char *end = text;
-    for (; *end; end++) {
-        if (((unsigned char)*end & 0xc0) != 0x80 && n++ == most)
-            break;
-    }
-    for (const char *p = text; p < end; p++) {
-        bool control = (unsigned char)*p < 0x20 || *p == 0x7f;
-        lhi_text_add(out, control ? " " : p, 1);
+    for (; *text && n < most; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+void lhi_add_cut(lhi_text *out, const char *text, uint32_t most)
+{
+    uint32_t n = 0;
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if ((c & 0xc0) != 0x80 && n++ == most)
+            return;
+        lhi_text_add(out, c < 0x20 || c == 0x7f ? " " : text, 1);
     }
 }
 
@@ -258,7 +262,7 @@ static void add_all(screen *s)
             if (t->devices[d].site != site || s->out.failed)
                 continue;
             if (first) {
-                add_cut(&s->out, t->site_names[site], s->width);
+                lhi_add_cut(&s->out, t->site_names[site], s->width);
                 lhi_text_puts(&s->out, "\n");
                 first = false;
             }

@@ -104,17 +104,20 @@ static void add_below(plot *p)
     lhi_text_printf(&p->out, "%*s+", LEFT - 1, "");
     for (uint32_t c = 0; c < p->columns; c++)
         lhi_text_puts(&p->out, "-");
-    int room = (int)p->columns - n - m - 2, x_len = (int)strlen(s->x);
-    int shown = x_len < room ? x_len : room > 0 ? room : 0;
-    int before = (room - shown) / 2;
-    lhi_text_printf(&p->out, "\n%*s%s %*s%.*s%*s %s\n", LEFT, "", first,
-                    before > 0 ? before : 0, "", shown, s->x,
-                    room - shown - before > 0 ? room - shown - before : 0, "",
-                    last);
-    for (uint32_t i = 0; i < s->n_series; i++)
-        lhi_text_printf(&p->out, "%*s%c %.*s\n", LEFT, "",
-                        marks[i % (sizeof marks - 1)], (int)p->columns - 2,
-                        s->series[i]);
+    lhi_text_printf(&p->out, "\n%*s%s", LEFT, "", first);
+    uint32_t used = (uint32_t)n + (uint32_t)m + 2;
+    uint32_t room = p->columns > used ? p->columns - used : 0;
+    uint32_t shown = lhi_text_columns(s->x, room);
+    lhi_text_printf(&p->out, " %*s", (int)((room - shown) / 2), "");
+    lhi_add_cut(&p->out, s->x, room);
+    lhi_text_printf(&p->out, "%*s %s\n",
+                    (int)(room - shown - (room - shown) / 2), "", last);
+    for (uint32_t i = 0; i < s->n_series; i++) {
+        lhi_text_printf(&p->out, "%*s%c ", LEFT, "",
+                        marks[i % (sizeof marks - 1)]);
+        lhi_add_cut(&p->out, s->series[i], p->columns - 2);
+        lhi_text_puts(&p->out, "\n");
+    }
 }
 
 static void add_all(plot *p)
@@ -123,8 +126,9 @@ static void add_all(plot *p)
     find_range(p);
     for (uint32_t i = 0; i < s->n_series; i++)
         draw_series(p, i);
-    lhi_text_printf(&p->out, "slowdown%s%.*s\n", s->title ? ", " : "",
-                    (int)p->columns - 2, s->title ? s->title : "");
+    lhi_text_puts(&p->out, s->title ? "slowdown, " : "slowdown");
+    lhi_add_cut(&p->out, s->title ? s->title : "", p->columns - 2);
+    lhi_text_puts(&p->out, "\n");
     add_rows(p);
     add_below(p);
 }

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports, SVGs and terminal timelines: what must be in them, and what must
+ * not. tests/browser/ opens the same kind of report in a browser. */
+#include "small_trace.h"
+#include "test.h"
+
+#include "report/parts.h"
+
+#include <stdlib.h>
+
+static char *html_of(const lh_report *report)
+{
+    lh_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    CHECK_OK(lh_report_format_html(report, &text, &len, &err), err);
+    CHECK(text && strlen(text) == len);
+    return text;
+}
+
+static uint32_t count(const char *text, const char *part)
+{
+    uint32_t n = 0;
+    for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+        n++;
+    return n;
+}
+
+/* --- HTML ---------------------------------------------------------------- */
+
+static void page_of_nothing(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    CHECK_OK(lh_report_make("", &report, &err), err);
+    char *text = html_of(report);
+    CHECK_HAS(text, "\"traces\":[\n]");
+    CHECK_INT(count(text, "@CSS@"), 0);
+    CHECK_INT(count(text, "@JS@"), 0);
+    lh_text_free(text);
+    lh_report_free(report);
+    CHECK_INT(lh_report_make("\xff", &report, &err), LH_EINVAL);
+}
+
+static void page_of_everything(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    lh_report_row row = {"zb-h1", "ok", 890, 0.25, 25, NULL};
+    CHECK_OK(lh_report_make("x </script> @DATA@ & \"y\"", &report, &err), err);
+    CHECK_OK(lh_report_add_fact(report, "job", "</script>\xe2\x80\xa9", &err),
+             err);
+    CHECK_OK(lh_report_add_trace(report, &small_trace, "zb-h1",
+                                 &small_analysis, &err),
+             err);
+    CHECK_OK(lh_report_add_trace(report, &small_trace, "again", NULL, &err),
+             err);
+    CHECK_OK(lh_report_add_row(report, &row, &err), err);
+    CHECK_OK(lh_report_add_sweep(report, &small_sweep, &err), err);
+    char *text = html_of(report);
+    CHECK_HAS(text, "<title>x &lt;/script&gt; @DATA@ &amp; \"y\"</title>");
+    CHECK_HAS(text, "[\"job\",\"\\u003c/script>\\u2029\"]");
+    CHECK_HAS(text, "\"label\":\"zb-h1\"");
+    CHECK_HAS(text, "\"kind\":\"FFDWWFBF\"");
+    CHECK_HAS(text, "\"tick\":5,");
+    CHECK_HAS(text, "\"gap\":[20,0,64,0,0,66,0,0]");
+    CHECK_HAS(text, "\"step\":\"cptlpptlpppc\"");
+    CHECK_HAS(text, "\"limit\":[40,null]");
+    CHECK_HAS(text, "\"causes\":[\"link latency\",\"\\u003c/script>\"]");
+    CHECK_HAS(text, "\"baseline\":90,\"xs\":[0.0,0.5,1.0]");
+    CHECK_HAS(text, "[\"1f1b\",100,150,-1]");
+    /* The two scripts of the page, and nothing that came with the data. */
+    CHECK_INT(count(text, "</script>"), 2);
+    CHECK(!strstr(text, "\xe2\x80\xa9"));
+    lh_text_free(text);
+    lh_report_free(report);
+}
+
+static void page_refuses(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    lh_report_row row = {"x", "ok", 1, NAN, 1, NULL};
+    CHECK_OK(lh_report_make("", &report, &err), err);
+    CHECK_INT(lh_report_add_row(report, &row, &err), LH_EINVAL);
+    row.bubble_ratio = 0;
+    row.why = "\xc3";
+    CHECK_INT(lh_report_add_row(report, &row, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_fact(report, "\xc3", "", &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_trace(report, &small_trace, "\xc3", NULL, &err),
+              LH_EINVAL);
+
+    lh_report_segment path[] = {{LH_STEP_PASS, 8, 0, 1}};
+    lh_report_analysis a = {.size = sizeof a,
+                            .n_segments = 1,
+                            .critical_path = path};
+    CHECK_INT(lh_report_add_trace(report, &small_trace, "", &a, &err),
+              LH_EINVAL);
+    CHECK_HAS(err.text, "critical_path[0]");
+    path[0] = (lh_report_segment){LH_STEP_LATENCY, 3, 0, 1};
+    CHECK_INT(lh_report_add_trace(report, &small_trace, "", &a, &err),
+              LH_EINVAL);
+    path[0] = (lh_report_segment){LH_STEP_COLLECTIVE, 2, 0, 1};
+    CHECK_INT(lh_report_add_trace(report, &small_trace, "", &a, &err),
+              LH_EINVAL);
+    path[0] = (lh_report_segment){LH_STEP_PASS, 0, 1, 0};
+    CHECK_INT(lh_report_add_trace(report, &small_trace, "", &a, &err),
+              LH_EINVAL);
+
+    lh_report_sweep sweep = small_sweep;
+    const double same[] = {0, 1, 1}, nan[] = {0, NAN, 1};
+    sweep.xs = same;
+    CHECK_INT(lh_report_add_sweep(report, &sweep, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "xs[2]");
+    sweep.xs = nan;
+    CHECK_INT(lh_report_add_sweep(report, &sweep, &err), LH_EINVAL);
+    char *text = html_of(report);
+    CHECK_HAS(text, "\"facts\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
+                    "\"sweeps\":[\n]}");
+    lh_text_free(text);
+    lh_report_free(report);
+}
+
+/* --- SVG ----------------------------------------------------------------- */
+
+static void svg_of_everything(void)
+{
+    lh_error err = {0};
+    char *text = NULL;
+    lh_svg_options options = {.size = sizeof options,
+                              .width = 1000,
+                              .analysis = &small_analysis};
+    CHECK_OK(lh_report_svg(&small_trace, &options, &text, NULL, &err), err);
+    CHECK_HAS(text, "width=\"1000\"");
+    CHECK_HAS(text, "a &lt;title&gt; &amp; more");
+    CHECK_HAS(text, "east &amp; &lt;b&gt;");
+    CHECK_HAS(text, "measured, makespan 890 ns");
+    CHECK_HAS(text, ">0F0</text>");
+    CHECK_HAS(text, ">1B0</text>");
+    CHECK_HAS(text, "critical path");
+    CHECK_HAS(text, ">200 ns</text>");
+    /* 0F0: 856 pixels for 890 ns, from 120 on; less a seam of 0.6. */
+    CHECK_HAS(text, "M216.18 106H311.76V128H216.18z");
+    CHECK(!strstr(text, "nan") && !strstr(text, "inf"));
+    lh_text_free(text);
+    text = NULL;
+    CHECK_OK(lh_report_svg(&small_trace, NULL, &text, NULL, &err), err);
+    CHECK(text && !strstr(text, "critical"));
+    lh_text_free(text);
+    options.width = 10;
+    CHECK_INT(lh_report_svg(&small_trace, &options, &text, NULL, &err),
+              LH_EINVAL);
+}
+
+/* Traces at the ends of what is possible. */
+static void pictures_of_extremes(void)
+{
+    static const char *const sites[] = {""};
+    const int64_t far = INT64_C(1) << 53;
+    lh_trace_device device = {0, 0, LH_NO_LIMIT};
+    lh_trace_run runs[] = {
+        {{0, 0, 0, 1, LH_F}, 0, LH_NONE, 0, 0, 0, 0, 0},
+        {{0, 0, 0, 1, LH_B}, 0, LH_NONE, far, far, far, INT64_MAX, INT64_MIN}};
+    lh_trace t = {.title = "\x01",
+                  .source = "simulated",
+                  .memory_unit = "",
+                  .n_devices = 1,
+                  .n_sites = 1,
+                  .devices = &device,
+                  .site_names = sites};
+    const int64_t makespans[] = {0, 1, far};
+    for (uint32_t n = 0; n <= 2; n++)
+        for (int i = 0; i < 3; i++) {
+            lh_error err = {0};
+            char *text = NULL;
+            lh_report *report = NULL;
+            t.runs = runs;
+            t.n_runs = n;
+            t.makespan_ns = makespans[i];
+            CHECK_OK(lh_report_svg(&t, NULL, &text, NULL, &err), err);
+            CHECK(text && !strstr(text, "nan") && !strchr(text, '\x01'));
+            lh_text_free(text);
+            CHECK_OK(lh_report_terminal(&t, NULL, &text, NULL, &err), err);
+            lh_text_free(text);
+            CHECK_OK(lh_report_make("", &report, &err), err);
+            CHECK_OK(lh_report_add_trace(report, &t, "", NULL, &err), err);
+            lh_text_free(html_of(report));
+            lh_report_free(report);
+        }
+}
+
+/* 3,000 passes of one device: columns are shared out, and the file stays
+ * small. */
+static void svg_of_many(void)
+{
+    enum { N = 3000 };
+    static const char *const sites[] = {""};
+    lh_trace_device device = {0, 0, LH_NO_LIMIT};
+    lh_trace_run *runs = calloc(N, sizeof *runs);
+    for (uint32_t i = 0; i < N; i++)
+        runs[i] = (lh_trace_run){
+            {0, i / 3, 0, 1, (uint8_t)(i % 3)}, 0,      LH_NONE, i * 10,
+            i * 10 + 9,                         i * 10 + 9, 0,   0};
+    lh_trace t = {.title = "",
+                  .source = "simulated",
+                  .memory_unit = "",
+                  .makespan_ns = 10 * N,
+                  .n_devices = 1,
+                  .n_sites = 1,
+                  .devices = &device,
+                  .site_names = sites,
+                  .n_runs = N,
+                  .runs = runs};
+    lh_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    CHECK_OK(lh_report_svg(&t, NULL, &text, &len, &err), err);
+    CHECK(len < 60000);
+    CHECK_INT(count(text, "fill=\"#1f4e92\" d="), 1);
+    CHECK_INT(count(text, "fill=\"#57b391\" d="), 1);
+    lh_text_free(text);
+    free(runs);
+}
+
+/* --- terminal ------------------------------------------------------------ */
+
+/* Columns of the longest line, without escape sequences. */
+static uint32_t widest(const char *text)
+{
+    uint32_t now = 0, most = 0;
+    for (const char *p = text; *p; p++) {
+        if (*p == '\033') {
+            p = strchr(p, 'm');
+            continue;
+        }
+        now = *p == '\n' ? 0 : now + (((unsigned char)*p & 0xc0) != 0x80);
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+static void terminal_fits(void)
+{
+    for (uint32_t width = 40; width <= 230; width += 19)
+        for (int look = 0; look < 4; look++) {
+            lh_error err = {0};
+            char *text = NULL;
+            lh_terminal_options options = {.size = sizeof options,
+                                           .width = width,
+                                           .color = look & 1,
+                                           .ascii = look >> 1};
+            CHECK_OK(lh_report_terminal(&small_trace, &options, &text, NULL,
+                                        &err),
+                     err);
+            CHECK(widest(text) <= width);
+            CHECK_INT(count(text, "\n0 ") + count(text, "\n  0 "), 1);
+            CHECK((strchr(text, '\033') != NULL) == options.color);
+            for (const char *p = text; *p && options.ascii; p++)
+                CHECK((unsigned char)*p < 0x80);
+            lh_text_free(text);
+            text = NULL;
+            CHECK_OK(lh_report_terminal_plot(&small_sweep, &options, &text,
+                                             NULL, &err),
+                     err);
+            CHECK(widest(text) <= width);
+            lh_text_free(text);
+        }
+}
+
+static void terminal_shows(void)
+{
+    lh_error err = {0};
+    char *text = NULL;
+    lh_terminal_options options = {
+        .size = sizeof options, .width = 98, .ascii = true};
+    CHECK_OK(lh_report_terminal(&small_trace, &options, &text, NULL, &err),
+             err);
+    /* 88 columns for 890 ns: a column is about 10 ns. */
+    CHECK_HAS(text, "west\n  0 ..........0FFFFFFFFF1FFFFFFFFF......");
+    CHECK_HAS(text, "0DDDDDDDDDWWWWWWWWWW");
+    CHECK_HAS(text, "0BBBBBBBBBBBB1FFF");
+    CHECK_HAS(text, "F forward  D input gradient  W weight gradient  "
+                    "B backward");
+    CHECK_HAS(text, "|0 ");
+    CHECK_HAS(text, "890 ns|");
+    CHECK_HAS(text, "45%\n"); /* 400 of 890 */
+    lh_text_free(text);
+    options.width = 39;
+    CHECK_INT(lh_report_terminal(&small_trace, &options, &text, NULL, &err),
+              LH_EINVAL);
+    options.width = 1001;
+    CHECK_INT(lh_report_terminal_plot(&small_sweep, &options, &text, NULL, &err),
+              LH_EINVAL);
+}
+
+static void plot_shows(void)
+{
+    lh_error err = {0};
+    char *text = NULL;
+    CHECK_OK(lh_report_terminal_plot(&small_sweep, NULL, &text, NULL, &err),
+             err);
+    CHECK_HAS(text, "slowdown, transfer 1 ms\n");
+    CHECK_HAS(text, "1.667 |"); /* 150 / 90 */
+    CHECK_HAS(text, "1.000 |+"); /* greedy's first point is the baseline */
+    CHECK_HAS(text, "latency (ms)");
+    CHECK_HAS(text, "o 1f1b\n");
+    CHECK_HAS(text, "+ greedy\n");
+    lh_text_free(text);
+    lh_report_sweep none = small_sweep;
+    none.n_points = 0;
+    CHECK_INT(lh_report_terminal_plot(&none, NULL, &text, NULL, &err),
+              LH_EINVAL);
+}
+
+static void times_as_text(void)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } cases[] = {{0, "0 ns"},
+                 {999, "999 ns"},
+                 {1000, "1 us"},
+                 {1234567, "1.235 ms"},
+                 {20500000, "20.5 ms"},
+                 {123456789, "123.5 ms"},
+                 {1761560000, "1.762 s"},
+                 {69077300000, "69.08 s"},
+                 {INT64_C(1234567000000), "1235 s"},
+                 {INT64_C(1) << 53, "9007199 s"}};
+    char text[LHI_TIME_TEXT];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_STR(lhi_time_text(cases[i].ns, text), cases[i].text);
+}
+
+int main(void)
+{
+    RUN(page_of_nothing);
+    RUN(page_of_everything);
+    RUN(page_refuses);
+    RUN(svg_of_everything);
+    RUN(pictures_of_extremes);
+    RUN(svg_of_many);
+    RUN(terminal_fits);
+    RUN(terminal_shows);
+    RUN(plot_shows);
+    RUN(times_as_text);
+    return test_summary();
+}
