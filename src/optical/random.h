@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), so that runs are the same on
+ * every machine. */
+#ifndef LHI_RANDOM_H
+#define LHI_RANDOM_H
+
+#include <math.h>
+#include <stdint.h>
+
+typedef struct lhi_random {
+    uint64_t state; /* begins as the seed */
+} lhi_random;
+
+static inline uint64_t lhi_random_next(lhi_random *r)
+{
+    uint64_t z = r->state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+/* 0..n-1 */
+static inline uint32_t lhi_random_below(lhi_random *r, uint32_t n)
+{
+    return (uint32_t)((lhi_random_next(r) >> 32) * n >> 32);
+}
+
+/* Exponentially distributed, whole nanoseconds. */
+static inline int64_t lhi_random_exponential(lhi_random *r, double mean_ns)
+{
+    double unit = (double)(lhi_random_next(r) >> 11) * 0x1p-53;
+    return (int64_t)floor(-log(1.0 - unit) * mean_ns);
+}
+
+#endif
