@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one-machine problem solved exactly, as shortest and longest ways through
+ * the states of one machine. */
+#include "solve/lattice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_STREAMS = 8 };
+
+typedef struct builder {
+    const lhi_shop *s;
+    const lhi_machine *m;
+    lhi_lattice *l;
+    uint32_t room; /* states */
+    uint32_t *table;
+    uint32_t n_table; /* a power of two */
+    int64_t *held;    /* per state */
+} builder;
+
+static uint64_t hash(const uint16_t *counts, uint32_t n)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < n; i++)
+        h = (h ^ counts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 29;
+}
+
+static bool grow_table(builder *b)
+{
+    uint32_t n = b->n_table ? 2 * b->n_table : 1024;
+    uint32_t *table = malloc(n * sizeof *table);
+    if (!table)
+        return false;
+    memset(table, 0xff, n * sizeof *table);
+    for (uint32_t i = 0; i < b->l->n_states; i++) {
+        const uint16_t *c = b->l->counts + (size_t)i * b->l->n_streams;
+        uint32_t at = (uint32_t)hash(c, b->l->n_streams) & (n - 1);
+        while (table[at] != NONE)
+            at = (at + 1) & (n - 1);
+        table[at] = i;
+    }
+    free(b->table);
+    b->table = table;
+    b->n_table = n;
+    return true;
+}
+
+static bool grow_states(builder *b)
+{
+    lhi_lattice *l = b->l;
+    uint32_t room = b->room ? 2 * b->room : 1024;
+    size_t each = l->n_streams;
+    uint16_t *counts = realloc(l->counts, room * each * sizeof *counts);
+    if (counts)
+        l->counts = counts;
+    uint32_t *step = realloc(l->step, room * each * sizeof *step);
+    if (step)
+        l->step = step;
+    int64_t *held = realloc(b->held, room * sizeof *held);
+    if (held)
+        b->held = held;
+    if (!counts || !step || !held)
+        return false;
+    b->room = room;
+    return true;
+}
+
+/* The number of the state with these counts, made if new; NONE: no memory. */
+static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
+{
+    lhi_lattice *l = b->l;
+    uint32_t n = l->n_streams;
+    if (2 * l->n_states >= b->n_table && !grow_table(b))
+        return NONE;
+    uint32_t at = (uint32_t)hash(counts, n) & (b->n_table - 1);
+    while (b->table[at] != NONE) {
+        if (memcmp(l->counts + (size_t)b->table[at] * n, counts,
+                   n * sizeof *counts) == 0)
+            return b->table[at];
+        at = (at + 1) & (b->n_table - 1);
+    }
+    if (l->n_states == b->room && !grow_states(b))
+        return NONE;
+    memcpy(l->counts + (size_t)l->n_states * n, counts, n * sizeof *counts);
+    memset(l->step + (size_t)l->n_states * n, 0xff, n * sizeof *l->step);
+    b->held[l->n_states] = held;
+    b->table[at] = l->n_states;
+    return l->n_states++;
+}
+
+static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
+                     int64_t held)
+{
+    const lhi_shop *s = b->s;
+    uint32_t id = b->m->first_stream + slot;
+    const lhi_stream *t = &s->streams[id];
+    uint32_t x = counts[slot];
+    if (x == t->count)
+        return false;
+    int64_t change = s->memory[t->first + x];
+    if (change > 0 && held + change > b->m->memory_limit)
+        return false;
+    for (uint32_t r = 0; r < b->m->n_rules; r++) {
+        const lhi_rule *rule = &s->rules[b->m->first_rule + r];
+        if (rule->b == id && counts[s->streams[rule->a].slot] <= x / t->per)
+            return false;
+    }
+    return true;
+}
+
+/* Breadth first, so that every step leads to a later number. */
+static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
+{
+    lhi_lattice *l = b->l;
+    uint32_t n = l->n_streams;
+    size_t each = n * 6 + 4 * sizeof(int64_t);
+    uint16_t counts[MAX_STREAMS] = {0};
+    if (state_of(b, counts, 0) == NONE) {
+        *no_memory = true;
+        return false;
+    }
+    for (uint32_t x = 0; x < l->n_states; x++) {
+        if (l->n_states * each > room ||
+            (x % 64 == 0 && lhi_spend(budget, 8)))
+            return false;
+        memcpy(counts, l->counts + (size_t)x * n, n * sizeof *counts);
+        for (uint32_t i = 0; i < n; i++) {
+            if (!may_step(b, counts, i, b->held[x]))
+                continue;
+            const lhi_stream *t = &b->s->streams[b->m->first_stream + i];
+            counts[i]++;
+            uint32_t y = state_of(
+                b, counts, b->held[x] + b->s->memory[t->first + counts[i] - 1]);
+            counts[i]--;
+            if (y == NONE) {
+                *no_memory = true;
+                return false;
+            }
+            l->step[(size_t)x * n + i] = y;
+        }
+    }
+    return true;
+}
+
+void lhi_lattice_free(lhi_lattice *lattice)
+{
+    if (!lattice)
+        return;
+    free(lattice->counts);
+    free(lattice->step);
+    free(lattice);
+}
+
+lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
+                              size_t room, lhi_budget *budget, bool *no_memory)
+{
+    const lhi_machine *m = &shop->machines[machine];
+    builder b = {.s = shop, .m = m};
+    if (m->n_streams > MAX_STREAMS)
+        return NULL;
+    for (uint32_t i = 0; i < m->n_streams; i++)
+        if (shop->streams[m->first_stream + i].count > UINT16_MAX)
+            return NULL;
+    b.l = calloc(1, sizeof *b.l);
+    if (!b.l) {
+        *no_memory = true;
+        return NULL;
+    }
+    b.l->machine = machine;
+    b.l->n_streams = m->n_streams;
+    bool ok = build(&b, room, budget, no_memory);
+    free(b.table);
+    free(b.held);
+    if (ok)
+        return b.l;
+    lhi_lattice_free(b.l);
+    return NULL;
+}
+
+/* --- ways through it --------------------------------------------------------- */
+
+typedef struct way {
+    const lhi_lattice *l;
+    const lhi_windows *w;
+    uint32_t first_op[MAX_STREAMS];
+} way;
+
+static way look_at(const lhi_lattice *l, const lhi_windows *w)
+{
+    way y = {.l = l, .w = w};
+    const lhi_machine *m = &w->shop->machines[l->machine];
+    for (uint32_t i = 0; i < l->n_streams; i++)
+        y.first_op[i] = w->shop->streams[m->first_stream + i].first;
+    return y;
+}
+
+/* When the step's operation can end after its state, or FAR. */
+static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
+{
+    const lhi_windows *w = y->w;
+    int64_t start = now > w->r[o] ? now : w->r[o];
+    int64_t end = start + w->shop->time[o];
+    return end <= w->e[o] ? end : FAR;
+}
+
+static void go_forward(const way *y)
+{
+    const lhi_lattice *l = y->l;
+    uint32_t n = l->n_streams;
+    int64_t *first = y->w->first;
+    for (uint32_t x = 0; x < l->n_states; x++)
+        first[x] = FAR;
+    first[0] = 0;
+    for (uint32_t x = 0; x < l->n_states; x++) {
+        if (first[x] == FAR)
+            continue;
+        const uint32_t *step = l->step + (size_t)x * n;
+        const uint16_t *counts = l->counts + (size_t)x * n;
+        for (uint32_t i = 0; i < n; i++) {
+            if (step[i] == NONE)
+                continue;
+            int64_t end = step_end(y, y->first_op[i] + counts[i], first[x]);
+            if (end < first[step[i]])
+                first[step[i]] = end;
+        }
+    }
+}
+
+/* `use` is called for every usable step: an earliest way to its state and a
+ * latest way on from it fit together. */
+static bool go_back(const way *y, lhi_windows *w,
+                    void (*use)(const way *, lhi_windows *, uint32_t state,
+                                uint32_t slot, uint32_t op, int64_t end))
+{
+    const lhi_lattice *l = y->l;
+    uint32_t n = l->n_streams;
+    int64_t *first = w->first, *last = w->last;
+    uint32_t final = l->n_states - 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (y->l->counts[(size_t)final * n + i] !=
+            w->shop->streams[w->shop->machines[l->machine].first_stream + i]
+                .count)
+            return false; /* the end is not among the states */
+    if (first[final] == FAR)
+        return false;
+    for (uint32_t x = l->n_states; x-- > 0;) {
+        last[x] = x == final ? FAR : -1;
+        if (first[x] == FAR)
+            continue;
+        const uint32_t *step = l->step + (size_t)x * n;
+        const uint16_t *counts = l->counts + (size_t)x * n;
+        for (uint32_t i = 0; i < n; i++) {
+            if (step[i] == NONE || last[step[i]] < 0)
+                continue;
+            uint32_t o = y->first_op[i] + counts[i];
+            int64_t end = w->e[o] < last[step[i]] ? w->e[o] : last[step[i]];
+            if (step_end(y, o, first[x]) > end)
+                continue;
+            if (end - w->shop->time[o] > last[x])
+                last[x] = end - w->shop->time[o];
+            use(y, w, x, i, o, end);
+        }
+    }
+    return last[0] >= 0;
+}
+
+static void use_time(const way *y, lhi_windows *w, uint32_t state,
+                     uint32_t slot, uint32_t op, int64_t end)
+{
+    (void)slot;
+    (void)y;
+    int64_t start = w->first[state] > w->r[op] ? w->first[state] : w->r[op];
+    if (start < w->new_r[op])
+        w->new_r[op] = start;
+    if (end > w->new_e[op])
+        w->new_e[op] = end;
+}
+
+static void use_counts(const way *y, lhi_windows *w, uint32_t state,
+                       uint32_t slot, uint32_t op, int64_t end)
+{
+    (void)slot;
+    (void)end;
+    uint32_t n = y->l->n_streams;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t count = y->l->counts[(size_t)state * n + i];
+        size_t at = w->slot_at[op] + i;
+        if (count < w->least[at])
+            w->least[at] = count;
+        if (count > w->most[at])
+            w->most[at] = count;
+    }
+}
+
+bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows)
+{
+    way y = look_at(lattice, windows);
+    go_forward(&y);
+    return go_back(&y, windows, use_time);
+}
+
+void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows)
+{
+    way y = look_at(lattice, windows);
+    go_forward(&y);
+    go_back(&y, windows, use_counts);
+}

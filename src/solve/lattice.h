@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LHI_LATTICE_H
+#define LHI_LATTICE_H
+
+#include "solve/windows.h"
+
+/* NULL: more than `room` bytes, stopped, or no memory (then *no_memory). Free
+ * with free() after free(counts) and free(step). */
+lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
+                              size_t room, lhi_budget *budget,
+                              bool *no_memory);
+void lhi_lattice_free(lhi_lattice *lattice);
+
+/* Tightens new_r and new_e of the machine's operations; false: no order. */
+bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows);
+/* least and most from the steps that are still usable. */
+void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows);
+
+#endif

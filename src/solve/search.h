@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is there a schedule that is done by a deadline? Clause learning over "this
+ * before that on their machine", with heads and tails, one-machine bounds and
+ * memory as propagators (docs/theory/optimal.md, "Search"). */
+#ifndef LHI_SEARCH_H
+#define LHI_SEARCH_H
+
+#include "solve/windows.h"
+#include "solve/words.h"
+
+typedef struct lhi_search lhi_search;
+
+typedef enum lhi_answer {
+    LHI_FOUND,
+    LHI_REFUTED, /* proven: there is none */
+    LHI_GAVE_UP
+} lhi_answer;
+
+/* Bytes that a search over the shop starts with. */
+size_t lhi_search_size(const lhi_shop *shop);
+
+/* `windows`: set for this very deadline, with counts. `hint`: timed orders to
+ * stay near; may be NULL. Release with lhi_search_free(). */
+lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
+                          const lhi_windows *windows, const lhi_words *hint,
+                          lhi_search **out, lh_error *err);
+void lhi_search_free(lhi_search *search); /* NULL is fine */
+
+/* Goes on for so many ticks, or until it has used `room` bytes. LHI_FOUND:
+ * `out` has the orders. LH_ENOMEM: nothing is proven. */
+lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
+                         lhi_budget *budget, lhi_words *out,
+                         lhi_answer *answer, lh_error *err);
+uint64_t lhi_search_conflicts(const lhi_search *search);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "solve/windows.h"
+
+#include "solve/lattice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status allocate(lhi_windows *w, lh_error *err)
+{
+    const lhi_shop *s = w->shop;
+    size_t n = s->n_ops, slots = 0;
+    w->slot_at = LHI_NEW(w->mem, size_t, n + 1);
+    if (!w->slot_at)
+        return lhi_fail_nomem(err);
+    for (size_t o = 0; o < n; o++) {
+        w->slot_at[o] = slots;
+        slots += s->machines[s->streams[s->stream_of[o]].machine].n_streams;
+    }
+    w->slot_at[n] = slots;
+    w->lattices = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
+    w->r = LHI_NEW(w->mem, int64_t, n);
+    w->e = LHI_NEW(w->mem, int64_t, n);
+    w->new_r = LHI_NEW(w->mem, int64_t, n);
+    w->new_e = LHI_NEW(w->mem, int64_t, n);
+    w->fixed = LHI_NEW(w->mem, uint32_t, slots);
+    w->least = LHI_NEW(w->mem, uint32_t, slots);
+    w->most = LHI_NEW(w->mem, uint32_t, slots);
+    w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
+    w->queued = LHI_NEW(w->mem, bool, n);
+    w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
+    if (!w->lattices || !w->r || !w->e || !w->new_r || !w->new_e || !w->fixed ||
+        !w->least || !w->most || !w->queue || !w->queued || !w->dirty)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+/* What must come before an operation on its machine by the rules and the arcs
+ * there, as counts per stream. */
+static void fix_counts(lhi_windows *w)
+{
+    const lhi_shop *s = w->shop;
+    for (uint32_t r = 0; r < s->n_rules; r++) {
+        const lhi_stream *a = &s->streams[s->rules[r].a];
+        const lhi_stream *b = &s->streams[s->rules[r].b];
+        for (uint32_t x = 0; x < b->count; x++)
+            w->fixed[w->slot_at[b->first + x] + a->slot] = x / b->per + 1;
+    }
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        const lhi_stream *t = &s->streams[s->stream_of[o]];
+        uint32_t *fixed = w->fixed + w->slot_at[o];
+        fixed[t->slot] = o - t->first;
+        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+            const lhi_stream *from = &s->streams[s->stream_of[s->pred[i]]];
+            uint32_t count = s->pred[i] - from->first + 1;
+            if (from->machine == t->machine && count > fixed[from->slot])
+                fixed[from->slot] = count;
+        }
+        if (o == t->first)
+            continue;
+        const uint32_t *before = w->fixed + w->slot_at[o - 1];
+        uint32_t n = s->machines[t->machine].n_streams;
+        for (uint32_t i = 0; i < n; i++)
+            if (i != t->slot && before[i] > fixed[i])
+                fixed[i] = before[i];
+    }
+}
+
+lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
+                           lhi_budget *budget, lhi_arena *mem,
+                           lhi_windows **out, uint32_t *impossible,
+                           lh_error *err)
+{
+    lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
+    if (!w)
+        return lhi_fail_nomem(err);
+    *w = (lhi_windows){.shop = shop, .mem = mem, .complete = true};
+    LHI_TRY(allocate(w, err));
+    fix_counts(w);
+    *impossible = NONE;
+    uint32_t most = 1;
+    for (uint32_t m = 0; m < shop->n_machines; m++) {
+        const lhi_machine *k = &shop->machines[m];
+        bool no_memory = false;
+        size_t fair = room / (shop->n_machines - m);
+        if (k->n_streams == 0)
+            continue;
+        w->lattices[m] = lhi_lattice_make(shop, m, fair, budget, &no_memory);
+        if (no_memory) {
+            lhi_windows_free(w);
+            return lhi_fail_nomem(err);
+        }
+        lhi_lattice *l = w->lattices[m];
+        w->complete = w->complete && l;
+        if (!l)
+            continue;
+        size_t used = (size_t)l->n_states * (k->n_streams * 6 + 16);
+        room = used < room ? room - used : 0;
+        most = l->n_states > most ? l->n_states : most;
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < k->n_streams; i++)
+            total += l->counts[(size_t)(l->n_states - 1) * k->n_streams + i];
+        if (total < lhi_machine_ops(shop, m) && *impossible == NONE)
+            *impossible = k->index;
+    }
+    w->first = malloc(most * sizeof *w->first);
+    w->last = malloc(most * sizeof *w->last);
+    if (!w->first || !w->last) {
+        lhi_windows_free(w);
+        return lhi_fail_nomem(err);
+    }
+    *out = w;
+    return LH_OK;
+}
+
+void lhi_windows_free(lhi_windows *windows)
+{
+    if (!windows)
+        return;
+    for (uint32_t m = 0; m < windows->shop->n_machines; m++)
+        lhi_lattice_free(windows->lattices[m]);
+    free(windows->first);
+    free(windows->last);
+    windows->first = windows->last = NULL;
+}
+
+/* --- precedence ---------------------------------------------------------------- */
+
+static void enqueue(lhi_windows *w, uint32_t o)
+{
+    const lhi_shop *s = w->shop;
+    w->dirty[s->streams[s->stream_of[o]].machine] = true;
+    if (w->queued[o])
+        return;
+    w->queued[o] = true;
+    w->queue[(w->front + w->n_queue++) % s->n_ops] = o;
+}
+
+static bool raise(lhi_windows *w, uint32_t o, int64_t r)
+{
+    if (r <= w->r[o])
+        return true;
+    w->r[o] = r;
+    enqueue(w, o);
+    return r + w->shop->time[o] <= w->e[o];
+}
+
+static bool lower(lhi_windows *w, uint32_t o, int64_t e)
+{
+    if (e >= w->e[o])
+        return true;
+    w->e[o] = e;
+    enqueue(w, o);
+    return w->r[o] + w->shop->time[o] <= e;
+}
+
+static bool relax(lhi_windows *w, uint32_t o)
+{
+    const lhi_shop *s = w->shop;
+    const lhi_stream *t = &s->streams[s->stream_of[o]];
+    int64_t end = w->r[o] + s->time[o], begin = w->e[o] - s->time[o];
+    if (o + 1 < t->first + t->count && !raise(w, o + 1, end))
+        return false;
+    if (o > t->first && !lower(w, o - 1, begin))
+        return false;
+    for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++)
+        if (!raise(w, s->succ[i], end + s->succ_lag[i]))
+            return false;
+    for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
+        if (!lower(w, s->pred[i], begin - s->pred_lag[i]))
+            return false;
+    return true;
+}
+
+static bool settle(lhi_windows *w)
+{
+    bool ok = true;
+    while (w->n_queue > 0) {
+        uint32_t o = w->queue[w->front];
+        w->front = w->front + 1 == w->shop->n_ops ? 0 : w->front + 1;
+        w->n_queue--;
+        w->queued[o] = false;
+        ok = ok && relax(w, o);
+    }
+    return ok;
+}
+
+/* --- machines too large for a lattice -------------------------------------------- */
+
+/* Operations that must come before o: no order ends them sooner than that of
+ * their heads. They are the first fixed[i] of each stream, whose heads rise, so
+ * the order is a merge. */
+static int64_t end_of_before(const lhi_windows *w, const lhi_machine *k,
+                             const uint32_t *fixed)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t at[64] = {0};
+    int64_t now = 0;
+    for (;;) {
+        uint32_t pick = NONE;
+        for (uint32_t i = 0; i < k->n_streams; i++) {
+            uint32_t o = s->streams[k->first_stream + i].first + at[i];
+            if (at[i] < fixed[i] && (pick == NONE || w->r[o] < w->r[pick]))
+                pick = o;
+        }
+        if (pick == NONE)
+            return now;
+        at[s->streams[s->stream_of[pick]].slot]++;
+        now = (now > w->r[pick] ? now : w->r[pick]) + s->time[pick];
+    }
+}
+
+/* Preemptive earliest deadline first misses a deadline only if all orders do
+ * (Jackson). Only the front of a stream competes: it has the least head and the
+ * least deadline of what is left. */
+static bool jackson(const lhi_windows *w, const lhi_machine *k)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t at[64] = {0};
+    int64_t left[64], now = 0;
+    for (uint32_t i = 0; i < k->n_streams; i++)
+        left[i] = s->time[s->streams[k->first_stream + i].first];
+    for (;;) {
+        uint32_t pick = NONE, slot = 0;
+        int64_t next = FAR;
+        for (uint32_t i = 0; i < k->n_streams; i++) {
+            const lhi_stream *t = &s->streams[k->first_stream + i];
+            uint32_t o = t->first + at[i];
+            if (at[i] == t->count)
+                continue;
+            if (w->r[o] > now) {
+                next = w->r[o] < next ? w->r[o] : next;
+            } else if (pick == NONE || w->e[o] < w->e[pick]) {
+                pick = o;
+                slot = i;
+            }
+        }
+        if (pick == NONE && next == FAR)
+            return true;
+        if (pick == NONE) {
+            now = next;
+            continue;
+        }
+        int64_t run = left[slot] < next - now ? left[slot] : next - now;
+        now += run;
+        left[slot] -= run;
+        if (left[slot] > 0)
+            continue;
+        if (now > w->e[pick])
+            return false;
+        const lhi_stream *t = &s->streams[k->first_stream + slot];
+        if (++at[slot] < t->count)
+            left[slot] = s->time[pick + 1];
+    }
+}
+
+static bool tighten_plainly(lhi_windows *w, uint32_t m)
+{
+    const lhi_shop *s = w->shop;
+    const lhi_machine *k = &s->machines[m];
+    if (k->n_streams > 64)
+        return true;
+    if (!jackson(w, k))
+        return false;
+    for (uint32_t i = 0; i < k->n_streams; i++) {
+        const lhi_stream *t = &s->streams[k->first_stream + i];
+        for (uint32_t o = t->first; o < t->first + t->count; o++)
+            if (!raise(w, o, end_of_before(w, k, w->fixed + w->slot_at[o])))
+                return false;
+    }
+    return true;
+}
+
+/* --- all together -------------------------------------------------------------- */
+
+static bool tighten(lhi_windows *w, uint32_t m)
+{
+    const lhi_shop *s = w->shop;
+    const lhi_machine *k = &s->machines[m];
+    if (!w->lattices[m])
+        return tighten_plainly(w, m);
+    uint32_t first = s->streams[k->first_stream].first;
+    uint32_t end = first + lhi_machine_ops(s, m);
+    for (uint32_t o = first; o < end; o++) {
+        w->new_r[o] = FAR;
+        w->new_e[o] = -1;
+    }
+    if (!lhi_lattice_tighten(w->lattices[m], w))
+        return false;
+    for (uint32_t o = first; o < end; o++)
+        if (!raise(w, o, w->new_r[o]) || !lower(w, o, w->new_e[o]))
+            return false;
+    return true;
+}
+
+static uint64_t cost(const lhi_windows *w, uint32_t m)
+{
+    const lhi_lattice *l = w->lattices[m];
+    return l ? (uint64_t)l->n_states * l->n_streams / 64 + 1
+             : lhi_machine_ops(w->shop, m);
+}
+
+static void forget_queue(lhi_windows *w)
+{
+    memset(w->queued, 0, w->shop->n_ops * sizeof *w->queued);
+    w->n_queue = 0;
+}
+
+bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
+{
+    const lhi_shop *s = w->shop;
+    bool ok = true;
+    forget_queue(w);
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        w->r[o] = s->head[o];
+        w->e[o] = deadline - s->tail[o];
+        ok = ok && w->r[o] + s->time[o] <= w->e[o];
+    }
+    for (uint32_t o = 0; ok && o < s->n_ops; o++)
+        enqueue(w, o);
+    for (bool changed = ok; changed;) {
+        changed = false;
+        ok = settle(w);
+        for (uint32_t m = 0; ok && m < s->n_machines; m++) {
+            if (!w->dirty[m])
+                continue;
+            w->dirty[m] = false;
+            if (s->machines[m].n_streams == 0)
+                continue;
+            changed = true;
+            /* What the machine itself tightens leaves it as it is. */
+            ok = tighten(w, m);
+            if (w->lattices[m])
+                w->dirty[m] = false;
+            ok = ok && settle(w);
+            if (lhi_spend(budget, cost(w, m)))
+                return true;
+        }
+        changed = changed && ok;
+    }
+    forget_queue(w);
+    return ok;
+}
+
+void lhi_windows_counts(lhi_windows *w)
+{
+    const lhi_shop *s = w->shop;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        const lhi_machine *k =
+            &s->machines[s->streams[s->stream_of[o]].machine];
+        for (uint32_t i = 0; i < k->n_streams; i++) {
+            w->least[w->slot_at[o] + i] = UINT32_MAX;
+            w->most[w->slot_at[o] + i] = 0;
+        }
+    }
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (w->lattices[m])
+            lhi_lattice_counts(w->lattices[m], w);
+}

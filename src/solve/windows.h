@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time windows of all operations under a deadline, tightened to a fixpoint.
+ * Proofs: docs/theory/optimal.md, "Windows" and "Lattice". */
+#ifndef LHI_WINDOWS_H
+#define LHI_WINDOWS_H
+
+#include "solve/budget.h"
+#include "solve/shop.h"
+
+/* All states that one machine can pass through: how many operations of each
+ * stream are done. States are in an order in which steps go forward. */
+typedef struct lhi_lattice {
+    uint32_t machine, n_streams, n_states;
+    uint16_t *counts; /* [state * n_streams + slot] */
+    uint32_t *step;   /* the state after one of that stream; NONE */
+} lhi_lattice;
+
+typedef struct lhi_windows {
+    const lhi_shop *shop;
+    lhi_arena *mem;
+    lhi_lattice **lattices; /* per machine; NULL: none, or too large */
+    int64_t *first, *last;  /* per state, scratch: earliest and latest time */
+    int64_t *r, *e;         /* per operation: earliest start, latest end */
+    /* The streams of an operation's machine, [slot_at[op] + slot]: at least
+     * `least` and at most `most` operations of that stream come before it. */
+    size_t *slot_at;
+    uint32_t *fixed; /* whatever the deadline */
+    uint32_t *least, *most;
+    int64_t *new_r, *new_e;
+    uint32_t *queue; /* of operations, a ring */
+    bool *queued, *dirty;
+    uint32_t front, n_queue;
+    bool complete; /* every machine whose order is open has its lattice */
+} lhi_windows;
+
+/* `room`: bytes that lattices may take. `*impossible`: a device for whose
+ * memory no order exists, else NONE. */
+lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
+                           lhi_budget *budget, lhi_arena *mem,
+                           lhi_windows **out, uint32_t *impossible,
+                           lh_error *err);
+void lhi_windows_free(lhi_windows *windows); /* its lattices; NULL is fine */
+
+/* Windows for "done by the deadline". false: no schedule is. Stopped by the
+ * budget it gives true. */
+bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
+                     lhi_budget *budget);
+
+/* Fills least and most from the last windows. */
+void lhi_windows_counts(lhi_windows *windows);
+
+#endif
