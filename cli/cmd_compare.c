@@ -60,10 +60,9 @@ static const cli_example examples[] = {
      "A table of all methods that suit the pipeline, the fastest first."},
     {"longhaul compare job.yaml --html report.html",
      "The same for the best layout of a job; also as a report."},
-    {"longhaul compare ud.yaml wave.yaml --methods zb-h1,zb-v,greedy "
-     "--sweep latency=0:2:0.25,transfer=0,0.25",
-     "Curves of three methods on two placements over latency, for two "
-     "transfer times, in multiples of the forward time."},
+    {"longhaul compare ud.yaml wave.yaml --sweep latency=0:2:0.25,transfer=0,1",
+     "Curves of all methods on two placements over latency, for two transfer "
+     "times, in multiples of the forward time."},
     {"longhaul compare pipeline.yaml --sweep latency=0:40ms:5ms --json",
      "Numbers of a sweep over absolute latencies."},
 };

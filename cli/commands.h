@@ -13,7 +13,8 @@
     X(cmd_schedule)                                                            \
     X(cmd_check)                                                               \
     X(cmd_report)                                                              \
-    X(cmd_export)
+    X(cmd_export)                                                              \
+    X(cmd_optical)
 
 #define CLI_DECLARE(command) extern const cli_command command;
 CLI_COMMAND_LIST(CLI_DECLARE)

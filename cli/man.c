@@ -136,15 +136,16 @@ static void put_man_methods(FILE *out)
     fputs(".El\n", out);
 }
 
+/* "[PLAN|TRACE ...]" becomes ".Op Ar PLAN | TRACE ...". */
 static void put_man_operands(FILE *out, const char *operands)
 {
     if (!operands)
         return;
-    fputs(".Ar ", out);
+    fputs(*operands == '[' ? ".Op Ar " : ".Ar ", out);
     for (const char *p = operands; *p; p++) {
         if (*p == '|')
             fputs(" | ", out);
-        else
+        else if (*p != '[' && *p != ']')
             fputc(*p, out);
     }
     fputc('\n', out);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul optical: pipeline traffic over an elastic optical network. */
+#include "commands.h"
+
+#include <longhaul/optical.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *html;
+    uint32_t threads;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "threads",
+     .letter = 'j',
+     .type = CLI_COUNT,
+     .at = offsetof(settings, threads),
+     .arg = "N",
+     .least = 1,
+     .most = 256,
+     .help = "Simulate so many seeds and policies at once; without it, one per "
+             "processor. The result is the same."},
+    {.name = "html",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, html),
+     .arg = "FILE",
+     .help = "Write a report for the browser: policies with their spread, "
+             "topology and routes, spectrum over time, one iteration.",
+     .words = CLI_WORDS_FILES},
+};
+
+static const cli_example examples[] = {
+    {"longhaul optical examples/optical-nsfnet.yaml",
+     "A table of the scenario's policies."},
+    {"longhaul optical examples/optical-nsfnet.yaml --html optical.html",
+     "The same, and a report."},
+    {"longhaul optical examples/optical-nsfnet.yaml --seed 7 --json",
+     "One seed in place of the scenario's, every iteration as JSON."},
+};
+
+static bool show_progress(void *context, uint32_t done, uint32_t total)
+{
+    cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
+    return false;
+}
+
+static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(
+                list, json_integer(wide ? wide[i] : (int64_t)narrow[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+/* Adds what one job of a run came to. */
+static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
+{
+    json_t *sites = json_array();
+    for (uint32_t d = 0; sites && d < job->n_devices; d++)
+        json_array_append_new(
+            sites, json_integer(lh_topology_node_id(t, job->sites[d])));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
+        "iteration_ns", ints(job->iteration_ns, NULL, job->n_iterations),
+        "labels", ints(NULL, job->labels, job->n_iterations), "requests",
+        ints(NULL, job->requested, job->n_iterations), "refused",
+        ints(NULL, job->refused, job->n_iterations), "blocked",
+        (json_int_t)job->blocked, "iteration_s", job->iteration_s,
+        "bubble_ratio", job->bubble_ratio, "blocking_probability",
+        job->blocking_probability, "slots_held", job->slots_held,
+        "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
+}
+
+/* A run with one job is that job and its seed; with several they are listed. */
+static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
+{
+    json_t *object;
+    if (run->n_jobs == 1) {
+        object = job_json(t, &run->jobs[0]);
+    } else {
+        json_t *jobs = json_array();
+        for (uint32_t j = 0; jobs && j < run->n_jobs; j++)
+            json_array_append_new(jobs, job_json(t, &run->jobs[j]));
+        object = json_pack("{s:o}", "jobs", jobs);
+    }
+    if (object)
+        json_object_set_new(object, "seed",
+                            json_integer((json_int_t)run->seed));
+    return object;
+}
+
+static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
+{
+    json_t *policies = json_object();
+    for (uint32_t i = 0; policies && i < o->n_policies; i++) {
+        const lh_optical_policy *p = &o->policies[i];
+        json_t *seeds = json_array();
+        for (uint32_t k = 0; seeds && k < p->n_runs; k++)
+            json_array_append_new(
+                seeds, run_json(lh_scenario_topology(s), &p->runs[k]));
+        json_t *object = json_pack(
+            "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "policy",
+            lh_assignment_name(p->assignment), "iteration_s", p->iteration_s,
+            "iteration_s_sd", p->iteration_s_sd, "bubble_ratio",
+            p->bubble_ratio, "bubble_ratio_sd", p->bubble_ratio_sd,
+            "blocking_probability", p->blocking_probability,
+            "blocking_probability_sd", p->blocking_probability_sd, "slots_held",
+            p->slots_held, "collateral", p->collateral, "lower_bound_s",
+            p->bound_s, "seeds", seeds);
+        if (!object || json_object_set_new(policies, p->name, object) != 0) {
+            json_decref(policies);
+            return cli_no_memory(c);
+        }
+    }
+    json_t *object = json_pack("{s:s, s:o}", "topology",
+                               lh_topology_name(lh_scenario_topology(s)),
+                               "policies", policies);
+    return cli_put_json(c, object);
+}
+
+static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
+{
+    const lh_topology *t = lh_scenario_topology(s);
+    size_t width = strlen("policy");
+    for (uint32_t i = 0; i < o->n_policies; i++)
+        if (strlen(o->policies[i].name) > width)
+            width = strlen(o->policies[i].name);
+    if (width > 40)
+        width = 40;
+    fprintf(c->out,
+            "%s: %" PRIu32 " nodes, %" PRIu32 " links; %" PRIu32
+            " job%s, %" PRIu32 " seed%s\n\n",
+            *lh_topology_name(t) ? lh_topology_name(t) : "topology",
+            lh_topology_n_nodes(t), lh_topology_n_cables(t),
+            lh_scenario_n_jobs(s), lh_scenario_n_jobs(s) == 1 ? "" : "s",
+            o->policies[0].n_runs, o->policies[0].n_runs == 1 ? "" : "s");
+    fprintf(c->out,
+            "%-*s  iteration s      (sd)  bubble %%  blocked %%  "
+            "slots held  refused others %%\n",
+            (int)width, "policy");
+    for (uint32_t i = 0; i < o->n_policies; i++) {
+        const lh_optical_policy *p = &o->policies[i];
+        fprintf(c->out,
+                "%-*.40s  %11.3f  %8.3f  %8.1f  %9.2f  %10.0f  %16.2f\n",
+                (int)width, p->name, p->iteration_s, p->iteration_s_sd,
+                100 * p->bubble_ratio, 100 * p->blocking_probability,
+                p->slots_held, 100 * p->collateral);
+    }
+    fprintf(c->out, "\nwith no time for messages: %.3f s\n",
+            o->policies[0].bound_s);
+}
+
+static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
+                            const char *path)
+{
+    char *text = NULL;
+    size_t len = 0;
+    CLI_TRY(lh_optical_html(s, o, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
+static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
+{
+    const settings *set = c->settings;
+    lh_optical_options run = {.size = sizeof run,
+                              .threads = set->threads,
+                              .progress = show_progress,
+                              .context = c};
+    if (c->common.seed > 0) {
+        run.n_seeds = 1;
+        run.seeds = &c->common.seed;
+    }
+    CLI_TRY(lh_optical_run_all(s, &run, o, &c->err));
+    cli_progress_end();
+    if (set->html)
+        CLI_TRY(write_html(c, s, *o, set->html));
+    if (c->common.json)
+        return print_json(c, s, *o);
+    print_text(c, s, *o);
+    return LH_OK;
+}
+
+static lh_status run(cli *c)
+{
+    lh_scenario *s = NULL;
+    lh_optical *o = NULL;
+    CLI_TRY(lh_scenario_read(c->operands[0], &s, &c->err));
+    lh_status status = simulate(c, s, &o);
+    lh_optical_free(o);
+    lh_scenario_free(s);
+    return status;
+}
+
+const cli_command cmd_optical = {
+    .name = "optical",
+    .operands = "SCENARIO",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Compare ways to give pipeline traffic routes and spectrum",
+    .description =
+        "Reads a scenario: an elastic optical network, training jobs whose "
+        "stages lie in several datacenters, other traffic, and policies that "
+        "assign routes and frequency slots to the messages between stages. "
+        "Every policy is simulated with every seed, to the nanosecond, and "
+        "compared by iteration time, bubble, refused requests and spectrum "
+        "held.\n\n"
+        "A seed places the stages (unless the scenario does) and draws the "
+        "other traffic. --seed N with N above 0 takes the place of the "
+        "scenario's seeds. Numbers are means over the seeds, (sd) the "
+        "standard deviation over them; the first iteration of each run is a "
+        "warm-up and left out. \"Refused others\" is the share of the other "
+        "traffic that found no room.",
+    .output_help = "Write there what would be printed.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

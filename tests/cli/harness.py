@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the program share.
+
+Each test file is run as `test_X.py PROGRAM SOURCE_ROOT` and calls finish() at
+its end, which prints "N passed, N failed" and exits. A case is one run of the
+program: its arguments, the exit status that is expected, and patterns that
+standard output and standard error have to match; where no pattern is given,
+they have to be empty.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ROOT = pathlib.Path(os.path.abspath(sys.argv[2]))
+ANY = ""  # a pattern that everything matches
+_folder = tempfile.TemporaryDirectory(prefix="longhaul-cli-")
+WORK = pathlib.Path(_folder.name)
+_count = {"passed": 0, "failed": 0}
+
+ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
+ENVIRONMENT.pop("NO_COLOR", None)
+
+
+def check(ok, what):
+    """Counts a check and says which failed."""
+    _count["passed" if ok else "failed"] += 1
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+    return ok
+
+
+def write(name, text):
+    """A file in the working folder; returns its name."""
+    (WORK / name).write_text(textwrap.dedent(text).lstrip("\n"))
+    return name
+
+
+def read(name):
+    return (WORK / name).read_text()
+
+
+def run(*args, stdin="", env=None, **more):
+    return subprocess.run([PROGRAM, *map(str, args)], input=stdin, text=True,
+                          capture_output=True, cwd=WORK, check=False,
+                          env={**ENVIRONMENT, **(env or {})}, timeout=300,
+                          **more)
+
+
+def _matches(pattern, text):
+    if pattern is None:
+        return text == ""
+    return re.search(pattern, text, re.M | re.S) is not None
+
+
+def case(name, args, code=0, out=None, err=None, **more):
+    """Runs the program and checks all three; returns the finished process."""
+    done = run(*args, **more)
+    ok = (done.returncode == code and _matches(out, done.stdout) and
+          _matches(err, done.stderr))
+    check(ok, f"{name}: longhaul {' '.join(map(str, args))}\n"
+              f"  status {done.returncode}, expected {code}\n"
+              f"  stdout {done.stdout[:400]!r}, expected {out!r}\n"
+              f"  stderr {done.stderr[:600]!r}, expected {err!r}")
+    return done
+
+
+def json_case(name, args, code=0, err=None, **more):
+    """The same with --json: one object and nothing else; returns it."""
+    done = case(name, [*args, "--json"], code, r"\A\{.*\}\n\Z", err, **more)
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        check(False, f"{name}: not JSON: {error}")
+        return {}
+
+
+def uniform(name, devices=4, microbatches=12, placement="ud", chunks=1,
+            times=(10, 10, 10), latency=0, transfer=0, sites=2, limit=None,
+            unit="ms", memory="{F: 1, D: 0, W: -1}", backward="split"):
+    """Writes a regular pipeline; `times` are F, D, W of a device."""
+    limit = f"memory_limit: {limit}\n" if limit else ""
+    far = (f"datacenters: {{count: {sites}, latency: {latency}, "
+           f"transfer: {transfer}}}\n" if latency or transfer else "")
+    (WORK / name).write_text(
+        f"longhaul: pipeline/1\ntime_unit: {unit}\n"
+        f"microbatches: {microbatches}\ndevices: {devices}\n"
+        f"backward: {backward}\n"
+        f"uniform: {{placement: {placement}, chunks_per_device: {chunks}, "
+        f"F: {times[0]}, D: {times[1]}, W: {times[2]}, memory: {memory}}}\n"
+        f"{far}{limit}")
+    return name
+
+
+def finish():
+    print(f"{_count['passed']} passed, {_count['failed']} failed")
+    _folder.cleanup()
+    sys.exit(1 if _count["failed"] else 0)

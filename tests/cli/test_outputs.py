@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is written, where, and what happens when it cannot be."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as xml
+
+from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check,
+                     finish, json_case, read, run, uniform, write)
+
+uniform("p.yaml", latency=8, transfer=1, limit=4)
+JOB = str(ROOT / "examples/llama3-70b-two-sites.yaml")
+
+
+def names():
+    return sorted(os.listdir(WORK))
+
+
+# --- schedule ----------------------------------------------------------------
+text = case("schedule", ["schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv"],
+            out=r"\Amethod +zb-h1\nmakespan +458 ms\nlower bound .*"
+                r"written +s\.csv\n\Z")
+check(read("s.csv") == run("schedule", "p.yaml", "-m", "zb-h1").stdout,
+      "-o and standard output agree")
+check(len(read("s.csv").splitlines()) == 4, "a row per device")
+found = json_case("schedule as JSON",
+                  ["schedule", "p.yaml", "-m", "zb-h1", "-o", "t.csv"])
+check(read("t.csv") == read("s.csv"), "--json writes the same file")
+check(found["makespan_s"] == 0.458 and found["peak_memory"] == [4, 4, 4, 4]
+      and found["method"] == "zb-h1" and found["status"] == "feasible"
+      and 0 < found["lower_bound_s"] <= 0.458 and found["seconds"] >= 0
+      and abs(found["gap"] - (0.458 / found["lower_bound_s"] - 1)) < 1e-12,
+      f"numbers of schedule --json: {found}")
+found = json_case("auto says which", ["schedule", "p.yaml"])
+check(found["requested"] == "auto" and found["method"] != "auto",
+      "auto names the method that won")
+optimal = uniform("one.yaml", devices=1)
+found = json_case("nothing faster", ["schedule", optimal, "-m", "gpipe"])
+check(found["status"] == "optimal" and found["gap"] == 0, "a gap of 0")
+case("parts", ["schedule", "p.yaml", "-m", "greedy", "--sub-blocks", "4"],
+     out=r"W\d+:\d/4", err=ANY)
+case("whole again", ["schedule", "p.yaml", "-m", "greedy", "--sub-blocks", "4",
+                     "--whole"], out=r"\A[^:]+\Z",
+     err=r"whole weight-gradient passes cost -?[\d.]+ ms")
+case("quiet", ["schedule", "p.yaml", "-m", "greedy", "--sub-blocks", "4",
+               "--whole", "-q"], out=r"\A[^:]+\Z")
+case("warm-up given", ["schedule", "p.yaml", "-m", "slack", "--warmup",
+                       "4,3,2,1"], out=r"\A0F0,0F1,0F2,0F3,0[^F]")
+case("standard input", ["schedule", "-", "-m", "zb-h1"], stdin=read("p.yaml"),
+     out="^" + re.escape(read("s.csv")) + "$")
+case("wrong standard input", ["schedule", "-"], 1, stdin="what: 1\n",
+     err=r"\Alonghaul: standard input:1: [^\n]+\n\Z")
+
+# --- check ---------------------------------------------------------------------
+case("valid", ["check", "p.yaml", "s.csv"], out=r"\Avalid: s\.csv takes 458 ms")
+found = json_case("valid as JSON", ["check", "p.yaml", "s.csv"])
+check(found["valid"] is True and found["violations"] == [] and
+      found["makespan_s"] == 0.458 and found["peak_memory"] == [4, 4, 4, 4],
+      "check --json")
+write("less.csv", read("s.csv").replace(",0F7", "", 1))
+found = json_case("not valid as JSON", ["check", "p.yaml", "less.csv"], 1)
+check(found["valid"] is False and len(found["violations"]) >= 1,
+      "check --json of a schedule without 0F7")
+case("not valid", ["check", "p.yaml", "less.csv"], 1,
+     out=r"\Anot valid: \d+ violation.*0F7")
+
+# --- simulate --------------------------------------------------------------------
+case("simulate", ["simulate", "p.yaml", "-s", "s.csv", "--trace", "t.json",
+                  "--svg", "t.svg", "--html", "t.html"],
+     out=r"makespan +458 ms.*Critical path.*Slackness.*Links")
+trace = json.loads(read("t.json"))
+check(sum(e.get("ph") == "X" for e in trace["traceEvents"]) >= 4 * 36,
+      "the trace has all passes")
+check(xml.fromstring(read("t.svg")).tag.endswith("svg"), "SVG is XML")
+check(read("t.html").lower().startswith("<!doctype html>") and
+      not re.search(r"""(src|href)=["']?https?:""", read("t.html")),
+      "the report loads nothing")
+found = json_case("simulate as JSON", ["simulate", "p.yaml", "-s", "s.csv"])
+path = found["critical_path"]
+check(found["makespan_s"] == 0.458 and path[0]["start_s"] == 0 and
+      path[-1]["end_s"] == 0.458 and
+      all(a["end_s"] == b["start_s"] for a, b in zip(path, path[1:])),
+      "the critical path joins from 0 to the makespan")
+idle = 4 * 0.458 - 4 * 12 * 0.030
+check(abs(sum(found["bubble_s"].values()) - idle) < 1e-12,
+      "causes add up to the idle time")
+check(abs(found["bubble_ratio"] - idle / (4 * 0.458)) < 1e-12, "bubble ratio")
+check([link["name"] for link in found["links"]] == ["dc0-dc1", "dc1-dc0"],
+      "links by name")
+for model, least in ((["--receives", "late"], 0.458),
+                     (["--receives", "late-fd"], 0.458),
+                     (["--coupled", "1"], 0.458)):
+    slower = json_case(f"{model}", ["simulate", "p.yaml", "-s", "zb-h1",
+                                    *model])
+    check(slower["makespan_s"] >= least, f"{model} is not faster")
+found = json_case("first device", ["simulate", "p.yaml", "-s", "zb-h1",
+                                   "--objective", "first-device"])
+check(found["objective_s"] == found["first_device_s"] <= found["makespan_s"],
+      "objective first-device")
+case("over memory", ["simulate", "p.yaml", "-s", "less.csv"], 1,
+     err=r"\Alonghaul: ")
+uniform("roomy.yaml", latency=8, transfer=1)
+run("schedule", "roomy.yaml", "-m", "gpipe", "-o", "g.csv")
+case("over memory", ["simulate", "p.yaml", "-s", "g.csv"],
+     out=r"peak memory +12 on device \d, over the limit",
+     err=r"\Alonghaul: the schedule needs more memory than the limit")
+
+# --- compare ---------------------------------------------------------------------
+case("compare", ["compare", "p.yaml"],
+     out=r"\Amethod +makespan.*\ngreedy .*\ngpipe .*limit is 4.*lower bound")
+rows = json_case("compare as JSON", ["compare", "p.yaml"])["rows"]
+times = [r["makespan_s"] for r in rows if r["status"] == "ok"]
+check(times == sorted(times) and len(times) >= 4 and
+      {r["method"] for r in rows} >= {"gpipe", "1f1b", "zb-h1", "zb-v"},
+      "rows are sorted and all there")
+check(all(r["makespan_s"] >= r["lower_bound_s"] for r in rows
+          if r["status"] == "ok"), "nothing beats the bound")
+rows = json_case("sweep", ["compare", "p.yaml", "-m", "zb-h1,greedy",
+                           "--sweep", "latency=0:1:0.5,transfer=0,2ms"])["rows"]
+check(sorted({(r["latency_s"], r["transfer_s"]) for r in rows}) ==
+      [(0.0, 0.0), (0.0, 0.002), (0.005, 0.0), (0.005, 0.002), (0.01, 0.0),
+       (0.01, 0.002)] and len(rows) == 12, "points of a sweep")
+alone = json_case("one point", ["compare", "p.yaml", "-m", "zb-h1", "--sweep",
+                                "latency=8ms,transfer=1ms"])["rows"][0]
+check(alone["makespan_s"] == 0.458, "a sweep sets what the file says, too")
+done = case("sweep as text", ["compare", "p.yaml", "-m", "zb-h1,greedy",
+                              "--sweep", "latency=0:2:0.25"],
+            out=r"\nlatency .*\nzb-h1 .*slowdown")
+check(max(map(len, done.stdout.splitlines())) <= 80, "a sweep fits the width")
+replayed = json_case("replay", ["compare", "p.yaml", "-m", "slack", "--replay",
+                                "--sweep", "latency=0:4:1"])["rows"]
+remade = json_case("no replay", ["compare", "p.yaml", "-m", "slack",
+                                 "--sweep", "latency=0:4:1"])["rows"]
+check(replayed != remade, "--replay keeps the schedules")
+uniform("wave.yaml", placement="wave", chunks=2, latency=8, transfer=1)
+rows = json_case("two files", ["compare", "p.yaml", "wave.yaml"])["rows"]
+check({r["pipeline"] for r in rows if r["method"] == "greedy"} ==
+      {"p", "wave"} and
+      {r["pipeline"] for r in rows if r["method"] == "zb-v"} == {"wave"},
+      "methods compete on the placements that suit them")
+case("compare with a report", ["compare", "p.yaml", "--html", "c.html"],
+     out=ANY)
+check("zb-h1" in read("c.html"), "the report has the methods")
+
+# --- jobs and plans ----------------------------------------------------------------
+case("plan", ["plan", JOB, "--html", "plan.html"],
+     out=r"iteration .*layout .*Schedules on this layout.*Other layouts.*"
+         r"plan +plan\.json\nreport +plan\.html\n\Z")
+plan = json.loads(read("plan.json"))
+check({"iteration_s", "layout", "schedule", "alternatives"} <= plan.keys(),
+      "keys of a plan")
+before = names()
+done = case("plan as JSON", ["plan", JOB, "--json"], out=r"\A\{")
+check(done.stdout == read("plan.json"), "--json prints the plan itself")
+check(names() == before, "--json leaves no file behind")
+found = json_case("simulate a plan", ["simulate", "plan.json"])
+check(found["makespan_s"] <= plan["iteration_s"], "a plan's iteration holds "
+      "its makespan")
+case("compare a job", ["compare", JOB], out=r"zb-v wave.*1f1b ud", err=ANY)
+job_rows = json_case("compare a job", ["compare", JOB], err=ANY)["rows"]
+check(abs(job_rows[0]["iteration_s"] - plan["iteration_s"]) < 1e-9,
+      "compare's best of a job is the plan's")
+case("a job is compared alone", ["compare", JOB, "p.yaml"], 2,
+     err=r"compared on its own")
+
+# --- export, report ------------------------------------------------------------------
+case("PyTorch", ["export", "plan.json", "--to", "pytorch", "-o", "x.csv"],
+     out=r"written +x\.csv", err=ANY)
+check(":" not in read("x.csv"), "no parts for PyTorch")
+case("Megatron-LM", ["export", "plan.json", "--to", "megatron"],
+     out=r"--tensor-model-parallel-size \d+\n.*"
+         r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n.*"
+         r"--num-layers 80\n")
+case("Chrome", ["export", "plan.json", "--to", "chrome", "-o", "x.json"],
+     out=ANY)
+found = json_case("report", ["report", "--predicted", "plan.json",
+                             "--measured", "x.json", "-o", "both.html"])
+check(found["error"] == 0 and found["mean_start_error_s"] == 0 and
+      found["passes"] == 768 and found["report"] == "both.html",
+      f"a plan and its own trace agree: {found}")
+case("report of files", ["report", "plan.json", "x.json"],
+     out=r"\Areport +report\.html\n\Z")
+uniform("single.yaml", devices=1, microbatches=1)
+uniform("double.yaml", devices=1, microbatches=1, backward="joint")
+run("simulate", "single.yaml", "-s", "zb-h1", "--trace", "single.json")
+run("simulate", "double.yaml", "--trace", "double.json")
+case("other passes", ["report", "--predicted", "single.json", "--measured",
+                      "double.json"],
+     out=r"not in both: 2 predicted, 1 measured passes")
+
+# --- writing --------------------------------------------------------------------------
+check(not [n for n in names() if ".tmp-" in n], "no temporary files are left")
+inode = (WORK / "s.csv").stat().st_ino
+run("schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv")
+check((WORK / "s.csv").stat().st_ino != inode, "a file is replaced whole")
+(WORK / "no").mkdir()
+for args in (["schedule", "p.yaml", "-o"], ["simulate", "p.yaml", "--html"],
+             ["simulate", "p.yaml", "--trace"], ["plan", JOB, "-o"],
+             ["simulate", "p.yaml", "-o"], ["compare", "p.yaml", "-o"],
+             ["check", "p.yaml", "s.csv", "-o"], ["export", "plan.json", "-o"],
+             ["report", "plan.json", "-o"]):
+    case(f"no such folder: {args}", [*args, "nowhere/f"], 1,
+         err=r"\A(longhaul: [^\n]*\n)?longhaul: nowhere/f: cannot write: No "
+             r"such file or directory\n\Z")
+    case(f"a folder: {args}", [*args, "no"], 1,
+         err=r"\A(longhaul: [^\n]*\n)?longhaul: no: is a directory[^\n]*\n\Z")
+if os.geteuid() != 0:
+    (WORK / "no").chmod(0o555)
+    case("folder that is closed", ["schedule", "p.yaml", "-o", "no/f"], 1,
+         err=r"no/f: cannot write: Permission denied")
+case("text to a file", ["simulate", "p.yaml", "-o", "sim.txt"])
+check("makespan" in read("sim.txt"), "simulate -o")
+case("JSON to a file", ["check", "p.yaml", "s.csv", "--json", "-o", "v.json"])
+check(json.loads(read("v.json"))["valid"] is True, "check --json -o")
+if os.path.exists("/dev/full"):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "schedule", "p.yaml"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, cwd=WORK)
+    check(done.returncode == 1 and
+          re.match(r"\Alonghaul: cannot write to standard output: No space",
+                   done.stderr), f"full device: {done}")
+
+# Closed standard output: an error, and no file is mistaken for it.
+done = subprocess.run(["sh", "-c", f"'{PROGRAM}' schedule p.yaml -o z.csv >&-"],
+                      cwd=WORK, capture_output=True, text=True)
+check(done.returncode == 1 and "standard output" in done.stderr and
+      read("z.csv").startswith("0F0"), f"closed standard output: {done}")
+# A reader that goes away ends the program without a word.
+done = subprocess.run(["sh", "-c",
+                       f"'{PROGRAM}' simulate wave.yaml --json | true"],
+                      cwd=WORK, capture_output=True, text=True)
+check(done.stderr == "", f"reader gone: {done.stderr}")
+
+# --- interrupted ------------------------------------------------------------------------
+uniform("big.yaml", devices=16, microbatches=512, latency=8, transfer=1)
+for number in (signal.SIGINT, signal.SIGTERM):
+    process = subprocess.Popen(
+        [PROGRAM, "compare", "big.yaml", "--sweep", "latency=0:900:1", "-o",
+         "never.txt"], cwd=WORK, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=ENVIRONMENT)
+    time.sleep(0.7)
+    process.send_signal(number)
+    begin = time.monotonic()
+    out, err = process.communicate(timeout=20)
+    check(process.returncode == -number and out == b"" and err == b"" and
+          time.monotonic() - begin < 5 and
+          not [n for n in names() if n.startswith("never")],
+          f"signal {number}: {process.returncode} {out!r} {err!r}")
+finish()

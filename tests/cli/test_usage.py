@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Help, version, wrong usage."""
+from harness import (ANY, case, check, finish, json_case, read, run, uniform,
+                     write)
+
+COMMANDS = ("plan", "compare", "simulate", "schedule", "check", "report",
+            "export")
+TRY = r"[^\n]*\nTry 'longhaul {} --help'\.\n\Z"
+
+uniform("p.yaml")
+
+# Help says what the command does, how, with examples that name it.
+case("help", ["--help"], out=r"Usage: longhaul COMMAND.*Examples:")
+case("help word", ["help"], out=r"Usage: longhaul COMMAND")
+case("version", ["--version"], out=r"\Alonghaul \d+\.\d+\.\d+\n\Z")
+for command in COMMANDS:
+    done = case(f"help of {command}", [command, "--help"],
+                out=rf"\AUsage: longhaul {command} .*Options:.*"
+                    rf"--json.*Examples:\n  longhaul {command} ")
+    check(max(map(len, done.stdout.splitlines())) <= 80,
+          f"help of {command} fits 80 columns")
+    case(f"help {command}", ["help", command],
+         out=rf"\AUsage: longhaul {command} ")
+    case(f"version of {command}", [command, "--version"],
+         out=r"\Alonghaul \d")
+    case(f"-h of {command}", [command, "-h"], out=rf"longhaul {command}")
+    # Help does not need the arguments to be right.
+    case(f"help of {command} wins", [command, "nowhere", "--help"], out=ANY)
+    case(f"{command}: unknown option", [command, "--jsom"], 2,
+         err=rf"\Alonghaul: {command}: there is no option '--jsom'; did you "
+             rf"mean '--json'\?" + TRY.format(command))
+    case(f"{command}: unknown letter", [command, "-Z"], 2,
+         err=rf"there is no option '-Z'" + TRY.format(command))
+    case(f"{command}: flag with value", [command, "--json=yes"], 2,
+         err=r"--json takes no argument" + TRY.format(command))
+    case(f"{command}: option without value", [command, "-o"], 2,
+         err=r"-o needs an argument: FILE" + TRY.format(command))
+    case(f"{command}: bad seed", [command, "--seed", "-1"], 2,
+         err=r"--seed: '-1' is not a whole number" + TRY.format(command))
+    case(f"{command}: seed too large",
+         [command, "--seed=18446744073709551616"], 2,
+         err=r"is not a whole number" + TRY.format(command))
+
+MAIN = r"[^\n]*\nTry 'longhaul --help'\.\n\Z"
+case("no command", [], 2, err=r"\Alonghaul: say what to do" + MAIN)
+case("unknown command", ["simulat"], 2,
+     err=r"there is no command 'simulat'; did you mean 'simulate'\?" + MAIN)
+case("nothing near", ["xyzzy"], 2, err=r"there is no command 'xyzzy'" + MAIN)
+case("help of nothing", ["help", "xyzzy"], 2, err=r"no command 'xyzzy'" + MAIN)
+case("option first", ["--json", "plan"], 2,
+     err=r"comes before the command" + MAIN)
+
+# Operands.
+for command in ("plan", "simulate", "schedule", "export", "compare"):
+    case(f"{command} of nothing", [command], 2,
+         err=r"an argument is missing; it takes " + ANY)
+case("check of one", ["check", "p.yaml"], 2, err=r"an argument is missing")
+case("one too many", ["schedule", "p.yaml", "q.yaml"], 2,
+     err=r"'q\.yaml' is one argument too many; it takes PIPELINE")
+case("report of nothing", ["report"], 2, err=r"nothing to report on")
+case("report of a half", ["report", "--measured", "x.json"], 2,
+     err=r"--predicted and --measured belong together")
+
+# Values of options.
+case("unknown method", ["schedule", "p.yaml", "--method", "zbh1"], 2,
+     err=r"--method: there is no method 'zbh1'; did you mean zb-h1\?")
+case("no method near", ["schedule", "p.yaml", "--method", "qqqqqqq"], 2,
+     err=r"there is no method 'qqqqqqq'; there are gpipe, 1f1b, ")
+case("unknown method, simulate", ["simulate", "p.yaml", "-s", "gpip"], 2,
+     err=r"--schedule: there is no method 'gpip'; did you mean gpipe\?")
+case("unknown method, compare", ["compare", "p.yaml", "-m", "1f1b,zv"], 2,
+     err=r"--methods: there is no method 'zv'")
+case("choice", ["simulate", "p.yaml", "--receives", "soon"], 2,
+     err=r"--receives: 'soon' is not one of: early, late, late-fd")
+case("count 0", ["schedule", "p.yaml", "--sub-blocks", "0"], 2,
+     err=r"'0' is not a whole number from 1 to 4096")
+case("count too large", ["schedule", "p.yaml", "--sub-blocks=4097"], 2,
+     err=r"'4097' is not a whole number from 1 to 4096")
+case("count with rest", ["schedule", "p.yaml", "--sub-blocks", "3x"], 2,
+     err=r"'3x' is not a whole number")
+case("count empty", ["schedule", "p.yaml", "--sub-blocks="], 2,
+     err=r"'' is not a whole number")
+case("text empty", ["schedule", "p.yaml", "--method="], 2,
+     err=r"--method: the argument is empty")
+case("warm-up short", ["schedule", "p.yaml", "-m", "slack", "--warmup",
+                       "4,3,2"], 2,
+     err=r"--warmup: 3 numbers for 4 devices; give one per device")
+case("warm-up wrong", ["schedule", "p.yaml", "-m", "slack", "--warmup",
+                       "4,3,,1"], 2,
+     err=r"--warmup: '' is not a whole number of forwards")
+case("warm-up word", ["schedule", "p.yaml", "-m", "slack", "--warmup",
+                      "lots"], 2,
+     err=r"--warmup: 'lots' is not a whole number of forwards")
+
+for name, value, message in (
+        ("name", "delay=1", r"does not begin with latency= or transfer="),
+        ("no name", "1", r"does not begin with latency= or transfer="),
+        ("nothing", "latency=", r"is not a value such as"),
+        ("word", "latency=soon", r"'soon' is not a value such as"),
+        ("negative", "latency=-1", r"is not a value such as"),
+        ("nan", "latency=nan", r"is not a value such as"),
+        ("inf", "latency=inf", r"is not a value such as"),
+        ("hex", "latency=0x10", r"is not a value such as"),
+        ("huge", "latency=1e300", r"is not a value such as"),
+        ("unit", "latency=5min", r"is not a value such as"),
+        ("two parts", "latency=0:2", r"is not a value such as"),
+        ("four parts", "latency=0:2:1:1", r"is not a value such as"),
+        ("no step", "latency=0:2:0", r"leads nowhere"),
+        ("backwards", "latency=2:0:1", r"leads nowhere"),
+        ("too many", "latency=0:2:0.0001", r"more than 1000 values"),
+        ("mixed", "latency=0:2ms:0.5", r"with and without a unit"),
+        ("mixed list", "latency=1,2ms", r"with and without a unit"),
+        ("twice", "latency=1,latency=2", r"latency is there twice"),
+        ("points", "latency=0:900:1,transfer=0:900:1", r"at most 10000")):
+    case(f"sweep: {name}", ["compare", "p.yaml", "--sweep", value], 2,
+         err=r"\Alonghaul: compare: --sweep: .*" + message)
+
+# All ways to give an option mean the same.
+want = run("schedule", "p.yaml", "--method", "zb-h1").stdout
+for args in (["-m", "zb-h1", "p.yaml"], ["-mzb-h1", "p.yaml"],
+             ["--method=zb-h1", "p.yaml"], ["p.yaml", "-qm", "zb-h1"],
+             ["-m", "gpipe", "p.yaml", "-m", "zb-h1"],
+             ["-m", "zb-h1", "--", "p.yaml"]):
+    check(run("schedule", *args).stdout == want, f"same option: {args}")
+write("-odd.yaml", read("p.yaml"))
+case("file that looks like an option",
+     ["schedule", "-m", "zb-h1", "--", "-odd.yaml"], out=r"\A0F0,")
+
+found = json_case("JSON of a schedule", ["schedule", "p.yaml"])
+check({"method", "makespan_s", "lower_bound_s", "gap", "status",
+       "bubble_ratio", "peak_memory", "seconds"} <= found.keys(),
+      "keys of schedule --json")
+finish()
