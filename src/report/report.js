@@ -729,55 +729,6 @@ function applyAddress() {
   if (state.checked) check();
 }
 
-/* Draws many views, and writes down how long it took and what came out. */
-function check() {
-  const times = [];
-  const drawn = KINDS.map(() => 0);
-  const timed = (a, b) => {
-    state.a = a;
-    state.b = b;
-    const from = performance.now();
-    drawNow();
-    for (const p of visiblePanels()) p.ctx.getImageData(0, 0, 1, 1);
-    times.push(performance.now() - from);
-  };
-  const { a, b } = state;
-  if (visiblePanels().length) {
-    for (let i = 0; i < 24; i++) {
-      const span = end / 1.6 ** (i % 12);
-      const middle = end * (0.1 + 0.8 * ((i * 7) % 24) / 24);
-      timed(Math.max(0, middle - span / 2), Math.max(0, middle - span / 2) + span);
-    }
-    timed(a, b);
-  }
-  for (const p of visiblePanels()) {
-    const { data: bytes } = p.ctx.getImageData(0, 0, p.canvas.width,
-      p.canvas.height);
-    for (let i = 0; i < bytes.length; i += 4)
-      colors.rgb.forEach((c, k) => {
-        drawn[k] += bytes[i] === c[0] && bytes[i + 1] === c[1] &&
-          bytes[i + 2] === c[2];
-      });
-  }
-  times.sort((x, y) => x - y);
-  const result = {
-    ready_ms: ready, median_ms: times[times.length >> 1] || 0,
-    max_ms: times[times.length - 1] || 0, views: times.length,
-    pixels: Object.fromEntries(KINDS.map((k, i) => [k, drawn[i]])),
-    passes: traces.map((t) => t.runs.n), shown: visiblePanels().length,
-    matches: state.matches.map((m) => passName(m.panel.t, m.run)).slice(0, 20),
-    match_count: state.matches.length, critical: state.critical,
-    tip: $('tip').hidden ? '' : $('tip').textContent,
-    view: [state.a, state.b], nodes: document.querySelectorAll('*').length,
-    wide: document.documentElement.scrollWidth > window.innerWidth,
-    checksum: traces.map((t) => [t.makespan,
-      t.runs.end.reduce((x, y) => Math.max(x, y), 0),
-      t.messages.n ? t.messages.arrive[t.messages.n - 1] : 0]),
-  };
-  document.body.append(el('script', { type: 'application/json', id: 'check' },
-    JSON.stringify(result)));
-}
-
 /* --- beginning ------------------------------------------------------------ */
 
 traces.forEach((t, i) => {

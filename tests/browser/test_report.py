@@ -64,10 +64,27 @@ class Page:
         return self.result[key] if self.result else None
 
 
+def check_acts(page):
+    """Wheel, pointer and keys."""
+    if not page.result:
+        return
+    acts = page["act"]
+    fit, zoomed, less, again = acts["spans"]
+    check(zoomed < fit / 3, f"{page.name}: the wheel does not zoom: {acts}")
+    check(zoomed < less <= fit, f"{page.name}: '-' does not zoom out: {acts}")
+    check(abs(again - fit) < 1, f"{page.name}: '0' does not fit: {acts}")
+    check(acts["panned"], f"{page.name}: the arrow key does not pan")
+    check(acts["tip"].startswith(acts["pass"]),
+          f"{page.name}: hovering {acts['pass']} shows {acts['tip']!r}")
+    check(acts["left"], f"{page.name}: the tooltip stays")
+
+
 def test_tiny(browser, folder):
     page = Page(browser, folder + "/tiny.html", "check=1&find=1B0")
     if not page.result:
         return
+    check_acts(page)
+    check(page["act"]["critical"], "tiny: 'c' does not show the critical path")
     check(page["passes"] == [8], f"tiny: passes {page['passes']}")
     check(page["matches"] == ["1B0"], f"tiny: found {page['matches']}")
     for kind in ("F", "B", "dp"):
@@ -136,6 +153,7 @@ def test_large(browser, folder):
           f"of {page['views']} views, {page['nodes']} nodes; limits "
           f"{READY_LIMIT_MS}, {DRAW_LIMIT_MS} (median)")
     check(page["passes"] == [50016], f"large: passes {page['passes']}")
+    check_acts(page)
     check(page["median_ms"] < DRAW_LIMIT_MS, "large: drawing is slow")
     check(page["ready_ms"] < READY_LIMIT_MS, "large: loading is slow")
     check(page["nodes"] < 1500, f"large: {page['nodes']} nodes in the page")
@@ -144,6 +162,8 @@ def test_large(browser, folder):
     page = Page(browser, folder + "/large.html",
                 "check=1&critical=1&find=7D400")
     check(page["matches"] == ["7D400"], f"large: found {page['matches']}")
+    if not page.result:
+        return
     print(f"  with the critical path: median {page['median_ms']:.1f} ms")
     check(page["median_ms"] < DRAW_LIMIT_MS, "large: critical path is slow")
 
