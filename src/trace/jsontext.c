@@ -2,7 +2,6 @@
 #include "trace/jsontext.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Decodes one character of valid UTF-8; 0: not valid. */
@@ -69,15 +68,24 @@ static void add_escaped(lhi_text *text, const char *json)
     lhi_text_add(text, (const char *)run, (size_t)(p - run));
 }
 
+static int add_to_text(const char *bytes, size_t len, void *text)
+{
+    lhi_text_add(text, bytes, len);
+    return 0;
+}
+
+/* Not json_dumps(): it goes on when there is no memory for an object's key
+ * (jansson 2.14), and the key is lost. */
 static void add(lhi_text *text, json_t *value, size_t skip)
 {
-    char *json =
-        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    if (json)
-        add_escaped(text, json + skip);
+    lhi_text json = {0};
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+    if (value && json_dump_callback(value, add_to_text, &json, flags) == 0 &&
+        !json.failed)
+        add_escaped(text, json.data + skip);
     else
         text->failed = true;
-    free(json);
+    lhi_text_fini(&json);
     json_decref(value);
 }
 

@@ -17,7 +17,7 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-static uint32_t n_cases = 6000, first_case;
+static uint32_t n_cases = 20000, first_case;
 
 static int64_t makespan(const lh_pipeline *p, const lh_schedule *s,
                         const lh_sim_options *o)
