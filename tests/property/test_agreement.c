@@ -8,6 +8,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
+#include <longhaul/analysis.h>
 #include <longhaul/check.h>
 #include <stdlib.h>
 
@@ -91,6 +92,40 @@ static void compare_collectives(const lh_timeline *t, const naive_result *n)
     }
 }
 
+/* Idle time adds up on every device, and the critical path goes from 0 to the
+ * makespan without gaps. */
+static void check_analysis(const lh_pipeline *p, const lh_schedule *s,
+                           const lh_timeline *t)
+{
+    lh_analysis *a = NULL;
+    lh_error err = {0};
+    uint32_t count;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    if (!a)
+        return;
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
+        const int64_t *idle = lh_analysis_idle(a, d);
+        const lh_run *runs = lh_timeline_runs(t, d, &count);
+        int64_t sum = 0;
+        for (uint32_t i = 0; i < LH_N_CAUSES; i++) {
+            CHECK(idle[i] >= 0);
+            sum += idle[i];
+        }
+        for (uint32_t i = 0; i < count; i++)
+            sum += runs[i].end_ns - runs[i].start_ns;
+        CHECK_INT(sum, lh_timeline_makespan(t));
+    }
+    const lh_segment *path = lh_analysis_critical_path(a, &count);
+    int64_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_INT(path[i].start_ns, at);
+        CHECK(path[i].end_ns >= at);
+        at = path[i].end_ns;
+    }
+    CHECK_INT(at, lh_timeline_makespan(t));
+    lh_analysis_free(a);
+}
+
 static lh_sim_options some_options(rng *r)
 {
     lh_sim_options o = {.size = sizeof o};
@@ -153,6 +188,7 @@ static void compare(const lh_pipeline *p, const lh_schedule *s,
         compare_runs(t, n);
         compare_messages(t, n);
         compare_collectives(t, n);
+        check_analysis(p, s, t);
         bool early = o->receives == LH_RECEIVES_EARLY && !o->coupled_queue;
         if (early && (!o->fifo || lh_schedule_n_link_orders(s) == 0))
             compare_judge(p, s, t);
