@@ -148,6 +148,24 @@ static lh_status allocate(builder *b, lh_error *err)
     return LH_OK;
 }
 
+/* The gradient of a matrix that embedding and head share, after everything. */
+static lh_status add_tied_embedding(builder *b, lh_error *err)
+{
+    uint32_t first = b->chunks[0].device;
+    uint32_t last = b->chunks[b->n_chunks - 1].device;
+    if (first == last)
+        return LH_OK;
+    lh_cost_hop hop = {b->ranks[first].datacenter, b->ranks[last].datacenter,
+                       b->ranks[first].first_gpu, b->ranks[last].first_gpu};
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    int64_t ns;
+    LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop, &options,
+                                   &ns, err));
+    b->built->overhead_ns += ns;
+    return LH_OK;
+}
+
 static lh_status finish(builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
@@ -164,7 +182,7 @@ static lh_status finish(builder *b, lh_error *err)
         if (b->optimizer_ns[d] > b->built->optimizer_ns)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
-    b->built->overhead_ns = (int64_t)lh_cost_defaults()->iteration_ns;
+    b->built->overhead_ns += (int64_t)lh_cost_defaults()->iteration_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,
@@ -193,6 +211,7 @@ static lh_status build(builder *b, lh_error *err)
         LHI_TRY(hop_to(b, b->chunks[c].device, b->chunks[c + 1].device, err));
         LHI_TRY(hop_to(b, b->chunks[c + 1].device, b->chunks[c].device, err));
     }
+    LHI_TRY(add_tied_embedding(b, err));
     return finish(b, err);
 }
 

@@ -141,6 +141,49 @@ static void pipelines_are_built(void)
     lh_job_free(job);
 }
 
+/* A matrix that embedding and head share is added up over the boundary; on a
+ * wave the two are on one device. */
+static void tied_embeddings_are_added_up(void)
+{
+    static const char *const models[] = {"false", "true"};
+    int64_t after[2][2];
+    for (int tied = 0; tied < 2; tied++) {
+        char text[1024];
+        lh_job *job = NULL;
+        lh_error err = {0};
+        snprintf(text, sizeof text,
+                 "longhaul: job/1\n"
+                 "model: {name: m, layers: 8, hidden: 1024, ffn: 4096, heads: "
+                 "8, vocab: 50304, tied_embeddings: %s}\n"
+                 "training: {global_batch: 8, sequence: 1024}\n"
+                 "cluster:\n"
+                 "  gpu: a100-80g\n"
+                 "  gpus_per_node: 1\n"
+                 "  fabric: {gbps: 100, latency_us: 8}\n"
+                 "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]\n"
+                 "  links: [{between: [a, b], latency_ms: 10, gbps: 10}]\n",
+                 models[tied]);
+        CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+                 err);
+        for (int wave = 0; wave < 2; wave++) {
+            lh_layout l = layout_of(1, 2, 1, LH_OUTERMOST_PIPELINE);
+            lh_pipeline *p = NULL;
+            l.chunks_per_device = wave ? 2 : 1;
+            CHECK_OK(lh_plan_pipeline(job, &l,
+                                      wave ? LH_PLACEMENT_WAVE
+                                           : LH_PLACEMENT_UD,
+                                      LH_RECOMPUTE_NONE, &p,
+                                      &after[tied][wave], &err),
+                     err);
+            lh_pipeline_free(p);
+        }
+        lh_job_free(job);
+    }
+    /* 50304 x 1024 fp32 gradients over 10 Gbit/s each way, and latencies. */
+    CHECK(after[1][0] - after[0][0] > 160000000);
+    CHECK_INT(after[1][1], after[0][1]);
+}
+
 /* The best iteration over every layout and method, without any bound. */
 static int64_t exhaustive(const lh_job *job, uint64_t *n_layouts)
 {
@@ -303,6 +346,7 @@ int main(void)
     RUN(layers_are_even);
     RUN(ranks_are_placed);
     RUN(pipelines_are_built);
+    RUN(tied_embeddings_are_added_up);
     RUN(finds_the_best_of_all);
     RUN(given_layouts_are_kept);
     RUN(round_trips);
