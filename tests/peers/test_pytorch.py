@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Our schedules load in torch.distributed.pipelining and pass its validation.
+
+    test_pytorch.py PROGRAM
+
+Needs torch; $LONGHAUL_TORCH names a Python that has it, if this one has not.
+Without it the test is skipped, and says so.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+
+SKIP = 77
+PROGRAM = os.path.abspath(sys.argv[1])
+try:
+    warnings.filterwarnings("ignore")
+    import torch
+    from torch.distributed.pipelining import schedules
+except ImportError as error:
+    other = os.environ.get("LONGHAUL_TORCH")
+    if other:  # once only
+        environment = {k: v for k, v in os.environ.items()
+                       if k != "LONGHAUL_TORCH"}
+        os.execve(other, [other, *sys.argv], environment)
+    print(f"SKIPPED: no torch ({error}); that our schedules load in PyTorch "
+          "is not tested. Set LONGHAUL_TORCH to a Python that has it.",
+          file=sys.stderr)
+    sys.exit(SKIP)
+
+count = {True: 0, False: 0}
+
+
+def check(ok, what):
+    count[bool(ok)] += 1
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+
+
+def runtime(devices, stages, microbatches):
+    """The runtime of rank 0, without processes behind it."""
+    stage = types.SimpleNamespace(
+        num_stages=stages, group_size=devices, group_rank=0, stage_index=0,
+        is_first=True, is_last=stages == 1, has_backward=True,
+        stage_index_to_group_rank=None)
+    return schedules._PipelineScheduleRuntime(
+        [stage], microbatches, loss_fn=lambda out, target: out)
+
+
+def load(name, path, devices, stages, microbatches, place):
+    """Loads, lowers and validates; then runs it dry for deadlocks."""
+    run = runtime(devices, stages, microbatches)
+    try:
+        run._load_csv(str(path), format="compute_only")
+    except Exception as error:  # whatever PyTorch has against it
+        check(False, f"{name}: {type(error).__name__}: {error}"[:600])
+        return
+    mapping = run.stage_index_to_group_rank
+    check([mapping[s] for s in range(stages)] ==
+          [place(s) for s in range(stages)], f"{name}: stages to ranks")
+    simulate = getattr(schedules, "_simulate_comms_compute", None)
+    if simulate:
+        # Of what lowering added the dry run knows sends and receives only.
+        known = re.compile(r"\d+(F|I|W|B|(SEND|RECV)_[FB])\d+")
+        orders = {rank: [a for a in actions if known.fullmatch(str(a))]
+                  for rank, actions in run.pipeline_order_with_comms.items()}
+        try:
+            simulate(orders, lambda s: mapping[s], stages)
+            check(True, name)
+        except Exception as error:
+            check(False, f"{name}: dry run: {error}"[:600])
+
+
+def make(temp, name, devices, n, placement, chunks, method, more=()):
+    pipeline, path = temp / "p.yaml", temp / f"{name}.csv"
+    pipeline.write_text(
+        "longhaul: pipeline/1\ntime_unit: ms\n"
+        f"microbatches: {n}\ndevices: {devices}\nbackward: split\n"
+        f"uniform: {{placement: {placement}, chunks_per_device: {chunks}, "
+        "F: 38, D: 48, W: 20, memory: {F: 1, D: 0, W: -1}}\n"
+        "datacenters: {count: 2, latency: 20, transfer: 3}\n")
+    done = subprocess.run([PROGRAM, "schedule", pipeline, "-m", method, "-o",
+                           path, *more], capture_output=True, text=True)
+    check(done.returncode == 0, f"{name}: {done.stderr}")
+    return path
+
+
+PLACES = {"ud": lambda devices: lambda s: s,
+          "loop": lambda devices: lambda s: s % devices,
+          "wave": lambda devices: lambda s: min(s, 2 * devices - 1 - s)}
+with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
+    temp = pathlib.Path(folder)
+    for method, placement, chunks, more in (
+            ("gpipe", "ud", 1, ()), ("1f1b", "ud", 1, ()),
+            ("interleaved-1f1b", "loop", 2, ()),
+            ("interleaved-1f1b", "loop", 3, ()), ("zb-h1", "ud", 1, ()),
+            ("zb-h2", "ud", 1, ()), ("zb-v", "wave", 2, ()),
+            ("slack", "ud", 1, ()), ("greedy", "ud", 1, ()),
+            ("greedy", "loop", 2, ()), ("greedy", "wave", 2, ()),
+            ("greedy", "ud", 1, ("--sub-blocks", "4", "--whole"))):
+        for devices, n in ((2, 4), (4, 8), (8, 32)):
+            name = f"{method}-{placement}{chunks}-{devices}x{n}"
+            path = make(temp, name, devices, n, placement, chunks, method,
+                        more)
+            load(name, path, devices, devices * chunks, n,
+                 PLACES[placement](devices))
+    # What is wrong is refused there, too: the validation does look.
+    path = make(temp, "wrong", 4, 8, "ud", 1, "1f1b")
+    path.write_text(path.read_text().replace("2F3,", "", 1))
+    try:
+        runtime(4, 4, 8)._load_csv(str(path), format="compute_only")
+        check(False, "PyTorch took a schedule without 2F3")
+    except Exception:
+        check(True, "refused")
+
+print(f"torch {torch.__version__}: {count[True]} passed, "
+      f"{count[False]} failed")
+sys.exit(1 if count[False] else 0)
