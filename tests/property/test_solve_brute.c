@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the solver calls optimal is: no schedule of a tiny pipeline is faster,
+ * by going through all of them; what it calls infeasible has none.
+ *
+ *     test_solve_brute [CASES [FIRST]]
+ */
+#include "brute.h"
+#include "random_pipeline.h"
+#include "test.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/check.h>
+#include <longhaul/simulate.h>
+#include <longhaul/solve.h>
+#include <stdlib.h>
+
+static uint32_t n_cases = 3000, first_case;
+
+typedef struct tally {
+    uint32_t compared, too_many, infeasible, shared, parts, fifo, first_device;
+    uint32_t gathers, ordered, open;
+} tally;
+
+static tally seen;
+
+static int64_t objective_of(const lh_pipeline *p, const lh_schedule *s,
+                            const lh_solve_options *o)
+{
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    lh_sim_options sim = {.size = sizeof sim, .fifo = o->fifo};
+    if (lh_simulate(p, s, &sim, &t, &err) != LH_OK)
+        return -1;
+    int64_t ns = o->objective == LH_OBJECTIVE_MAKESPAN
+                     ? lh_timeline_makespan(t)
+                     : lh_timeline_first_device_end(t);
+    lh_timeline_free(t);
+    return ns;
+}
+
+static bool divides(const lh_pipeline *p, uint32_t parts)
+{
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++)
+        if (lh_pipeline_chunk(p, c)->w_ns % parts ||
+            lh_pipeline_chunk(p, c)->mem_w % parts)
+            return false;
+    return true;
+}
+
+static lh_pipeline *make(rng *r)
+{
+    random_shape shape = {.max_devices = 3, .max_chunks = 2};
+    shape.max_microbatches = 1 + rng_below(r, 4);
+    shape.no_data_parallel = rng_chance(r, 60);
+    if (rng_chance(r, 40))
+        shape.links = LINKS_SHARED;
+    lh_pipeline *p = random_pipeline(r, &shape);
+    if (!rng_chance(r, 8))
+        return p;
+    /* Less memory than needed, often. */
+    int64_t limits[8];
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
+        limits[d] = lh_pipeline_memory_limit(p, d);
+        limits[d] = limits[d] == LH_NO_LIMIT ? 3 : limits[d];
+        limits[d] -= rng_below(r, 3);
+        limits[d] = limits[d] < 0 ? 0 : limits[d];
+    }
+    lh_pipeline *less = limited_pipeline(p, limits);
+    lh_pipeline_free(p);
+    return less;
+}
+
+static void check_solution(const lh_pipeline *p, const lh_solve_options *o,
+                           const lh_solution *s)
+{
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    lh_bound bound;
+    CHECK(s->bound_ns <= s->makespan_ns);
+    CHECK_INT(objective_of(p, s->schedule, o), s->makespan_ns);
+    CHECK_OK(lh_check(p, s->schedule, &v, &err), err);
+    if (v) {
+        CHECK(lh_verdict_valid(v));
+        if (o->objective == LH_OBJECTIVE_MAKESPAN && !o->fifo)
+            CHECK_INT(lh_verdict_makespan(v), s->makespan_ns);
+    }
+    lh_verdict_free(v);
+    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    if (o->objective == LH_OBJECTIVE_MAKESPAN)
+        CHECK(s->bound_ns >= bound.ns);
+    seen.ordered += lh_schedule_n_link_orders(s->schedule) > 0;
+}
+
+static void judge(const lh_pipeline *p, const lh_solve_options *o,
+                  const lh_solution *s)
+{
+    brute_options b = {.below_ns = s->makespan_ns,
+                       .fifo = o->fifo,
+                       .first_device =
+                           o->objective == LH_OBJECTIVE_FIRST_DEVICE,
+                       .parts = o->sub_blocks,
+                       .most = 60000};
+    if (s->status == LH_SOLVE_INFEASIBLE)
+        b.below_ns = INT64_MAX;
+    brute_answer answer = brute_force(p, &b);
+    CHECK_MSG(answer != BRUTE_FASTER, "there is a better schedule");
+    seen.too_many += answer == BRUTE_TOO_MANY;
+    if (answer != BRUTE_NONE)
+        return;
+    if (s->status == LH_SOLVE_OPTIMAL) {
+        b.below_ns = s->makespan_ns + 1;
+        answer = brute_force(p, &b);
+        CHECK_MSG(answer != BRUTE_NONE, "there is no schedule that fast");
+    }
+    seen.compared++;
+    seen.infeasible += s->status == LH_SOLVE_INFEASIBLE;
+    seen.shared += brute_shared_links(p);
+    seen.parts += o->sub_blocks > 1;
+    seen.fifo += o->fifo;
+    seen.first_device += o->objective == LH_OBJECTIVE_FIRST_DEVICE;
+    seen.gathers += lh_pipeline_chunk(p, 0)->all_gather_ns > 0;
+}
+
+static void compare(uint32_t number)
+{
+    rng r = {number};
+    lh_pipeline *p = make(&r);
+    lh_solve_options o = {.size = sizeof o, .effort = 3000000};
+    lh_solution s = {0};
+    lh_error err = {0};
+    if (rng_chance(&r, 50) && divides(p, 2) && !lh_pipeline_is_joint(p))
+        o.sub_blocks = 2;
+    o.fifo = rng_chance(&r, 20) && !brute_shared_links(p);
+    if (rng_chance(&r, 15))
+        o.objective = LH_OBJECTIVE_FIRST_DEVICE;
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    if (s.schedule)
+        check_solution(p, &o, &s);
+    if (s.status == LH_SOLVE_OPTIMAL || s.status == LH_SOLVE_INFEASIBLE)
+        judge(p, &o, &s);
+    else
+        seen.open++;
+    if (test_state.bad) {
+        fprintf(stderr, "case %u: %s, found by %s, proven by %s\n", number,
+                lh_solve_status_text(s.status), s.found_by, s.proven_by);
+        print_case(p, s.schedule);
+    }
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
+static void agrees_with_brute_force(void)
+{
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++)
+        compare(first_case + i);
+    printf("%u compared (%u infeasible, %u with shared links, %u in parts, "
+           "%u first in first out, %u first device, %u data parallel, %u with "
+           "message orders), %u too large, %u not proven\n",
+           seen.compared, seen.infeasible, seen.shared, seen.parts, seen.fifo,
+           seen.first_device, seen.gathers, seen.ordered, seen.too_many,
+           seen.open);
+    CHECK_INT(seen.open, 0);
+    CHECK(n_cases < 3000 || seen.compared >= 2000);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    RUN(agrees_with_brute_force);
+    return test_summary();
+}
