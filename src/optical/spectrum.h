@@ -139,13 +139,14 @@ static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
 {
     uint32_t last_word = (first + n - 1) / 64;
     assert(n > 0 && first + n <= s->slots);
+    (void)hold; /* the assertion below is all that needs it */
     for (uint32_t w = first / 64; w <= last_word; w++) {
         uint64_t mask = lhi_mask_from(first, n, w);
         for (uint32_t h = 0; h < path->hops; h++) {
             uint64_t *busy = lhi_fibre(s, path->fibres[h]) + w;
             /* No slot is held twice, or released twice. */
             assert((*busy & mask) == (hold ? 0 : mask));
-            *busy ^= mask;
+            *busy = hold ? *busy | mask : *busy & ~mask;
         }
     }
 }
