@@ -161,10 +161,16 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-const LINES = [['--f', '', 'circle'], ['--b', '7 3', 'square'],
-  ['--w', '2 3', 'diamond'], ['--i1', '9 3 2 3', 'up'], ['--i3', '4 2', 'down'],
-  ['--critical', '1 2', 'circle'], ['--soft', '12 4', 'square'],
-  ['--i7', '6 2 2 2', 'diamond'], ['--i5', '3 3', 'up']];
+/* Three lists of coprime lengths, so that 315 curves differ. */
+const LINE_COLORS = ['--f', '--b', '--w', '--i1', '--i3', '--critical',
+  '--soft', '--i7', '--i5'];
+const DASHES = ['', '7 3', '2 3', '9 3 2 3', '4 2', '12 4', '6 2 2 2'];
+const MARKERS = ['circle', 'square', 'diamond', 'up', 'down'];
+
+function lineStyle(n) {
+  return [LINE_COLORS[n % LINE_COLORS.length], DASHES[n % DASHES.length],
+    MARKERS[n % MARKERS.length]];
+}
 
 function marker(shape, x, y, fill) {
   const points = {
@@ -204,8 +210,10 @@ function spread(ends, lo, hi) {
 
 function sweepChart(sweep) {
   const W = 620;
-  const H = 300;
-  const box = { left: 46, right: W - 150, top: 12, bottom: H - 40 };
+  const H = Math.max(300, 66 + 13 * sweep.series.length);
+  const longest = Math.max(...sweep.series.map(([name]) => name.length));
+  const box = { left: 46, right: W - 40 - Math.min(30, longest) * 7, top: 12,
+    bottom: H - 40 };
   const value = (ns) => (ns < 0 ? null : ns / sweep.baseline);
   const series = sweep.series.map(([name, ...ns]) => ({ name,
     ys: ns.map(value) }));
@@ -242,7 +250,7 @@ function sweepChart(sweep) {
   sweep.x));
   const ends = [];
   series.forEach((s, n) => {
-    const [color, dash, shape] = LINES[n % LINES.length];
+    const [color, dash, shape] = lineStyle(n);
     const points = sweep.xs.map((x, i) => [X(x), s.ys[i], i])
       .filter((p) => p[1] !== null).map(([x, y, i]) => [x, Y(y), i]);
     if (!points.length) return;
