@@ -19,7 +19,7 @@ static const char head[] =
     "table{border-collapse:collapse}td,th{padding:.25em .7em;text-align:right;"
     "border-bottom:1px solid var(--line)}td:first-child,th:first-child"
     "{text-align:left}p.note{color:var(--soft)}svg{max-width:100%;"
-    "display:block}svg.wide{width:100%}svg.map{width:640px}"
+    "display:block}svg.wide{width:100%}svg.map{width:700px}"
     "svg text{fill:var(--ink)}.id{font-size:8px;fill:var(--soft)!important}"
     ".stage{font-size:10px}.cable{stroke:var(--line);stroke-width:1.5}"
     ".route{stroke:var(--f);stroke-opacity:.7}.node{fill:var(--line)}"

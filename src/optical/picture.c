@@ -82,11 +82,11 @@ lh_status lhi_layout(const lh_topology *topology, double *x, double *y,
 
 /* --- topology ---------------------------------------------------------------- */
 
-enum { MAP_WIDTH = 640, MAP_HEIGHT = 400, MAP_EDGE = 30 };
+enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
 
 static double map_x(double x)
 {
-    return MAP_EDGE + x * (MAP_WIDTH - 2 * MAP_EDGE);
+    return MAP_EDGE + x * (MAP_WIDTH - MAP_EDGE - MAP_ROOM);
 }
 
 static double map_y(double y)
