@@ -290,7 +290,7 @@ class Panel {
 
   drawGutter(row, middle) {
     const { ctx, t } = this;
-    const size = Math.min(12, row.h + 1);
+    const size = Math.min(12, row.h - 1);
     if (size < 9 && (row.type !== 'dp')) return;
     let name;
     let right;

@@ -71,25 +71,28 @@ static void begin_event(writer *w, const char *ph)
     w->first = false;
 }
 
-/* Takes `rest`, the members that follow. */
-static void add_slice(writer *w, int64_t start_ns, int64_t end_ns, json_t *rest)
+/* Up to its args, which the caller adds. Pass names need no escapes. */
+static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
+                        const char *name, const char *cat, uint32_t pid,
+                        uint32_t tid)
 {
     begin_event(w, "X");
     lhi_text_puts(&w->out, "\"ts\":");
     add_us(&w->out, start_ns);
     lhi_text_puts(&w->out, ",\"dur\":");
     add_us(&w->out, end_ns - start_ns);
-    lhi_text_puts(&w->out, ",");
-    lhi_json_add_rest(&w->out, rest);
+    lhi_text_printf(&w->out,
+                    ",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%" PRIu32
+                    ",\"tid\":%" PRIu32 ",\"args\":{",
+                    name, cat, pid, tid);
 }
 
-static void add_instant(writer *w, const char *ph, int64_t ns, json_t *rest)
+static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
     begin_event(w, ph);
     lhi_text_puts(&w->out, "\"ts\":");
     add_us(&w->out, ns);
     lhi_text_puts(&w->out, ",");
-    lhi_json_add_rest(&w->out, rest);
 }
 
 /* process_name and the like: `value` names or numbers the pid or tid. */
@@ -308,30 +311,25 @@ static void add_tracks(writer *w)
 
 /* --- what happened ------------------------------------------------------- */
 
-static bool set_int(json_t *map, const char *key, int64_t value)
-{
-    return json_object_set_new(map, key, json_integer(value)) == 0;
-}
-
 static void add_runs(writer *w)
 {
     char name[LH_PASS_TEXT];
     for (uint32_t i = 0; i < w->t->n_runs && !w->out.failed; i++) {
         const lh_trace_run *r = &w->t->runs[i];
-        json_t *args = json_pack("{s:I, s:I}", "start_ns", r->start_ns,
-                                 "end_ns", r->end_ns);
-        bool ok = args && (r->issued_ns == r->end_ns ||
-                           set_int(args, "issued_ns", r->issued_ns));
-        ok = ok && set_int(args, "memory", r->memory) &&
-             set_int(args, "memory_after", r->memory_after) &&
-             (r->waits_for == LH_NONE ||
-              set_int(args, "waits_for", r->waits_for));
-        w->out.failed |= !ok;
-        add_slice(w, r->start_ns, r->end_ns,
-                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name",
-                            lh_pass_text(&r->pass, name), "cat", "pass", "pid",
-                            (json_int_t)device_pid(w, r->device), "tid",
-                            (json_int_t)r->device + 1, "args", args));
+        begin_slice(w, r->start_ns, r->end_ns, lh_pass_text(&r->pass, name),
+                    "pass", device_pid(w, r->device), r->device + 1);
+        lhi_text_printf(&w->out,
+                        "\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64,
+                        r->start_ns, r->end_ns);
+        if (r->issued_ns != r->end_ns)
+            lhi_text_printf(&w->out, ",\"issued_ns\":%" PRId64, r->issued_ns);
+        lhi_text_printf(&w->out,
+                        ",\"memory\":%" PRId64 ",\"memory_after\":%" PRId64,
+                        r->memory, r->memory_after);
+        if (r->waits_for != LH_NONE)
+            lhi_text_printf(&w->out, ",\"waits_for\":%" PRIu32,
+                            r->waits_for);
+        lhi_text_puts(&w->out, "}}");
     }
 }
 
@@ -342,16 +340,15 @@ static void add_collectives(writer *w)
         char name[48];
         const char *op = c->is_reduce_scatter ? "reduce-scatter" : "all-gather";
         snprintf(name, sizeof name, "%s %" PRIu32, op, c->chunk);
-        json_t *args = json_pack(
-            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "op", op, "chunk",
-            (json_int_t)c->chunk, "device", (json_int_t)c->device, "ready_ns",
-            c->ready_ns, "depart_ns", c->depart_ns, "sent_ns", c->sent_ns,
-            "arrive_ns", c->arrive_ns);
-        add_slice(w, c->depart_ns, c->sent_ns,
-                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", name, "cat",
-                            "collective", "pid",
-                            (json_int_t)device_pid(w, c->device), "tid",
-                            (json_int_t)w->collective_tids[i], "args", args));
+        begin_slice(w, c->depart_ns, c->sent_ns, name, "collective",
+                    device_pid(w, c->device), w->collective_tids[i]);
+        lhi_text_printf(&w->out,
+                        "\"op\":\"%s\",\"chunk\":%" PRIu32
+                        ",\"device\":%" PRIu32 ",\"ready_ns\":%" PRId64
+                        ",\"depart_ns\":%" PRId64 ",\"sent_ns\":%" PRId64
+                        ",\"arrive_ns\":%" PRId64 "}}",
+                        op, c->chunk, c->device, c->ready_ns, c->depart_ns,
+                        c->sent_ns, c->arrive_ns);
     }
 }
 
@@ -360,36 +357,34 @@ static void add_messages(writer *w)
     char producer[LH_PASS_TEXT], consumer[LH_PASS_TEXT];
     for (uint32_t i = 0; i < w->t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &w->t->messages[i];
-        json_t *args = json_pack(
-            "{s:s, s:s, s:I, s:I}", "producer",
-            lh_pass_text(&m->producer, producer), "consumer",
-            lh_pass_text(&m->consumer, consumer), "from", (json_int_t)m->from,
-            "to", (json_int_t)m->to);
-        bool ok = args && (m->link == LH_NONE || set_int(args, "link", m->link));
-        ok = ok && set_int(args, "produced_ns", m->produced_ns) &&
-             set_int(args, "ready_ns", m->ready_ns) &&
-             set_int(args, "depart_ns", m->depart_ns) &&
-             set_int(args, "sent_ns", m->sent_ns) &&
-             set_int(args, "arrive_ns", m->arrive_ns);
-        w->out.failed |= !ok;
-        add_slice(w, m->depart_ns, m->sent_ns,
-                  json_pack("{s:s, s:s, s:I, s:I, s:o}", "name", producer,
-                            "cat", "message", "pid", (json_int_t)links_pid(w),
-                            "tid", (json_int_t)w->message_tids[i], "args",
-                            args));
+        lh_pass_text(&m->producer, producer);
+        begin_slice(w, m->depart_ns, m->sent_ns, producer, "message",
+                    links_pid(w), w->message_tids[i]);
+        lhi_text_printf(&w->out,
+                        "\"producer\":\"%s\",\"consumer\":\"%s\""
+                        ",\"from\":%" PRIu32 ",\"to\":%" PRIu32,
+                        producer, lh_pass_text(&m->consumer, consumer), m->from,
+                        m->to);
+        if (m->link != LH_NONE)
+            lhi_text_printf(&w->out, ",\"link\":%" PRIu32, m->link);
+        lhi_text_printf(&w->out,
+                        ",\"produced_ns\":%" PRId64 ",\"ready_ns\":%" PRId64
+                        ",\"depart_ns\":%" PRId64 ",\"sent_ns\":%" PRId64
+                        ",\"arrive_ns\":%" PRId64 "}}",
+                        m->produced_ns, m->ready_ns, m->depart_ns, m->sent_ns,
+                        m->arrive_ns);
     }
 }
 
-static json_t *flow(uint32_t message, uint32_t pid, uint32_t tid, bool end)
+static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
+                     uint32_t pid, uint32_t tid)
 {
-    json_t *map = json_pack("{s:s, s:s, s:I, s:I, s:I}", "name", "message",
-                            "cat", "flow", "id", (json_int_t)message + 1,
-                            "pid", (json_int_t)pid, "tid", (json_int_t)tid);
-    if (map && end && json_object_set_new(map, "bp", json_string("e")) != 0) {
-        json_decref(map);
-        return NULL;
-    }
-    return map;
+    begin_instant(w, ph, ns);
+    lhi_text_printf(&w->out,
+                    "\"name\":\"message\",\"cat\":\"flow\",\"id\":%" PRIu64
+                    ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 "%s}",
+                    (uint64_t)message + 1, pid, tid,
+                    ph[0] == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
 /* From the producer's last nanosecond, since a slice does not reach its end,
@@ -404,33 +399,31 @@ static void add_flows(writer *w)
         const lh_trace_run *to =
             &t->runs[lhi_run_find(w->runs_by_pass, t->n_runs, &m->consumer)];
         int64_t leave = from->end_ns - (from->end_ns > from->start_ns);
-        add_instant(w, "s", leave,
-                    flow(i, device_pid(w, m->from), m->from + 1, false));
+        add_flow(w, "s", leave, i, device_pid(w, m->from), m->from + 1);
         if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&
             m->depart_ns < to->start_ns)
-            add_instant(w, "t", m->depart_ns,
-                        flow(i, links_pid(w), w->message_tids[i], false));
-        add_instant(w, "f", to->start_ns,
-                    flow(i, device_pid(w, m->to), m->to + 1, true));
+            add_flow(w, "t", m->depart_ns, i, links_pid(w),
+                     w->message_tids[i]);
+        add_flow(w, "f", to->start_ns, i, device_pid(w, m->to), m->to + 1);
     }
 }
 
 /* --- counters ------------------------------------------------------------ */
 
-static void add_memory_at(writer *w, uint32_t device, int64_t ns, int64_t value)
+/* `unit` is JSON. */
+static void add_memory_at(writer *w, const char *unit, uint32_t device,
+                          int64_t ns, int64_t value)
 {
-    char name[48];
-    const char *unit = w->t->memory_unit;
-    snprintf(name, sizeof name, "memory, device %" PRIu32, device);
-    add_instant(w, "C", ns,
-                json_pack("{s:s, s:I, s:{s:I}}", "name", name, "pid",
-                          (json_int_t)device_pid(w, device), "args",
-                          unit[0] ? unit : "amount", value));
+    begin_instant(w, "C", ns);
+    lhi_text_printf(&w->out,
+                    "\"name\":\"memory, device %" PRIu32 "\",\"pid\":%" PRIu32
+                    ",\"args\":{%s:%" PRId64 "}}",
+                    device, device_pid(w, device), unit, value);
 }
 
 /* A device's memory wherever it changes; nothing where it is always 0. */
-static void add_memory(writer *w, uint32_t device, const lh_trace_run *runs,
-                       uint32_t n)
+static void add_memory(writer *w, const char *unit, uint32_t device,
+                       const lh_trace_run *runs, uint32_t n)
 {
     int64_t now = w->t->devices[device].memory_static;
     bool any = now != 0;
@@ -439,15 +432,15 @@ static void add_memory(writer *w, uint32_t device, const lh_trace_run *runs,
     if (!any)
         return;
     if (n == 0 || runs[0].start_ns > 0)
-        add_memory_at(w, device, 0, now);
+        add_memory_at(w, unit, device, 0, now);
     for (uint32_t i = 0; i < n && !w->out.failed; i++) {
         const lh_trace_run *r = &runs[i];
         bool joined = i + 1 < n && runs[i + 1].start_ns == r->end_ns;
         if (r->memory != now || r->start_ns == 0)
-            add_memory_at(w, device, r->start_ns, r->memory);
+            add_memory_at(w, unit, device, r->start_ns, r->memory);
         now = r->memory;
         if (!joined && r->memory_after != now) {
-            add_memory_at(w, device, r->end_ns, r->memory_after);
+            add_memory_at(w, unit, device, r->end_ns, r->memory_after);
             now = r->memory_after;
         }
     }
@@ -467,14 +460,16 @@ static int compare_changes(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-static void add_link_at(writer *w, uint32_t link, int64_t ns,
+/* `name` is JSON. */
+static void add_link_at(writer *w, const char *name, int64_t ns,
                         const int64_t counts[3])
 {
-    add_instant(w, "C", ns,
-                json_pack("{s:s, s:I, s:{s:I, s:I, s:I}}", "name",
-                          link_name(w, link), "pid", (json_int_t)links_pid(w),
-                          "args", "waiting", counts[0], "sending", counts[1],
-                          "in flight", counts[2]));
+    begin_instant(w, "C", ns);
+    lhi_text_printf(&w->out,
+                    "\"name\":%s,\"pid\":%" PRIu32
+                    ",\"args\":{\"waiting\":%" PRId64
+                    ",\"sending\":%" PRId64 ",\"in flight\":%" PRId64 "}}",
+                    name, links_pid(w), counts[0], counts[1], counts[2]);
 }
 
 /* How many messages wait for each link, are on it, and are in flight. */
@@ -496,28 +491,40 @@ static void add_link_use(writer *w)
     }
     qsort(changes, n, sizeof *changes, compare_changes);
     int64_t now[3] = {0}, shown[3] = {0};
+    lhi_text name = {0};
     for (size_t i = 0; i < n && !w->out.failed; i++) {
         const change *c = &changes[i];
+        if (i == 0 || c->link != changes[i - 1].link) {
+            lhi_text_fini(&name);
+            lhi_json_add_string(&name, link_name(w, c->link));
+            w->out.failed |= name.failed;
+        }
         now[0] += c->waiting;
         now[1] += c->sending;
         now[2] += c->flying;
         bool last = i + 1 == n || compare_changes(c, c + 1) != 0;
-        if (last && memcmp(now, shown, sizeof now) != 0) {
-            add_link_at(w, c->link, c->ns, now);
+        if (last && !name.failed && memcmp(now, shown, sizeof now) != 0) {
+            add_link_at(w, name.data, c->ns, now);
             memcpy(shown, now, sizeof now);
         }
     }
+    lhi_text_fini(&name);
 }
 
 static void add_counters(writer *w)
 {
     const lh_trace *t = w->t;
-    for (uint32_t d = 0, i = 0, end; d < t->n_devices; d++, i = end) {
+    lhi_text unit = {0};
+    lhi_json_add_string(&unit, t->memory_unit[0] ? t->memory_unit : "amount");
+    w->out.failed |= unit.failed;
+    for (uint32_t d = 0, i = 0, end; d < t->n_devices && !unit.failed;
+         d++, i = end) {
         end = i;
         while (end < t->n_runs && t->runs[end].device == d)
             end++;
-        add_memory(w, d, t->runs + i, end - i);
+        add_memory(w, unit.data, d, t->runs + i, end - i);
     }
+    lhi_text_fini(&unit);
     add_link_use(w);
 }
 
