@@ -306,3 +306,59 @@ void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows)
     go_forward(&y);
     go_back(&y, windows, use_counts);
 }
+
+static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
+                        uint32_t slot, uint32_t op, int64_t end)
+{
+    (void)y;
+    (void)w;
+    (void)state;
+    (void)slot;
+    (void)op;
+    (void)end;
+}
+
+static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
+                              uint32_t n_live)
+{
+    uint32_t n = from->n_streams;
+    lhi_lattice *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    *l = (lhi_lattice){.machine = from->machine, .n_streams = n};
+    l->counts = malloc((size_t)n_live * n * sizeof *l->counts);
+    l->step = malloc((size_t)n_live * n * sizeof *l->step);
+    if (!l->counts || !l->step) {
+        lhi_lattice_free(l);
+        return NULL;
+    }
+    for (uint32_t x = 0; x < from->n_states; x++) {
+        if (number[x] == NONE)
+            continue;
+        size_t at = (size_t)l->n_states++ * n;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t to = from->step[(size_t)x * n + i];
+            l->counts[at + i] = from->counts[(size_t)x * n + i];
+            l->step[at + i] = to == NONE ? NONE : number[to];
+        }
+    }
+    return l;
+}
+
+lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
+                                lhi_windows *windows)
+{
+    way y = look_at(lattice, windows);
+    uint32_t n_live = 0;
+    uint32_t *number = malloc(lattice->n_states * sizeof *number);
+    if (!number)
+        return NULL;
+    go_forward(&y);
+    go_back(&y, windows, use_nothing);
+    for (uint32_t x = 0; x < lattice->n_states; x++)
+        number[x] = windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++
+                                                                     : NONE;
+    lhi_lattice *l = copy_live(lattice, number, n_live);
+    free(number);
+    return l;
+}

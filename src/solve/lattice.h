@@ -13,6 +13,9 @@ void lhi_lattice_free(lhi_lattice *lattice);
 
 /* Tightens new_r and new_e of the machine's operations; false: no order. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows);
+/* A copy with the states on usable steps alone; NULL: no memory. */
+lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
+                                lhi_windows *windows);
 /* least and most from the steps that are still usable. */
 void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows);
 

@@ -238,7 +238,15 @@ static void bound_by_windows(run *r)
     int64_t high = r->best_ns >= 0
                        ? units_of(r, r->best_ns)
                        : r->shop->horizon / r->shop->scale + 1;
-    int64_t step = 0;
+    int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
+    if (r->low >= high)
+        return;
+    bool any = lhi_windows_set(r->windows, last, &r->budget);
+    if (!any)
+        raise_bound(r, high, by);
+    if (!any || r->budget.stop)
+        return;
+    lhi_windows_narrow(r->windows, last, true);
     while (r->low < high && !r->budget.stop) {
         int64_t t = r->low + step < high ? r->low + step : high - 1;
         bool open = lhi_windows_set(r->windows,
@@ -252,6 +260,7 @@ static void bound_by_windows(run *r)
         }
         high = t;
         step = (high - r->low) / 2;
+        lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t), false);
     }
 }
 
@@ -308,11 +317,12 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
 }
 
 /* Deadlines between the bound and the best: first the bound itself, which is
- * so often the optimum, then by halves, with more and more time. */
+ * so often the optimum, then near the bound, with more and more time. */
 static lh_status close_gap(run *r, lh_error *err)
 {
     int64_t gave_up = -1, next = r->low;
     uint64_t allow = 200000, seed = 2;
+    uint32_t failures = 0;
     while (!is_done(r)) {
         int64_t high = units_of(r, r->best_ns);
         lhi_answer answer;
@@ -330,14 +340,16 @@ static lh_status close_gap(run *r, lh_error *err)
         if (answer == LHI_GAVE_UP)
             gave_up = next;
         high = units_of(r, r->best_ns);
+        failures = answer == LHI_GAVE_UP ? failures + 1 : 0;
         int64_t from = gave_up + 1 > r->low ? gave_up + 1 : r->low;
-        next = from + (high - 1 - from) / 2;
-        if (from < high || r->low >= high)
+        next = from + (high - 1 - from) / 6;
+        if ((from < high && failures < 3) || r->low >= high)
             continue;
         LHI_TRY(anneal(r, allow, seed++, err));
         allow *= 2;
         gave_up = -1;
-        next = r->low + (units_of(r, r->best_ns) - r->low) / 4;
+        failures = 0;
+        next = r->low;
     }
     return LH_OK;
 }

@@ -19,6 +19,7 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     }
     w->slot_at[n] = slots;
     w->lattices = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
+    w->narrow = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
     w->r = LHI_NEW(w->mem, int64_t, n);
     w->e = LHI_NEW(w->mem, int64_t, n);
     w->new_r = LHI_NEW(w->mem, int64_t, n);
@@ -29,7 +30,7 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
-    if (!w->lattices || !w->r || !w->e || !w->new_r || !w->new_e || !w->fixed ||
+    if (!w->lattices || !w->narrow || !w->r || !w->e || !w->new_r || !w->new_e || !w->fixed ||
         !w->least || !w->most || !w->queue || !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
     return LH_OK;
@@ -74,7 +75,8 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
     if (!w)
         return lhi_fail_nomem(err);
-    *w = (lhi_windows){.shop = shop, .mem = mem, .complete = true};
+    *w = (lhi_windows){.shop = shop, .mem = mem, .complete = true,
+                       .narrow_deadline = -1};
     LHI_TRY(allocate(w, err));
     fix_counts(w);
     *impossible = NONE;
@@ -113,10 +115,20 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     return LH_OK;
 }
 
+static void widen(lhi_windows *w)
+{
+    for (uint32_t m = 0; m < w->shop->n_machines; m++) {
+        lhi_lattice_free(w->narrow[m]);
+        w->narrow[m] = NULL;
+    }
+    w->narrow_deadline = -1;
+}
+
 void lhi_windows_free(lhi_windows *windows)
 {
     if (!windows)
         return;
+    widen(windows);
     for (uint32_t m = 0; m < windows->shop->n_machines; m++)
         lhi_lattice_free(windows->lattices[m]);
     free(windows->first);
@@ -273,6 +285,11 @@ static bool tighten_plainly(lhi_windows *w, uint32_t m)
 
 /* --- all together -------------------------------------------------------------- */
 
+static const lhi_lattice *lattice_of(const lhi_windows *w, uint32_t m)
+{
+    return w->narrow[m] ? w->narrow[m] : w->lattices[m];
+}
+
 static bool tighten(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -285,7 +302,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
-    if (!lhi_lattice_tighten(w->lattices[m], w))
+    if (!lhi_lattice_tighten(lattice_of(w, m), w))
         return false;
     for (uint32_t o = first; o < end; o++)
         if (!raise(w, o, w->new_r[o]) || !lower(w, o, w->new_e[o]))
@@ -295,7 +312,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
 
 static uint64_t cost(const lhi_windows *w, uint32_t m)
 {
-    const lhi_lattice *l = w->lattices[m];
+    const lhi_lattice *l = lattice_of(w, m);
     return l ? (uint64_t)l->n_states * l->n_streams / 64 + 1
              : lhi_machine_ops(w->shop, m);
 }
@@ -310,6 +327,8 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool ok = true;
+    if (deadline > w->narrow_deadline)
+        widen(w);
     forget_queue(w);
     for (uint32_t o = 0; o < s->n_ops; o++) {
         w->r[o] = s->head[o];
@@ -342,6 +361,27 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     return ok;
 }
 
+void lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
+{
+    for (uint32_t m = 0; m < w->shop->n_machines; m++) {
+        if (!w->lattices[m])
+            continue;
+        lhi_lattice *l = lhi_lattice_narrow(lattice_of(w, m), w);
+        if (!l)
+            continue; /* the states that were there do as well */
+        if (for_good) {
+            lhi_lattice_free(w->lattices[m]);
+            w->lattices[m] = l;
+            lhi_lattice_free(w->narrow[m]);
+            w->narrow[m] = NULL;
+        } else {
+            lhi_lattice_free(w->narrow[m]);
+            w->narrow[m] = l;
+        }
+    }
+    w->narrow_deadline = for_good ? -1 : deadline;
+}
+
 void lhi_windows_counts(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -355,5 +395,5 @@ void lhi_windows_counts(lhi_windows *w)
     }
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (w->lattices[m])
-            lhi_lattice_counts(w->lattices[m], w);
+            lhi_lattice_counts(lattice_of(w, m), w);
 }

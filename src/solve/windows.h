@@ -19,6 +19,8 @@ typedef struct lhi_windows {
     const lhi_shop *shop;
     lhi_arena *mem;
     lhi_lattice **lattices; /* per machine; NULL: none, or too large */
+    lhi_lattice **narrow;   /* the states that matter up to ... */
+    int64_t narrow_deadline; /* ... this one; -1: none */
     int64_t *first, *last;  /* per state, scratch: earliest and latest time */
     int64_t *r, *e;         /* per operation: earliest start, latest end */
     /* The streams of an operation's machine, [slot_at[op] + slot]: at least
@@ -45,6 +47,11 @@ void lhi_windows_free(lhi_windows *windows); /* its lattices; NULL is fine */
  * budget it gives true. */
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
+
+/* After windows that were not refuted: leaves out the states that no schedule
+ * within their deadline passes through. `for_good`: later deadlines will not be
+ * above it; else they bring the states back. */
+void lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good);
 
 /* Fills least and most from the last windows. */
 void lhi_windows_counts(lhi_windows *windows);
