@@ -52,13 +52,14 @@ typedef struct maker {
     lh_link *links;
     int64_t *limits;
     char (*names)[16];
-    uint32_t scale; /* largest time of a pass */
+    uint32_t scale;               /* largest time of a pass */
+    int64_t unit_ns, memory_unit; /* of small random numbers; often 1 */
 } maker;
 
 static int64_t some_time(maker *m, uint32_t below)
 {
     int64_t t = rng_below(m->r, below);
-    return t == 0 && m->shape->no_zero_times ? 1 : t;
+    return (t == 0 && m->shape->no_zero_times ? 1 : t) * m->unit_ns;
 }
 
 static uint32_t up_to(rng *r, uint32_t most, uint32_t otherwise)
@@ -107,17 +108,18 @@ static void give_times(maker *m)
             k->f_ns = some_time(m, m->scale + 1);
             k->d_ns = some_time(m, m->scale + 1);
             k->w_ns = some_time(m, m->scale + 1);
-            k->mem_f = 1 + rng_below(m->r, same ? 1 : 3);
-            k->mem_d = -(int64_t)rng_below(m->r, (uint32_t)k->mem_f + 1);
-            if (rng_chance(m->r, 60))
-                k->mem_d = 0;
+            uint32_t held = 1 + rng_below(m->r, same ? 1 : 3);
+            uint32_t early = rng_below(m->r, held + 1);
+            uint32_t fixed = rng_chance(m->r, 20) ? rng_below(m->r, 4) : 0;
+            k->mem_f = held * m->memory_unit;
+            k->mem_d = rng_chance(m->r, 60) ? 0 : -(early * m->memory_unit);
             k->mem_w = -k->mem_f - k->mem_d;
-            k->mem_static = rng_chance(m->r, 20) ? rng_below(m->r, 4) : 0;
+            k->mem_static = fixed * m->memory_unit;
         }
         if (gather && rng_chance(m->r, 70)) {
-            k->all_gather_ns = rng_below(m->r, m->scale * 3 + 1);
-            k->reduce_scatter_ns = rng_below(m->r, m->scale * 3 + 1);
-            k->dp_latency_ns = rng_below(m->r, m->scale + 1);
+            k->all_gather_ns = some_time(m, m->scale * 3 + 1);
+            k->reduce_scatter_ns = some_time(m, m->scale * 3 + 1);
+            k->dp_latency_ns = some_time(m, m->scale + 1);
         }
     }
 }
@@ -167,7 +169,7 @@ static void limit(maker *m)
         m->limits[k->device] += k->mem_static + k->mem_f;
     }
     for (uint32_t d = 0; d < n; d++)
-        m->limits[d] += rng_below(m->r, more + 1);
+        m->limits[d] += rng_below(m->r, more + 1) * m->memory_unit;
     m->desc.memory_limits = m->limits;
 }
 
@@ -176,6 +178,8 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     static const random_shape any = {0};
     maker m = {.r = r, .shape = shape ? shape : &any};
     m.desc.size = sizeof m.desc;
+    m.unit_ns = rng_chance(r, 3) ? INT64_C(1) << 36 : 1;
+    m.memory_unit = rng_chance(r, 3) ? INT64_C(1) << 45 : 1;
     place(&m);
     m.desc.n_microbatches = up_to(r, m.shape->max_microbatches, 8);
     m.desc.joint =
