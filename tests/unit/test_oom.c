@@ -13,8 +13,10 @@
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>
 #include <longhaul/methods.h>
+#include <longhaul/optical.h>
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
+#include <longhaul/solve.h>
 #include <stdlib.h>
 
 /* --- malloc ----------------------------------------------------------------
@@ -132,6 +134,21 @@ static const char job_text[] =
     "layout: {pipeline: 2, data: 1, micro_batch: 1, chunks_per_device: 1,\n"
     "         outermost: pipeline}\n";
 
+static const char scenario_text[] =
+    "longhaul: optical/1\n"
+    "topology:\n"
+    "  nodes: [{id: 1}, {id: 2}, {id: 7}]\n"
+    "  links: [{a: 1, b: 2, km: 10}, {a: 2, b: 7, km: 20},"
+    " {a: 1, b: 7, km: 5}]\n"
+    "slots: 32\n"
+    "candidate_paths: 2\n"
+    "job: {preset: 8b, stages: 3, datacenters: 3, schedule: 1f1b,"
+    " microbatches: 4}\n"
+    "background: {erlang: 10}\n"
+    "request_slots: 2\n"
+    "seeds: [1]\n"
+    "policies: {cba: {}, slack: {}}\n";
+
 /* Made once, with memory to spare. */
 static lh_pipeline *pipeline;
 static lh_schedule *schedule, *ordered;
@@ -141,6 +158,8 @@ static lh_trace *trace;
 static lh_profile *profile;
 static lh_job *job;
 static lh_plan *plan;
+static lh_scenario *scenario;
+static lh_optical *optical;
 static char *trace_text, *plan_text;
 static char folder[] = "/tmp/longhaul-oom-XXXXXX", file[64], csv_file[64];
 static lh_error err;
@@ -216,6 +235,37 @@ TEXT(terminal, lh_report_terminal(trace, NULL, &out, NULL, &err))
 CALL(report_analysis, lh_report_analysis,
      lh_report_analysis_make(trace, analysis, &out, &err),
      lh_report_analysis_free)
+
+CALL(scenario_parse, lh_scenario,
+     lh_scenario_parse(scenario_text, LEN(scenario_text), "s", &out, &err),
+     lh_scenario_free)
+CALL(optical_run, lh_optical,
+     lh_optical_run_all(scenario,
+                        &(lh_optical_options){
+                            .size = sizeof(lh_optical_options), .threads = 1},
+                        &out, &err),
+     lh_optical_free)
+TEXT(optical_html, lh_optical_html(scenario, optical, &out, NULL, &err))
+
+static lh_status routes(void)
+{
+    lh_route *out = NULL;
+    uint32_t n = 0;
+    lh_status status = lh_topology_routes(lh_scenario_topology(scenario), 0, 2,
+                                          2, &out, &n, &err);
+    CHECK((status == LH_OK) == (out != NULL));
+    lh_routes_free(out);
+    return status;
+}
+
+static lh_status solve(void)
+{
+    lh_solve_options o = {.size = sizeof o, .effort = 2000, .memory = 1 << 20};
+    lh_solution solution = {0};
+    lh_status status = lh_solve(pipeline, &o, &solution, &err);
+    lh_solution_fini(&solution);
+    return status;
+}
 
 /* The whole report: nothing in between hands out more than it. */
 static lh_status html(void)
@@ -378,6 +428,19 @@ static void planning(void)
     TRY(plan_make);
 }
 
+static void solving(void)
+{
+    TRY(solve);
+}
+
+static void optics(void)
+{
+    TRY(scenario_parse);
+    TRY(routes);
+    TRY(optical_run);
+    TRY(optical_html);
+}
+
 static void pictures(void)
 {
     TRY(svg);
@@ -394,6 +457,7 @@ static bool prepare(void)
                                     {0, 3, 0, 1, LH_F}};
     const lh_link_order order = {"a", 4, forth};
     const lh_method_options cut = {.size = sizeof cut, .sub_blocks = 2};
+    const lh_optical_options alone = {.size = sizeof alone, .threads = 1};
     const lh_pass *rows[2];
     uint32_t counts[2];
     if (!mkdtemp(folder))
@@ -415,7 +479,10 @@ static bool prepare(void)
                              &err) &&
            !lh_job_parse(job_text, LEN(job_text), "j", NULL, &job, &err) &&
            !lh_plan_make(job, NULL, &plan, &err) &&
-           !lh_plan_format(plan, &plan_text, NULL, &err);
+           !lh_plan_format(plan, &plan_text, NULL, &err) &&
+           !lh_scenario_parse(scenario_text, LEN(scenario_text), "s", &scenario,
+                              &err) &&
+           !lh_optical_run_all(scenario, &alone, &optical, &err);
 }
 
 static void clean_up(void)
@@ -428,6 +495,8 @@ static void clean_up(void)
     remove(folder);
     lh_text_free(trace_text);
     lh_text_free(plan_text);
+    lh_optical_free(optical);
+    lh_scenario_free(scenario);
     lh_plan_free(plan);
     lh_job_free(job);
     lh_profile_free(profile);
@@ -450,6 +519,8 @@ int main(void)
     RUN(methods);
     RUN(planning);
     RUN(pictures);
+    RUN(solving);
+    RUN(optics);
     clean_up();
     return test_summary();
 }
