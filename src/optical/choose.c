@@ -117,11 +117,12 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
     return true;
 }
 
-/* A path with a number of slots, as SLACK weighs it. */
+/* A path with a number of slots, as SLACK and CRITICAL weigh it. */
 typedef struct offer {
     const lhi_path *path;
     uint32_t slots;
     int64_t takes_ns; /* from now to the arrival */
+    int64_t delay_ns; /* what counts where the deadline cannot be met */
     int64_t cost;     /* slots x fibres x time */
     bool in_time;
 } offer;
@@ -134,9 +135,9 @@ static bool better(const offer *a, const offer *b)
     if (a->in_time) {
         order = (a->cost > b->cost) - (a->cost < b->cost);
         if (order == 0)
-            order = a->takes_ns - b->takes_ns;
+            order = a->delay_ns - b->delay_ns;
     } else {
-        order = a->takes_ns - b->takes_ns;
+        order = a->delay_ns - b->delay_ns;
         if (order == 0)
             order = (a->cost > b->cost) - (a->cost < b->cost);
     }
@@ -145,7 +146,19 @@ static bool better(const offer *a, const offer *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* The cheapest that meets the deadline, else the earliest. */
+/* CRITICAL's delay: the messages that wait for the port wait as long as this
+ * one is sent, and if that is longer than the pass that makes a message takes,
+ * the next one will wait for the rest. A long route is paid once, a slow one by
+ * all that follow. */
+static int64_t delay_of(const lhi_request *r, int64_t takes_ns, int64_t ser)
+{
+    int64_t over = ser > r->period_ns ? ser - r->period_ns : 0;
+    if (r->policy->assignment != LH_CRITICAL)
+        return takes_ns;
+    return takes_ns + r->queued * ser + over;
+}
+
+/* The cheapest that meets the deadline, else that of the least delay. */
 static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
                                lhi_grant *out)
 {
@@ -159,8 +172,9 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
             if (n > s->slots)
                 continue;
             offer o = {.path = p, .slots = n};
-            o.takes_ns = r->wait_ns + lhi_serialise(r->bits, p->mbps, n) +
-                         p->km * LHI_NS_PER_KM;
+            int64_t ser = lhi_serialise(r->bits, p->mbps, n);
+            o.takes_ns = r->wait_ns + ser + p->km * LHI_NS_PER_KM;
+            o.delay_ns = delay_of(r, o.takes_ns, ser);
             o.cost = (int64_t)n * p->hops * o.takes_ns;
             o.in_time = r->allowed_ns >= 0 && o.takes_ns <= r->allowed_ns;
             if (best.path && !better(&o, &best))

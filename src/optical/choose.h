@@ -24,6 +24,8 @@ typedef struct lhi_request {
     int64_t bits;
     int64_t wait_ns;  /* until the port is free */
     int64_t allowed_ns; /* from now to the deadline; negative: none */
+    uint32_t queued;    /* other messages that wait for the port */
+    int64_t period_ns;  /* the pass that made the message took so long */
 } lhi_request;
 
 typedef struct lhi_grant {

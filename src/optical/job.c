@@ -91,7 +91,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
         "name",       "preset",       "forward_ns", "backward_ns",
         "weight_ns",  "message_bits", "stages",     "datacenters",
         "placement",  "schedule",     "warm_up_factor",
-        "microbatches", NULL};
+        "microbatches", "activation_limit", NULL};
     lhi_chain *c = &r->job->chain;
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
@@ -115,6 +115,9 @@ static lh_status read_chain(reader *r, const lhi_node *map)
     if ((node = lhi_find(map, "warm_up_factor")) != NULL)
         LHI_TRY(lhi_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor,
                             r->err));
+    if ((node = lhi_find(map, "activation_limit")) != NULL)
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
+                            &r->job->activations, r->err));
     LHI_TRY(lhi_need(r->doc, map, "schedule", &node, r->err));
     return lhi_get_method(r->doc, node, r->s->mem, &r->job->schedule, r->err);
 }

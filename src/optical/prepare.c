@@ -110,8 +110,16 @@ static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
             /* The parts add up whatever the rounding. */
             .f_ns = each == 1 ? f : back ? f - f / 2 : f / 2,
             .d_ns = each == 1 ? d : back ? d - d / 2 : d / 2,
-            .w_ns = each == 1 ? w : back ? w - w / 2 : w / 2};
+            .w_ns = each == 1 ? w : back ? w - w / 2 : w / 2,
+            .mem_f = 1,
+            .mem_w = -1};
     }
+    int64_t *limits = LHI_NEW(mem, int64_t, n);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        limits[i] = (int64_t)job->activations * each;
+    desc->memory_limits = job->activations > 0 ? limits : NULL;
     desc->n_chunks = n * each;
     desc->chunks = chunks;
     return LH_OK;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "optical/critical.h"
 #include "optical/run.h"
 
 #include "base/heap.h"
@@ -34,6 +35,7 @@ typedef struct job {
     uint32_t *next;
     bool *running;
     int64_t *port_free; /* [2 * device + kind] */
+    uint32_t *port_queue; /* messages that ask when it is free */
     /* By task; of the message that it makes, where that is said: */
     int64_t *start, *end;
     int64_t *arrive;    /* message */
@@ -42,6 +44,7 @@ typedef struct job {
     bool *there;        /* message */
     bool *label, *flag; /* message: of the last iteration */
     bool *refused;      /* message: in this iteration */
+    bool *deferred;     /* message: in its port's queue */
 } job;
 
 typedef struct run {
@@ -199,9 +202,13 @@ static void ask(run *r, job *j, uint32_t task)
     if (wait < 0)
         wait = 0;
     if (in->policy->ask_late && wait > 0) {
+        j->port_queue[t->port] += !j->deferred[task];
+        j->deferred[task] = true;
         push(r, r->now + wait, ASK, name_of(j, task));
         return;
     }
+    j->port_queue[t->port] -= j->deferred[task];
+    j->deferred[task] = false;
     lhi_request request = {
         .paths = lhi_network_paths(
             in->network, j->sites[t->device],
@@ -210,6 +217,8 @@ static void ask(run *r, job *j, uint32_t task)
         .slots = wanted(r, j, task),
         .bits = t->bits,
         .wait_ns = wait,
+        .queued = j->port_queue[t->port],
+        .period_ns = t->duration_ns,
         .allowed_ns = j->allowed[task] < 0
                           ? -1
                           : j->begin_ns + j->allowed[task] - r->now};
@@ -256,7 +265,7 @@ static uint32_t learn(run *r, job *j)
             n_bound += bound;
             j->label[m] = bound || (policy->keep_labels && j->label[m]);
             j->flag[m] = j->refused[m];
-            if (best)
+            if (best && policy->assignment == LH_SLACK)
                 j->allowed[m] = j->arrive[m] < j->start[i]
                                     ? j->start[i] - j->begin_ns
                                     : -1;
@@ -467,6 +476,8 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .next = LHI_NEW(mem, uint32_t, p->n_devices),
         .running = LHI_NEW(mem, bool, p->n_devices),
         .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
+        .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .deferred = LHI_NEW(mem, bool, n),
         .start = LHI_NEW(mem, int64_t, n),
         .end = LHI_NEW(mem, int64_t, n),
         .arrive = LHI_NEW(mem, int64_t, n),
@@ -477,12 +488,20 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .flag = LHI_NEW(mem, bool, n),
         .refused = LHI_NEW(mem, bool, n),
     };
-    if (!j->next || !j->running || !j->port_free || !j->start || !j->end ||
+    if (!j->next || !j->running || !j->port_free || !j->port_queue ||
+        !j->deferred || !j->start || !j->end ||
         !j->arrive || !j->allowed || !j->attempt || !j->there || !j->label ||
         !j->flag || !j->refused)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
         j->allowed[i] = -1;
+    if (r->in->policy->assignment != LH_CRITICAL)
+        return LH_OK;
+    int64_t ideal_ns;
+    if (lhi_deadlines(r->in->network, &r->in->jobs[index],
+                      8 * r->in->policy->request_slots, j->allowed,
+                      &ideal_ns) != LH_OK)
+        return lhi_fail_nomem(err);
     return LH_OK;
 }
 

@@ -13,6 +13,8 @@ typedef struct lhi_job_spec {
     uint32_t devices;
     lhi_chain chain;       /* microbatches, times, bits: always */
     int64_t weight_ns;     /* chain: of the backward, its W pass */
+    uint32_t activations;  /* chain: micro-batches that a device can hold, where
+                              a method orders its passes; 0: any number */
     const char *schedule;  /* chain: gpipe, 1f1b or a method; else a method,
                               or NULL: the plan's */
     lh_plan *plan;         /* owned; NULL: none */
