@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Topologies and scenarios: what is read, what is refused and why. */
+#include "test.h"
+
+#include "optical/scenario.h"
+
+#include <stdlib.h>
+
+#define NETWORK                                                                \
+    "longhaul: optical/1\n"                                                    \
+    "topology: {nodes: [{id: 1}, {id: 2}, {id: 3}], links: ["                  \
+    "{a: 1, b: 2, km: 100}, {a: 2, b: 3, km: 200}, {a: 1, b: 3, km: 400}]}\n"
+#define JOB                                                                    \
+    "job: {preset: 8b, stages: 2, placement: [1, 3], schedule: 1f1b, "         \
+    "microbatches: 4}\n"
+#define POLICIES "policies: {ksp-ff: {}}\n"
+
+static void refused_topology(const char *text, const char *why)
+{
+    lh_topology *t = NULL;
+    lh_error err = {0};
+    lh_status status =
+        lh_topology_parse(text, strlen(text), "t.yaml", &t, &err);
+    CHECK_INT(status, LH_EINPUT);
+    CHECK(t == NULL);
+    CHECK_HAS(err.text, why);
+    CHECK_HAS(err.text, "t.yaml:");
+    if (status == LH_OK)
+        lh_topology_free(t);
+}
+
+static void topologies(void)
+{
+    static const char *const names[] = {
+        "nsfnet", "nsfnet-rounded", "cost239", "usnet",
+        "nobel-us", "nobel-eu", "germany50", "jpn48"};
+    static const uint32_t nodes[] = {14, 14, 11, 24, 14, 28, 50, 48};
+    static const uint32_t cables[] = {22, 22, 26, 43, 21, 41, 88, 82};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        lh_topology *t = NULL;
+        lh_error err = {0};
+        snprintf(path, sizeof path, "%s/../../data/topologies/%s.yaml",
+                 TEST_DATA, names[i]);
+        CHECK_OK(lh_topology_read(path, &t, &err), err);
+        if (!t)
+            continue;
+        CHECK_STR(lh_topology_name(t), names[i]);
+        CHECK_INT(lh_topology_n_nodes(t), nodes[i]);
+        CHECK_INT(lh_topology_n_cables(t), cables[i]);
+        int64_t km = 0;
+        for (uint32_t c = 0; c < lh_topology_n_cables(t); c++)
+            km += lh_topology_cable(t, c)->km;
+        if (i == 0)
+            CHECK_INT(km, 21300);
+        lh_topology_free(t);
+    }
+}
+
+static void bad_topologies(void)
+{
+    refused_topology("nodes: [{id: 1}]\nlinks: []\n", "1 nodes; a topology");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\nlinks: []\n", "0 links");
+    refused_topology("nodes: [{id: 1}, {id: 1}]\nlinks: []\n",
+                     "two nodes have the id 1");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links: [{a: 1, b: 3, km: 5}]\n",
+                     "t.yaml:2: links[0].b: there is no node 3");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links: [{a: 1, b: 1, km: 5}]\n",
+                     "from node 1 to itself");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links:\n- {a: 1, b: 2, km: 5}\n- {a: 2, b: 1, km: 7}\n",
+                     "t.yaml:4: links[1]: a second link between nodes");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links: [{a: 1, b: 2, km: -5}]\n",
+                     "links[0].km");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links: [{a: 1, b: 2, km: 0}]\n",
+                     "links[0].km");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\n"
+                     "links: [{a: 1, b: 2, km: .nan}]\n",
+                     "links[0].km");
+    refused_topology("nodes: [{id: 1}, {id: 2}, {id: 7}]\n"
+                     "links: [{a: 1, b: 2, km: 5}]\n",
+                     "no links lead from node 1 to node 7");
+    refused_topology("nodes: [{id: 1}, {id: 2}]\nunit: miles\n"
+                     "links: [{a: 1, b: 2, km: 5}]\n",
+                     "unit");
+    refused_topology("nodes: [{id: 1}, {id: 2, lenght: 3}]\n"
+                     "links: [{a: 1, b: 2, km: 5}]\n",
+                     "lenght");
+}
+
+static void refused(const char *text, const char *why)
+{
+    lh_scenario *s = NULL;
+    lh_error err = {0};
+    lh_status status =
+        lh_scenario_parse(text, strlen(text), "s.yaml", &s, &err);
+    CHECK_MSG(status != LH_OK, "not refused: %s", text);
+    CHECK(s == NULL);
+    CHECK_HAS(err.text, why);
+    CHECK_HAS(err.text, "s.yaml");
+    lh_scenario_free(s);
+}
+
+static void bad_scenarios(void)
+{
+    refused("longhaul: optical/2\n", "optical");
+    refused(NETWORK POLICIES, "job");
+    refused(NETWORK JOB, "policies");
+    refused(NETWORK JOB "policies: {}\n", "0 policies");
+    refused(NETWORK JOB "policies: {best: {}}\n", "say which policy it is");
+    refused(NETWORK JOB "policies: {ksp-ff: {request_slots: 81}}\n",
+            "request_slots");
+    refused(NETWORK JOB POLICIES "slots: 80\nrequest_slots: 81\n",
+            "request_slots");
+    refused(NETWORK JOB POLICIES "background: {erlang: 5, slots_max: 81}\n",
+            "slots_max");
+    refused(NETWORK JOB POLICIES
+            "background: {erlang: 5, slots_min: 9, slots_max: 8}\n",
+            "slots_max");
+    refused(NETWORK JOB POLICIES "background: {erlang: -1}\n", "erlang");
+    refused(NETWORK JOB POLICIES "seeds: []\n", "seeds");
+    refused(NETWORK JOB POLICIES "seeds: [-1]\n", "seeds[0]");
+    refused(NETWORK JOB POLICIES "slot: 3\n", "slot");
+    refused(NETWORK JOB POLICIES
+            "gbps_per_slot: 75\nmodulation: adaptive\n",
+            "leave gbps_per_slot or this out");
+    refused(NETWORK JOB POLICIES
+            "modulation: [{up_to_km: 5, gbps: 3}, {up_to_km: 9, gbps: 1}]\n",
+            "must serve any length");
+    refused(NETWORK JOB POLICIES "modulation: [{up_to_km: 5, gbps: 3}, "
+                                 "{up_to_km: 4, gbps: 2}, {gbps: 1}]\n",
+            "growing reach");
+    refused(NETWORK POLICIES
+            "job: {preset: 8b, stages: 2, placement: [1, 9], schedule: gpipe,"
+            " microbatches: 4}\n",
+            "the topology has no node 9");
+    refused(NETWORK POLICIES
+            "job: {preset: 8b, stages: 2, placement: [1], schedule: gpipe,"
+            " microbatches: 4}\n",
+            "1 nodes for 2 stages");
+    refused(NETWORK POLICIES
+            "job: {preset: 8b, stages: 2, schedule: gpipe, microbatches: 4}\n",
+            "say where the stages are");
+    refused(NETWORK POLICIES "job: {preset: 8b, stages: 2, datacenters: 3, "
+                             "schedule: gpipe, microbatches: 4}\n",
+            "3 datacenters for 2 stages");
+    refused(NETWORK POLICIES "job: {preset: 8b, stages: 5, datacenters: 4, "
+                             "schedule: gpipe, microbatches: 4}\n",
+            "4 datacenters, and the topology has 3");
+    refused(NETWORK POLICIES "job: {preset: 8b, stages: 2, datacenters: 2, "
+                             "schedule: best, microbatches: 4}\n",
+            "no method 'best'");
+    refused(NETWORK POLICIES "job: {stages: 2, datacenters: 2, schedule: "
+                             "gpipe, microbatches: 4}\n",
+            "forward_ns");
+    refused(NETWORK JOB POLICIES "jobs: []\n", "give one of job, jobs");
+    refused(NETWORK POLICIES "jobs: []\n", "0 jobs");
+    refused(NETWORK POLICIES "plan: nowhere.json\n", "nowhere.json");
+    refused("longhaul: optical/1\ntopology: nowhere.yaml\n" JOB POLICIES,
+            "nowhere.yaml");
+}
+
+static lh_scenario *scenario(const char *text)
+{
+    lh_scenario *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_scenario_parse(text, strlen(text),
+                               TEST_DATA "/optical/s.yaml", &s, &err),
+             err);
+    return s;
+}
+
+static lh_optical *run_scenario(const char *text, uint32_t threads)
+{
+    lh_scenario *s = scenario(text);
+    lh_optical *o = NULL;
+    lh_error err = {0};
+    lh_optical_options options = {.size = sizeof options, .threads = threads};
+    if (s)
+        CHECK_OK(lh_optical_run_all(s, &options, &o, &err), err);
+    lh_scenario_free(s);
+    return o;
+}
+
+static void same_results(const lh_optical *a, const lh_optical *b)
+{
+    CHECK_INT(a->n_policies, b->n_policies);
+    for (uint32_t p = 0; p < a->n_policies; p++) {
+        const lh_optical_policy *x = &a->policies[p], *y = &b->policies[p];
+        CHECK(x->iteration_s == y->iteration_s);
+        CHECK(x->iteration_s_sd == y->iteration_s_sd);
+        CHECK(x->slots_held == y->slots_held);
+        CHECK(x->collateral == y->collateral);
+        for (uint32_t i = 0; i < x->n_runs; i++)
+            for (uint32_t j = 0; j < x->runs[i].n_jobs; j++) {
+                const lh_optical_job *k = &x->runs[i].jobs[j];
+                const lh_optical_job *l = &y->runs[i].jobs[j];
+                CHECK(memcmp(k->iteration_ns, l->iteration_ns,
+                             k->n_iterations * sizeof *k->iteration_ns) == 0);
+                CHECK(memcmp(k->labels, l->labels,
+                             k->n_iterations * sizeof *k->labels) == 0);
+            }
+    }
+}
+
+#define TWO_JOBS                                                               \
+    "longhaul: optical/1\n"                                                    \
+    "topology: ../../../data/topologies/nsfnet.yaml\n"                         \
+    "modulation: adaptive\n"                                                   \
+    "jobs:\n"                                                                  \
+    "- {preset: 8b, stages: 8, datacenters: 6, schedule: 1f1b,"                \
+    " microbatches: 8}\n"                                                      \
+    "- {preset: 70b, stages: 4, datacenters: 4, schedule: zb-h1,"              \
+    " microbatches: 6}\n"                                                      \
+    "background: {erlang: 150}\nrequest_slots: 4\niterations: 3\n"             \
+    "policies:\n  sd-ff:\n  ksp-ff: {ladder: true}\n  cba: {}\n"               \
+    "  slack: {ask_late: true, stage_order: true}\n"                           \
+    "  critical: {ask_late: true, schedule: greedy}\n"
+
+static void threads(void)
+{
+    lh_optical *one = run_scenario(TWO_JOBS, 1);
+    for (uint32_t n = 2; one && n <= 7; n += 5) {
+        lh_optical *many = run_scenario(TWO_JOBS, n);
+        if (many)
+            same_results(one, many);
+        lh_optical_free(many);
+    }
+    for (uint32_t p = 0; one && p < one->n_policies; p++)
+        for (uint32_t i = 0; i < one->policies[p].n_runs; i++) {
+            const lh_optical_run *run = &one->policies[p].runs[i];
+            CHECK_INT(run->n_jobs, 2);
+            CHECK(run->background > 0);
+            for (uint32_t j = 0; j < 2; j++)
+                for (uint32_t k = 0; k < run->jobs[j].n_iterations; k++)
+                    CHECK(run->jobs[j].iteration_ns[k] >=
+                          run->jobs[j].bound_ns);
+        }
+    lh_optical_free(one);
+}
+
+/* Two jobs far from each other do not notice that they are two. */
+static void jobs_apart(void)
+{
+    static const char network[] =
+        "longhaul: optical/1\ntopology: {nodes: [{id: 1}, {id: 2}, {id: 3}, "
+        "{id: 4}], links: [{a: 1, b: 2, km: 1350}, {a: 2, b: 3, km: 90000}, "
+        "{a: 3, b: 4, km: 1350}]}\npolicies: {cba: {}}\nseeds: [1]\n";
+    static const char job[] = "{preset: 8b, stages: 2, placement: [%s], "
+                              "schedule: gpipe, microbatches: 2}";
+    char a[256], b[256], text[1024];
+    snprintf(a, sizeof a, job, "1, 2");
+    snprintf(b, sizeof b, job, "4, 3");
+    snprintf(text, sizeof text, "%sjobs: [%s, %s]\n", network, a, b);
+    lh_optical *o = run_scenario(text, 1);
+    for (uint32_t j = 0; o && j < 2; j++) {
+        const lh_optical_job *x = &o->policies[0].runs[0].jobs[j];
+        CHECK_INT(x->iteration_ns[0], 183432464);
+        CHECK_INT(x->iteration_ns[1], 129549674);
+        CHECK_INT(x->iteration_ns[2], 143866232);
+    }
+    lh_optical_free(o);
+}
+
+/* On one path the slots of a longer route carry less: 1350 km is QPSK. */
+static void modulation(void)
+{
+    static const char text[] =
+        "longhaul: optical/1\ntopology: {nodes: [{id: 1}, {id: 2}], links: "
+        "[{a: 1, b: 2, km: 1350}]}\nmodulation: adaptive\nseeds: [1]\n"
+        "job: {forward_ns: 10, backward_ns: 20, message_bits: 1000000, "
+        "stages: 2, placement: [1, 2], schedule: gpipe, microbatches: 1}\n"
+        "policies: {ksp-ff: {}}\n";
+    lh_optical *o = run_scenario(text, 1);
+    if (o)
+        CHECK_INT(o->policies[0].runs[0].jobs[0].iteration_ns[0],
+                  60 + 2 * (1350 * 5000 + 1000000 / 50));
+    lh_optical_free(o);
+}
+
+/* A pipeline of its own in place of a chain: the same times as the chain. */
+static void pipelines(void)
+{
+    static const char pipeline[] =
+        "longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 4\ndevices: 2\n"
+        "backward: joint\nchunks:\n"
+        "- {device: 0, F: 10000000, D: 17700000, W: 0}\n"
+        "- {device: 1, F: 10000000, D: 17700000, W: 0}\n";
+    static const char path[] = "optical-pipeline.tmp.yaml";
+    lh_error err = {0};
+    CHECK_OK(lh_file_write(path, pipeline, strlen(pipeline), &err), err);
+    char text[1024];
+    int64_t ns[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        lh_scenario *s = NULL;
+        lh_optical *o = NULL;
+        snprintf(text, sizeof text, NETWORK POLICIES "%s",
+                 i == 0 ? JOB
+                        : "job: {pipeline: optical-pipeline.tmp.yaml, "
+                          "message_bits: 4294967296, placement: [1, 3], "
+                          "schedule: 1f1b}\n");
+        CHECK_OK(lh_scenario_parse(text, strlen(text), "s.yaml", &s, &err),
+                 err);
+        if (s)
+            CHECK_OK(lh_optical_run_all(s, NULL, &o, &err), err);
+        if (o)
+            ns[i] = o->policies[0].runs[0].jobs[0].iteration_ns[3];
+        lh_optical_free(o);
+        lh_scenario_free(s);
+    }
+    remove(path);
+    CHECK(ns[0] > 0);
+    CHECK_INT(ns[1], ns[0]);
+}
+
+static void page(void)
+{
+    lh_scenario *s = scenario(TWO_JOBS);
+    lh_optical *o = NULL;
+    lh_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (!s)
+        return;
+    CHECK_OK(lh_optical_run_all(s, NULL, &o, &err), err);
+    if (o)
+        CHECK_OK(lh_optical_html(s, o, &text, &len, &err), err);
+    if (text) {
+        CHECK_INT(len, strlen(text));
+        CHECK_HAS(text, "Share of every fibre held");
+        CHECK_HAS(text, "critical");
+        CHECK(strstr(text, "http") == NULL);
+        CHECK(strstr(text, "nan") == NULL);
+    }
+    lh_text_free(text);
+    lh_optical_free(o);
+    lh_scenario_free(s);
+}
+
+static bool stop_at_once(void *context, uint32_t done, uint32_t total)
+{
+    (void)context;
+    (void)done;
+    (void)total;
+    return true;
+}
+
+static void stopped(void)
+{
+    lh_scenario *s = scenario(TWO_JOBS);
+    lh_optical *o = NULL;
+    lh_error err = {0};
+    lh_optical_options options = {.size = sizeof options,
+                                  .progress = stop_at_once};
+    if (s)
+        CHECK_INT(lh_optical_run_all(s, &options, &o, &err), LH_ECANCELED);
+    CHECK(o == NULL);
+    lh_scenario_free(s);
+}
+
+int main(void)
+{
+    RUN(topologies);
+    RUN(bad_topologies);
+    RUN(bad_scenarios);
+    RUN(threads);
+    RUN(jobs_apart);
+    RUN(modulation);
+    RUN(pipelines);
+    RUN(page);
+    RUN(stopped);
+    return test_summary();
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Background traffic against cases that can be computed: Erlang's loss formula
+ * for one link and for two routes between one pair, and the exact Markov chain
+ * of first fit with blocks of adjacent slots on one fibre. */
+#include "test.h"
+
+#include <longhaul/optical.h>
+
+#include <stdlib.h>
+
+static lh_topology *topology(const char *links)
+{
+    char text[512];
+    lh_topology *t = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "nodes: [{id: 1}, {id: 2}, {id: 3}]\nlinks: [%s]\n", links);
+    CHECK_OK(lh_topology_parse(text, strlen(text), "t.yaml", &t, &err), err);
+    return t;
+}
+
+static double erlang_b(double load, uint32_t servers)
+{
+    double blocking = 1;
+    for (uint32_t n = 1; n <= servers; n++)
+        blocking = load * blocking / (n + load * blocking);
+    return blocking;
+}
+
+/* Standard error of the share of refused among n, as if drawn one by one;
+ * neighbouring requests are alike, so that tests allow five of these times 3. */
+static double allowed_error(double share, double n)
+{
+    return 15 * sqrt(share * (1 - share) / n);
+}
+
+#define REQUESTS 2000000
+
+static double refused_share(const lh_topology *t, lh_traffic load,
+                            uint64_t seed)
+{
+    lh_traffic_result r = {0};
+    lh_error err = {0};
+    load.size = sizeof load;
+    load.holding_s = 1;
+    CHECK_OK(lh_traffic_run(t, &load, seed, 10000, REQUESTS, &r, &err), err);
+    CHECK_INT(r.requests, REQUESTS);
+    return (double)r.refused / (double)r.requests;
+}
+
+static void one_link(void)
+{
+    static const struct {
+        double load;
+        uint32_t slots;
+    } cases[] = {{70, 80}, {85, 80}, {3, 4}, {0.5, 1}, {190, 200}};
+    lh_topology *t =
+        topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_traffic load = {.erlang = cases[i].load,
+                           .slots = cases[i].slots,
+                           .slots_min = 1,
+                           .slots_max = 1,
+                           .k = 1,
+                           .from = 0,
+                           .to = 1};
+        double want = erlang_b(cases[i].load, cases[i].slots);
+        CHECK_NEAR(refused_share(t, load, i + 1), want,
+                   allowed_error(want, REQUESTS));
+    }
+    lh_topology_free(t);
+}
+
+/* A direct route of S slots and one around of S more: refused only when all
+ * 2 S are held, whatever is tried first. */
+static void two_routes(void)
+{
+    lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}, "
+                              "{a: 1, b: 3, km: 10}");
+    lh_traffic load = {.erlang = 15,
+                       .slots = 10,
+                       .slots_min = 1,
+                       .slots_max = 1,
+                       .k = 2,
+                       .from = 0,
+                       .to = 2};
+    double want = erlang_b(15, 20);
+    CHECK_NEAR(refused_share(t, load, 1), want, allowed_error(want, REQUESTS));
+    load.k = 1;
+    want = erlang_b(15, 10);
+    CHECK_NEAR(refused_share(t, load, 2), want, allowed_error(want, REQUESTS));
+    lh_topology_free(t);
+}
+
+/* One fibre of SLOTS slots, blocks of 1..WIDEST: a state has four bits per
+ * slot, the width of the block that begins there or 0, and 15 inside one. */
+enum { SLOTS = 7, WIDEST = 3, MAX_STATES = 4096 };
+
+typedef struct chain {
+    uint32_t n;
+    uint32_t states[MAX_STATES];
+    double share[MAX_STATES], next[MAX_STATES];
+} chain;
+
+static uint32_t slot_at(uint32_t state, uint32_t slot)
+{
+    return state >> (4 * slot) & 15;
+}
+
+static uint32_t put_block(uint32_t state, uint32_t first, uint32_t width)
+{
+    for (uint32_t j = 0; j < width; j++)
+        state |= (j == 0 ? width : 15u) << (4 * (first + j));
+    return state;
+}
+
+/* UINT32_MAX: there is no room. */
+static uint32_t first_fit(uint32_t state, uint32_t width)
+{
+    for (uint32_t b = 0; b + width <= SLOTS; b++) {
+        bool free = true;
+        for (uint32_t j = b; j < b + width; j++)
+            free &= slot_at(state, j) == 0;
+        if (free)
+            return put_block(state, b, width);
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t state_index(chain *c, uint32_t state)
+{
+    uint32_t i = 0;
+    while (i < c->n && c->states[i] != state)
+        i++;
+    if (i == c->n && c->n < MAX_STATES)
+        c->states[c->n++] = state;
+    return i;
+}
+
+static uint32_t without(uint32_t state, uint32_t first)
+{
+    uint32_t width = slot_at(state, first);
+    for (uint32_t j = first; j < first + width; j++)
+        state &= ~(15u << (4 * j));
+    return state;
+}
+
+/* Where each state goes, found once. */
+typedef struct moves {
+    uint32_t arrive[MAX_STATES][WIDEST + 1], leave[MAX_STATES][SLOTS];
+} moves;
+
+static void explore(chain *c, moves *m)
+{
+    c->n = 0;
+    state_index(c, 0);
+    for (uint32_t i = 0; i < c->n; i++) {
+        for (uint32_t w = 1; w <= WIDEST; w++) {
+            uint32_t to = first_fit(c->states[i], w);
+            m->arrive[i][w] = to == UINT32_MAX ? i : state_index(c, to);
+        }
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            uint32_t w = slot_at(c->states[i], s);
+            m->leave[i][s] = w == 0 || w == 15
+                                 ? UINT32_MAX
+                                 : state_index(c, without(c->states[i], s));
+        }
+    }
+}
+
+/* Share of refused requests in equilibrium, by uniformisation: power iteration
+ * of the chain that steps at the highest total rate. */
+static double exact_blocking(double load)
+{
+    chain *c = calloc(1, sizeof *c);
+    moves *m = calloc(1, sizeof *m);
+    double refused = -1, rate = load + SLOTS;
+    if (!c || !m)
+        goto out;
+    explore(c, m);
+    CHECK(c->n < MAX_STATES);
+    c->share[0] = 1;
+    for (int step = 0; step < 4000; step++) {
+        memset(c->next, 0, sizeof c->next);
+        for (uint32_t i = 0; i < c->n; i++) {
+            double stay = rate - load;
+            for (uint32_t w = 1; w <= WIDEST; w++)
+                c->next[m->arrive[i][w]] +=
+                    c->share[i] * load / WIDEST / rate;
+            for (uint32_t s = 0; s < SLOTS; s++)
+                if (m->leave[i][s] != UINT32_MAX) {
+                    c->next[m->leave[i][s]] += c->share[i] / rate;
+                    stay -= 1;
+                }
+            c->next[i] += c->share[i] * stay / rate;
+        }
+        memcpy(c->share, c->next, sizeof c->share);
+    }
+    refused = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        for (uint32_t w = 1; w <= WIDEST; w++)
+            if (m->arrive[i][w] == i)
+                refused += c->share[i] / WIDEST;
+out:
+    free(c);
+    free(m);
+    return refused;
+}
+
+static void adjacent_blocks(void)
+{
+    static const double loads[] = {0.5, 2, 5};
+    lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        lh_traffic load = {.erlang = loads[i],
+                           .slots = SLOTS,
+                           .slots_min = 1,
+                           .slots_max = WIDEST,
+                           .k = 1,
+                           .from = 0,
+                           .to = 1};
+        double want = exact_blocking(loads[i]);
+        double got = refused_share(t, load, i + 1);
+        CHECK(want > 0 && want < 1);
+        CHECK_NEAR(got, want, allowed_error(want, REQUESTS));
+    }
+    lh_topology_free(t);
+}
+
+/* With no contention, load times mean width times hops is carried. */
+static void carried(void)
+{
+    lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
+    lh_traffic load = {.size = sizeof load,
+                       .erlang = 20,
+                       .holding_s = 0.5,
+                       .slots = 1000,
+                       .slots_min = 2,
+                       .slots_max = 6,
+                       .k = 1,
+                       .from = 0,
+                       .to = 2};
+    lh_traffic_result r = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_traffic_run(t, &load, 1, 10000, 500000, &r, &err), err);
+    CHECK_INT(r.refused, 0);
+    CHECK_NEAR(r.carried_slots, 20 * 4 * 2, 2);
+    lh_topology_free(t);
+}
+
+static void refusals(void)
+{
+    lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
+    lh_traffic good = {.size = sizeof good,
+                       .erlang = 1,
+                       .holding_s = 1,
+                       .slots = 8,
+                       .slots_min = 1,
+                       .slots_max = 8,
+                       .k = 1};
+    lh_traffic bad[4] = {good, good, good, good};
+    lh_traffic_result r;
+    lh_error err = {0};
+    bad[0].erlang = 0;
+    bad[1].slots_max = 9;
+    bad[2].k = 0;
+    bad[3].to = 3;
+    CHECK_OK(lh_traffic_run(t, &good, 1, 0, 10, &r, &err), err);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(lh_traffic_run(t, &bad[i], 1, 0, 10, &r, &err), LH_EINVAL);
+    lh_topology_free(t);
+}
+
+int main(void)
+{
+    RUN(one_link);
+    RUN(two_routes);
+    RUN(adjacent_blocks);
+    RUN(carried);
+    RUN(refusals);
+    return test_summary();
+}
