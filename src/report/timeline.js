@@ -35,6 +35,7 @@ function readColors() {
 const LEFT = 132;
 const RIGHT = 66;
 const AXIS = 26;
+const PAPER = 990; /* pixels across a printed page */
 const FONT = 'system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", sans-serif';
 
 function deviceHeight(n) {
@@ -121,11 +122,11 @@ class Panel {
   }
 
   resize() {
-    const width = this.view.clientWidth;
+    const width = this.state.printing ? PAPER : this.view.clientWidth;
     const limit = this.state.printing ? Infinity
       : Math.max(260, Math.floor(window.innerHeight * 0.78));
     const height = Math.min(this.height, limit);
-    const scale = window.devicePixelRatio || 1;
+    const scale = this.state.printing ? 2 : window.devicePixelRatio || 1;
     this.view.style.height = height + 2 + 'px';
     this.spacer.style.height = Math.max(0, this.height - height) + 'px';
     this.canvas.style.height = height + 'px';
