@@ -2,6 +2,7 @@
 /* longhaul schedule: an order for every device, by a named method. */
 #include "commands.h"
 #include "inputs.h"
+#include "optimal.h"
 
 #include <longhaul/bounds.h>
 
@@ -14,6 +15,7 @@ typedef struct settings {
     uint32_t sub_blocks;
     bool whole;
     cli_model model;
+    cli_search search;
 } settings;
 
 static const cli_option options[] = {
@@ -32,7 +34,7 @@ static const cli_option options[] = {
      .preset = "1",
      .least = 1,
      .most = LH_MAX_PARTS,
-     .help = "greedy: cut every weight-gradient pass into N parts."},
+     .help = "greedy, optimal: cut every weight-gradient pass into N parts."},
     {.name = "warmup",
      .type = CLI_TEXT,
      .at = offsetof(settings, warmup),
@@ -47,6 +49,8 @@ static const cli_option options[] = {
      .help = "Put weight-gradient passes that were cut together again, where "
              "that costs least, and say what it costs."},
     CLI_MODEL_ROWS(settings),
+    CLI_OBJECTIVE_ROW(settings),
+    CLI_SEARCH_ROWS(settings),
 };
 
 static const cli_example examples[] = {
@@ -57,6 +61,10 @@ static const cli_example examples[] = {
      "Let W passes be cut into 8 parts; numbers as JSON."},
     {"longhaul schedule pipeline.yaml --method slack --warmup 7,5,3,1",
      "Print the order with these warm-up forwards as CSV."},
+    {"longhaul schedule pipeline.yaml --method optimal --time-limit 60 -o "
+     "s.csv",
+     "The fastest schedule that a minute finds, and how far it can be from "
+     "the fastest there is."},
 };
 
 typedef struct work {
@@ -68,7 +76,9 @@ typedef struct work {
     double seconds;
     int64_t fifo_ns;  /* what first in, first out would take; -1: no matter */
     int64_t parts_ns; /* before W passes were made whole; -1: they were */
+    int64_t objective_ns;
     lh_bound bound;
+    bool infeasible; /* proven; then there is no schedule */
 } work;
 
 static void fini(work *w)
@@ -180,28 +190,63 @@ static lh_status weigh_links(cli *c, work *w, const settings *s)
     return drop_links(c, w);
 }
 
-static lh_status make(cli *c, work *w)
+static lh_status solve(cli *c, work *w, const settings *s)
 {
-    const settings *s = c->settings;
-    CLI_TRY(cli_check_method(c, "--method", s->method));
-    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
-    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
-    CLI_TRY(read_warmup(c, s->warmup, w, &o));
-    o.sim = cli_sim_options(&s->model);
+    lh_solution found = {0};
+    CLI_TRY(cli_solve(c, &s->search, &s->model, s->sub_blocks, w->pipeline,
+                      &found));
+    w->chosen = "optimal";
+    w->seconds = found.seconds;
+    w->schedule = found.schedule;
+    w->bound.ns = found.bound_ns;
+    w->infeasible = found.status == LH_SOLVE_INFEASIBLE;
+    snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
+    if (found.status == LH_SOLVE_UNKNOWN)
+        return cli_error(c, LH_EINFEASIBLE,
+                         "no schedule was found before the search was "
+                         "stopped; give it more time");
+    if (w->infeasible && !c->common.json)
+        return cli_error(c, LH_EINFEASIBLE, "infeasible: %s", found.why);
+    return LH_OK;
+}
+
+static lh_status generate(cli *c, work *w, const settings *s,
+                          const lh_method_options *o)
+{
+    if (s->model.objective != CLI_MAKESPAN)
+        return cli_usage(c, "--objective is for --method optimal");
     cli_progress(c, "ordering passes by %s", s->method);
     double begin = cli_now();
-    lh_status status = lh_method_run(s->method, w->pipeline, &o, &w->schedule,
+    lh_status status = lh_method_run(s->method, w->pipeline, o, &w->schedule,
                                      &w->chosen, &c->err);
     w->seconds = cli_now() - begin;
     if (status != LH_OK)
         return status;
+    return lh_lower_bound(w->pipeline, &w->bound, &c->err);
+}
+
+static lh_status make(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    bool optimal = strcmp(s->method, "optimal") == 0;
+    if (!optimal)
+        CLI_TRY(cli_check_method(c, "--method", s->method));
+    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
+    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
+    CLI_TRY(read_warmup(c, s->warmup, w, &o));
+    o.sim = cli_sim_options(&s->model);
+    CLI_TRY(optimal ? solve(c, w, s) : generate(c, w, s, &o));
     w->parts_ns = -1;
+    w->fifo_ns = -1;
+    if (w->infeasible)
+        return LH_OK;
     if (s->whole)
         CLI_TRY(make_whole(c, w, o.sim));
     CLI_TRY(weigh_links(c, w, s));
     CLI_TRY(
         lh_simulate(w->pipeline, w->schedule, &o.sim, &w->timeline, &c->err));
-    return lh_lower_bound(w->pipeline, &w->bound, &c->err);
+    w->objective_ns = cli_objective_ns(&s->model, w->timeline);
+    return LH_OK;
 }
 
 static lh_status print_csv(cli *c, const work *w)
@@ -216,20 +261,31 @@ static lh_status print_csv(cli *c, const work *w)
 
 static double gap(const work *w)
 {
-    int64_t ns = lh_timeline_makespan(w->timeline);
+    int64_t ns = w->objective_ns;
     return w->bound.ns > 0 ? (double)(ns - w->bound.ns) / (double)w->bound.ns
                            : 0;
 }
 
 static const char *status_text(const work *w)
 {
-    return lh_timeline_makespan(w->timeline) == w->bound.ns ? "optimal"
-                                                            : "feasible";
+    return w->objective_ns == w->bound.ns ? "optimal" : "feasible";
+}
+
+static lh_status print_infeasible(cli *c, const work *w)
+{
+    c->exit_code = EXIT_FAILED;
+    return cli_put_json(
+        c, json_pack("{s:s, s:s, s:n, s:s, s:s, s:f}", "method", "optimal",
+                     "requested", "optimal", "makespan_s", "limited_by",
+                     w->bound.text, "status", "infeasible", "seconds",
+                     w->seconds));
 }
 
 static lh_status print_json(cli *c, const work *w)
 {
     const settings *s = c->settings;
+    if (w->infeasible)
+        return print_infeasible(c, w);
     int64_t ns = lh_timeline_makespan(w->timeline);
     json_t *object = json_pack(
         "{s:s, s:s, s:o, s:o, s:f, s:s, s:s, s:f, s:o, s:s, s:f}", "method",
@@ -260,7 +316,7 @@ static void print_text(cli *c, const work *w)
     fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
             w->bound.text);
     fprintf(c->out, "gap           %.2f %%%s\n", 100 * gap(w),
-            ns == w->bound.ns ? ", optimal" : "");
+            w->objective_ns == w->bound.ns ? ", optimal" : "");
     fprintf(c->out, "bubble        %.2f %%\n",
             100 * lh_timeline_bubble_ratio(w->timeline));
     fprintf(c->out, "peak memory   %s on device %" PRIu32 "\n",
@@ -290,7 +346,7 @@ static lh_status run(cli *c)
     work w = {0};
     lh_status status = make(c, &w);
     cli_progress_end();
-    if (status == LH_OK && c->common.output) {
+    if (status == LH_OK && c->common.output && w.schedule) {
         cli_hold_signals();
         status = lh_schedule_write(w.schedule, c->common.output, &c->err);
         cli_release_signals();
@@ -327,7 +383,11 @@ const cli_command cmd_schedule = {
         "order than first in, first out, that order goes to a second file "
         "beside the first: S.links.csv for S.csv.\n\n"
         "The gap is the makespan beyond the proven lower bound, divided by "
-        "that bound. A gap of 0 means that no schedule is faster.",
+        "that bound. A gap of 0 means that no schedule is faster.\n\n"
+        "The method optimal looks for the fastest schedule of all, and for a "
+        "proof. It starts from the best of the other methods and stops when "
+        "the bound is met, or by --time-limit, --effort, --gap or Ctrl-C; "
+        "then the best schedule so far and its gap are what it gives.",
     .output_help = "Write the schedule to FILE and print what it takes.",
     .own_output = true,
     CLI_OPTIONS(options),

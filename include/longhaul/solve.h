@@ -65,7 +65,7 @@ typedef struct lh_solution {
     const char *found_by;  /* what made the schedule: a method's name,
                               "annealing", "search"; "" if none */
     const char *proven_by; /* "closed form", "lattice", "search", ... */
-    char why[256];         /* what limits, or why there is no schedule */
+    char why[160];         /* what limits, or why there is no schedule */
 } lh_solution;
 
 /* Looks for the fastest schedule. `options` may be NULL: no limits. A solver

@@ -27,7 +27,7 @@ typedef struct run {
     int64_t best_ns, bound_ns;
     int64_t low; /* units: no schedule of the shop takes fewer */
     const char *found_by, *proven_by;
-    char why[256];
+    char why[160];
     bool infeasible;
 } run;
 

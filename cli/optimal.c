@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "optimal.h"
+
+#include <signal.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static lh_status read_real(cli *c, const char *option, const char *text,
+                           double *out)
+{
+    const char *rest;
+    if (!text || (cli_parse_real(text, out, &rest) && *rest == '\0'))
+        return LH_OK;
+    return cli_usage(c, "%s: '%.40s' is not a number, 0 or more", option, text);
+}
+
+static lh_status read_settings(cli *c, const cli_search *s,
+                               lh_solve_options *o)
+{
+    double percent = 0;
+    uint64_t mib = 1024;
+    CLI_TRY(read_real(c, "--time-limit", s->time_limit, &o->time_limit_s));
+    CLI_TRY(read_real(c, "--gap", s->gap, &percent));
+    o->gap = percent / 100;
+    if (s->effort && !cli_parse_count(s->effort, 1, UINT64_C(1) << 62,
+                                      &o->effort))
+        return cli_usage(c, "--effort: '%.40s' is not a whole number, 1 or "
+                            "more", s->effort);
+    if (s->memory && !cli_parse_count(s->memory, 1, 1u << 24, &mib))
+        return cli_usage(c, "--memory: '%.40s' is not a whole number of MiB, "
+                            "1 or more", s->memory);
+    o->memory = (size_t)mib << 20;
+    o->threads = s->threads;
+    return LH_OK;
+}
+
+static bool show(void *context, const lh_solve_progress *now)
+{
+    const cli *c = context;
+    char best[CLI_TIME_TEXT], bound[CLI_TIME_TEXT];
+    if (now->best_ns < 0)
+        cli_progress(c, "%.1f s  %s", now->seconds, now->phase);
+    else
+        cli_progress(c, "%.1f s  best %s  bound %s  gap %.2f %%  %s",
+                     now->seconds, cli_time_text(now->best_ns, best),
+                     cli_time_text(now->bound_ns, bound),
+                     now->bound_ns > 0 ? 100.0 *
+                                             (double)(now->best_ns -
+                                                      now->bound_ns) /
+                                             (double)now->bound_ns
+                                       : 100.0,
+                     now->phase);
+    return interrupted != 0;
+}
+
+lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
+                    uint32_t sub_blocks, const lh_pipeline *pipeline,
+                    lh_solution *out)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .fifo = model->fifo,
+                          .sub_blocks = sub_blocks,
+                          .seed = c->common.seed,
+                          .progress = show,
+                          .context = c};
+    lh_schedule *start = NULL;
+    CLI_TRY(read_settings(c, search, &o));
+    if (model->objective == CLI_FIRST_DEVICE)
+        o.objective = LH_OBJECTIVE_FIRST_DEVICE;
+    if (search->start)
+        CLI_TRY(lh_schedule_read(search->start, model->fifo, &start, &c->err));
+    o.start = start;
+    struct sigaction old, new = {.sa_handler = on_interrupt};
+    sigemptyset(&new.sa_mask);
+    interrupted = 0;
+    sigaction(SIGINT, &new, &old);
+    lh_status status = lh_solve(pipeline, &o, out, &c->err);
+    sigaction(SIGINT, &old, NULL);
+    lh_schedule_free(start);
+    cli_progress_end();
+    return status;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --method optimal: its settings, and running it. */
+#ifndef CLI_OPTIMAL_H
+#define CLI_OPTIMAL_H
+
+#include "inputs.h"
+
+#include <longhaul/solve.h>
+
+typedef struct cli_search {
+    const char *time_limit, *effort, *gap, *memory, *start;
+    uint32_t threads;
+} cli_search;
+
+/* Rows of an option table; `settings` has a cli_search called `search`. */
+#define CLI_SEARCH_ROWS(settings)                                              \
+    {.name = "time-limit",                                                     \
+     .type = CLI_TEXT,                                                         \
+     .at = offsetof(settings, search.time_limit),                              \
+     .arg = "SECONDS",                                                         \
+     .help = "optimal: stop after so long and keep the best so far (without "  \
+             "a limit it goes on until it has a proof; Ctrl-C stops it too)."},\
+        {.name = "effort",                                                     \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, search.effort),                              \
+         .arg = "N",                                                           \
+         .help = "optimal: stop after N units of work, about a million a "     \
+                 "second; the result is the same everywhere."},                \
+        {.name = "gap",                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, search.gap),                                 \
+         .arg = "PERCENT",                                                     \
+         .help = "optimal: stop when the makespan is within so many percent "  \
+                 "of the proven bound."},                                      \
+        {.name = "memory",                                                     \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, search.memory),                              \
+         .arg = "MIB",                                                         \
+         .help = "optimal: memory for its tables (default 1024)."},            \
+        {.name = "threads",                                                    \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, search.threads),                             \
+         .arg = "N",                                                           \
+         .least = 1,                                                           \
+         .most = 1024,                                                         \
+         .help = "optimal: use at most N threads; the result by --effort "     \
+                 "does not depend on it."},                                    \
+    {                                                                          \
+        .name = "start", .type = CLI_TEXT,                                     \
+        .at = offsetof(settings, search.start), .arg = "S.csv",                \
+        .help = "optimal: a schedule to improve on.",                          \
+        .words = CLI_WORDS_FILES                                               \
+    }
+
+/* A progress line on a terminal; Ctrl-C stops the search, not the program. */
+lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
+                    uint32_t sub_blocks, const lh_pipeline *pipeline,
+                    lh_solution *out);
+
+#endif
