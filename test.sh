@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds longhaul in every way that matters and tests all of it. On a bare Debian
+# 12 machine it first installs what the tests need, as root or with sudo. The
+# last line is "N passed, N failed", with ", N skipped" where something that a
+# test needs is not to be had.
+#
+#     ./test.sh
+#
+# Environment:
+#     LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
+#     LONGHAUL_TORCH=PYTHON     a Python with torch, in place of getting torch
+#     LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (default 60; 0: none)
+set -u
+cd "$(dirname "$0")" || exit 1
+seconds=${LONGHAUL_FUZZ_SECONDS:-60}
+passed=0 failed=0 skipped=0
+begin=$(date +%s)
+
+say() { printf '\n== %s (after %s s)\n' "$*" $(($(date +%s) - begin)); }
+
+# step NAME COMMAND...: one check; what it prints is shown if it fails.
+step() {
+    name=$1
+    shift
+    mkdir -p build-logs
+    if "$@" >build-logs/step.log 2>&1 </dev/null; then
+        passed=$((passed + 1))
+        echo "ok: $name"
+    else
+        failed=$((failed + 1))
+        tail -n 40 build-logs/step.log
+        echo "FAILED: $name"
+        return 1
+    fi
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "SKIPPED: $*"
+}
+
+# suite BUILD ARGUMENTS-OF-MESON-TEST...: runs and counts the tests of a build.
+suite() {
+    build=$1
+    shift
+    rm -f "$build/meson-logs/testlog.json"
+    meson test -C "$build" --no-rebuild --print-errorlogs --quiet "$@" \
+        >build-logs/suite.log 2>&1 </dev/null
+    if ! numbers=$(python3 tools/count-tests.py "$build/meson-logs/testlog.json"); then
+        cat build-logs/suite.log
+        failed=$((failed + 1))
+        return
+    fi
+    # shellcheck disable=SC2086 # three numbers
+    set -- $numbers
+    echo "$1 passed, $2 failed, $3 skipped"
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+# build FOLDER OPTIONS...: sets up, if need be, and builds.
+build() {
+    folder=$1
+    shift
+    [ -f "$folder/build.ninja" ] ||
+        step "configure $folder" meson setup "$folder" "$@" || return 1
+    step "build $folder" ninja -C "$folder"
+}
+
+packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
+    libjansson-dev clang libclang-rt-14-dev python3 python3-venv mandoc chromium
+    zsh fish binutils'
+if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    say 'Packages'
+    # shellcheck disable=SC2086 # words
+    step packages sh tools/need-packages.sh $packages ||
+        echo 'going on with what there is'
+fi
+
+if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    say 'PyTorch, for the tests that exchange schedules with it'
+    mkdir -p build-logs
+    if sh tools/get-torch.sh build-torch >build-logs/torch.log 2>&1 </dev/null
+    then
+        LONGHAUL_TORCH=$PWD/build-torch/bin/python
+        export LONGHAUL_TORCH
+        echo 'there'
+    else
+        tail -n 3 build-logs/torch.log
+        echo 'NO TORCH: the test that needs it will be skipped'
+    fi
+fi
+
+say 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all tests'
+if build build-asan -Dbuildtype=debugoptimized \
+    -Db_sanitize=address,undefined -Db_lundef=false; then
+    suite build-asan
+fi
+
+if command -v clang >/dev/null; then
+    say 'clang, optimised, without sanitizers: all tests but the slow ones'
+    if CC=clang build build-clang -Dbuildtype=release; then
+        suite build-clang --no-suite browser --no-suite peers
+    fi
+else
+    skip 'clang is not installed: no build with it, no fuzzing'
+fi
+
+say 'The library by a plain compiler, without configuring'
+step 'cc -std=c11' sh tools/plain-cc.sh
+
+if [ "$seconds" -gt 0 ] && command -v clang >/dev/null; then
+    say "Fuzzing every parser for $seconds s"
+    targets=$(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build | wc -l)
+    if sh tests/fuzz/run.sh "$seconds" </dev/null >build-logs/fuzz.log 2>&1; then
+        passed=$((passed + targets))
+        grep '^fuzz ' build-logs/fuzz.log
+    else
+        tail -n 40 build-logs/fuzz.log
+        found=$(grep -c '^fuzz .*no finding' build-logs/fuzz.log)
+        passed=$((passed + found)) failed=$((failed + targets - found))
+    fi
+fi
+
+say 'Sum'
+if [ "$skipped" -gt 0 ]; then
+    echo "$passed passed, $failed failed, $skipped skipped"
+else
+    echo "$passed passed, $failed failed"
+fi
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up what the tests of a build say.
+
+    count-tests.py TESTLOG.json...
+
+Programs that end with "N passed, N failed" count as so many checks, others as
+one. Shows the end of what failing and skipped ones print, then one line
+"PASSED FAILED SKIPPED" of numbers.
+"""
+import json
+import re
+import sys
+
+
+def count(test):
+    """(passed, failed, skipped) of one entry of meson's log."""
+    if test["result"] == "SKIP":
+        return 0, 0, 1
+    fine = test["result"] in ("OK", "EXPECTEDFAIL")
+    found = re.findall(r"(\d+) passed, (\d+) failed", test.get("stdout") or "")
+    passed, failed = map(int, found[-1]) if found else (int(fine), 0)
+    # A program that broke down said so less clearly.
+    return passed, failed if fine or failed else failed + 1, 0
+
+
+def show(test):
+    print(f"--- {test['name']}: {test['result']}", file=sys.stderr)
+    for stream in ("stdout", "stderr"):
+        for line in (test.get(stream) or "").splitlines()[-25:]:
+            print("   ", line, file=sys.stderr)
+
+
+total = [0, 0, 0]
+for path in sys.argv[1:]:
+    with open(path, encoding="utf-8") as log:
+        for line in log:
+            test = json.loads(line)
+            numbers = count(test)
+            total = [a + b for a, b in zip(total, numbers)]
+            if numbers[1] or numbers[2]:
+                show(test)
+print(*total)

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# liblonghaul is plain C11: this compiles all of it without a build system, and
+# a program that uses it.
+set -eu
+cd "$(dirname "$0")/.."
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+# The only file that is made: the report's page as a C array.
+report=src/report
+python3 tools/embed.py "$temp/report_page.c" \
+    "lhi_report_page_html=$report/report.html" \
+    "lhi_report_page_css=$report/report.css" \
+    "lhi_report_page_js=$report/timeline.js:$report/tables.js:$report/report.js"
+cc=${CC:-cc}
+$cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \
+    src/*/*.c "$temp/report_page.c" tests/install/tour.c \
+    -o "$temp/tour" -lyaml -ljansson -lm
+printf '%s\n' 'longhaul: pipeline/1' 'time_unit: ms' 'microbatches: 12' \
+    'devices: 4' 'backward: split' \
+    'uniform: {placement: ud, chunks_per_device: 1, F: 8, D: 8, W: 8,' \
+    '          memory: {F: 1, D: 0, W: -1}}' >"$temp/p.yaml"
+[ "$("$temp/tour" "$temp/p.yaml")" = '312000000 ns' ]
