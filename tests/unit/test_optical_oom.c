@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every allocation fails in turn: the answer is LH_ENOMEM, with nothing leaked
+ * and no output touched. */
+#include "fail_alloc.h"
+#include "test.h"
+
+#include <longhaul/optical.h>
+
+static const char text[] =
+    "longhaul: optical/1\n"
+    "topology: {nodes: [{id: 1}, {id: 2}, {id: 3}], links: [{a: 1, b: 2, "
+    "km: 100}, {a: 2, b: 3, km: 200}, {a: 1, b: 3, km: 400}]}\n"
+    "modulation: adaptive\nslots: 8\niterations: 1\nseeds: [1]\n"
+    "jobs:\n- {preset: 8b, stages: 3, datacenters: 2, schedule: 1f1b, "
+    "microbatches: 2}\n"
+    "- {preset: 8b, stages: 2, placement: [1, 3], schedule: zb-h1, "
+    "microbatches: 2}\n"
+    "background: {erlang: 3}\n"
+    "policies: {cba: {}, critical: {ask_late: true, stage_order: true}}\n";
+
+static lh_status go(void)
+{
+    lh_scenario *s = NULL;
+    lh_optical *o = NULL;
+    char *page = NULL;
+    lh_error err = {0};
+    lh_optical_options options = {.size = sizeof options, .threads = 1};
+    lh_status status = lh_scenario_parse(text, sizeof text - 1, "s", &s, &err);
+    if (status == LH_OK)
+        status = lh_optical_run_all(s, &options, &o, &err);
+    if (status == LH_OK)
+        status = lh_optical_html(s, o, &page, NULL, &err);
+    else
+        CHECK(o == NULL);
+    lh_text_free(page);
+    lh_optical_free(o);
+    lh_scenario_free(s);
+    return status;
+}
+
+static void scenarios(void)
+{
+    FAIL_EACH_ALLOC(status = go());
+}
+
+static lh_status find_routes(void)
+{
+    static const char small[] =
+        "nodes: [{id: 1}, {id: 2}, {id: 3}]\nlinks: [{a: 1, b: 2, km: 1}, "
+        "{a: 2, b: 3, km: 1}, {a: 1, b: 3, km: 1}]\n";
+    lh_topology *t = NULL;
+    lh_route *routes = NULL;
+    uint32_t count;
+    lh_error err = {0};
+    lh_status status = lh_topology_parse(small, sizeof small - 1, "t", &t,
+                                         &err);
+    if (status == LH_OK)
+        status = lh_topology_routes(t, 0, 2, 3, &routes, &count, &err);
+    lh_traffic load = {.size = sizeof load,
+                       .erlang = 5,
+                       .holding_s = 1,
+                       .slots = 4,
+                       .slots_min = 1,
+                       .slots_max = 2,
+                       .k = 2};
+    lh_traffic_result result;
+    if (status == LH_OK)
+        status = lh_traffic_run(t, &load, 1, 0, 50, &result, &err);
+    lh_routes_free(routes);
+    lh_topology_free(t);
+    return status;
+}
+
+static void routes(void)
+{
+    FAIL_EACH_ALLOC(status = find_routes());
+}
+
+int main(void)
+{
+    RUN(scenarios);
+    RUN(routes);
+    return test_summary();
+}
