@@ -26,14 +26,14 @@ static void look(lhi_budget *b)
     const lh_solve_options *o = b->options;
     b->next_look = b->used + LOOK_EVERY;
     if (o->time_limit_s > 0 && now >= o->time_limit_s)
-        b->stop = true;
+        b->stop = b->late = true;
     if (!o->progress || now - b->last_call_s < 0.1)
         return;
     b->last_call_s = now;
     b->now.seconds = now;
     b->now.effort = b->used;
     if (o->progress(o->context, &b->now))
-        b->stop = true;
+        b->stop = b->late = true;
 }
 
 bool lhi_spend(lhi_budget *budget, uint64_t ticks)

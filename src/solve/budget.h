@@ -14,6 +14,7 @@ typedef struct lhi_budget {
     uint64_t used, next_look;
     lh_solve_progress now; /* for the caller's progress */
     bool stop;
+    bool late; /* by the clock or the caller's wish, not by effort */
 } lhi_budget;
 
 double lhi_seconds(void); /* a steady clock */

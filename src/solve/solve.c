@@ -137,7 +137,8 @@ static lh_status generate(run *r, lh_error *err)
         }
         if (status == LH_OK)
             LHI_TRY(enter(r, schedule, name, err));
-        if (lhi_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000))
+        lhi_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000);
+        if (r->budget.late && r->best_ns >= 0)
             break;
     }
     return LH_OK;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Known optima that take the solver some seconds. */
+#include "solve_check.h"
+
+static void waves_and_loops(void)
+{
+    for (size_t i = 0; i < sizeof solve_large_rows / sizeof *solve_large_rows;
+         i++)
+        solve_row_check(&solve_large_rows[i], 30000000);
+}
+
+int main(void)
+{
+    RUN(waves_and_loops);
+    return test_summary();
+}
