@@ -27,7 +27,9 @@ $longhaul --version
 mkdir -p out
 
 say "longhaul plan $job"
-$longhaul plan "$job" -o out/plan.json --top 5 --html out/plan.html
+$longhaul plan "$job" -o out/plan.json --top 5 --html out/plan.html \
+    >out/plan.txt
+cat out/plan.txt
 
 say 'The same layout under every schedule: longhaul compare'
 $longhaul compare "$job" --html out/compare.html
@@ -36,10 +38,10 @@ say 'One iteration of the plan: longhaul simulate out/plan.json'
 $longhaul simulate out/plan.json --html out/report.html --trace out/trace.json
 
 say 'Result'
-$longhaul plan "$job" --json | sed -n \
-    -e 's/^ "iteration_s": \([0-9.]*\),*$/one iteration takes \1 s/p'
-echo "plan            $PWD/out/plan.json"
-echo "all layouts     $PWD/out/plan.html"
-echo "all schedules   $PWD/out/compare.html"
-echo "trace           $PWD/out/trace.json (open in https://ui.perfetto.dev)"
-echo "report          $PWD/out/report.html"
+sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
+echo
+echo "plan          $PWD/out/plan.json"
+echo "all layouts   $PWD/out/plan.html"
+echo "all schedules $PWD/out/compare.html"
+echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
+echo "report        $PWD/out/report.html"
