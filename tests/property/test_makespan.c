@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What holds for the makespan of every schedule: it is not below the bounds,
- * and a longer latency does not shorten it where the order of messages on each
+ * and a longer delay does not shorten it where the order of messages on each
  * link is fixed: by a single sender, or by an explicit order.
  *
  * Where several devices share a link first in, first out, the second is not
@@ -221,7 +221,7 @@ static void bounds_hold(void)
               n_tight);
 }
 
-/* --- latency -------------------------------------------------------------- */
+/* --- delays -------------------------------------------------------------- */
 
 static void grow(rng *r, const lh_pipeline *p, const lh_schedule *s,
                  const lh_sim_options *o, uint32_t seed)
@@ -230,7 +230,8 @@ static void grow(rng *r, const lh_pipeline *p, const lh_schedule *s,
     if (n_links == 0)
         return;
     uint32_t link = rng_below(r, n_links);
-    lh_pipeline *slower = slower_pipeline(p, link, 1 + rng_below(r, 20));
+    lh_pipeline *slower =
+        slower_pipeline(p, link, rng_below(r, 20), rng_below(r, 3));
     int64_t before = makespan(p, s, o), after = makespan(slower, s, o);
     if (after < before) {
         CHECK_MSG(false,
@@ -317,7 +318,7 @@ static void shared_links_can_speed_up(void)
     /* At 9 the messages of 1B0 and 2B1 want the link, and the long one of the
      * lower device goes first. With 2B0's message later, so is 1B0's: 2B1's
      * goes first and costs it nothing, as 0B0 is not what the end waits for. */
-    lh_pipeline *slower = slower_pipeline(p, 3, 1);
+    lh_pipeline *slower = slower_pipeline(p, 3, 1, 0);
     CHECK_INT(makespan(p, s, NULL), 19);
     CHECK_INT(makespan(slower, s, NULL), 18);
     lh_pipeline_free(slower);

@@ -242,10 +242,11 @@ static lh_pipeline *make_copy(copy *c)
 }
 
 lh_pipeline *slower_pipeline(const lh_pipeline *p, uint32_t link,
-                             int64_t more_ns)
+                             int64_t latency_ns, int64_t transfer_ns)
 {
     copy c = copy_of(p);
-    c.links[link].latency_ns += more_ns;
+    c.links[link].latency_ns += latency_ns;
+    c.links[link].transfer_ns += transfer_ns;
     return make_copy(&c);
 }
 

@@ -48,10 +48,10 @@ lh_schedule *random_schedule(rng *r, const lh_pipeline *p, bool parts,
  * swapped, changed, moved. */
 lh_schedule *broken_schedule(rng *r, const lh_schedule *s);
 
-/* A copy of the pipeline with `more_ns` added to the latency of one link, and
- * other memory limits (NULL: as they are). */
+/* A copy of the pipeline with one link's latency and transfer longer by so
+ * much, or with other memory limits. */
 lh_pipeline *slower_pipeline(const lh_pipeline *p, uint32_t link,
-                             int64_t more_ns);
+                             int64_t latency_ns, int64_t transfer_ns);
 lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits);
 
 /* Prints the text of both, for a failed check. */
