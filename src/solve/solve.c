@@ -233,7 +233,7 @@ static void raise_bound(run *r, int64_t units, const char *by)
 
 /* The least deadline that the windows do not refute: farther and farther up
  * from what is known, then by halves. */
-static void bound_by_windows(run *r)
+static lh_status bound_by_windows(run *r, lh_error *err)
 {
     const char *by = r->windows->complete ? "lattice" : "windows";
     int64_t high = r->best_ns >= 0
@@ -241,19 +241,20 @@ static void bound_by_windows(run *r)
                        : r->shop->horizon / r->shop->scale + 1;
     int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
     if (r->low >= high)
-        return;
+        return LH_OK;
     bool any = lhi_windows_set(r->windows, last, &r->budget);
     if (!any)
         raise_bound(r, high, by);
     if (!any || r->budget.stop)
-        return;
-    lhi_windows_narrow(r->windows, last, true);
+        return LH_OK;
+    if (!lhi_windows_narrow(r->windows, last, true))
+        return lhi_fail_nomem(err);
     while (r->low < high && !r->budget.stop) {
         int64_t t = r->low + step < high ? r->low + step : high - 1;
         bool open = lhi_windows_set(r->windows,
                                     lhi_shop_deadline(r->shop, t), &r->budget);
         if (r->budget.stop)
-            return;
+            return LH_OK;
         if (!open) {
             raise_bound(r, t + 1, by);
             step = step ? 3 * step : (high - r->low) / 64 + 1;
@@ -261,8 +262,11 @@ static void bound_by_windows(run *r)
         }
         high = t;
         step = (high - r->low) / 2;
-        lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t), false);
+        if (!lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
+                                false))
+            return lhi_fail_nomem(err);
     }
+    return LH_OK;
 }
 
 /* --- searching ---------------------------------------------------------------------- */
@@ -439,7 +443,7 @@ static lh_status search_shop(run *r, lh_error *err)
     r->low = r->o.objective == LH_OBJECTIVE_MAKESPAN
                  ? (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns
                  : 0;
-    bound_by_windows(r);
+    LHI_TRY(bound_by_windows(r, err));
     LHI_TRY(anneal(r, 300000, 1, err));
     return close_gap(r, err);
 }

@@ -361,14 +361,14 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     return ok;
 }
 
-void lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
+bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
         if (!w->lattices[m])
             continue;
         lhi_lattice *l = lhi_lattice_narrow(lattice_of(w, m), w);
         if (!l)
-            continue; /* the states that were there do as well */
+            return false;
         if (for_good) {
             lhi_lattice_free(w->lattices[m]);
             w->lattices[m] = l;
@@ -380,6 +380,7 @@ void lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
         }
     }
     w->narrow_deadline = for_good ? -1 : deadline;
+    return true;
 }
 
 void lhi_windows_counts(lhi_windows *w)
