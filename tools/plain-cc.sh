@@ -6,12 +6,14 @@ set -eu
 cd "$(dirname "$0")/.."
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
-# The only file that is made: the report's page as a C array.
+# The only file that is made: the report's page as C arrays.
 report=src/report
+scripts=$(sed -n "s/^ *\(input: \[\)*'/'/p" $report/meson.build |
+    grep -o "[a-z]*\.js" | sed "s|^|$report/|" | paste -s -d : -)
 python3 tools/embed.py "$temp/report_page.c" \
     "lhi_report_page_html=$report/report.html" \
     "lhi_report_page_css=$report/report.css" \
-    "lhi_report_page_js=$report/timeline.js:$report/tables.js:$report/report.js"
+    "lhi_report_page_js=$scripts"
 cc=${CC:-cc}
 $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \
     src/*/*.c "$temp/report_page.c" tests/install/tour.c \
