@@ -26,6 +26,8 @@ typedef struct run {
     lh_schedule *schedule;
     int64_t best_ns, bound_ns;
     int64_t low; /* units: no schedule of the shop takes fewer */
+    lhi_search *kept; /* at `kept_units`, to go on with */
+    int64_t kept_units;
     const char *found_by, *proven_by;
     char why[160];
     bool infeasible;
@@ -299,9 +301,11 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
                        lhi_answer *answer, lh_error *err)
 {
     int64_t deadline = lhi_shop_deadline(r->shop, units);
-    lhi_search *search = NULL;
     lhi_words *hint = NULL;
     *answer = LHI_GAVE_UP;
+    if (r->kept && r->kept_units == units)
+        return lhi_search_run(r->kept, ticks, r->o.memory / 2, &r->budget,
+                              r->found, answer, err);
     if (!lhi_windows_set(r->windows, deadline, &r->budget)) {
         *answer = LHI_REFUTED;
         return LH_OK;
@@ -314,11 +318,18 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
         if (lhi_words_time(r->scratch) >= 0)
             hint = r->scratch;
     }
+    lhi_search *search = NULL;
     LHI_TRY(lhi_search_make(r->shop, deadline, r->windows, hint, &search, err));
     lh_status status = lhi_search_run(search, ticks, r->o.memory / 2,
                                       &r->budget, r->found, answer, err);
-    lhi_search_free(search);
-    return status;
+    if (status != LH_OK || units != r->low || *answer != LHI_GAVE_UP) {
+        lhi_search_free(search);
+        return status;
+    }
+    lhi_search_free(r->kept);
+    r->kept = search;
+    r->kept_units = units;
+    return LH_OK;
 }
 
 /* Deadlines between the bound and the best: first the bound itself, which is
@@ -528,6 +539,7 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     if (!r.mem)
         return lhi_fail_nomem(err);
     lh_status status = solve(&r, err);
+    lhi_search_free(r.kept);
     lhi_windows_free(r.windows);
     lhi_arena_free(r.mem);
     if (status != LH_OK) {

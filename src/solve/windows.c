@@ -67,6 +67,18 @@ static void fix_counts(lhi_windows *w)
     }
 }
 
+/* Bytes for a lattice that is worth its time: some streams make far more states
+ * than others. 0: one no larger did not fit. */
+static size_t worth(const lhi_shop *shop, uint32_t m, size_t fair,
+                    const size_t *failed)
+{
+    uint32_t n = shop->machines[m].n_streams;
+    if (failed[0] && n >= failed[0] && lhi_machine_ops(shop, m) >= failed[1])
+        return 0;
+    size_t most = (n <= 3 ? (size_t)2000000 : 300000) * (n * 6 + 32);
+    return fair < most ? fair : most;
+}
+
 lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
                            lhi_windows **out, uint32_t *impossible,
@@ -81,19 +93,27 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     fix_counts(w);
     *impossible = NONE;
     uint32_t most = 1;
+    size_t failed[2] = {0}; /* streams, operations */
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
-        size_t fair = room / (shop->n_machines - m);
+        size_t fair =
+            worth(shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
-        w->lattices[m] = lhi_lattice_make(shop, m, fair, budget, &no_memory);
+        if (fair > 0)
+            w->lattices[m] =
+                lhi_lattice_make(shop, m, fair, budget, &no_memory);
         if (no_memory) {
             lhi_windows_free(w);
             return lhi_fail_nomem(err);
         }
         lhi_lattice *l = w->lattices[m];
         w->complete = w->complete && l;
+        if (!l && !failed[0]) {
+            failed[0] = k->n_streams;
+            failed[1] = lhi_machine_ops(shop, m);
+        }
         if (!l)
             continue;
         size_t used = (size_t)l->n_states * (k->n_streams * 6 + 16);
