@@ -58,9 +58,12 @@ typedef struct lh_plan {
     /* The best of each other layout, fastest first. */
     uint32_t n_alternatives;
     const lh_choice *alternatives;
-    /* How the search went: layouts looked at, that did not fit, that a bound
-     * ruled out, that were simulated. */
+    /* How the search went: layouts looked at; of these those that did not
+     * fit, that a bound ruled out, that were simulated. And not looked at:
+     * what the model or the cluster does not divide into, and more than 4096
+     * microbatches where the job leaves micro_batch open. */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
+    uint32_t n_unsupported, n_dropped;
 } lh_plan;
 
 typedef struct lh_plan_options {

@@ -17,6 +17,7 @@ typedef struct builder {
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
     int64_t *optimizer_ns, *workspace; /* per device */
+    bool *has_chunk;                   /* per device */
     lhi_built *built;
 } builder;
 
@@ -28,7 +29,53 @@ static uint32_t device_of(const lhi_config *config, uint32_t chunk)
     return chunk % P;
 }
 
-static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
+{
+    if (other->total_ns > pass->total_ns)
+        *pass = *other;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Replicas spread over datacenters wait for each other: each pass takes as long
+ * as where it is slowest, and memory is that of the fullest. Their
+ * communication is in `spread`. */
+static lh_status cost_of_replicas(const builder *b, lh_cost_slice *slice,
+                                  const lh_cost_options *options,
+                                  const lh_cost *spread, lh_cost *cost,
+                                  lh_error *err)
+{
+    slice->data_datacenters = 1;
+    for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
+        lh_cost here;
+        slice->datacenter = dc;
+        LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, slice, options,
+                              &here, err));
+        if (dc == 0) {
+            *cost = here;
+            continue;
+        }
+        slower(&cost->f, &here.f);
+        slower(&cost->d, &here.d);
+        slower(&cost->w, &here.w);
+        cost->optimizer_ns = larger(cost->optimizer_ns, here.optimizer_ns);
+        if (cost->time_source != here.time_source)
+            cost->time_source = LH_COST_MIXED;
+    }
+    cost->all_gather_ns = spread->all_gather_ns;
+    cost->reduce_scatter_ns = spread->reduce_scatter_ns;
+    cost->data_latency_ns = spread->data_latency_ns;
+    /* State that is sharded is so over all replicas, wherever they are. */
+    cost->static_bytes = spread->static_bytes;
+    cost->workspace_bytes = spread->workspace_bytes;
+    return LH_OK;
+}
+
+static lh_status cost_of(const builder *b, uint32_t c, lh_cost *cost,
+                         lh_error *err)
 {
     lh_cost_slice slice = {
         .embedding = c == 0,
@@ -42,21 +89,12 @@ static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
                     &slice.n_layers);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    const lh_layout *l = &b->config->layout;
-    if (b->data_datacenters == 1 || slice.datacenter == 0)
-        return lh_cost_chunk(b->job, l, &slice, &options, cost, err);
-    /* Replicas spread from the first datacenter on, but the slowest one sets
-     * the pace: its times, their communication. */
     lh_cost spread;
-    uint32_t slowest = slice.datacenter;
-    slice.datacenter = 0;
-    LHI_TRY(lh_cost_chunk(b->job, l, &slice, &options, &spread, err));
-    slice.datacenter = slowest;
-    slice.data_datacenters = 1;
-    LHI_TRY(lh_cost_chunk(b->job, l, &slice, &options, cost, err));
-    cost->all_gather_ns = spread.all_gather_ns;
-    cost->reduce_scatter_ns = spread.reduce_scatter_ns;
-    cost->data_latency_ns = spread.data_latency_ns;
+    LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, &slice, &options, &spread,
+                          err));
+    if (b->data_datacenters > 1)
+        return cost_of_replicas(b, &slice, &options, &spread, cost, err);
+    *cost = spread;
     return LH_OK;
 }
 
@@ -65,7 +103,6 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     lh_cost cost;
     LHI_TRY(cost_of(b, c, &cost, err));
     uint32_t d = device_of(b->config, c);
-    bool first_here = b->workspace[d] == 0 && b->optimizer_ns[d] == 0;
     lh_chunk *chunk = &b->chunks[c];
     chunk->device = d;
     chunk->f_ns = cost.f.total_ns;
@@ -74,11 +111,13 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->mem_f = cost.activation_bytes;
     chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
     chunk->mem_w = -cost.weight_input_bytes;
+    /* Weights, gradients, optimizer; measured where the profile says so. */
     chunk->mem_static =
-        cost.weight_bytes + cost.gradient_bytes + cost.optimizer_bytes;
+        cost.static_bytes - cost.workspace_bytes - cost.reserved_bytes;
     /* What is there once, however many chunks a device has. */
-    if (first_here)
+    if (!b->has_chunk[d])
         chunk->mem_static += cost.reserved_bytes;
+    b->has_chunk[d] = true;
     if (cost.workspace_bytes > b->workspace[d]) {
         chunk->mem_static += cost.workspace_bytes - b->workspace[d];
         b->workspace[d] = cost.workspace_bytes;
@@ -95,23 +134,45 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     return LH_OK;
 }
 
-static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
+/* The message between two ranks; of replicas spread over datacenters, in the
+ * one where it takes longest. */
+static lh_status message_between(const builder *b, uint32_t from, uint32_t to,
+                                 lh_cost_message *out, lh_error *err)
 {
     const lhi_rank *a = &b->ranks[from], *z = &b->ranks[to];
-    lh_cost_hop hop = {a->datacenter, z->datacenter, a->first_gpu,
-                       z->first_gpu};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
+    for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
+        lh_cost_hop hop = {a->datacenter, z->datacenter, a->first_gpu,
+                           z->first_gpu};
+        lh_cost_message here;
+        if (b->data_datacenters > 1)
+            hop.from = hop.to = dc;
+        LHI_TRY(lh_cost_hop_message(b->job, &b->config->layout, &hop, &options,
+                                    &here, err));
+        if (dc == 0) {
+            *out = here;
+            continue;
+        }
+        out->transfer_ns = larger(out->transfer_ns, here.transfer_ns);
+        out->latency_ns = larger(out->latency_ns, here.latency_ns);
+    }
+    return LH_OK;
+}
+
+static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
+{
+    const lh_datacenter *dcs = b->job->datacenters;
     lh_cost_message message;
-    LHI_TRY(lh_cost_hop_message(b->job, &b->config->layout, &hop, &options,
-                                &message, err));
+    LHI_TRY(message_between(b, from, to, &message, err));
     lh_link *link = &b->links[b->n_links];
     *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
     if (message.kind == LH_PATH_WAN) {
-        char name[160];
-        snprintf(name, sizeof name, "%.70s-%.70s",
-                 b->job->datacenters[a->datacenter].name,
-                 b->job->datacenters[z->datacenter].name);
+        /* No site has '>' in its name, so no two links get one name. */
+        char name[256];
+        snprintf(name, sizeof name, "%s->%s",
+                 dcs[b->ranks[from].datacenter].name,
+                 dcs[b->ranks[to].datacenter].name);
         link->name = lhi_arena_strdup(b->mem, name);
         if (!link->name)
             return lhi_fail_nomem(err);
@@ -142,8 +203,9 @@ static lh_status allocate(builder *b, lh_error *err)
     b->last_link = LHI_NEW(b->mem, uint32_t, P);
     b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
     b->workspace = LHI_NEW(b->mem, int64_t, P);
+    b->has_chunk = LHI_NEW(b->mem, bool, P);
     if (!b->ranks || !b->chunks || !b->links || !b->link_before ||
-        !b->last_link || !b->optimizer_ns || !b->workspace)
+        !b->last_link || !b->optimizer_ns || !b->workspace || !b->has_chunk)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -179,6 +241,12 @@ static lh_status finish(builder *b, lh_error *err)
     for (uint32_t d = 0; d < P; d++) {
         at[d] = b->ranks[d].datacenter;
         limits[d] = b->job->datacenters[at[d]].gpu.memory_bytes;
+        /* Every replica has to fit where it is. */
+        for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
+            int64_t room = b->job->datacenters[dc].gpu.memory_bytes;
+            if (b->data_datacenters > 1 && room < limits[d])
+                limits[d] = room;
+        }
         if (b->optimizer_ns[d] > b->built->optimizer_ns)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
@@ -222,12 +290,13 @@ lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
     lh_job as_configured = *job;
     as_configured.training.recompute = config->recompute;
     builder b = {.job = &as_configured, .config = config, .built = built};
-    b.n_chunks = l->pipeline * l->chunks_per_device;
-    if (b.n_chunks > job->model->layers)
+    uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    if (n_chunks > job->model->layers)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%" PRIu32 " chunks (pipeline x chunks_per_device) are "
+                        "%" PRIu64 " chunks (pipeline x chunks_per_device) are "
                         "more than the model's %" PRIu32 " layers",
-                        b.n_chunks, job->model->layers);
+                        n_chunks, job->model->layers);
+    b.n_chunks = (uint32_t)n_chunks;
     *built = (lhi_built){0};
     b.mem = lhi_arena_make(0);
     if (!b.mem)
@@ -248,6 +317,12 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is not complete");
+    long double gpus = (long double)layout->tensor * layout->context *
+                       layout->expert * layout->pipeline * layout->data;
+    if (gpus > job->n_gpus)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the layout takes %.0Lf GPUs; the job has %" PRIu32,
+                        gpus, job->n_gpus);
     if (job->training.global_batch % step != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a global batch of %" PRIu32 " does not divide by data "

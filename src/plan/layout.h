@@ -38,8 +38,8 @@ typedef struct lhi_built {
 uint32_t lhi_group_size(const lh_layout *layout);
 
 /* Places layout.pipeline ranks; `ranks` has room for them. With data
- * outermost it is the replica in the datacenter with the slowest GPUs, and
- * *data_datacenters is over how many the replicas spread (else 1).
+ * outermost they are those of the first replica, and *data_datacenters is over
+ * how many datacenters the replicas spread, equally many in each (else 1).
  * LH_EUNSUPPORTED: `err` says what does not divide. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_rank *ranks, uint32_t *data_datacenters,

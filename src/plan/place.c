@@ -9,12 +9,6 @@ uint32_t lhi_group_size(const lh_layout *layout)
     return layout->tensor * layout->context * layout->expert;
 }
 
-static double speed(const lh_datacenter *dc)
-{
-    double efficiency = dc->gpu.efficiency > 0 ? dc->gpu.efficiency : 1;
-    return dc->gpu.flops_per_s * efficiency;
-}
-
 /* Pipeline outermost: each datacenter takes as many consecutive stages, with
  * all their replicas, as it has room for. */
 static lh_status place_stages(const lh_job *job, const lh_layout *l,
@@ -43,12 +37,13 @@ static lh_status place_replicas(const lh_job *job, const lh_layout *l,
                                 lhi_rank *ranks, uint32_t *data_datacenters,
                                 lh_error *err)
 {
-    uint32_t group = lhi_group_size(l), n = job->n_datacenters, slowest = 0;
+    uint32_t group = lhi_group_size(l), n = job->n_datacenters;
     uint64_t replica_gpus = (uint64_t)group * l->pipeline;
     if (l->data % n != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data %" PRIu32 " does not divide over %" PRIu32
-                        " datacenters with data parallelism outermost",
+                        " datacenters: with data parallelism outermost each "
+                        "has equally many replicas",
                         l->data, n);
     for (uint32_t dc = 0; dc < n; dc++) {
         uint64_t room = job->datacenters[dc].gpus / replica_gpus;
@@ -59,11 +54,9 @@ static lh_status place_replicas(const lh_job *job, const lh_layout *l,
                             " GPUs, not for %" PRIu32,
                             job->datacenters[dc].name, room, replica_gpus,
                             l->data / n);
-        if (speed(&job->datacenters[dc]) < speed(&job->datacenters[slowest]))
-            slowest = dc;
     }
     for (uint32_t s = 0; s < l->pipeline; s++)
-        ranks[s] = (lhi_rank){slowest, s * group};
+        ranks[s] = (lhi_rank){0, s * group};
     *data_datacenters = n;
     return LH_OK;
 }

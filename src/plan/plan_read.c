@@ -7,6 +7,7 @@
 #include "pipe/schedule.h"
 #include "spec/spec.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,8 +192,9 @@ static lh_status read_schedule(const reader *r, lh_error *err)
 
 static lh_status read_search(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"layouts", "memory", "bounded",
-                                       "simulated", NULL};
+    static const char *const keys[] = {"layouts",     "memory",  "bounded",
+                                       "simulated",   "unsupported",
+                                       "dropped",     NULL};
     lh_plan *p = &r->plan->plan;
     const lhi_node *map;
     LHI_TRY(lhi_need(r->doc, r->doc->root, "search", &map, err));
@@ -200,7 +202,52 @@ static lh_status read_search(const reader *r, lh_error *err)
     LHI_TRY(get_u32(r, map, "layouts", &p->n_layouts, err));
     LHI_TRY(get_u32(r, map, "memory", &p->n_memory, err));
     LHI_TRY(get_u32(r, map, "bounded", &p->n_bounded, err));
-    return get_u32(r, map, "simulated", &p->n_simulated, err);
+    LHI_TRY(get_u32(r, map, "simulated", &p->n_simulated, err));
+    LHI_TRY(get_u32(r, map, "unsupported", &p->n_unsupported, err));
+    return get_u32(r, map, "dropped", &p->n_dropped, err);
+}
+
+/* What is said twice in a plan says the same. */
+static lh_status check_sums(const reader *r, lh_error *err)
+{
+    const lh_plan *p = &r->plan->plan;
+    const lh_layout *l = &p->best.layout;
+    const lhi_node *root = r->doc->root, *node;
+    uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    if (lh_pipeline_n_devices(p->pipeline) != l->pipeline)
+        return lhi_doc_fail(r->doc, lhi_find(root, "layout"), err, LH_EINPUT,
+                            "pipeline is %" PRIu32 ", but the plan's pipeline "
+                            "has %" PRIu32 " devices",
+                            l->pipeline, lh_pipeline_n_devices(p->pipeline));
+    if (lh_pipeline_n_chunks(p->pipeline) != chunks)
+        return lhi_doc_fail(r->doc, lhi_find(root, "layout"), err, LH_EINPUT,
+                            "pipeline x chunks_per_device is %" PRIu64
+                            ", but the plan's pipeline has %" PRIu32 " chunks",
+                            chunks, lh_pipeline_n_chunks(p->pipeline));
+    if (chunks > p->job->model->layers)
+        return lhi_doc_fail(r->doc, lhi_find(root, "layout"), err, LH_EINPUT,
+                            "%" PRIu64 " chunks are more than the model's "
+                            "%" PRIu32 " layers",
+                            chunks, p->job->model->layers);
+    if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
+        return lhi_doc_fail(r->doc, lhi_find(root, "microbatches"), err,
+                            LH_EINPUT,
+                            "is %" PRIu32 ", but the plan's pipeline has "
+                            "%" PRIu32,
+                            p->best.microbatches,
+                            lh_pipeline_n_microbatches(p->pipeline));
+    if (lh_schedule_n_devices(p->schedule) != l->pipeline)
+        return lhi_doc_fail(r->doc, lhi_find(root, "schedule"), err, LH_EINPUT,
+                            "has %" PRIu32 " rows for %" PRIu32 " devices",
+                            lh_schedule_n_devices(p->schedule), l->pipeline);
+    double seconds;
+    LHI_TRY(lhi_need(r->doc, root, "iteration_s", &node, err));
+    LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &seconds, err));
+    double exact = (double)p->best.iteration_ns / 1e9;
+    if (seconds < exact - 1e-6 * exact || seconds > exact + 1e-6 * exact)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is not what iteration_ns says");
+    return LH_OK;
 }
 
 static lh_status read_all(const reader *r, lh_error *err)
@@ -234,7 +281,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(lhi_want_map(r->doc, node, err));
     LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
     p->job = r->plan->job;
-    return LH_OK;
+    return check_sums(r, err);
 }
 
 static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)

@@ -124,11 +124,13 @@ static lh_status schedule_to_json(const lh_plan *plan, json_t **out,
 
 static json_t *search_to_json(const lh_plan *plan)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "layouts",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "layouts",
                      (json_int_t)plan->n_layouts, "memory",
                      (json_int_t)plan->n_memory, "bounded",
                      (json_int_t)plan->n_bounded, "simulated",
-                     (json_int_t)plan->n_simulated);
+                     (json_int_t)plan->n_simulated, "unsupported",
+                     (json_int_t)plan->n_unsupported, "dropped",
+                     (json_int_t)plan->n_dropped);
 }
 
 /* Takes over `schedule` and `pipeline`. */

@@ -18,7 +18,7 @@
 enum {
     MOST_CANDIDATES = 20000, /* layouts: beyond this the job fixes too little */
     SIMULATED_AT_LEAST = 8,  /* so that runners-up are times, not bounds */
-    MOST_MICROBATCHES = 4096,
+    MOST_MICROBATCHES = 4096, /* more only if the job fixes micro_batch */
 };
 
 typedef struct candidate {
@@ -37,7 +37,7 @@ typedef struct search {
     lhi_arena *mem; /* the plan's */
     candidate *candidates;
     uint32_t n, room;
-    uint32_t n_memory, n_simulated, n_unsupported;
+    uint32_t n_memory, n_simulated, n_unsupported, n_dropped;
     lh_error first_refusal; /* why the first layout did not work */
 } search;
 
@@ -115,15 +115,17 @@ static lh_status add_micro_batches(search *s, lhi_config *config, lh_error *err)
 {
     uint32_t want = s->job->layout.micro_batch;
     uint64_t data = config->layout.data, batch = s->job->training.global_batch;
-    for (uint32_t mb = 1; mb <= 64; mb *= 2) {
+    for (uint32_t mb = 1; mb <= 8; mb *= 2) {
         uint32_t size = want ? want : mb * config->layout.expert;
-        if (batch % (data * size) == 0 &&
-            batch / (data * size) <= MOST_MICROBATCHES) {
+        bool divides = batch % (data * size) == 0;
+        if (divides && !want && batch / (data * size) > MOST_MICROBATCHES) {
+            s->n_dropped++;
+        } else if (divides) {
             config->layout.micro_batch = size;
             config->microbatches = (uint32_t)(batch / (data * size));
             LHI_TRY(add_recomputations(s, config, err));
         }
-        if (want || mb == 8)
+        if (want)
             break;
     }
     return LH_OK;
@@ -521,6 +523,11 @@ static lh_status refuse(const search *s, lh_error *err)
                         (double)closest->missing / (1 << 30),
                         closest->missing_on);
     }
+    if (s->n == 0 && s->n_dropped)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: every layout has more than %d microbatches; give "
+                        "layout.micro_batch, or a smaller global batch",
+                        s->job->name, MOST_MICROBATCHES);
     if (s->n == 0)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: no layout divides %" PRIu32 " GPUs and a global "
@@ -662,11 +669,13 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
     snprintf(why, sizeof why,
              "the fastest of %" PRIu32 " layouts under every schedule; no "
              "schedule of this layout is more than %.1f %% faster (%s)",
-             s->n, 100 * gap, best->bound_text);
+             s->n - s->n_unsupported, 100 * gap, best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);
-    plan->n_layouts = s->n;
+    plan->n_layouts = s->n - s->n_unsupported;
+    plan->n_unsupported = s->n_unsupported;
+    plan->n_dropped = s->n_dropped;
     plan->n_memory = s->n_memory;
     plan->n_simulated = s->n_simulated;
     plan->n_bounded =

@@ -130,15 +130,109 @@ static void pipelines_are_built(void)
         bool wan = (k->from == 3 && k->to == 4) || (k->from == 4 && k->to == 3);
         CHECK(wan == (k->latency_ns >= 20000000));
         if (wan)
-            CHECK_STR(k->name, k->from == 3 ? "west-east" : "east-west");
+            CHECK_STR(k->name, k->from == 3 ? "west->east" : "east->west");
     }
     lh_pipeline_free(p);
-    l.data = 3;
+    l = layout_of(1, 5, 3, LH_OUTERMOST_PIPELINE);
     CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
                                NULL, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "does not divide by data 3 x micro_batch 1");
+    l = layout_of(65536, 8, 65536, LH_OUTERMOST_PIPELINE);
+    l.context = 65536;
+    l.micro_batch = 64;
+    CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
+                               NULL, &err),
+              LH_EUNSUPPORTED);
     lh_job_free(job);
+}
+
+/* Two sites whose GPUs differ. */
+static lh_job *uneven_job(double tflops_b, double memory_b, const char *more)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-8b\n"
+             "training: {global_batch: 16, sequence: 4096}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 500, memory_gib: 80, memory_gbps: 3000, "
+             "efficiency: 0.5}\n"
+             "  gpus_per_node: 8\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "  datacenters:\n"
+             "   - {name: a, nodes: 1}\n"
+             "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
+             "memory_gbps: 3000, efficiency: 0.5}}\n"
+             "  links: [{between: [a, b], latency_ms: 1, gbps: 4000}]\n"
+             "%s",
+             tflops_b, memory_b, more);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+/* With data outermost a replica stands at each site: the slowest sets the
+ * times, the smallest the memory. */
+static void replicas_differ(void)
+{
+    lh_layout l = layout_of(2, 4, 2, LH_OUTERMOST_DATA);
+    static const double tflops[] = {500, 250, 1000};
+    int64_t f[3];
+    for (int i = 0; i < 3; i++) {
+        lh_job *job = uneven_job(tflops[i], i == 2 ? 8 : 80, "");
+        lh_pipeline *p = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE,
+                                  &p, NULL, &err),
+                 err);
+        f[i] = lh_pipeline_chunk(p, 1)->f_ns;
+        CHECK_INT(lh_pipeline_memory_limit(p, 0),
+                  (i == 2 ? INT64_C(8) : INT64_C(80)) << 30);
+        lh_pipeline_free(p);
+        lh_job_free(job);
+    }
+    CHECK(f[1] > f[0] + f[0] / 2); /* the slower site */
+    CHECK_INT(f[2], f[0]);         /* a faster one does not help */
+}
+
+/* What a profile says of memory counts. */
+static void profiles_win(void)
+{
+    static const double gib[] = {1, 30, 70};
+    for (int i = 0; i < 3; i++) {
+        char more[1024];
+        snprintf(more, sizeof more,
+                 "profile:\n"
+                 "  longhaul: profile/1\n"
+                 "  entries:\n"
+                 "   - {kind: layer, tensor: 8, micro_batch: 1, sequence: "
+                 "4096, F_us: 1000, D_us: 1200, W_us: 800, "
+                 "activation_bytes: 1000000, static_bytes: %.0f}\n"
+                 "   - {kind: embedding, tensor: 8, micro_batch: 1, sequence: "
+                 "4096, F_us: 10, D_us: 0, W_us: 10, activation_bytes: 1000, "
+                 "static_bytes: 0}\n"
+                 "   - {kind: head, tensor: 8, micro_batch: 1, sequence: "
+                 "4096, F_us: 10, D_us: 10, W_us: 10, activation_bytes: 1000, "
+                 "static_bytes: 0}\n",
+                 gib[i] * (1 << 30) / 16);
+        lh_job *job = uneven_job(500, 80, more);
+        lh_layout l = layout_of(8, 2, 1, LH_OUTERMOST_PIPELINE);
+        lh_pipeline *p = NULL;
+        lh_error err = {0};
+        if (!job)
+            return;
+        CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE,
+                                  &p, NULL, &err),
+                 err);
+        double held = (double)lh_pipeline_chunk(p, 0)->mem_static / (1 << 30);
+        CHECK(held >= gib[i] && held < gib[i] + 5);
+        lh_pipeline_free(p);
+        lh_job_free(job);
+    }
 }
 
 /* A matrix that embedding and head share is added up over the boundary; on a
@@ -301,7 +395,13 @@ static void round_trips(void)
     CHECK_STR(text2, text);
     lh_plan_free(again);
     again = NULL;
-    /* A cut file, and a schedule that is none. */
+    /* What contradicts itself, a cut file, a schedule that is none. */
+    char *degree = strstr(text, "\"pipeline\": ");
+    char digit = degree[12];
+    degree[12] = digit == '3' ? '4' : '3';
+    CHECK_INT(lh_plan_parse(text, len, "plan.json", &again, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "but the plan's pipeline has");
+    degree[12] = digit;
     CHECK_INT(lh_plan_parse(text, len / 2, "plan.json", &again, &err),
               LH_EINPUT);
     char *row = strstr(text, "0F0");
@@ -332,6 +432,8 @@ static void refusals_say_by_how_much(void)
                      "schedule: zb-v, chunks_per_device: 1}",
                      32, 2, 80),
             "zb-v");
+    refuses(job_with("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 2, 80),
+            "give layout.micro_batch");
     lh_job *job = job_with("{schedule: zb-x}", 32, 2, 80);
     lh_plan *plan = NULL;
     lh_error err = {0};
@@ -346,6 +448,8 @@ int main(void)
     RUN(layers_are_even);
     RUN(ranks_are_placed);
     RUN(pipelines_are_built);
+    RUN(replicas_differ);
+    RUN(profiles_win);
     RUN(tied_embeddings_are_added_up);
     RUN(finds_the_best_of_all);
     RUN(given_layouts_are_kept);
