@@ -19,6 +19,9 @@ enum {
     BEGIN,      /* what: job */
 };
 
+/* A job has at most so many times its iterations. */
+enum { GOES_ON = 100 };
+
 /* 146 years: nothing a run should ever reach. */
 #define LAST_NS (INT64_C(1) << 62)
 
@@ -355,9 +358,11 @@ static void finish(run *r, job *j)
             r->jobs_left--;
     }
     /* One that has all its iterations goes on until the others have theirs,
-     * so that they share the network to their end. */
+     * so that they share the network to their end; but not for ever, should it
+     * be very much faster than they are. */
     j->iteration++;
-    if (r->jobs_left == 0)
+    if (r->jobs_left == 0 ||
+        j->iteration / GOES_ON > r->in->iterations)
         return;
     if (j->index == 0) {
         r->counting = j->iteration <= r->in->iterations;

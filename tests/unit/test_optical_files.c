@@ -4,6 +4,8 @@
 
 #include "optical/scenario.h"
 
+#include <longhaul/cost.h>
+
 #include <stdlib.h>
 
 #define NETWORK                                                                \
@@ -317,6 +319,65 @@ static void pipelines(void)
     CHECK_INT(ns[1], ns[0]);
 }
 
+/* A plan: its schedule, times and datacenters, messages of all replicas. */
+static void check_plan(const lh_plan *plan, const char *text)
+{
+    lh_scenario *s = NULL;
+    lh_optical *o = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_scenario_parse(text, strlen(text), "s.yaml", &s, &err), err);
+    if (!s)
+        return;
+    const lh_layout *layout = &plan->best.layout;
+    CHECK_INT(s->jobs[0].chain.bits,
+              8 * lh_cost_message_bytes(plan->job, layout) * layout->data);
+    CHECK_OK(lh_optical_run_all(s, NULL, &o, &err), err);
+    for (uint32_t i = 0; o && i < 2; i++) {
+        const lh_optical_job *job = &o->policies[0].runs[i].jobs[0];
+        CHECK_INT(job->n_devices, lh_pipeline_n_devices(plan->pipeline));
+        for (uint32_t d = 1; d < job->n_devices; d++)
+            CHECK_INT(job->sites[d] == job->sites[0],
+                      lh_pipeline_device_site(plan->pipeline, d) ==
+                          lh_pipeline_device_site(plan->pipeline, 0));
+        for (uint32_t k = 0; k < job->n_iterations; k++)
+            CHECK(job->iteration_ns[k] >= job->bound_ns);
+        CHECK(job->requested[0] > 0);
+    }
+    lh_optical_free(o);
+    lh_scenario_free(s);
+}
+
+static void plans(void)
+{
+    static const char path[] = "optical-plan.tmp.json";
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    char *text = NULL, scenario_text[1024];
+    size_t len = 0;
+    lh_error err = {0};
+    CHECK_OK(lh_job_read(TEST_DATA "/../../examples/llama3-70b-two-sites.yaml",
+                         &job, &err),
+             err);
+    if (job)
+        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    if (plan)
+        CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    if (text) {
+        CHECK_OK(lh_file_write(path, text, len, &err), err);
+        snprintf(scenario_text, sizeof scenario_text,
+                 "%splan: %s\nseeds: [1, 2]\n", NETWORK POLICIES, path);
+        check_plan(plan, scenario_text);
+        snprintf(scenario_text, sizeof scenario_text,
+                 "%sjob: {plan: %s, schedule: 1f1b, sites: {nowhere: 1}}\n",
+                 NETWORK POLICIES, path);
+        refused(scenario_text, "nowhere");
+        remove(path);
+    }
+    lh_text_free(text);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 static void page(void)
 {
     lh_scenario *s = scenario(TWO_JOBS);
@@ -371,6 +432,7 @@ int main(void)
     RUN(jobs_apart);
     RUN(modulation);
     RUN(pipelines);
+    RUN(plans);
     RUN(page);
     RUN(stopped);
     return test_summary();
