@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Solves one pipeline and says when it stood where, for bench/optimal.py.
+ *
+ *     bench-optimal PIPELINE [LIMIT [THREADS [SCHEDULE.csv]]]
+ *
+ * LIMIT is in seconds of processor time per thread (default 60), so that a busy
+ * machine does not change what is found. Prints one JSON object; "progress" is
+ * a list of [processor seconds, makespan in ns, bound in ns], looked at ten
+ * times a second. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include "bench.h"
+
+#include <longhaul/solve.h>
+
+#include <inttypes.h>
+
+typedef struct watch {
+    double begin_cpu_s, limit_s;
+    int64_t best_ns, bound_ns;
+    FILE *progress;
+} watch;
+
+static double cpu_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void note(watch *w, int64_t best_ns, int64_t bound_ns)
+{
+    if (best_ns == w->best_ns && bound_ns == w->bound_ns)
+        return;
+    fprintf(w->progress, "%s[%.4f, %" PRId64 ", %" PRId64 "]",
+            ftell(w->progress) ? ", " : "", cpu_now() - w->begin_cpu_s,
+            best_ns, bound_ns);
+    w->best_ns = best_ns;
+    w->bound_ns = bound_ns;
+}
+
+static bool look(void *context, const lh_solve_progress *now)
+{
+    watch *w = context;
+    note(w, now->best_ns, now->bound_ns);
+    return cpu_now() - w->begin_cpu_s >= w->limit_s;
+}
+
+static void must(lh_status status, const lh_error *err)
+{
+    if (status != LH_OK)
+        bench_die(err);
+}
+
+static void print(const lh_solution *s, const watch *w, double cpu_s)
+{
+    bench_begin("optimal");
+    printf(", \"status\": \"%s\", \"best_ns\": %" PRId64
+           ", \"bound_ns\": %" PRId64 ", \"seconds\": %.4f, "
+           "\"cpu_seconds\": %.4f, \"found_by\": \"%s\", "
+           "\"proven_by\": \"%s\", \"progress\": [",
+           lh_solve_status_text(s->status), s->makespan_ns, s->bound_ns,
+           s->seconds, cpu_s, s->found_by, s->proven_by);
+    char line[512];
+    rewind(w->progress);
+    while (fgets(line, sizeof line, w->progress))
+        fputs(line, stdout);
+    printf("]}\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argc > 5) {
+        fprintf(stderr, "usage: bench-optimal PIPELINE [LIMIT [THREADS "
+                        "[SCHEDULE.csv]]]\n");
+        return 2;
+    }
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    lh_solution s = {0};
+    watch w = {.limit_s = argc > 2 ? strtod(argv[2], NULL) : 60,
+               .best_ns = -1,
+               .bound_ns = -1,
+               .progress = tmpfile()};
+    lh_solve_options o = {.size = sizeof o, .progress = look, .context = &w};
+    o.threads = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
+    w.limit_s *= o.threads ? o.threads : 1;
+    if (!w.progress) {
+        fprintf(stderr, "bench: cannot make a temporary file\n");
+        return 1;
+    }
+    must(lh_pipeline_read(argv[1], &p, &err), &err);
+    w.begin_cpu_s = cpu_now();
+    must(lh_solve(p, &o, &s, &err), &err);
+    double cpu_s = cpu_now() - w.begin_cpu_s;
+    note(&w, s.makespan_ns, s.bound_ns);
+    print(&s, &w, cpu_s);
+    if (argc > 4 && s.schedule)
+        must(lh_schedule_write(s.schedule, argv[4], &err), &err);
+    fclose(w.progress);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+    return 0;
+}
