@@ -65,10 +65,10 @@ LH_API void lh_routes_free(lh_route *routes); /* NULL is fine */
 /* --- scenarios ------------------------------------------------------------ */
 
 typedef enum lh_assignment {
-    LH_SD_FF,  /* shortest route, first fit */
-    LH_KSP_FF, /* candidate routes in order, first fit */
-    LH_CBA,    /* labels of communication-bound passes, fitness of routes */
-    LH_SLACK,  /* deadlines in place of labels */
+    LH_SD_FF,    /* shortest route, first fit */
+    LH_KSP_FF,   /* candidate routes in order, first fit */
+    LH_CBA,      /* labels of communication-bound passes, fitness of routes */
+    LH_SLACK,    /* deadlines in place of labels */
     LH_CRITICAL, /* slack by the critical path, routes by what they cost */
 } lh_assignment;
 
@@ -138,9 +138,9 @@ typedef struct lh_optical {
 } lh_optical;
 
 typedef struct lh_optical_options {
-    size_t size;        /* sizeof(lh_optical_options) */
-    uint32_t threads;   /* 0: one per processor */
-    uint32_t n_seeds;   /* 0: the scenario's */
+    size_t size;      /* sizeof(lh_optical_options) */
+    uint32_t threads; /* 0: one per processor */
+    uint32_t n_seeds; /* 0: the scenario's */
     const uint64_t *seeds;
     /* Called after every run, by one thread at a time; true: stop, and the
      * result is LH_ECANCELED. May be NULL. */
@@ -166,13 +166,13 @@ LH_API lh_status lh_optical_html(const lh_scenario *scenario,
 /* --- background traffic alone --------------------------------------------- */
 
 typedef struct lh_traffic {
-    size_t size;           /* sizeof(lh_traffic) */
-    double erlang;         /* offered load over the whole network, > 0 */
-    double holding_s;      /* mean, > 0 */
+    size_t size;      /* sizeof(lh_traffic) */
+    double erlang;    /* offered load over the whole network, > 0 */
+    double holding_s; /* mean, > 0 */
     uint32_t slots_min, slots_max;
-    uint32_t slots;        /* per fibre */
-    uint32_t k;            /* candidate routes */
-    bool shared_fibre;     /* both directions share one spectrum */
+    uint32_t slots;    /* per fibre */
+    uint32_t k;        /* candidate routes */
+    bool shared_fibre; /* both directions share one spectrum */
     /* Every request is between these two nodes; both 0: any pair. */
     uint32_t from, to;
 } lh_traffic;

@@ -81,8 +81,7 @@ uint32_t lhi_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
             for (uint32_t h = 0; h < path->hops; h++) {
                 const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
                 steps += b > 0 && !lhi_slot_held(busy, b - 1);
-                steps -=
-                    b + slots < s->slots && lhi_slot_held(busy, b + slots);
+                steps -= b + slots < s->slots && lhi_slot_held(busy, b + slots);
             }
             if (steps < best_steps) {
                 best_steps = steps;

@@ -20,9 +20,9 @@ typedef struct lhi_policy {
 typedef struct lhi_request {
     const lhi_paths *paths;
     const lhi_policy *policy;
-    uint32_t slots;   /* wanted; SLACK and CRITICAL: the most they may offer */
+    uint32_t slots; /* wanted; SLACK and CRITICAL: the most they may offer */
     int64_t bits;
-    int64_t wait_ns;  /* until the port is free */
+    int64_t wait_ns;    /* until the port is free */
     int64_t allowed_ns; /* from now to the deadline; negative: none */
     uint32_t queued;    /* other messages that wait for the port */
     int64_t period_ns;  /* the pass that made the message took so long */

@@ -64,17 +64,15 @@ void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit)
     lhi_circuits *c = circuits;
     lhi_circuit *item = &c->items[circuit];
     assert(item->slots > 0);
-    lhi_spectrum_set(&c->spectrum, item->path, item->first, item->slots,
-                     false);
+    lhi_spectrum_set(&c->spectrum, item->path, item->first, item->slots, false);
     c->held -= (uint64_t)item->slots * item->path->hops;
     item->slots = 0;
     item->next_unused = c->unused;
     c->unused = circuit;
 }
 
-void lhi_arrivals_init(lhi_arrivals *arrivals,
-                       const lhi_background *background, uint32_t n_nodes,
-                       uint64_t seed)
+void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
+                       uint32_t n_nodes, uint64_t seed)
 {
     bool some = background->erlang > 0;
     *arrivals = (lhi_arrivals){

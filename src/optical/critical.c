@@ -5,16 +5,16 @@
 
 typedef struct critical {
     const lhi_program *p;
-    int64_t *takes; /* message of each task, from end to arrival */
-    int64_t *end;   /* earliest */
-    int64_t *latest; /* start */
+    int64_t *takes;          /* message of each task, from end to arrival */
+    int64_t *end;            /* earliest */
+    int64_t *latest;         /* start */
     uint32_t *order, n_done; /* tasks, none before what it needs */
     uint32_t *next;          /* of each device */
 } critical;
 
 /* The fastest that a message can be: 0 within a site. False: no memory. */
-static bool fastest(lhi_network *network, const lhi_run_job *job,
-                    uint32_t task, uint32_t slots, int64_t *out)
+static bool fastest(lhi_network *network, const lhi_run_job *job, uint32_t task,
+                    uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
     uint32_t from = job->sites[t->device];
@@ -78,8 +78,7 @@ static bool crosses(const lhi_run_job *job, uint32_t task)
 }
 
 lh_status lhi_deadlines(lhi_network *network, const lhi_run_job *job,
-                        uint32_t slots, int64_t *deadline_ns,
-                        int64_t *ideal_ns)
+                        uint32_t slots, int64_t *deadline_ns, int64_t *ideal_ns)
 {
     const lhi_program *p = job->program;
     uint32_t n = p->n_tasks;

@@ -91,8 +91,7 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
                                         : 100 * p->blocking_probability;
         uint32_t y = i * ROW + 2;
         lhi_text_printf(out,
-                        "<text class=name x=%d y=%" PRIu32
-                        " text-anchor=end>",
+                        "<text class=name x=%d y=%" PRIu32 " text-anchor=end>",
                         LEFT - 6, y + 12);
         lhi_html_text(out, p->name);
         lhi_text_printf(out,
@@ -100,18 +99,17 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
                         " width=%.1f height=%d />",
                         LEFT, y, mean * scale, ROW - 4);
         for (uint32_t k = 0; k < p->n_runs; k++)
-            lhi_text_printf(
-                out, "<circle class=dot cx=%.1f cy=%" PRIu32 " r=2 />",
-                LEFT + run_value(&p->runs[k], what) * scale, y + 7);
+            lhi_text_printf(out,
+                            "<circle class=dot cx=%.1f cy=%" PRIu32 " r=2 />",
+                            LEFT + run_value(&p->runs[k], what) * scale, y + 7);
         lhi_text_printf(out, "<text class=name x=%d y=%" PRIu32 ">%.3g</text>",
                         LEFT + WIDTH + 8, y + 12, mean);
     }
     if (what == ITERATION)
-        lhi_text_printf(out, "<line class=low x1=%.1f x2=%.1f y1=0 y2=%" PRIu32
-                             " />",
-                        LEFT + o->policies[0].bound_s * scale,
-                        LEFT + o->policies[0].bound_s * scale,
-                        o->n_policies * ROW);
+        lhi_text_printf(
+            out, "<line class=low x1=%.1f x2=%.1f y1=0 y2=%" PRIu32 " />",
+            LEFT + o->policies[0].bound_s * scale,
+            LEFT + o->policies[0].bound_s * scale, o->n_policies * ROW);
     lhi_text_puts(out, "</svg>");
 }
 
@@ -187,11 +185,11 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
 {
     uint32_t n = s->topology->n_nodes;
     double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
-    lh_status status = x && y ? lhi_layout(s->topology, x, y, err)
-                              : lhi_fail_nomem(err);
+    lh_status status =
+        x && y ? lhi_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_policies; i++)
-        status = draw_policy(out, s, &o->policies[i], &s->policies[i], x, y,
-                             err);
+        status =
+            draw_policy(out, s, &o->policies[i], &s->policies[i], x, y, err);
     free(x);
     free(y);
     return status;
@@ -205,8 +203,7 @@ lh_status lh_optical_html(const lh_scenario *scenario,
     const lh_optical *o = optical;
     lhi_text out = {0};
     if (o->n_policies != scenario->n_policies)
-        return lhi_fail(err, LH_EINVAL,
-                        "the result is of another scenario");
+        return lhi_fail(err, LH_EINVAL, "the result is of another scenario");
     lhi_text_puts(&out, head);
     lhi_text_puts(&out, "<title>longhaul optical</title></head><body><h1>"
                         "Policies on ");

@@ -87,24 +87,33 @@ static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
 
 static lh_status read_chain(reader *r, const lhi_node *map)
 {
-    static const char *const keys[] = {
-        "name",       "preset",       "forward_ns", "backward_ns",
-        "weight_ns",  "message_bits", "stages",     "datacenters",
-        "placement",  "schedule",     "warm_up_factor",
-        "microbatches", "activation_limit", NULL};
+    static const char *const keys[] = {"name",
+                                       "preset",
+                                       "forward_ns",
+                                       "backward_ns",
+                                       "weight_ns",
+                                       "message_bits",
+                                       "stages",
+                                       "datacenters",
+                                       "placement",
+                                       "schedule",
+                                       "warm_up_factor",
+                                       "microbatches",
+                                       "activation_limit",
+                                       NULL};
     lhi_chain *c = &r->job->chain;
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
     LHI_TRY(read_preset(r, map));
-    LHI_TRY(read_amount(r, map, "forward_ns", 1, LHI_MAX_TIME_NS,
-                        &c->forward_ns));
+    LHI_TRY(
+        read_amount(r, map, "forward_ns", 1, LHI_MAX_TIME_NS, &c->forward_ns));
     LHI_TRY(read_amount(r, map, "backward_ns", 1, LHI_MAX_TIME_NS,
                         &c->backward_ns));
     LHI_TRY(read_amount(r, map, "message_bits", 1, MAX_BITS, &c->bits));
     r->job->weight_ns = c->backward_ns / 2;
     if ((node = lhi_find(map, "weight_ns")) != NULL)
-        LHI_TRY(lhi_get_int(r->doc, node, 0, c->backward_ns,
-                            &r->job->weight_ns, r->err));
+        LHI_TRY(lhi_get_int(r->doc, node, 0, c->backward_ns, &r->job->weight_ns,
+                            r->err));
     LHI_TRY(lhi_need(r->doc, map, "stages", &node, r->err));
     LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_STAGES, &c->stages, r->err));
     r->job->devices = c->stages;
@@ -113,8 +122,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                         r->err));
     c->warm_up_factor = 1;
     if ((node = lhi_find(map, "warm_up_factor")) != NULL)
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor,
-                            r->err));
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor, r->err));
     if ((node = lhi_find(map, "activation_limit")) != NULL)
         LHI_TRY(lhi_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
                             &r->job->activations, r->err));
@@ -174,8 +182,9 @@ static lh_status measure(reader *r, const lhi_node *node)
 static lh_status read_file(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
-        "name",      "plan",     "pipeline", "message_bits", "datacenters",
-        "placement", "schedule", "sites",    NULL};
+        "name",         "plan",        "pipeline",
+        "message_bits", "datacenters", "placement",
+        "schedule",     "sites",       NULL};
     const lhi_node *plan = lhi_find(map, "plan");
     const lhi_node *pipeline = lhi_find(map, "pipeline"), *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, r->err));
@@ -196,8 +205,8 @@ static lh_status read_file(reader *r, const lhi_node *map)
     if (!node && pipeline)
         LHI_TRY(lhi_need(r->doc, map, "schedule", &node, r->err));
     if (node)
-        LHI_TRY(lhi_get_method(r->doc, node, r->s->mem, &r->job->schedule,
-                               r->err));
+        LHI_TRY(
+            lhi_get_method(r->doc, node, r->s->mem, &r->job->schedule, r->err));
     return measure(r, plan ? plan : pipeline);
 }
 
@@ -254,11 +263,10 @@ static lh_status read_sites(reader *r, const lhi_node *map)
     for (uint32_t d = 0; d < r->job->devices; d++) {
         uint32_t site = lh_pipeline_device_site(p, d);
         if (site == LH_NONE || nodes[site] == LH_NONE)
-            return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
-                                "no node is given for datacenter '%.60s'",
-                                site == LH_NONE
-                                    ? ""
-                                    : lh_pipeline_site_name(p, site));
+            return lhi_doc_fail(
+                r->doc, map, r->err, LH_EINPUT,
+                "no node is given for datacenter '%.60s'",
+                site == LH_NONE ? "" : lh_pipeline_site_name(p, site));
         sites[d] = nodes[site];
     }
     r->job->placement = sites;
@@ -311,8 +319,8 @@ static lh_status read_where(reader *r, const lhi_node *map)
         return read_sites(r, sites);
     if (!random)
         return keep_groups(r, map);
-    LHI_TRY(lhi_get_u32(r->doc, random, 1, LHI_MAX_NODES,
-                        &r->job->datacenters, r->err));
+    LHI_TRY(lhi_get_u32(r->doc, random, 1, LHI_MAX_NODES, &r->job->datacenters,
+                        r->err));
     return check_datacenters(r, random);
 }
 
@@ -328,8 +336,7 @@ static lh_status check_size(reader *r, const lhi_node *node)
 }
 
 lh_status lhi_job_from(const lhi_doc *doc, const lhi_node *map,
-                       lh_scenario *scenario, lhi_job_spec *out,
-                       lh_error *err)
+                       lh_scenario *scenario, lhi_job_spec *out, lh_error *err)
 {
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
     const lhi_node *node;

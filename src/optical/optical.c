@@ -21,7 +21,7 @@ typedef struct work {
     uint32_t total;
     atomic_uint next;
     atomic_bool stop;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock;  /* for what follows */
     uint32_t done, failed; /* failed: the first run that did */
     lh_status status;
     lh_error err;
@@ -61,26 +61,24 @@ static lh_status run_one(const work *w, uint32_t i, lh_error *err)
 {
     const lh_scenario *s = w->s;
     lh_optical_run *run = run_at(w, i);
-    const lhi_policy *policy =
-        &s->policies[i / w->result->policies[0].n_runs];
+    const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
     lhi_arena *mem = lhi_arena_make(0);
     lhi_run_job *jobs = mem ? LHI_NEW(mem, lhi_run_job, s->n_jobs) : NULL;
     lhi_run_job_output *outs =
         mem ? LHI_NEW(mem, lhi_run_job_output, s->n_jobs) : NULL;
-    lh_status status =
-        jobs && outs
-            ? lhi_prepare(s, policy, run->seed, mem, jobs, err)
-            : lhi_fail_nomem(err);
+    lh_status status = jobs && outs
+                           ? lhi_prepare(s, policy, run->seed, mem, jobs, err)
+                           : lhi_fail_nomem(err);
     lhi_run_output out = {.jobs = outs};
     for (uint32_t j = 0; status == LH_OK && j < s->n_jobs; j++) {
         const lh_optical_job *job = &run->jobs[j];
         memcpy((uint32_t *)job->sites, jobs[j].sites,
                job->n_devices * sizeof *job->sites);
-        outs[j] = (lhi_run_job_output){
-            .iteration_ns = (int64_t *)job->iteration_ns,
-            .labels = (uint32_t *)job->labels,
-            .requested = (uint32_t *)job->requested,
-            .refused = (uint32_t *)job->refused};
+        outs[j] =
+            (lhi_run_job_output){.iteration_ns = (int64_t *)job->iteration_ns,
+                                 .labels = (uint32_t *)job->labels,
+                                 .requested = (uint32_t *)job->requested,
+                                 .refused = (uint32_t *)job->refused};
     }
     if (status == LH_OK) {
         lhi_run_input in = {.network = s->network,
@@ -97,8 +95,7 @@ static lh_status run_one(const work *w, uint32_t i, lh_error *err)
         run->background = out.background;
         run->background_refused = out.background_refused;
         for (uint32_t j = 0; j < s->n_jobs; j++)
-            sum_up((lh_optical_job *)&run->jobs[j], jobs[j].program,
-                   &outs[j]);
+            sum_up((lh_optical_job *)&run->jobs[j], jobs[j].program, &outs[j]);
     }
     lhi_arena_free(mem);
     return status;
@@ -159,7 +156,8 @@ static lh_status run_threads(work *w, lh_error *err)
     return w->status;
 }
 
-/* --- the result ------------------------------------------------------------ */
+/* --- the result ------------------------------------------------------------
+ */
 
 static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
 {
@@ -167,14 +165,14 @@ static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
     uint32_t n = s->iterations + 1;
     for (uint32_t j = 0; jobs && j < s->n_jobs; j++) {
         lh_optical_job *job = &jobs[j];
-        *job = (lh_optical_job){
-            .n_devices = s->jobs[j].devices,
-            .sites = LHI_NEW(mem, uint32_t, s->jobs[j].devices),
-            .n_iterations = n,
-            .iteration_ns = LHI_NEW(mem, int64_t, n),
-            .labels = LHI_NEW(mem, uint32_t, n),
-            .requested = LHI_NEW(mem, uint32_t, n),
-            .refused = LHI_NEW(mem, uint32_t, n)};
+        *job = (lh_optical_job){.n_devices = s->jobs[j].devices,
+                                .sites =
+                                    LHI_NEW(mem, uint32_t, s->jobs[j].devices),
+                                .n_iterations = n,
+                                .iteration_ns = LHI_NEW(mem, int64_t, n),
+                                .labels = LHI_NEW(mem, uint32_t, n),
+                                .requested = LHI_NEW(mem, uint32_t, n),
+                                .refused = LHI_NEW(mem, uint32_t, n)};
         if (!job->sites || !job->iteration_ns || !job->labels ||
             !job->requested || !job->refused)
             return NULL;
@@ -231,9 +229,9 @@ static double over_seeds(const lh_optical_policy *p, size_t at, double *sd)
             const lh_optical_run *run = &p->runs[i];
             double value = 0;
             for (uint32_t j = 0; j < run->n_jobs; j++)
-                value += *(const double *)(const void *)((const char *)&run
-                                                             ->jobs[j] +
-                                                         at);
+                value += *(
+                    const double *)(const void *)((const char *)&run->jobs[j] +
+                                                  at);
             value /= run->n_jobs;
             double off = value - sum / p->n_runs;
             if (pass == 0)
@@ -255,8 +253,7 @@ static void average(lh_optical_policy *p)
     p->blocking_probability =
         over_seeds(p, offsetof(lh_optical_job, blocking_probability),
                    &p->blocking_probability_sd);
-    p->slots_held =
-        over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
+    p->slots_held = over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
     for (uint32_t i = 0; i < p->n_runs; i++) {
         const lh_optical_run *run = &p->runs[i];
         double bound = 0;
@@ -294,7 +291,6 @@ void lh_optical_free(lh_optical *optical)
 {
     if (!optical)
         return;
-    result *r = (result *)(void *)((char *)optical -
-                                   offsetof(result, optical));
+    result *r = (result *)(void *)((char *)optical - offsetof(result, optical));
     lhi_arena_free(r->mem);
 }

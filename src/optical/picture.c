@@ -21,7 +21,8 @@ void lhi_html_text(lhi_text *out, const char *text)
     }
 }
 
-/* --- layout ------------------------------------------------------------------ */
+/* --- layout ------------------------------------------------------------------
+ */
 
 /* One step of stress majorisation with weights 1/d^2 (Gansner, Koren, North,
  * "Graph drawing by stress majorization", 2004), node after node. */
@@ -80,7 +81,8 @@ lh_status lhi_layout(const lh_topology *topology, double *x, double *y,
     return LH_OK;
 }
 
-/* --- topology ---------------------------------------------------------------- */
+/* --- topology ----------------------------------------------------------------
+ */
 
 enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
 
@@ -135,8 +137,7 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
 }
 
 static void draw_nodes(lhi_text *out, const lh_topology *t,
-                       const lhi_run_job *job, const double *x,
-                       const double *y)
+                       const lhi_run_job *job, const double *x, const double *y)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         bool used = false;
@@ -168,8 +169,7 @@ static void draw_nodes(lhi_text *out, const lh_topology *t,
 
 lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
                                const lhi_run_job *job, const lhi_record *rec,
-                               const double *x, const double *y,
-                               lh_error *err)
+                               const double *x, const double *y, lh_error *err)
 {
     const lh_topology *t = s->topology;
     double *use = calloc(t->n_cables, sizeof *use);
@@ -185,7 +185,8 @@ lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- spectrum over time ------------------------------------------------------ */
+/* --- spectrum over time ------------------------------------------------------
+ */
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
@@ -212,9 +213,9 @@ static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
                 if ((int)ceil(share * LEVELS - 1e-9) != level)
                     continue;
                 if (!any)
-                    lhi_text_printf(
-                        out, "<path class=%s fill-opacity=%.2f d=\"", class,
-                        (double)level / LEVELS);
+                    lhi_text_printf(out,
+                                    "<path class=%s fill-opacity=%.2f d=\"",
+                                    class, (double)level / LEVELS);
                 any = true;
                 lhi_text_printf(out, "M%d %" PRIu32 "h%dv%dh-%dz",
                                 LEFT + b * CELL, TOP + f * ROW, CELL, ROW - 1,
@@ -231,13 +232,12 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
     for (uint32_t f = 0; f < lhi_network_n_fibres(n); f++) {
         const lh_cable *c = &t->cables[cable_of(n, f)];
         bool back = !n->shared_fibre && f % 2 == 1;
-        lhi_text_printf(out,
-                        "<text class=id x=%d y=%" PRIu32
-                        " text-anchor=end>%" PRId64 "%s%" PRId64 "</text>",
-                        LEFT - 4, TOP + f * ROW + ROW - 2,
-                        t->ids[back ? c->b : c->a],
-                        n->shared_fibre ? "-" : "\xe2\x86\x92",
-                        t->ids[back ? c->a : c->b]);
+        lhi_text_printf(
+            out,
+            "<text class=id x=%d y=%" PRIu32 " text-anchor=end>%" PRId64
+            "%s%" PRId64 "</text>",
+            LEFT - 4, TOP + f * ROW + ROW - 2, t->ids[back ? c->b : c->a],
+            n->shared_fibre ? "-" : "\xe2\x86\x92", t->ids[back ? c->a : c->b]);
     }
 }
 
@@ -272,7 +272,8 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
             const lhi_held *h = &rec->held[i];
             double *to = h->job == LH_NONE ? others : jobs;
             for (uint32_t k = 0; k < h->path->hops; k++)
-                add_held(rec, h, to + (size_t)h->path->fibres[k] * (size_t)BINS);
+                add_held(rec, h,
+                         to + (size_t)h->path->fibres[k] * (size_t)BINS);
         }
     uint32_t height = TOP + fibres * ROW + 4;
     lhi_text_printf(out, "<svg viewBox=\"0 0 %d %" PRIu32 "\" class=wide>",
@@ -287,7 +288,8 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- one iteration ------------------------------------------------------------ */
+/* --- one iteration
+ * ------------------------------------------------------------ */
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 

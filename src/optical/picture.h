@@ -18,8 +18,7 @@ lh_status lhi_layout(const lh_topology *topology, double *x, double *y,
  * of each cable. */
 lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
                                const lhi_run_job *job, const lhi_record *rec,
-                               const double *x, const double *y,
-                               lh_error *err);
+                               const double *x, const double *y, lh_error *err);
 /* What share of every fibre is held over the iteration, by others and by the
  * jobs. */
 lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,

@@ -170,11 +170,11 @@ lh_status lhi_place_chain(const lh_topology *topology, uint32_t *sites,
         weight[i] = n_states;
         n_states *= s.copies[i] + 1;
         if (n_states * s.count > MAX_STATES)
-            status = lhi_fail(
-                err, LH_EUNSUPPORTED,
-                "%" PRIu32 " stages in %" PRIu32
-                " datacenters are too many to find the best order of",
-                devices, s.count);
+            status =
+                lhi_fail(err, LH_EUNSUPPORTED,
+                         "%" PRIu32 " stages in %" PRIu32
+                         " datacenters are too many to find the best order of",
+                         devices, s.count);
     }
     int64_t *least = NULL;
     if (status == LH_OK) {

@@ -3,8 +3,8 @@
 #ifndef LHI_PLACE_H
 #define LHI_PLACE_H
 
-#include "optical/program.h"
 #include "optical/network.h"
+#include "optical/program.h"
 #include "optical/random.h"
 
 /* Draws `datacenters` different nodes, gives each at least one device, and

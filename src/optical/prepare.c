@@ -9,8 +9,8 @@
 
 /* Every site of the pipeline gets a node of its own. */
 static lh_status place_groups(const lhi_job_spec *job, lhi_random *random,
-                              uint32_t n_nodes, lhi_arena *mem,
-                              uint32_t *sites, lh_error *err)
+                              uint32_t n_nodes, lhi_arena *mem, uint32_t *sites,
+                              lh_error *err)
 {
     const lh_pipeline *p = lhi_job_pipeline(job);
     uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
@@ -42,7 +42,8 @@ static lh_status place(const lh_scenario *s, const lhi_job_spec *job,
     return LH_OK;
 }
 
-/* --- pipelines with the links of this network -------------------------------- */
+/* --- pipelines with the links of this network --------------------------------
+ */
 
 typedef struct links {
     lh_link *items;
@@ -60,14 +61,14 @@ static lh_status add_links(const lh_scenario *s, const lhi_job_spec *job,
     if (!paths)
         return lhi_fail_nomem(err);
     const lhi_path *best = &paths->paths[0];
-    bool sized = policy->assignment == LH_SLACK ||
-                 policy->assignment == LH_CRITICAL;
+    bool sized =
+        policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL;
     uint32_t slots = policy->request_slots * (sized ? 4 : 1);
-    lh_link link = {
-        .from = a,
-        .to = b,
-        .latency_ns = best->km * LHI_NS_PER_KM,
-        .transfer_ns = lhi_serialise(job->chain.bits, best->mbps, slots)};
+    lh_link link = {.from = a,
+                    .to = b,
+                    .latency_ns = best->km * LHI_NS_PER_KM,
+                    .transfer_ns =
+                        lhi_serialise(job->chain.bits, best->mbps, slots)};
     out->items[out->count++] = link;
     link.from = b;
     link.to = a;
@@ -103,16 +104,22 @@ static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
     int64_t d = job->chain.backward_ns - w;
     for (uint32_t c = 0; c < n * each; c++) {
         bool back = c >= n;
-        chunks[c] = (lh_chunk){
-            .device = !back                            ? c
-                      : placement == LH_PLACEMENT_WAVE ? 2 * n - 1 - c
-                                                       : c - n,
-            /* The parts add up whatever the rounding. */
-            .f_ns = each == 1 ? f : back ? f - f / 2 : f / 2,
-            .d_ns = each == 1 ? d : back ? d - d / 2 : d / 2,
-            .w_ns = each == 1 ? w : back ? w - w / 2 : w / 2,
-            .mem_f = 1,
-            .mem_w = -1};
+        chunks[c] = (lh_chunk){.device = !back ? c
+                                         : placement == LH_PLACEMENT_WAVE
+                                             ? 2 * n - 1 - c
+                                             : c - n,
+                               /* The parts add up whatever the rounding. */
+                               .f_ns = each == 1 ? f
+                                       : back    ? f - f / 2
+                                                 : f / 2,
+                               .d_ns = each == 1 ? d
+                                       : back    ? d - d / 2
+                                                 : d / 2,
+                               .w_ns = each == 1 ? w
+                                       : back    ? w - w / 2
+                                                 : w / 2,
+                               .mem_f = 1,
+                               .mem_w = -1};
     }
     int64_t *limits = LHI_NEW(mem, int64_t, n);
     if (!limits)
@@ -151,8 +158,8 @@ static lh_status order_passes(const lh_pipeline *pipeline,
 {
     lh_schedule *schedule = NULL;
     LHI_TRY(lh_method_run(method, pipeline, NULL, &schedule, NULL, err));
-    lh_status status = lhi_program_schedule(pipeline, schedule,
-                                            job->chain.bits, mem, out, err);
+    lh_status status = lhi_program_schedule(pipeline, schedule, job->chain.bits,
+                                            mem, out, err);
     lh_schedule_free(schedule);
     return status;
 }
@@ -175,8 +182,7 @@ static lh_status run_method(const lh_scenario *s, const lhi_job_spec *job,
     desc.n_links = between.count;
     desc.links = between.items;
     lh_status status = LH_EUNSUPPORTED;
-    for (uint32_t i = 0; status == LH_EUNSUPPORTED && i < (base ? 1 : 3);
-         i++) {
+    for (uint32_t i = 0; status == LH_EUNSUPPORTED && i < (base ? 1 : 3); i++) {
         if (base)
             LHI_TRY(copied_chunks(base, job->devices, mem, &desc, err));
         else

@@ -115,18 +115,17 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
             if (chain->order == LHI_GPIPE)
                 forward = f < m;
             uint32_t i = forward ? f++ : b++;
-            tasks[t] = (lhi_task){
-                .duration_ns =
-                    forward ? chain->forward_ns : chain->backward_ns,
-                .bits = chain->bits,
-                .device = s,
-                .producer = LH_NONE,
-                .consumer = LH_NONE,
-                .port = s * 2 + !forward,
-                .pass = {.chunk = s,
-                         .microbatch = i,
-                         .n_parts = 1,
-                         .kind = forward ? LH_F : LH_B}};
+            tasks[t] = (lhi_task){.duration_ns = forward ? chain->forward_ns
+                                                         : chain->backward_ns,
+                                  .bits = chain->bits,
+                                  .device = s,
+                                  .producer = LH_NONE,
+                                  .consumer = LH_NONE,
+                                  .port = s * 2 + !forward,
+                                  .pass = {.chunk = s,
+                                           .microbatch = i,
+                                           .n_parts = 1,
+                                           .kind = forward ? LH_F : LH_B}};
             at[(s * m + i) * 2 + !forward] = t++;
         }
     }
@@ -179,8 +178,7 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
 
 lh_status lhi_program_schedule(const lh_pipeline *pipeline,
                                const lh_schedule *schedule, int64_t bits,
-                               lhi_arena *mem, lhi_program *out,
-                               lh_error *err)
+                               lhi_arena *mem, lhi_program *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
     lh_sim_options options = {.size = sizeof options, .fifo = true};
@@ -212,15 +210,15 @@ lh_status lhi_program_schedule(const lh_pipeline *pipeline,
         for (uint32_t i = 0; i < count; i++, t++) {
             const lh_pass *pass = &order[i];
             bool forward = pass->kind == LH_F;
-            tasks[t] = (lhi_task){
-                .duration_ns =
-                    lhi_pass_time(lh_pipeline_chunk(pipeline, pass->chunk), pass),
-                .bits = bits,
-                .device = d,
-                .producer = LH_NONE,
-                .consumer = LH_NONE,
-                .port = d * 2 + !forward,
-                .pass = *pass};
+            tasks[t] =
+                (lhi_task){.duration_ns = lhi_pass_time(
+                               lh_pipeline_chunk(pipeline, pass->chunk), pass),
+                           .bits = bits,
+                           .device = d,
+                           .producer = LH_NONE,
+                           .consumer = LH_NONE,
+                           .port = d * 2 + !forward,
+                           .pass = *pass};
             if (pass->kind != LH_W)
                 *place(&where, pass->chunk, pass->microbatch, forward) = t;
         }

@@ -12,7 +12,7 @@
 
 typedef struct lhi_task {
     int64_t duration_ns;
-    int64_t bits;      /* of the message it makes */
+    int64_t bits; /* of the message it makes */
     uint32_t device;
     uint32_t producer; /* on another device, whose message it needs; LH_NONE */
     uint32_t consumer; /* on another device, of its message; LH_NONE */
@@ -24,8 +24,8 @@ typedef struct lhi_program {
     uint32_t n_devices, n_tasks;
     const lhi_task *tasks; /* by device, then in order */
     const uint32_t *first; /* [n_devices + 1], into tasks */
-    int64_t bound_ns; /* an iteration with no time for messages */
-    int64_t busy_ns;  /* all passes of all devices */
+    int64_t bound_ns;      /* an iteration with no time for messages */
+    int64_t busy_ns;       /* all passes of all devices */
     int64_t max_bits;
     uint32_t max_edge; /* most messages of one pair of devices */
     /* Messages from device a to device b: [a * n_devices + b]. */
@@ -50,7 +50,6 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
 /* LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does not suit the pipeline. */
 lh_status lhi_program_schedule(const lh_pipeline *pipeline,
                                const lh_schedule *schedule, int64_t bits,
-                               lhi_arena *mem, lhi_program *out,
-                               lh_error *err);
+                               lhi_arena *mem, lhi_program *out, lh_error *err);
 
 #endif

@@ -67,8 +67,7 @@ static uint32_t next_node(const finder *f, uint32_t n, bool first,
             continue;
         int64_t step = t->cables[t->ways[w].cable].km;
         int64_t km = f->km[m] + step;
-        if (km < best_km ||
-            (km == best_km && f->hops[m] < f->hops[best])) {
+        if (km < best_km || (km == best_km && f->hops[m] < f->hops[best])) {
             best = m;
             best_km = km;
             *step_km = step;
@@ -90,7 +89,8 @@ static int compare(const lhi_route *a, const lhi_route *b)
 }
 
 /* The least route that begins with root[0..spur], whose last node may not go
- * on as any of `found` with the same root do. out->nodes NULL: there is none. */
+ * on as any of `found` with the same root do. out->nodes NULL: there is none.
+ */
 static lh_status detour(finder *f, const lhi_route *root, uint32_t spur,
                         int64_t root_km, const lhi_route *found,
                         uint32_t n_found, lhi_arena *mem, lhi_route *out)
@@ -180,12 +180,10 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
         int64_t root_km = 0;
         for (uint32_t spur = 0; spur < route.hops; spur++) {
             lhi_route other;
-            LHI_TRY(detour(f, &route, spur, root_km, out, *count, mem,
-                           &other));
+            LHI_TRY(detour(f, &route, spur, root_km, out, *count, mem, &other));
             if (other.nodes && !pool_add(waiting, &other))
                 return LH_ENOMEM;
-            root_km += cable_km(f->t, route.nodes[spur],
-                                route.nodes[spur + 1]);
+            root_km += cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
         }
         route.nodes = NULL;
         if (waiting->count > 0)
@@ -216,8 +214,7 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
     return status;
 }
 
-lh_status lhi_distances(const lh_topology *topology, uint32_t from,
-                        int64_t *km)
+lh_status lhi_distances(const lh_topology *topology, uint32_t from, int64_t *km)
 {
     uint32_t n = topology->n_nodes;
     finder f = {
@@ -245,24 +242,22 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
     lhi_arena *mem = lhi_arena_make(0);
     lhi_route found[LHI_MAX_CANDIDATES];
     uint32_t n = 0;
-    if (!mem || lhi_routes_find(topology, from, to, k, mem, found, &n) !=
-                    LH_OK) {
+    if (!mem ||
+        lhi_routes_find(topology, from, to, k, mem, found, &n) != LH_OK) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
     size_t n_nodes = 0;
     for (uint32_t i = 0; i < n; i++)
         n_nodes += found[i].hops + 1;
-    lh_route *routes =
-        malloc(n * sizeof *routes + n_nodes * sizeof(uint32_t));
+    lh_route *routes = malloc(n * sizeof *routes + n_nodes * sizeof(uint32_t));
     if (routes) {
         uint32_t *nodes = (uint32_t *)(void *)(routes + n);
         for (uint32_t i = 0; i < n; i++) {
             routes[i] = (lh_route){.km = found[i].km,
                                    .n_nodes = found[i].hops + 1,
                                    .nodes = nodes};
-            memcpy(nodes, found[i].nodes,
-                   routes[i].n_nodes * sizeof *nodes);
+            memcpy(nodes, found[i].nodes, routes[i].n_nodes * sizeof *nodes);
             nodes += routes[i].n_nodes;
         }
         *out = routes;

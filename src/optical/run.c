@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "optical/critical.h"
 #include "optical/run.h"
+#include "optical/critical.h"
 
 #include "base/heap.h"
 
@@ -32,12 +32,12 @@ typedef struct job {
     uint32_t index, iteration; /* iteration: now running */
     uint32_t left;             /* tasks of this iteration */
     int64_t begin_ns, best_ns;
-    bool guarded; /* labels bring no slots in this iteration */
+    bool guarded;   /* labels bring no slots in this iteration */
     double held_ns; /* in this iteration */
     /* By device: */
     uint32_t *next;
     bool *running;
-    int64_t *port_free; /* [2 * device + kind] */
+    int64_t *port_free;   /* [2 * device + kind] */
     uint32_t *port_queue; /* messages that ask when it is free */
     /* By task; of the message that it makes, where that is said: */
     int64_t *start, *end;
@@ -190,8 +190,8 @@ static void accept(run *r, job *j, uint32_t task, const lhi_grant *grant,
     int64_t ser = lhi_serialise(t->bits, grant->path->mbps, grant->slots);
     int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
     j->port_free[t->port] = r->now + wait + ser;
-    j->held_ns += (double)grant->slots * grant->path->hops *
-                  (double)(end - r->now);
+    j->held_ns +=
+        (double)grant->slots * grant->path->hops * (double)(end - r->now);
     take(r, grant, end, j->index, task);
     push(r, end, ARRIVAL, name_of(j, task));
 }
@@ -213,9 +213,9 @@ static void ask(run *r, job *j, uint32_t task)
     j->port_queue[t->port] -= j->deferred[task];
     j->deferred[task] = false;
     lhi_request request = {
-        .paths = lhi_network_paths(
-            in->network, j->sites[t->device],
-            j->sites[j->program->tasks[t->consumer].device]),
+        .paths =
+            lhi_network_paths(in->network, j->sites[t->device],
+                              j->sites[j->program->tasks[t->consumer].device]),
         .policy = in->policy,
         .slots = wanted(r, j, task),
         .bits = t->bits,
@@ -269,9 +269,8 @@ static uint32_t learn(run *r, job *j)
             j->label[m] = bound || (policy->keep_labels && j->label[m]);
             j->flag[m] = j->refused[m];
             if (best && policy->assignment == LH_SLACK)
-                j->allowed[m] = j->arrive[m] < j->start[i]
-                                    ? j->start[i] - j->begin_ns
-                                    : -1;
+                j->allowed[m] =
+                    j->arrive[m] < j->start[i] ? j->start[i] - j->begin_ns : -1;
         }
     if (best)
         j->best_ns = took;
@@ -293,8 +292,7 @@ static void record_end(run *r, const job *j)
         rec->arrive_ns[i] = j->arrive[i];
         if (m != LH_NONE && j->end[m] > ready)
             ready = j->end[m];
-        rec->bound[i] =
-            m != LH_NONE && crosses(j, m) && j->start[i] > ready;
+        rec->bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
     }
 }
 
@@ -334,8 +332,7 @@ static void start_record(run *r)
 {
     for (uint32_t i = 0; i < r->circuits.count; i++)
         if (r->circuits.items[i].slots > 0 &&
-            !record_held(r, &r->circuits.items[i],
-                         r->circuits.items[i].end_ns))
+            !record_held(r, &r->circuits.items[i], r->circuits.items[i].end_ns))
             return;
 }
 
@@ -361,8 +358,7 @@ static void finish(run *r, job *j)
      * so that they share the network to their end; but not for ever, should it
      * be very much faster than they are. */
     j->iteration++;
-    if (r->jobs_left == 0 ||
-        j->iteration / GOES_ON > r->in->iterations)
+    if (r->jobs_left == 0 || j->iteration / GOES_ON > r->in->iterations)
         return;
     if (j->index == 0) {
         r->counting = j->iteration <= r->in->iterations;
@@ -407,8 +403,8 @@ static void arrive_background(run *r)
         r->no_memory = true;
         return;
     }
-    bool ok = lhi_first_fit(&r->circuits.spectrum, paths, paths->count,
-                            a.slots, &grant);
+    bool ok = lhi_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
+                            &grant);
     if (ok)
         take(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
     r->out->background += r->counting;
@@ -494,9 +490,8 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .refused = LHI_NEW(mem, bool, n),
     };
     if (!j->next || !j->running || !j->port_free || !j->port_queue ||
-        !j->deferred || !j->start || !j->end ||
-        !j->arrive || !j->allowed || !j->attempt || !j->there || !j->label ||
-        !j->flag || !j->refused)
+        !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
+        !j->attempt || !j->there || !j->label || !j->flag || !j->refused)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
         j->allowed[i] = -1;

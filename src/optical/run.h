@@ -66,7 +66,8 @@ typedef struct lhi_run_output {
 lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
                   lh_error *err);
 
-/* --- circuits and background traffic ---------------------------------------- */
+/* --- circuits and background traffic ----------------------------------------
+ */
 
 typedef struct lhi_circuit {
     const lhi_path *path;
@@ -103,9 +104,8 @@ typedef struct lhi_arrival {
     int64_t holding_ns;
 } lhi_arrival;
 
-void lhi_arrivals_init(lhi_arrivals *arrivals,
-                       const lhi_background *background, uint32_t n_nodes,
-                       uint64_t seed);
+void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
+                       uint32_t n_nodes, uint64_t seed);
 /* The arrival at next_ns, which moves on. */
 lhi_arrival lhi_arrivals_next(lhi_arrivals *arrivals);
 

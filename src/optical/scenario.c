@@ -171,11 +171,10 @@ static lh_status read_background(reader *r, const lhi_node *map)
         LHI_TRY(lhi_need(r->doc, map, "erlang", &node, r->err));
         LHI_TRY(lhi_get_number(r->doc, node, 0, 1e6, &b->erlang, r->err));
         if ((node = lhi_find(map, "holding_s")) != NULL)
-            LHI_TRY(lhi_get_number(r->doc, node, 1e-6, 1e6, &holding_s,
-                                   r->err));
+            LHI_TRY(
+                lhi_get_number(r->doc, node, 1e-6, 1e6, &holding_s, r->err));
         if ((node = lhi_find(map, "slots_min")) != NULL) {
-            LHI_TRY(lhi_get_u32(r->doc, node, 1, slots, &b->slots_min,
-                                r->err));
+            LHI_TRY(lhi_get_u32(r->doc, node, 1, slots, &b->slots_min, r->err));
             if (b->slots_max < b->slots_min)
                 b->slots_max = b->slots_min;
         }
@@ -242,8 +241,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
         node = lhi_find(map, "policy");
     }
     if (node) {
-        LHI_TRY(lhi_get_choice(r->doc, node, assignment_names, &which,
-                               r->err));
+        LHI_TRY(lhi_get_choice(r->doc, node, assignment_names, &which, r->err));
     } else {
         while (assignment_names[which] &&
                strcmp(assignment_names[which], out->name) != 0)
@@ -258,15 +256,14 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
         return LH_OK;
     LHI_TRY(get_count(r, map, "request_slots", 1, r->s->network->slots,
                       &out->request_slots));
-    LHI_TRY(get_count(r, map, "warm_up_factor", 1, 1000,
-                      &out->warm_up_factor));
+    LHI_TRY(get_count(r, map, "warm_up_factor", 1, 1000, &out->warm_up_factor));
     LHI_TRY(get_flag(r, map, "ladder", &out->ladder));
     LHI_TRY(get_flag(r, map, "keep_labels", &out->keep_labels));
     LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
     LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
     if ((node = lhi_find(map, "schedule")) != NULL)
-        LHI_TRY(lhi_get_method(r->doc, node, r->s->mem, &out->schedule,
-                               r->err));
+        LHI_TRY(
+            lhi_get_method(r->doc, node, r->s->mem, &out->schedule, r->err));
     return LH_OK;
 }
 
@@ -276,8 +273,8 @@ static lh_status read_policies(reader *r, const lhi_node *map)
     LHI_TRY(lhi_want_map(r->doc, map, r->err));
     if (map->n_items < 1 || map->n_items > MAX_POLICIES)
         return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
-                            "%" PRIu32 " policies; give 1 to %d",
-                            map->n_items, MAX_POLICIES);
+                            "%" PRIu32 " policies; give 1 to %d", map->n_items,
+                            MAX_POLICIES);
     s->policies = LHI_NEW(s->mem, lhi_policy, map->n_items);
     if (!s->policies)
         return lhi_fail_nomem(r->err);
@@ -316,11 +313,12 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
 static lh_status fill(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
-        "longhaul",   "topology",   "slots",           "gbps_per_slot",
-        "modulation", "candidate_paths", "shared_fibre", "job",
-        "jobs",       "plan",       "background",      "request_slots",
-        "retry_ns",   "iterations", "seeds",           "policies",
-        NULL};
+        "longhaul",      "topology",   "slots",
+        "gbps_per_slot", "modulation", "candidate_paths",
+        "shared_fibre",  "job",        "jobs",
+        "plan",          "background", "request_slots",
+        "retry_ns",      "iterations", "seeds",
+        "policies",      NULL};
     lh_scenario *s = r->s;
     const lhi_node *node;
     LHI_TRY(lhi_want_format(r->doc, "optical", 1, r->err));
@@ -335,8 +333,7 @@ static lh_status fill(reader *r, const lhi_node *map)
         LHI_TRY(lhi_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
                             r->err));
     s->iterations = 10;
-    LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS,
-                      &s->iterations));
+    LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
     LHI_TRY(read_seeds(r, lhi_find(map, "seeds")));
     LHI_TRY(read_jobs(r, map));
     LHI_TRY(lhi_need(r->doc, map, "policies", &node, r->err));

@@ -44,8 +44,7 @@ const lh_pipeline *lhi_job_pipeline(const lhi_job_spec *job);
 
 /* Jobs: `map` is a job's map. */
 lh_status lhi_job_from(const lhi_doc *doc, const lhi_node *map,
-                       lh_scenario *scenario, lhi_job_spec *out,
-                       lh_error *err);
+                       lh_scenario *scenario, lhi_job_spec *out, lh_error *err);
 /* A plan's file stands at `node`. */
 lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
                             lh_scenario *scenario, lhi_job_spec *out,

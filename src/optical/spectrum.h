@@ -89,8 +89,7 @@ static inline void lhi_free_slots(const lhi_spectrum *s, const lhi_path *path,
 /* Turns free slots into the slots where a block of `n` of them begins; false:
  * there is none. A run of n ones is found in log n steps of and-ing the set
  * with itself moved down. */
-static inline bool lhi_block_starts(uint64_t *set, uint32_t n,
-                                    uint32_t n_words)
+static inline bool lhi_block_starts(uint64_t *set, uint32_t n, uint32_t n_words)
 {
     uint64_t moved[LHI_MAX_WORDS], any = 0;
     for (uint32_t have = 1; have < n;) {

@@ -79,12 +79,11 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
     qsort(all, n, sizeof *all, by_id);
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0 && all[i].id == all[i - 1].id)
-            return lhi_doc_fail(r->doc,
-                                all[i].node->line > all[i - 1].node->line
-                                    ? all[i].node
-                                    : all[i - 1].node,
-                                r->err, LH_EINPUT,
-                                "two nodes have the id %" PRId64, all[i].id);
+            return lhi_doc_fail(
+                r->doc,
+                all[i].node->line > all[i - 1].node->line ? all[i].node
+                                                          : all[i - 1].node,
+                r->err, LH_EINPUT, "two nodes have the id %" PRId64, all[i].id);
         r->ids[i] = all[i].id;
         r->names[i] = all[i].name;
     }

@@ -3,8 +3,8 @@
 #include "base/heap.h"
 #include "optical/run.h"
 
-static lh_status check_traffic(const lh_topology *topology,
-                               const lh_traffic *t, lh_error *err)
+static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
+                               lh_error *err)
 {
     uint32_t n = topology->n_nodes;
     if (!(t->erlang > 0 && t->erlang <= 1e6) ||
@@ -57,9 +57,8 @@ static bool arrive_one(flow *f, bool *refused)
     if (*refused)
         return true;
     uint32_t at = lhi_circuits_take(&f->circuits, &grant);
-    e = (lhi_event){.time_ns = f->now + a.holding_ns,
-                    .seq = f->seq++,
-                    .what = at};
+    e = (lhi_event){
+        .time_ns = f->now + a.holding_ns, .seq = f->seq++, .what = at};
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
 }
 
@@ -84,17 +83,16 @@ static lh_status flow_run(flow *f, uint64_t warm_up, uint64_t requests,
     return LH_OK;
 }
 
-lh_status lh_traffic_run(const lh_topology *topology,
-                         const lh_traffic *traffic, uint64_t seed,
-                         uint64_t warm_up, uint64_t requests,
+lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
+                         uint64_t seed, uint64_t warm_up, uint64_t requests,
                          lh_traffic_result *out, lh_error *err)
 {
     const lh_traffic *t = traffic;
     LHI_TRY(check_traffic(topology, t, err));
     lhi_reach any = {INT64_MAX, 75000};
     flow f = {0};
-    LHI_TRY(lhi_network_make(topology, t->k, t->slots, t->shared_fibre, &any,
-                             1, &f.network, err));
+    LHI_TRY(lhi_network_make(topology, t->k, t->slots, t->shared_fibre, &any, 1,
+                             &f.network, err));
     lhi_background b = {.erlang = t->erlang,
                         .holding_ns = t->holding_s * 1e9,
                         .slots_min = t->slots_min,

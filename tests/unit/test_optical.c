@@ -28,7 +28,8 @@ static lhi_network *network(const lh_topology *t, bool shared)
     return n;
 }
 
-/* --- random numbers and places --------------------------------------------- */
+/* --- random numbers and places ---------------------------------------------
+ */
 
 static void random_numbers(void)
 {
@@ -46,16 +47,14 @@ static void placements(void)
         uint32_t ordered[8];
         int64_t ordered_km;
     } want[] = {
-        {{12, 8, 9, 11, 1, 1, 12, 14}, 10200,
-         {1, 1, 8, 9, 14, 12, 12, 11}, 4500},
-        {{9, 12, 11, 8, 8, 8, 1, 10}, 8850,
-         {1, 8, 8, 8, 9, 10, 12, 11}, 5550},
-        {{2, 10, 1, 11, 1, 7, 2, 4}, 20400,
-         {1, 1, 2, 2, 4, 7, 10, 11}, 6000},
-        {{7, 2, 11, 2, 11, 8, 9, 13}, 12750,
-         {2, 2, 7, 8, 9, 13, 11, 11}, 4500},
-        {{9, 9, 11, 3, 6, 5, 1, 3}, 11100,
-         {1, 3, 3, 5, 6, 9, 9, 11}, 7350},
+        {{12, 8, 9, 11, 1, 1, 12, 14},
+         10200,
+         {1, 1, 8, 9, 14, 12, 12, 11},
+         4500},
+        {{9, 12, 11, 8, 8, 8, 1, 10}, 8850, {1, 8, 8, 8, 9, 10, 12, 11}, 5550},
+        {{2, 10, 1, 11, 1, 7, 2, 4}, 20400, {1, 1, 2, 2, 4, 7, 10, 11}, 6000},
+        {{7, 2, 11, 2, 11, 8, 9, 13}, 12750, {2, 2, 7, 8, 9, 13, 11, 11}, 4500},
+        {{9, 9, 11, 3, 6, 5, 1, 3}, 11100, {1, 3, 3, 5, 6, 9, 9, 11}, 7350},
     };
     lh_topology *t = nsfnet();
     lh_error err = {0};
@@ -65,8 +64,7 @@ static void placements(void)
         lhi_random r = {.state = seed};
         CHECK_OK(lhi_place_random(&r, NODES, 6, 8, sites, &err), err);
         for (uint32_t i = 0; i < 8; i++)
-            CHECK_INT(lh_topology_node_id(t, sites[i]),
-                      want[seed - 1].ids[i]);
+            CHECK_INT(lh_topology_node_id(t, sites[i]), want[seed - 1].ids[i]);
         CHECK_OK(lhi_place_km(t, sites, 8, &km, &err), err);
         CHECK_INT(km, want[seed - 1].km);
         CHECK_OK(lhi_place_chain(t, sites, 8, &err), err);
@@ -83,8 +81,7 @@ static void route_text(const lh_topology *t, const lh_route *r, char *out)
 {
     int n = sprintf(out, "%" PRId64 ":", r->km);
     for (uint32_t i = 0; i < r->n_nodes; i++)
-        n += sprintf(out + n, " %" PRId64,
-                     lh_topology_node_id(t, r->nodes[i]));
+        n += sprintf(out + n, " %" PRId64, lh_topology_node_id(t, r->nodes[i]));
 }
 
 static void routes(void)
@@ -93,16 +90,20 @@ static void routes(void)
         uint32_t from, to;
         const char *routes[5];
     } want[] = {
-        {1, 14,
+        {1,
+         14,
          {"3600: 1 8 9 13 14", "3750: 1 8 9 12 14", "4650: 1 2 4 11 12 14",
           "4650: 1 2 4 11 13 14", "4950: 1 8 9 12 11 13 14"}},
-        {2, 9,
+        {2,
+         9,
          {"3450: 2 4 5 7 8 9", "3600: 2 4 11 12 9", "3750: 2 4 11 13 9",
           "4050: 2 4 5 7 10 9", "4050: 2 4 11 12 14 13 9"}},
-        {6, 11,
+        {6,
+         11,
          {"2700: 6 14 12 11", "2700: 6 14 13 11", "2700: 6 10 9 12 11",
           "2850: 6 10 9 13 11", "3150: 6 14 13 9 12 11"}},
-        {8, 5,
+        {8,
+         5,
          {"1350: 8 7 5", "3450: 8 9 10 7 5", "3750: 8 9 10 6 5",
           "4200: 8 9 12 11 4 5", "4200: 8 9 13 14 6 5"}},
     };
@@ -152,8 +153,7 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
         if (used)
             continue;
         nodes[hops + 1] = a->t->ways[w].node;
-        search(a, nodes, hops + 1,
-               km + a->t->cables[a->t->ways[w].cable].km);
+        search(a, nodes, hops + 1, km + a->t->cables[a->t->ways[w].cable].km);
     }
 }
 
@@ -201,7 +201,8 @@ static void routes_are_all(void)
     lh_topology_free(t);
 }
 
-/* --- spectrum ----------------------------------------------------------------- */
+/* --- spectrum
+ * ----------------------------------------------------------------- */
 
 static uint64_t slots_of(const char *text)
 {
@@ -223,13 +224,11 @@ static void fitness(void)
 {
     uint64_t busy[4] = {slots_of("1100001000"), slots_of("1000000010"),
                         slots_of("0000110000"), slots_of("0000000000")};
-    lhi_spectrum s = {
-        .n_fibres = 4, .slots = 10, .n_words = 1, .busy = busy};
+    lhi_spectrum s = {.n_fibres = 4, .slots = 10, .n_words = 1, .busy = busy};
     uint32_t a_fibres[] = {0, 1}, b_fibres[] = {2, 3};
     lhi_path paths[] = {
         {.km = 1500, .mbps = 75000, .hops = 2, .fibres = a_fibres},
-        {.km = 1700, .mbps = 75000, .hops = 2, .index = 1,
-         .fibres = b_fibres}};
+        {.km = 1700, .mbps = 75000, .hops = 2, .index = 1, .fibres = b_fibres}};
     uint64_t starts;
     CHECK(lhi_path_starts(&s, &paths[0], 2, &starts));
     CHECK_INT(starts, slots_of("0011100000"));
@@ -256,8 +255,7 @@ static bool free_block(const lhi_spectrum *s, const lhi_path *p, uint32_t b,
 {
     for (uint32_t h = 0; h < p->hops; h++)
         for (uint32_t j = b; j < b + n; j++)
-            if (j >= s->slots ||
-                lhi_slot_held(lhi_fibre(s, p->fibres[h]), j))
+            if (j >= s->slots || lhi_slot_held(lhi_fibre(s, p->fibres[h]), j))
                 return false;
     return true;
 }
@@ -290,8 +288,8 @@ static void spectrum_by_definition(void)
                 if (lhi_random_below(&r, 100) < density)
                     lhi_fibre(&s, f)[j / 64] |= UINT64_C(1) << j % 64;
         uint32_t fibres[] = {0, 1, 2};
-        lhi_path p = {.km = 1000, .hops = 1 + lhi_random_below(&r, 3),
-                      .fibres = fibres};
+        lhi_path p = {
+            .km = 1000, .hops = 1 + lhi_random_below(&r, 3), .fibres = fibres};
         uint32_t n = 1 + lhi_random_below(&r, 20), best = 0;
         uint64_t starts[LHI_MAX_WORDS];
         bool any = lhi_path_starts(&s, &p, n, starts);
@@ -315,10 +313,10 @@ static void spectrum_by_definition(void)
         CHECK_INT(any, blocks > 0);
         if (!any)
             continue;
-        double delta = 1.0 - (double)lhi_path_held(&s, &p) /
-                                 (double)(p.hops * s.slots);
-        double index = 1.0 - (double)total / (double)(blocks * p.hops *
-                                                      (s.slots - 1));
+        double delta =
+            1.0 - (double)lhi_path_held(&s, &p) / (double)(p.hops * s.slots);
+        double index =
+            1.0 - (double)total / (double)(blocks * p.hops * (s.slots - 1));
         CHECK(lhi_fitness(&s, &p, n, starts) == index / (1000.0 * delta));
         CHECK_INT(lhi_best_block(&s, &p, n, starts), best);
     }
@@ -335,7 +333,8 @@ static void messages(void)
     }
 }
 
-/* --- whole runs --------------------------------------------------------------- */
+/* --- whole runs
+ * --------------------------------------------------------------- */
 
 enum { ITERATIONS = 11 };
 
@@ -369,10 +368,8 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
                                   .requested = o.requested,
                                   .refused = o.refused};
     lhi_run_output out = {.jobs = &job_out};
-    lhi_background b = {.erlang = erlang,
-                        .holding_ns = 1e9,
-                        .slots_min = 1,
-                        .slots_max = 8};
+    lhi_background b = {
+        .erlang = erlang, .holding_ns = 1e9, .slots_min = 1, .slots_max = 8};
     lhi_run_job job = {.program = &program, .sites = sites};
     lhi_run_input in = {.network = n,
                         .policy = &policy,
@@ -411,37 +408,61 @@ static void to_the_nanosecond(void)
         int64_t ns[4];
         uint32_t labels[4], blocked;
     } want[] = {
-        {{.assignment = LH_KSP_FF, .request_slots = 2}, LHI_1F1B, 0,
+        {{.assignment = LH_KSP_FF, .request_slots = 2},
+         LHI_1F1B,
+         0,
          {1916625944, 1916625944, 1916625944, 1916625944},
-         {170, 170, 170, 170}, 0},
-        {{.assignment = LH_CBA, .request_slots = 2}, LHI_GPIPE, 0,
+         {170, 170, 170, 170},
+         0},
+        {{.assignment = LH_CBA, .request_slots = 2},
+         LHI_GPIPE,
+         0,
          {1527690872, 977147066, 1216110038, 977147066},
-         {192, 102, 192, 102}, 0},
-        {{.assignment = LH_CBA, .request_slots = 2}, LHI_1F1B, 0,
+         {192, 102, 192, 102},
+         0},
+        {{.assignment = LH_CBA, .request_slots = 2},
+         LHI_1F1B,
+         0,
          {1916625944, 1458496088, 1520511994, 1615978226},
-         {170, 169, 151, 150}, 0},
-        {{.assignment = LH_SD_FF, .request_slots = 2}, LHI_GPIPE, 150,
+         {170, 169, 151, 150},
+         0},
+        {{.assignment = LH_SD_FF, .request_slots = 2},
+         LHI_GPIPE,
+         150,
          {1874788252, 1736622677, 1554823987, 1583457102},
-         {192, 192, 192, 192}, 37},
-        {{.assignment = LH_KSP_FF, .request_slots = 2}, LHI_GPIPE, 150,
+         {192, 192, 192, 192},
+         37},
+        {{.assignment = LH_KSP_FF, .request_slots = 2},
+         LHI_GPIPE,
+         150,
          {1526190872, 1526190872, 1538940872, 1526190872},
-         {192, 192, 192, 192}, 2},
-        {{.assignment = LH_CBA, .request_slots = 2}, LHI_GPIPE, 150,
+         {192, 192, 192, 192},
+         2},
+        {{.assignment = LH_CBA, .request_slots = 2},
+         LHI_GPIPE,
+         150,
          {1535190872, 1043913298, 1642223332, 1034846740},
-         {192, 102, 192, 111}, 24},
-        {{.assignment = LH_CBA, .request_slots = 2, .ladder = true,
-          .keep_labels = true}, LHI_GPIPE, 150,
+         {192, 102, 192, 111},
+         24},
+        {{.assignment = LH_CBA,
+          .request_slots = 2,
+          .ladder = true,
+          .keep_labels = true},
+         LHI_GPIPE,
+         150,
          {1535190872, 1072729856, 1351325614, 989963624},
-         {192, 115, 113, 101}, 0},
+         {192, 115, 113, 101},
+         0},
         {{.assignment = LH_SLACK, .request_slots = 2, .ask_late = true},
-         LHI_GPIPE, 150,
+         LHI_GPIPE,
+         150,
          {929076859, 998579857, 1035279205, 965113951},
-         {65, 85, 84, 97}, 0},
+         {65, 85, 84, 97},
+         0},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         lhi_chain chain = chain8b(16, want[i].order);
-        outcome o =
-            run_job(want[i].policy, &chain, NULL, want[i].erlang, 1);
+        outcome o = run_job(want[i].policy, &chain, NULL, want[i].erlang, 1);
         for (int k = 0; k < 4; k++) {
             CHECK_INT(o.ns[k], want[i].ns[k]);
             CHECK_INT(o.labels[k], want[i].labels[k]);

@@ -34,8 +34,8 @@ static void refused_topology(const char *text, const char *why)
 static void topologies(void)
 {
     static const char *const names[] = {
-        "nsfnet", "nsfnet-rounded", "cost239", "usnet",
-        "nobel-us", "nobel-eu", "germany50", "jpn48"};
+        "nsfnet",   "nsfnet-rounded", "cost239",   "usnet",
+        "nobel-us", "nobel-eu",       "germany50", "jpn48"};
     static const uint32_t nodes[] = {14, 14, 11, 24, 14, 28, 50, 48};
     static const uint32_t cables[] = {22, 22, 26, 43, 21, 41, 88, 82};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -127,8 +127,7 @@ static void bad_scenarios(void)
     refused(NETWORK JOB POLICIES "seeds: []\n", "seeds");
     refused(NETWORK JOB POLICIES "seeds: [-1]\n", "seeds[0]");
     refused(NETWORK JOB POLICIES "slot: 3\n", "slot");
-    refused(NETWORK JOB POLICIES
-            "gbps_per_slot: 75\nmodulation: adaptive\n",
+    refused(NETWORK JOB POLICIES "gbps_per_slot: 75\nmodulation: adaptive\n",
             "leave gbps_per_slot or this out");
     refused(NETWORK JOB POLICIES
             "modulation: [{up_to_km: 5, gbps: 3}, {up_to_km: 9, gbps: 1}]\n",
@@ -170,8 +169,8 @@ static lh_scenario *scenario(const char *text)
 {
     lh_scenario *s = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_scenario_parse(text, strlen(text),
-                               TEST_DATA "/optical/s.yaml", &s, &err),
+    CHECK_OK(lh_scenario_parse(text, strlen(text), TEST_DATA "/optical/s.yaml",
+                               &s, &err),
              err);
     return s;
 }

@@ -52,8 +52,8 @@ static lh_status find_routes(void)
     lh_route *routes = NULL;
     uint32_t count;
     lh_error err = {0};
-    lh_status status = lh_topology_parse(small, sizeof small - 1, "t", &t,
-                                         &err);
+    lh_status status =
+        lh_topology_parse(small, sizeof small - 1, "t", &t, &err);
     if (status == LH_OK)
         status = lh_topology_routes(t, 0, 2, 3, &routes, &count, &err);
     lh_traffic load = {.size = sizeof load,

@@ -73,8 +73,7 @@ static int read_rows(row *rows)
 
 static bool same_case(const row *a, const row *b)
 {
-    return strcmp(a->table, b->table) == 0 &&
-           strcmp(a->model, b->model) == 0 &&
+    return strcmp(a->table, b->table) == 0 && strcmp(a->model, b->model) == 0 &&
            strcmp(a->order, b->order) == 0 &&
            a->microbatches == b->microbatches;
 }
@@ -83,15 +82,13 @@ static bool same_case(const row *a, const row *b)
 static void pick(const row *rows, int n, int first, char *out)
 {
     *out = '\0';
-    for (const char *line = policies; *line;
-         line = strchr(line, '\n') + 1) {
+    for (const char *line = policies; *line; line = strchr(line, '\n') + 1) {
         size_t name = (size_t)(strchr(line, ':') - line) - 2;
         for (int i = first; i < n; i++)
             if (same_case(&rows[i], &rows[first]) &&
                 strlen(rows[i].policy) == name &&
                 memcmp(rows[i].policy, line + 2, name) == 0)
-                strncat(out, line,
-                        (size_t)(strchr(line, '\n') - line) + 1);
+                strncat(out, line, (size_t)(strchr(line, '\n') - line) + 1);
     }
 }
 
@@ -104,8 +101,8 @@ static void check_number(const row *r, int which, double got, int digits)
     CHECK_MSG(strcmp(text, r->want[which]) == 0,
               "table %s, %s %s, %d micro-batches, %s: number %d is %s, not "
               "%s",
-              r->table, r->model, r->order, r->microbatches, r->policy,
-              which, text, r->want[which]);
+              r->table, r->model, r->order, r->microbatches, r->policy, which,
+              text, r->want[which]);
 }
 
 static void check_case(const row *rows, int n, int first)

@@ -28,7 +28,8 @@ static double erlang_b(double load, uint32_t servers)
 }
 
 /* Standard error of the share of refused among n, as if drawn one by one;
- * neighbouring requests are alike, so that tests allow five of these times 3. */
+ * neighbouring requests are alike, so that tests allow five of these times 3.
+ */
 static double allowed_error(double share, double n)
 {
     return 15 * sqrt(share * (1 - share) / n);
@@ -54,8 +55,7 @@ static void one_link(void)
         double load;
         uint32_t slots;
     } cases[] = {{70, 80}, {85, 80}, {3, 4}, {0.5, 1}, {190, 200}};
-    lh_topology *t =
-        topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
+    lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_traffic load = {.erlang = cases[i].load,
                            .slots = cases[i].slots,
@@ -185,8 +185,7 @@ static double exact_blocking(double load)
         for (uint32_t i = 0; i < c->n; i++) {
             double stay = rate - load;
             for (uint32_t w = 1; w <= WIDEST; w++)
-                c->next[m->arrive[i][w]] +=
-                    c->share[i] * load / WIDEST / rate;
+                c->next[m->arrive[i][w]] += c->share[i] * load / WIDEST / rate;
             for (uint32_t s = 0; s < SLOTS; s++)
                 if (m->leave[i][s] != UINT32_MAX) {
                     c->next[m->leave[i][s]] += c->share[i] / rate;
