@@ -32,16 +32,15 @@ $longhaul plan "$job" -o out/plan.json --top 5 --html out/plan.html \
 cat out/plan.txt
 
 say 'The same layout under every schedule: longhaul compare'
-$longhaul compare "$job" --html out/compare.html
+$longhaul compare "$job" --html out/report.html
 
 say 'One iteration of the plan: longhaul simulate out/plan.json'
-$longhaul simulate out/plan.json --html out/report.html --trace out/trace.json
+$longhaul simulate out/plan.json --trace out/trace.json
 
 say 'Result'
 sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
 echo
 echo "plan          $PWD/out/plan.json"
 echo "all layouts   $PWD/out/plan.html"
-echo "all schedules $PWD/out/compare.html"
 echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
-echo "report        $PWD/out/report.html"
+echo "report        $PWD/out/report.html (all schedules, the best first)"
