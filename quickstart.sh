@@ -43,4 +43,4 @@ echo
 echo "plan          $PWD/out/plan.json"
 echo "all layouts   $PWD/out/plan.html"
 echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
-echo "report        $PWD/out/report.html (all schedules, the best first)"
+echo "report        $PWD/out/report.html"
