@@ -92,11 +92,9 @@ static void renumber(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
     }
 }
 
-/* Followers run their operations in the order of the leader's. */
-static void follow(annealer *a, uint32_t leader)
+void lhi_words_follow(lhi_words *w, uint32_t leader)
 {
-    const lhi_shop *s = a->w->shop;
-    lhi_words *w = a->w;
+    const lhi_shop *s = w->shop;
     for (uint32_t i = w->followers_at[leader]; i < w->followers_at[leader + 1];
          i++) {
         uint32_t m = w->followers[i], n = 0;
@@ -203,7 +201,7 @@ static void take_back(annealer *a, const move *mv)
 {
     memcpy(a->w->order[mv->machine] + mv->from, a->before,
            (mv->to - mv->from + 1) * sizeof(uint32_t));
-    follow(a, mv->machine);
+    lhi_words_follow(a->w, mv->machine);
 }
 
 static void cool(annealer *a, lhi_words *best, int64_t *best_time,
@@ -221,7 +219,7 @@ static void cool(annealer *a, lhi_words *best, int64_t *best_time,
                 return;
             if (!propose(a, &mv))
                 continue;
-            follow(a, mv.machine);
+            lhi_words_follow(a->w, mv.machine);
             int64_t time = lhi_words_time(a->w);
             int64_t allowed = heat / 1024 * draw_exponential(a) / 1024;
             if (time < 0 || time - now > allowed) {

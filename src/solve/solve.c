@@ -296,6 +296,32 @@ static lh_status anneal(run *r, uint64_t ticks, uint64_t seed, lh_error *err)
     return time < before ? offer(r, r->found, "annealing", err) : LH_OK;
 }
 
+/* Schedules made by dispatching what is due first, for deadlines from the bound
+ * up. */
+static lh_status dispatch(run *r, lh_error *err)
+{
+    report(r, "dispatching");
+    for (int64_t slack = 0; slack <= 16 && !is_done(r);
+         slack = slack ? 2 * slack : 1) {
+        int64_t units = r->low + r->low * slack / 256;
+        bool ok = false;
+        if (r->best_ns >= 0 && units >= units_of(r, r->best_ns))
+            break;
+        bool open = lhi_windows_set(
+            r->windows, lhi_shop_deadline(r->shop, units), &r->budget);
+        if (!open && units >= r->low)
+            raise_bound(r, units + 1,
+                        r->windows->complete ? "lattice" : "windows");
+        if (!open)
+            continue;
+        LHI_TRY(lhi_words_dispatch(r->found, r->windows->e, &ok, r->mem, err));
+        lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
+        if (ok && lhi_words_time(r->found) >= 0)
+            LHI_TRY(offer(r, r->found, "dispatching", err));
+    }
+    return LH_OK;
+}
+
 /* Looks for a schedule of at most so many units. */
 static lh_status probe(run *r, int64_t units, uint64_t ticks,
                        lhi_answer *answer, lh_error *err)
@@ -337,7 +363,7 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
 static lh_status close_gap(run *r, lh_error *err)
 {
     int64_t gave_up = -1, next = r->low;
-    uint64_t allow = 200000, seed = 2;
+    uint64_t allow = 200000 + (uint64_t)r->shop->n_ops * 100, seed = 2;
     uint32_t failures = 0;
     while (!is_done(r)) {
         int64_t high = units_of(r, r->best_ns);
@@ -455,6 +481,7 @@ static lh_status search_shop(run *r, lh_error *err)
                  ? (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns
                  : 0;
     LHI_TRY(bound_by_windows(r, err));
+    LHI_TRY(dispatch(r, err));
     LHI_TRY(anneal(r, 300000, 1, err));
     return close_gap(r, err);
 }

@@ -29,6 +29,14 @@ int64_t lhi_words_time(lhi_words *words);
 /* Copies the orders of one into the other. */
 void lhi_words_copy(lhi_words *to, const lhi_words *from);
 
+/* Orders the machines that follow this one as it is ordered. */
+void lhi_words_follow(lhi_words *words, uint32_t leader);
+
+/* Makes orders by dispatching what is due first; *ok is false where memory
+ * then stood in the way. */
+lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
+                             lhi_arena *mem, lh_error *err);
+
 typedef struct lhi_anneal {
     uint64_t seed;
     uint64_t ticks;     /* to spend */
