@@ -73,7 +73,8 @@ typedef struct lh_slack {
     int64_t slackness;     /* warm-up of i minus that of i + 1 */
     int64_t tolerance_ns;  /* largest one-way delay without a cascading bubble:
                               tF_i + tB_i + 2c <= slackness (tF + tB of i + 1)
-                              (Adaptra eq. 1); at least 0 */
+                              (Adaptra eq. 1; tB is D, with a joint backward
+                              D + W); at least 0 */
     int64_t delay_ns;      /* the delay there is: mean of both directions */
 } lh_slack;
 

@@ -57,6 +57,24 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
 
+/* How long a device takes for one microbatch before it answers the device
+ * before it (t in Adaptra's equation 1): F and the input gradient, which a
+ * joint backward gives only with the weight gradient. */
+static inline int64_t lhi_turn_ns(const lh_pipeline *p, uint32_t chunk)
+{
+    const lh_chunk *c = &p->chunks[chunk];
+    return c->f_ns + c->d_ns + (p->joint ? c->w_ns : 0);
+}
+
+/* From a chunk to the next and back, on the way only. */
+static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
+{
+    const lhi_route *there = &p->forward[chunk];
+    const lhi_route *back = &p->backward[chunk + 1];
+    return there->transfer_ns + there->latency_ns + back->transfer_ns +
+           back->latency_ns;
+}
+
 /* The share of part `part` of `n_parts` in `total`; the shares add up. */
 static inline int64_t lhi_share(int64_t total, uint32_t part, uint32_t n_parts)
 {

@@ -33,12 +33,8 @@ static void warm_by_delay(const lh_pipeline *p, uint32_t *x)
         highest = 2;
     x[p->n_devices - 1] = 1;
     for (uint32_t i = p->n_devices - 1; i-- > 0;) {
-        const lh_chunk *here = &p->chunks[i], *next = &p->chunks[i + 1];
-        const lhi_route *there = &p->forward[i], *back = &p->backward[i + 1];
-        int64_t round = here->f_ns + here->d_ns + there->transfer_ns +
-                        there->latency_ns + back->transfer_ns +
-                        back->latency_ns;
-        int64_t turn = next->f_ns + next->d_ns, slack = highest;
+        int64_t round = lhi_turn_ns(p, i) + lhi_round_trip_ns(p, i);
+        int64_t turn = lhi_turn_ns(p, i + 1), slack = highest;
         if (turn > 0)
             slack = round / turn + (round % turn != 0);
         slack = slack < 2 ? 2 : slack > highest ? highest : slack;

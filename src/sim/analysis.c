@@ -518,19 +518,14 @@ static lh_status find_slack(lh_analysis *a, const finder *f,
     if (!a->slacks)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < a->n_slacks; i++) {
-        const lh_chunk *here = &p->chunks[i], *there = &p->chunks[i + 1];
-        const lhi_route *out = &p->forward[i], *back = &p->backward[i + 1];
         lh_slack *k = &a->slacks[i];
         k->warmup = count_warmup(s, i);
         k->slackness = (int64_t)k->warmup - count_warmup(s, i + 1);
-        int64_t own = here->f_ns + here->d_ns + here->w_ns;
-        int64_t theirs = there->f_ns + there->d_ns + there->w_ns;
-        k->tolerance_ns = (k->slackness * theirs - own) / 2;
+        k->tolerance_ns =
+            (k->slackness * lhi_turn_ns(p, i + 1) - lhi_turn_ns(p, i)) / 2;
         if (k->tolerance_ns < 0)
             k->tolerance_ns = 0;
-        k->delay_ns = (out->transfer_ns + out->latency_ns + back->transfer_ns +
-                       back->latency_ns) /
-                      2;
+        k->delay_ns = lhi_round_trip_ns(p, i) / 2;
     }
     return LH_OK;
 }

@@ -277,7 +277,7 @@ static void refusals(void)
 
 static void slackness(void)
 {
-    /* x = 3, 1: slackness 2, tolerance (2 - 1) * 30 / 2. */
+    /* x = 3, 1: slackness 2, tolerance (2 - 1) * 20 / 2: W is not in the way. */
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0, NULL});
     lh_schedule *s = parse("0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\n"
@@ -291,13 +291,96 @@ static void slackness(void)
     CHECK_INT(n, 1);
     CHECK_INT(slack[0].warmup, 3);
     CHECK_INT(slack[0].slackness, 2);
-    CHECK_INT(slack[0].tolerance_ns, 15 * MS);
+    CHECK_INT(slack[0].tolerance_ns, 10 * MS);
     CHECK_INT(slack[0].delay_ns, 6 * MS);
     const lh_link_use *links = lh_analysis_links(a, &n);
     CHECK_INT(n, 2);
     CHECK_STR(links[0].name, "dc0-dc1");
     CHECK_INT(links[0].n_messages, 3);
     CHECK_INT(links[0].busy_ns, 6 * MS);
+    lh_analysis_free(a);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* x forwards, then D and F in turns, then D and W in turns, then the Ws left:
+ * as many on each device, all passes 10 ms. */
+static lh_schedule *with_warmups(const uint32_t *x, uint32_t n)
+{
+    char text[8192], *at = text, *end = text + sizeof text;
+    for (uint32_t c = 0; c < 4; c++) {
+        uint32_t f = 0, d = 0, w = 0;
+        while (f < x[c])
+            at += snprintf(at, (size_t)(end - at), "%uF%u,", c, f++);
+        while (f < n) {
+            at += snprintf(at, (size_t)(end - at), "%uI%u,", c, d++);
+            at += snprintf(at, (size_t)(end - at), "%uF%u,", c, f++);
+        }
+        while (d < n) {
+            at += snprintf(at, (size_t)(end - at), "%uI%u,", c, d++);
+            at += snprintf(at, (size_t)(end - at), "%uW%u,", c, w++);
+        }
+        while (w < n)
+            at += snprintf(at, (size_t)(end - at), "%uW%u,", c, w++);
+        at[-1] = '\n';
+    }
+    return parse(text);
+}
+
+static int64_t delayed(const lh_schedule *s, unsigned delay_ms,
+                       int64_t *tolerance_ns)
+{
+    char links[256];
+    snprintf(links, sizeof links,
+             "links:\n - {from: 0, to: 1, latency: %u}\n"
+             " - {from: 1, to: 0, latency: %u}\n",
+             delay_ms, delay_ms);
+    lh_pipeline *p = uniform_make(
+        (uniform){"ud", 4, 24, 10, 10, 10, 0, 0, 0, 0, links});
+    lh_timeline *t = simulate(p, s, NULL);
+    lh_analysis *a = NULL;
+    lh_error err = {0};
+    uint32_t n;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    *tolerance_ns = lh_analysis_slack(a, &n)[0].tolerance_ns;
+    int64_t ns = lh_timeline_makespan(t);
+    lh_analysis_free(a);
+    lh_timeline_free(t);
+    lh_pipeline_free(p);
+    return ns;
+}
+
+/* Up to the tolerance the makespan grows by no more than the delay; beyond,
+ * bubbles cascade: every round of slackness adds what is over. */
+static void tolerance_is_where_bubbles_cascade(void)
+{
+    static const uint32_t x[] = {10, 7, 4, 1};
+    lh_schedule *s = with_warmups(x, 24);
+    int64_t tolerance, none = delayed(s, 0, &tolerance);
+    CHECK_INT(none, 750 * MS);
+    CHECK_INT(tolerance, 20 * MS);
+    for (unsigned c = 1; c <= 20; c++)
+        CHECK(delayed(s, c, &tolerance) <= none + c * (int64_t)MS);
+    CHECK(delayed(s, 22, &tolerance) >= none + 22 * (int64_t)MS);
+    CHECK_INT(delayed(s, 25, &tolerance), 800 * MS);
+    CHECK_INT(delayed(s, 30, &tolerance), 850 * MS);
+    lh_schedule_free(s);
+}
+
+/* A joint backward answers only with W done. */
+static void joint_slackness(void)
+{
+    lh_pipeline *p = uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0,
+                                            "backward: joint\n"});
+    lh_schedule *s = parse("0F0,0F1,0F2,0B0,0B1,0B2\n"
+                           "1F0,1B0,1F1,1B1,1F2,1B2\n");
+    lh_timeline *t = simulate(p, s, NULL);
+    lh_analysis *a = NULL;
+    lh_error err = {0};
+    uint32_t n;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    CHECK_INT(lh_analysis_slack(a, &n)[0].tolerance_ns, 15 * MS);
     lh_analysis_free(a);
     lh_timeline_free(t);
     lh_schedule_free(s);
@@ -314,5 +397,7 @@ int main(void)
     RUN(sub_blocks_share_exactly);
     RUN(refusals);
     RUN(slackness);
+    RUN(joint_slackness);
+    RUN(tolerance_is_where_bubbles_cascade);
     return test_summary();
 }
