@@ -128,7 +128,7 @@ static lh_status check_links(const lh_pipeline_desc *d,
 }
 
 /* The longest any schedule can take is all work and all messages one after
- * the other; it has to fit into int64. */
+ * the other; 2^53 ns are the most that traces hold, and doubles exactly. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin,
                                lh_error *err)
@@ -151,10 +151,11 @@ static lh_status check_horizon(const lh_pipeline *p,
                       p->n_microbatches +
                   (long double)llabs(k->mem_static);
     }
-    if (total > 4e18L)
+    if (total > 0x1p53L)
         return refuse(origin, AT_ROOT, 0, err,
-                      "the times add up to more than 126 years; use smaller "
-                      "times or fewer microbatches");
+                      "the times add up to more than 2^53 ns (104 days), the "
+                      "longest iteration that is handled; use smaller times "
+                      "or fewer microbatches");
     if (memory > 4e18L)
         return refuse(origin, AT_ROOT, 0, err,
                       "the memory amounts add up to more than 2^62; use a "

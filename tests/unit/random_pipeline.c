@@ -178,7 +178,7 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     static const random_shape any = {0};
     maker m = {.r = r, .shape = shape ? shape : &any};
     m.desc.size = sizeof m.desc;
-    m.unit_ns = rng_chance(r, 3) ? INT64_C(1) << 36 : 1;
+    m.unit_ns = rng_chance(r, 3) ? INT64_C(1) << 30 : 1;
     m.memory_unit = rng_chance(r, 3) ? INT64_C(1) << 45 : 1;
     place(&m);
     m.desc.n_microbatches = up_to(r, m.shape->max_microbatches, 8);

@@ -165,7 +165,10 @@ static void refusals_name_line_and_key(void)
             "1000 chunks times 1000000 microbatches");
     refuses("longhaul: pipeline/1\nmicrobatches: 1000000\ndevices: 1\n"
             "uniform: {F: 4e6, D: 1, W: 1}\n",
-            "add up to more than 126 years");
+            "add up to more than 2^53 ns (104 days)");
+    refuses("longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 2\ndevices: 1\n"
+            "uniform: {F: 4503599627370496, D: 1, W: 0}\n",
+            "add up to more than 2^53 ns (104 days)");
     refuses(HEAD CHUNKS "links:\n - {from: 0, to: 0}\n",
             "p.yaml:8: links[0]: a link from device 0 to itself");
     refuses(HEAD CHUNKS "links:\n - {from: 0, to: 1}\n - {from: 0, to: 1}\n",
