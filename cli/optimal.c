@@ -21,21 +21,24 @@ static lh_status read_real(cli *c, const char *option, const char *text,
     return cli_usage(c, "%s: '%.40s' is not a number, 0 or more", option, text);
 }
 
-static lh_status read_settings(cli *c, const cli_search *s,
-                               lh_solve_options *o)
+static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
 {
     double percent = 0;
     uint64_t mib = 1024;
     CLI_TRY(read_real(c, "--time-limit", s->time_limit, &o->time_limit_s));
     CLI_TRY(read_real(c, "--gap", s->gap, &percent));
     o->gap = percent / 100;
-    if (s->effort && !cli_parse_count(s->effort, 1, UINT64_C(1) << 62,
-                                      &o->effort))
-        return cli_usage(c, "--effort: '%.40s' is not a whole number, 1 or "
-                            "more", s->effort);
+    if (s->effort &&
+        !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &o->effort))
+        return cli_usage(c,
+                         "--effort: '%.40s' is not a whole number, 1 or "
+                         "more",
+                         s->effort);
     if (s->memory && !cli_parse_count(s->memory, 1, 1u << 24, &mib))
-        return cli_usage(c, "--memory: '%.40s' is not a whole number of MiB, "
-                            "1 or more", s->memory);
+        return cli_usage(c,
+                         "--memory: '%.40s' is not a whole number of MiB, "
+                         "1 or more",
+                         s->memory);
     o->memory = (size_t)mib << 20;
     o->threads = s->threads;
     return LH_OK;
@@ -51,11 +54,10 @@ static bool show(void *context, const lh_solve_progress *now)
         cli_progress(c, "%.1f s  best %s  bound %s  gap %.2f %%  %s",
                      now->seconds, cli_time_text(now->best_ns, best),
                      cli_time_text(now->bound_ns, bound),
-                     now->bound_ns > 0 ? 100.0 *
-                                             (double)(now->best_ns -
-                                                      now->bound_ns) /
-                                             (double)now->bound_ns
-                                       : 100.0,
+                     now->bound_ns > 0
+                         ? 100.0 * (double)(now->best_ns - now->bound_ns) /
+                               (double)now->bound_ns
+                         : 100.0,
                      now->phase);
     return interrupted != 0;
 }

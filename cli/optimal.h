@@ -18,8 +18,9 @@ typedef struct cli_search {
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, search.time_limit),                              \
      .arg = "SECONDS",                                                         \
-     .help = "optimal: stop after so long and keep the best so far (without "  \
-             "a limit it goes on until it has a proof; Ctrl-C stops it too)."},\
+     .help =                                                                   \
+         "optimal: stop after so long and keep the best so far (without "      \
+         "a limit it goes on until it has a proof; Ctrl-C stops it too)."},    \
         {.name = "effort",                                                     \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.effort),                              \
@@ -48,8 +49,7 @@ typedef struct cli_search {
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv",                \
-        .help = "optimal: a schedule to improve on.",                          \
-        .words = CLI_WORDS_FILES                                               \
+        .help = "optimal: a schedule to improve on.", .words = CLI_WORDS_FILES \
     }
 
 /* A progress line on a terminal; Ctrl-C stops the search, not the program. */

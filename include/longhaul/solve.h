@@ -30,8 +30,8 @@ typedef enum lh_solve_status {
 typedef struct lh_solve_progress {
     double seconds;
     uint64_t effort;
-    int64_t best_ns;  /* -1: no schedule yet */
-    int64_t bound_ns; /* proven */
+    int64_t best_ns;   /* -1: no schedule yet */
+    int64_t bound_ns;  /* proven */
     const char *phase; /* "annealing", ...; static storage */
 } lh_solve_progress;
 
@@ -42,9 +42,9 @@ typedef struct lh_solve_options {
      * alone, the result is the same on every machine and with any number of
      * threads. */
     uint64_t effort;
-    double gap;        /* stop at makespan <= bound * (1 + gap) */
-    uint32_t threads;  /* at most so many; 0: one */
-    size_t memory;     /* bytes for tables, at most; 0: 1 GiB */
+    double gap;          /* stop at makespan <= bound * (1 + gap) */
+    uint32_t threads;    /* at most so many; 0: one */
+    size_t memory;       /* bytes for tables, at most; 0: 1 GiB */
     uint32_t sub_blocks; /* W in so many parts; 0: whole */
     bool fifo; /* messages leave first in, first out, whatever it costs */
     lh_objective objective;

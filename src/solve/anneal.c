@@ -112,14 +112,13 @@ void lhi_words_follow(lhi_words *w, uint32_t leader)
                 if (of != s->stream_of[o])
                     continue;
                 uint32_t y = o - t->first;
-                if (u->kind == LHI_GATHER ? y == 0
-                    : u->kind == LHI_SCATTER
-                        ? y + 1 == t->count
-                        : true)
-                    w->order[m][n++] = u->kind == LHI_GATHER ||
-                                               u->kind == LHI_SCATTER
-                                           ? u->first
-                                           : u->first + y;
+                if (u->kind == LHI_GATHER    ? y == 0
+                    : u->kind == LHI_SCATTER ? y + 1 == t->count
+                                             : true)
+                    w->order[m][n++] =
+                        u->kind == LHI_GATHER || u->kind == LHI_SCATTER
+                            ? u->first
+                            : u->first + y;
             }
         }
     }

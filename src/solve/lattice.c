@@ -121,8 +121,7 @@ static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
         return false;
     }
     for (uint32_t x = 0; x < l->n_states; x++) {
-        if (l->n_states * each > room ||
-            (x % 64 == 0 && lhi_spend(budget, 8)))
+        if (l->n_states * each > room || (x % 64 == 0 && lhi_spend(budget, 8)))
             return false;
         memcpy(counts, l->counts + (size_t)x * n, n * sizeof *counts);
         for (uint32_t i = 0; i < n; i++) {
@@ -178,7 +177,8 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
     return NULL;
 }
 
-/* --- ways through it --------------------------------------------------------- */
+/* --- ways through it ---------------------------------------------------------
+ */
 
 typedef struct way {
     const lhi_lattice *l;
@@ -238,7 +238,7 @@ static bool go_back(const way *y, lhi_windows *w,
     int64_t *first = w->first, *last = w->last;
     uint32_t final = l->n_states - 1;
     for (uint32_t i = 0; i < n; i++)
-        if (y->l->counts[(size_t)final * n + i] !=
+        if (y->l->counts[(size_t) final * n + i] !=
             w->shop->streams[w->shop->machines[l->machine].first_stream + i]
                 .count)
             return false; /* the end is not among the states */
@@ -356,8 +356,8 @@ lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
     go_forward(&y);
     go_back(&y, windows, use_nothing);
     for (uint32_t x = 0; x < lattice->n_states; x++)
-        number[x] = windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++
-                                                                     : NONE;
+        number[x] =
+            windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++ : NONE;
     lhi_lattice *l = copy_live(lattice, number, n_live);
     free(number);
     return l;

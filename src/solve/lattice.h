@@ -7,8 +7,7 @@
 /* NULL: more than `room` bytes, stopped, or no memory (then *no_memory). Free
  * with free() after free(counts) and free(step). */
 lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
-                              size_t room, lhi_budget *budget,
-                              bool *no_memory);
+                              size_t room, lhi_budget *budget, bool *no_memory);
 void lhi_lattice_free(lhi_lattice *lattice);
 
 /* Tightens new_r and new_e of the machine's operations; false: no order. */

@@ -34,8 +34,8 @@ lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
     const uint32_t *base = s->pair_base + s->pair_at[x->machine];
     uint32_t n = s->s->machines[x->machine].n_streams;
     if (x->slot < y->slot)
-        return 2 * (base[x->slot * n + y->slot] +
-                    (a - x->first) * y->count + (b - y->first));
+        return 2 * (base[x->slot * n + y->slot] + (a - x->first) * y->count +
+                    (b - y->first));
     return 2 * (base[y->slot * n + x->slot] + (b - y->first) * x->count +
                 (a - x->first)) +
            1;
@@ -121,7 +121,8 @@ bool lhi_enqueue(lhi_search *s, lit l, why w)
     return false;
 }
 
-/* --- propagation ------------------------------------------------------------- */
+/* --- propagation -------------------------------------------------------------
+ */
 
 /* Operations of a stream keep their order, and "before" is transitive. */
 static bool follow_orders(lhi_search *s, lit l)
@@ -246,7 +247,8 @@ static bool propagate(lhi_search *s)
     }
 }
 
-/* --- the heap of open variables ------------------------------------------------ */
+/* --- the heap of open variables
+ * ------------------------------------------------ */
 
 static void sift_up(lhi_search *s, uint32_t at)
 {
@@ -270,8 +272,8 @@ static void sift_down(lhi_search *s, uint32_t at)
         uint32_t child = 2 * at + 1;
         if (child >= s->n_heap)
             break;
-        if (child + 1 < s->n_heap && s->activity[s->heap[child + 1]] >
-                                         s->activity[s->heap[child]])
+        if (child + 1 < s->n_heap &&
+            s->activity[s->heap[child + 1]] > s->activity[s->heap[child]])
             child++;
         if (s->activity[s->heap[child]] <= s->activity[v])
             break;
@@ -314,7 +316,8 @@ static void bump(lhi_search *s, uint32_t v)
         sift_up(s, s->heap_at[v]);
 }
 
-/* --- levels ---------------------------------------------------------------------- */
+/* --- levels
+ * ---------------------------------------------------------------------- */
 
 static bool open_level(lhi_search *s)
 {
@@ -364,7 +367,8 @@ static void settle_root(lhi_search *s)
     s->n_sets = 0;
 }
 
-/* --- conflicts --------------------------------------------------------------------- */
+/* --- conflicts
+ * --------------------------------------------------------------------- */
 
 /* Marks the conflict's literals; those of the highest level are counted, the
  * others go into the learnt clause. */
@@ -480,8 +484,8 @@ static bool learn(lhi_search *s)
     if (n == 1)
         return lhi_enqueue(s, s->learnt[0], decision);
     uint32_t at = s->n_clauses;
-    if (!lhi_grow(s, (void **)&s->clauses, &s->room_clauses,
-                  sizeof *s->clauses, at + n + 2))
+    if (!lhi_grow(s, (void **)&s->clauses, &s->room_clauses, sizeof *s->clauses,
+                  at + n + 2))
         return false;
     s->clauses[at] = n;
     s->clauses[at + 1] = width;
@@ -534,7 +538,8 @@ static bool reduce(lhi_search *s)
     return true;
 }
 
-/* --- the search --------------------------------------------------------------------- */
+/* --- the search
+ * --------------------------------------------------------------------- */
 
 static uint64_t luby(uint64_t i)
 {
@@ -633,8 +638,8 @@ static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
 }
 
 lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
-                         lhi_budget *budget, lhi_words *out,
-                         lhi_answer *answer, lh_error *err)
+                         lhi_budget *budget, lhi_words *out, lhi_answer *answer,
+                         lh_error *err)
 {
     *answer = s->refuted ? LHI_REFUTED : search(s, ticks, room, budget);
     if (*answer == LHI_FOUND)

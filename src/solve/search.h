@@ -29,8 +29,8 @@ void lhi_search_free(lhi_search *search); /* NULL is fine */
 /* Goes on for so many ticks, or until it has used `room` bytes. LHI_FOUND:
  * `out` has the orders. LH_ENOMEM: nothing is proven. */
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
-                         lhi_budget *budget, lhi_words *out,
-                         lhi_answer *answer, lh_error *err);
+                         lhi_budget *budget, lhi_words *out, lhi_answer *answer,
+                         lh_error *err);
 uint64_t lhi_search_conflicts(const lhi_search *search);
 
 #endif

@@ -13,8 +13,8 @@ typedef enum why_kind {
     WHY_CLAUSE, /* x: its place */
     WHY_ONE,    /* literal x */
     WHY_TWO,    /* literals x and y */
-    WHY_TIME,   /* heads and tails as they were: x, y steps of their histories */
-    WHY_SET,    /* y literals from place x of the sets */
+    WHY_TIME, /* heads and tails as they were: x, y steps of their histories */
+    WHY_SET,  /* y literals from place x of the sets */
 } why_kind;
 
 typedef struct why {
@@ -25,7 +25,7 @@ typedef struct why {
 typedef struct step {
     int64_t value, weight;
     uint32_t op, from;
-    lit by; /* NONE: an arc of the shop */
+    lit by;        /* NONE: an arc of the shop */
     uint32_t prev; /* the step before, of the same operation; NONE: the root */
 } step;
 
@@ -67,9 +67,9 @@ struct lhi_search {
 
     uint32_t n_vars;
     uint32_t *var_a, *var_b;
-    size_t *pair_at;     /* per machine, into pair_base */
-    uint32_t *pair_base; /* [slot a * n_streams + slot b], a < b */
-    size_t *slot_at;     /* per operation, as in lhi_windows */
+    size_t *pair_at;          /* per machine, into pair_base */
+    uint32_t *pair_base;      /* [slot a * n_streams + slot b], a < b */
+    size_t *slot_at;          /* per operation, as in lhi_windows */
     uint32_t *before, *after; /* counts known to be before; first known after */
     uint32_t *producer;  /* of an operation whose machine follows; or NONE */
     int64_t *memory_sum; /* per stream: net change of its first x operations,

@@ -33,8 +33,8 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
     s->pair_at = LHI_NEW(s->mem, size_t, shop->n_machines);
     for (uint32_t m = 0; s->pair_at && m < shop->n_machines; m++) {
         s->pair_at[m] = n_pairs;
-        n_pairs += (size_t)shop->machines[m].n_streams *
-                   shop->machines[m].n_streams;
+        n_pairs +=
+            (size_t)shop->machines[m].n_streams * shop->machines[m].n_streams;
     }
     s->pair_base = LHI_NEW(s->mem, uint32_t, n_pairs);
     s->n_vars = (uint32_t)count_pairs(shop);
@@ -69,9 +69,8 @@ static void find_producers(lhi_search *s)
         const lhi_stream *t = &shop->streams[i];
         const lhi_stream *f = &shop->streams[shop->f[t->chunk]];
         const lhi_stream *d = &shop->streams[shop->d[t->chunk]];
-        const lhi_stream *w = shop->p->joint
-                                  ? d
-                                  : &shop->streams[shop->w[t->chunk]];
+        const lhi_stream *w =
+            shop->p->joint ? d : &shop->streams[shop->w[t->chunk]];
         if (shop->machines[t->machine].leader == NONE)
             continue;
         for (uint32_t x = 0; x < t->count; x++)
@@ -104,8 +103,8 @@ static lh_status allocate_ops(lhi_search *s, lh_error *err)
     s->slot_at = LHI_NEW(s->mem, size_t, n);
     for (size_t o = 0; s->slot_at && o < n; o++) {
         s->slot_at[o] = slots;
-        slots += shop->machines[shop->streams[shop->stream_of[o]].machine]
-                     .n_streams;
+        slots +=
+            shop->machines[shop->streams[shop->stream_of[o]].machine].n_streams;
     }
     s->before = LHI_NEW(s->mem, uint32_t, slots);
     s->after = LHI_NEW(s->mem, uint32_t, slots);
@@ -155,14 +154,12 @@ static void set_ops(lhi_search *s, const lhi_windows *w)
                 s->memory_sum[t->first + i + x] + shop->memory[t->first + x];
     }
     for (uint32_t o = 0; o < shop->n_ops; o++) {
-        const lhi_machine *m =
-            &shop->machines[lhi_stream_at(s, o)->machine];
+        const lhi_machine *m = &shop->machines[lhi_stream_at(s, o)->machine];
         for (uint32_t i = 0; i < m->n_streams; i++)
             s->after[s->slot_at[o] + i] =
                 shop->streams[m->first_stream + i].count;
         s->head.now[o] = s->head.root[o] = w->r[o];
-        s->tail.now[o] = s->tail.root[o] =
-            s->deadline - w->e[o];
+        s->tail.now[o] = s->tail.root[o] = s->deadline - w->e[o];
         lhi_queue_op(&s->head, shop->n_ops, o);
         lhi_queue_op(&s->tail, shop->n_ops, o);
         lhi_touch_memory(s, o);
@@ -175,10 +172,10 @@ static void set_vars(lhi_search *s, const lhi_words *hint)
     const lhi_shop *shop = s->s;
     for (uint32_t v = 0; v < s->n_vars; v++) {
         uint32_t a = s->var_a[v], b = s->var_b[v];
-        int64_t first = s->head.now[a] + shop->time[a] + shop->time[b] +
-                        s->tail.now[b];
-        int64_t second = s->head.now[b] + shop->time[b] + shop->time[a] +
-                         s->tail.now[a];
+        int64_t first =
+            s->head.now[a] + shop->time[a] + shop->time[b] + s->tail.now[b];
+        int64_t second =
+            s->head.now[b] + shop->time[b] + shop->time[a] + s->tail.now[a];
         int64_t spare = s->deadline - (first < second ? first : second);
         if (hint)
             s->phase[v] = hint->end[a] > hint->end[b];
@@ -235,8 +232,8 @@ static void build_heap(lhi_search *s)
             uint32_t child = 2 * at + 1;
             if (child >= s->n_heap)
                 break;
-            if (child + 1 < s->n_heap && s->activity[s->heap[child + 1]] >
-                                             s->activity[s->heap[child]])
+            if (child + 1 < s->n_heap &&
+                s->activity[s->heap[child + 1]] > s->activity[s->heap[child]])
                 child++;
             if (s->activity[s->heap[child]] <= s->activity[v])
                 break;

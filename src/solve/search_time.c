@@ -14,7 +14,8 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* --- histories ------------------------------------------------------------- */
+/* --- histories -------------------------------------------------------------
+ */
 
 void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op)
 {
@@ -107,7 +108,8 @@ void lhi_explain_time(lhi_search *s, lit l)
     explain_both(s, a, head, b, tail, spare);
 }
 
-/* --- heads and tails -------------------------------------------------------- */
+/* --- heads and tails --------------------------------------------------------
+ */
 
 /* Operations of machines that follow: messages after this producer, those
  * before it. */
@@ -254,8 +256,8 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
 
 static bool check_window(lhi_search *s, uint32_t o)
 {
-    int64_t spare = s->head.now[o] + s->s->time[o] + s->tail.now[o] -
-                    s->deadline - 1;
+    int64_t spare =
+        s->head.now[o] + s->s->time[o] + s->tail.now[o] - s->deadline - 1;
     if (spare < 0)
         return true;
     s->n_conflict = 0;
@@ -304,7 +306,8 @@ bool lhi_relax_literal(lhi_search *s, lit l)
            raise(s, &s->tail, a, b, s->s->time[b], l);
 }
 
-/* --- one machine -------------------------------------------------------------- */
+/* --- one machine
+ * -------------------------------------------------------------- */
 
 enum { MAX_SLOTS = 64 };
 
@@ -435,7 +438,8 @@ bool lhi_one_machine(lhi_search *s)
     return true;
 }
 
-/* --- memory -------------------------------------------------------------------- */
+/* --- memory
+ * -------------------------------------------------------------------- */
 
 void lhi_touch_memory(lhi_search *s, uint32_t op)
 {

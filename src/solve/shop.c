@@ -93,9 +93,9 @@ static void add_devices(maker *m)
             uint32_t c = m->chunks[m->chunk_at[d] + i];
             s->f[c] = add_stream(m, LHI_F, c, 1, n);
             s->d[c] = add_stream(m, LHI_D, c, 1, n);
-            s->w[c] = p->joint ? NONE
-                               : add_stream(m, LHI_W, c, s->parts,
-                                            n * s->parts);
+            s->w[c] = p->joint
+                          ? NONE
+                          : add_stream(m, LHI_W, c, s->parts, n * s->parts);
             held += p->chunks[c].mem_static;
         }
         if (p->memory_limits[d] != LH_NO_LIMIT)
@@ -191,7 +191,8 @@ static lh_status add_links(maker *m, lh_error *err)
 static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
-    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per, LH_W};
+    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
+                    LH_W};
     switch (t->kind) {
     case LHI_F:
     case LHI_D:
@@ -212,7 +213,8 @@ static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
 static int64_t op_memory(const maker *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
-    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per, LH_W};
+    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
+                    LH_W};
     switch (t->kind) {
     case LHI_F:
         return c->mem_f;
@@ -382,7 +384,8 @@ static void index_arcs(maker *m)
     }
 }
 
-/* --- rules on one machine -------------------------------------------------- */
+/* --- rules on one machine --------------------------------------------------
+ */
 
 /* Where a stream lies on a microbatch's way; W lies aside. */
 static uint32_t place(const lhi_shop *s, const lhi_stream *t)
@@ -439,7 +442,8 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
     return LH_OK;
 }
 
-/* --- time ------------------------------------------------------------------ */
+/* --- time ------------------------------------------------------------------
+ */
 
 /* Data-parallel communication of a device's only chunk. */
 static void set_ends(maker *m, lh_objective objective)
@@ -527,7 +531,8 @@ int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
     return units * shop->scale + shop->scale - 1;
 }
 
-/* --- making it -------------------------------------------------------------- */
+/* --- making it --------------------------------------------------------------
+ */
 
 static lh_status make(maker *m, lh_objective objective, lh_error *err)
 {

@@ -89,8 +89,8 @@ typedef struct lhi_shop {
  * alike it is restricted: it takes them in order.
  * LH_EUNSUPPORTED: too large for exact numbers. Lives in `mem`. */
 lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
-                        lh_objective objective, lhi_arena *mem,
-                        lhi_shop **out, lh_error *err);
+                        lh_objective objective, lhi_arena *mem, lhi_shop **out,
+                        lh_error *err);
 
 /* The shop's deadline for "makespan <= units * unit_ns", and back: the least
  * number of units that a shop time needs. */

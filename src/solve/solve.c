@@ -25,7 +25,7 @@ typedef struct run {
     bool has_words;
     lh_schedule *schedule;
     int64_t best_ns, bound_ns;
-    int64_t low; /* units: no schedule of the shop takes fewer */
+    int64_t low;      /* units: no schedule of the shop takes fewer */
     lhi_search *kept; /* at `kept_units`, to go on with */
     int64_t kept_units;
     const char *found_by, *proven_by;
@@ -38,8 +38,7 @@ static bool is_done(const run *r)
     if (r->infeasible || r->budget.stop)
         return true;
     return r->best_ns >= 0 &&
-           (double)(r->best_ns - r->bound_ns) <=
-               r->o.gap * (double)r->bound_ns;
+           (double)(r->best_ns - r->bound_ns) <= r->o.gap * (double)r->bound_ns;
 }
 
 static void report(run *r, const char *phase)
@@ -81,7 +80,8 @@ static void keep(run *r, lh_schedule *schedule, int64_t ns, const char *by,
     r->budget.now.best_ns = ns;
 }
 
-/* --- schedules from elsewhere ------------------------------------------------- */
+/* --- schedules from elsewhere
+ * ------------------------------------------------- */
 
 /* Every W whole, or in as many parts as asked for. */
 static bool has_parts(const run *r, const lh_schedule *schedule)
@@ -111,8 +111,8 @@ static lh_status enter(run *r, lh_schedule *schedule, const char *by,
     if (status != LH_OK || !kept || !r->shop)
         return status;
     bool fits = false;
-    status = lhi_shop_orders(r->shop, r->schedule, r->scratch->order, &fits,
-                             err);
+    status =
+        lhi_shop_orders(r->shop, r->schedule, r->scratch->order, &fits, err);
     if (status == LH_OK && fits) {
         lhi_words_copy(r->best, r->scratch);
         r->has_words = true;
@@ -125,13 +125,11 @@ static lh_status generate(run *r, lh_error *err)
     for (uint32_t i = 0; i < lh_method_count(); i++) {
         const char *name = lh_method_name(i);
         lh_schedule *schedule = NULL;
-        lh_method_options o = {.size = sizeof o,
-                               .sub_blocks = r->o.sub_blocks};
+        lh_method_options o = {.size = sizeof o, .sub_blocks = r->o.sub_blocks};
         lh_error why = {0};
         if (strcmp(name, "auto") == 0)
             continue;
-        lh_status status =
-            lh_method_run(name, r->p, &o, &schedule, NULL, &why);
+        lh_status status = lh_method_run(name, r->p, &o, &schedule, NULL, &why);
         if (status == LH_ENOMEM) {
             if (err)
                 *err = why;
@@ -149,8 +147,8 @@ static lh_status generate(run *r, lh_error *err)
 static lh_status copy_start(run *r, lh_error *err)
 {
     const lh_schedule *s = r->o.start;
-    uint32_t n = lh_schedule_n_devices(s), n_links =
-                                               lh_schedule_n_link_orders(s);
+    uint32_t n = lh_schedule_n_devices(s),
+             n_links = lh_schedule_n_link_orders(s);
     lhi_mark mark = lhi_arena_mark(r->mem);
     const lh_pass **orders = LHI_NEW(r->mem, const lh_pass *, n);
     uint32_t *counts = LHI_NEW(r->mem, uint32_t, n);
@@ -178,7 +176,8 @@ static lh_status copy_start(run *r, lh_error *err)
     return enter(r, copy, "start", err);
 }
 
-/* --- schedules of the shop ------------------------------------------------------ */
+/* --- schedules of the shop
+ * ------------------------------------------------------ */
 
 /* Orders of all machines as a schedule; message orders stay only where first
  * in, first out is worse. */
@@ -231,16 +230,16 @@ static void raise_bound(run *r, int64_t units, const char *by)
     r->proven_by = by;
 }
 
-/* --- the bound of the windows ------------------------------------------------------ */
+/* --- the bound of the windows
+ * ------------------------------------------------------ */
 
 /* The least deadline that the windows do not refute: farther and farther up
  * from what is known, then by halves. */
 static lh_status bound_by_windows(run *r, lh_error *err)
 {
     const char *by = r->windows->complete ? "lattice" : "windows";
-    int64_t high = r->best_ns >= 0
-                       ? units_of(r, r->best_ns)
-                       : r->shop->horizon / r->shop->scale + 1;
+    int64_t high = r->best_ns >= 0 ? units_of(r, r->best_ns)
+                                   : r->shop->horizon / r->shop->scale + 1;
     int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
     if (r->low >= high)
         return LH_OK;
@@ -253,8 +252,8 @@ static lh_status bound_by_windows(run *r, lh_error *err)
         return lhi_fail_nomem(err);
     while (r->low < high && !r->budget.stop) {
         int64_t t = r->low + step < high ? r->low + step : high - 1;
-        bool open = lhi_windows_set(r->windows,
-                                    lhi_shop_deadline(r->shop, t), &r->budget);
+        bool open = lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, t),
+                                    &r->budget);
         if (r->budget.stop)
             return LH_OK;
         if (!open) {
@@ -271,7 +270,8 @@ static lh_status bound_by_windows(run *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- searching ---------------------------------------------------------------------- */
+/* --- searching
+ * ---------------------------------------------------------------------- */
 
 static lh_status anneal(run *r, uint64_t ticks, uint64_t seed, lh_error *err)
 {
@@ -418,7 +418,8 @@ static lh_status find_any(run *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------- */
+/* --- all of it
+ * -------------------------------------------------------------------------- */
 
 static lh_status make_shop(run *r, lh_error *err)
 {
@@ -545,8 +546,8 @@ static void conclude(run *r, lh_solution *out)
     else if (r->best_ns < 0)
         out->status = LH_SOLVE_UNKNOWN;
     else
-        out->status = r->best_ns <= r->bound_ns ? LH_SOLVE_OPTIMAL
-                                                : LH_SOLVE_FEASIBLE;
+        out->status =
+            r->best_ns <= r->bound_ns ? LH_SOLVE_OPTIMAL : LH_SOLVE_FEASIBLE;
     if (strcmp(out->proven_by, "closed form") == 0 || r->infeasible)
         memcpy(out->why, r->why, sizeof out->why);
     else

@@ -30,8 +30,9 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
-    if (!w->lattices || !w->narrow || !w->r || !w->e || !w->new_r || !w->new_e || !w->fixed ||
-        !w->least || !w->most || !w->queue || !w->queued || !w->dirty)
+    if (!w->lattices || !w->narrow || !w->r || !w->e || !w->new_r ||
+        !w->new_e || !w->fixed || !w->least || !w->most || !w->queue ||
+        !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -87,8 +88,8 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
     if (!w)
         return lhi_fail_nomem(err);
-    *w = (lhi_windows){.shop = shop, .mem = mem, .complete = true,
-                       .narrow_deadline = -1};
+    *w = (lhi_windows){
+        .shop = shop, .mem = mem, .complete = true, .narrow_deadline = -1};
     LHI_TRY(allocate(w, err));
     fix_counts(w);
     *impossible = NONE;
@@ -97,8 +98,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
-        size_t fair =
-            worth(shop, m, room / (shop->n_machines - m), failed);
+        size_t fair = worth(shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
         if (fair > 0)
@@ -156,7 +156,8 @@ void lhi_windows_free(lhi_windows *windows)
     windows->first = windows->last = NULL;
 }
 
-/* --- precedence ---------------------------------------------------------------- */
+/* --- precedence
+ * ---------------------------------------------------------------- */
 
 static void enqueue(lhi_windows *w, uint32_t o)
 {
@@ -217,7 +218,8 @@ static bool settle(lhi_windows *w)
     return ok;
 }
 
-/* --- machines too large for a lattice -------------------------------------------- */
+/* --- machines too large for a lattice
+ * -------------------------------------------- */
 
 /* Operations that must come before o: no order ends them sooner than that of
  * their heads. They are the first fixed[i] of each stream, whose heads rise, so
@@ -303,7 +305,8 @@ static bool tighten_plainly(lhi_windows *w, uint32_t m)
     return true;
 }
 
-/* --- all together -------------------------------------------------------------- */
+/* --- all together
+ * -------------------------------------------------------------- */
 
 static const lhi_lattice *lattice_of(const lhi_windows *w, uint32_t m)
 {

@@ -18,11 +18,11 @@ typedef struct lhi_lattice {
 typedef struct lhi_windows {
     const lhi_shop *shop;
     lhi_arena *mem;
-    lhi_lattice **lattices; /* per machine; NULL: none, or too large */
-    lhi_lattice **narrow;   /* the states that matter up to ... */
+    lhi_lattice **lattices;  /* per machine; NULL: none, or too large */
+    lhi_lattice **narrow;    /* the states that matter up to ... */
     int64_t narrow_deadline; /* ... this one; -1: none */
-    int64_t *first, *last;  /* per state, scratch: earliest and latest time */
-    int64_t *r, *e;         /* per operation: earliest start, latest end */
+    int64_t *first, *last;   /* per state, scratch: earliest and latest time */
+    int64_t *r, *e;          /* per operation: earliest start, latest end */
     /* The streams of an operation's machine, [slot_at[op] + slot]: at least
      * `least` and at most `most` operations of that stream come before it. */
     size_t *slot_at;

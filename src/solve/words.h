@@ -9,11 +9,11 @@
 
 typedef struct lhi_words {
     const lhi_shop *shop;
-    uint32_t **order;       /* per machine */
-    uint32_t *n;            /* its operations */
+    uint32_t **order;                   /* per machine */
+    uint32_t *n;                        /* its operations */
     uint32_t *followers_at, *followers; /* machines by leader */
-    uint32_t *at;           /* position of each operation */
-    int64_t *end;           /* of each operation, after lhi_words_time() */
+    uint32_t *at;                       /* position of each operation */
+    int64_t *end; /* of each operation, after lhi_words_time() */
     /* Arcs between machines only. */
     uint32_t *succ_at, *succ, *pred_at, *pred;
     int64_t *succ_lag, *pred_lag;
@@ -39,9 +39,9 @@ lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
 
 typedef struct lhi_anneal {
     uint64_t seed;
-    uint64_t ticks;     /* to spend */
-    int64_t target;     /* stop at this objective */
-    int64_t hot, cold;  /* temperatures, shop time */
+    uint64_t ticks;    /* to spend */
+    int64_t target;    /* stop at this objective */
+    int64_t hot, cold; /* temperatures, shop time */
 } lhi_anneal;
 
 /* Changes `words` (which must be feasible) and leaves the best orders found in

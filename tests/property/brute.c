@@ -256,17 +256,17 @@ static void run_next(const brute *b, int64_t *v, uint32_t i, uint32_t x)
     int64_t now = start + s->time, end = now;
     v[b->ready_at[i] + x] = -1;
     *busy = now;
-    bool release = s->weight || (lh_pipeline_is_joint(b->p) && !s->message &&
-                                 !s->forward);
+    bool release =
+        s->weight || (lh_pipeline_is_joint(b->p) && !s->message && !s->forward);
     if (release && x + 1 == s->count && k->reduce_scatter_ns > 0 &&
         !b->o.first_device) {
         int64_t *line = scatter_at(b, v, k->device);
         *line = (now > *line ? now : *line) + k->reduce_scatter_ns;
         end = *line + k->dp_latency_ns;
     }
-    bool asked = !b->o.first_device ||
-                 (!s->message &&
-                  k->device == lh_pipeline_chunk(b->p, 0)->device);
+    bool asked =
+        !b->o.first_device ||
+        (!s->message && k->device == lh_pipeline_chunk(b->p, 0)->device);
     if (asked && end > *end_at(b, v))
         *end_at(b, v) = end;
     hand_on(b, v, i, x, now);
@@ -279,8 +279,7 @@ static bool is_late(const brute *b, const uint8_t *counts, int64_t *v)
     if (*end_at(b, v) >= b->o.below_ns)
         return true;
     for (uint32_t i = 0; i < b->n_streams; i++)
-        work[b->s[i].machine] +=
-            (b->s[i].count - counts[i]) * b->s[i].time;
+        work[b->s[i].machine] += (b->s[i].count - counts[i]) * b->s[i].time;
     for (uint32_t d = 0; d < b->n_devices && !b->o.first_device; d++)
         if (*free_at(b, v, d) + work[d] >= b->o.below_ns)
             return true;

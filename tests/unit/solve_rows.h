@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optima of regular pipelines: 8 stages of a 70-billion-parameter model as in
- * CrossPipe's tables 5 and 6 (38 ms per forward, 20 ms per weight gradient), and
- * smaller ones with two chunks per device. Every value was found by two
+ * CrossPipe's tables 5 and 6 (38 ms per forward, 20 ms per weight gradient),
+ * and smaller ones with two chunks per device. Every value was found by two
  * independent searches. */
 #ifndef TEST_SOLVE_ROWS_H
 #define TEST_SOLVE_ROWS_H
@@ -18,7 +18,10 @@ typedef struct solve_row {
 /* Case 1 (n = 16), case 3 (n = 32) and case 2 (n = 32, recomputation). */
 static const solve_row solve_ud_rows[] = {
 #define BOTH(n, k, d, lat, tr, two, four)                                      \
-    {"ud", 8, n, k, d, 2, lat, tr, two}, {"ud", 8, n, k, d, 4, lat, tr, four}
+    {"ud", 8, n, k, d, 2, lat, tr, two},                                       \
+    {                                                                          \
+        "ud", 8, n, k, d, 4, lat, tr, four                                     \
+    }
     BOTH(16, 8, 48, 0, 0, 2158, 2158),
     BOTH(16, 8, 48, .25, .25, 2234, 2386),
     BOTH(16, 8, 48, .25, 2, 2500, 3184),

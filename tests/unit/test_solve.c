@@ -154,8 +154,8 @@ static void a_caller_can_stop_it(void)
 
 static void too_little_memory_is_infeasible(void)
 {
-    lh_pipeline *p = uniform_make((uniform){"wave", 2, 3, 1, 1, 1, 0, 0, 0, 0,
-                                            "memory_limit: 1\n"});
+    lh_pipeline *p = uniform_make(
+        (uniform){"wave", 2, 3, 1, 1, 1, 0, 0, 0, 0, "memory_limit: 1\n"});
     lh_solution s = {0};
     lh_error err = {0};
     CHECK_OK(lh_solve(p, NULL, &s, &err), err);
