@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far schedules by name are from the fastest there is, over a grid of delays
- * and memory limits: docs/theory/gaps.md.
+/* How far schedules by name are from the fastest there is, over a grid of
+ * delays and memory limits: docs/theory/gaps.md.
  *
  *     bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]
  *
@@ -26,8 +26,8 @@ typedef struct point {
 
 static const char *const ud_methods[] = {"gpipe", "1f1b",  "zb-h1",
                                          "zb-h2", "slack", "greedy"};
-static const char *const chunk_methods[] = {"gpipe", "interleaved-1f1b",
-                                            "zb-v", "slack", "greedy"};
+static const char *const chunk_methods[] = {"gpipe", "interleaved-1f1b", "zb-v",
+                                            "slack", "greedy"};
 
 static void must(lh_status status, const lh_error *err)
 {
@@ -83,9 +83,9 @@ static void print_point(const point *q, double limit_s, bool first)
     printf("%s\n  {\"memory\": %u, \"datacenters\": %u, \"latency\": %g, "
            "\"transfer\": %g, \"status\": \"%s\", \"best_ns\": %" PRId64
            ", \"bound_ns\": %" PRId64 ", \"seconds\": %.3f, \"methods\": {",
-           first ? "" : ",", q->memory, q->datacenters, q->latency,
-           q->transfer, lh_solve_status_text(s.status), s.makespan_ns,
-           s.bound_ns, s.seconds);
+           first ? "" : ",", q->memory, q->datacenters, q->latency, q->transfer,
+           lh_solve_status_text(s.status), s.makespan_ns, s.bound_ns,
+           s.seconds);
     bool ud = strcmp(q->placement, "ud") == 0;
     const char *const *methods = ud ? ud_methods : chunk_methods;
     size_t n = ud ? sizeof ud_methods / sizeof *ud_methods
@@ -109,8 +109,9 @@ int main(int argc, char **argv)
     static const double delays[][2] = {{0, 0}, {.25, .25}, {1, .25}, {.25, 1},
                                        {1, 1}, {2, .25},   {.25, 2}, {2, 2}};
     if (argc < 4) {
-        fprintf(stderr,
-                "usage: bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]\n");
+        fprintf(
+            stderr,
+            "usage: bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]\n");
         return 2;
     }
     point q = {.placement = argv[1],

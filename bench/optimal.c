@@ -32,8 +32,8 @@ static void note(watch *w, int64_t best_ns, int64_t bound_ns)
     if (best_ns == w->best_ns && bound_ns == w->bound_ns)
         return;
     fprintf(w->progress, "%s[%.4f, %" PRId64 ", %" PRId64 "]",
-            ftell(w->progress) ? ", " : "", cpu_now() - w->begin_cpu_s,
-            best_ns, bound_ns);
+            ftell(w->progress) ? ", " : "", cpu_now() - w->begin_cpu_s, best_ns,
+            bound_ns);
     w->best_ns = best_ns;
     w->bound_ns = bound_ns;
 }
