@@ -86,8 +86,9 @@ static lh_status export_pytorch(cli *c, cli_view *v, char **text,
     if (*cost_ns)
         cli_note(c,
                  "PyTorch knows neither parts of weight-gradient passes nor "
-                 "orders of messages; without them the iteration takes %s more",
-                 cli_time_text(*cost_ns, time));
+                 "orders of messages; without them the iteration takes %s %s",
+                 cli_time_text(llabs(*cost_ns), time),
+                 *cost_ns > 0 ? "more" : "less");
     return lh_schedule_format(v->schedule, text, NULL, &c->err);
 }
 

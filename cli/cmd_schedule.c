@@ -337,8 +337,9 @@ static void say_costs(cli *c, const work *w)
                                   : ", which -o FILE writes beside FILE",
                  cli_time_text(w->fifo_ns - ns, a));
     if (w->parts_ns >= 0)
-        cli_note(c, "whole weight-gradient passes cost %s",
-                 cli_time_text(ns - w->parts_ns, a));
+        cli_note(c, "whole weight-gradient passes %s %s",
+                 ns < w->parts_ns ? "save" : "cost",
+                 cli_time_text(llabs(ns - w->parts_ns), a));
 }
 
 static lh_status run(cli *c)
