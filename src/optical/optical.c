@@ -35,8 +35,8 @@ static lh_optical_run *run_at(const work *w, uint32_t i)
 }
 
 /* What a run says about one job. */
-static void sum_up(lh_optical_job *job, const lhi_program *program,
-                   const lhi_run_job_output *out)
+static void sum_up(lh_optical_job *job, const lhi_policy *policy,
+                   const lhi_program *program, const lhi_run_job_output *out)
 {
     double total = 0, bubble = 0, requested = 0, refused = 0;
     uint32_t n = job->n_iterations - 1;
@@ -50,7 +50,8 @@ static void sum_up(lh_optical_job *job, const lhi_program *program,
         refused += out->refused[i];
         job->blocked += out->refused[i];
     }
-    job->bound_ns = program->bound_ns;
+    /* Orders that change on the way have a bound of their own. */
+    job->bound_ns = policy->fill_idle ? program->least_ns : program->bound_ns;
     job->iteration_s = total / n / 1e9;
     job->bubble_ratio = bubble / n;
     job->blocking_probability = requested > 0 ? refused / requested : 0;
@@ -95,7 +96,8 @@ static lh_status run_one(const work *w, uint32_t i, lh_error *err)
         run->background = out.background;
         run->background_refused = out.background_refused;
         for (uint32_t j = 0; j < s->n_jobs; j++)
-            sum_up((lh_optical_job *)&run->jobs[j], jobs[j].program, &outs[j]);
+            sum_up((lh_optical_job *)&run->jobs[j], policy, jobs[j].program,
+                   &outs[j]);
     }
     lhi_arena_free(mem);
     return status;

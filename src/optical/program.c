@@ -61,12 +61,17 @@ static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
         LHI_NEW(mem, uint32_t, (size_t)p->n_devices * p->n_devices);
     if (!edges)
         return lhi_fail_nomem(err);
-    p->busy_ns = p->max_bits = 0;
+    p->busy_ns = p->max_bits = p->least_ns = 0;
+    int64_t busy_ns = 0;
     p->max_edge = 0;
     double total = 0;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         const lhi_task *task = &p->tasks[i];
         p->busy_ns += task->duration_ns;
+        busy_ns =
+            (i == p->first[task->device] ? 0 : busy_ns) + task->duration_ns;
+        if (busy_ns > p->least_ns)
+            p->least_ns = busy_ns;
         total += (double)task->duration_ns;
         if (total > 0x1p60)
             return lhi_fail(err, LH_EINPUT,
@@ -121,6 +126,7 @@ lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
                                   .device = s,
                                   .producer = LH_NONE,
                                   .consumer = LH_NONE,
+                                  .after = LH_NONE,
                                   .port = s * 2 + !forward,
                                   .pass = {.chunk = s,
                                            .microbatch = i,
@@ -165,8 +171,11 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
 {
     const lh_pass *pass = &tasks[i].pass;
     bool forward = pass->kind == LH_F;
-    if (pass->kind == LH_W ||
-        (forward ? pass->chunk + 1 >= where->n_chunks : pass->chunk == 0))
+    if (pass->kind == LH_W) {
+        tasks[i].after = *place(where, pass->chunk, pass->microbatch, false);
+        return;
+    }
+    if ((forward ? pass->chunk + 1 >= where->n_chunks : pass->chunk == 0))
         return;
     uint32_t to = *place(where, forward ? pass->chunk + 1 : pass->chunk - 1,
                          pass->microbatch, forward);
@@ -217,6 +226,7 @@ lh_status lhi_program_schedule(const lh_pipeline *pipeline,
                            .device = d,
                            .producer = LH_NONE,
                            .consumer = LH_NONE,
+                           .after = LH_NONE,
                            .port = d * 2 + !forward,
                            .pass = *pass};
             if (pass->kind != LH_W)

@@ -16,6 +16,7 @@ typedef struct lhi_task {
     uint32_t device;
     uint32_t producer; /* on another device, whose message it needs; LH_NONE */
     uint32_t consumer; /* on another device, of its message; LH_NONE */
+    uint32_t after;    /* W: the D on this device that it needs; LH_NONE */
     uint32_t port;     /* by which it sends: device * 2 + (0 F, 1 gradient) */
     lh_pass pass;
 } lhi_task;
@@ -26,6 +27,7 @@ typedef struct lhi_program {
     const uint32_t *first; /* [n_devices + 1], into tasks */
     int64_t bound_ns;      /* an iteration with no time for messages */
     int64_t busy_ns;       /* all passes of all devices */
+    int64_t least_ns;      /* those of the busiest device */
     int64_t max_bits;
     uint32_t max_edge; /* most messages of one pair of devices */
     /* Messages from device a to device b: [a * n_devices + b]. */

@@ -35,13 +35,17 @@ typedef struct job {
     bool guarded;   /* labels bring no slots in this iteration */
     double held_ns; /* in this iteration */
     /* By device: */
-    uint32_t *next;
+    uint32_t *next;   /* all before have started */
+    uint32_t *next_w; /* no W before is left to start */
+    int64_t *free_ns; /* end of its last task, or the begin */
     bool *running;
     int64_t *port_free;   /* [2 * device + kind] */
     uint32_t *port_queue; /* messages that ask when it is free */
     /* By task; of the message that it makes, where that is said: */
     int64_t *start, *end;
-    int64_t *arrive;    /* message */
+    int64_t *before; /* the device was free since, when it started */
+    bool *started, *done;
+    int64_t *arrive;    /* message; once granted, will arrive */
     int64_t *allowed;   /* message: deadline after the begin; -1: none */
     uint8_t *attempt;   /* message */
     bool *there;        /* message */
@@ -79,16 +83,53 @@ static uint64_t name_of(const job *j, uint32_t task)
     return (uint64_t)j->index << 32 | task;
 }
 
+/* The message of a task crosses the network. */
+static bool crosses(const job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    return t->consumer != LH_NONE &&
+           j->sites[t->device] !=
+               j->sites[j->program->tasks[t->consumer].device];
+}
+
+/* A W that may run while the next task waits for message m, if there is one;
+ * not if the message is known to arrive before it would end. */
+static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
+{
+    const lhi_program *p = j->program;
+    uint32_t end = p->first[device + 1], i = j->next_w[device];
+    while (i < end && (j->started[i] || p->tasks[i].after == LH_NONE))
+        i++;
+    j->next_w[device] = i;
+    if (i == end || !j->done[p->tasks[i].after])
+        return LH_NONE;
+    int64_t arrives = INT64_MAX;
+    if (j->arrive[m] >= 0)
+        arrives = j->arrive[m];
+    else if (j->started[m] && !crosses(j, m))
+        arrives = j->start[m] + p->tasks[m].duration_ns;
+    return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
+}
+
 static void try_start(run *r, job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
+    if (j->running[device])
+        return;
     uint32_t i = j->next[device];
-    if (j->running[device] || i == p->first[device + 1])
+    while (i < p->first[device + 1] && j->started[i])
+        i++;
+    j->next[device] = i;
+    if (i == p->first[device + 1])
         return;
-    if (p->tasks[i].producer != LH_NONE && !j->there[p->tasks[i].producer])
+    uint32_t m = p->tasks[i].producer;
+    if (m != LH_NONE && !j->there[m])
+        i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
+    if (i == LH_NONE)
         return;
-    j->running[device] = true;
+    j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
+    j->before[i] = j->free_ns[device];
     push(r, r->now + p->tasks[i].duration_ns, TASK_END, name_of(j, i));
 }
 
@@ -99,24 +140,18 @@ static void begin(run *r, job *j)
     j->left = p->n_tasks;
     j->held_ns = 0;
     memset(j->there, 0, p->n_tasks * sizeof *j->there);
+    memset(j->started, 0, p->n_tasks * sizeof *j->started);
+    memset(j->done, 0, p->n_tasks * sizeof *j->done);
     memset(j->refused, 0, p->n_tasks * sizeof *j->refused);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         assert(!j->running[d]);
-        j->next[d] = p->first[d];
+        j->next[d] = j->next_w[d] = p->first[d];
+        j->free_ns[d] = r->now;
     }
     for (uint32_t i = 0; i < p->n_tasks; i++)
         j->arrive[i] = -1;
     for (uint32_t d = 0; d < p->n_devices; d++)
         try_start(r, j, d);
-}
-
-/* The message of a task crosses the network. */
-static bool crosses(const job *j, uint32_t task)
-{
-    const lhi_task *t = &j->program->tasks[task];
-    return t->consumer != LH_NONE &&
-           j->sites[t->device] !=
-               j->sites[j->program->tasks[t->consumer].device];
 }
 
 static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
@@ -192,6 +227,7 @@ static void accept(run *r, job *j, uint32_t task, const lhi_grant *grant,
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
+    j->arrive[task] = end;
     take(r, grant, end, j->index, task);
     push(r, end, ARRIVAL, name_of(j, task));
 }
@@ -261,7 +297,7 @@ static uint32_t learn(run *r, job *j)
             uint32_t m = p->tasks[i].producer;
             if (m == LH_NONE || !crosses(j, m))
                 continue;
-            int64_t ready = i > p->first[d] ? j->end[i - 1] : j->begin_ns;
+            int64_t ready = j->before[i];
             if (j->end[m] > ready)
                 ready = j->end[m];
             bool bound = j->start[i] > ready;
@@ -285,8 +321,7 @@ static void record_end(run *r, const job *j)
     rec->end_ns = r->now;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         uint32_t m = p->tasks[i].producer;
-        int64_t ready =
-            i > p->first[p->tasks[i].device] ? j->end[i - 1] : j->begin_ns;
+        int64_t ready = j->before[i];
         rec->start_ns[i] = j->start[i];
         rec->finish_ns[i] = j->end[i];
         rec->arrive_ns[i] = j->arrive[i];
@@ -304,12 +339,14 @@ static void check_iteration(const run *r, const job *j)
     int64_t busy = 0;
     for (uint32_t i = 0; i < p->n_tasks; i++) {
         assert(j->end[i] - j->start[i] == p->tasks[i].duration_ns);
-        assert(i == p->first[p->tasks[i].device] ||
-               j->start[i] >= j->end[i - 1]);
+        assert(j->start[i] >= j->before[i] && j->before[i] >= j->begin_ns);
+        assert(p->tasks[i].after == LH_NONE ||
+               j->start[i] >= j->end[p->tasks[i].after]);
         busy += j->end[i] - j->start[i];
     }
     assert(busy == p->busy_ns);
-    assert(r->now - j->begin_ns >= p->bound_ns);
+    assert(r->now - j->begin_ns >=
+           (r->in->policy->fill_idle ? p->least_ns : p->bound_ns));
     /* Nothing holds slots that has not been accounted for, and all the job's
      * circuits are released. */
     uint64_t held = 0, counted = 0;
@@ -372,8 +409,9 @@ static void end_task(run *r, job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
     j->end[task] = r->now;
+    j->done[task] = true;
+    j->free_ns[t->device] = r->now;
     j->running[t->device] = false;
-    j->next[t->device]++;
     if (t->consumer != LH_NONE) {
         j->attempt[task] = 0;
         if (crosses(j, task))
@@ -475,7 +513,12 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .index = index,
         .best_ns = -1,
         .next = LHI_NEW(mem, uint32_t, p->n_devices),
+        .next_w = LHI_NEW(mem, uint32_t, p->n_devices),
+        .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
         .running = LHI_NEW(mem, bool, p->n_devices),
+        .before = LHI_NEW(mem, int64_t, n),
+        .started = LHI_NEW(mem, bool, n),
+        .done = LHI_NEW(mem, bool, n),
         .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
         .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
         .deferred = LHI_NEW(mem, bool, n),
@@ -489,7 +532,8 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .flag = LHI_NEW(mem, bool, n),
         .refused = LHI_NEW(mem, bool, n),
     };
-    if (!j->next || !j->running || !j->port_free || !j->port_queue ||
+    if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
+        !j->done || !j->running || !j->port_free || !j->port_queue ||
         !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
         !j->attempt || !j->there || !j->label || !j->flag || !j->refused)
         return lhi_fail_nomem(err);

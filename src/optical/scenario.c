@@ -226,9 +226,11 @@ static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
 
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
 {
-    static const char *const keys[] = {
-        "policy",      "request_slots",  "ladder",   "keep_labels", "ask_late",
-        "stage_order", "warm_up_factor", "schedule", NULL};
+    static const char *const keys[] = {"policy",    "request_slots",
+                                       "ladder",    "keep_labels",
+                                       "ask_late",  "stage_order",
+                                       "fill_idle", "warm_up_factor",
+                                       "schedule",  NULL};
     const lhi_node *node = NULL;
     uint32_t which = 0;
     *out = (lhi_policy){.name = lhi_arena_strdup(r->s->mem, map->key),
@@ -261,6 +263,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     LHI_TRY(get_flag(r, map, "keep_labels", &out->keep_labels));
     LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
     LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
+    LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
     if ((node = lhi_find(map, "schedule")) != NULL)
         LHI_TRY(
             lhi_get_method(r->doc, node, r->s->mem, &out->schedule, r->err));

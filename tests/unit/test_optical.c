@@ -511,6 +511,73 @@ static void two_stages(void)
     CHECK_INT(o.labels[1], 3);
 }
 
+/* Weight gradients run while the next gradient is on its way, if they end by
+ * the time at which it arrives. Nodes 9 and 12 are 1.5 ms of light apart, a
+ * message occupies the port for 1 ms. F1 is there at 3.6 ms; the gradients
+ * leave the second device at 3.8 and 4.8, and are back at 6.3 and 7.3. */
+static int64_t iteration_with_weights(int weight_us, bool fill)
+{
+    static const char orders[] = "0F0,0F1,0I0,0I1,0W0,0W1\n"
+                                 "1F0,1F1,1I0,1I1,1W0,1W1\n";
+    char text[512];
+    lh_error err = {0};
+    lh_pipeline *pipeline = NULL;
+    lh_schedule *schedule = NULL;
+    int len = snprintf(text, sizeof text,
+                       "longhaul: pipeline/1\ntime_unit: us\n"
+                       "microbatches: 2\ndevices: 2\nbackward: split\n"
+                       "chunks:\n- {device: 0, F: 100, D: 100, W: %d}\n"
+                       "- {device: 1, F: 100, D: 100, W: 0}\n",
+                       weight_us);
+    CHECK_OK(lh_pipeline_parse(text, (size_t)len, "p", &pipeline, &err), err);
+    CHECK_OK(lh_schedule_parse(orders, sizeof orders - 1, "s", &schedule, &err),
+             err);
+    lh_topology *t = nsfnet();
+    lhi_network *n = network(t, false);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_program program;
+    CHECK_OK(
+        lhi_program_schedule(pipeline, schedule, 75000000, mem, &program, &err),
+        err);
+    uint32_t sites[] = {8, 11};
+    outcome o = {0};
+    lhi_run_job_output job_out = {.iteration_ns = o.ns,
+                                  .labels = o.labels,
+                                  .requested = o.requested,
+                                  .refused = o.refused};
+    lhi_run_output out = {.jobs = &job_out};
+    lhi_policy policy = {
+        .assignment = LH_KSP_FF, .request_slots = 1, .fill_idle = fill};
+    lhi_background none = {.holding_ns = 1e9, .slots_min = 1, .slots_max = 1};
+    lhi_run_job job = {.program = &program, .sites = sites};
+    lhi_run_input in = {.network = n,
+                        .policy = &policy,
+                        .background = &none,
+                        .jobs = &job,
+                        .n_jobs = 1,
+                        .retry_ns = 5000000,
+                        .iterations = 1,
+                        .seed = 1};
+    CHECK_OK(lhi_run(&in, &out, &err), err);
+    /* A pass that a filled gap ends on is not held up. */
+    CHECK_INT(o.labels[0], fill && weight_us == 900 ? 3 : 4);
+    lhi_arena_free(mem);
+    lhi_network_free(n);
+    lh_topology_free(t);
+    lh_schedule_free(schedule);
+    lh_pipeline_free(pipeline);
+    return o.ns[1];
+}
+
+static void weights_fill_idle_time(void)
+{
+    CHECK_INT(iteration_with_weights(500, false), 8400000);
+    CHECK_INT(iteration_with_weights(500, true), 7900000);
+    CHECK_INT(iteration_with_weights(900, true), 8300000);
+    CHECK_INT(iteration_with_weights(901, true), 9202000);
+    CHECK_INT(iteration_with_weights(2000, true), 11400000);
+}
+
 /* Both directions share one spectrum where that is asked for. */
 static void shared_fibres(void)
 {
@@ -541,6 +608,7 @@ int main(void)
     RUN(to_the_nanosecond);
     RUN(one_microbatch);
     RUN(two_stages);
+    RUN(weights_fill_idle_time);
     RUN(shared_fibres);
     return test_summary();
 }

@@ -220,7 +220,9 @@ static void same_results(const lh_optical *a, const lh_optical *b)
     "background: {erlang: 150}\nrequest_slots: 4\niterations: 3\n"             \
     "policies:\n  sd-ff:\n  ksp-ff: {ladder: true}\n  cba: {}\n"               \
     "  slack: {ask_late: true, stage_order: true}\n"                           \
-    "  critical: {ask_late: true, schedule: greedy}\n"
+    "  critical: {ask_late: true, schedule: greedy}\n"                         \
+    "  filled: {policy: critical, ask_late: true, schedule: zb-h2, "           \
+    "fill_idle: true}\n"
 
 static void threads(void)
 {
