@@ -322,6 +322,13 @@ static lh_status dispatch(run *r, lh_error *err)
     return LH_OK;
 }
 
+/* A search has a Boolean for every pair of passes; for thousands of microbatches
+ * that is more than there is room for, and annealing is left. */
+static bool is_searchable(const run *r)
+{
+    return lhi_search_size(r->shop) <= r->o.memory / 2;
+}
+
 /* Looks for a schedule of at most so many units. */
 static lh_status probe(run *r, int64_t units, uint64_t ticks,
                        lhi_answer *answer, lh_error *err)
@@ -336,7 +343,7 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
         *answer = LHI_REFUTED;
         return LH_OK;
     }
-    if (r->budget.stop)
+    if (r->budget.stop || !is_searchable(r))
         return LH_OK;
     lhi_windows_counts(r->windows);
     if (r->has_words) {
@@ -402,7 +409,8 @@ static lh_status find_any(run *r, lh_error *err)
     int64_t units = r->shop->horizon / r->shop->scale + 1;
     lhi_answer answer;
     report(r, "searching for any schedule");
-    for (uint64_t allow = 1000000; !r->budget.stop; allow *= 4) {
+    for (uint64_t allow = 1000000; !r->budget.stop && is_searchable(r);
+         allow *= 4) {
         LHI_TRY(probe(r, units, allow, &answer, err));
         if (answer == LHI_FOUND)
             return offer(r, r->found, "search", err);
