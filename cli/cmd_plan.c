@@ -50,10 +50,12 @@ static const cli_example examples[] = {
 /* --- text
  * ---------------------------------------------------------------------- */
 
-static void print_choice(cli *c, const lh_choice *x, const lh_choice *best,
+/* Why it lost stands behind, or below where the line would be too long. */
+static void print_choice(cli *c, const lh_choice *x, bool chosen,
                          bool show_layout)
 {
-    char time[CLI_TIME_TEXT], layout[120], method[64];
+    char time[CLI_TIME_TEXT], layout[120], method[64], line[240];
+    const char *why = chosen ? "chosen" : x->why;
     snprintf(method, sizeof method, "%s %s",
              x->layout.schedule ? x->layout.schedule : "any schedule",
              lh_placement_name(x->placement));
@@ -61,10 +63,15 @@ static void print_choice(cli *c, const lh_choice *x, const lh_choice *best,
         snprintf(time, sizeof time, "%8.3f s", (double)x->iteration_ns / 1e9);
     else
         snprintf(time, sizeof time, "%10s", "-");
-    fprintf(c->out, "  %s  %-22s", time, method);
-    if (show_layout)
-        fprintf(c->out, "  %-42s", cli_layout_text(x, layout, sizeof layout));
-    fprintf(c->out, "  %s\n", x == best ? "chosen" : x->why);
+    int len =
+        snprintf(line, sizeof line, "  %s  %-21s%s%s", time, method,
+                 show_layout ? "  " : "",
+                 show_layout ? cli_layout_text(x, layout, sizeof layout) : "");
+    while (!*why && len > 0 && line[len - 1] == ' ')
+        line[--len] = '\0';
+    bool fits = (size_t)len + 2 + strlen(why) <= cli_width();
+    fprintf(c->out, *why ? "%s%s%s\n" : "%s\n", line,
+            fits ? "  " : "\n              ", why);
 }
 
 static void print_best(cli *c, const lh_plan *p)
@@ -98,11 +105,10 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     fprintf(c->out, "\nSchedules on this layout\n");
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status != LH_CHOICE_FAILED)
-            print_choice(c, &p->methods[i], i == 0 ? &p->methods[0] : NULL,
-                         false);
+            print_choice(c, &p->methods[i], i == 0, false);
     fprintf(c->out, "\nOther layouts\n");
     for (uint32_t i = 0; i < p->n_alternatives; i++)
-        print_choice(c, &p->alternatives[i], NULL, true);
+        print_choice(c, &p->alternatives[i], false, true);
     fprintf(c->out,
             "\nOf %" PRIu32 " layouts %" PRIu32
             " do not fit in memory, %" PRIu32
