@@ -36,6 +36,7 @@ typedef struct block {
 
 struct lhi_arena {
     block *top;
+    block *spare; /* kept by a rewind for the next block, or NULL */
     size_t limit, handed_out, next_size;
 };
 
@@ -49,10 +50,10 @@ lhi_arena *lhi_arena_make(size_t limit_bytes)
     return arena;
 }
 
-static void drop_top(lhi_arena *arena)
+static void free_block(block *b)
 {
-    block *b = arena->top;
-    arena->top = b->prev;
+    if (!b)
+        return;
     UNPOISON(b->data, b->size);
     free(b);
 }
@@ -61,21 +62,30 @@ void lhi_arena_free(lhi_arena *arena)
 {
     if (!arena)
         return;
-    while (arena->top)
-        drop_top(arena);
+    while (arena->top) {
+        block *b = arena->top;
+        arena->top = b->prev;
+        free_block(b);
+    }
+    free_block(arena->spare);
     free(arena);
 }
 
 static block *push_block(lhi_arena *arena, size_t need)
 {
     size_t size = need > arena->next_size ? need : arena->next_size;
-    block *b = calloc(1, sizeof *b + size);
-    if (!b)
-        return NULL;
-    if (arena->next_size < MAX_BLOCK_BYTES)
-        arena->next_size *= 2;
+    block *b = arena->spare;
+    if (b && b->size >= need) {
+        arena->spare = NULL;
+    } else {
+        b = calloc(1, sizeof *b + size);
+        if (!b)
+            return NULL;
+        if (arena->next_size < MAX_BLOCK_BYTES)
+            arena->next_size *= 2;
+        b->size = size;
+    }
     b->prev = arena->top;
-    b->size = size;
     POISON(b->data, b->size);
     arena->top = b;
     return b;
@@ -119,6 +129,23 @@ char *lhi_arena_strdup(lhi_arena *arena, const char *text)
     return lhi_arena_strndup(arena, text, strlen(text));
 }
 
+/* Keeps the larger of this block and the spare one, so that marking, allocating
+ * and rewinding in a loop does not go to the system each time. */
+static void retire_top(lhi_arena *arena)
+{
+    block *b = arena->top;
+    arena->top = b->prev;
+    arena->handed_out -= b->used;
+    b->used = 0;
+    if (arena->spare && arena->spare->size >= b->size) {
+        free_block(b);
+        return;
+    }
+    free_block(arena->spare);
+    arena->spare = b;
+    POISON(b->data, b->size);
+}
+
 lhi_mark lhi_arena_mark(const lhi_arena *arena)
 {
     return (lhi_mark){arena->top, arena->top ? arena->top->used : 0};
@@ -126,10 +153,8 @@ lhi_mark lhi_arena_mark(const lhi_arena *arena)
 
 void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark)
 {
-    while (arena->top && arena->top != mark.block) {
-        arena->handed_out -= arena->top->used;
-        drop_top(arena);
-    }
+    while (arena->top && arena->top != mark.block)
+        retire_top(arena);
     if (arena->top) {
         block *b = arena->top;
         arena->handed_out -= b->used - mark.used;

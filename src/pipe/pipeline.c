@@ -222,7 +222,40 @@ static lh_status name_resources(lh_pipeline *p, lh_error *err)
             p->link_resources[i] = p->link_resources[first[i]];
         }
     }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        uint32_t link = (uint32_t)(sorted[i] - p->links);
+        if (first[link] == link)
+            p->resources_by_name[n++] = p->link_resources[link];
+    }
     return LH_OK;
+}
+
+uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
+{
+    uint32_t lo = 0, hi = pipeline->n_resources;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        uint32_t r = pipeline->resources_by_name[mid];
+        int order = strcmp(pipeline->resource_names[r], name);
+        if (order == 0)
+            return r;
+        if (order < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return LH_NONE;
+}
+
+static void count_routes(lh_pipeline *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (p->forward[c].resource != LH_NONE)
+            p->resource_routes[p->forward[c].resource]++;
+        if (p->backward[c].resource != LH_NONE)
+            p->resource_routes[p->backward[c].resource]++;
+    }
 }
 
 static lh_status refuse_doubles(const lh_pipeline *p,
@@ -280,9 +313,12 @@ static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
     const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
     p->link_resources = LHI_NEW(p->mem, uint32_t, p->n_links);
     p->resource_names = LHI_NEW(p->mem, const char *, p->n_links);
+    p->resources_by_name = LHI_NEW(p->mem, uint32_t, p->n_links);
+    p->resource_routes = LHI_NEW(p->mem, uint32_t, p->n_links);
     p->forward = LHI_NEW(p->mem, lhi_route, p->n_chunks);
     p->backward = LHI_NEW(p->mem, lhi_route, p->n_chunks);
-    if (!sorted || !p->link_resources || !p->resource_names || !p->forward ||
+    if (!sorted || !p->link_resources || !p->resource_names ||
+        !p->resources_by_name || !p->resource_routes || !p->forward ||
         !p->backward)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < p->n_links; i++)
@@ -306,6 +342,7 @@ static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
         p->has_collectives = p->has_collectives ||
                              p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
+    count_routes(p);
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);
 }

@@ -33,6 +33,8 @@ struct lh_pipeline {
     /* Derived. */
     uint32_t n_resources;
     const char **resource_names; /* "from-to" for unnamed links */
+    uint32_t *resources_by_name; /* numbers in the order of strcmp() */
+    uint32_t *resource_routes;   /* per resource: routes that take it */
     uint32_t *link_resources;    /* per link */
     lhi_route *forward;  /* [c]: from chunk c to c+1; last unused */
     lhi_route *backward; /* [c]: from chunk c to c-1; first unused */
@@ -46,6 +48,9 @@ typedef struct lhi_pipeline_origin {
     const lhi_node *const *chunk_nodes;
     const lhi_node *const *link_nodes;
 } lhi_pipeline_origin;
+
+/* The resource of that name; LH_NONE: there is none. */
+uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
 
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,

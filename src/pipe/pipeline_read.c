@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What is being read; everything lives in the scratch arena until
@@ -206,44 +207,77 @@ static lh_status read_links(reader *r, const lhi_node *list, lh_error *err)
     return LH_OK;
 }
 
+/* Two devices with neighbouring chunks, in one direction. */
+typedef struct pair {
+    uint32_t from, to, nth;
+} pair;
+
+static int compare_ends(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    return x->nth < y->nth ? -1 : x->nth > y->nth;
+}
+
+static int compare_nth(const void *a, const void *b)
+{
+    const pair *x = a, *y = b;
+    return x->nth < y->nth ? -1 : x->nth > y->nth;
+}
+
+/* The pairs of devices in different groups that neighbouring chunks make, each
+ * once (a wave has them all twice), in the order of the chunks. */
+static uint32_t pair_up(const reader *r, const uint32_t *group, pair *pairs)
+{
+    uint32_t n = 0, kept = 0;
+    for (uint32_t c = 0; c + 1 < r->desc.n_chunks; c++) {
+        uint32_t a = r->chunks[c].device, b = r->chunks[c + 1].device;
+        if (a >= r->desc.n_devices || b >= r->desc.n_devices)
+            continue; /* refused with its line by lhi_pipeline_make() */
+        if (group[a] == group[b])
+            continue;
+        pairs[n] = (pair){a, b, n};
+        n++;
+        pairs[n] = (pair){b, a, n};
+        n++;
+    }
+    if (n == 0)
+        return 0;
+    qsort(pairs, n, sizeof *pairs, compare_ends);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || pairs[i].from != pairs[kept - 1].from ||
+            pairs[i].to != pairs[kept - 1].to)
+            pairs[kept++] = pairs[i];
+    qsort(pairs, kept, sizeof *pairs, compare_nth);
+    return kept;
+}
+
 /* One link per pair of neighbouring chunks in different groups; those of one
  * ordered pair of groups share a name, and so the link. */
 static lh_status link_groups(reader *r, const uint32_t *group,
                              const lh_link *model, lh_error *err)
 {
-    uint32_t most = 2 * (r->desc.n_chunks - 1), n = 0;
-    lh_link *links = LHI_NEW(r->scratch, lh_link, most);
-    /* Neighbours repeat (a wave has each pair twice): the partners each
-     * device has so far, chained through the links. */
-    uint32_t *last = LHI_NEW(r->scratch, uint32_t, r->desc.n_devices);
-    uint32_t *before = LHI_NEW(r->scratch, uint32_t, most);
-    if (!links || !last || !before)
+    size_t most = 2 * (size_t)(r->desc.n_chunks - 1);
+    pair *pairs = LHI_NEW(r->scratch, pair, most);
+    if (!pairs)
         return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c + 1 < r->desc.n_chunks; c++) {
-        uint32_t ends[2] = {r->chunks[c].device, r->chunks[c + 1].device};
-        if (ends[0] >= r->desc.n_devices || ends[1] >= r->desc.n_devices)
-            continue; /* refused with its line by lhi_pipeline_make() */
-        for (int way = 0; way < 2; way++) {
-            uint32_t from = ends[way], to = ends[1 - way];
-            if (group[from] == group[to])
-                continue;
-            uint32_t seen = last[from];
-            while (seen && links[seen - 1].to != to)
-                seen = before[seen - 1];
-            if (seen)
-                continue;
-            char name[32];
-            snprintf(name, sizeof name, "dc%" PRIu32 "-dc%" PRIu32,
-                     group[from], group[to]);
-            links[n] = *model;
-            links[n].from = from;
-            links[n].to = to;
-            links[n].name = lhi_arena_strdup(r->scratch, name);
-            if (!links[n].name)
-                return lhi_fail_nomem(err);
-            before[n] = last[from];
-            last[from] = ++n;
-        }
+    uint32_t n = pair_up(r, group, pairs);
+    lh_link *links = LHI_NEW(r->scratch, lh_link, n);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "dc%" PRIu32 "-dc%" PRIu32,
+                 group[pairs[i].from], group[pairs[i].to]);
+        links[i] = *model;
+        links[i].from = pairs[i].from;
+        links[i].to = pairs[i].to;
+        links[i].name = lhi_arena_strdup(r->scratch, name);
+        if (!links[i].name)
+            return lhi_fail_nomem(err);
     }
     r->desc.links = links;
     r->desc.n_links = n;

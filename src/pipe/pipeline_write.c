@@ -68,26 +68,23 @@ static json_t *links_to_json(const lh_pipeline *p)
     return list;
 }
 
-static json_t *devices_of_site(const lh_pipeline *p, uint32_t site)
-{
-    json_t *list = json_array();
-    for (uint32_t d = 0; list && d < p->n_devices; d++)
-        if (p->device_sites[d] == site && !append(list, json_integer(d))) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
-}
-
+/* A site without devices is written too. */
 static json_t *sites_to_json(const lh_pipeline *p)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < p->n_sites; i++)
-        if (!append(list, json_pack("{s:s, s:o}", "name", p->sites[i].name,
-                                    "devices", devices_of_site(p, i)))) {
+        if (!append(list, json_pack("{s:s, s:[]}", "name", p->sites[i].name,
+                                    "devices"))) {
             json_decref(list);
             return NULL;
         }
+    for (uint32_t d = 0; list && p->n_sites && d < p->n_devices; d++) {
+        json_t *site = json_array_get(list, p->device_sites[d]);
+        if (!append(json_object_get(site, "devices"), json_integer(d))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
     return list;
 }
 

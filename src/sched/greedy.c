@@ -6,42 +6,32 @@
 /* What there is to choose from among the Fs, or Ds, of a device at a time. */
 typedef struct menu {
     uint32_t chunk; /* of the one to take; LH_NONE: none */
-    bool refused;   /* memory forbids one that could start otherwise */
+    bool refused;   /* none, but memory forbids one that could start */
 } menu;
 
-static int64_t start_of(const lhi_planner *p, const lhi_plan_device *d,
-                        const lhi_offer *o)
-{
-    return lhi_plan_start(p, d, o->chunk, o->kind);
-}
-
 /* The earliest start of an F or D that memory allows. */
-static int64_t earliest(const lhi_planner *p, const lhi_plan_device *d)
+static int64_t earliest(const lhi_plan_device *d, int64_t room)
 {
-    int64_t first = LHI_NEVER;
-    for (uint32_t i = 0; i < d->n_offers; i++) {
-        const lhi_offer *o = &d->offers[i];
-        int64_t start = start_of(p, d, o);
-        if (start < first && lhi_plan_fits(p, d, o->chunk, o->kind))
-            first = start;
-    }
-    return first;
+    if (d->f.nodes[1].ready_need <= room || d->d.nodes[1].ready_need <= room)
+        return d->free_ns;
+    int64_t f_ns = lhi_offers_next(&d->f, room);
+    int64_t d_ns = lhi_offers_next(&d->d, room);
+    return f_ns < d_ns ? f_ns : d_ns;
 }
 
 /* Of several that can start by then, the chunk furthest along the path. */
-static menu look(const lhi_planner *p, const lhi_plan_device *d,
-                 lh_pass_kind kind, int64_t by_ns)
+static menu look(const lhi_plan_device *d, const lhi_offers *offers,
+                 int64_t room, int64_t by_ns)
 {
+    const lhi_offer *all = &offers->nodes[1];
     menu m = {.chunk = LH_NONE};
-    for (uint32_t i = 0; i < d->n_offers; i++) {
-        const lhi_offer *o = &d->offers[i];
-        if (o->kind != kind || start_of(p, d, o) > by_ns)
-            continue;
-        if (!lhi_plan_fits(p, d, o->chunk, kind))
-            m.refused = true;
-        else if (m.chunk == LH_NONE || o->chunk > m.chunk)
-            m.chunk = o->chunk;
-    }
+    uint32_t nth = lhi_offers_ready(offers, room);
+    if (nth == LH_NONE)
+        nth = lhi_offers_later(offers, room, by_ns);
+    if (nth != LH_NONE)
+        m.chunk = d->chunks[nth];
+    else
+        m.refused = all->ready_need != LHI_NEVER || all->later_ns <= by_ns;
     return m;
 }
 
@@ -64,11 +54,12 @@ static lhi_choice choose(const lhi_planner *p, uint32_t device,
 {
     (void)policy;
     const lhi_plan_device *d = &p->devices[device];
-    int64_t at = d->w_pending ? d->free_ns : earliest(p, d);
+    int64_t room = lhi_plan_room(d);
+    int64_t at = d->w_pending ? d->free_ns : earliest(d, room);
     lhi_choice choice = {.start_ns = at, .kind = LH_W};
     if (at == LHI_NEVER)
         return choice;
-    menu f = look(p, d, LH_F, at), back = look(p, d, LH_D, at);
+    menu f = look(d, &d->f, room, at), back = look(d, &d->d, room, at);
     lh_pass_kind first = wanted(p, d, &back);
     const menu *good = first == LH_F ? &f : &back;
     const menu *other = first == LH_F ? &back : &f;

@@ -108,8 +108,10 @@ int64_t lhi_plan_start(const lhi_planner *planner,
     return at > device->free_ns ? at : device->free_ns;
 }
 
-bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
-                   uint32_t chunk, lh_pass_kind kind)
+/* What an F or D of a chunk takes and keeps free; what takes nothing fits
+ * always. */
+static int64_t need_of(const lhi_planner *planner, uint32_t chunk,
+                       lh_pass_kind kind)
 {
     const lhi_plan_chunk *c = &planner->chunks[chunk];
     int64_t change = planner->pipeline->chunks[chunk].mem_f, keep = c->keep_f;
@@ -117,29 +119,121 @@ bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
         change = c->mem_d;
         keep = c->keep_d;
     }
-    if (change <= 0 && keep <= 0)
-        return true;
-    /* Amounts add up to less than 2^62 (lh_pipeline_make), so no overflow. */
-    return device->memory + change + keep <= device->limit;
+    return change <= 0 && keep <= 0 ? INT64_MIN : change + keep;
 }
 
+int64_t lhi_plan_room(const lhi_plan_device *device)
+{
+    /* Amounts add up to less than 2^62 (lh_pipeline_make), so this is as good
+     * as no limit, and no difference overflows. */
+    const int64_t most = INT64_C(1) << 62;
+    return (device->limit < most ? device->limit : most) - device->memory;
+}
+
+bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
+                   uint32_t chunk, lh_pass_kind kind)
+{
+    return need_of(planner, chunk, kind) <= lhi_plan_room(device);
+}
+
+/* --- offers -------------------------------------------------------------- */
+
+static const lhi_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void put_offer(lhi_offers *o, uint32_t nth, lhi_offer leaf)
+{
+    uint32_t i = o->leaves + nth;
+    o->nodes[i] = leaf;
+    for (i /= 2; i > 0; i /= 2) {
+        const lhi_offer *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
+        o->nodes[i] = (lhi_offer){least(a->ready_need, b->ready_need),
+                                  least(a->later_ns, b->later_ns),
+                                  least(a->later_need, b->later_need)};
+    }
+}
+
+/* What a chunk has on offer now, after its next pass or that one's input has
+ * changed. */
 static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_plan_device *d = &p->devices[p->pipeline->chunks[chunk].device];
-    d->offers[d->n_offers++] = (lhi_offer){chunk, kind};
+    const lhi_plan_chunk *c = &p->chunks[chunk];
+    uint32_t next = kind == LH_F ? c->next_f : c->next_d;
+    int64_t at = LHI_NEVER, need = need_of(p, chunk, kind);
+    if (next < p->pipeline->n_microbatches)
+        at = kind == LH_F ? c->f_at[next] : c->d_at[next];
+    lhi_offer leaf = no_offer;
+    if (at <= d->free_ns)
+        leaf.ready_need = need;
+    else if (at < LHI_NEVER)
+        leaf = (lhi_offer){LHI_NEVER, at, need};
+    put_offer(kind == LH_F ? &d->f : &d->d, c->nth, leaf);
 }
 
-/* The pass on offer was placed: the next one takes its place, if its input is
- * known. */
-static void renew_offer(lhi_planner *p, lhi_plan_device *d, uint32_t chunk,
-                        lh_pass_kind kind)
+/* Time has gone on: what was on its way is there. */
+static void arrive_by(lhi_offers *o, int64_t now_ns)
 {
-    if (lhi_plan_start(p, d, chunk, kind) != LHI_NEVER)
-        return;
-    uint32_t i = 0;
-    while (d->offers[i].chunk != chunk || d->offers[i].kind != kind)
-        i++;
-    d->offers[i] = d->offers[--d->n_offers];
+    while (o->nodes[1].later_ns <= now_ns) {
+        uint32_t i = 1;
+        while (i < o->leaves)
+            i = 2 * i + (o->nodes[2 * i].later_ns > now_ns);
+        put_offer(o, i - o->leaves,
+                  (lhi_offer){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
+    }
+}
+
+uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room)
+{
+    uint32_t i = 1;
+    if (offers->nodes[1].ready_need > room)
+        return LH_NONE;
+    while (i < offers->leaves)
+        i = 2 * i + (offers->nodes[2 * i + 1].ready_need <= room);
+    return i - offers->leaves;
+}
+
+static uint32_t find_later(const lhi_offers *o, uint32_t i, int64_t room,
+                           int64_t by_ns)
+{
+    if (o->nodes[i].later_ns > by_ns || o->nodes[i].later_need > room)
+        return LH_NONE;
+    if (i >= o->leaves)
+        return i - o->leaves;
+    uint32_t found = find_later(o, 2 * i + 1, room, by_ns);
+    return found == LH_NONE ? find_later(o, 2 * i, room, by_ns) : found;
+}
+
+uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room,
+                          int64_t by_ns)
+{
+    return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
+}
+
+/* The earliest below node i, if it comes before `best`. */
+static int64_t find_next(const lhi_offers *o, uint32_t i, int64_t room,
+                         int64_t best)
+{
+    if (o->nodes[i].later_ns >= best || o->nodes[i].later_need > room)
+        return best;
+    if (i >= o->leaves)
+        return o->nodes[i].later_ns;
+    uint32_t first = 2 * i, second = 2 * i + 1;
+    if (o->nodes[second].later_ns < o->nodes[first].later_ns) {
+        first = second;
+        second = 2 * i;
+    }
+    best = find_next(o, first, room, best);
+    return find_next(o, second, room, best);
+}
+
+int64_t lhi_offers_next(const lhi_offers *offers, int64_t room)
+{
+    return find_next(offers, 1, room, LHI_NEVER);
 }
 
 /* --- placing a pass ------------------------------------------------------ */
@@ -180,10 +274,12 @@ static bool hand_on(lhi_planner *p, const lh_pass *pass, int64_t start_ns,
     int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
     *at = forward && m == 0 ? p->gathered_ns[to] : 0;
     *reader = pipe->chunks[to].device;
+    if (!arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
+                end_ns, at))
+        return false;
     if (m == (forward ? next->next_f : next->next_d))
         offer(p, to, forward ? LH_F : LH_D);
-    return arrive(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
-                  end_ns, at);
+    return true;
 }
 
 /* The pass that a choice stands for, put into the order. */
@@ -196,13 +292,11 @@ static lh_pass *put_choice(lhi_planner *p, uint32_t device,
         lhi_put(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
         d->f_left--;
         d->last = LH_F;
-        renew_offer(p, d, choice->chunk, LH_F);
     } else if (choice->kind == LH_D) {
         lhi_put(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
                 p->chunks[choice->chunk].next_d++);
         d->d_left--;
         d->last = LH_D;
-        renew_offer(p, d, choice->chunk, LH_D);
         d->w_pending += p->pipeline->joint ? 0 : 1;
     } else {
         while (order->passes[d->w_at].kind != LH_D)
@@ -230,8 +324,11 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
     d->free_ns = start + lhi_pass_time(chunk, pass);
     d->memory += lhi_pass_memory(chunk, pass);
     *reader = LH_NONE;
+    arrive_by(&d->f, d->free_ns);
+    arrive_by(&d->d, d->free_ns);
     if (pass->kind == LH_W)
         return true;
+    offer(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
     return hand_on(p, pass, start, d->free_ns, reader);
 }
 
@@ -271,12 +368,22 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
     *whole = most;
 }
 
+static bool make_offers(lhi_planner *p, lhi_offers *o, uint32_t n_chunks)
+{
+    o->leaves = 1;
+    while (o->leaves < n_chunks)
+        o->leaves *= 2;
+    o->nodes = LHI_NEW(p->mem, lhi_offer, 2 * (size_t)o->leaves);
+    for (uint32_t i = 0; o->nodes && i < 2 * o->leaves; i++)
+        o->nodes[i] = no_offer;
+    return o->nodes != NULL;
+}
+
 static lh_status share_chunks(lhi_planner *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t *all = LHI_NEW(p->mem, uint32_t, pipe->n_chunks);
-    lhi_offer *offers = LHI_NEW(p->mem, lhi_offer, 2 * (size_t)pipe->n_chunks);
-    if (!all || !offers)
+    if (!all)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < pipe->n_chunks; c++)
         p->devices[pipe->chunks[c].device].n_chunks++;
@@ -284,8 +391,10 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
         lhi_plan_device *d = &p->devices[i];
         d->chunks = next;
-        d->offers = offers + 2 * (next - all);
         next += d->n_chunks;
+        if (!make_offers(p, &d->f, d->n_chunks) ||
+            !make_offers(p, &d->d, d->n_chunks))
+            return lhi_fail_nomem(err);
         d->f_left = (uint64_t)d->n_chunks * pipe->n_microbatches;
         d->d_left = d->f_left;
         d->n_chunks = 0;
@@ -293,6 +402,7 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
     }
     for (uint32_t c = 0; c < pipe->n_chunks; c++) {
         lhi_plan_device *d = &p->devices[pipe->chunks[c].device];
+        p->chunks[c].nth = d->n_chunks;
         all[(d->chunks - all) + d->n_chunks++] = c;
         d->memory += pipe->chunks[c].mem_static;
     }

@@ -18,18 +18,28 @@ typedef struct lhi_plan_chunk {
      * its microbatch can always go on to its end. */
     int64_t keep_f, keep_d;
     int64_t mem_d; /* of D, or of B */
+    uint32_t nth;  /* among its device's chunks */
 } lhi_plan_chunk;
 
+/* The best of some chunks; LHI_NEVER throughout: there is none. `need` is the
+ * memory that an F or D takes and keeps free. */
 typedef struct lhi_offer {
-    uint32_t chunk;
-    lh_pass_kind kind; /* LH_F, or LH_D for D or B */
+    int64_t ready_need; /* least, of those whose input is there already */
+    int64_t later_ns;   /* earliest input, of those on their way, ... */
+    int64_t later_need; /* ... and least need among these */
 } lhi_offer;
+
+/* The next Fs, or Ds, of a device's chunks whose input is known: a tournament
+ * with a leaf per chunk, in model order. nodes[1] is the best of all. */
+typedef struct lhi_offers {
+    lhi_offer *nodes;
+    uint32_t leaves;
+} lhi_offers;
 
 typedef struct lhi_plan_device {
     const uint32_t *chunks; /* in model order */
     uint32_t n_chunks;
-    lhi_offer *offers; /* chunks whose next F or D has its input, in no order */
-    uint32_t n_offers;
+    lhi_offers f, d; /* D or B */
     int64_t free_ns;
     int64_t memory, limit;   /* static memory included */
     uint64_t f_left, d_left; /* passes not placed yet */
@@ -65,7 +75,7 @@ struct lhi_planner {
 
 /* Places all passes: each time the device whose choice starts earliest (ties:
  * the lower device) runs it. `n_parts`: sub-blocks of each W. Makes and fills
- * `out`. Time O(passes * (offers + log devices)). */
+ * `out`. Time O(passes * log(chunks * devices)). */
 lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
                    lhi_choose_fn *choose, const void *policy, lhi_orders *out,
                    lh_error *err);
@@ -78,5 +88,17 @@ int64_t lhi_plan_start(const lhi_planner *planner,
 /* Whether the next F, or D, of a chunk leaves what must stay free. */
 bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
                    uint32_t chunk, lh_pass_kind kind);
+
+/* How much memory the device may still take. */
+int64_t lhi_plan_room(const lhi_plan_device *device);
+
+/* The last chunk, by its place among the device's, whose pass has its input
+ * and fits into `room`; LH_NONE: none. */
+uint32_t lhi_offers_ready(const lhi_offers *offers, int64_t room);
+/* The same of those whose input comes later, but by `by_ns`. */
+uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room,
+                          int64_t by_ns);
+/* When the first of those comes, if it fits; LHI_NEVER: none. */
+int64_t lhi_offers_next(const lhi_offers *offers, int64_t room);
 
 #endif

@@ -24,6 +24,7 @@ typedef struct whole {
     uint16_t **place; /* per device, pass: for a part, which part hosts W */
     lh_pass **orders;
     uint32_t *counts;
+    int64_t *fixed; /* per device: memory held all along */
     uint64_t n_passes;
 } whole;
 
@@ -63,10 +64,8 @@ static lh_status make(whole *w, lh_schedule **out, lh_error *err)
 static bool fits(const whole *w)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
-        int64_t held = 0, limit = lh_pipeline_memory_limit(w->pipeline, d);
-        for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->pipeline); c++)
-            if (lh_pipeline_chunk(w->pipeline, c)->device == d)
-                held += lh_pipeline_chunk(w->pipeline, c)->mem_static;
+        int64_t held = w->fixed[d];
+        int64_t limit = lh_pipeline_memory_limit(w->pipeline, d);
         for (uint32_t i = 0; i < w->counts[d]; i++) {
             const lh_pass *pass = &w->orders[d][i];
             held += lhi_pass_memory(lh_pipeline_chunk(w->pipeline, pass->chunk),
@@ -206,7 +205,8 @@ static lh_status allocate(whole *w, lh_error *err)
     w->place = LHI_NEW(w->mem, uint16_t *, w->n_devices);
     w->orders = LHI_NEW(w->mem, lh_pass *, w->n_devices);
     w->counts = LHI_NEW(w->mem, uint32_t, w->n_devices);
-    if (!w->place || !w->orders || !w->counts)
+    w->fixed = LHI_NEW(w->mem, int64_t, w->n_devices);
+    if (!w->place || !w->orders || !w->counts || !w->fixed)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < w->n_devices; d++) {
         uint32_t count;
@@ -228,6 +228,11 @@ static lh_status run(whole *w, lh_schedule **out, lh_error *err)
         return make(w, out, err);
     }
     LHI_TRY(lh_evaluator_make(w->pipeline, NULL, &w->evaluator, err));
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->pipeline); c++) {
+        const lh_chunk *chunk = lh_pipeline_chunk(w->pipeline, c);
+        if (chunk->device < w->n_devices)
+            w->fixed[chunk->device] += chunk->mem_static;
+    }
     int64_t ignored; /* also: is the schedule one of this pipeline? */
     lh_status status = lh_evaluator_run(w->evaluator, w->cut, &ignored, err);
     if (status == LH_OK)

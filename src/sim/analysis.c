@@ -22,6 +22,8 @@ typedef struct finder {
     uint32_t *forward_run, *backward_run; /* per chunk, microbatch: its F, and
                                              its D or B, among the device's */
     uint32_t *before_on_link; /* per message: the one before it on its link */
+    uint32_t *before_on_dp; /* per collective: the same on its device's link */
+    uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
 } finder;
 
 static const char *const cause_names[] = {
@@ -84,6 +86,29 @@ static uint32_t find_run(const finder *f, const lh_pass *pass)
                                : f->backward_run)[cell(f, pass)];
 }
 
+/* Those of one device take its link in the order of the array. */
+static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    f->before_on_dp = LHI_NEW(mem, uint32_t, t->n_collectives);
+    f->gathers = LHI_NEW(mem, uint32_t, f->p->n_chunks);
+    if (!last || !f->before_on_dp || !f->gathers)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        last[d] = LH_NONE;
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        f->gathers[c] = LH_NONE;
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        f->before_on_dp[i] = last[c->device];
+        last[c->device] = i;
+        if (!c->is_reduce_scatter)
+            f->gathers[c->chunk] = i;
+    }
+    return LH_OK;
+}
+
 static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
@@ -102,6 +127,7 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
         if (r != LH_NONE)
             last[r] = i;
     }
+    LHI_TRY(find_collectives(f, mem, err));
     for (uint32_t d = 0; d < f->t->n_devices; d++)
         for (uint32_t i = 0; i < n_runs(f->t, d); i++) {
             const lh_pass *pass = &run_at(f->t, d, i)->pass;
@@ -176,8 +202,9 @@ static void explain_gap(const finder *f, const lh_run *run, int64_t from,
     take(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
+/* `memory`: what the device holds all along. */
 static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
-                                int64_t *idle, lh_error *err)
+                                int64_t memory, int64_t *idle, lh_error *err)
 {
     const lh_timeline *t = f->t;
     uint32_t count = n_runs(t, d);
@@ -188,10 +215,7 @@ static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
     next_f[count] = LH_NONE;
     for (uint32_t i = count; i-- > 0;)
         next_f[i] = run_at(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
-    int64_t memory = 0, at = 0;
-    for (uint32_t c = 0; c < f->p->n_chunks; c++)
-        if (f->p->chunks[c].device == d)
-            memory += f->p->chunks[c].mem_static;
+    int64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
         const lh_run *run = run_at(t, d, i);
         int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
@@ -209,13 +233,17 @@ static lh_status explain_idle(lh_analysis *a, const finder *f,
                               lhi_arena *scratch, lh_error *err)
 {
     a->n_devices = f->t->n_devices;
-    a->idle = LHI_NEW(a->mem, int64_t, ((size_t)a->n_devices + 1) * LH_N_CAUSES);
-    if (!a->idle)
+    a->idle =
+        LHI_NEW(a->mem, int64_t, ((size_t)a->n_devices + 1) * LH_N_CAUSES);
+    int64_t *held = LHI_NEW(scratch, int64_t, a->n_devices);
+    if (!a->idle || !held)
         return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        held[f->p->chunks[c].device] += f->p->chunks[c].mem_static;
     int64_t *all = a->idle + (size_t)a->n_devices * LH_N_CAUSES;
     for (uint32_t d = 0; d < a->n_devices; d++) {
         int64_t *idle = a->idle + (size_t)d * LH_N_CAUSES;
-        LHI_TRY(explain_device(f, scratch, d, idle, err));
+        LHI_TRY(explain_device(f, scratch, d, held[d], idle, err));
         for (int i = 0; i < LH_N_CAUSES; i++)
             all[i] += idle[i];
     }
@@ -311,27 +339,6 @@ static void step_to_collective(walker *w, const lh_collective *c)
                   .no_memory = w->no_memory};
 }
 
-static const lh_collective *find_collective(const lh_timeline *t,
-                                            uint32_t device, int64_t sent_ns,
-                                            const lh_collective *not_this)
-{
-    for (uint32_t i = 0; i < t->n_collectives; i++) {
-        const lh_collective *c = &t->collectives[i];
-        if (c != not_this && c->device == device && c->sent_ns == sent_ns)
-            return c;
-    }
-    return NULL;
-}
-
-static const lh_collective *find_gather(const lh_timeline *t, uint32_t chunk)
-{
-    for (uint32_t i = 0; i < t->n_collectives; i++)
-        if (t->collectives[i].chunk == chunk &&
-            !t->collectives[i].is_reduce_scatter)
-            return &t->collectives[i];
-    return NULL;
-}
-
 /* Before a run: the pass before it, its message, or its all-gather. False at
  * the beginning. */
 static bool step_from_run(walker *w)
@@ -350,10 +357,10 @@ static bool step_from_run(walker *w)
     }
     if (w->at_ns == 0)
         return false;
-    const lh_collective *gather = find_gather(t, run->pass.chunk);
-    if (!gather || gather->arrive_ns != w->at_ns)
+    uint32_t gather = w->f->gathers[run->pass.chunk];
+    if (gather == LH_NONE || t->collectives[gather].arrive_ns != w->at_ns)
         return false;
-    step_to_collective(w, gather);
+    step_to_collective(w, &t->collectives[gather]);
     return true;
 }
 
@@ -390,11 +397,12 @@ static bool step_from_collective(walker *w)
     const lh_timeline *t = w->f->t;
     const lh_collective *c = w->collective;
     if (c->depart_ns > c->ready_ns) {
-        const lh_collective *before =
-            find_collective(t, c->device, c->depart_ns, c);
-        if (before)
-            step_to_collective(w, before);
-        return before != NULL;
+        uint32_t before = w->f->before_on_dp[c - t->collectives];
+        if (before == LH_NONE ||
+            t->collectives[before].sent_ns != c->depart_ns)
+            return false;
+        step_to_collective(w, &t->collectives[before]);
+        return true;
     }
     if (!c->is_reduce_scatter)
         return false;

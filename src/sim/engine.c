@@ -32,6 +32,7 @@ typedef struct input {
     uint64_t nth;      /* messages issued before it, of all devices */
     uint32_t message;  /* its index, once it left */
     bool issued, posted;
+    bool joint; /* made by a B; set only where links have orders */
 } input;
 
 typedef struct device_state {
@@ -396,25 +397,19 @@ static uint64_t message_on(const engine *e, const lh_pass *pass,
     return out;
 }
 
-static uint64_t count_messages(const lh_pipeline *p, uint32_t resource)
+/* Whether the schedule runs D, or B, for the message that `pass` names. The
+ * orders have one of the two for each chunk and microbatch. */
+static bool runs_as_named(const engine *e, const lh_pass *pass, uint64_t out)
 {
-    uint64_t n = 0;
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        n += p->forward[c].message && p->forward[c].resource == resource;
-        n += p->backward[c].message && p->backward[c].resource == resource;
-    }
-    return n * p->n_microbatches;
+    return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
 }
 
 static lh_status take_link_order(engine *e, const lh_link_order *order,
                                  lh_error *err)
 {
-    uint32_t r = 0;
+    uint32_t r = lhi_resource_find(e->p, order->link);
     char text[LH_PASS_TEXT];
-    while (r < e->p->n_resources &&
-           strcmp(e->p->resource_names[r], order->link) != 0)
-        r++;
-    if (r == e->p->n_resources)
+    if (r == LH_NONE)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "the schedule orders messages of link '%.60s', which "
                         "the pipeline does not have",
@@ -433,6 +428,10 @@ static lh_status take_link_order(engine *e, const lh_link_order *order,
                             "link '%.60s': %s sends nothing over it",
                             order->link,
                             lh_pass_text(&order->passes[i], text));
+        if (!runs_as_named(e, &order->passes[i], ids[i]))
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "link '%.60s': no device runs %s", order->link,
+                            lh_pass_text(&order->passes[i], text));
         input *in = &e->inputs[ids[i]];
         if (in->ready_ns != UNKNOWN)
             return lhi_fail(err, LH_EINFEASIBLE,
@@ -442,12 +441,13 @@ static lh_status take_link_order(engine *e, const lh_link_order *order,
     }
     for (uint32_t i = 0; i < order->n_passes; i++)
         e->inputs[ids[i]].ready_ns = UNKNOWN;
-    if (order->n_passes != count_messages(e->p, r))
+    uint64_t n_messages =
+        (uint64_t)e->p->resource_routes[r] * e->p->n_microbatches;
+    if (order->n_passes != n_messages)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "link '%.60s': %" PRIu32 " messages are ordered, but "
                         "%" PRIu64 " go over it",
-                        order->link, order->n_passes,
-                        count_messages(e->p, r));
+                        order->link, order->n_passes, n_messages);
     l->order = ids;
     l->n_order = order->n_passes;
     return LH_OK;
@@ -483,6 +483,20 @@ static lh_status allocate(engine *e, lh_error *err)
     return LH_OK;
 }
 
+static lh_status take_link_orders(engine *e, lh_error *err)
+{
+    const lhi_route *route;
+    for (uint32_t d = 0; d < e->p->n_devices; d++)
+        for (uint32_t i = 0; i < e->s->counts[d]; i++) {
+            uint64_t out = output_of(e, &e->s->orders[d][i], &route);
+            if (out != NO_INPUT)
+                e->inputs[out].joint = e->s->orders[d][i].kind == LH_B;
+        }
+    for (uint32_t i = 0; i < e->s->n_link_orders; i++)
+        LHI_TRY(take_link_order(e, &e->s->link_orders[i], err));
+    return LH_OK;
+}
+
 static lh_status prepare(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
@@ -507,9 +521,8 @@ static lh_status prepare(engine *e, lh_error *err)
                                  .stalled_on = NO_INPUT};
         t->memory_limits[d] = p->memory_limits[d];
     }
-    if (!e->options.fifo)
-        for (uint32_t i = 0; i < e->s->n_link_orders; i++)
-            LHI_TRY(take_link_order(e, &e->s->link_orders[i], err));
+    if (!e->options.fifo && e->s->n_link_orders)
+        LHI_TRY(take_link_orders(e, err));
     return LH_OK;
 }
 
