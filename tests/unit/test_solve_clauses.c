@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the search learns and what it holds true at the root, against a schedule
+ * that meets its deadline: nothing may exclude it. */
+#include "solve/search_in.h"
+#include "solve_check.h"
+
+#include "solve/windows.h"
+
+static uint32_t n_clauses, n_root;
+
+/* Whether the planted schedule has the order that the literal says. */
+static bool planted(const lhi_search *s, const lhi_words *w, lit l)
+{
+    return w->end[lhi_from(s, l)] < w->end[lhi_to(s, l)];
+}
+
+static void check_clauses(const lhi_search *s, const lhi_words *w)
+{
+    for (uint32_t at = 0; at < s->n_clauses; at += s->clauses[at] + 2) {
+        bool holds = false;
+        for (uint32_t i = 0; i < s->clauses[at]; i++)
+            holds = holds || planted(s, w, s->clauses[at + 2 + i]);
+        CHECK_MSG(holds, "a clause excludes the planted schedule");
+        n_clauses++;
+    }
+    uint32_t end = s->n_levels ? s->levels[0].trail : s->n_trail;
+    for (uint32_t i = 0; i < end; i++) {
+        CHECK_MSG(planted(s, w, s->trail[i]),
+                  "the root excludes the planted schedule");
+        n_root++;
+    }
+}
+
+static void plant(const lh_pipeline *p, const lh_schedule *schedule,
+                  int64_t more, lhi_arena *mem)
+{
+    static const lh_solve_options none = {.size = sizeof none};
+    lh_error err = {0};
+    lhi_budget budget;
+    lhi_shop *shop = NULL;
+    lhi_words *w = NULL, *found = NULL;
+    lhi_windows *windows = NULL;
+    lhi_search *s = NULL;
+    uint32_t impossible;
+    bool fits = false;
+    lhi_answer answer = LHI_GAVE_UP;
+    lhi_budget_begin(&budget, &none);
+    CHECK_OK(
+        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
+        err);
+    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
+    CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
+    CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
+    CHECK(fits);
+    int64_t deadline = lhi_words_time(w) + more;
+    /* Now and then without lattices, which leave less to learn. */
+    size_t room = more % 2 ? 0 : (size_t)1 << 28;
+    CHECK_OK(
+        lhi_windows_make(shop, room, &budget, mem, &windows, &impossible, &err),
+        err);
+    CHECK(lhi_windows_set(windows, deadline, &budget));
+    lhi_windows_counts(windows);
+    CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
+    for (uint32_t i = 0; i < 12 && answer == LHI_GAVE_UP; i++) {
+        CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
+                                &answer, &err),
+                 err);
+        CHECK(answer != LHI_REFUTED);
+        check_clauses(s, w);
+    }
+    if (answer == LHI_FOUND)
+        CHECK(lhi_words_time(found) <= deadline);
+    lhi_search_free(s);
+    lhi_windows_free(windows);
+}
+
+static void plant_row(const solve_row *row)
+{
+    lh_pipeline *p = solve_row_make(row);
+    lh_solve_options o = {.size = sizeof o, .effort = 1500000};
+    lh_solution best = {0};
+    lh_error err = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    CHECK_OK(lh_solve(p, &o, &best, &err), err);
+    if (mem && best.schedule)
+        for (int64_t more = 0; more < 40; more += 13)
+            plant(p, best.schedule, more, mem);
+    lhi_arena_free(mem);
+    lh_solution_fini(&best);
+    lh_pipeline_free(p);
+}
+
+static void nothing_excludes_a_planted_schedule(void)
+{
+    static const solve_row rows[] = {
+        {"ud", 4, 16, 2, 48, 2, .25, 2, 0},
+        {"ud", 6, 32, 3, 86, 2, .25, .25, 0},
+        {"ud", 8, 32, 8, 86, 2, .25, 2, 0},
+        {"wave", 4, 8, 5, 48, 2, .25, 2, 0},
+        {"wave", 4, 12, 8, 48, 4, 1, .25, 0},
+        {"loop", 4, 8, 8, 48, 2, .25, .25, 0},
+        {"loop", 3, 9, 5, 48, 3, 1, 2, 0},
+        {"wave", 6, 12, 8, 48, 2, .25, .25, 0},
+        {"loop", 6, 12, 10, 48, 2, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        plant_row(&rows[i]);
+    printf("%u clauses and %u literals at the root\n", n_clauses, n_root);
+    CHECK(n_clauses > 1000);
+}
+
+int main(void)
+{
+    RUN(nothing_excludes_a_planted_schedule);
+    return test_summary();
+}
