@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include "base/text.h"
 
 #include <errno.h>
@@ -196,11 +196,11 @@ static lh_status replace_file(const char *path, mode_t old_mode,
     return ok ? LH_OK : LH_EIO;
 }
 
-/* Pipes, terminals and /dev/stdout cannot be replaced, only written. */
+/* Pipes and terminals cannot be replaced, only written. */
 static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     bool ok = fd >= 0 && write_all(fd, text, len);
     int cause = ok ? 0 : errno;
     if (fd >= 0 && close(fd) != 0 && ok) {
@@ -213,13 +213,53 @@ static lh_status write_in_place(const char *path, const char *text, size_t len,
     return LH_OK;
 }
 
+static bool begins_with(const char *path, const char *start)
+{
+    return strncmp(path, start, strlen(start)) == 0;
+}
+
+/* A name of the system's, behind which anything may be: /dev/stdout can be a
+ * file that somebody else holds open, and must stay that file. */
+static bool is_special(const char *path)
+{
+    return begins_with(path, "/proc/") ||
+           (begins_with(path, "/dev/") && !begins_with(path, "/dev/shm/"));
+}
+
+/* Through a link: what it leads to is replaced, and it stays. */
+static lh_status write_through(const char *path, const char *text, size_t len,
+                               lh_error *err)
+{
+    struct stat info;
+    char next[4096];
+    ssize_t n = readlink(path, next, sizeof next - 1);
+    next[n < 0 ? 0 : n] = '\0';
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode))
+        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    if (!exists || !S_ISREG(info.st_mode) || is_special(next))
+        return write_in_place(path, text, len, err);
+    char *target = realpath(path, NULL);
+    if (!target)
+        return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
+                        strerror(errno));
+    lh_status status =
+        replace_file(target, info.st_mode & 0777, text, len, err);
+    free(target);
+    return status;
+}
+
 lh_status lh_file_write(const char *path, const char *text, size_t len,
                         lh_error *err)
 {
     struct stat info;
-    bool exists = stat(path, &info) == 0;
+    bool exists = lstat(path, &info) == 0;
     if (exists && S_ISDIR(info.st_mode))
         return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    if (is_special(path))
+        return write_in_place(path, text, len, err);
+    if (exists && S_ISLNK(info.st_mode))
+        return write_through(path, text, len, err);
     if (exists && !S_ISREG(info.st_mode))
         return write_in_place(path, text, len, err);
     return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);

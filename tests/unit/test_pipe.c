@@ -6,6 +6,7 @@
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static lh_pipeline *parse(const char *text)
@@ -291,6 +292,62 @@ static void link_orders_stand_beside(void)
     rmdir(folder);
 }
 
+static void put(const char *path, const char *text)
+{
+    lh_error err;
+    CHECK_OK(lh_file_write(path, text, strlen(text), &err), err);
+}
+
+static void has_text(const char *path, const char *text)
+{
+    char got[64] = "";
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    if (!file)
+        return;
+    size_t n = fread(got, 1, sizeof got - 1, file);
+    got[n] = '\0';
+    fclose(file);
+    CHECK_STR(got, text);
+}
+
+/* Links stay, and what they lead to is written. */
+static void links_stay_links(void)
+{
+    char folder[] = "/tmp/longhaul-test-XXXXXX", file[64], link[64];
+    struct stat info;
+    lh_error err;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    put(file, "old\n");
+    CHECK(chmod(file, 0600) == 0 && symlink("file", link) == 0);
+    put(link, "new\n");
+    has_text(file, "new\n");
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK(stat(file, &info) == 0 && (info.st_mode & 0777) == 0600);
+    unlink(file); /* leads nowhere now: the file is made */
+    put(link, "again\n");
+    has_text(file, "again\n");
+    unlink(link);
+    CHECK(symlink("/dev/null", link) == 0);
+    put(link, "gone\n");
+    CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    unlink(link);
+    CHECK(symlink(folder, link) == 0);
+    CHECK_INT(lh_file_write(link, "x", 1, &err), LH_EIO);
+    CHECK_HAS(err.text, "is a directory");
+    unlink(link);
+    /* An open file by its number, which may be anybody's. */
+    FILE *open_file = fopen(file, "w");
+    snprintf(link, sizeof link, "/dev/fd/%d", fileno(open_file));
+    put(link, "through\n");
+    fclose(open_file);
+    has_text(file, "through\n");
+    unlink(file);
+    CHECK(rmdir(folder) == 0);
+}
+
 static void weight_gradients_become_whole(void)
 {
     lh_pipeline *p = parse("longhaul: pipeline/1\nmicrobatches: 1\ndevices: 1\n"
@@ -333,6 +390,7 @@ int main(void)
     RUN(pytorch_cells_are_taken);
     RUN(bad_cells_are_named);
     RUN(link_orders_stand_beside);
+    RUN(links_stay_links);
     RUN(weight_gradients_become_whole);
     return test_summary();
 }
