@@ -77,6 +77,10 @@ LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
 /* The passes of one device in order; *count is set. Borrowed. */
 LH_API const lh_pass *lh_schedule_order(const lh_schedule *schedule,
                                         uint32_t device, uint32_t *count);
+/* Where the reader found a pass in its row, counted from 1: idle cells and
+ * skipped ones count too. */
+LH_API uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
+                                 uint32_t pass);
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);

@@ -84,7 +84,8 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
         const lh_chunk *k = &d->chunks[c];
         if (k->device >= d->n_devices)
             return refuse(origin, AT_CHUNK, c, err,
-                          "device %" PRIu32 " does not exist; there are %" PRIu32
+                          "device %" PRIu32
+                          " does not exist; there are %" PRIu32
                           ", counted from 0",
                           k->device, d->n_devices);
         if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
@@ -107,7 +108,8 @@ static lh_status check_links(const lh_pipeline_desc *d,
         const lh_link *l = &d->links[i];
         if (l->from >= d->n_devices || l->to >= d->n_devices)
             return refuse(origin, AT_LINK, i, err,
-                          "device %" PRIu32 " does not exist; there are %" PRIu32
+                          "device %" PRIu32
+                          " does not exist; there are %" PRIu32
                           ", counted from 0",
                           l->from >= d->n_devices ? l->from : l->to,
                           d->n_devices);

@@ -31,7 +31,8 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
         return lhi_fail(err, LH_EINVAL, "pass %s is out of range",
                         lh_pass_text(pass, text));
     if (pass->n_parts < 1 || pass->n_parts > LH_MAX_PARTS ||
-        pass->part >= pass->n_parts || (pass->n_parts > 1 && pass->kind != LH_W))
+        pass->part >= pass->n_parts ||
+        (pass->n_parts > 1 && pass->kind != LH_W))
         return lhi_fail(err, LH_EINVAL,
                         "pass %s: only W is cut, into 2 to %u parts",
                         lh_pass_text(pass, text), LH_MAX_PARTS);
@@ -143,6 +144,13 @@ const lh_pass *lh_schedule_order(const lh_schedule *schedule, uint32_t device,
 {
     *count = schedule->counts[device];
     return schedule->orders[device];
+}
+
+uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
+                          uint32_t pass)
+{
+    const uint32_t *cells = schedule->cells ? schedule->cells[device] : NULL;
+    return cells ? cells[pass] : pass + 1;
 }
 
 uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule)

@@ -10,9 +10,12 @@
 
 struct lh_schedule {
     lhi_arena *mem;
+    const char *name; /* of the file it was read from, or NULL */
     uint32_t n_devices, n_link_orders, n_skipped;
     const lh_pass **orders; /* [device][0..counts[device]-1] */
     uint32_t *counts;
+    const uint32_t **cells; /* per device: the cell of each pass, from 1; NULL,
+                               also for a device: pass i is cell i + 1 */
     const lh_link_order *link_orders;
 };
 

@@ -174,8 +174,10 @@ static size_t count_passes(span row)
     return n;
 }
 
+/* *cells (may be NULL) is set where passes and cells do not go together. */
 static lh_status read_row(reader *r, lhi_arena *mem, span row,
-                          const lh_pass **out, uint32_t *count, lh_error *err)
+                          const lh_pass **out, uint32_t *count,
+                          const uint32_t **cells, lh_error *err)
 {
     size_t most = count_passes(row);
     if (most > UINT32_MAX / 2)
@@ -184,12 +186,24 @@ static lh_status read_row(reader *r, lhi_arena *mem, span row,
     lh_pass *passes = LHI_NEW(mem, lh_pass, most);
     if (!passes)
         return lhi_fail_nomem(err);
+    uint32_t *found = NULL;
     *count = 0;
     while (row.at < row.end) {
+        uint32_t before = *count;
         r->cell++;
         LHI_TRY(read_cell(r, trim(cut(&row, ',')), passes, count, err));
+        if (cells && !found && *count != r->cell) {
+            if (!(found = LHI_NEW(mem, uint32_t, most)))
+                return lhi_fail_nomem(err);
+            for (uint32_t i = 0; i < before; i++)
+                found[i] = i + 1;
+        }
+        for (uint32_t i = before; found && i < *count; i++)
+            found[i] = r->cell;
     }
     *out = passes;
+    if (cells)
+        *cells = found;
     return LH_OK;
 }
 
@@ -215,14 +229,15 @@ static lh_status fill(lh_schedule *s, span text, const char *name,
                         name, n, LH_MAX_DEVICES);
     s->orders = LHI_NEW(s->mem, const lh_pass *, n);
     s->counts = LHI_NEW(s->mem, uint32_t, n);
-    if (!s->orders || !s->counts)
+    s->cells = LHI_NEW(s->mem, const uint32_t *, n);
+    if (!s->orders || !s->counts || !s->cells)
         return lhi_fail_nomem(err);
     s->n_devices = n;
     for (uint32_t d = 0; d < n; d++) {
         r.line = d + 1;
         r.cell = 0;
         LHI_TRY(read_row(&r, s->mem, cut(&text, '\n'), &s->orders[d],
-                         &s->counts[d], err));
+                         &s->counts[d], &s->cells[d], err));
     }
     s->n_skipped = r.n_skipped;
     return LH_OK;
@@ -238,7 +253,9 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
         return lhi_fail_nomem(err);
     }
     s->mem = mem;
-    lh_status status = fill(s, (span){text, text + len}, name, err);
+    s->name = lhi_arena_strdup(mem, name);
+    lh_status status = s->name ? fill(s, (span){text, text + len}, name, err)
+                               : lhi_fail_nomem(err);
     if (status != LH_OK) {
         lhi_arena_free(mem);
         return status;
@@ -258,7 +275,8 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
-    return read_row(r, s->mem, row, &out->passes, &out->n_passes, err);
+    return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL,
+                    err);
 }
 
 /* Adds the rows of a links file to a schedule that is still being made. */

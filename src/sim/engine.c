@@ -156,7 +156,8 @@ static void post(engine *e, const device_state *dev, uint32_t pos, int64_t now)
 
 /* Late receives: what the device posts on coming to dev->pos; `after_w`: from
  * a W pass. */
-static void post_next(engine *e, const device_state *dev, int64_t now, bool after_w)
+static void post_next(engine *e, const device_state *dev, int64_t now,
+                      bool after_w)
 {
     if (e->options.receives == LH_RECEIVES_LATE) {
         post(e, dev, dev->pos, now);
@@ -297,7 +298,9 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
 {
     const lhi_route *route = route_of(e, in);
     e->inputs[in].ready_ns = now;
-    link_state *l = route->resource == LH_NONE ? NULL : &e->links[route->resource];
+    link_state *l = NULL;
+    if (route->resource != LH_NONE)
+        l = &e->links[route->resource];
     if (!l || !l->order) {
         depart(e, in, route);
         return;

@@ -74,27 +74,50 @@ static lh_status refuse_missing(const lh_pipeline *p, const lhi_seen *seen,
     return LH_OK;
 }
 
+/* "S.csv:2: cell 3 (0F1): ..."; both count from 1. */
+static lh_status refuse_cell(const lh_schedule *schedule, uint32_t device,
+                             uint32_t i, const char *wrong, lh_error *err)
+{
+    char text[LH_PASS_TEXT];
+    lh_pass_text(&schedule->orders[device][i], text);
+    uint32_t cell = lh_schedule_cell(schedule, device, i);
+    if (schedule->name)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s:%" PRIu32 ": cell %" PRIu32 " (%s): %s",
+                        schedule->name, device + 1, cell, text, wrong);
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "row %" PRIu32 ", cell %" PRIu32 " (%s): %s", device + 1,
+                    cell, text, wrong);
+}
+
+static lh_status with_name(const lh_schedule *schedule, lh_status status,
+                           lh_error *err)
+{
+    if (status == LH_EINFEASIBLE && schedule->name)
+        lhi_wrap(err, "%s", schedule->name);
+    return status;
+}
+
 lh_status lhi_orders_check(const lh_pipeline *pipeline,
                            const lh_schedule *schedule, lhi_seen *seen,
                            lh_error *err)
 {
     if (schedule->n_devices != pipeline->n_devices)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "the schedule has %" PRIu32
-                        " rows for the pipeline's %" PRIu32 " devices",
-                        schedule->n_devices, pipeline->n_devices);
+        return with_name(
+            schedule,
+            lhi_fail(err, LH_EINFEASIBLE,
+                     "the schedule has %" PRIu32
+                     " row%s for the pipeline's %" PRIu32 " device%s",
+                     schedule->n_devices, schedule->n_devices == 1 ? "" : "s",
+                     pipeline->n_devices, pipeline->n_devices == 1 ? "" : "s"),
+            err);
     for (uint32_t d = 0; d < schedule->n_devices; d++) {
         const lh_pass *order = schedule->orders[d];
         for (uint32_t i = 0; i < schedule->counts[d]; i++) {
             const char *wrong = see(pipeline, d, &order[i], seen);
-            char text[LH_PASS_TEXT];
             if (wrong)
-                return lhi_fail(err, LH_EINFEASIBLE,
-                                "device %" PRIu32 ", pass %" PRIu32
-                                " (%s): %s",
-                                d, i + 1, lh_pass_text(&order[i], text),
-                                wrong);
+                return refuse_cell(schedule, d, i, wrong, err);
         }
     }
-    return refuse_missing(pipeline, seen, err);
+    return with_name(schedule, refuse_missing(pipeline, seen, err), err);
 }

@@ -35,7 +35,8 @@ void lhi_violation(lhi_judge *judge, const char *format, ...)
 
 uint32_t lhi_position(const lhi_judge *judge, uint32_t node)
 {
-    return node - judge->first[judge->rows[node]];
+    uint32_t row = judge->rows[node];
+    return lh_schedule_cell(judge->schedule, row, node - judge->first[row]);
 }
 
 int64_t lhi_portion(int64_t total, const lh_pass *pass)
@@ -93,9 +94,10 @@ static lh_status judge_all(lhi_judge *judge, lh_error *err)
     LHI_TRY(flatten(judge, err));
     if (judge->n_rows != judge->n_devices)
         lhi_violation(judge,
-                      "the schedule has %" PRIu32 " rows, but the pipeline "
-                      "has %" PRIu32 " devices",
-                      judge->n_rows, judge->n_devices);
+                      "the schedule has %" PRIu32 " row%s, but the pipeline "
+                      "has %" PRIu32 " device%s",
+                      judge->n_rows, judge->n_rows == 1 ? "" : "s",
+                      judge->n_devices, judge->n_devices == 1 ? "" : "s");
     LHI_TRY(lhi_find_links(judge, err));
     LHI_TRY(lhi_judge_passes(judge, err));
     LHI_TRY(lhi_judge_links(judge, err));

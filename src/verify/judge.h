@@ -59,7 +59,7 @@ void lhi_violation(lhi_judge *judge, const char *format, ...) LHI_PRINTF(2, 3);
 void lhi_violations(lhi_judge *judge, uint64_t count);
 bool lhi_verdict_full(const lhi_judge *judge);
 
-/* Position of a node on its device. */
+/* The cell of a node in its row, counted from 1. */
 uint32_t lhi_position(const lhi_judge *judge, uint32_t node);
 /* The node of a pass, LH_NONE where the schedule has none. */
 uint32_t lhi_find_pass(const lhi_judge *judge, const lh_pass *pass);

@@ -137,15 +137,15 @@ static void judge_order(lhi_judge *judge, const lh_link_order *order,
         if (node == LH_NONE)
             lhi_violation(judge,
                           "link %s, message %" PRIu32 ": no device runs %s",
-                          order->link, i, text);
+                          order->link, i + 1, text);
         else if (resource_of(judge, node) != resource)
             lhi_violation(judge,
                           "link %s, message %" PRIu32
                           ": what %s makes does not travel on this link",
-                          order->link, i, text);
+                          order->link, i + 1, text);
         else if (listed[node])
             lhi_violation(judge, "link %s, message %" PRIu32 ": %s again",
-                          order->link, i, text);
+                          order->link, i + 1, text);
         else
             listed[node] = true;
     }
@@ -166,9 +166,9 @@ lh_status lhi_judge_links(lhi_judge *judge, lh_error *err)
         uint32_t resource = find_resource(judge, order->link);
         if (resource == LH_NONE) {
             lhi_violation(judge, "link order %" PRIu32 ": no link is named %s",
-                          i, order->link);
+                          i + 1, order->link);
         } else if (ordered[resource]) {
-            lhi_violation(judge, "link order %" PRIu32 ": link %s again", i,
+            lhi_violation(judge, "link order %" PRIu32 ": link %s again", i + 1,
                           order->link);
         } else {
             ordered[resource] = true;

@@ -62,7 +62,7 @@ static void judge_device(lhi_judge *judge, uint32_t device)
     }
     char text[LH_PASS_TEXT];
     lhi_violation(judge,
-                  "device %" PRIu32 " holds %" PRId64 "%s%s in pass %" PRIu32
+                  "device %" PRIu32 " holds %" PRId64 "%s%s in cell %" PRIu32
                   ", %s, of %" PRId64 " allowed",
                   device, *peak, space, unit, lhi_position(judge, worst),
                   lh_pass_text(&judge->passes[worst], text), limit);

@@ -76,14 +76,14 @@ static bool known(lhi_judge *judge, uint32_t node)
     lh_pass_text(pass, text);
     if (pass->chunk >= judge->n_chunks) {
         lhi_violation(judge,
-                      "device %" PRIu32 ", pass %" PRIu32 ": %s is of chunk "
+                      "device %" PRIu32 ", cell %" PRIu32 ": %s is of chunk "
                       "%" PRIu32 ", but there are %" PRIu32 ", counted from 0",
                       row, at, text, pass->chunk, judge->n_chunks);
         return false;
     }
     if (pass->microbatch >= judge->n_microbatches) {
         lhi_violation(judge,
-                      "device %" PRIu32 ", pass %" PRIu32 ": %s is of "
+                      "device %" PRIu32 ", cell %" PRIu32 ": %s is of "
                       "microbatch %" PRIu32 ", but there are %" PRIu32
                       ", counted from 0",
                       row, at, text, pass->microbatch, judge->n_microbatches);
@@ -92,13 +92,13 @@ static bool known(lhi_judge *judge, uint32_t node)
     uint32_t home = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
     if (home != row)
         lhi_violation(judge,
-                      "device %" PRIu32 ", pass %" PRIu32
+                      "device %" PRIu32 ", cell %" PRIu32
                       ": %s belongs on device %" PRIu32,
                       row, at, text, home);
     if (lh_pipeline_is_joint(judge->pipeline) &&
         (pass->kind == LH_D || pass->kind == LH_W)) {
         lhi_violation(judge,
-                      "device %" PRIu32 ", pass %" PRIu32
+                      "device %" PRIu32 ", cell %" PRIu32
                       ": %s, but this pipeline's backward is joint: B only",
                       row, at, text);
         return false;
@@ -106,7 +106,7 @@ static bool known(lhi_judge *judge, uint32_t node)
     if (pass->kind == LH_W &&
         (pass->n_parts == 0 || pass->part >= pass->n_parts)) {
         lhi_violation(
-            judge, "device %" PRIu32 ", pass %" PRIu32 ": %s is no part of a W",
+            judge, "device %" PRIu32 ", cell %" PRIu32 ": %s is no part of a W",
             row, at, text);
         return false;
     }
@@ -160,8 +160,8 @@ static void want_after(lhi_judge *judge, uint32_t node, uint32_t needed)
         judge->rows[node] != judge->rows[needed])
         return;
     lhi_violation(judge,
-                  "device %" PRIu32 ", pass %" PRIu32
-                  ": %s comes before %s (pass %" PRIu32 "), which it needs",
+                  "device %" PRIu32 ", cell %" PRIu32
+                  ": %s comes before %s (cell %" PRIu32 "), which it needs",
                   judge->rows[node], lhi_position(judge, node),
                   TEXT(judge, node, text), TEXT(judge, needed, before),
                   lhi_position(judge, needed));
@@ -173,7 +173,7 @@ static void say_again(lhi_judge *judge, uint32_t node, uint32_t earlier)
     char text[LH_PASS_TEXT];
     lhi_violation(
         judge,
-        "device %" PRIu32 ", pass %" PRIu32 ": %s again; it is pass %" PRIu32
+        "device %" PRIu32 ", cell %" PRIu32 ": %s again; it is cell %" PRIu32
         " of device %" PRIu32 " already",
         judge->rows[node], lhi_position(judge, node), TEXT(judge, node, text),
         lhi_position(judge, earlier), judge->rows[earlier]);
@@ -192,7 +192,7 @@ static void judge_weights(lhi_judge *judge, const lhi_node_key *keys,
         if (pass->n_parts != first->n_parts) {
             char text[LH_PASS_TEXT], other[LH_PASS_TEXT];
             lhi_violation(judge,
-                          "device %" PRIu32 ", pass %" PRIu32
+                          "device %" PRIu32 ", cell %" PRIu32
                           ": %s, but %s cuts this W into %u parts",
                           judge->rows[keys[i].node],
                           lhi_position(judge, keys[i].node),
@@ -256,7 +256,7 @@ static void judge_group(lhi_judge *judge, const lhi_node_key *keys, uint32_t n)
             char text[LH_PASS_TEXT], whole[LH_PASS_TEXT];
             lhi_violation(
                 judge,
-                "device %" PRIu32 ", pass %" PRIu32
+                "device %" PRIu32 ", cell %" PRIu32
                 ": %s, but %s does that already",
                 judge->rows[keys[i].node], lhi_position(judge, keys[i].node),
                 TEXT(judge, keys[i].node, text), TEXT(judge, b, whole));

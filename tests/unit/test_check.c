@@ -114,9 +114,9 @@ static void counts_passes(void)
     expect("0F0,0F1,0I0,0W0\n" ROW1, 1, "device 0: 0I1 and 0W1 are missing");
     expect("0F0,0I0,0W0\n" ROW1, 2, "device 0: 0F1 is missing");
     expect(ROW0 "1F0,1I0,1F1,1I1,1W0,1W1,1F0\n", 1,
-           "device 1, pass 6: 1F0 again; it is pass 0 of device 1 already");
+           "device 1, cell 7: 1F0 again; it is cell 1 of device 1 already");
     expect(ROW0 "1F0,1I0,1F1,1I1,1W0,1W1,1W1\n", 1,
-           "device 1, pass 6: 1W1 again; it is pass 5 of device 1 already");
+           "device 1, cell 7: 1W1 again; it is cell 6 of device 1 already");
     expect_of(judge(joint, "0F0\n"), 1, "device 0: 0B0 is missing");
     expect("\n" ROW1, 4, "device 0: 0F1 is missing");
 }
@@ -124,53 +124,53 @@ static void counts_passes(void)
 static void knows_what_there_is(void)
 {
     expect(ROW0 "1F0,1I0,1F1,1I1,1W0,1W1,2F0\n", 1,
-           "device 1, pass 6: 2F0 is of chunk 2, but there are 2, counted "
+           "device 1, cell 7: 2F0 is of chunk 2, but there are 2, counted "
            "from 0");
     expect(ROW0 "1F0,1I0,1F1,1I1,1W0,1W1,1F2\n", 1,
-           "device 1, pass 6: 1F2 is of microbatch 2, but there are 2, "
+           "device 1, cell 7: 1F2 is of microbatch 2, but there are 2, "
            "counted from 0");
     expect("0F0,0F1,0I0,0W0,0I1\n1F0,1I0,1F1,1I1,1W0,1W1,0W1\n", 1,
-           "device 1, pass 6: 0W1 belongs on device 0");
+           "device 1, cell 7: 0W1 belongs on device 0");
     expect(ROW0 ROW1 "\n", 1,
            "the schedule has 3 rows, but the pipeline has 2 devices");
-    expect(ROW0, 5, "the schedule has 1 rows, but the pipeline has 2 devices");
+    expect(ROW0, 5, "the schedule has 1 row, but the pipeline has 2 devices");
     expect_of(judge(joint, "0F0,0I0,0W0\n"), 3,
-              "device 0, pass 1: 0I0, but this pipeline's backward is joint: "
+              "device 0, cell 2: 0I0, but this pipeline's backward is joint: "
               "B only");
 }
 
 static void refuses_mixtures(void)
 {
     expect("0F0,0F1,0I0,0W0,0B1,0W1\n" ROW1, 1,
-           "device 0, pass 5: 0W1, but 0B1 does that already");
+           "device 0, cell 6: 0W1, but 0B1 does that already");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/2\n" ROW1, 1,
            "device 0: 0W1:1/2 is missing");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:1/3\n" ROW1, 2,
            "device 0: 0W1:0/3 is missing");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/2,0W1:1/3\n" ROW1, 1,
-           "device 0, pass 6: 0W1:1/3, but 0W1:0/2 cuts this W into 2 parts");
+           "device 0, cell 7: 0W1:1/3, but 0W1:0/2 cuts this W into 2 parts");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/3,0W1:2/3,0W1:1/3\n" ROW1, 1,
-           "device 0, pass 6: 0W1:2/3 comes before 0W1:1/3 (pass 7), which "
+           "device 0, cell 7: 0W1:2/3 comes before 0W1:1/3 (cell 8), which "
            "it needs");
     expect("0F0,0F1,0I0,0W0,0I1,0W1:0/2,0W1:0/2,0W1:1/2\n" ROW1, 1,
-           "device 0, pass 6: 0W1:0/2 again; it is pass 5 of device 0 "
+           "device 0, cell 7: 0W1:0/2 again; it is cell 6 of device 0 "
            "already");
 }
 
 static void wants_an_order(void)
 {
     expect("0F0,0F1,0W0,0I0,0I1,0W1\n" ROW1, 1,
-           "device 0, pass 2: 0W0 comes before 0I0 (pass 3), which it needs");
+           "device 0, cell 3: 0W0 comes before 0I0 (cell 4), which it needs");
     expect(ROW0 "1I0,1F0,1F1,1I1,1W0,1W1\n", 1,
-           "device 1, pass 0: 1I0 comes before 1F0 (pass 1), which it needs");
+           "device 1, cell 1: 1I0 comes before 1F0 (cell 2), which it needs");
     static const char one[] =
         "longhaul: pipeline/1\nmicrobatches: 1\ndevices: 1\nbackward: joint\n"
         "uniform: {placement: loop, chunks_per_device: 2, F: 1, D: 1, W: 1}\n";
     expect_of(judge(one, "1F0,0F0,1B0,0B0\n"), 1,
-              "device 0, pass 0: 1F0 comes before 0F0 (pass 1), which it "
+              "device 0, cell 1: 1F0 comes before 0F0 (cell 2), which it "
               "needs");
     expect_of(judge(one, "0F0,1F0,0B0,1B0\n"), 1,
-              "device 0, pass 2: 0B0 comes before 1B0 (pass 3), which it "
+              "device 0, cell 3: 0B0 comes before 1B0 (cell 4), which it "
               "needs");
 }
 
@@ -192,7 +192,7 @@ static void weighs_memory(void)
         "chunks: [{device: 0, F: 1, D: 1, W: 1,"
         " memory: {F: 5, D: -1, W: -4, static: 3}}]\nmemory_limit: 12\n";
     expect_of(judge(tight, "0F0,0F1,0I0,0I1,0W0,0W1\n"), 1,
-              "device 0 holds 13 in pass 1, 0F1, of 12 allowed");
+              "device 0 holds 13 in cell 2, 0F1, of 12 allowed");
     lh_verdict *v = judge(tight, "0F0,0I0,0F1,0I1,0W0,0W1\n");
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_peak_memory(v, 0), 12);
@@ -229,22 +229,22 @@ static void judges_link_orders(void)
     CHECK_INT(lh_verdict_makespan(v), 83);
     lh_verdict_free(v);
     expect_of(judge_with(split, ROW0 ROW1, 2, orders), 1,
-              "link order 1: link back again");
+              "link order 2: link back again");
     orders[0].link = "forth";
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 1,
-              "link order 0: no link is named forth");
+              "link order 1: no link is named forth");
     orders[0] = (lh_link_order){"back", 1, right};
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 1,
               "link back: the message of 1I1 is not in its order");
     orders[0] = (lh_link_order){"back", 3, twice};
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 1,
-              "link back, message 2: 1I0 again");
+              "link back, message 3: 1I0 again");
     orders[0] = (lh_link_order){"back", 5, other};
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 3,
-              "link back, message 1: what 0F0 makes does not travel on this "
+              "link back, message 2: what 0F0 makes does not travel on this "
               "link");
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 3,
-              "link back, message 4: no device runs 1I7");
+              "link back, message 5: no device runs 1I7");
     /* 1I1 first: 1I0's message waits for it, and 0I0 as long. */
     orders[0] = (lh_link_order){"back", 2, swapped};
     v = judge_with(split, "0F0,0F1,0I1,0W1,0I0,0W0\n" ROW1, 1, orders);

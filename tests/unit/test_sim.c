@@ -257,9 +257,9 @@ static void refuses(const char *csv, lh_status status, const char *why)
 static void refusals(void)
 {
     refuses("0F0,0F1,0I0,0W0,0I1,0W1\n", LH_EINFEASIBLE,
-            "1 rows for the pipeline's 2 devices");
+            "1 row for the pipeline's 2 devices");
     refuses("0F0,0F0,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
-            LH_EINFEASIBLE, "device 0, pass 2 (0F0): it is there twice");
+            LH_EINFEASIBLE, "s.csv:1: cell 2 (0F0): it is there twice");
     refuses("0F0,0I0,0W0\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
             "pass 0F1 of device 0 is missing");
     refuses("0F0,0F1,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
@@ -268,11 +268,43 @@ static void refusals(void)
             LH_EINFEASIBLE, "its chunk is on another device");
     refuses("0F0,0F1,0W0,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
             LH_EINFEASIBLE, "its input-gradient pass does not come before");
+    /* Idle and communication cells count. */
+    refuses("0F0,,0SEND_F1,0F1,0W0,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
+            LH_EINFEASIBLE, "s.csv:1: cell 5 (0W0): its input-gradient");
     refuses("0F0,0F1,0I0,0W0,0I1,0W1,7F0\n1F0,1I0,1F1,1I1,1W0,1W1\n",
             LH_EINFEASIBLE, "there is no such chunk");
     refuses("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n",
             LH_EDEADLOCK,
             "device 0 waits at 0I0 for device 1, which waits at 1F1");
+}
+
+/* A message order names the passes that the devices run: here D, not B. */
+static void link_orders_name_what_runs(void)
+{
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 2, NULL});
+    lh_schedule *s = parse(two_by_two), *with = NULL;
+    lh_pass names[2] = {{1, 0, 0, 1, LH_B}, {1, 1, 0, 1, LH_D}};
+    lh_link_order order = {"dc1-dc0", 2, names};
+    const lh_pass *rows[2];
+    uint32_t counts[2];
+    for (uint32_t d = 0; d < 2; d++)
+        rows[d] = lh_schedule_order(s, d, &counts[d]);
+    for (int right = 0; right < 2; right++) {
+        lh_timeline *t = NULL;
+        lh_error err = {0};
+        names[0].kind = right ? LH_D : LH_B;
+        CHECK_OK(lh_schedule_make(2, rows, counts, 1, &order, &with, &err),
+                 err);
+        CHECK_INT(lh_simulate(p, with, NULL, &t, &err),
+                  right ? LH_OK : LH_EINFEASIBLE);
+        if (!right)
+            CHECK_HAS(err.text, "link 'dc1-dc0': no device runs 1B0");
+        lh_timeline_free(t);
+        lh_schedule_free(with);
+    }
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
 }
 
 static void slackness(void)
@@ -396,6 +428,7 @@ int main(void)
     RUN(collectives);
     RUN(sub_blocks_share_exactly);
     RUN(refusals);
+    RUN(link_orders_name_what_runs);
     RUN(slackness);
     RUN(joint_slackness);
     RUN(tolerance_is_where_bubbles_cascade);
