@@ -149,6 +149,26 @@ static lh_status need_for_site(const reader *r, const lhi_node *site,
     return LH_OK;
 }
 
+/* Names become those of links, "west>east", and so cells of CSV files. */
+static lh_status check_name(const reader *r, const lhi_node *node,
+                            const char *name, lh_error *err)
+{
+    size_t len = strlen(name);
+    bool bad = len == 0 || name[0] == ' ' || name[len - 1] == ' ';
+    for (const char *at = name; *at; at++) {
+        unsigned char c = (unsigned char)*at;
+        bad = bad || c < ' ' || c == 0x7f || strchr(",\"'>", *at);
+    }
+    if (bad)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must not be empty, hold commas, quotes, '>' or "
+                            "control characters, or have blanks around it");
+    if (len > 60)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "longer than 60 bytes");
+    return LH_OK;
+}
+
 static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
                            lh_error *err)
 {
@@ -158,9 +178,7 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
     LHI_TRY(lhi_get_string(r->doc, node, &site->name, err));
-    if (strlen(site->name) > 60)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "longer than 60 bytes");
+    LHI_TRY(check_name(r, node, site->name, err));
     for (const lh_datacenter *other = r->sites; other < site; other++)
         if (strcmp(other->name, site->name) == 0)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,

@@ -210,6 +210,13 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
                                 "than the cluster's %u GPUs",
                                 job->n_gpus);
     }
+    uint64_t experts = at_least_one(l->tensor) * at_least_one(l->expert) *
+                       at_least_one(l->pipeline);
+    if (experts > job->n_gpus)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "tensor x expert x pipeline is more than the "
+                            "cluster's %u GPUs",
+                            job->n_gpus);
     uint64_t chunks =
         at_least_one(l->pipeline) * at_least_one(l->chunks_per_device);
     if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */

@@ -241,6 +241,18 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2}, "
                          "{name: a, nodes: 1}]\n"),
            "datacenters[1].name: datacenter 'a' is there twice");
+    refuse(WITH(GPU NETS "  datacenters: [{name: 'a,b', nodes: 2}]\n"),
+           "datacenters[0].name: must not be empty, hold commas, quotes, '>'");
+    refuse(WITH(GPU NETS "  datacenters: [{name: 'a>b', nodes: 2}]\n"),
+           "must not be empty, hold commas");
+    refuse(WITH(GPU NETS "  datacenters: [{name: \"a\\nb\", nodes: 2}]\n"),
+           "or control characters");
+    refuse(WITH(GPU NETS "  datacenters: [{name: \"a'b\", nodes: 2}]\n"),
+           "quotes");
+    refuse(WITH(GPU NETS "  datacenters: [{name: "
+                         "a123456789b123456789c123456789d123456789e123456789"
+                         "f123456789g, nodes: 2}]\n"),
+           "longer than 60 bytes");
     refuse(WITH(GPU NETS "  datacenters: [{nodes: 2}]\n"), "'name' is missing");
     refuse(WITH(GPU NETS "  datacenters: [{name: a}]\n"), "'nodes' is missing");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 0}]\n"), "0 is out");
@@ -303,6 +315,9 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("outermost: tensor"), "must be pipeline or data");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
+    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
+           "layout: {tensor: 8, expert: 8}\n",
+           "tensor x expert x pipeline is more than the cluster's 12 GPUs");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
            "layout: {expert: 3}\n",
            "8 experts of mixtral-8x7b cannot be shared by 3");
@@ -371,9 +386,9 @@ static void odd_jobs_survive_a_round_trip(void)
         "  gpus_per_node: 1\n"
         "  gpu: {preset: v100-32g, tflops: 0.1, efficiency: 0.7}\n"
         "  fabric: {gbps: 123456789.123456789, latency_us: 0.001}\n"
-        "  datacenters: [{name: a, nodes: 1}, {name: 'b \" \xc3\xa9', nodes: "
+        "  datacenters: [{name: a, nodes: 1}, {name: 'b | \xc3\xa9', nodes: "
         "3}]\n"
-        "  links: [{between: [a, 'b \" \xc3\xa9'], latency_ms: 3599999.999999, "
+        "  links: [{between: [a, 'b | \xc3\xa9'], latency_ms: 3599999.999999, "
         "gbps: 1.00000000000000022, loss: 1e-7}]\n",
         "longhaul: job/1\nmodel: {layers: 4, hidden: 8, heads: 2, vocab: 10, "
         "gated: false, tied_embeddings: true, qkv_bias: true, norm: layer, "
