@@ -275,10 +275,12 @@ static lh_status print_infeasible(cli *c, const work *w)
 {
     c->exit_code = EXIT_FAILED;
     return cli_put_json(
-        c, json_pack("{s:s, s:s, s:n, s:s, s:s, s:f}", "method", "optimal",
-                     "requested", "optimal", "makespan_s", "limited_by",
-                     w->bound.text, "status", "infeasible", "seconds",
-                     w->seconds));
+        c, json_pack("{s:s, s:s, s:n, s:n, s:n, s:s, s:s, s:n, s:n, s:s, s:f}",
+                     "method", "optimal", "requested", "optimal", "makespan_s",
+                     "lower_bound_s", "gap", "limited_by", w->bound.text,
+                     "status", "infeasible", "bubble_ratio", "peak_memory",
+                     "memory_unit", lh_pipeline_memory_unit(w->pipeline),
+                     "seconds", w->seconds));
 }
 
 static lh_status print_json(cli *c, const work *w)

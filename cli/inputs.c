@@ -149,32 +149,26 @@ lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out)
 
 bool cli_is_method(const char *name)
 {
-    for (uint32_t i = 0; i < lh_method_count(); i++)
-        if (strcmp(lh_method_name(i), name) == 0)
-            return true;
-    return false;
+    return lh_method_find(name, NULL, NULL) == LH_OK;
 }
 
 lh_status cli_check_method(cli *c, const char *option, const char *name)
 {
-    if (cli_is_method(name))
+    lh_error why;
+    if (lh_method_find(name, NULL, &why) == LH_OK)
         return LH_OK;
     enum { MOST = 64 };
     const char *names[MOST + 1];
     uint32_t count = lh_method_count();
-    char all[320] = "";
     for (uint32_t i = 0; i < count && i < MOST; i++) {
         names[i] = lh_method_name(i);
         names[i + 1] = NULL;
-        size_t len = strlen(all);
-        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
     }
     const char *near = cli_nearest(name, names);
     if (near)
         return cli_usage(c, "%s: there is no method '%.60s'; did you mean %s?",
                          option, name, near);
-    return cli_usage(c, "%s: there is no method '%.60s'; there are %s", option,
-                     name, all);
+    return cli_usage(c, "%s: %s", option, why.text);
 }
 
 /* --- the performance model ---------------------------------------------------

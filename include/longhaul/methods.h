@@ -27,6 +27,11 @@ LH_API uint32_t lh_method_count(void);
 LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
 LH_API const char *lh_method_about(uint32_t method); /* one line */
 
+/* The number of the method of that name into *out (may be NULL).
+ * LH_EINVAL: there is none; `err` lists those there are. */
+LH_API lh_status lh_method_find(const char *name, uint32_t *out,
+                                lh_error *err);
+
 /* Makes a schedule by the method of that name. `options` may be NULL.
  * *chosen (may be NULL) is set to the name of the method that made it, which
  * differs from `name` for "auto" only; static storage.

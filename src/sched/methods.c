@@ -25,14 +25,6 @@ const char *lh_method_about(uint32_t method)
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
 }
 
-static const lhi_method *find(const char *name)
-{
-    for (uint32_t i = 0; i < lhi_n_methods; i++)
-        if (strcmp(lhi_methods[i].name, name) == 0)
-            return &lhi_methods[i];
-    return NULL;
-}
-
 static lh_status refuse_name(const char *name, lh_error *err)
 {
     char names[256] = "";
@@ -49,6 +41,17 @@ static lh_status refuse_name(const char *name, lh_error *err)
     }
     return lhi_fail(err, LH_EINVAL, "there is no method '%.64s'; there are %s",
                     name, names);
+}
+
+lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
+{
+    for (uint32_t i = 0; i < lhi_n_methods; i++)
+        if (strcmp(lhi_methods[i].name, name) == 0) {
+            if (out)
+                *out = i;
+            return LH_OK;
+        }
+    return refuse_name(name, err);
 }
 
 /* A caller built against an older header knows fewer options. */
@@ -98,10 +101,9 @@ lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
 {
     lh_method_options all;
     LHI_TRY(complete(options, &all, err));
-    const lhi_method *method = find(name);
-    if (!method)
-        return refuse_name(name, err);
-    lh_status status = run(method, pipeline, &all, out, chosen, err);
+    uint32_t i;
+    LHI_TRY(lh_method_find(name, &i, err));
+    lh_status status = run(&lhi_methods[i], pipeline, &all, out, chosen, err);
     if (status != LH_OK)
         lhi_wrap(err, "%s", name);
     return status;
