@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Plans as command lines of Megatron-LM. */
 #ifndef CLI_MEGATRON_H
 #define CLI_MEGATRON_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How fast a path between two GPUs is: inside a datacenter and between two. */
 #ifndef LHI_LINKS_H
 #define LHI_LINKS_H
 

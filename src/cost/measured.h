@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What a job's profile measured, in place of what the cost model estimates. */
 #ifndef LHI_MEASURED_H
 #define LHI_MEASURED_H
 

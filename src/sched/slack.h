@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Warm-up counts of Adaptra's schedules: how much delay each boundary absorbs. */
 #ifndef LHI_SLACK_H
 #define LHI_SLACK_H
 

@@ -77,8 +77,9 @@ static void walk(const lh_pipeline *p, ways *w)
         w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
         if (c > 0)
             w->tail_d[c] =
-                max64(w->tail_d[c], hop(&p->backward[c]) +
-                                        times_of(p, c - 1).d + w->tail_d[c - 1]);
+                max64(w->tail_d[c],
+                      hop(&p->backward[c]) + times_of(p, c - 1).d +
+                          w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
         if (c + 1 < n)
