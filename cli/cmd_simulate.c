@@ -381,7 +381,9 @@ const cli_command cmd_simulate = {
         "In the JSON, times are in seconds and memory is in the unit of the "
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "
-        "the makespan.",
+        "the makespan. A schedule that needs more memory than the limit is "
+        "shown all the same, with a warning: fits is false, the exit status "
+        "0.",
     .output_help = "Write what would be printed to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
