@@ -201,25 +201,28 @@ static lh_status add_all(search *s, lh_error *err)
 
 /* --- bounds -------------------------------------------------------------- */
 
-/* What a device holds with one microbatch in it is the least it ever needs. */
-static bool fits_at_all(const lh_pipeline *p, candidate *c)
+/* What a device holds with one microbatch in all its chunks is the least it
+ * ever needs. */
+static lh_status find_missing(const lh_pipeline *p, candidate *c,
+                              lh_error *err)
 {
-    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
-        int64_t held = 0, most = 0;
-        for (uint32_t i = 0; i < lh_pipeline_n_chunks(p); i++) {
-            const lh_chunk *k = lh_pipeline_chunk(p, i);
-            if (k->device != d)
-                continue;
-            held += k->mem_static;
-            most += k->mem_f; /* every chunk has the microbatch in it */
-        }
-        int64_t over = held + most - lh_pipeline_memory_limit(p, d);
+    uint32_t n = lh_pipeline_n_devices(p);
+    int64_t *least = calloc(n, sizeof *least);
+    if (!least)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(p); i++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, i);
+        least[k->device] += k->mem_static + k->mem_f;
+    }
+    for (uint32_t d = 0; d < n; d++) {
+        int64_t over = least[d] - lh_pipeline_memory_limit(p, d);
         if (over > c->missing) {
             c->missing = over;
             c->missing_on = d;
         }
     }
-    return c->missing == 0;
+    free(least);
+    return LH_OK;
 }
 
 static lh_status bound(search *s, candidate *c, lh_error *err)
@@ -241,13 +244,14 @@ static lh_status bound(search *s, candidate *c, lh_error *err)
             *err = why;
         return status;
     }
-    if (fits_at_all(built.pipeline, c)) {
+    status = find_missing(built.pipeline, c, err);
+    if (status == LH_OK && c->missing == 0) {
         status = lh_lower_bound(built.pipeline, &b, err);
         if (status == LH_OK) {
             c->bound_ns = b.ns + built.optimizer_ns + built.overhead_ns;
             memcpy(c->bound_text, b.text, sizeof c->bound_text);
         }
-    } else {
+    } else if (status == LH_OK) {
         s->n_memory++;
     }
     lh_pipeline_free(built.pipeline);
@@ -685,18 +689,17 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
 
 static lh_status check_schedule(const lh_job *job, lh_error *err)
 {
-    const char *want = job->layout.schedule;
-    char names[256] = "";
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
-        if (!want || strcmp(want, lh_method_name(m)) == 0)
-            return LH_OK;
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", m ? ", " : "",
-                 lh_method_name(m));
+    uint32_t method;
+    if (!job->layout.schedule)
+        return LH_OK;
+    lh_status status = lh_method_find(job->layout.schedule, &method, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "%s: layout.schedule", job->name);
+        if (err)
+            err->code = LH_EINPUT;
+        return LH_EINPUT;
     }
-    return lhi_fail(err, LH_EINPUT,
-                    "%s: layout.schedule: no method '%.60s'; there are %s",
-                    job->name, want, names);
+    return LH_OK;
 }
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
