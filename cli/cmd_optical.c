@@ -153,8 +153,17 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
                 100 * p->bubble_ratio, 100 * p->blocking_probability,
                 p->slots_held, 100 * p->collateral);
     }
-    fprintf(c->out, "\nwith no time for messages: %.3f s\n",
-            o->policies[0].bound_s);
+    /* Policies may have schedules of their own. */
+    double least = o->policies[0].bound_s, most = least;
+    for (uint32_t i = 1; i < o->n_policies; i++) {
+        double bound = o->policies[i].bound_s;
+        least = bound < least ? bound : least;
+        most = bound > most ? bound : most;
+    }
+    fprintf(c->out, "\nwith no time for messages: %.3f s", least);
+    if (most > least)
+        fprintf(c->out, " to %.3f s, by the policy's schedule", most);
+    fputc('\n', c->out);
 }
 
 static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,

@@ -324,14 +324,28 @@ static lh_status read_where(reader *r, const lhi_node *map)
     return check_datacenters(r, random);
 }
 
-/* No iteration can take so long that times overflow. */
+/* No sum of times in a run overflows: a message's time in one slot is below
+ * 2^42 ns, so that slots, hops and queues times it stay in 63 bits, and all
+ * that an iteration adds to the clock, one after the other, below 2^60. */
 static lh_status check_size(reader *r, const lhi_node *node)
 {
     const lhi_job_spec *job = r->job;
-    double ser = (double)job->chain.bits * 1000 / (double)r->s->slowest_mbps;
-    if (ser > (double)LHI_MAX_TIME_NS)
+    const lhi_chain *chain = &job->chain;
+    const lh_pipeline *pipeline = job->pipeline ? job->pipeline
+                                  : job->plan   ? job->plan->pipeline
+                                                : NULL;
+    double chunks = pipeline ? lh_pipeline_n_chunks(pipeline) : chain->stages;
+    double ser = (double)chain->bits * 1000 / (double)r->s->slowest_mbps;
+    double pass = (double)chain->forward_ns + (double)chain->backward_ns;
+    if (ser > 0x1p42)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "a message takes %.3g s in one slot", ser / 1e9);
+                            "a message takes %.3g s in one slot; at most "
+                            "4398 s are possible: give slots more Gbit/s",
+                            ser / 1e9);
+    if (chunks * chain->microbatches * (2 * ser + pass) > 0x1p60)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "all passes and messages one after the other take "
+                            "more than 36 years; use fewer microbatches");
     return LH_OK;
 }
 

@@ -15,6 +15,14 @@ typedef struct lhi_background {
     uint32_t from, to; /* one pair of nodes; both 0: any pair */
 } lhi_background;
 
+/* Requests closer than this, on average, would hold up simulated time. */
+#define LHI_LEAST_GAP_NS 1000
+
+static inline bool lhi_background_moves(const lhi_background *b)
+{
+    return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_LEAST_GAP_NS;
+}
+
 typedef struct lhi_run_job {
     const lhi_program *program;
     const uint32_t *sites; /* node of each device */

@@ -183,6 +183,11 @@ static lh_status read_background(reader *r, const lhi_node *map)
                                 &b->slots_max, r->err));
     }
     b->holding_ns = holding_s * 1e9;
+    if (!lhi_background_moves(b))
+        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                            "a request every %.3g ns; at least %d ns must lie "
+                            "between them: lower erlang or raise holding_s",
+                            b->holding_ns / b->erlang, LHI_LEAST_GAP_NS);
     return LH_OK;
 }
 

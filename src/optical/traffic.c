@@ -10,6 +10,11 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
     if (!(t->erlang > 0 && t->erlang <= 1e6) ||
         !(t->holding_s >= 1e-6 && t->holding_s <= 1e6))
         return lhi_fail(err, LH_EINVAL, "load or holding time out of range");
+    lhi_background b = {.erlang = t->erlang,
+                        .holding_ns = t->holding_s * 1e9};
+    if (!lhi_background_moves(&b))
+        return lhi_fail(err, LH_EINVAL, "less than %d ns between requests",
+                        LHI_LEAST_GAP_NS);
     if (t->slots < 1 || t->slots > LHI_MAX_SLOTS || t->slots_min < 1 ||
         t->slots_max < t->slots_min || t->slots_max > t->slots)
         return lhi_fail(err, LH_EINVAL, "slots out of range");

@@ -118,6 +118,9 @@ static void bad_scenarios(void)
             "request_slots");
     refused(NETWORK JOB POLICIES "slots: 80\nrequest_slots: 81\n",
             "request_slots");
+    refused(NETWORK JOB POLICIES
+            "background: {erlang: 1000000, holding_s: 0.000001}\n",
+            "a request every 0.001 ns; at least 1000 ns");
     refused(NETWORK JOB POLICIES "background: {erlang: 5, slots_max: 81}\n",
             "slots_max");
     refused(NETWORK JOB POLICIES
