@@ -53,6 +53,9 @@ typedef struct lh_solve_options {
     /* Called a few times a second; true: stop and return what there is. */
     bool (*progress)(void *context, const lh_solve_progress *now);
     void *context;
+    /* Above 0: is there a schedule whose objective is at most this? Stops once
+     * one is found, or it is proven that there is none. */
+    int64_t target_ns;
 } lh_solve_options;
 
 typedef struct lh_solution {

@@ -37,6 +37,10 @@ static bool is_done(const run *r)
 {
     if (r->infeasible || r->budget.stop)
         return true;
+    if (r->o.target_ns > 0 && r->bound_ns > r->o.target_ns)
+        return true;
+    if (r->best_ns >= 0 && r->best_ns <= r->o.target_ns)
+        return true;
     return r->best_ns >= 0 &&
            (double)(r->best_ns - r->bound_ns) <= r->o.gap * (double)r->bound_ns;
 }
@@ -365,15 +369,31 @@ static lh_status probe(run *r, int64_t units, uint64_t ticks,
     return LH_OK;
 }
 
+/* What is asked for, or the bound, which is so often the optimum. */
+static int64_t first_deadline(const run *r)
+{
+    int64_t target = r->o.target_ns > 0 ? units_of(r, r->o.target_ns) : -1;
+    return target > r->low ? target : r->low;
+}
+
+/* Longer than this is of no use. */
+static int64_t first_enough(const run *r)
+{
+    int64_t best = units_of(r, r->best_ns);
+    int64_t target =
+        r->o.target_ns > 0 ? units_of(r, r->o.target_ns) + 1 : best;
+    return target < best ? target : best;
+}
+
 /* Deadlines between the bound and the best: first the bound itself, which is
  * so often the optimum, then near the bound, with more and more time. */
 static lh_status close_gap(run *r, lh_error *err)
 {
-    int64_t gave_up = -1, next = r->low;
+    int64_t gave_up = -1, next = first_deadline(r);
     uint64_t allow = 200000 + (uint64_t)r->shop->n_ops * 100, seed = 2;
     uint32_t failures = 0;
     while (!is_done(r)) {
-        int64_t high = units_of(r, r->best_ns);
+        int64_t high = first_enough(r);
         lhi_answer answer;
         if (r->low >= high)
             break;
@@ -388,7 +408,7 @@ static lh_status close_gap(run *r, lh_error *err)
             raise_bound(r, next + 1, "search");
         if (answer == LHI_GAVE_UP)
             gave_up = next;
-        high = units_of(r, r->best_ns);
+        high = first_enough(r);
         failures = answer == LHI_GAVE_UP ? failures + 1 : 0;
         int64_t from = gave_up + 1 > r->low ? gave_up + 1 : r->low;
         next = from + (high - 1 - from) / 6;
@@ -398,7 +418,7 @@ static lh_status close_gap(run *r, lh_error *err)
         allow *= 2;
         gave_up = -1;
         failures = 0;
-        next = r->low;
+        next = first_deadline(r);
     }
     return LH_OK;
 }
