@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks exchange messages: one interface, several transports, one
+ * conformance suite (tests/unit/test_net.c).
+ *
+ * A transport moves bytes and nothing else. Which messages there are, in what
+ * order they leave, and when a pass may start is the engine's business. Every
+ * call may be made from any thread of the rank that owns the endpoint.
+ *
+ * Messages between two ranks are matched by tag: a receive takes the oldest
+ * message from that rank with that tag. Small messages (LHI_NET_EAGER_BYTES)
+ * that arrive before their receive are kept, up to LHI_NET_KEPT_BYTES per
+ * rank; of a larger one the bytes move once its receive is posted, so sends of
+ * large messages may not be done before that.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. */
+#ifndef LONGHAUL_NET_NET_H
+#define LONGHAUL_NET_NET_H
+
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct lhi_net lhi_net; /* one rank's end of a transport */
+
+enum { LHI_NET_EAGER_BYTES = 16 << 10, LHI_NET_KEPT_BYTES = 64 << 20 };
+
+/* One send or receive under way. The caller owns it, zeroed, at a fixed
+ * address until it is done, a wait for it has failed, or the endpoint is
+ * closed; so it is with the data. */
+typedef struct lhi_net_op {
+    lhi_net *net;
+    uint32_t peer;
+    uint32_t state; /* the transport's; read with lhi_net_wait */
+    uint64_t tag;
+    void *data;
+    size_t size;
+    /* Of a receive, once done: when the sender's message entered its link,
+     * and when it arrived, both as the link's emulation has them; without
+     * emulation, when it was sent and when it was there. */
+    int64_t entered_ns, arrived_ns;
+    lh_status status; /* once done */
+    bool is_done;     /* set by the wait that found it done */
+    struct lhi_net_op *next; /* in the transport's queues */
+    void *own;               /* the transport's */
+    uint32_t link, slot;     /* the transport's: where its link keeps it */
+} lhi_net_op;
+
+/* A link whose latency and bandwidth are emulated. A message that enters at t
+ * leaves at s = max(t, the end of the transfer before it), occupies the link
+ * for transfer_ns + bytes * ns_per_byte, and has arrived latency_ns later.
+ * Messages leave by their time of entry, at equal times the lower sender's
+ * first: one that is handed over late, but before those behind it have
+ * arrived, still takes its place before them. */
+typedef struct lhi_net_link {
+    int64_t latency_ns;
+    int64_t transfer_ns; /* of one message, whatever its size */
+    double ns_per_byte;  /* 0: the size does not matter */
+} lhi_net_link;
+
+#define LHI_NET_NO_LINK UINT32_MAX
+#define LHI_NET_NO_TURN UINT64_MAX
+
+/* Starts sending `size` bytes. `link`: index of the emulated link that the
+ * message takes, or LHI_NET_NO_LINK. `entered_ns`: when it enters that link:
+ * the moment at which the pass that made it ended, at most now. `turn`: where
+ * the link's messages leave in a given order, the message's place in it (0, 1,
+ * ...; each place once over the whole run; all of the link's messages or none
+ * have one); LHI_NET_NO_TURN: first in, first out. Never blocks. */
+lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
+                       const void *data, size_t size, uint32_t link,
+                       int64_t entered_ns, uint64_t turn, lhi_net_op *op,
+                       lh_error *err);
+
+/* Posts a receive of exactly `size` bytes (another size is an error that names
+ * both, and ends the run). Never blocks. */
+lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
+                          size_t size, lhi_net_op *op, lh_error *err);
+
+/* Waits until the operation is done; a receive is done when its bytes are
+ * there and the clock has reached op->arrived_ns. Sleeps, never spins. One
+ * thread waits for an operation at a time.
+ * LH_EIO: this or another rank has failed; `err` names the rank and says why,
+ * and the transport has let go of the operation.
+ * LH_ECANCELED: `until_ns` (0: no limit; 1: only look) has passed, the
+ * operation goes on. */
+lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                       lh_error *err);
+
+/* Has the run fail on every rank, with this rank named as the cause: each
+ * wait, send and receive anywhere returns LH_EIO within a second. The first
+ * reason counts. Safe to call twice. */
+void lhi_net_abort(lhi_net *net, const char *reason);
+/* NULL while nothing has failed; else why, with the rank ("rank 3: ..."). */
+const char *lhi_net_failure(const lhi_net *net);
+
+uint32_t lhi_net_rank(const lhi_net *net);
+uint32_t lhi_net_n_ranks(const lhi_net *net);
+const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
+
+/* The clock that all times here are of. */
+int64_t lhi_net_now(void);
+
+/* Leaves the transport: waits until what was sent is out (or cannot get there
+ * any more), then releases everything. Receives still posted are dropped. A
+ * peer that waits for a message from a rank that has left without sending it
+ * gets LH_EIO. NULL is fine. */
+void lhi_net_close(lhi_net *net);
+
+/* Collectives over `n_ranks` ranks listed in `ranks` (the caller among them, all
+ * with the same list), in src/net/collective.c on sends and receives alone, so
+ * every transport has them and sums come out alike on all: values are added in
+ * the order of `ranks`. Blocking; each takes tags [tag, tag + LHI_NET_TAGS). */
+#define LHI_NET_TAGS 16u
+typedef struct lhi_net_group {
+    uint32_t n_ranks, mine; /* ranks[mine] is the caller */
+    const uint32_t *ranks;
+    uint32_t link; /* emulated link of these messages, or LHI_NET_NO_LINK */
+} lhi_net_group;
+lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *group,
+                          uint64_t tag, lh_error *err);
+/* Member i gets, in out, the sum of everyone's values [first(i), first(i+1)),
+ * first(i) = floor(n * i / n_ranks). `out` may be values + first(i), and may
+ * not overlap the rest of `values`. */
+lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *group,
+                                 uint64_t tag, const float *values, size_t n,
+                                 float *out, lh_error *err);
+/* The inverse: member i gives values [first(i), first(i+1)) of the same array,
+ * all get the whole. */
+lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *group,
+                             uint64_t tag, void *values, size_t n,
+                             size_t value_size, lh_error *err);
+
+/* inproc: `n` endpoints for threads of this process; endpoints[i] is rank i's.
+ * `links` are emulated by all of them together. Each is closed by its rank. */
+lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_net **endpoints,
+                         lh_error *err);
+
+/* What a rank of lhi_local_run does, in a process of its own. It may hand back
+ * text made with malloc in *result (its size in *size; NULL: nothing). When it
+ * returns, the endpoint is closed for it; a failure ends the run everywhere. */
+typedef lh_status lhi_rank_main(lhi_net *net, void *context, char **result,
+                                size_t *size, lh_error *err);
+
+/* What the ranks handed back; release each with free. */
+typedef struct lhi_rank_result {
+    char *text; /* NULL: nothing */
+    size_t size;
+} lhi_rank_result;
+
+/* local: forks `n` processes that each run `rank_main`, watches them, and
+ * returns when all have ended; they share what the caller had in memory, but
+ * see no change after. The caller must have no other threads.
+ * `results` (n of them, zeroed) may be NULL. Any rank that fails or dies ends
+ * all of them within seconds: LH_EIO or the rank's own status, with the first
+ * rank to fail and the cause. If the caller dies, so do they. */
+lh_status lhi_local_run(uint32_t n, uint32_t n_links,
+                        const lhi_net_link *links, lhi_rank_main *rank_main,
+                        void *context, lhi_rank_result *results, lh_error *err);
+
+#endif
