@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank computes with: one interface, several devices, one conformance
+ * suite (tests/unit/test_dev.c). A device runs the passes of one rank, one at a
+ * time and in the order that it is told; messages are not its business. All
+ * calls are made by one thread at a time. */
+#ifndef LONGHAUL_DEV_DEV_H
+#define LONGHAUL_DEV_DEV_H
+
+#include <longhaul/model.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct lhi_device lhi_device;
+
+/* One trained tensor of a chunk. Names are Hugging Face's for Llama
+ * ("model.layers.3.self_attn.q_proj.weight"). */
+typedef struct lhi_tensor {
+    const char *name;
+    float *value, *gradient; /* n each; the gradient is summed over the
+                                microbatches of a step, in their order */
+    size_t n;
+    uint32_t rows, columns; /* columns 0: a vector */
+    bool decays;            /* weight decay applies (not to norms) */
+    /* Tied embeddings: chunk 0's embedding and the last chunk's head are one
+     * tensor, of which each chunk has its own copy, also where both are on one
+     * device or are one chunk. Their gradients have to be added, the
+     * embedding's first. The chunk that has the other copy; LH_NONE: none. */
+    uint32_t tied_chunk;
+    bool is_head; /* of a tied pair: the head's copy */
+    uint32_t index; /* in the model's order: embedding, layers, norm, head */
+} lhi_tensor;
+
+/* When a pass ran, CLOCK_MONOTONIC. `end_ns` is when it ended by the device's
+ * own reckoning: on the timed device its deadline, which the messages that
+ * leave then are dated by. */
+typedef struct lhi_span {
+    int64_t start_ns, end_ns;
+} lhi_span;
+
+/* What a step is for. */
+typedef enum lhi_step_kind {
+    LHI_STEP_TRAIN,
+    LHI_STEP_VALIDATE, /* F passes alone, on the validation data; tensors and
+                          gradients stay as they are */
+} lhi_step_kind;
+
+typedef struct lhi_device_ops {
+    const char *name; /* "timed", "cpu" */
+    void (*close)(lhi_device *device);
+    /* Bytes of what F of `chunk` hands to the next chunk (backward: of what
+     * D or B hands to the previous one); 0 at the model's ends. */
+    size_t (*message_bytes)(const lhi_device *device, uint32_t chunk,
+                            bool backward);
+    /* A step begins: gradients are zero (unless it validates), activations
+     * gone. The data follow from `step` alone (of its kind, from 0), so that a
+     * resumed run begins with the step at which the other one stopped. Tensor
+     * values may be changed between steps, and until the first F of their
+     * chunk. */
+    lh_status (*begin)(lhi_device *device, uint64_t step, lhi_step_kind kind,
+                       lh_error *err);
+    /* Runs one pass. `in`: the message it needs (NULL where none is);
+     * `out`: room for the message it makes (NULL where none is).
+     * `ready_ns`: when all that it needs was there, by the senders' reckoning
+     * (not before the device's last pass ended); the call is made at or
+     * after it. After the chunk's last W (or B) of the step the gradients of its
+     * tensors are complete; W passes may come in any order. */
+    lh_status (*run)(lhi_device *device, const lh_pass *pass, const void *in,
+                     void *out, int64_t ready_ns, lhi_span *span,
+                     lh_error *err);
+    /* After all passes of a step: the sum of the losses of the microbatches
+     * that the last chunk has seen, in nats per token times tokens; *has is
+     * false where the device has no loss. */
+    lh_status (*loss)(lhi_device *device, double *sum, uint64_t *tokens,
+                      bool *has, lh_error *err);
+    /* Tensors of a chunk; 0 on a device that trains nothing. Borrowed. */
+    uint32_t (*n_tensors)(const lhi_device *device, uint32_t chunk);
+    lhi_tensor *(*tensor)(lhi_device *device, uint32_t chunk, uint32_t i);
+    /* The most bytes held at once so far, tensors included; 0: not known. */
+    size_t (*peak_bytes)(const lhi_device *device);
+} lhi_device_ops;
+
+/* The first member of every device. */
+struct lhi_device {
+    const lhi_device_ops *ops;
+};
+
+/* timed (src/dev/timed.c): a pass takes its time in the pipeline. Deadlines
+ * are chained from `ready_ns`, so that being woken late does not add up; a pass
+ * that could only start more than `slip_ns` after ready_ns counts from then. A
+ * message has `message_bytes` bytes. */
+lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
+                           size_t message_bytes, int64_t slip_ns,
+                           lhi_device **out, lh_error *err);
+
+/* cpu (src/dev/cpu.c): real training of Llama-style models in float32. */
+typedef struct lhi_data lhi_data; /* src/dev/data.h */
+
+typedef struct lhi_cpu_options {
+    const lh_model *model; /* borrowed */
+    double norm_epsilon, rope_theta; /* 0: 1e-5 and 10000 */
+    /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (may be
+     * none); chunk 0 the embedding too, the last one final norm and head. */
+    uint32_t n_chunks;
+    const uint32_t *first_layers; /* n_chunks + 1; copied */
+    uint32_t n_mine;
+    const uint32_t *mine; /* the chunks of this device; copied */
+    uint32_t microbatch;  /* sequences */
+    uint32_t sequence;    /* tokens of one */
+    uint32_t n_microbatches;
+    uint32_t replica, n_replicas; /* of data parallelism */
+    uint64_t seed;                /* of the first weights, by tensor */
+    const lhi_data *data; /* borrowed; may be shared by devices of all threads;
+                             NULL where neither chunk 0 nor the last is here */
+} lhi_cpu_options;
+
+/* LH_EUNSUPPORTED: the model is not of Llama's kind, or OpenBLAS is not
+ * installed; `err` says which and what to do. Open the first device of a
+ * process before it starts threads: OpenBLAS is loaded then. */
+lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
+                         lh_error *err);
+
+#endif
