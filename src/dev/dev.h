@@ -30,7 +30,7 @@ typedef struct lhi_tensor {
      * device or are one chunk. Their gradients have to be added, the
      * embedding's first. The chunk that has the other copy; LH_NONE: none. */
     uint32_t tied_chunk;
-    bool is_head; /* of a tied pair: the head's copy */
+    bool is_head;   /* of a tied pair: the head's copy */
     uint32_t index; /* in the model's order: embedding, layers, norm, head */
 } lhi_tensor;
 
@@ -66,8 +66,8 @@ typedef struct lhi_device_ops {
      * `out`: room for the message it makes (NULL where none is).
      * `ready_ns`: when all that it needs was there, by the senders' reckoning
      * (not before the device's last pass ended); the call is made at or
-     * after it. After the chunk's last W (or B) of the step the gradients of its
-     * tensors are complete; W passes may come in any order. */
+     * after it. After the chunk's last W (or B) of the step the gradients of
+     * its tensors are complete; W passes may come in any order. */
     lh_status (*run)(lhi_device *device, const lh_pass *pass, const void *in,
                      void *out, int64_t ready_ns, lhi_span *span,
                      lh_error *err);
@@ -100,7 +100,7 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
 typedef struct lhi_data lhi_data; /* src/dev/data.h */
 
 typedef struct lhi_cpu_options {
-    const lh_model *model; /* borrowed */
+    const lh_model *model;           /* borrowed */
     double norm_epsilon, rope_theta; /* 0: 1e-5 and 10000 */
     /* Chunk c has layers first_layers[c] to first_layers[c + 1] - 1 (may be
      * none); chunk 0 the embedding too, the last one final norm and head. */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What training needs beside passes: AdamW (arXiv:1711.05101), its state in
+ * shards over the replicas (ZeRO stage 1, arXiv:1910.02054), clipping, the
+ * rate's course, checkpoints. An lhi_train is one rank's part of it and talks
+ * to nobody: it hands out arrays, the caller (src/engine) sends them.
+ *
+ * A step, on every rank:
+ *
+ *   for each of its chunks, before the chunk's first F:
+ *       lhi_train_parameters()  -> all-gather the array -> lhi_train_gathered()
+ *   ... passes ...
+ *   for each chunk, after its last W or B:
+ *       lhi_train_gradients()   -> reduce-scatter the array
+ *   lhi_train_tied()            -> exchange, if this rank has one end of a tied
+ *                                  pair and the other end is on another rank
+ *   lhi_train_tally()           -> add the arrays of all ranks, any order
+ *   lhi_train_update()
+ *
+ * The first all-gather of a run may be left out: values start alike everywhere
+ * (also after lhi_train_load()). With one replica no array has any values
+ * (n = 0) and nothing is to be sent, but the calls are made all the same.
+ *
+ * Every number is made of the same operands in the same order whatever the
+ * pipeline's degree is, so weights come out alike to the last bit. */
+#ifndef LONGHAUL_TRAIN_TRAIN_H
+#define LONGHAUL_TRAIN_TRAIN_H
+
+#include "dev/dev.h"
+
+#include <longhaul/model.h>
+
+typedef struct lhi_train lhi_train;
+
+typedef struct lhi_train_options {
+    const lh_model *model; /* borrowed */
+    uint32_t n_chunks, n_mine;
+    const uint32_t *mine; /* the chunks of this rank; copied */
+    uint32_t replica, n_replicas;
+    uint64_t steps;  /* of the whole run: the rate's course */
+    double rate;     /* the highest */
+    double min_rate; /* at the end of the cosine */
+    uint64_t warmup; /* steps of linear growth to `rate` */
+    double beta1, beta2, epsilon, weight_decay;
+    double clip; /* of the global norm; 0: none */
+} lhi_train_options;
+
+/* Sensible values: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1, clip
+ * 1, min_rate a tenth, warmup a hundredth; sizes and chunks are the
+ * caller's. */
+lhi_train_options lhi_train_defaults(uint64_t steps);
+
+/* `device` is borrowed and must have tensors. */
+lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
+                         lhi_train **out, lh_error *err);
+void lhi_train_free(lhi_train *train); /* NULL is fine */
+
+/* Steps done so far: 0, or what a checkpoint said. The next step to `begin`. */
+uint64_t lhi_train_step(const lhi_train *train);
+
+/* The chunk's updated values: this replica's piece, values [n * replica /
+ * n_replicas, n * (replica + 1) / n_replicas), is in place; the all-gather
+ * fills the others; n is a multiple of n_replicas. */
+void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
+                          size_t *n);
+/* The array is whole: the tensors take their values from it. */
+void lhi_train_gathered(lhi_train *train, uint32_t chunk);
+
+/* The chunk's gradients, n values in pieces as above; the reduce-scatter puts
+ * the sum of the replicas' pieces into `out`, n / n_replicas values. */
+void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
+                         size_t *n, float **out);
+
+/* A tied embedding whose other copy is on another rank of the same replica:
+ * send `mine` (n values, also with one replica) to the rank that has chunk
+ * `other_chunk`, and put what it sends into `theirs`. After the reduce-scatter
+ * of chunk `my_chunk`. n = 0: nothing to do. */
+typedef struct lhi_train_pair {
+    uint32_t my_chunk, other_chunk;
+    const float *mine;
+    float *theirs;
+    size_t n;
+} lhi_train_pair;
+lhi_train_pair lhi_train_tied(lhi_train *train);
+
+/* Numbers that all ranks need the sum of; each place is filled by one rank and
+ * zero (or absent) on all others, so that any order of adding gives the same.
+ * Fill `tally` (lhi_train_tally_size() numbers, the same count on all ranks),
+ * after every reduce-scatter and the exchange of tied pairs; asks the device
+ * for its loss. */
+size_t lhi_train_tally_size(const lhi_train *train);
+lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
+
+typedef struct lhi_train_report {
+    uint64_t step; /* that was done, from 0 */
+    double loss;   /* nats per token, over the global batch */
+    double norm;   /* of the gradients, before clipping */
+    double rate;
+    uint64_t tokens; /* of the step, all replicas */
+} lhi_train_report;
+
+/* With the added tally: clips, updates this replica's pieces, and counts the
+ * step. LH_EINPUT: the loss or the norm is not finite; nothing was changed. */
+lh_status lhi_train_update(lhi_train *train, const double *tally,
+                           lhi_train_report *report, lh_error *err);
+/* Of a validation step: the loss alone. */
+lh_status lhi_train_validated(lhi_train *train, const double *tally,
+                              double *loss, lh_error *err);
+
+/* Checkpoints: docs/formats/checkpoint.md. Call between steps: after the update
+ * and the all-gather (lhi_train_gathered) of every chunk. `folder` is the same
+ * for all ranks, and is seen by all of them.
+ *
+ *   one rank (say 0): lhi_train_save_begin(); barrier
+ *   every rank: lhi_train_save_part(), which fills `sums` like a tally
+ *               (lhi_train_sums_size() numbers); add the arrays
+ *   the one rank: lhi_train_save_end() with the sum; others may go on
+ *
+ * If any of it fails on a rank: lhi_train_save_cancel() on the one rank; older
+ * checkpoints are as they were. */
+typedef struct lhi_checkpoint_options {
+    const char *folder; /* made if need be; a folder per checkpoint in it */
+    uint32_t keep;      /* this many of the last stay; 0: all */
+    /* Written along and compared on loading: what else the run's numbers depend
+     * on, one line ("sequence 128, microbatch 2, ..."); may be NULL. */
+    const char *recipe;
+    double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
+    uint32_t sequence;               /* for config.json; 0: 2048 */
+    const char *tokenizer; /* copied beside the weights; may be NULL */
+} lhi_checkpoint_options;
+
+size_t lhi_train_sums_size(const lhi_train *train);
+lh_status lhi_train_save_begin(lhi_train *train,
+                               const lhi_checkpoint_options *options,
+                               lh_error *err);
+lh_status lhi_train_save_part(lhi_train *train,
+                              const lhi_checkpoint_options *options,
+                              double *sums, lh_error *err);
+lh_status lhi_train_save_end(lhi_train *train,
+                             const lhi_checkpoint_options *options,
+                             const double *sums, lh_error *err);
+void lhi_train_save_cancel(lhi_train *train,
+                           const lhi_checkpoint_options *options);
+
+/* Reads this rank's part of a checkpoint: `path` is one checkpoint's folder, or
+ * the folder of several, of which the newest is taken. The pipeline's degree
+ * and the schedule may be others than those that wrote it, and so may the
+ * number of replicas. LH_EINPUT: it is damaged, or of another model or recipe;
+ * `err` says which file and what. */
+lh_status lhi_train_load(lhi_train *train, const char *path,
+                         const lhi_checkpoint_options *options, lh_error *err);
+/* Weights alone, from a safetensors file or a folder with one
+ * (model.safetensors) under Hugging Face's names: fine-tuning starts at step
+ * 0. */
+lh_status lhi_train_load_weights(lhi_train *train, const char *path,
+                                 lh_error *err);
+
+#endif
