@@ -2,7 +2,7 @@
 /* longhaul schedule: an order for every device, by a named method. */
 #include "commands.h"
 #include "inputs.h"
-#include "optimal.h"
+#include "tradeoff.h"
 
 #include <longhaul/bounds.h>
 
@@ -16,7 +16,12 @@ typedef struct settings {
     bool whole;
     cli_model model;
     cli_search search;
+    cli_tradeoff tradeoff;
 } settings;
+
+enum { MEMORY = CLI_FIRST_DEVICE + 1 };
+static const char *const objectives[] = {"makespan", "first-device", "memory",
+                                         NULL};
 
 static const cli_option options[] = {
     {.name = "method",
@@ -49,8 +54,17 @@ static const cli_option options[] = {
      .help = "Put weight-gradient passes that were cut together again, where "
              "that costs least, and say what it costs."},
     CLI_MODEL_ROWS(settings),
-    CLI_OBJECTIVE_ROW(settings),
+    {.name = "objective",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, model.objective),
+     .arg = "WHAT",
+     .preset = "makespan",
+     .choices = objectives,
+     .help = "optimal: what is to be least: the end of the last pass or "
+             "communication anywhere, or of the last pass on the first "
+             "chunk's device, or the memory limit that keeps a makespan."},
     CLI_SEARCH_ROWS(settings),
+    CLI_TRADEOFF_ROWS(settings),
 };
 
 static const cli_example examples[] = {
@@ -65,6 +79,10 @@ static const cli_example examples[] = {
      "s.csv",
      "The fastest schedule that a minute finds, and how far it can be from "
      "the fastest there is."},
+    {"longhaul schedule p.yaml -m optimal --objective memory --makespan 4s",
+     "The schedule of at most 4 s that needs the least memory."},
+    {"longhaul schedule pipeline.yaml --method optimal --pareto",
+     "What every memory limit costs in time."},
 };
 
 typedef struct work {
@@ -78,7 +96,8 @@ typedef struct work {
     int64_t parts_ns; /* before W passes were made whole; -1: they were */
     int64_t objective_ns;
     lh_bound bound;
-    bool infeasible; /* proven; then there is no schedule */
+    bool infeasible;       /* proven; then there is no schedule */
+    lh_memory_point point; /* --objective memory; its schedule is `schedule` */
 } work;
 
 static void fini(work *w)
@@ -210,11 +229,53 @@ static lh_status solve(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
+static lh_status save_memory(cli *c, work *w, const settings *s)
+{
+    CLI_TRY(cli_least_memory(c, &s->search, &s->model, s->sub_blocks,
+                             &s->tradeoff, w->pipeline, &w->point));
+    w->chosen = "optimal";
+    w->schedule = w->point.schedule;
+    w->point.schedule = NULL;
+    w->bound.ns = w->point.bound_ns;
+    snprintf(w->bound.text, sizeof w->bound.text,
+             "within the pipeline's own limits");
+    return LH_OK;
+}
+
+static lh_status order(cli *c, work *w, const settings *s)
+{
+    if (s->model.objective != MEMORY)
+        return solve(c, w, s);
+    double begin = cli_now();
+    lh_status status = save_memory(c, w, s);
+    w->seconds = cli_now() - begin;
+    return status;
+}
+
+static lh_status check_tradeoff(cli *c, const settings *s)
+{
+    bool optimal = strcmp(s->method, "optimal") == 0;
+    if (s->model.objective != CLI_MAKESPAN && !optimal)
+        return cli_usage(c, "--objective is for --method optimal");
+    if (s->tradeoff.pareto && !optimal)
+        return cli_usage(c, "--pareto is for --method optimal");
+    if (s->tradeoff.pareto && s->model.objective != CLI_MAKESPAN)
+        return cli_usage(c, "--pareto weighs memory against the makespan; "
+                            "leave --objective out");
+    if (s->tradeoff.pareto && c->common.output)
+        return cli_usage(c, "--pareto makes no single schedule for -o; take "
+                            "--objective memory --makespan TIME");
+    if (s->tradeoff.makespan && s->model.objective != MEMORY)
+        return cli_usage(c, "--makespan is for --objective memory");
+    if (s->tradeoff.html && !s->tradeoff.pareto)
+        return cli_usage(c, "--html is for --pareto; 'longhaul simulate' "
+                            "shows a schedule");
+    return LH_OK;
+}
+
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
-    if (s->model.objective != CLI_MAKESPAN)
-        return cli_usage(c, "--objective is for --method optimal");
     cli_progress(c, "ordering passes by %s", s->method);
     double begin = cli_now();
     lh_status status = lh_method_run(s->method, w->pipeline, o, &w->schedule,
@@ -231,11 +292,15 @@ static lh_status make(cli *c, work *w)
     bool optimal = strcmp(s->method, "optimal") == 0;
     if (!optimal)
         CLI_TRY(cli_check_method(c, "--method", s->method));
+    CLI_TRY(check_tradeoff(c, s));
     CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
+    if (s->tradeoff.pareto)
+        return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
+                          w->pipeline);
     lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
     CLI_TRY(read_warmup(c, s->warmup, w, &o));
     o.sim = cli_sim_options(&s->model);
-    CLI_TRY(optimal ? solve(c, w, s) : generate(c, w, s, &o));
+    CLI_TRY(optimal ? order(c, w, s) : generate(c, w, s, &o));
     w->parts_ns = -1;
     w->fifo_ns = -1;
     if (w->infeasible)
@@ -275,12 +340,12 @@ static lh_status print_infeasible(cli *c, const work *w)
 {
     c->exit_code = EXIT_FAILED;
     return cli_put_json(
-        c, json_pack("{s:s, s:s, s:n, s:n, s:n, s:s, s:s, s:n, s:n, s:s, s:f}",
-                     "method", "optimal", "requested", "optimal", "makespan_s",
-                     "lower_bound_s", "gap", "limited_by", w->bound.text,
-                     "status", "infeasible", "bubble_ratio", "peak_memory",
-                     "memory_unit", lh_pipeline_memory_unit(w->pipeline),
-                     "seconds", w->seconds));
+        c,
+        json_pack("{s:s, s:s, s:n, s:n, s:n, s:s, s:s, s:n, s:n, s:s, s:f}",
+                  "method", "optimal", "requested", "optimal", "makespan_s",
+                  "lower_bound_s", "gap", "limited_by", w->bound.text, "status",
+                  "infeasible", "bubble_ratio", "peak_memory", "memory_unit",
+                  lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds));
 }
 
 static lh_status print_json(cli *c, const work *w)
@@ -302,7 +367,33 @@ static lh_status print_json(cli *c, const work *w)
     if (object && w->parts_ns >= 0)
         json_object_set_new(object, "whole_cost_s",
                             cli_seconds(ns - w->parts_ns));
+    if (object && s->model.objective == MEMORY) {
+        const lh_memory_point *p = &w->point;
+        bool proven = p->limit_bound == p->limit;
+        json_object_set_new(object, "objective", json_string("memory"));
+        json_object_set_new(object, "memory_limit", json_integer(p->limit));
+        json_object_set_new(object, "memory_limit_bound",
+                            json_integer(p->limit_bound));
+        json_object_set_new(object, "memory_status",
+                            json_string(proven ? "optimal" : "feasible"));
+    }
     return cli_put_json(c, object);
+}
+
+static void print_memory(cli *c, const work *w)
+{
+    const char *unit = lh_pipeline_memory_unit(w->pipeline);
+    char a[CLI_MEMORY_TEXT], b[CLI_MEMORY_TEXT], t[CLI_TIME_TEXT];
+    const lh_memory_point *p = &w->point;
+    cli_time_text(p->kept_ns, t);
+    if (p->limit_bound == p->limit)
+        fprintf(c->out, "memory limit  %s, the least that keeps %s\n",
+                cli_memory_text(p->limit, unit, a), t);
+    else
+        fprintf(c->out,
+                "memory limit  %s keeps %s; less than %s is proven not to\n",
+                cli_memory_text(p->limit, unit, a), t,
+                cli_memory_text(p->limit_bound, unit, b));
 }
 
 static void print_text(cli *c, const work *w)
@@ -324,6 +415,8 @@ static void print_text(cli *c, const work *w)
     fprintf(c->out, "peak memory   %s on device %" PRIu32 "\n",
             cli_memory_text(most, lh_pipeline_memory_unit(w->pipeline), b),
             device);
+    if (s->model.objective == MEMORY)
+        print_memory(c, w);
     fprintf(c->out, "written       %s\n", c->common.output);
 }
 
@@ -349,6 +442,10 @@ static lh_status run(cli *c)
     work w = {0};
     lh_status status = make(c, &w);
     cli_progress_end();
+    if (status == LH_OK && !w.schedule && !w.infeasible) {
+        fini(&w); /* --pareto has printed its curve */
+        return LH_OK;
+    }
     if (status == LH_OK && c->common.output && w.schedule) {
         cli_hold_signals();
         status = lh_schedule_write(w.schedule, c->common.output, &c->err);
@@ -390,7 +487,13 @@ const cli_command cmd_schedule = {
         "The method optimal looks for the fastest schedule of all, and for a "
         "proof. It starts from the best of the other methods and stops when "
         "the bound is met, or by --time-limit, --effort, --gap or Ctrl-C; "
-        "then the best schedule so far and its gap are what it gives.",
+        "then the best schedule so far and its gap are what it gives.\n\n"
+        "--objective memory looks for the least number that memory_limit may "
+        "be, the same for every device (lower limits of the file stay), with "
+        "a schedule of at most --makespan; --pareto goes on from there to the "
+        "next slower schedule that needs less, down to where none is left. "
+        "Each step takes --effort at most (default 2000000), and all together "
+        "--time-limit.",
     .output_help = "Write the schedule to FILE and print what it takes.",
     .own_output = true,
     CLI_OPTIONS(options),

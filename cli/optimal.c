@@ -62,30 +62,51 @@ static bool show(void *context, const lh_solve_progress *now)
     return interrupted != 0;
 }
 
+lh_status cli_search_options(cli *c, const cli_search *search,
+                             const cli_model *model, uint32_t sub_blocks,
+                             lh_solve_options *out, lh_schedule **start)
+{
+    *out = (lh_solve_options){.size = sizeof *out,
+                              .fifo = model->fifo,
+                              .sub_blocks = sub_blocks,
+                              .seed = c->common.seed,
+                              .progress = show,
+                              .context = c};
+    CLI_TRY(read_settings(c, search, out));
+    if (model->objective == CLI_FIRST_DEVICE)
+        out->objective = LH_OBJECTIVE_FIRST_DEVICE;
+    if (search->start)
+        CLI_TRY(lh_schedule_read(search->start, model->fifo, start, &c->err));
+    out->start = *start;
+    return LH_OK;
+}
+
+static struct sigaction before_search;
+
+void cli_search_begin(void)
+{
+    struct sigaction new = {.sa_handler = on_interrupt};
+    sigemptyset(&new.sa_mask);
+    interrupted = 0;
+    sigaction(SIGINT, &new, &before_search);
+}
+
+void cli_search_end(void)
+{
+    sigaction(SIGINT, &before_search, NULL);
+    cli_progress_end();
+}
+
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out)
 {
-    lh_solve_options o = {.size = sizeof o,
-                          .fifo = model->fifo,
-                          .sub_blocks = sub_blocks,
-                          .seed = c->common.seed,
-                          .progress = show,
-                          .context = c};
+    lh_solve_options o;
     lh_schedule *start = NULL;
-    CLI_TRY(read_settings(c, search, &o));
-    if (model->objective == CLI_FIRST_DEVICE)
-        o.objective = LH_OBJECTIVE_FIRST_DEVICE;
-    if (search->start)
-        CLI_TRY(lh_schedule_read(search->start, model->fifo, &start, &c->err));
-    o.start = start;
-    struct sigaction old, new = {.sa_handler = on_interrupt};
-    sigemptyset(&new.sa_mask);
-    interrupted = 0;
-    sigaction(SIGINT, &new, &old);
+    CLI_TRY(cli_search_options(c, search, model, sub_blocks, &o, &start));
+    cli_search_begin();
     lh_status status = lh_solve(pipeline, &o, out, &c->err);
-    sigaction(SIGINT, &old, NULL);
+    cli_search_end();
     lh_schedule_free(start);
-    cli_progress_end();
     return status;
 }

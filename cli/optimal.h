@@ -52,6 +52,14 @@ typedef struct cli_search {
         .help = "optimal: a schedule to improve on.", .words = CLI_WORDS_FILES \
     }
 
+/* What a search has to know; *start (release with lh_schedule_free()) is what
+ * out->start points to. */
+lh_status cli_search_options(cli *c, const cli_search *search,
+                             const cli_model *model, uint32_t sub_blocks,
+                             lh_solve_options *out, lh_schedule **start);
+/* Between these Ctrl-C stops the search, not the program. */
+void cli_search_begin(void);
+void cli_search_end(void);
 /* A progress line on a terminal; Ctrl-C stops the search, not the program. */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
