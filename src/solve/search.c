@@ -477,6 +477,28 @@ static uint32_t glue(lhi_search *s)
     return n;
 }
 
+static void log_learnt(const lhi_search *s)
+{
+    lhi_clause_log *log = s->log;
+    size_t need = log->n + 1 + 2 * (size_t)s->n_learnt_lits;
+    if (need > log->room && need <= log->most) {
+        size_t room = need + need / 2 + 1024;
+        uint32_t *more = realloc(log->words, room * sizeof *more);
+        if (more) {
+            log->words = more;
+            log->room = room;
+        }
+    }
+    log->incomplete = log->incomplete || need > log->room;
+    if (log->incomplete)
+        return;
+    log->words[log->n++] = s->n_learnt_lits;
+    for (uint32_t i = 0; i < s->n_learnt_lits; i++) {
+        log->words[log->n++] = lhi_from(s, s->learnt[i]);
+        log->words[log->n++] = lhi_to(s, s->learnt[i]);
+    }
+}
+
 /* Learns from the conflict and goes back; false: refuted. */
 static bool learn(lhi_search *s)
 {
@@ -484,6 +506,8 @@ static bool learn(lhi_search *s)
     uint32_t back = analyze(s);
     if (s->n_learnt_lits == 0)
         return false;
+    if (s->log)
+        log_learnt(s);
     uint32_t n = s->n_learnt_lits, width = glue(s);
     back_to(s, back);
     if (n == 1)
@@ -650,6 +674,11 @@ lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
     if (*answer == LHI_FOUND)
         take_orders(s, out);
     return s->no_memory ? lhi_fail_nomem(err) : LH_OK;
+}
+
+void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
+{
+    s->log = log;
 }
 
 uint64_t lhi_search_conflicts(const lhi_search *s)

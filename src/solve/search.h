@@ -31,6 +31,17 @@ void lhi_search_free(lhi_search *search); /* NULL is fine */
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
                          lhi_budget *budget, lhi_words *out, lhi_answer *answer,
                          lh_error *err);
+/* What is learnt, in order: how many literals, then so many pairs of operations
+ * (first before second), of which at least one holds in every schedule that is
+ * done by the deadline. */
+typedef struct lhi_clause_log {
+    uint32_t *words;
+    size_t n, room, most; /* words; what would go beyond `most` is ... */
+    bool incomplete;      /* ... not kept */
+} lhi_clause_log;
+
+/* To be set before the first lhi_search_run(). `log` outlives the search. */
+void lhi_search_set_log(lhi_search *search, lhi_clause_log *log);
 uint64_t lhi_search_conflicts(const lhi_search *search);
 
 #endif

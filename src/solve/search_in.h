@@ -111,6 +111,7 @@ struct lhi_search {
     uint64_t restart_at, reduce_at;
     uint32_t n_restarts;
     bool refuted;
+    lhi_clause_log *log; /* or NULL */
 };
 
 /* The literal "a before b" for operations of two streams of one machine. */
