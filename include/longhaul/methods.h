@@ -18,6 +18,10 @@ typedef struct lh_method_options {
     uint32_t n_warmup;   /* slack: warm-up forwards per device, given ... */
     const uint32_t *warmup; /* ... or NULL, then by Adaptra's algorithms */
     bool slack_initial;  /* slack: algorithm 1 (by memory) in place of 2 */
+    uint32_t group; /* flexible, dorapp: microbatches of a round; 0: as many as
+                       devices */
+    bool ignore_network; /* interleaved-zbv: an order for messages that take no
+                            time */
     lh_sim_options sim;  /* what `auto` judges candidates under; sim.size 0:
                             the defaults */
 } lh_method_options;

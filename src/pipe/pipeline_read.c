@@ -147,11 +147,12 @@ static lh_status read_uniform(reader *r, const lhi_node *map, lh_error *err)
     v = placement == 0 ? 1 : 2;
     if ((node = lhi_find(map, "chunks_per_device")))
         LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_CHUNKS, &v, err));
-    if ((placement == 0 && v != 1) || (placement == 2 && v != 2))
+    if ((placement == 0 && v != 1) || (placement == 2 && v % 2))
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "chunks_per_device is %" PRIu32
-                            ", but placement %s means %d",
-                            v, placements[placement], placement == 0 ? 1 : 2);
+                            ", but placement %s means %s",
+                            v, placements[placement],
+                            placement == 0 ? "1" : "2, or another even number");
     if ((uint64_t)P * v > LH_MAX_CHUNKS)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "%" PRIu32 " devices times %" PRIu32
@@ -170,7 +171,8 @@ static lh_status read_uniform(reader *r, const lhi_node *map, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < r->desc.n_chunks; c++) {
         r->chunks[c] = model;
-        r->chunks[c].device = placement == 2 && c >= P ? 2 * P - 1 - c : c % P;
+        bool back = placement == 2 && c / P % 2;
+        r->chunks[c].device = back ? P - 1 - c % P : c % P;
     }
     return LH_OK;
 }
@@ -383,40 +385,6 @@ static lh_status read_limits(reader *r, const lhi_node *node, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_collective(reader *r, const lhi_node *node, bool *seen,
-                                 lh_error *err)
-{
-    static const char *const keys[] = {"chunk", "all_gather", "reduce_scatter",
-                                       "latency", NULL};
-    const lhi_node *value;
-    uint32_t c;
-    LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
-    LHI_TRY(lhi_need(r->doc, node, "chunk", &value, err));
-    LHI_TRY(lhi_get_u32(r->doc, value, 0, r->desc.n_chunks - 1, &c, err));
-    if (seen[c])
-        return lhi_doc_fail(r->doc, value, err, LH_EINPUT,
-                            "chunk %" PRIu32 " is there twice; keep one", c);
-    seen[c] = true;
-    lh_chunk *chunk = &r->chunks[c];
-    LHI_TRY(read_optional_time(r, node, "all_gather", &chunk->all_gather_ns,
-                               err));
-    LHI_TRY(read_optional_time(r, node, "reduce_scatter",
-                               &chunk->reduce_scatter_ns, err));
-    return read_optional_time(r, node, "latency", &chunk->dp_latency_ns, err);
-}
-
-static lh_status read_data_parallel(reader *r, const lhi_node *list,
-                                    lh_error *err)
-{
-    LHI_TRY(lhi_want_list(r->doc, list, err));
-    bool *seen = LHI_NEW(r->scratch, bool, r->desc.n_chunks);
-    if (!seen)
-        return lhi_fail_nomem(err);
-    for (const lhi_node *n = list->first; n; n = n->next)
-        LHI_TRY(read_collective(r, n, seen, err));
-    return LH_OK;
-}
-
 /* Exactly one of two keys, or at most one. */
 static lh_status read_either(reader *r, const char *a,
                              lh_status (*read_a)(reader *, const lhi_node *,
@@ -468,7 +436,8 @@ static lh_status read_all(reader *r, lh_error *err)
     if ((node = lhi_find(r->root, "memory_unit")))
         LHI_TRY(lhi_get_string(r->doc, node, &r->desc.memory_unit, err));
     if ((node = lhi_find(r->root, "data_parallel")))
-        LHI_TRY(read_data_parallel(r, node, err));
+        LHI_TRY(lhi_dp_read(r->doc, node, r->unit_ns, r->scratch, &r->desc,
+                            r->chunks, &r->origin, err));
     r->desc.chunks = r->chunks;
     return LH_OK;
 }

@@ -21,6 +21,14 @@
     X("zb-h1", lhi_zb_h1, "zero bubble with the memory of 1f1b (ud, split)")   \
     X("zb-h2", lhi_zb_h2, "zero bubble with twice that memory (ud, split)")    \
     X("zb-v", lhi_zb_v, "zero bubble on a V, memory of 1f1b (wave, split)")    \
+    X("flexible", lhi_flexible,                                                \
+      "interleaved-1f1b in rounds of any size (ud, loop)")                     \
+    X("dorapp", lhi_dorapp,                                                    \
+      "flexible with weight gradients of their own (ud, loop, split)")         \
+    X("zbv-phases", lhi_zbv_phases,                                            \
+      "zero bubble on a V as PyTorch's ZBV counts it out (wave, split)")       \
+    X("interleaved-zbv", lhi_interleaved_zbv,                                  \
+      "zero bubble on one or more Vs, made for the network (wave, split)")     \
     X("slack", lhi_slack, "warm-up that absorbs link delays (ud, split)")      \
     X("greedy", lhi_greedy, "earliest pass first, W cut to fill gaps")         \
     X("auto", lhi_auto, "the fastest of all that fit")

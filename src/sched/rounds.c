@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flexible pipeline parallelism (Meta, "The Llama 3 Herd of Models", 2024,
+ * §3.3) and DoraPP (ScaleAcross Explorer, 2026, §4): the microbatches go
+ * through a device's chunks in rounds of `group`, where interleaved 1F1B has
+ * rounds of P. With more, a chunk's messages have longer to arrive. DoraPP has
+ * the input gradient apart from the weight gradient and leaves weight gradients
+ * for the end. */
+#include "sched/sched.h"
+
+#include <inttypes.h>
+#include <longhaul/simulate.h>
+
+/* The passes of one direction, one after the other. */
+typedef struct round_walk {
+    uint32_t devices, legs, n, group; /* legs: chunks per device */
+    uint32_t device;
+    bool forward;
+    uint32_t first, leg, at; /* first: of the round; at: in the round */
+} round_walk;
+
+static uint32_t round_size(const round_walk *w)
+{
+    uint32_t left = w->n - w->first;
+    return left < w->group ? left : w->group;
+}
+
+static lh_pass round_next(round_walk *w, lh_pass_kind kind)
+{
+    assert(w->first < w->n);
+    uint32_t leg = w->forward ? w->leg : w->legs - 1 - w->leg;
+    lh_pass pass = {.chunk = leg * w->devices + w->device,
+                    .microbatch = w->first + w->at,
+                    .n_parts = 1,
+                    .kind = (uint8_t)kind};
+    if (++w->at == round_size(w)) {
+        w->at = 0;
+        if (++w->leg == w->legs) {
+            w->leg = 0;
+            w->first += w->group;
+        }
+    }
+    return pass;
+}
+
+static void put_pass(lhi_order *order, lh_pass pass)
+{
+    lhi_put(order, (lh_pass_kind)pass.kind, pass.chunk, pass.microbatch);
+}
+
+static uint32_t warmup(const round_walk *w)
+{
+    uint64_t group = w->group < w->n ? w->group : w->n;
+    uint64_t wanted = (uint64_t)(w->legs - 1) * group +
+                      2 * (uint64_t)(w->devices - 1 - w->device);
+    uint64_t all = (uint64_t)w->n * w->legs;
+    return (uint32_t)(wanted < all ? wanted : all);
+}
+
+static void put_flexible(lhi_order *order, round_walk forward)
+{
+    round_walk backward = forward;
+    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    backward.forward = false;
+    for (uint32_t k = 0; k < all + ahead; k++) {
+        if (k < all)
+            put_pass(order, round_next(&forward, LH_F));
+        if (k >= ahead)
+            put_pass(order, round_next(&backward, LH_B));
+    }
+}
+
+static void put_split(lhi_order *order, round_walk *d, round_walk *w)
+{
+    put_pass(order, round_next(d, LH_D));
+    put_pass(order, round_next(w, LH_W));
+}
+
+static void put_dora(lhi_order *order, round_walk forward)
+{
+    round_walk d = forward, w;
+    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    uint32_t waiting = 0; /* weight gradients */
+    d.forward = false;
+    w = d;
+    for (uint32_t k = 0; k < all; k++) {
+        put_pass(order, round_next(&forward, LH_F));
+        if (k >= ahead)
+            put_split(order, &d, &w);
+    }
+    for (uint32_t k = 0; k < ahead; k++) {
+        put_pass(order, round_next(&d, LH_D));
+        if (++waiting > forward.device) {
+            put_pass(order, round_next(&w, LH_W));
+            waiting--;
+        }
+    }
+    for (; waiting; waiting--)
+        put_pass(order, round_next(&w, LH_W));
+}
+
+typedef void put_order(lhi_order *order, round_walk forward);
+
+/* A round of fewer microbatches than devices may have each device wait for a
+ * backward that another one has put behind a forward that waits for the first;
+ * Megatron-LM refuses such sizes. Some of them are fine, so try. */
+static lh_status need_progress(const lh_pipeline *p, const lhi_orders *orders,
+                               uint32_t group, lh_error *err)
+{
+    uint32_t n = p->n_microbatches, rest = n % group, devices = p->n_devices;
+    if (p->n_chunks == devices || group >= n ||
+        (group >= devices && (rest == 0 || rest >= devices)))
+        return LH_OK;
+    lh_evaluator *evaluator = NULL;
+    lh_schedule *schedule = NULL;
+    int64_t makespan_ns;
+    lh_error why = {0};
+    lh_status status = lhi_orders_schedule(orders, &schedule, &why);
+    if (status == LH_OK)
+        status = lh_evaluator_make(p, NULL, &evaluator, &why);
+    if (status == LH_OK)
+        status = lh_evaluator_run(evaluator, schedule, &makespan_ns, &why);
+    lh_evaluator_free(evaluator);
+    lh_schedule_free(schedule);
+    if (status == LH_EDEADLOCK)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "rounds of %" PRIu32 " of the %" PRIu32
+                        " microbatches block each other; choose a size with "
+                        "which every round has at least as many as there are "
+                        "devices (%" PRIu32 ")",
+                        group, n, devices);
+    if (status != LH_OK && err)
+        *err = why;
+    return status;
+}
+
+static lh_status make(const lh_pipeline *p, const lh_method_options *options,
+                      uint32_t passes, put_order *put, lhi_orders *out,
+                      lh_error *err)
+{
+    if (p->placement != LH_PLACEMENT_UD)
+        LHI_TRY(lhi_need_placement(p, LH_PLACEMENT_LOOP, err));
+    LHI_TRY(lhi_orders_init(out, p, passes, err));
+    uint32_t group = options->group ? options->group : p->n_devices;
+    for (uint32_t device = 0; device < p->n_devices; device++)
+        put(&out->devices[device], (round_walk){
+                                       .devices = p->n_devices,
+                                       .legs = p->n_chunks / p->n_devices,
+                                       .n = p->n_microbatches,
+                                       .group = group,
+                                       .device = device,
+                                       .forward = true,
+                                   });
+    lh_status status = need_progress(p, out, group, err);
+    if (status != LH_OK)
+        lhi_orders_fini(out);
+    return status;
+}
+
+lh_status lhi_flexible(const lh_pipeline *pipeline,
+                       const lh_method_options *options, lhi_orders *out,
+                       lh_error *err)
+{
+    return make(pipeline, options, 2, put_flexible, out, err);
+}
+
+lh_status lhi_dorapp(const lh_pipeline *pipeline,
+                     const lh_method_options *options, lhi_orders *out,
+                     lh_error *err)
+{
+    LHI_TRY(lhi_need_split(pipeline, err));
+    return make(pipeline, options, 3, put_dora, out, err);
+}

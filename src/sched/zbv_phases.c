@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Zero bubble on a V by phases, as PyTorch's ScheduleZBVZeroBubble counts them
+ * out (ScaleAcross Explorer uses this order for two chunks per device). Where
+ * zb-v searches for the order with the least waiting, this one is a formula:
+ * it is what runs where PyTorch is asked for its own. */
+#include "sched/sched.h"
+
+typedef struct v_counts {
+    lhi_order *order;
+    uint32_t n;         /* microbatches there are */
+    uint32_t chunks[2]; /* of the way there, of the way back */
+    uint32_t f[2], d[2], w[2];
+} v_counts;
+
+/* The next pass of one kind and leg; microbatches past the last one are only
+ * counted. */
+static void count_out(v_counts *v, lh_pass_kind kind, uint32_t leg)
+{
+    uint32_t *counts = kind == LH_F ? v->f : kind == LH_D ? v->d : v->w;
+    uint32_t m = counts[leg]++;
+    if (m < v->n)
+        lhi_put(v->order, kind, v->chunks[leg], m);
+}
+
+static void both(v_counts *v, uint32_t leg)
+{
+    count_out(v, LH_D, leg);
+    count_out(v, LH_W, leg);
+}
+
+static void put_device(v_counts *v, uint32_t device, uint32_t devices)
+{
+    uint32_t after = devices - device, least = 2 * devices - 1;
+    uint32_t all = v->n > least ? v->n : least;
+    for (uint32_t i = 0; i < 2 * after - 1; i++)
+        count_out(v, LH_F, 0);
+    for (uint32_t i = 0; i < device; i++) {
+        count_out(v, LH_F, 1);
+        count_out(v, LH_F, 0);
+    }
+    for (uint32_t i = 0; i < after; i++) {
+        count_out(v, LH_F, 1);
+        both(v, 1);
+    }
+    while (v->f[1] < v->f[0] || v->f[0] < all) {
+        if (v->f[0] < all)
+            count_out(v, LH_F, 0);
+        both(v, 0);
+        count_out(v, LH_F, 1);
+        both(v, 1);
+    }
+    for (uint32_t i = 0; i < device; i++) {
+        count_out(v, LH_D, 0);
+        count_out(v, LH_D, 1);
+    }
+    for (uint32_t i = 0; i < after; i++)
+        both(v, 0);
+    for (uint32_t leg = 2; leg-- > 0;)
+        while (v->w[leg] < v->d[leg])
+            count_out(v, LH_W, leg);
+}
+
+lh_status lhi_zbv_phases(const lh_pipeline *pipeline,
+                         const lh_method_options *options, lhi_orders *out,
+                         lh_error *err)
+{
+    (void)options;
+    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_WAVE, err));
+    LHI_TRY(lhi_need_split(pipeline, err));
+    LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
+    uint32_t devices = pipeline->n_devices;
+    for (uint32_t device = 0; device < devices; device++) {
+        v_counts v = {.order = &out->devices[device],
+                      .n = pipeline->n_microbatches,
+                      .chunks = {device, 2 * devices - 1 - device}};
+        put_device(&v, device, devices);
+    }
+    return LH_OK;
+}
