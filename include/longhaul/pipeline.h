@@ -21,6 +21,7 @@ extern "C" {
 #define LH_MAX_CHUNKS 65536u
 #define LH_MAX_MICROBATCHES 1048576u
 #define LH_MAX_PASSES (UINT64_C(1) << 26) /* chunks x microbatches */
+#define LH_MAX_DP_OPS (1u << 24)
 #define LH_NO_LIMIT INT64_MAX             /* memory limit: none */
 #define LH_NONE UINT32_MAX                /* "no such index" */
 
@@ -37,6 +38,28 @@ typedef struct lh_chunk {
      * first F, after the last W or B. All 0: none. */
     int64_t all_gather_ns, reduce_scatter_ns, dp_latency_ns;
 } lh_chunk;
+
+/* A forward, or the backward (D or B, whichever a schedule runs), of one chunk
+ * on one microbatch. */
+typedef struct lh_dp_point {
+    uint32_t chunk; /* LH_NONE: no pass */
+    uint32_t microbatch;
+    bool backward;
+} lh_dp_point;
+
+/* A data-parallel communication in the middle of the iteration, as sharded
+ * parameters and gradients need them: it is launched when a pass starts, takes
+ * the device's own data-parallel link behind what was launched before, and a
+ * pass may wait for it. All on one device; arrives the chunk's dp_latency_ns
+ * after its transfer. */
+typedef struct lh_dp_op {
+    uint32_t chunk; /* whose parameters, or gradients */
+    bool is_reduce_scatter;
+    uint32_t bucket, n_buckets; /* part 0..n_buckets-1 of it */
+    int64_t transfer_ns;
+    lh_dp_point launch;
+    lh_dp_point before; /* waits until it has arrived */
+} lh_dp_op;
 
 /* Messages from device `from` to device `to`. */
 typedef struct lh_link {
@@ -66,6 +89,9 @@ typedef struct lh_pipeline_desc {
     uint32_t n_sites;
     const lh_site *sites;
     const uint32_t *device_sites; /* site of each device; NULL: none */
+    /* Those launched with the same pass go in this order. */
+    uint32_t n_dp_ops;
+    const lh_dp_op *dp_ops;
 } lh_pipeline_desc;
 
 /* LH_EINPUT: a value is out of range or contradicts another; `err` says
@@ -96,6 +122,11 @@ LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
+/* In the order of their launching passes: by chunk, forward before backward,
+ * microbatch. */
+LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
+LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
+                                         uint32_t op);
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);

@@ -55,6 +55,8 @@ typedef struct lh_collective {
     uint32_t chunk, device;
     bool is_reduce_scatter;  /* else all-gather */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+    uint32_t op; /* lh_pipeline_dp_op() index; LH_NONE: the chunk's own, at
+                    the beginning or end of the iteration */
 } lh_collective;
 
 typedef struct lh_timeline lh_timeline;

@@ -42,6 +42,7 @@ typedef struct lh_trace_collective {
     uint32_t chunk, device;
     bool is_reduce_scatter; /* else all-gather */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+    uint32_t bucket, n_buckets; /* part of it; both 0: the whole */
 } lh_trace_collective;
 
 typedef struct lh_trace_device {

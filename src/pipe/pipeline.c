@@ -153,6 +153,9 @@ static lh_status check_horizon(const lh_pipeline *p,
                       p->n_microbatches +
                   (long double)llabs(k->mem_static);
     }
+    for (uint32_t i = 0; i < p->n_dp_ops; i++)
+        total += (long double)p->dp_ops[i].transfer_ns +
+                 (long double)p->chunks[p->dp_ops[i].chunk].dp_latency_ns;
     if (total > 0x1p53L)
         return refuse(origin, AT_ROOT, 0, err,
                       "the times add up to more than 2^53 ns (104 days), the "
@@ -309,8 +312,8 @@ static lh_placement find_placement(const lh_pipeline *p)
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
 }
 
-static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
-                        lh_error *err)
+static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
+                        const lhi_pipeline_origin *origin, lh_error *err)
 {
     const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
     p->link_resources = LHI_NEW(p->mem, uint32_t, p->n_links);
@@ -344,6 +347,7 @@ static lh_status derive(lh_pipeline *p, const lhi_pipeline_origin *origin,
         p->has_collectives = p->has_collectives ||
                              p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
+    LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
     count_routes(p);
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);
@@ -426,7 +430,7 @@ static lh_status fill(lh_pipeline *p, const lh_pipeline_desc *d,
     LHI_TRY(copy_links(p, d, err));
     LHI_TRY(copy_sites(p, d, origin, err));
     LHI_TRY(copy_limits(p, d, origin, err));
-    return derive(p, origin, err);
+    return derive(p, d, origin, err);
 }
 
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,

@@ -39,15 +39,41 @@ struct lh_pipeline {
     lhi_route *forward;  /* [c]: from chunk c to c+1; last unused */
     lhi_route *backward; /* [c]: from chunk c to c-1; first unused */
     lh_placement placement;
+    /* Operations by the number of their launching point, see lhi_point();
+     * those of point i are dp_first[i]..dp_first[i + 1] - 1, and dp_waits[i]
+     * have to arrive before it. Both NULL where there is no operation. */
+    uint32_t n_dp_ops;
+    lh_dp_op *dp_ops;
+    uint32_t *dp_first, *dp_waits;
 };
 
 /* Where a description came from, for messages: the document, and the nodes of
- * its chunks and links (either may be NULL). */
+ * its chunks, links and operations (each may be NULL). */
 typedef struct lhi_pipeline_origin {
     const lhi_doc *doc;
     const lhi_node *const *chunk_nodes;
     const lhi_node *const *link_nodes;
+    const lhi_node *const *op_nodes;
 } lhi_pipeline_origin;
+
+/* The number of an F, or of a D or B: neighbours for one chunk and microbatch.
+ * What a W would launch or wait for has no number. */
+static inline size_t lhi_point(const lh_pipeline *p, uint32_t chunk,
+                               uint32_t microbatch, bool backward)
+{
+    return 2 * ((size_t)chunk * p->n_microbatches + microbatch) + backward;
+}
+
+/* dp.c: checks, sorts and numbers the operations of a description. */
+lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                          const lhi_pipeline_origin *origin, lh_error *err);
+/* dp_read.c: the `data_parallel` of a file. Operations go to desc->dp_ops. */
+lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
+                      int64_t unit_ns, lhi_arena *scratch,
+                      lh_pipeline_desc *desc, lh_chunk *chunks,
+                      lhi_pipeline_origin *origin, lh_error *err);
+/* Its JSON into `map`; false: no memory. */
+bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
 
 /* The resource of that name; LH_NONE: there is none. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);

@@ -99,35 +99,10 @@ static json_t *limits_to_json(const lh_pipeline *p)
     return list;
 }
 
-static bool has_collectives(const lh_chunk *c)
-{
-    return c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns;
-}
-
-/* NULL where there is no memory; an empty list where there are none. */
-static json_t *collectives_to_json(const lh_pipeline *p)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < p->n_chunks; i++) {
-        const lh_chunk *c = &p->chunks[i];
-        if (has_collectives(c) &&
-            !append(list, json_pack("{s:I, s:I, s:I, s:I}", "chunk",
-                                    (json_int_t)i, "all_gather",
-                                    c->all_gather_ns, "reduce_scatter",
-                                    c->reduce_scatter_ns, "latency",
-                                    c->dp_latency_ns))) {
-            json_decref(list);
-            return NULL;
-        }
-    }
-    return list;
-}
-
 static bool fill(const lh_pipeline *p, json_t *map)
 {
-    json_t *collectives = collectives_to_json(p);
-    bool ok =
-        collectives && set(map, "longhaul", json_string("pipeline/1")) &&
+    return
+        set(map, "longhaul", json_string("pipeline/1")) &&
         set(map, "time_unit", json_string("ns")) &&
         set(map, "microbatches", json_integer(p->n_microbatches)) &&
         set(map, "devices", json_integer(p->n_devices)) &&
@@ -137,11 +112,8 @@ static bool fill(const lh_pipeline *p, json_t *map)
         (!p->n_sites || set(map, "sites", sites_to_json(p))) &&
         (!p->has_limits || set(map, "memory_limit", limits_to_json(p))) &&
         (!p->memory_unit[0] ||
-         set(map, "memory_unit", json_string(p->memory_unit)));
-    if (ok && json_array_size(collectives) > 0)
-        return set(map, "data_parallel", collectives);
-    json_decref(collectives);
-    return ok;
+         set(map, "memory_unit", json_string(p->memory_unit))) &&
+        lhi_dp_to_json(p, map);
 }
 
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,

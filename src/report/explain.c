@@ -85,7 +85,7 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
         out.index = LH_NONE;
         for (uint32_t i = 0; i < t->n_collectives; i++) {
             const lh_trace_collective *c = &t->collectives[i];
-            if (c->chunk == s->pass.chunk && c->ready_ns <= s->start_ns &&
+            if (c->chunk == s->pass.chunk && c->depart_ns == s->start_ns &&
                 s->end_ns <= c->arrive_ns)
                 out.index = i;
         }

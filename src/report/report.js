@@ -265,10 +265,11 @@ function waitOf(t, i) {
   const free = first ? 0 : r.issued[i - 1];
   const wait = { free, first, idle: r.start[i] - free, message: r.incoming[i],
     collective: -1, at: free, reason: first ? 'start' : 'pass' };
-  for (let c = 0; c < t.collectives.n && r.kind[i] === 0; c++)
+  for (let c = 0; c < t.collectives.n && r.kind[i] !== 2; c++)
     if (!t.collectives.rs[c] && t.collectives.chunk[c] === r.chunk[i] &&
       t.collectives.device[c] === r.device[i] &&
-      t.collectives.arrive[c] <= r.start[i])
+      t.collectives.arrive[c] <= r.start[i] && (wait.collective < 0 ||
+      t.collectives.arrive[c] > t.collectives.arrive[wait.collective]))
       wait.collective = c;
   if (wait.collective >= 0 && t.collectives.arrive[wait.collective] > wait.at) {
     wait.at = t.collectives.arrive[wait.collective];

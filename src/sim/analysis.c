@@ -24,6 +24,8 @@ typedef struct finder {
     uint32_t *before_on_link; /* per message: the one before it on its link */
     uint32_t *before_on_dp; /* per collective: the same on its device's link */
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
+    uint32_t *awaited; /* per lhi_point(): the last operation to arrive of
+                          those it waits for, LH_NONE; NULL: no operations */
 } finder;
 
 static const char *const cause_names[] = {
@@ -86,6 +88,31 @@ static uint32_t find_run(const finder *f, const lh_pass *pass)
                                : f->backward_run)[cell(f, pass)];
 }
 
+static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
+{
+    const lh_pipeline *p = f->p;
+    const lh_timeline *t = f->t;
+    if (p->n_dp_ops == 0)
+        return LH_OK;
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    f->awaited = LHI_NEW(mem, uint32_t, points);
+    if (!f->awaited)
+        return lhi_fail_nomem(err);
+    memset(f->awaited, 0xff, points * sizeof *f->awaited);
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        if (c->op == LH_NONE || p->dp_ops[c->op].before.chunk == LH_NONE)
+            continue;
+        const lh_dp_point *at = &p->dp_ops[c->op].before;
+        uint32_t *last = &f->awaited[lhi_point(p, at->chunk, at->microbatch,
+                                               at->backward)];
+        if (*last == LH_NONE ||
+            c->arrive_ns > t->collectives[*last].arrive_ns)
+            *last = i;
+    }
+    return LH_OK;
+}
+
 /* Those of one device take its link in the order of the array. */
 static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
 {
@@ -103,10 +130,10 @@ static lh_status find_collectives(finder *f, lhi_arena *mem, lh_error *err)
         const lh_collective *c = &t->collectives[i];
         f->before_on_dp[i] = last[c->device];
         last[c->device] = i;
-        if (!c->is_reduce_scatter)
+        if (!c->is_reduce_scatter && c->op == LH_NONE)
             f->gathers[c->chunk] = i;
     }
-    return LH_OK;
+    return find_awaited(f, mem, err);
 }
 
 static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
@@ -357,6 +384,15 @@ static bool step_from_run(walker *w)
     }
     if (w->at_ns == 0)
         return false;
+    if (w->f->awaited && run->pass.kind != LH_W) {
+        uint32_t op = w->f->awaited[lhi_point(w->f->p, run->pass.chunk,
+                                              run->pass.microbatch,
+                                              run->pass.kind != LH_F)];
+        if (op != LH_NONE && t->collectives[op].arrive_ns == w->at_ns) {
+            step_to_collective(w, &t->collectives[op]);
+            return true;
+        }
+    }
     uint32_t gather = w->f->gathers[run->pass.chunk];
     if (gather == LH_NONE || t->collectives[gather].arrive_ns != w->at_ns)
         return false;
@@ -392,6 +428,18 @@ static bool step_from_message(walker *w)
     return false;
 }
 
+/* Before the pass that launches an operation as it starts. */
+static void step_to_launch(walker *w, const lh_collective *c)
+{
+    const lh_dp_point *at = &w->f->p->dp_ops[c->op].launch;
+    size_t i = (size_t)at->chunk * w->f->p->n_microbatches + at->microbatch;
+    uint32_t run = (at->backward ? w->f->backward_run : w->f->forward_run)[i];
+    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+                  .at_ns = c->ready_ns,
+                  .run = run_at(w->f->t, c->device, run),
+                  .no_memory = w->no_memory};
+}
+
 static bool step_from_collective(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -402,6 +450,10 @@ static bool step_from_collective(walker *w)
             t->collectives[before].sent_ns != c->depart_ns)
             return false;
         step_to_collective(w, &t->collectives[before]);
+        return true;
+    }
+    if (c->op != LH_NONE) {
+        step_to_launch(w, c);
         return true;
     }
     if (!c->is_reduce_scatter)

@@ -65,6 +65,8 @@ typedef struct engine {
     link_state *links;            /* by resource */
     int64_t *gathered_ns;   /* per chunk: its all-gather arrived */
     uint32_t *releases;     /* per chunk: W and B passes to go */
+    uint32_t *dp_left;   /* per point: operations not launched that it needs */
+    int64_t *dp_ready_ns; /* per point: the last of those launched arrives */
     bool no_memory;
 } engine;
 
@@ -107,6 +109,33 @@ static void push(engine *e, int64_t time_ns, enum event_kind kind,
         e->no_memory = true;
 }
 
+/* What the pass at `point` launches as it starts. */
+static void launch(engine *e, device_state *dev, size_t point, int64_t now)
+{
+    const lh_pipeline *p = e->p;
+    for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        lh_collective *c = &e->t->collectives[e->t->n_collectives++];
+        c->chunk = op->chunk;
+        c->device = p->chunks[op->chunk].device;
+        c->is_reduce_scatter = op->is_reduce_scatter;
+        c->op = i;
+        c->ready_ns = now;
+        c->depart_ns = now > dev->dp_free_ns ? now : dev->dp_free_ns;
+        c->sent_ns = dev->dp_free_ns = c->depart_ns + op->transfer_ns;
+        c->arrive_ns = c->sent_ns + p->chunks[op->chunk].dp_latency_ns;
+        if (c->arrive_ns > e->t->makespan_ns)
+            e->t->makespan_ns = c->arrive_ns;
+        if (op->before.chunk == LH_NONE)
+            continue;
+        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
+                                   op->before.backward);
+        e->dp_left[waiting]--;
+        if (c->arrive_ns > e->dp_ready_ns[waiting])
+            e->dp_ready_ns[waiting] = c->arrive_ns;
+    }
+}
+
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -127,6 +156,15 @@ static void try_start(engine *e, uint32_t d)
     }
     if (pass->kind == LH_F && e->gathered_ns[pass->chunk] > start)
         start = e->gathered_ns[pass->chunk];
+    if (e->dp_left && pass->kind != LH_W) {
+        size_t point = lhi_point(e->p, pass->chunk, pass->microbatch,
+                                 pass->kind != LH_F);
+        if (e->dp_left[point] > 0)
+            return; /* for ever: only this device's later passes launch it */
+        if (e->dp_ready_ns[point] > start)
+            start = e->dp_ready_ns[point];
+        launch(e, dev, point, start);
+    }
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
@@ -200,6 +238,7 @@ static void add_collective(engine *e, uint32_t chunk, bool is_scatter,
     op->chunk = chunk;
     op->device = c->device;
     op->is_reduce_scatter = is_scatter;
+    op->op = LH_NONE;
     op->ready_ns = now;
     op->depart_ns = now > dev->dp_free_ns ? now : dev->dp_free_ns;
     op->sent_ns =
@@ -332,6 +371,32 @@ static void start_all(engine *e)
         try_start(e, d);
 }
 
+/* The operation that a pass waits for and that comes later in the order of its
+ * own device. */
+static lh_status refuse_late_launch(const engine *e, uint32_t d, size_t point,
+                                    const char *here, lh_error *err)
+{
+    const lh_pipeline *p = e->p;
+    uint32_t i = 0;
+    while (i + 1 < p->n_dp_ops) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        if (op->before.chunk != LH_NONE &&
+            lhi_point(p, op->before.chunk, op->before.microbatch,
+                      op->before.backward) == point)
+            break;
+        i++;
+    }
+    const lh_dp_op *op = &p->dp_ops[i];
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: device %" PRIu32 " waits at %s for the "
+                    "%s of chunk %" PRIu32 " that %" PRIu32 "%c%" PRIu32
+                    " launches, later in its own order",
+                    d, here,
+                    op->is_reduce_scatter ? "reduce-scatter" : "all-gather",
+                    op->chunk, op->launch.chunk,
+                    op->launch.backward ? 'B' : 'F', op->launch.microbatch);
+}
+
 /* Names the first device that stands still and what it waits for. */
 static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
 {
@@ -339,7 +404,13 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
     char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
     const lh_pass *pass = &dev->order[dev->pos];
     uint64_t needs = input_of(e, pass);
+    size_t point = lhi_point(e->p, pass->chunk, pass->microbatch,
+                             pass->kind != LH_F);
     lh_pass_text(pass, here);
+    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->dp_left &&
+        e->dp_left[point] > 0 &&
+        (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
+        return refuse_late_launch(e, d, point, here, err);
     if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: device %" PRIu32 " stops after %s, its "
@@ -474,7 +545,8 @@ static lh_status allocate(engine *e, lh_error *err)
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
-    t->collectives = LHI_NEW(e->mem, lh_collective, 2 * p->n_chunks);
+    t->collectives = LHI_NEW(e->mem, lh_collective,
+                             2 * (size_t)p->n_chunks + p->n_dp_ops);
     t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
@@ -483,6 +555,13 @@ static lh_status allocate(engine *e, lh_error *err)
         !t->collectives || !t->peak_memory || !t->memory_limits ||
         !t->resource_names)
         return lhi_fail_nomem(err);
+    if (p->n_dp_ops == 0)
+        return LH_OK;
+    e->dp_left = LHI_NEW(e->mem, uint32_t, 2 * e->n_half);
+    e->dp_ready_ns = LHI_NEW(e->mem, int64_t, 2 * e->n_half);
+    if (!e->dp_left || !e->dp_ready_ns)
+        return lhi_fail_nomem(err);
+    memcpy(e->dp_left, p->dp_waits, 2 * e->n_half * sizeof *e->dp_left);
     return LH_OK;
 }
 

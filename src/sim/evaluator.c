@@ -23,6 +23,8 @@ struct lh_evaluator {
     lhi_seen seen;
     int64_t *link_free, *device_free, *dp_free, *gathered;
     uint32_t *pos, *stack, *releases;
+    uint32_t *dp_left;    /* as in the event engine; NULL: no operations */
+    int64_t *dp_ready;
 };
 
 /* Whether each link has one sending device. */
@@ -75,6 +77,12 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         !e->seen.parts || !e->link_free || !e->device_free ||
         !e->dp_free || !e->gathered || !e->pos || !e->stack || !e->releases)
         goto err_mem;
+    if (p->n_dp_ops > 0) {
+        e->dp_left = LHI_NEW(mem, uint32_t, 2 * n);
+        e->dp_ready = LHI_NEW(mem, int64_t, 2 * n);
+        if (!e->dp_left || !e->dp_ready)
+            goto err_mem;
+    }
     e->private_links = find_private(p, sender);
     *out = e;
     return LH_OK;
@@ -128,6 +136,28 @@ static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
     return *link_free + route->latency_ns;
 }
 
+/* What a pass launches as it starts; returns when the last of it arrives. */
+static int64_t launch(lh_evaluator *e, uint32_t d, size_t point, int64_t now)
+{
+    const lh_pipeline *p = e->p;
+    int64_t last = 0;
+    for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        int64_t *free = &e->dp_free[d];
+        *free = (now > *free ? now : *free) + op->transfer_ns;
+        int64_t arrive = *free + p->chunks[op->chunk].dp_latency_ns;
+        last = arrive > last ? arrive : last;
+        if (op->before.chunk == LH_NONE)
+            continue;
+        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
+                                   op->before.backward);
+        e->dp_left[waiting]--;
+        if (arrive > e->dp_ready[waiting])
+            e->dp_ready[waiting] = arrive;
+    }
+    return last;
+}
+
 /* Runs device d until it needs an input that is not known yet; wakes devices
  * that stand before what it made. Returns the latest time reached. */
 static int64_t run_device(lh_evaluator *e, const lh_schedule *s, uint32_t d,
@@ -153,6 +183,15 @@ static int64_t run_device(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                 now = input;
             if (!side && e->gathered[c] > now)
                 now = e->gathered[c];
+            if (e->dp_left) {
+                size_t point = 2 * at + (size_t)side;
+                if (e->dp_left[point] > 0)
+                    break; /* a deadlock */
+                if (e->dp_ready[point] > now)
+                    now = e->dp_ready[point];
+                int64_t end = launch(e, d, point, now);
+                last = end > last ? end : last;
+            }
             if (!side && c + 1 < p->n_chunks) {
                 route = &p->forward[c];
                 out = at + n;
@@ -203,6 +242,10 @@ static void reset(lh_evaluator *e)
     memset(e->gathered, 0, p->n_chunks * sizeof *e->gathered);
     memset(e->releases, 0, p->n_chunks * sizeof *e->releases);
     memset(e->pos, 0, p->n_devices * sizeof *e->pos);
+    if (e->dp_left) {
+        memcpy(e->dp_left, p->dp_waits, 2 * n * sizeof *e->dp_left);
+        memset(e->dp_ready, 0, 2 * n * sizeof *e->dp_ready);
+    }
 }
 
 static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,

@@ -209,6 +209,10 @@ static lh_status check_collective(const checker *c, uint32_t i)
         return refuse(c, COLLECTIVE, i,
                       "ready, depart, sent and arrive must rise from 0 to "
                       "2^53 ns");
+    if (x->n_buckets > LH_MAX_MICROBATCHES ||
+        (x->n_buckets ? x->bucket >= x->n_buckets : x->bucket > 0))
+        return refuse(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,
+                      x->bucket, x->n_buckets);
     return LH_OK;
 }
 

@@ -76,10 +76,11 @@ static void fill_messages(const lh_message *from, uint32_t n,
         };
 }
 
-static void fill_collectives(const lh_collective *from, uint32_t n,
+static void fill_collectives(const lh_pipeline *pipeline,
+                             const lh_collective *from, uint32_t n,
                              lh_trace_collective *to)
 {
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         to[i] = (lh_trace_collective){
             .chunk = from[i].chunk,
             .device = from[i].device,
@@ -89,6 +90,14 @@ static void fill_collectives(const lh_collective *from, uint32_t n,
             .sent_ns = from[i].sent_ns,
             .arrive_ns = from[i].arrive_ns,
         };
+        if (from[i].op == LH_NONE)
+            continue;
+        const lh_dp_op *op = lh_pipeline_dp_op(pipeline, from[i].op);
+        if (op->n_buckets > 1) {
+            to[i].bucket = op->bucket;
+            to[i].n_buckets = op->n_buckets;
+        }
+    }
 }
 
 static lh_status fill(const lh_pipeline *pipeline, const lh_timeline *timeline,
@@ -120,7 +129,7 @@ static lh_status fill(const lh_pipeline *pipeline, const lh_timeline *timeline,
     fill_devices(pipeline, devices, t->n_devices);
     fill_runs(pipeline, timeline, devices, runs);
     fill_messages(messages, t->n_messages, m);
-    fill_collectives(collectives, t->n_collectives, x);
+    fill_collectives(pipeline, collectives, t->n_collectives, x);
     t->devices = devices;
     t->site_names = sites;
     t->link_names = links;

@@ -190,7 +190,10 @@ static lh_status read_collective(reader *r, const lhi_node *event)
 {
     static const char *const keys[] = {"op",       "chunk",     "device",
                                        "ready_ns", "depart_ns", "sent_ns",
-                                       "arrive_ns", NULL};
+                                       "arrive_ns", "bucket",    "buckets",
+                                       NULL};
+    static const char *const time_keys[] = {"ready_ns", "depart_ns", "sent_ns",
+                                            "arrive_ns", NULL};
     static const char *const ops[] = {"all-gather", "reduce-scatter", NULL};
     const lhi_node *args, *node;
     lh_trace_collective c = {0};
@@ -203,8 +206,13 @@ static lh_status read_collective(reader *r, const lhi_node *event)
     c.is_reduce_scatter = op == 1;
     LHI_TRY(get_index(r, args, "chunk", LH_MAX_CHUNKS, &c.chunk));
     LHI_TRY(get_index(r, args, "device", r->t.n_devices, &c.device));
-    LHI_TRY(get_times(r, args, keys + 3, times));
+    LHI_TRY(get_times(r, args, time_keys, times));
     LHI_TRY(check_slice(r, event, c.depart_ns, c.sent_ns));
+    if ((node = lhi_find(args, "buckets"))) {
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_MICROBATCHES, &c.n_buckets,
+                            r->err));
+        LHI_TRY(get_index(r, args, "bucket", c.n_buckets, &c.bucket));
+    }
     lh_trace_collective *to = append(&r->collectives, event->line);
     if (!to)
         return lhi_fail_nomem(r->err);

@@ -339,16 +339,24 @@ static void add_collectives(writer *w)
         const lh_trace_collective *c = &w->t->collectives[i];
         char name[48];
         const char *op = c->is_reduce_scatter ? "reduce-scatter" : "all-gather";
-        snprintf(name, sizeof name, "%s %" PRIu32, op, c->chunk);
+        int len = snprintf(name, sizeof name, "%s %" PRIu32, op, c->chunk);
+        if (c->n_buckets > 0 && len > 0)
+            snprintf(name + len, sizeof name - (size_t)len,
+                     " %" PRIu32 "/%" PRIu32, c->bucket, c->n_buckets);
         begin_slice(w, c->depart_ns, c->sent_ns, name, "collective",
                     device_pid(w, c->device), w->collective_tids[i]);
         lhi_text_printf(&w->out,
                         "\"op\":\"%s\",\"chunk\":%" PRIu32
                         ",\"device\":%" PRIu32 ",\"ready_ns\":%" PRId64
                         ",\"depart_ns\":%" PRId64 ",\"sent_ns\":%" PRId64
-                        ",\"arrive_ns\":%" PRId64 "}}",
+                        ",\"arrive_ns\":%" PRId64,
                         op, c->chunk, c->device, c->ready_ns, c->depart_ns,
                         c->sent_ns, c->arrive_ns);
+        if (c->n_buckets > 0)
+            lhi_text_printf(&w->out,
+                            ",\"bucket\":%" PRIu32 ",\"buckets\":%" PRIu32,
+                            c->bucket, c->n_buckets);
+        lhi_text_puts(&w->out, "}}");
     }
 }
 

@@ -33,6 +33,13 @@ typedef struct run {
     uint64_t *left;        /* [chunk]: W and B passes still to run */
     int64_t *link_free_ns; /* [resource] */
     ordered_link *orders;  /* [resource] */
+    uint32_t *launches;    /* [node]: first operation that starts with it, or
+                              LH_NONE; NULL: there are no operations */
+    uint32_t *next_op;     /* [operation]: another of the same node */
+    uint32_t *starters;    /* [operation]: the node it starts with */
+    uint32_t *waiters;     /* [operation]: the node that needs it, or LH_NONE */
+    uint32_t *missing;     /* [node]: operations it needs that did not start */
+    int64_t *fetched_ns;   /* [node]: when the last of the others is there */
     uint32_t *stack;       /* devices that may have something to do */
     bool *stacked;         /* [device] */
     uint32_t n_stacked;
@@ -133,6 +140,24 @@ static void enter(run *r, uint32_t node, int64_t now_ns)
         depart(r, order->nodes[order->next++], now_ns);
 }
 
+/* Runs the operations that go with the start of a pass, one behind the other
+ * on the device's link, and tells those that wait for them. */
+static void begin(run *r, uint32_t node, int64_t start_ns)
+{
+    const lhi_judge *judge = r->judge;
+    for (uint32_t i = r->launches[node]; i != LH_NONE; i = r->next_op[i]) {
+        const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
+        const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, op->chunk);
+        int64_t end_ns = collective(r, chunk, start_ns, op->transfer_ns);
+        uint32_t waiter = r->waiters[i];
+        if (waiter == LH_NONE)
+            continue;
+        r->missing[waiter]--;
+        if (r->fetched_ns[waiter] < end_ns)
+            r->fetched_ns[waiter] = end_ns;
+    }
+}
+
 /* What follows from the end of a pass. */
 static void finish(run *r, uint32_t node, int64_t end_ns)
 {
@@ -175,6 +200,13 @@ static void advance(run *r, uint32_t device)
             start_ns = r->inputs[node];
         if (pass->kind == LH_F && r->gathered_ns[pass->chunk] > start_ns)
             start_ns = r->gathered_ns[pass->chunk];
+        if (r->launches) {
+            if (r->missing[node])
+                return;
+            if (r->fetched_ns[node] > start_ns)
+                start_ns = r->fetched_ns[node];
+            begin(r, node, start_ns);
+        }
         r->free_ns[device] = start_ns + duration(judge, pass);
         finish(r, node, r->free_ns[device]);
     }
@@ -228,6 +260,46 @@ static lh_status connect(run *r, lh_error *err)
     return LH_OK;
 }
 
+static uint32_t node_at(const lhi_judge *judge, const lh_dp_point *at)
+{
+    lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
+    return at->backward ? lhi_find_gradient(judge, at->chunk, at->microbatch)
+                        : lhi_find_pass(judge, &forward);
+}
+
+/* Which node starts each operation and which waits for it. */
+static lh_status take_operations(run *r, lh_error *err)
+{
+    lhi_judge *judge = r->judge;
+    uint32_t n = lh_pipeline_n_dp_ops(judge->pipeline);
+    uint32_t total = judge->first[judge->n_rows];
+    if (n == 0)
+        return LH_OK;
+    r->launches = LHI_NEW(judge->mem, uint32_t, total);
+    r->next_op = LHI_NEW(judge->mem, uint32_t, n);
+    r->starters = LHI_NEW(judge->mem, uint32_t, n);
+    r->waiters = LHI_NEW(judge->mem, uint32_t, n);
+    r->missing = LHI_NEW(judge->mem, uint32_t, total);
+    r->fetched_ns = LHI_NEW(judge->mem, int64_t, total);
+    if (!r->launches || !r->next_op || !r->starters || !r->waiters || !r->missing ||
+        !r->fetched_ns)
+        return lhi_fail_nomem(err);
+    for (uint32_t node = 0; node < total; node++)
+        r->launches[node] = LH_NONE;
+    for (uint32_t i = n; i-- > 0;) { /* so that lists keep their order */
+        const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
+        uint32_t starter = r->starters[i] = node_at(judge, &op->launch);
+        r->next_op[i] = r->launches[starter];
+        r->launches[starter] = i;
+        r->waiters[i] = op->before.chunk == LH_NONE
+                            ? LH_NONE
+                            : node_at(judge, &op->before);
+        if (r->waiters[i] != LH_NONE)
+            r->missing[r->waiters[i]]++;
+    }
+    return LH_OK;
+}
+
 static lh_status take_orders(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
@@ -275,6 +347,7 @@ static lh_status prepare(run *r, lh_error *err)
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
     LHI_TRY(connect(r, err));
+    LHI_TRY(take_operations(r, err));
     return take_orders(r, err);
 }
 
@@ -288,6 +361,17 @@ static uint32_t blocker(const run *r, uint32_t device, char *why)
     char text[LH_PASS_TEXT], needs[LH_PASS_TEXT], first[LH_PASS_TEXT];
     uint32_t node = r->next[device], source = r->sources[node];
     lh_pass_text(&judge->passes[node], text);
+    if (r->inputs[node] != UNKNOWN) {
+        uint32_t i = 0;
+        while (r->waiters[i] != node || r->ends[r->starters[i]] != UNKNOWN)
+            i++;
+        lh_pass_text(&judge->passes[r->starters[i]], needs);
+        snprintf(why, 256,
+                 "device %" PRIu32 " waits in %s for data-parallel "
+                 "communication that starts with %s, later on the same device",
+                 device, text, needs);
+        return r->starters[i];
+    }
     lh_pass_text(&judge->passes[source], needs);
     if (r->ends[source] == UNKNOWN) {
         snprintf(why, 256,

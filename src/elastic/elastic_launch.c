@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which communications are launched with which passes (PipeMesh, section
+ * III-C and algorithm 1, with chunks counted by blocks). A block is a group of
+ * microbatches on one chunk; what the next block needs is gathered, and what
+ * the one before has made is scattered, behind the passes of this one. */
+#include "elastic/elastic.h"
+
+#include <stdlib.h>
+
+/* A group and a chunk, both from 0. */
+typedef struct block {
+    uint32_t group, chunk;
+    bool exists;
+} block;
+
+typedef struct launcher {
+    const lh_elastic_case *g;
+    const lh_elastic_plan *p;
+    int64_t part_g, part_p; /* C_g, C_p */
+    lh_dp_op *ops;          /* NULL: only counts */
+    uint64_t n;
+} launcher;
+
+/* Part `i` of `n` of a time; the parts add up to it. */
+static int64_t portion(int64_t total, uint32_t i, uint32_t n)
+{
+    return total / n + total % n * (i + 1) / n - total % n * i / n;
+}
+
+static void launch(launcher *l, lh_dp_op op)
+{
+    if (op.transfer_ns == 0)
+        return;
+    if (l->ops)
+        l->ops[l->n] = op;
+    l->n++;
+}
+
+static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
+{
+    if (chunk + 1 < l->g->chunks)
+        return (block){group, chunk + 1, true};
+    return (block){group + 1, 0, group + 1 < l->p->n_enqueue};
+}
+
+static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
+{
+    if (chunk > 0)
+        return (block){group, chunk - 1, true};
+    return (block){group + 1, l->g->chunks - 1,
+                   group + 1 < l->p->n_dequeue};
+}
+
+static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
+{
+    if (chunk + 1 < l->g->chunks)
+        return (block){group, chunk + 1, true};
+    return (block){group - 1, 0, group > 0};
+}
+
+/* The first pass of a block: a gather for it has to arrive before that. */
+static lh_dp_point entry(const launcher *l, const uint32_t *groups, block b,
+                         uint32_t stage, bool backward)
+{
+    uint32_t m = 0;
+    for (uint32_t j = 0; j < b.group; j++)
+        m += groups[j];
+    return (lh_dp_point){b.chunk * l->g->stages + stage, m, backward};
+}
+
+/* The communication that pass `n` of `count` launches for a gather in the last
+ * `buckets` passes of a block. */
+static void gather(launcher *l, block next, const uint32_t *groups,
+                   uint32_t stage, lh_dp_point pass, uint32_t n,
+                   uint32_t count, uint32_t buckets)
+{
+    buckets = buckets < count ? buckets : count;
+    if (!next.exists || l->part_p == 0 || n < count - buckets)
+        return;
+    uint32_t i = n - (count - buckets);
+    lh_dp_point before = {LH_NONE, 0, false};
+    if (i + 1 == buckets)
+        before = entry(l, groups, next, stage, pass.backward);
+    launch(l, (lh_dp_op){.chunk = next.chunk * l->g->stages + stage,
+                         .bucket = i,
+                         .n_buckets = buckets,
+                         .transfer_ns = portion(l->part_p, i, buckets),
+                         .launch = pass,
+                         .before = before});
+}
+
+/* Pass n of `count` of forward block (group, chunk). */
+static void forward(launcher *l, uint32_t stage, uint32_t group,
+                    uint32_t chunk, uint32_t n, lh_dp_point pass)
+{
+    block next = next_forward(l, group, chunk);
+    if (group > 0 || chunk + 1 == l->g->chunks) {
+        gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
+               l->p->forward_buckets);
+    } else if (n == 0) { /* what the optimiser has updated */
+        launch(l, (lh_dp_op){.chunk = next.chunk * l->g->stages + stage,
+                             .n_buckets = 1,
+                             .transfer_ns = l->g->dp_ns,
+                             .launch = pass,
+                             .before = entry(l, l->p->enqueue, next, stage,
+                                             false)});
+    }
+}
+
+static void backward(launcher *l, uint32_t stage, uint32_t group,
+                     uint32_t chunk, uint32_t n, lh_dp_point pass)
+{
+    uint32_t count = l->p->dequeue[group];
+    uint32_t buckets = l->p->scatter_buckets;
+    block before = before_backward(l, group, chunk);
+    bool last = before.exists && before.group + 1 == l->p->n_dequeue;
+    buckets = last ? 1 : buckets < count ? buckets : count;
+    int64_t whole_ns = last ? l->g->dp_ns : l->part_g;
+    if (before.exists && n < buckets)
+        launch(l, (lh_dp_op){.chunk = before.chunk * l->g->stages + stage,
+                             .is_reduce_scatter = true,
+                             .bucket = n,
+                             .n_buckets = buckets,
+                             .transfer_ns = portion(whole_ns, n, buckets),
+                             .launch = pass,
+                             .before = {LH_NONE, 0, false}});
+    gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass, n,
+           count, l->p->backward_buckets);
+}
+
+static void walk(launcher *l, uint32_t stage, bool is_backward)
+{
+    uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;
+    const uint32_t *groups = is_backward ? l->p->dequeue : l->p->enqueue;
+    for (uint32_t c = 0; c < l->g->chunks; c++) {
+        uint32_t m = 0;
+        for (uint32_t j = 0; j < n_groups; j++)
+            for (uint32_t n = 0; n < groups[j]; n++, m++) {
+                lh_dp_point pass = {c * l->g->stages + stage, m, is_backward};
+                (is_backward ? backward : forward)(l, stage, j, c, n, pass);
+            }
+    }
+}
+
+static void walk_all(launcher *l)
+{
+    for (uint32_t stage = 0; stage < l->g->stages; stage++) {
+        walk(l, stage, false);
+        walk(l, stage, true);
+    }
+}
+
+lh_status lh_elastic_operations(const lh_elastic_case *given,
+                                const lh_elastic_plan *plan, lh_dp_op **ops,
+                                uint32_t *n_ops, lh_error *err)
+{
+    LHI_TRY(lhi_elastic_check_case(given, err));
+    launcher l = {.g = given,
+                  .p = plan,
+                  .part_g = lhi_elastic_partial(given, plan->params_g),
+                  .part_p = lhi_elastic_partial(given, plan->params_p)};
+    walk_all(&l);
+    if (l.n > LH_MAX_DP_OPS)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "more than %u data-parallel communications",
+                        LH_MAX_DP_OPS);
+    l.ops = calloc(l.n + 1, sizeof *l.ops);
+    if (!l.ops)
+        return lhi_fail_nomem(err);
+    l.n = 0;
+    walk_all(&l);
+    *ops = l.ops;
+    *n_ops = (uint32_t)l.n;
+    return LH_OK;
+}
+
+void lh_elastic_ops_free(lh_dp_op *ops)
+{
+    free(ops);
+}

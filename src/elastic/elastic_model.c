@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time and memory in closed form (PipeMesh, section IV-A, equations 1 to 5).
+ * Partial communications are rounded up to a nanosecond, memory to a byte. */
+#include "elastic/elastic.h"
+
+int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share)
+{
+    if (given->params == 0)
+        return 0;
+    return (int64_t)lhi_wide_ceil((lhi_wide)given->dp_ns * share,
+                                  given->params);
+}
+
+/* What of a communication of `a_ns` sticks out of `n` passes of `pass_ns`. */
+static int64_t beyond(int64_t a_ns, uint32_t n, int64_t pass_ns)
+{
+    lhi_wide rest = (lhi_wide)a_ns - (lhi_wide)n * pass_ns;
+    return rest > 0 ? (int64_t)rest : 0;
+}
+
+lh_elastic_terms lh_elastic_exposed(const lh_elastic_case *given,
+                                    const lh_elastic_plan *plan,
+                                    int64_t backward_ns)
+{
+    const lh_elastic_case *g = given;
+    int64_t b_ns = backward_ns > 0 ? backward_ns : g->b_ns;
+    int64_t M = g->chunks, R = plan->n_enqueue, S = plan->n_dequeue;
+    int64_t part_g = lhi_elastic_partial(g, plan->params_g);
+    int64_t part_p = lhi_elastic_partial(g, plan->params_p);
+    uint32_t last = plan->dequeue[plan->n_dequeue - 1];
+    lh_elastic_terms t;
+    t.optimizer_ns = 2 * g->dp_ns +
+                     (M - 1) * (beyond(g->dp_ns, plan->enqueue[0], g->f_ns) +
+                                beyond(g->dp_ns, last, b_ns));
+    t.gradients_ns = (S - 1) * M * beyond(part_g, plan->scatter_buckets, b_ns);
+    t.forward_ns =
+        (R - 1) * M * beyond(part_p, plan->forward_buckets, g->f_ns);
+    t.backward_ns =
+        (S * M - 1) * beyond(part_p, plan->backward_buckets, b_ns);
+    t.sum_ns =
+        t.optimizer_ns + t.gradients_ns + t.forward_ns + t.backward_ns;
+    return t;
+}
+
+int64_t lh_elastic_time(const lh_elastic_case *given,
+                        const lh_elastic_plan *plan, int64_t recompute_ns)
+{
+    int64_t passes = (int64_t)given->chunks * given->microbatches +
+                     given->stages - 1;
+    return passes * (given->f_ns + given->b_ns + recompute_ns) +
+           2 * (int64_t)(given->stages - 1) * given->pp_ns +
+           lh_elastic_exposed(given, plan, 0).sum_ns;
+}
+
+/* The three states over the denominator D M: 16-bit parameters and gradients,
+ * 12 bytes of optimiser state; section 4/M of gradients is a chunk's own and
+ * the buffer beside it, 8/M of parameters the same for forward and backward. */
+static lhi_wide optimizer_part(const lh_elastic_case *g)
+{
+    return (lhi_wide)12 * g->params * g->chunks;
+}
+
+static lhi_wide sharded_part(const lh_elastic_case *g, int64_t share,
+                             int64_t buffers)
+{
+    lhi_wide D = g->replicas, M = g->chunks;
+    return 2 * (lhi_wide)(g->params - share) * D * M +
+           (2 * M + buffers * D) * (lhi_wide)share;
+}
+
+lhi_wide lhi_elastic_states(const lh_elastic_case *given,
+                            const lh_elastic_plan *plan)
+{
+    return optimizer_part(given) + sharded_part(given, plan->params_g, 4) +
+           sharded_part(given, plan->params_p, 8);
+}
+
+lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
+                                       const lh_elastic_plan *plan,
+                                       int64_t stored)
+{
+    lhi_wide unit = (lhi_wide)given->replicas * given->chunks;
+    lhi_wide held = (lhi_wide)lh_elastic_passes(given, plan, 1) * stored;
+    lh_elastic_memory m;
+    m.optimizer = (int64_t)lhi_wide_ceil(optimizer_part(given), unit);
+    m.gradients =
+        (int64_t)lhi_wide_ceil(sharded_part(given, plan->params_g, 4), unit);
+    m.parameters =
+        (int64_t)lhi_wide_ceil(sharded_part(given, plan->params_p, 8), unit);
+    m.activations = (int64_t)held;
+    m.sum = (int64_t)lhi_wide_ceil(
+        lhi_elastic_states(given, plan) + held * unit, unit);
+    return m;
+}

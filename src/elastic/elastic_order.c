@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of passes on a stage, and how many forwards come first. */
+#include "elastic/elastic.h"
+
+/* How far the backward list of the last stage runs ahead of the forwards that
+ * it needs, beyond (M - 1) e_1. Walking both lists side by side, the distance
+ * changes only where a group of either begins. */
+static uint32_t extra_warmup(const lh_elastic_case *g,
+                             const lh_elastic_plan *p)
+{
+    int64_t M = g->chunks, most = 0, lead = (M - 1) * p->enqueue[0];
+    int64_t d_before = 0;
+    uint32_t first = 0; /* enqueue group of the dequeue group's first */
+    int64_t first_before = 0;
+    for (uint32_t j = 0; j < p->n_dequeue; j++) {
+        while (d_before >= first_before + p->enqueue[first])
+            first_before += p->enqueue[first++];
+        int64_t d_end = d_before + p->dequeue[j];
+        for (int64_t c = M; c >= 1; c--) {
+            uint32_t e = first;
+            int64_t e_before = first_before, m = d_before;
+            while (m < d_end) {
+                /* Positions from 1 of microbatch m of chunk c. */
+                int64_t back = M * d_before + (M - c) * p->dequeue[j] +
+                               (m - d_before) + 1;
+                int64_t forth = M * e_before + (c - 1) * p->enqueue[e] +
+                                (m - e_before) + 1;
+                if (forth - lead - back > most)
+                    most = forth - lead - back;
+                e_before += p->enqueue[e++];
+                m = e_before;
+            }
+        }
+        d_before = d_end;
+    }
+    return (uint32_t)most;
+}
+
+static bool hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
+                   const lh_elastic_case *g)
+{
+    for (uint32_t j = 0; j < n; j++)
+        if ((lhi_wide)groups[j] * pass_ns <
+            (lhi_wide)g->stages * (pass_ns + g->pp_ns))
+            return false;
+    return true;
+}
+
+void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan)
+{
+    plan->extra_warmup = extra_warmup(given, plan);
+    plan->pp_hidden =
+        hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
+        hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
+}
+
+/* Forwards of stage i before its first backward, beside the one that comes
+ * right before it. */
+static int64_t warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
+                      uint32_t stage)
+{
+    int64_t all = (int64_t)g->chunks * g->microbatches;
+    int64_t w = (int64_t)(g->chunks - 1) * p->enqueue[0] +
+                2 * (int64_t)(g->stages - stage) + p->extra_warmup;
+    return w < all ? w : all;
+}
+
+int64_t lh_elastic_passes(const lh_elastic_case *given,
+                          const lh_elastic_plan *plan, uint32_t stage)
+{
+    int64_t all = (int64_t)given->chunks * given->microbatches;
+    int64_t n = warmup(given, plan, stage) + 1;
+    return n < all ? n : all;
+}
+
+int64_t lh_elastic_depth_first_passes(const lh_elastic_case *given)
+{
+    int64_t P = given->stages, M = given->chunks;
+    int64_t n = M > 1 ? (M - 1) * P + 2 * (P - 1) + 1 : P;
+    int64_t all = M * given->microbatches;
+    return n < all ? n : all;
+}
+
+/* Where a walk through one of the two lists stands. */
+typedef struct list_walk {
+    uint32_t n;
+    const uint32_t *groups;
+    uint32_t chunks, group, before, at; /* at: inside the block */
+    uint32_t leg;                       /* blocks of the group behind it */
+} list_walk;
+
+static void put_next(list_walk *w, const lh_elastic_case *g, uint32_t stage,
+                     bool backward, lh_pass *out)
+{
+    uint32_t c = backward ? w->chunks - 1 - w->leg : w->leg;
+    *out = (lh_pass){.chunk = c * g->stages + stage - 1,
+                     .microbatch = w->before + w->at,
+                     .n_parts = 1,
+                     .kind = backward ? LH_B : LH_F};
+    if (++w->at < w->groups[w->group])
+        return;
+    w->at = 0;
+    if (++w->leg < w->chunks)
+        return;
+    w->leg = 0;
+    w->before += w->groups[w->group++];
+}
+
+void lh_elastic_order(const lh_elastic_case *given, const lh_elastic_plan *plan,
+                      uint32_t stage, lh_pass *passes)
+{
+    list_walk f = {.n = plan->n_enqueue, .groups = plan->enqueue};
+    list_walk b = {.n = plan->n_dequeue, .groups = plan->dequeue};
+    f.chunks = b.chunks = given->chunks;
+    int64_t all = (int64_t)given->chunks * given->microbatches;
+    int64_t w = warmup(given, plan, stage);
+    for (int64_t i = 0; i < w; i++)
+        put_next(&f, given, stage, false, passes++);
+    for (int64_t i = w; i < all; i++) {
+        put_next(&f, given, stage, false, passes++);
+        put_next(&b, given, stage, true, passes++);
+    }
+    for (int64_t i = 0; i < w; i++)
+        put_next(&b, given, stage, true, passes++);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sequences, shares and buckets for one size of the buffer queue (PipeMesh,
+ * section IV-B), and plans that are given. */
+#include "elastic/elastic.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+uint32_t lh_elastic_chunks(uint32_t layers, int64_t stage_f_ns, int64_t pp_ns)
+{
+    for (uint32_t m = layers; m > 1; m--)
+        if (layers % m == 0 && (lhi_wide)pp_ns * m <= stage_f_ns)
+            return m;
+    return 1;
+}
+
+static bool bad_time(int64_t ns)
+{
+    return ns < 0 || ns > LHI_ELASTIC_MAX_TIME;
+}
+
+lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
+{
+    const lh_elastic_case *g = given;
+    if (g->size != sizeof *g)
+        return lhi_fail(err, LH_EINVAL, "lh_elastic_case.size is %zu, not %zu",
+                        g->size, sizeof *g);
+    if (g->stages < 1 || g->replicas < 1 || g->chunks < 1 ||
+        g->microbatches < 1)
+        return lhi_fail(err, LH_EINVAL,
+                        "stages, replicas, chunks and microbatches must be at "
+                        "least 1");
+    if (g->microbatches > LH_MAX_MICROBATCHES || g->stages > LH_MAX_DEVICES ||
+        g->chunks > LH_MAX_CHUNKS || g->replicas > 1u << 24 ||
+        (uint64_t)g->chunks * g->stages > LH_MAX_CHUNKS ||
+        (uint64_t)g->chunks * g->stages * g->microbatches > LH_MAX_PASSES)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " stages of %" PRIu32 " chunks and %" PRIu32
+                        " microbatches are more than is handled",
+                        g->stages, g->chunks, g->microbatches);
+    if (bad_time(g->f_ns) || bad_time(g->b_ns) || bad_time(g->dp_ns) ||
+        bad_time(g->pp_ns) || g->f_ns == 0 || g->b_ns == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "times must be from 0 to 2^52 ns, those of passes "
+                        "above 0");
+    if (g->params < 0 || g->params > LHI_ELASTIC_MAX_PARAMS)
+        return lhi_fail(err, LH_EINVAL,
+                        "parameters must be from 0 to 2^50 on a device");
+    /* All of it one after the other, as for pipelines. */
+    long double all = ((long double)g->f_ns + (long double)g->b_ns +
+                       2 * (long double)g->pp_ns + 4 * (long double)g->dp_ns) *
+                      g->chunks * g->microbatches * g->stages;
+    if (all > 0x1p60L)
+        return lhi_fail(err, LH_EINVAL,
+                        "the times add up to more than is handled");
+    return LH_OK;
+}
+
+/* `n` in `k` parts, the first n mod k of them larger by one. */
+static void even(uint32_t n, uint32_t k, uint32_t *parts)
+{
+    for (uint32_t i = 0; i < k; i++)
+        parts[i] = n / k + (i < n % k);
+}
+
+static uint32_t least(const uint32_t *values, uint32_t n)
+{
+    uint32_t least = values[0];
+    for (uint32_t i = 1; i < n; i++)
+        least = values[i] < least ? values[i] : least;
+    return least;
+}
+
+uint32_t lhi_elastic_groups(const lh_elastic_case *given, uint32_t queue)
+{
+    uint32_t rest = given->microbatches - queue;
+    return queue >= given->microbatches ? 1 : 1 + (rest - 1) / queue + 1;
+}
+
+/* The most of psi whose communication `n` passes of `pass_ns` hide. */
+static int64_t hidden_share(const lh_elastic_case *g, uint32_t n,
+                            int64_t pass_ns, int64_t most)
+{
+    if (g->dp_ns == 0)
+        return most;
+    lhi_wide share = (lhi_wide)g->params * n * pass_ns / g->dp_ns;
+    return share < most ? (int64_t)share : most;
+}
+
+static uint32_t passes_to_hide(int64_t comm_ns, int64_t pass_ns)
+{
+    lhi_wide n = lhi_wide_ceil(comm_ns, pass_ns);
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Dequeue groups, shares and the backward's buckets. */
+static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
+                         lh_elastic_plan *p)
+{
+    uint32_t B = g->microbatches, S = p->n_dequeue;
+    /* May exceed 32 bits for tiny passes, but never what it is cut to. */
+    lhi_wide need = lhi_wide_ceil(g->dp_ns, g->b_ns);
+    uint32_t to_hide = need < B ? (uint32_t)need : B;
+    bool hides = (lhi_wide)B * g->b_ns >= (lhi_wide)S * g->dp_ns;
+    if (S > 1 && !hides) {
+        uint32_t last = smaller(to_hide, B - (S - 1) * g->stages);
+        even(B - last, S - 1, dequeue);
+        dequeue[S - 1] = last;
+        p->scatter_buckets = least(dequeue, S);
+        p->params_g =
+            hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
+        return;
+    }
+    even(B, S, dequeue);
+    uint32_t m = dequeue[S - 1];
+    if (!hides) { /* a single group */
+        p->scatter_buckets = B;
+        return;
+    }
+    p->scatter_buckets = smaller(to_hide, m);
+    p->params_g = S == 1 ? g->params
+                         : hidden_share(g, p->scatter_buckets, g->b_ns,
+                                        g->params);
+    p->backward_buckets = m - p->scatter_buckets;
+    p->params_p =
+        hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
+}
+
+/* ZeRO-3 saves memory only if 2/D + 8/M < 2. */
+static bool sharding_saves(const lh_elastic_case *g)
+{
+    uint64_t D = g->replicas, M = g->chunks;
+    return 2 * M + 8 * D < 2 * D * M;
+}
+
+lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
+                           uint32_t *enqueue, uint32_t *dequeue,
+                           lh_elastic_plan *out, lh_error *err)
+{
+    const lh_elastic_case *g = given;
+    uint32_t B = g->microbatches, groups = lhi_elastic_groups(g, queue);
+    *out = (lh_elastic_plan){.n_enqueue = groups,
+                             .n_dequeue = groups,
+                             .enqueue = enqueue,
+                             .dequeue = dequeue};
+    enqueue[0] = queue < B ? queue : B;
+    if (groups > 1)
+        even(B - queue, groups - 1, enqueue + 1);
+    uint32_t shortest = least(enqueue, groups);
+    if (shortest < g->stages)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "a queue of %" PRIu32 " cuts %" PRIu32
+                        " microbatches into groups of %" PRIu32
+                        " and more, %" PRIu32
+                        " fewer than the %" PRIu32 " stages",
+                        queue, B, shortest, g->stages - shortest, g->stages);
+    fill_dequeue(g, dequeue, out);
+    if (!g->as_published && !sharding_saves(g))
+        out->params_p = 0;
+    if (!g->as_published && groups > 1)
+        out->params_p = hidden_share(g, least(enqueue + 1, groups - 1),
+                                     g->f_ns, out->params_p);
+    if (out->params_p == 0)
+        out->backward_buckets = 0;
+    else
+        out->forward_buckets =
+            passes_to_hide(lhi_elastic_partial(g, out->params_p), g->f_ns);
+    lhi_elastic_derive(g, out);
+    return LH_OK;
+}
+
+/* The plan, then its sequences, in one allocation that free() releases. */
+typedef struct owned_plan {
+    lh_elastic_plan plan;
+    lhi_arena *mem;
+} owned_plan;
+
+lh_status lhi_elastic_copy(const lh_elastic_plan *from, lh_elastic_plan **out,
+                           lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    owned_plan *to = mem ? LHI_NEW(mem, owned_plan, 1) : NULL;
+    uint32_t *e = mem ? LHI_NEW(mem, uint32_t, from->n_enqueue) : NULL;
+    uint32_t *d = mem ? LHI_NEW(mem, uint32_t, from->n_dequeue) : NULL;
+    if (!to || !e || !d) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    memcpy(e, from->enqueue, from->n_enqueue * sizeof *e);
+    memcpy(d, from->dequeue, from->n_dequeue * sizeof *d);
+    to->mem = mem;
+    to->plan = *from;
+    to->plan.enqueue = e;
+    to->plan.dequeue = d;
+    *out = &to->plan;
+    return LH_OK;
+}
+
+void lh_elastic_plan_free(lh_elastic_plan *plan)
+{
+    if (plan)
+        lhi_arena_free(((owned_plan *)plan)->mem);
+}
+
+lh_status lh_elastic_plan_queue(const lh_elastic_case *given, uint32_t queue,
+                                lh_elastic_plan **out, lh_error *err)
+{
+    LHI_TRY(lhi_elastic_check_case(given, err));
+    if (queue < 1 || queue > given->microbatches)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "a queue of %" PRIu32 " is out of range; there are "
+                        "%" PRIu32 " microbatches",
+                        queue, given->microbatches);
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t n = lhi_elastic_groups(given, queue);
+    uint32_t *parts = mem ? LHI_NEW(mem, uint32_t, 2 * (size_t)n) : NULL;
+    lh_elastic_plan plan;
+    lh_status status =
+        parts ? lhi_elastic_fill(given, queue, parts, parts + n, &plan, err)
+              : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_elastic_copy(&plan, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+static lh_status check_groups(const lh_elastic_case *g, const char *name,
+                              uint32_t n, const uint32_t *groups,
+                              lh_error *err)
+{
+    uint64_t sum = 0;
+    if (n == 0)
+        return lhi_fail(err, LH_EINPUT, "%s: there is no group", name);
+    for (uint32_t j = 0; j < n; j++) {
+        if (groups[j] < g->stages)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: group %" PRIu32 " has %" PRIu32
+                            " microbatches, %" PRIu32
+                            " fewer than the pipeline has stages; it needs "
+                            "at least %" PRIu32,
+                            name, j + 1, groups[j], g->stages - groups[j],
+                            g->stages);
+        sum += groups[j];
+    }
+    if (sum != g->microbatches)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: the groups have %" PRIu64 " microbatches, %" PRIu64
+                        " %s than the %" PRIu32 " there are",
+                        name, sum,
+                        sum > g->microbatches ? sum - g->microbatches
+                                              : g->microbatches - sum,
+                        sum > g->microbatches ? "more" : "fewer",
+                        g->microbatches);
+    return LH_OK;
+}
+
+static lh_status check_shares(const lh_elastic_case *g,
+                              const lh_elastic_plan *p, lh_error *err)
+{
+    if (p->params_g < 0 || p->params_p < 0 || p->params_g > g->params)
+        return lhi_fail(err, LH_EINPUT,
+                        "the gradients of %" PRId64 " parameters cannot be "
+                        "sharded: there are %" PRId64 ", %" PRId64 " fewer",
+                        p->params_g, g->params, p->params_g - g->params);
+    if (p->params_p > p->params_g)
+        return lhi_fail(err, LH_EINPUT,
+                        "%" PRId64 " sharded parameters are %" PRId64
+                        " more than have sharded gradients (%" PRId64
+                        "); ZeRO-3 shards both",
+                        p->params_p, p->params_p - p->params_g, p->params_g);
+    if (p->params_g > 0 && p->n_dequeue > 1 && p->scatter_buckets == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "sharded gradients need at least 1 scatter bucket");
+    if (p->params_p > 0 &&
+        ((p->n_enqueue > 1 && p->forward_buckets == 0) ||
+         (p->n_dequeue * (uint64_t)g->chunks > 1 && p->backward_buckets == 0)))
+        return lhi_fail(err, LH_EINPUT,
+                        "sharded parameters need at least 1 gather bucket "
+                        "forward and backward");
+    return LH_OK;
+}
+
+lh_status lh_elastic_plan_make(const lh_elastic_case *given,
+                               const lh_elastic_plan *wanted,
+                               lh_elastic_plan **out, lh_error *err)
+{
+    LHI_TRY(lhi_elastic_check_case(given, err));
+    LHI_TRY(check_groups(given, "enqueue", wanted->n_enqueue, wanted->enqueue,
+                         err));
+    LHI_TRY(check_groups(given, "dequeue", wanted->n_dequeue, wanted->dequeue,
+                         err));
+    LHI_TRY(check_shares(given, wanted, err));
+    lh_elastic_plan plan = *wanted;
+    lhi_elastic_derive(given, &plan);
+    return lhi_elastic_copy(&plan, out, err);
+}

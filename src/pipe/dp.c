@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data-parallel operations that passes launch: checked, sorted, numbered. */
+#include "pipe/pipeline.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
+                        lh_error *err, const char *format, ...)
+    LHI_PRINTF(4, 5);
+
+static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
+                        lh_error *err, const char *format, ...)
+{
+    char text[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (origin && origin->op_nodes)
+        return lhi_doc_fail(origin->doc, origin->op_nodes[i], err, LH_EINPUT,
+                            "%s", text);
+    return lhi_fail(err, LH_EINPUT,
+                    "pipeline: data_parallel.operations[%" PRIu32 "]: %s", i,
+                    text);
+}
+
+static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
+                             const lh_dp_point *at, const char *what,
+                             const lhi_pipeline_origin *origin, uint32_t i,
+                             lh_error *err)
+{
+    if (at->chunk >= p->n_chunks || at->microbatch >= p->n_microbatches)
+        return refuse(origin, i, err,
+                      "%s: there is no pass of chunk %" PRIu32
+                      " on microbatch %" PRIu32,
+                      what, at->chunk, at->microbatch);
+    uint32_t here = p->chunks[op->chunk].device;
+    uint32_t there = p->chunks[at->chunk].device;
+    if (here != there)
+        return refuse(origin, i, err,
+                      "%s: chunk %" PRIu32 " is on device %" PRIu32
+                      ", chunk %" PRIu32 ", whose communication it is, on "
+                      "device %" PRIu32 "; both must be on one",
+                      what, at->chunk, there, op->chunk, here);
+    return LH_OK;
+}
+
+static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
+                          const lhi_pipeline_origin *origin, uint32_t i,
+                          lh_error *err)
+{
+    if (op->chunk >= p->n_chunks)
+        return refuse(origin, i, err, "there is no chunk %" PRIu32,
+                      op->chunk);
+    if (op->transfer_ns < 0 || op->transfer_ns > LHI_MAX_TIME_NS)
+        return refuse(origin, i, err,
+                      "a time is negative or above 2^52 ns (52 days)");
+    if (op->bucket >= op->n_buckets)
+        return refuse(origin, i, err,
+                      "bucket %" PRIu32 " of %" PRIu32
+                      " does not exist; they count from 0",
+                      op->bucket, op->n_buckets);
+    LHI_TRY(check_point(p, op, &op->launch, "launch", origin, i, err));
+    if (op->before.chunk == LH_NONE)
+        return LH_OK;
+    LHI_TRY(check_point(p, op, &op->before, "before", origin, i, err));
+    if (op->before.chunk == op->launch.chunk &&
+        op->before.microbatch == op->launch.microbatch &&
+        op->before.backward == op->launch.backward)
+        return refuse(origin, i, err,
+                      "the pass that launches it cannot wait for it");
+    return LH_OK;
+}
+
+static size_t point_of(const lh_pipeline *p, const lh_dp_point *at)
+{
+    return lhi_point(p, at->chunk, at->microbatch, at->backward);
+}
+
+lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                          const lhi_pipeline_origin *origin, lh_error *err)
+{
+    uint32_t n = desc->n_dp_ops;
+    if (n == 0)
+        return LH_OK;
+    if (n > LH_MAX_DP_OPS)
+        return lhi_fail(err, LH_EINPUT,
+                        "pipeline: %" PRIu32 " data-parallel operations are "
+                        "more than the %u that are handled",
+                        n, LH_MAX_DP_OPS);
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(check_op(p, &desc->dp_ops[i], origin, i, err));
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    p->dp_ops = LHI_NEW(p->mem, lh_dp_op, n);
+    p->dp_first = LHI_NEW(p->mem, uint32_t, points + 2);
+    p->dp_waits = LHI_NEW(p->mem, uint32_t, points);
+    if (!p->dp_ops || !p->dp_first || !p->dp_waits)
+        return lhi_fail_nomem(err);
+    /* A counting sort: counts two places on become places by adding up, and
+     * placing an operation moves the place of the next, one place on. */
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_dp_op *op = &desc->dp_ops[i];
+        p->dp_first[point_of(p, &op->launch) + 2]++;
+        if (op->before.chunk != LH_NONE)
+            p->dp_waits[point_of(p, &op->before)]++;
+    }
+    for (size_t i = 1; i < points + 2; i++)
+        p->dp_first[i] += p->dp_first[i - 1];
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_dp_op *op = &desc->dp_ops[i];
+        p->dp_ops[p->dp_first[point_of(p, &op->launch) + 1]++] = *op;
+    }
+    p->n_dp_ops = n;
+    return LH_OK;
+}
+
+uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline)
+{
+    return pipeline->n_dp_ops;
+}
+
+const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline, uint32_t op)
+{
+    return &pipeline->dp_ops[op];
+}
+
+/* --- writing ---------------------------------------------------------------- */
+
+static bool append(json_t *list, json_t *item)
+{
+    return json_array_append_new(list, item) == 0; /* false on a NULL item */
+}
+
+static json_t *chunks_to_json(const lh_pipeline *p)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < p->n_chunks; i++) {
+        const lh_chunk *c = &p->chunks[i];
+        bool has =
+            c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns;
+        if (has && !append(list, json_pack("{s:I, s:I, s:I, s:I}", "chunk",
+                                           (json_int_t)i, "all_gather",
+                                           c->all_gather_ns, "reduce_scatter",
+                                           c->reduce_scatter_ns, "latency",
+                                           c->dp_latency_ns))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static json_t *point_to_json(const lh_dp_point *at)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu32 "%c%" PRIu32, at->chunk,
+             at->backward ? 'B' : 'F', at->microbatch);
+    return json_string(text);
+}
+
+static json_t *op_to_json(const lh_dp_op *op)
+{
+    char bucket[32];
+    json_t *map =
+        json_pack("{s:I, s:I, s:o}", "chunk", (json_int_t)op->chunk,
+                  op->is_reduce_scatter ? "reduce_scatter" : "all_gather",
+                  op->transfer_ns, "launch", point_to_json(&op->launch));
+    snprintf(bucket, sizeof bucket, "%" PRIu32 "/%" PRIu32, op->bucket,
+             op->n_buckets);
+    bool ok = map &&
+              (op->n_buckets == 1 ||
+               json_object_set_new(map, "bucket", json_string(bucket)) == 0) &&
+              (op->before.chunk == LH_NONE ||
+               json_object_set_new(map, "before",
+                                   point_to_json(&op->before)) == 0);
+    if (ok)
+        return map;
+    json_decref(map);
+    return NULL;
+}
+
+static json_t *ops_to_json(const lh_pipeline *p)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < p->n_dp_ops; i++)
+        if (!append(list, op_to_json(&p->dp_ops[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+bool lhi_dp_to_json(const lh_pipeline *p, json_t *map)
+{
+    json_t *chunks = chunks_to_json(p);
+    if (!chunks)
+        return false;
+    if (p->n_dp_ops > 0) {
+        json_t *both = json_pack("{s:o}", "chunks", chunks);
+        if (both &&
+            json_object_set_new(both, "operations", ops_to_json(p)) != 0) {
+            json_decref(both);
+            both = NULL;
+        }
+        return json_object_set_new(map, "data_parallel", both) == 0;
+    }
+    if (json_array_size(chunks) > 0)
+        return json_object_set_new(map, "data_parallel", chunks) == 0;
+    json_decref(chunks);
+    return true;
+}
