@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul explain: what each rank of a run does, before it runs. */
+#include "commands.h"
+#include "view.h"
+
+#include <inttypes.h>
+#include <longhaul/engine.h>
+#include <string.h>
+
+typedef struct settings {
+    const char *schedule;
+    uint32_t rank, sub_blocks, buffers;
+    cli_model model;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "rank",
+     .letter = 'r',
+     .type = CLI_COUNT,
+     .at = offsetof(settings, rank),
+     .arg = "R",
+     .preset = "0",
+     .most = LH_MAX_DEVICES - 1,
+     .help = "The rank to explain; it runs the device of the same number."},
+    {.name = "schedule",
+     .letter = 's',
+     .type = CLI_TEXT,
+     .at = offsetof(settings, schedule),
+     .arg = "S.csv|METHOD",
+     .help = "The schedule: a CSV file, or a method that makes one; see "
+             "Methods below. Without it: auto for a pipeline, its own for a "
+             "plan.",
+     .words = CLI_WORDS_METHODS_OR_FILES},
+    {.name = "sub-blocks",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, sub_blocks),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = LH_MAX_PARTS,
+     .help = "greedy: cut every weight-gradient pass into N parts."},
+    {.name = "buffers",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, buffers),
+     .arg = "N",
+     .least = 1,
+     .most = 1000000,
+     .help = "Receives that a rank may have posted at once. Without this "
+             "option: as many as the prediction needs."},
+    {.name = "receives",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, model.receives),
+     .arg = "WHEN",
+     .preset = "early",
+     .choices = cli_receives,
+     .help = "When receives are posted: ahead of need (early), once the rank "
+             "gets to the pass in need (late), or the same but never delayed "
+             "by weight-gradient passes (late-fd)."},
+    {.name = "fifo",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, model.fifo),
+     .help = "Messages leave first in, first out, whatever order the schedule "
+             "gives."},
+};
+
+static const cli_example examples[] = {
+    {"longhaul explain pipeline.yaml --schedule zb-h1 --rank 3",
+     "List what rank 3 does under zb-h1: passes, receives, sends."},
+    {"longhaul explain plan.json --receives late --json",
+     "Rank 0 of a plan, without receives posted ahead, as JSON."},
+};
+
+/* "all-gather of chunk 0", or the pass. */
+static const char *what_text(const lh_instruction *in, char *buffer,
+                             size_t room)
+{
+    if (in->stream != LH_STREAM_DATA)
+        return lh_pass_text(&in->pass, buffer);
+    snprintf(buffer, room, "%s of chunk %" PRIu32,
+             in->pass.kind == LH_F ? "all-gather" : "reduce-scatter",
+             in->pass.chunk);
+    return buffer;
+}
+
+static void print_line(cli *c, const lh_exec *exec, const lh_instruction *in)
+{
+    char what[64], time[CLI_TIME_TEXT];
+    fprintf(c->out, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
+            lh_stream_name(in->stream), what_text(in, what, sizeof what));
+    if (in->peer != LH_NONE)
+        fprintf(c->out, " %s rank %" PRIu32,
+                in->slot == LH_NONE ? "to" : "from", in->peer);
+    if (in->link != LH_NONE)
+        fprintf(c->out, " over %.60s", lh_exec_link_name(exec, in->link));
+    if (in->slot != LH_NONE)
+        fprintf(c->out, ", buffer %" PRIu32, in->slot);
+    if (in->turn != UINT64_MAX)
+        fprintf(c->out, ", turn %" PRIu64, in->turn);
+    fputc('\n', c->out);
+}
+
+static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
+{
+    const settings *s = c->settings;
+    uint32_t n;
+    const lh_instruction *in = lh_exec_instructions(exec, s->rank, &n);
+    uint32_t counts[LH_N_STREAMS] = {0};
+    char time[CLI_TIME_TEXT];
+    for (uint32_t i = 0; i < n; i++)
+        counts[in[i].stream]++;
+    fprintf(c->out,
+            "rank          %" PRIu32 " of %" PRIu32 "\n"
+            "schedule      %s, free of deadlock\n"
+            "predicted     %s\n"
+            "passes        %" PRIu32 "\n"
+            "receives      %" PRIu32 " from before, %" PRIu32
+            " from behind, in %" PRIu32 " buffers\n"
+            "sends         %" PRIu32 " on, %" PRIu32 " back, at most %" PRIu32
+            " under way\n",
+            s->rank, lh_exec_n_ranks(exec), v->method,
+            cli_time_text(lh_exec_predicted_ns(exec), time),
+            counts[LH_STREAM_COMPUTE], counts[LH_STREAM_RECEIVE_PREV],
+            counts[LH_STREAM_RECEIVE_NEXT],
+            lh_exec_receive_slots(exec, s->rank), counts[LH_STREAM_SEND_NEXT],
+            counts[LH_STREAM_SEND_PREV],
+            lh_exec_sends_under_way(exec, s->rank));
+    if (counts[LH_STREAM_DATA])
+        fprintf(c->out, "data          %" PRIu32 " communications\n",
+                counts[LH_STREAM_DATA]);
+    fprintf(c->out, "\n  %12s  %-13s\n", "predicted", "stream");
+    for (uint32_t i = 0; i < n; i++)
+        print_line(c, exec, &in[i]);
+    return LH_OK;
+}
+
+static json_t *instruction_json(const lh_exec *exec, const lh_instruction *in)
+{
+    char what[64];
+    json_t *j = json_pack(
+        "{s:s, s:I, s:o}", "stream", lh_stream_name(in->stream), "after",
+        (json_int_t)in->after, "predicted_s", cli_seconds(in->predicted_ns));
+    if (in->stream == LH_STREAM_DATA) {
+        json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
+        json_object_set_new(j, "collective",
+                            json_string(in->pass.kind == LH_F
+                                            ? "all-gather"
+                                            : "reduce-scatter"));
+    } else {
+        json_object_set_new(j, "pass",
+                            json_string(lh_pass_text(&in->pass, what)));
+    }
+    if (in->peer != LH_NONE)
+        json_object_set_new(j, "rank", json_integer(in->peer));
+    if (in->link != LH_NONE)
+        json_object_set_new(j, "link",
+                            json_string(lh_exec_link_name(exec, in->link)));
+    if (in->slot != LH_NONE)
+        json_object_set_new(j, "buffer", json_integer(in->slot));
+    if (in->turn != UINT64_MAX)
+        json_object_set_new(j, "turn", json_integer((json_int_t)in->turn));
+    return j;
+}
+
+static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
+{
+    const settings *s = c->settings;
+    uint32_t n;
+    const lh_instruction *in = lh_exec_instructions(exec, s->rank, &n);
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, instruction_json(exec, &in[i]))) {
+            json_decref(list);
+            list = NULL;
+        }
+    if (!list)
+        return cli_no_memory(c);
+    return cli_put_json(
+        c, json_pack("{s:I, s:I, s:s, s:s, s:o, s:I, s:I, s:o}", "rank",
+                     (json_int_t)s->rank, "ranks",
+                     (json_int_t)lh_exec_n_ranks(exec), "schedule", v->method,
+                     "receives", cli_receives[s->model.receives], "predicted_s",
+                     cli_seconds(lh_exec_predicted_ns(exec)), "receive_buffers",
+                     (json_int_t)lh_exec_receive_slots(exec, s->rank),
+                     "sends_under_way",
+                     (json_int_t)lh_exec_sends_under_way(exec, s->rank),
+                     "instructions", list));
+}
+
+static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
+    v->pipeline = cli_problem_pipeline(problem);
+    uint32_t n = lh_pipeline_n_devices(v->pipeline);
+    if (s->rank >= n)
+        return cli_usage(c, "--rank %" PRIu32 ": there are ranks 0 to %" PRIu32,
+                         s->rank, n - 1);
+    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
+    if (v->schedule)
+        v->method = problem->plan->best.layout.schedule;
+    else
+        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
+                                  &s->model, s->sub_blocks));
+    lh_exec_options with = {.size = sizeof with,
+                            .receives = (lh_receives)s->model.receives,
+                            .fifo = s->model.fifo,
+                            .receive_slots = s->buffers};
+    lh_exec *exec = NULL;
+    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
+    lh_status status =
+        c->common.json ? print_json(c, v, exec) : print_text(c, v, exec);
+    lh_exec_free(exec);
+    return status;
+}
+
+static lh_status run(cli *c)
+{
+    cli_problem problem = {0};
+    cli_view view = {0};
+    lh_status status = explain(c, &problem, &view);
+    cli_view_fini(&view);
+    cli_problem_fini(&problem);
+    return status;
+}
+
+const cli_command cmd_explain = {
+    .name = "explain",
+    .operands = "PIPELINE|PLAN",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Show what a rank does when a schedule is run",
+    .description =
+        "Lowers a schedule as train does: for each rank the passes in their "
+        "order, and apart from them the receives, sends and data-parallel "
+        "communications. Receives are posted ahead of need, by the predicted "
+        "times; each line has the time at which it is predicted to be "
+        "issued. A schedule with which ranks would wait for each other for "
+        "ever is refused.",
+    .output_help = "Write what would be printed to FILE.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running schedules. A schedule is lowered to an execution plan: for every
+ * rank the passes in their order, and apart from them the receives, sends and
+ * data-parallel communications, each in its own stream (CrossPipe §6.3). The
+ * plan is proven free of deadlock before anything starts. See docs/engine.md.
+ *
+ * Rank d runs device d of the pipeline. Times are nanoseconds. */
+#ifndef LONGHAUL_ENGINE_H
+#define LONGHAUL_ENGINE_H
+
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/simulate.h>
+#include <longhaul/status.h>
+#include <longhaul/trace.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- execution plans ------------------------------------------------------ */
+
+typedef struct lh_exec lh_exec; /* immutable once made */
+
+/* What a rank does at once: each stream in its own order. */
+typedef enum lh_stream {
+    LH_STREAM_COMPUTE,
+    LH_STREAM_RECEIVE_PREV, /* outputs of F from the chunk before */
+    LH_STREAM_RECEIVE_NEXT, /* gradients from the chunk behind */
+    LH_STREAM_SEND_NEXT,    /* outputs of F to the chunk behind */
+    LH_STREAM_SEND_PREV,    /* gradients to the chunk before */
+    LH_STREAM_DATA,         /* data-parallel communication */
+    LH_N_STREAMS
+} lh_stream;
+
+LH_API const char *lh_stream_name(lh_stream stream); /* "receive-prev" */
+
+typedef struct lh_instruction {
+    lh_stream stream;
+    /* compute: that runs; receive: that needs the message; send: that makes
+     * it; data: its chunk, F an all-gather, W a reduce-scatter. */
+    lh_pass pass;
+    /* Issued once so many of the rank's passes have ended. */
+    uint32_t after;
+    uint32_t peer; /* the rank at the other end, LH_NONE */
+    uint32_t link; /* resource that the message takes, LH_NONE: no link */
+    uint32_t slot; /* receive: its buffer; else LH_NONE */
+    /* The message's place in the link's explicit order; UINT64_MAX: first in,
+     * first out. */
+    uint64_t turn;
+    int64_t predicted_ns; /* when it is issued */
+} lh_instruction;
+
+typedef struct lh_exec_options {
+    size_t size; /* sizeof(lh_exec_options) */
+    lh_receives receives;
+    bool fifo; /* ignore the schedule's link orders */
+    /* Receives posted ahead of need per rank, at most; 0: as many as the
+     * prediction needs. Messages are not lost where there are fewer, their
+     * transfers may only start later. */
+    uint32_t receive_slots;
+} lh_exec_options;
+
+/* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does
+ * not suit the pipeline. LH_EDEADLOCK: ranks would wait for each other for
+ * ever; `err` names them and the passes. Release with lh_exec_free(). */
+LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
+                              const lh_schedule *schedule,
+                              const lh_exec_options *options, lh_exec **out,
+                              lh_error *err);
+LH_API void lh_exec_free(lh_exec *exec); /* NULL is fine */
+
+LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
+/* The makespan that the simulator predicts, under the same options. */
+LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
+/* Receive buffers of a rank. */
+LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
+/* Messages of a rank that are under way at once, by the prediction. */
+LH_API uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank);
+LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
+/* All instructions of a rank in the order of issue; of one stream, in its
+ * order. Borrowed. */
+LH_API const lh_instruction *
+lh_exec_instructions(const lh_exec *exec, uint32_t rank, uint32_t *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

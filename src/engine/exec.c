@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What may be asked of an execution plan. */
+#include "engine/exec.h"
+
+const char *lh_stream_name(lh_stream stream)
+{
+    static const char *const names[] = {
+        "compute",   "receive-prev", "receive-next",
+        "send-next", "send-prev",    "data",
+    };
+    return stream < LH_N_STREAMS ? names[stream] : "?";
+}
+
+void lh_exec_free(lh_exec *exec)
+{
+    if (exec)
+        lhi_arena_free(exec->mem);
+}
+
+uint32_t lh_exec_n_ranks(const lh_exec *exec)
+{
+    return exec->n_ranks;
+}
+
+int64_t lh_exec_predicted_ns(const lh_exec *exec)
+{
+    return exec->predicted_ns;
+}
+
+uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank)
+{
+    return exec->ranks[rank].n_slots;
+}
+
+uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank)
+{
+    return exec->ranks[rank].n_under_way;
+}
+
+const char *lh_exec_link_name(const lh_exec *exec, uint32_t link)
+{
+    return exec->link_names[link];
+}
+
+const lh_instruction *lh_exec_instructions(const lh_exec *exec, uint32_t rank,
+                                           uint32_t *count)
+{
+    *count = exec->ranks[rank].n_instructions;
+    return exec->ranks[rank].instructions;
+}

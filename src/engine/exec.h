@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside an lh_exec: the instructions in the form that ranks run. */
+#ifndef LHI_EXEC_H
+#define LHI_EXEC_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "pipe/pipeline.h"
+#include "pipe/schedule.h"
+
+#include <longhaul/engine.h>
+
+/* Inputs of passes are numbered as they come: that of F(c, m) is c * n + m,
+ * that of D or B(c, m) is N + c * n + m, N = chunks * microbatches. A message
+ * has the number of the input that it is. */
+typedef struct lhi_exec_pass {
+    lh_pass pass;
+    uint32_t input, output; /* LH_NONE: none */
+    bool local_input;       /* left by an earlier pass of this rank */
+    bool local_output;
+    bool gathers;  /* the chunk's first F: waits for its all-gather */
+    bool scatters; /* the chunk's last W or B: its reduce-scatter follows */
+    uint32_t slot; /* of the input, where it is a message */
+    uint32_t peer; /* that the output goes to */
+    uint32_t link; /* that it takes */
+    uint64_t turn;
+    uint32_t first_post;      /* posts before this pass: up to the next one's */
+    int64_t start_ns, end_ns; /* predicted */
+} lhi_exec_pass;
+
+/* A receive: posted before pass `before`, for pass `consumer`. */
+typedef struct lhi_exec_post {
+    uint32_t input, peer, slot, before, consumer, link;
+} lhi_exec_post;
+
+typedef struct lhi_exec_rank {
+    uint32_t n_passes, n_posts, n_slots, n_under_way, n_instructions;
+    lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
+    lhi_exec_post *posts;  /* in the order of posting */
+    lh_instruction *instructions;
+} lhi_exec_rank;
+
+struct lh_exec {
+    lhi_arena *mem;
+    lh_exec_options options;
+    uint32_t n_ranks, n_links, n_half, n_chunks;
+    const char **link_names;
+    uint32_t *chunk_ranks;
+    int64_t predicted_ns;
+    lhi_exec_rank *ranks;
+};
+
+/* lh_exec_make() without the proof. */
+lh_status lhi_exec_lower(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_exec_options *options, lh_exec **out,
+                         lh_error *err);
+
+/* Whether every instruction can be carried out at last, with each message
+ * moving only once its receive is posted and links with explicit orders
+ * waiting for the message in turn. LH_EDEADLOCK: no. */
+lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err);
+
+/* The rank that makes input `input`, and the one that needs it. */
+static inline uint32_t lhi_exec_maker(const lh_exec *x, uint32_t input,
+                                      uint32_t n_microbatches)
+{
+    uint32_t c = input % x->n_half / n_microbatches;
+    return x->chunk_ranks[input < x->n_half ? c - 1 : c + 1];
+}
+
+#endif

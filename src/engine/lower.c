@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a schedule to an execution plan. Passes keep their order; receives are
+ * posted by the simulator's prediction of when their messages are made
+ * (CrossPipe §6.3), so they never stand between two passes. */
+#include "engine/exec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct lowering {
+    const lh_pipeline *p;
+    const lh_schedule *s;
+    lh_timeline *t;
+    lhi_arena *scratch;
+    lh_exec *x;
+    int64_t *made_ns;   /* per input that is a message: produced */
+    int64_t *arrive_ns; /* and there */
+    uint64_t *turns;    /* per input; UINT64_MAX */
+    int64_t lead_ns;
+} lowering;
+
+static uint32_t number(const lowering *l, uint32_t chunk, uint32_t microbatch)
+{
+    return chunk * l->p->n_microbatches + microbatch;
+}
+
+static uint32_t input_of(const lowering *l, const lh_pass *pass)
+{
+    uint32_t i = number(l, pass->chunk, pass->microbatch);
+    if (pass->kind == LH_F)
+        return pass->chunk > 0 ? i : LH_NONE;
+    if (pass->kind == LH_W || pass->chunk + 1 == l->p->n_chunks)
+        return LH_NONE;
+    return l->x->n_half + i;
+}
+
+/* The input that a pass makes, and its way. */
+static uint32_t output_of(const lowering *l, const lh_pass *pass,
+                          const lhi_route **route)
+{
+    uint32_t i = number(l, pass->chunk, pass->microbatch);
+    uint32_t n = l->p->n_microbatches;
+    if (pass->kind == LH_F) {
+        *route = &l->p->forward[pass->chunk];
+        return pass->chunk + 1 < l->p->n_chunks ? i + n : LH_NONE;
+    }
+    *route = &l->p->backward[pass->chunk];
+    return pass->kind != LH_W && pass->chunk > 0 ? l->x->n_half + i - n
+                                                 : LH_NONE;
+}
+
+static bool is_message(const lowering *l, uint32_t input)
+{
+    uint32_t c = input % l->x->n_half / l->p->n_microbatches;
+    return input < l->x->n_half ? l->p->forward[c - 1].message
+                                : l->p->backward[c + 1].message;
+}
+
+/* --- what the prediction says -------------------------------------------- */
+
+static lh_status note_messages(lowering *l, lh_error *err)
+{
+    size_t n = 2 * (size_t)l->x->n_half;
+    l->made_ns = LHI_NEW(l->scratch, int64_t, n);
+    l->arrive_ns = LHI_NEW(l->scratch, int64_t, n);
+    l->turns = LHI_NEW(l->scratch, uint64_t, n);
+    if (!l->made_ns || !l->arrive_ns || !l->turns)
+        return lhi_fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        l->turns[i] = UINT64_MAX;
+    uint32_t count;
+    const lh_message *messages = lh_timeline_messages(l->t, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t input = input_of(l, &messages[i].consumer);
+        l->made_ns[input] = messages[i].produced_ns;
+        l->arrive_ns[input] = messages[i].arrive_ns;
+    }
+    if (l->x->options.fifo)
+        return LH_OK;
+    for (uint32_t k = 0; k < lh_schedule_n_link_orders(l->s); k++) {
+        const lh_link_order *order = lh_schedule_link_order(l->s, k);
+        const lhi_route *route;
+        for (uint32_t i = 0; i < order->n_passes; i++)
+            l->turns[output_of(l, &order->passes[i], &route)] = i;
+    }
+    return LH_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The most messages of a rank that are made and not yet there. */
+static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
+                                 lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(l->scratch);
+    int64_t *from = LHI_NEW(l->scratch, int64_t, rank->n_passes);
+    int64_t *to = LHI_NEW(l->scratch, int64_t, rank->n_passes);
+    if (!from || !to)
+        return lhi_fail_nomem(err);
+    uint32_t n = 0, there = 0;
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->passes[i];
+        if (pass->output == LH_NONE || pass->local_output)
+            continue;
+        from[n] = l->made_ns[pass->output];
+        to[n++] = l->arrive_ns[pass->output];
+    }
+    if (n)
+        qsort(to, n, sizeof *to, compare_times);
+    for (uint32_t i = 0; i < n; i++) { /* `from` rises with the passes */
+        while (to[there] <= from[i] && there < i)
+            there++;
+        if (i + 1 - there > rank->n_under_way)
+            rank->n_under_way = i + 1 - there;
+    }
+    lhi_arena_rewind(l->scratch, mark);
+    return LH_OK;
+}
+
+/* --- passes --------------------------------------------------------------- */
+
+static void lower_pass(const lowering *l, const lh_run *run, lhi_exec_pass *out)
+{
+    const lhi_route *route;
+    *out = (lhi_exec_pass){.pass = run->pass,
+                           .peer = LH_NONE,
+                           .link = LH_NONE,
+                           .slot = LH_NONE,
+                           .turn = UINT64_MAX,
+                           .start_ns = run->start_ns,
+                           .end_ns = run->end_ns};
+    out->input = input_of(l, &run->pass);
+    out->output = output_of(l, &run->pass, &route);
+    if (out->input != LH_NONE)
+        out->local_input = !is_message(l, out->input);
+    if (out->output == LH_NONE)
+        return;
+    out->local_output = !route->message;
+    if (route->message) {
+        uint32_t c = out->output % l->x->n_half / l->p->n_microbatches;
+        out->peer = l->p->chunks[c].device;
+        out->link = route->resource;
+        out->turn = l->turns[out->output];
+    }
+}
+
+static void mark_collectives(const lowering *l, lhi_exec_rank *rank, bool *seen)
+{
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        lhi_exec_pass *pass = &rank->passes[i];
+        uint32_t c = pass->pass.chunk;
+        if (pass->pass.kind == LH_F && !seen[c])
+            seen[c] = pass->gathers = l->p->chunks[c].all_gather_ns > 0;
+    }
+    for (uint32_t i = rank->n_passes; i-- > 0;) {
+        lhi_exec_pass *pass = &rank->passes[i];
+        uint32_t c = l->p->n_chunks + pass->pass.chunk;
+        if ((pass->pass.kind == LH_W || pass->pass.kind == LH_B) && !seen[c])
+            seen[c] = pass->scatters =
+                l->p->chunks[pass->pass.chunk].reduce_scatter_ns > 0;
+    }
+}
+
+/* --- receives ------------------------------------------------------------- */
+
+/* Before which pass the receive is wanted: early, with a pass's time to spare
+ * before its message is made; late, when the rank gets to the pass in need. */
+static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
+                              uint32_t consumer)
+{
+    const lhi_exec_pass *passes = rank->passes;
+    uint32_t at = consumer;
+    if (l->x->options.receives == LH_RECEIVES_LATE)
+        return at;
+    if (l->x->options.receives == LH_RECEIVES_LATE_FD) {
+        while (at > 0 && passes[at - 1].pass.kind == LH_W)
+            at--;
+        return at;
+    }
+    int64_t by_ns = l->made_ns[passes[consumer].input] - l->lead_ns;
+    uint32_t low = 0; /* ends rise; what ends at that very time may follow */
+    while (low < at) {
+        uint32_t mid = low + (at - low) / 2;
+        if (passes[mid].end_ns < by_ns)
+            low = mid + 1;
+        else
+            at = mid;
+    }
+    return low;
+}
+
+static int compare_posts(const void *a, const void *b)
+{
+    const lhi_exec_post *x = a, *y = b;
+    if (x->before != y->before)
+        return x->before < y->before ? -1 : 1;
+    return (x->consumer > y->consumer) - (x->consumer < y->consumer);
+}
+
+/* Buffers go round in the order of need, so the message that is needed next
+ * always has one, however few there are. */
+static void give_slots(const lowering *l, lhi_exec_rank *rank)
+{
+    lhi_exec_post *posts = rank->posts;
+    uint32_t slots = 1;
+    for (uint32_t k = 0; k < rank->n_posts; k++) {
+        /* Those consumed before this one is wanted need no buffer then. */
+        uint32_t low = 0, high = k;
+        while (low < high) {
+            uint32_t mid = low + (high - low) / 2;
+            if (posts[mid].consumer < posts[k].before)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        if (k - low + 1 > slots)
+            slots = k - low + 1;
+    }
+    if (l->x->options.receive_slots && slots > l->x->options.receive_slots)
+        slots = l->x->options.receive_slots;
+    rank->n_slots = rank->n_posts ? slots : 0;
+    for (uint32_t k = 0; k < rank->n_posts; k++) {
+        posts[k].slot = k % slots;
+        rank->passes[posts[k].consumer].slot = posts[k].slot;
+        if (k >= slots && posts[k].before <= posts[k - slots].consumer)
+            posts[k].before = posts[k - slots].consumer + 1;
+    }
+}
+
+static void lower_posts(const lowering *l, lhi_exec_rank *rank)
+{
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->passes[i];
+        if (pass->input == LH_NONE || pass->local_input)
+            continue;
+        uint32_t input = pass->input;
+        uint32_t c = input % l->x->n_half / l->p->n_microbatches;
+        const lhi_route *route = input < l->x->n_half ? &l->p->forward[c - 1]
+                                                      : &l->p->backward[c + 1];
+        rank->posts[rank->n_posts++] = (lhi_exec_post){
+            .input = input,
+            .peer = lhi_exec_maker(l->x, input, l->p->n_microbatches),
+            .before = wanted_before(l, rank, i),
+            .consumer = i,
+            .link = route->resource,
+        };
+    }
+    give_slots(l, rank);
+    if (rank->n_posts)
+        qsort(rank->posts, rank->n_posts, sizeof *rank->posts, compare_posts);
+    uint32_t k = 0;
+    for (uint32_t i = 0; i <= rank->n_passes; i++) {
+        rank->passes[i].first_post = k;
+        while (k < rank->n_posts && rank->posts[k].before == i)
+            k++;
+    }
+}
+
+/* --- instructions for people ---------------------------------------------- */
+
+static lh_instruction *add(lhi_exec_rank *rank, lh_stream stream,
+                           const lh_pass *pass, uint32_t after)
+{
+    lh_instruction *out = &rank->instructions[rank->n_instructions++];
+    *out = (lh_instruction){.stream = stream,
+                            .pass = *pass,
+                            .after = after,
+                            .peer = LH_NONE,
+                            .link = LH_NONE,
+                            .slot = LH_NONE,
+                            .turn = UINT64_MAX};
+    if (after)
+        out->predicted_ns = rank->passes[after - 1].end_ns;
+    return out;
+}
+
+static void add_posts(lhi_exec_rank *rank, uint32_t i)
+{
+    const lhi_exec_pass *passes = rank->passes;
+    for (uint32_t k = passes[i].first_post; k < passes[i + 1].first_post; k++) {
+        const lhi_exec_post *post = &rank->posts[k];
+        const lh_pass *consumer = &passes[post->consumer].pass;
+        lh_instruction *in =
+            add(rank,
+                consumer->kind == LH_F ? LH_STREAM_RECEIVE_PREV
+                                       : LH_STREAM_RECEIVE_NEXT,
+                consumer, i);
+        in->peer = post->peer;
+        in->slot = post->slot;
+        in->link = post->link;
+    }
+}
+
+static void add_pass(lhi_exec_rank *rank, uint32_t i)
+{
+    const lhi_exec_pass *pass = &rank->passes[i];
+    add(rank, LH_STREAM_COMPUTE, &pass->pass, i)->predicted_ns = pass->start_ns;
+    if (pass->output != LH_NONE && !pass->local_output) {
+        lh_instruction *out = add(rank,
+                                  pass->pass.kind == LH_F ? LH_STREAM_SEND_NEXT
+                                                          : LH_STREAM_SEND_PREV,
+                                  &pass->pass, i + 1);
+        out->peer = pass->peer;
+        out->link = pass->link;
+        out->turn = pass->turn;
+    }
+    if (pass->scatters) {
+        lh_pass what = {pass->pass.chunk, 0, 0, 1, LH_W};
+        add(rank, LH_STREAM_DATA, &what, i + 1);
+    }
+}
+
+static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
+                                   lh_error *err)
+{
+    size_t most = 2 * (size_t)rank->n_passes + rank->n_posts;
+    for (uint32_t i = 0; i < rank->n_passes; i++)
+        most += (size_t)rank->passes[i].gathers + rank->passes[i].scatters;
+    rank->instructions = LHI_NEW(l->x->mem, lh_instruction, most);
+    if (!rank->instructions)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < rank->n_passes; i++)
+        if (rank->passes[i].gathers) {
+            lh_pass what = {rank->passes[i].pass.chunk, 0, 0, 1, LH_F};
+            add(rank, LH_STREAM_DATA, &what, 0);
+        }
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        add_posts(rank, i);
+        add_pass(rank, i);
+    }
+    return LH_OK;
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
+static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
+{
+    lhi_exec_rank *rank = &l->x->ranks[d];
+    const lh_run *runs = lh_timeline_runs(l->t, d, &rank->n_passes);
+    rank->passes = LHI_NEW(l->x->mem, lhi_exec_pass, rank->n_passes + 1u);
+    rank->posts = LHI_NEW(l->x->mem, lhi_exec_post, rank->n_passes);
+    if (!rank->passes || !rank->posts)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < rank->n_passes; i++)
+        lower_pass(l, &runs[i], &rank->passes[i]);
+    mark_collectives(l, rank, seen);
+    lower_posts(l, rank);
+    LHI_TRY(count_under_way(l, rank, err));
+    return list_instructions(l, rank, err);
+}
+
+static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
+{
+    x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
+    x->chunk_ranks = LHI_NEW(x->mem, uint32_t, p->n_chunks);
+    x->ranks = LHI_NEW(x->mem, lhi_exec_rank, p->n_devices);
+    if (!x->link_names || !x->chunk_ranks || !x->ranks)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < p->n_resources; r++)
+        if (!(x->link_names[r] =
+                  lhi_arena_strdup(x->mem, p->resource_names[r])))
+            return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        x->chunk_ranks[c] = p->chunks[c].device;
+    return LH_OK;
+}
+
+static lh_status lower_all(lowering *l, lh_error *err)
+{
+    lh_exec *x = l->x;
+    const lh_pipeline *p = l->p;
+    x->n_ranks = p->n_devices;
+    x->n_links = p->n_resources;
+    x->n_chunks = p->n_chunks;
+    x->n_half = p->n_chunks * p->n_microbatches;
+    x->predicted_ns = lh_timeline_makespan(l->t);
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        int64_t most = k->f_ns > k->d_ns ? k->f_ns : k->d_ns;
+        l->lead_ns = most > l->lead_ns ? most : l->lead_ns;
+    }
+    LHI_TRY(copy_names(x, p, err));
+    LHI_TRY(note_messages(l, err));
+    bool *seen = LHI_NEW(l->scratch, bool, 2 * (size_t)p->n_chunks);
+    if (!seen)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        LHI_TRY(lower_rank(l, d, seen, err));
+    return LH_OK;
+}
+
+static lh_status check_options(const lh_exec_options *options,
+                               lh_exec_options *out, lh_error *err)
+{
+    *out = (lh_exec_options){.size = sizeof *out};
+    if (!options)
+        return LH_OK;
+    if (options->size != sizeof *options)
+        return lhi_fail(err, LH_EINVAL, "lh_exec_options.size is %zu, not %zu",
+                        options->size, sizeof *options);
+    *out = *options;
+    return LH_OK;
+}
+
+lh_status lhi_exec_lower(const lh_pipeline *pipeline,
+                         const lh_schedule *schedule,
+                         const lh_exec_options *options, lh_exec **out,
+                         lh_error *err)
+{
+    lh_exec_options with;
+    LHI_TRY(check_options(options, &with, err));
+    lowering l = {.p = pipeline, .s = schedule};
+    lh_sim_options sim = {
+        .size = sizeof sim, .receives = with.receives, .fifo = with.fifo};
+    LHI_TRY(lh_simulate(pipeline, schedule, &sim, &l.t, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    l.scratch = lhi_arena_make(0);
+    l.x = mem && l.scratch ? LHI_NEW(mem, lh_exec, 1) : NULL;
+    lh_status status = l.x ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        l.x->mem = mem;
+        l.x->options = with;
+        status = lower_all(&l, err);
+    }
+    lh_timeline_free(l.t);
+    lhi_arena_free(l.scratch);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = l.x;
+    return LH_OK;
+}
+
+lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
+                       const lh_exec_options *options, lh_exec **out,
+                       lh_error *err)
+{
+    lh_exec *x;
+    LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
+    lh_status status = lhi_exec_prove(x, err);
+    if (status != LH_OK) {
+        lh_exec_free(x);
+        return status;
+    }
+    *out = x;
+    return LH_OK;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freedom from deadlock, before anything runs. Every instruction becomes
+ * possible once others are done, and stays so; therefore it does not matter in
+ * which order possible ones are carried out: either all get their turn, or
+ * the same ones never do. One walk through the graph decides.
+ *
+ * A pass waits for the pass before it and for its input. A message waits for
+ * the pass that makes it, for its receive to be posted (nothing is taken to be
+ * buffered on the way: a rendezvous), and on a link with an explicit order for
+ * the message before it. */
+#include "engine/exec.h"
+
+#include <inttypes.h>
+
+typedef struct proof {
+    const lh_exec *x;
+    lhi_arena *mem;
+    uint32_t *done;     /* per rank: passes carried out */
+    uint8_t *waits;     /* per message: for how many things */
+    bool *moved;        /* per message */
+    uint32_t *consumer; /* per message: rank */
+    uint32_t *before;   /* per message: its post */
+    uint32_t *maker;    /* per message: rank */
+    uint32_t *next;     /* per message: the one behind it in its link's order */
+    uint32_t *previous;
+    uint32_t *stack; /* messages that can move */
+    uint32_t n_stack;
+} proof;
+
+static lh_status allocate(proof *p, lh_error *err)
+{
+    size_t n = 2 * (size_t)p->x->n_half;
+    p->done = LHI_NEW(p->mem, uint32_t, p->x->n_ranks);
+    p->waits = LHI_NEW(p->mem, uint8_t, n);
+    p->moved = LHI_NEW(p->mem, bool, n);
+    p->consumer = LHI_NEW(p->mem, uint32_t, n);
+    p->before = LHI_NEW(p->mem, uint32_t, n);
+    p->maker = LHI_NEW(p->mem, uint32_t, n);
+    p->next = LHI_NEW(p->mem, uint32_t, n);
+    p->previous = LHI_NEW(p->mem, uint32_t, n);
+    p->stack = LHI_NEW(p->mem, uint32_t, n);
+    if (!p->done || !p->waits || !p->moved || !p->consumer || !p->before ||
+        !p->maker || !p->next || !p->previous || !p->stack)
+        return lhi_fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        p->next[i] = p->previous[i] = LH_NONE;
+    return LH_OK;
+}
+
+/* Chains the messages of links with explicit orders. */
+static lh_status chain_turns(proof *p, lh_error *err)
+{
+    const lh_exec *x = p->x;
+    uint64_t *first = LHI_NEW(p->mem, uint64_t, (size_t)x->n_links + 1);
+    if (!first)
+        return lhi_fail_nomem(err);
+    for (int round = 0; round < 2; round++) {
+        uint32_t *at = NULL;
+        if (round == 1) {
+            for (uint32_t k = 0; k < x->n_links; k++)
+                first[k + 1] += first[k];
+            at = LHI_NEW(p->mem, uint32_t, first[x->n_links]);
+            if (!at)
+                return lhi_fail_nomem(err);
+        }
+        for (uint32_t r = 0; r < x->n_ranks; r++)
+            for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+                const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+                if (pass->turn == UINT64_MAX)
+                    continue;
+                if (round == 0)
+                    first[pass->link + 1]++;
+                else
+                    at[first[pass->link] + pass->turn] = pass->output;
+            }
+        for (uint32_t k = 0; round == 1 && k < x->n_links; k++)
+            for (uint64_t i = first[k] + 1; i < first[k + 1]; i++) {
+                p->next[at[i - 1]] = at[i];
+                p->previous[at[i]] = at[i - 1];
+            }
+    }
+    return LH_OK;
+}
+
+static void satisfy(proof *p, uint32_t message)
+{
+    if (--p->waits[message] == 0)
+        p->stack[p->n_stack++] = message;
+}
+
+/* Carries out the passes of a rank as far as their inputs are there. */
+static void run_rank(proof *p, uint32_t r)
+{
+    const lhi_exec_rank *rank = &p->x->ranks[r];
+    while (p->done[r] < rank->n_passes) {
+        const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+        if (pass->input != LH_NONE && !pass->local_input &&
+            !p->moved[pass->input])
+            return;
+        p->done[r]++;
+        if (pass->output != LH_NONE && !pass->local_output)
+            satisfy(p, pass->output);
+        if (p->done[r] < rank->n_passes)
+            for (uint32_t k = pass[1].first_post; k < pass[2].first_post; k++)
+                satisfy(p, rank->posts[k].input);
+    }
+}
+
+static void set_up(proof *p)
+{
+    const lh_exec *x = p->x;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        const lhi_exec_rank *rank = &x->ranks[r];
+        for (uint32_t k = 0; k < rank->n_posts; k++) {
+            const lhi_exec_post *post = &rank->posts[k];
+            p->consumer[post->input] = r;
+            p->before[post->input] = post->before;
+            p->maker[post->input] = post->peer;
+            p->waits[post->input] = (uint8_t)(2 - (post->before == 0));
+            if (p->previous[post->input] != LH_NONE)
+                p->waits[post->input]++;
+        }
+    }
+}
+
+static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
+{
+    const lhi_exec_rank *rank = &p->x->ranks[r];
+    char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
+    const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+    uint32_t input = pass->input, maker = p->maker[input];
+    const lhi_exec_rank *other = &p->x->ranks[maker];
+    bool ended = p->done[maker] == other->n_passes;
+    if (!ended)
+        lh_pass_text(&other->passes[p->done[maker]].pass, there);
+    lh_pass_text(&pass->pass, here);
+    if (p->previous[input] != LH_NONE && !p->moved[p->previous[input]]) {
+        uint32_t first = p->previous[input];
+        return lhi_fail(
+            err, LH_EDEADLOCK,
+            "deadlock: the input of %s on rank %" PRIu32
+            " may leave only after a message to rank %" PRIu32
+            ", which never leaves; take the links first in, first out, or "
+            "more than %" PRIu32 " receive buffers",
+            here, r, p->consumer[first],
+            p->x->ranks[p->consumer[first]].n_slots);
+    }
+    return lhi_fail(err, LH_EDEADLOCK,
+                    "deadlock: rank %" PRIu32 " waits at %s for rank %" PRIu32
+                    ", which waits at %s",
+                    r, here, maker, ended ? "its end" : there);
+}
+
+static lh_status walk(proof *p, lh_error *err)
+{
+    const lh_exec *x = p->x;
+    set_up(p);
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        run_rank(p, r);
+    while (p->n_stack) {
+        uint32_t message = p->stack[--p->n_stack];
+        p->moved[message] = true;
+        if (p->next[message] != LH_NONE)
+            satisfy(p, p->next[message]);
+        run_rank(p, p->consumer[message]);
+    }
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        if (p->done[r] < x->ranks[r].n_passes)
+            return refuse(p, r, err);
+    return LH_OK;
+}
+
+lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err)
+{
+    proof p = {.x = exec, .mem = lhi_arena_make(0)};
+    lh_status status = p.mem ? allocate(&p, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = chain_turns(&p, err);
+    if (status == LH_OK)
+        status = walk(&p, err);
+    lhi_arena_free(p.mem);
+    return status;
+}

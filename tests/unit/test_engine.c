@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Execution plans: what a schedule is lowered to, and that no plan which
+ * passes the proof can stop. */
+#include "engine/exec.h"
+#include "random_pipeline.h"
+#include "test.h"
+
+#include <longhaul/methods.h>
+#include <stdlib.h>
+
+static const char two[] =
+    "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 4\ndevices: 2\n"
+    "uniform: {placement: ud, F: 10, D: 10, W: 10, memory: {F: 1, W: -1}}\n"
+    "datacenters: {count: 2, latency: 5, transfer: 2}\n";
+
+static lh_pipeline *parse(const char *text)
+{
+    lh_error err;
+    lh_pipeline *p = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
+    return p;
+}
+
+static lh_schedule *make(const lh_pipeline *p, const char *method)
+{
+    lh_error err;
+    lh_schedule *s = NULL;
+    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
+    return s;
+}
+
+static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
+                      lh_receives receives, uint32_t slots)
+{
+    lh_error err;
+    lh_exec *x = NULL;
+    lh_exec_options o = {
+        .size = sizeof o, .receives = receives, .receive_slots = slots};
+    CHECK_OK(lh_exec_make(p, s, &o, &x, &err), err);
+    return x;
+}
+
+/* What rank 1 of 1F1B does: "stream pass after" for each instruction. */
+static void list(const lh_exec *x, uint32_t rank, char *out, size_t room)
+{
+    uint32_t n;
+    const lh_instruction *in = lh_exec_instructions(x, rank, &n);
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < n && at < room; i++) {
+        char pass[LH_PASS_TEXT];
+        at += (size_t)snprintf(out + at, room - at, "%s%s %s %" PRIu32,
+                               i ? "\n" : "", lh_stream_name(in[i].stream),
+                               lh_pass_text(&in[i].pass, pass), in[i].after);
+    }
+}
+
+static void streams_of_two_ranks(void)
+{
+    lh_pipeline *p = parse(two);
+    lh_schedule *s = make(p, "1f1b");
+    char text[4096];
+    lh_exec *x = lower(p, s, LH_RECEIVES_LATE, 0);
+    list(x, 1, text, sizeof text);
+    CHECK_STR(text, "receive-prev 1F0 0\n"
+                    "compute 1F0 0\n"
+                    "compute 1B0 1\n"
+                    "send-prev 1B0 2\n"
+                    "receive-prev 1F1 2\n"
+                    "compute 1F1 2\n"
+                    "compute 1B1 3\n"
+                    "send-prev 1B1 4\n"
+                    "receive-prev 1F2 4\n"
+                    "compute 1F2 4\n"
+                    "compute 1B2 5\n"
+                    "send-prev 1B2 6\n"
+                    "receive-prev 1F3 6\n"
+                    "compute 1F3 6\n"
+                    "compute 1B3 7\n"
+                    "send-prev 1B3 8");
+    CHECK_INT(lh_exec_receive_slots(x, 1), 1);
+    lh_exec_free(x);
+    x = lower(p, s, LH_RECEIVES_EARLY, 0);
+    CHECK_INT(lh_exec_receive_slots(x, 1), 2);
+    CHECK_INT(lh_exec_n_ranks(x), 2);
+    CHECK(lh_exec_predicted_ns(x) > 0);
+    list(x, 1, text, sizeof text);
+    CHECK_HAS(text, "receive-prev 1F0 0\nreceive-prev 1F1 0\ncompute 1F0 0");
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void late_fd_passes_over_w(void)
+{
+    lh_pipeline *p = parse(two);
+    lh_schedule *s = make(p, "zb-h1");
+    lh_exec *x = lower(p, s, LH_RECEIVES_LATE_FD, 0);
+    uint32_t n, seen = 0;
+    const lh_instruction *in = lh_exec_instructions(x, 1, &n);
+    const lh_pass *last = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i].stream == LH_STREAM_COMPUTE)
+            last = &in[i].pass;
+        if (in[i].stream == LH_STREAM_RECEIVE_PREV) {
+            CHECK(!last || last->kind != LH_W);
+            seen++;
+        }
+    }
+    CHECK_INT(seen, 4);
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* --- every receive is posted once, in time, into a free buffer ------------ */
+
+static void check_slots(const lhi_exec_rank *rank)
+{
+    uint32_t *user = calloc(rank->n_slots + 1u, sizeof *user);
+    bool *posted = calloc(rank->n_passes + 1u, sizeof *posted);
+    CHECK(user && posted);
+    for (uint32_t i = 0; user && posted && i < rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->passes[i];
+        for (uint32_t k = pass->first_post; k < pass[1].first_post; k++) {
+            const lhi_exec_post *post = &rank->posts[k];
+            CHECK(post->consumer >= i && post->slot < rank->n_slots);
+            CHECK_MSG(user[post->slot] == 0, "a buffer in use is posted");
+            CHECK(!posted[post->consumer]);
+            user[post->slot] = post->consumer + 1;
+            posted[post->consumer] = true;
+        }
+        if (pass->input == LH_NONE || pass->local_input)
+            continue;
+        CHECK_MSG(posted[i], "a pass without a receive");
+        CHECK_INT(user[pass->slot], i + 1);
+        user[pass->slot] = 0;
+    }
+    free(user);
+    free(posted);
+}
+
+/* --- an executor by tokens: does what it can, in a random order ------------
+ */
+
+typedef struct tokens {
+    const lh_exec *x;
+    uint32_t *done;
+    bool *made, *posted, *moved;
+    uint64_t *turn_now; /* per link */
+    uint64_t *turns;    /* per message */
+    uint32_t *links;
+} tokens;
+
+static bool step_rank(tokens *t, uint32_t r)
+{
+    const lhi_exec_rank *rank = &t->x->ranks[r];
+    if (t->done[r] == rank->n_passes)
+        return false;
+    const lhi_exec_pass *pass = &rank->passes[t->done[r]];
+    for (uint32_t k = pass->first_post; k < pass[1].first_post; k++)
+        t->posted[rank->posts[k].input] = true;
+    if (pass->input != LH_NONE && !pass->local_input && !t->moved[pass->input])
+        return false;
+    t->done[r]++;
+    if (pass->output != LH_NONE && !pass->local_output) {
+        t->made[pass->output] = true;
+        t->turns[pass->output] = pass->turn;
+        t->links[pass->output] = pass->link;
+    }
+    return true;
+}
+
+static bool step_message(tokens *t, uint32_t m)
+{
+    if (!t->made[m] || !t->posted[m] || t->moved[m])
+        return false;
+    if (t->turns[m] != UINT64_MAX) {
+        if (t->turn_now[t->links[m]] != t->turns[m])
+            return false;
+        t->turn_now[t->links[m]]++;
+    }
+    return t->moved[m] = true;
+}
+
+static bool all_done(const tokens *t)
+{
+    for (uint32_t r = 0; r < t->x->n_ranks; r++)
+        if (t->done[r] < t->x->ranks[r].n_passes)
+            return false;
+    return true;
+}
+
+static bool run_tokens(rng *seed, const lh_exec *x)
+{
+    uint32_t n = 2 * x->n_half, total = n + x->n_ranks, idle = 0;
+    tokens t = {x,
+                calloc(x->n_ranks, sizeof(uint32_t)),
+                calloc(n, 1),
+                calloc(n, 1),
+                calloc(n, 1),
+                calloc(x->n_links + 1u, sizeof(uint64_t)),
+                calloc(n, sizeof(uint64_t)),
+                calloc(n, sizeof(uint32_t))};
+    uint32_t at = rng_below(seed, total);
+    while (idle < 2 * total) { /* posting does not count as doing */
+        bool moved = at < n ? step_message(&t, at) : step_rank(&t, at - n);
+        idle = moved ? 0 : idle + 1;
+        at = moved ? rng_below(seed, total) : (at + 1) % total;
+    }
+    bool ok = all_done(&t);
+    free(t.done);
+    free(t.made);
+    free(t.posted);
+    free(t.moved);
+    free(t.turn_now);
+    free(t.turns);
+    free(t.links);
+    return ok;
+}
+
+/* Bounded buffers and explicit message orders stop some plans; the proof and
+ * the tokens agree on which. */
+static void proof_against_tokens(void)
+{
+    rng r = {4};
+    int fine = 0, stuck = 0;
+    for (int i = 0; i < 1500 && !test_state.bad; i++) {
+        random_shape shape = {.no_data_parallel = rng_chance(&r, 50)};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_schedule *s = random_schedule(&r, p, true, rng_chance(&r, 70));
+        lh_exec_options o = {.size = sizeof o,
+                             .receives = (lh_receives)rng_below(&r, 3)};
+        lh_exec *x = NULL;
+        lh_error err;
+        lh_status status = lh_exec_make(p, s, &o, &x, &err);
+        /* The prediction runs the same orders: if it can, so can the plan. */
+        if (o.receives == LH_RECEIVES_EARLY)
+            CHECK_OK(status, err);
+        CHECK(status == LH_OK || status == LH_EDEADLOCK);
+        if (x) {
+            for (uint32_t d = 0; d < x->n_ranks; d++)
+                check_slots(&x->ranks[d]);
+            CHECK(run_tokens(&r, x));
+            lh_exec_free(x);
+        }
+        /* With fewer buffers, proof or not: lower without it, then ask both. */
+        x = NULL;
+        o.receives = LH_RECEIVES_EARLY;
+        o.receive_slots = 1 + rng_below(&r, 2);
+        if (lhi_exec_lower(p, s, &o, &x, &err) == LH_OK) {
+            status = lhi_exec_prove(x, &err);
+            bool can = run_tokens(&r, x);
+            CHECK_INT(status == LH_OK, can);
+            if (status != LH_OK)
+                CHECK_HAS(err.text, "deadlock: ");
+            fine += can;
+            stuck += !can;
+            lh_exec_free(x);
+        }
+        if (test_state.bad)
+            print_case(p, s);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(fine > 200 && stuck > 5, "%d plans run, %d are stuck", fine,
+              stuck);
+}
+
+static void refusals(void)
+{
+    lh_pipeline *p = parse(two);
+    lh_schedule *s = make(p, "1f1b");
+    lh_exec_options o = {.size = 1};
+    lh_exec *x = NULL;
+    lh_error err;
+    CHECK_INT(lh_exec_make(p, s, &o, &x, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "lh_exec_options.size");
+    lh_exec_free(NULL);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(streams_of_two_ranks);
+    RUN(late_fd_passes_over_w);
+    RUN(proof_against_tokens);
+    RUN(refusals);
+    return test_summary();
+}
