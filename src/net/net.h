@@ -23,7 +23,11 @@
 
 typedef struct lhi_net lhi_net; /* one rank's end of a transport */
 
-enum { LHI_NET_EAGER_BYTES = 16 << 10, LHI_NET_KEPT_BYTES = 64 << 20 };
+enum {
+    LHI_NET_EAGER_BYTES = 16 << 10,
+    LHI_NET_KEPT_BYTES = 64 << 20,
+    LHI_NET_MOST_RANKS = 4096
+};
 
 /* One send or receive under way. The caller owns it, zeroed, at a fixed
  * address until it is done, a wait for it has failed, or the endpoint is
@@ -31,7 +35,7 @@ enum { LHI_NET_EAGER_BYTES = 16 << 10, LHI_NET_KEPT_BYTES = 64 << 20 };
 typedef struct lhi_net_op {
     lhi_net *net;
     uint32_t peer;
-    uint32_t state; /* the transport's; read with lhi_net_wait */
+    uint32_t state; /* the transport's; look with lhi_net_wait */
     uint64_t tag;
     void *data;
     size_t size;
@@ -39,8 +43,9 @@ typedef struct lhi_net_op {
      * and when it arrived, both as the link's emulation has them; without
      * emulation, when it was sent and when it was there. */
     int64_t entered_ns, arrived_ns;
-    lh_status status; /* once done */
-    bool is_done;     /* set by the wait that found it done */
+    lh_status status;        /* once done */
+    bool is_done;            /* set by the wait that found it done */
+    bool receives, was_kept; /* the transport's */
     struct lhi_net_op *next; /* in the transport's queues */
     void *own;               /* the transport's */
     uint32_t link, slot;     /* the transport's: where its link keeps it */
@@ -107,10 +112,11 @@ int64_t lhi_net_now(void);
  * gets LH_EIO. NULL is fine. */
 void lhi_net_close(lhi_net *net);
 
-/* Collectives over `n_ranks` ranks listed in `ranks` (the caller among them, all
- * with the same list), in src/net/collective.c on sends and receives alone, so
- * every transport has them and sums come out alike on all: values are added in
- * the order of `ranks`. Blocking; each takes tags [tag, tag + LHI_NET_TAGS). */
+/* Collectives over `n_ranks` ranks listed in `ranks` (the caller among them,
+ * all with the same list), in src/net/collective.c on sends and receives alone,
+ * so every transport has them and sums come out alike on all: values are added
+ * in the order of `ranks`. Blocking; each takes tags [tag, tag + LHI_NET_TAGS).
+ */
 #define LHI_NET_TAGS 16u
 typedef struct lhi_net_group {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
@@ -137,9 +143,10 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
                          const lhi_net_link *links, lhi_net **endpoints,
                          lh_error *err);
 
-/* What a rank of lhi_local_run does, in a process of its own. It may hand back
- * text made with malloc in *result (its size in *size; NULL: nothing). When it
- * returns, the endpoint is closed for it; a failure ends the run everywhere. */
+/* What a rank of a run does, in a thread or process of its own. It may hand
+ * back text made with malloc in *result (its size in *size; NULL: nothing).
+ * When it returns, the endpoint is closed for it; a failure ends the run
+ * everywhere. */
 typedef lh_status lhi_rank_main(lhi_net *net, void *context, char **result,
                                 size_t *size, lh_error *err);
 
@@ -149,14 +156,21 @@ typedef struct lhi_rank_result {
     size_t size;
 } lhi_rank_result;
 
+/* inproc: a thread per rank that runs `rank_main`; returns when all have ended.
+ * Otherwise like lhi_local_run. */
+lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_rank_main *rank_main,
+                         void *context, lhi_rank_result *results,
+                         lh_error *err);
+
 /* local: forks `n` processes that each run `rank_main`, watches them, and
  * returns when all have ended; they share what the caller had in memory, but
  * see no change after. The caller must have no other threads.
  * `results` (n of them, zeroed) may be NULL. Any rank that fails or dies ends
  * all of them within seconds: LH_EIO or the rank's own status, with the first
  * rank to fail and the cause. If the caller dies, so do they. */
-lh_status lhi_local_run(uint32_t n, uint32_t n_links,
-                        const lhi_net_link *links, lhi_rank_main *rank_main,
-                        void *context, lhi_rank_result *results, lh_error *err);
+lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
+                        lhi_rank_main *rank_main, void *context,
+                        lhi_rank_result *results, lh_error *err);
 
 #endif

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks are threads of one process. A message is copied once, from the sender's
+ * memory to the receiver's, by whichever of the two comes second; large ones by
+ * a thread of the receiving endpoint, so that neither send nor receive blocks.
+ */
+#define _GNU_SOURCE
+#include "net/net.h"
+
+#include "base/fail.h"
+#include "net/impl.h"
+#include "net/match.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* From here on the copying thread copies: about what a thread switch costs. */
+enum { COPY_BYTES = 128 << 10 };
+
+typedef struct fabric fabric;
+
+typedef struct end {
+    lhi_net net; /* first: an end is a lhi_net */
+    fabric *fabric;
+    pthread_mutex_t lock;
+    lhi_match match;
+    uint32_t left;      /* atomic: has closed */
+    uint32_t sends_out; /* atomic: sends whose bytes a peer has to take */
+    uint32_t copies_in; /* atomic: receives that are being filled */
+    /* The copying thread, under `lock`: receives to fill. */
+    bool copies, stop;
+    pthread_t copier;
+    pthread_cond_t more;
+    lhi_queue jobs;
+} end;
+
+struct fabric {
+    uint32_t n, n_open; /* n_open: atomic */
+    lhi_failure failure;
+    lhi_links *links;
+    size_t links_bytes;
+    end ends[];
+};
+
+/* One fewer; wakes the rank that waits for none in close. */
+static void count_down(uint32_t *word)
+{
+    if (__atomic_sub_fetch(word, 1, __ATOMIC_ACQ_REL) == 0)
+        lhi_futex_wake(word, false);
+}
+
+static void wait_for_none(uint32_t *word)
+{
+    uint32_t left;
+    while ((left = __atomic_load_n(word, __ATOMIC_ACQUIRE)) > 0)
+        lhi_futex_wait(word, left, lhi_net_now() + LHI_NET_LOOK_NS, false);
+}
+
+/* What the receive is told of its message, whose bytes are there. */
+static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
+                           uint32_t slot)
+{
+    op->entered_ns = entered_ns;
+    op->link = link;
+    op->slot = slot;
+    op->arrived_ns = link == LHI_NET_NO_LINK ? lhi_net_now() : 0;
+    lhi_op_done(op, LH_OK);
+}
+
+/* From the sender's memory into the receiver's; both are done then. */
+static void copy_across(lhi_net_op *receive, lhi_net_op *send)
+{
+    if (send->size)
+        memcpy(receive->data, send->data, send->size);
+    finish_receive(receive, send->entered_ns, send->link, send->slot);
+    lhi_op_done(send, LH_OK);
+}
+
+static void *copier_main(void *of)
+{
+    end *e = of;
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        lhi_net_op *op = e->jobs.first;
+        if (!op && e->stop)
+            break;
+        if (!op) {
+            pthread_cond_wait(&e->more, &e->lock);
+            continue;
+        }
+        e->jobs.first = op->next;
+        pthread_mutex_unlock(&e->lock);
+        lhi_net_op *send = op->own;
+        end *sender = (end *)send->net;
+        bool was_kept = op->was_kept;
+        copy_across(op, send);
+        if (was_kept)
+            count_down(&sender->sends_out);
+        count_down(&e->copies_in);
+        pthread_mutex_lock(&e->lock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* Gives the copy to the copying thread of `e`, whose lock is held. False:
+ * there is none, and the caller has to do it. */
+static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
+                      bool was_kept)
+{
+    if (send->size < COPY_BYTES)
+        return false;
+    if (!e->copies)
+        e->copies = pthread_create(&e->copier, NULL, copier_main, e) == 0;
+    if (!e->copies)
+        return false;
+    receive->own = send;
+    receive->was_kept = was_kept;
+    receive->next = NULL;
+    if (e->jobs.first)
+        ((lhi_net_op *)e->jobs.last)->next = receive;
+    else
+        e->jobs.first = receive;
+    e->jobs.last = receive;
+    pthread_cond_signal(&e->more);
+    return true;
+}
+
+/* No receive is there yet; the lock of `to` is held. */
+static lh_status keep(end *from, end *to, lhi_net_op *op, lh_error *err)
+{
+    bool small = op->size <= LHI_NET_EAGER_BYTES;
+    lhi_kept *kept = lhi_kept_make(small ? op->size : 0);
+    if (!kept)
+        return lhi_fail_nomem(err);
+    kept->from = from->net.rank;
+    kept->tag = op->tag;
+    kept->size = op->size;
+    kept->entered_ns = op->entered_ns;
+    kept->link = op->link;
+    kept->slot = op->slot;
+    kept->there_ns = lhi_net_now();
+    kept->send = small ? NULL : op;
+    if (!lhi_match_keep(&to->match, kept)) {
+        free(kept);
+        return lhi_fail(err, LH_EIO,
+                        "rank %u keeps %d MiB of messages that it has not "
+                        "received",
+                        to->net.rank, LHI_NET_KEPT_BYTES >> 20);
+    }
+    if (!small) {
+        __atomic_add_fetch(&from->sends_out, 1, __ATOMIC_ACQ_REL);
+        return LH_OK;
+    }
+    if (op->size)
+        memcpy(kept->data, op->data, op->size);
+    lhi_op_done(op, LH_OK);
+    return LH_OK;
+}
+
+static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
+{
+    end *from = (end *)net, *to = &from->fabric->ends[op->peer];
+    pthread_mutex_lock(&to->lock);
+    if (__atomic_load_n(&to->left, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_unlock(&to->lock);
+        return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
+    }
+    lhi_net_op *receive = lhi_match_take_posted(&to->match, net->rank, op->tag);
+    if (!receive) {
+        lh_status status = keep(from, to, op, err);
+        pthread_mutex_unlock(&to->lock);
+        return status;
+    }
+    if (receive->size != op->size) {
+        size_t size = receive->size;
+        lhi_match_post(&to->match, receive);
+        pthread_mutex_unlock(&to->lock);
+        lhi_net_wrong_size(&to->net, net->rank, op->tag, op->size, size);
+        return lhi_net_failed(net, err);
+    }
+    __atomic_add_fetch(&to->copies_in, 1, __ATOMIC_ACQ_REL);
+    bool handed_over = hand_over(to, receive, op, false);
+    pthread_mutex_unlock(&to->lock);
+    if (!handed_over) {
+        copy_across(receive, op);
+        count_down(&to->copies_in);
+    }
+    return LH_OK;
+}
+
+/* A message that was there first; the lock is held and let go. */
+static lh_status receive_kept(end *e, lhi_net_op *op, lhi_kept *kept,
+                              lh_error *err)
+{
+    if (kept->size != op->size) {
+        size_t size = kept->size;
+        lhi_match_keep(&e->match, kept);
+        pthread_mutex_unlock(&e->lock);
+        lhi_net_wrong_size(&e->net, op->peer, op->tag, size, op->size);
+        return lhi_net_failed(&e->net, err);
+    }
+    lhi_net_op *send = kept->send;
+    bool handed_over = false;
+    if (send) {
+        __atomic_add_fetch(&e->copies_in, 1, __ATOMIC_ACQ_REL);
+        handed_over = hand_over(e, op, send, true);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (!send) {
+        if (op->size)
+            memcpy(op->data, kept->data, op->size);
+        finish_receive(op, kept->entered_ns, kept->link, kept->slot);
+    } else if (!handed_over) {
+        end *sender = (end *)send->net;
+        copy_across(op, send);
+        count_down(&sender->sends_out);
+        count_down(&e->copies_in);
+    }
+    free(kept);
+    return LH_OK;
+}
+
+static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
+{
+    end *e = (end *)net;
+    pthread_mutex_lock(&e->lock);
+    lhi_kept *kept = lhi_match_take_kept(&e->match, op->peer, op->tag);
+    if (kept)
+        return receive_kept(e, op, kept, err);
+    /* A peer that leaves says so first, then looks for receives like this. */
+    bool left =
+        __atomic_load_n(&e->fabric->ends[op->peer].left, __ATOMIC_SEQ_CST);
+    if (!left)
+        lhi_match_post(&e->match, op);
+    pthread_mutex_unlock(&e->lock);
+    if (left)
+        return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
+    return LH_OK;
+}
+
+static void inproc_withdraw(lhi_net *net, lhi_net_op *op)
+{
+    end *e = (end *)net, *at = op->receives ? e : &e->fabric->ends[op->peer];
+    bool found;
+    pthread_mutex_lock(&at->lock);
+    if (op->receives) {
+        found = lhi_match_withdraw(&at->match, op);
+    } else {
+        lhi_kept *kept = lhi_match_take_send(&at->match, op, net->rank);
+        found = kept != NULL;
+        free(kept);
+    }
+    pthread_mutex_unlock(&at->lock);
+    if (found && !op->receives)
+        count_down(&e->sends_out);
+    /* It is being copied: that ends soon. */
+    uint32_t state;
+    while (!found && (state = lhi_op_state(op)) != LHI_OP_DONE) {
+        uint32_t pending = LHI_OP_PENDING;
+        __atomic_compare_exchange_n(&op->state, &pending, LHI_OP_WAITED, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        lhi_futex_wait(&op->state, LHI_OP_WAITED,
+                       lhi_net_now() + LHI_NET_LOOK_NS, false);
+    }
+}
+
+static void inproc_abort(lhi_net *net, const char *reason)
+{
+    lhi_failure_set(net->failure, net->rank, reason);
+}
+
+/* Nothing that was sent is this rank's memory any more. */
+static void end_sends(end *e)
+{
+    uint32_t left;
+    while ((left = __atomic_load_n(&e->sends_out, __ATOMIC_ACQUIRE)) > 0 &&
+           !lhi_failure_text(e->net.failure))
+        lhi_futex_wait(&e->sends_out, left, lhi_net_now() + LHI_NET_LOOK_NS,
+                       false);
+    fabric *f = e->fabric;
+    for (uint32_t i = 0; i < f->n && left > 0; i++) {
+        pthread_mutex_lock(&f->ends[i].lock);
+        lhi_kept *kept;
+        while ((
+            kept = lhi_match_take_send(&f->ends[i].match, NULL, e->net.rank))) {
+            free(kept);
+            count_down(&e->sends_out);
+        }
+        pthread_mutex_unlock(&f->ends[i].lock);
+    }
+    wait_for_none(&e->sends_out);
+}
+
+/* From here on nothing comes in, and nothing is being copied in. */
+static void end_receives(end *e)
+{
+    pthread_mutex_lock(&e->lock);
+    __atomic_store_n(&e->left, 1, __ATOMIC_SEQ_CST);
+    lhi_kept *kept;
+    while ((kept = lhi_match_take_any(&e->match))) {
+        if (kept->send) {
+            end *sender = (end *)kept->send->net;
+            lhi_op_done(kept->send, LH_EIO);
+            count_down(&sender->sends_out);
+        }
+        free(kept);
+    }
+    memset(e->match.posted, 0, sizeof e->match.posted);
+    e->stop = true;
+    pthread_cond_signal(&e->more);
+    bool copies = e->copies;
+    pthread_mutex_unlock(&e->lock);
+    if (copies)
+        pthread_join(e->copier, NULL);
+    wait_for_none(&e->copies_in);
+}
+
+static void fabric_free(fabric *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        pthread_mutex_destroy(&f->ends[i].lock);
+        pthread_cond_destroy(&f->ends[i].more);
+    }
+    if (f->links) {
+        lhi_links_fini(f->links);
+        munmap(f->links, f->links_bytes);
+    }
+    free(f);
+}
+
+static void inproc_close(lhi_net *net)
+{
+    end *e = (end *)net;
+    fabric *f = e->fabric;
+    end_sends(e);
+    end_receives(e);
+    for (uint32_t i = 0; i < f->n; i++) {
+        pthread_mutex_lock(&f->ends[i].lock);
+        lhi_net_op *op;
+        while ((op = lhi_match_take_from(&f->ends[i].match, net->rank)))
+            lhi_op_done(op, LH_EIO);
+        pthread_mutex_unlock(&f->ends[i].lock);
+    }
+    if (__atomic_sub_fetch(&f->n_open, 1, __ATOMIC_ACQ_REL) == 0)
+        fabric_free(f);
+}
+
+static const lhi_net_ops inproc_ops = {
+    .name = "inproc",
+    .send = inproc_send,
+    .receive = inproc_receive,
+    .withdraw = inproc_withdraw,
+    .abort = inproc_abort,
+    .close = inproc_close,
+};
+
+static lh_status map_links(fabric *f, uint32_t n_links,
+                           const lhi_net_link *links, lh_error *err)
+{
+    if (n_links == 0)
+        return LH_OK;
+    f->links_bytes = lhi_links_bytes(n_links);
+    void *map = mmap(NULL, f->links_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_links_init(map, n_links, links, err);
+    if (status == LH_OK)
+        f->links = map;
+    else
+        munmap(map, f->links_bytes);
+    return status;
+}
+
+lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_net **endpoints,
+                         lh_error *err)
+{
+    if (n == 0 || n > LHI_NET_MOST_RANKS)
+        return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
+                        LHI_NET_MOST_RANKS);
+    LHI_TRY(lhi_links_check(n_links, links, err));
+    fabric *f = calloc(1, sizeof *f + n * sizeof f->ends[0]);
+    if (!f)
+        return lhi_fail_nomem(err);
+    lh_status status = map_links(f, n_links, links, err);
+    if (status != LH_OK) {
+        free(f);
+        return status;
+    }
+    f->n = f->n_open = n;
+    for (uint32_t i = 0; i < n; i++) {
+        end *e = &f->ends[i];
+        e->net = (lhi_net){.ops = &inproc_ops,
+                           .rank = i,
+                           .n_ranks = n,
+                           .links = f->links,
+                           .failure = &f->failure};
+        e->fabric = f;
+        /* Neither can fail with default attributes on Linux. */
+        pthread_mutex_init(&e->lock, NULL);
+        pthread_cond_init(&e->more, NULL);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        endpoints[i] = &f->ends[i].net;
+    return LH_OK;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/match.h"
+
+#include <stdlib.h>
+
+static size_t list_of(uint32_t peer, uint64_t tag)
+{
+    uint64_t mixed =
+        (tag ^ ((uint64_t)peer << 48)) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(mixed >> 56);
+}
+
+void lhi_match_post(lhi_match *match, lhi_net_op *op)
+{
+    lhi_queue *q = &match->posted[list_of(op->peer, op->tag)];
+    op->next = NULL;
+    if (q->first)
+        ((lhi_net_op *)q->last)->next = op;
+    else
+        q->first = op;
+    q->last = op;
+}
+
+static void unlink_op(lhi_queue *q, lhi_net_op *before, lhi_net_op *op)
+{
+    if (before)
+        before->next = op->next;
+    else
+        q->first = op->next;
+    if (q->last == op)
+        q->last = before;
+    op->next = NULL;
+}
+
+lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from, uint64_t tag)
+{
+    lhi_queue *q = &match->posted[list_of(from, tag)];
+    lhi_net_op *before = NULL;
+    for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
+        if (op->peer == from && op->tag == tag) {
+            unlink_op(q, before, op);
+            return op;
+        }
+    }
+    return NULL;
+}
+
+bool lhi_match_withdraw(lhi_match *match, const lhi_net_op *wanted)
+{
+    lhi_queue *q = &match->posted[list_of(wanted->peer, wanted->tag)];
+    lhi_net_op *before = NULL;
+    for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
+        if (op == wanted) {
+            unlink_op(q, before, op);
+            return true;
+        }
+    }
+    return false;
+}
+
+lhi_net_op *lhi_match_take_from(lhi_match *match, uint32_t from)
+{
+    for (size_t i = 0; i < LHI_MATCH_LISTS; i++) {
+        lhi_queue *q = &match->posted[i];
+        lhi_net_op *before = NULL;
+        for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
+            if (op->peer == from) {
+                unlink_op(q, before, op);
+                return op;
+            }
+        }
+    }
+    return NULL;
+}
+
+lhi_kept *lhi_kept_make(size_t data_bytes)
+{
+    lhi_kept *kept = malloc(sizeof *kept + data_bytes);
+    if (kept)
+        *kept = (lhi_kept){.link = LHI_NET_NO_LINK};
+    return kept;
+}
+
+/* What it counts for: of a message whose bytes are elsewhere, its entry. */
+static size_t weight(const lhi_kept *kept)
+{
+    return sizeof *kept + (kept->send ? 0 : kept->size);
+}
+
+bool lhi_match_keep(lhi_match *match, lhi_kept *kept)
+{
+    size_t bytes = weight(kept);
+    if (bytes > LHI_NET_KEPT_BYTES - match->kept_bytes)
+        return false;
+    match->kept_bytes += bytes;
+    lhi_queue *q = &match->kept[list_of(kept->from, kept->tag)];
+    kept->next = NULL;
+    if (q->first)
+        ((lhi_kept *)q->last)->next = kept;
+    else
+        q->first = kept;
+    q->last = kept;
+    return true;
+}
+
+static lhi_kept *unlink_kept(lhi_match *match, lhi_queue *q, lhi_kept *before,
+                             lhi_kept *kept)
+{
+    if (before)
+        before->next = kept->next;
+    else
+        q->first = kept->next;
+    if (q->last == kept)
+        q->last = before;
+    match->kept_bytes -= weight(kept);
+    return kept;
+}
+
+lhi_kept *lhi_match_take_kept(lhi_match *match, uint32_t from, uint64_t tag)
+{
+    lhi_queue *q = &match->kept[list_of(from, tag)];
+    lhi_kept *before = NULL;
+    for (lhi_kept *k = q->first; k; before = k, k = k->next)
+        if (k->from == from && k->tag == tag)
+            return unlink_kept(match, q, before, k);
+    return NULL;
+}
+
+lhi_kept *lhi_match_take_any(lhi_match *match)
+{
+    for (size_t i = 0; i < LHI_MATCH_LISTS; i++)
+        if (match->kept[i].first)
+            return unlink_kept(match, &match->kept[i], NULL,
+                               match->kept[i].first);
+    return NULL;
+}
+
+static lhi_kept *take_send(lhi_match *match, lhi_queue *q,
+                           const lhi_net_op *send, uint32_t from)
+{
+    lhi_kept *before = NULL;
+    for (lhi_kept *k = q->first; k; before = k, k = k->next)
+        if (k->from == from && (send ? k->send == send : k->send != NULL))
+            return unlink_kept(match, q, before, k);
+    return NULL;
+}
+
+lhi_kept *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
+                              uint32_t from)
+{
+    if (send)
+        return take_send(match, &match->kept[list_of(from, send->tag)], send,
+                         from);
+    lhi_kept *found = NULL;
+    for (size_t i = 0; i < LHI_MATCH_LISTS && !found; i++)
+        found = take_send(match, &match->kept[i], NULL, from);
+    return found;
+}

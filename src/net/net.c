@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net/net.h"
+
+#include "base/fail.h"
+#include "net/impl.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t second_ns = 1000000000;
+
+int64_t lhi_net_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * second_ns + t.tv_nsec;
+}
+
+void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,
+                    bool shared)
+{
+    if (until_ns < 0)
+        return;
+    struct timespec t = {.tv_sec = (time_t)(until_ns / second_ns),
+                         .tv_nsec = (long)(until_ns % second_ns)};
+    int how = FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG);
+    syscall(SYS_futex, word, how, value, &t, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+void lhi_futex_wake(uint32_t *word, bool shared)
+{
+    int how = FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG);
+    syscall(SYS_futex, word, how, INT32_MAX, NULL, NULL, 0);
+}
+
+void lhi_failure_set_text(lhi_failure *failure, const char *text)
+{
+    uint32_t none = 0;
+    if (!__atomic_compare_exchange_n(&failure->state, &none, 1, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return;
+    snprintf(failure->text, sizeof failure->text, "%s", text);
+    __atomic_store_n(&failure->state, 2, __ATOMIC_RELEASE);
+}
+
+void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
+{
+    char text[sizeof failure->text];
+    snprintf(text, sizeof text, "rank %u: %s", rank, reason);
+    lhi_failure_set_text(failure, text);
+}
+
+const char *lhi_failure_text(const lhi_failure *failure)
+{
+    switch (__atomic_load_n(&failure->state, __ATOMIC_ACQUIRE)) {
+    case 0:
+        return NULL;
+    case 1: /* a rank is just writing it, or was killed while it did */
+        return "a rank has failed";
+    default:
+        return failure->text;
+    }
+}
+
+lh_status lhi_net_failed(const lhi_net *net, lh_error *err)
+{
+    const char *why = lhi_net_failure(net);
+    return lhi_fail(err, LH_EIO, "%s", why ? why : "the run has failed");
+}
+
+void lhi_net_wrong_size(lhi_net *net, uint32_t from, uint64_t tag,
+                        size_t message_bytes, size_t receive_bytes)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+             "the message with tag %" PRIu64 " from rank %u has %zu bytes, its "
+             "receive %zu",
+             tag, from, message_bytes, receive_bytes);
+    lhi_net_abort(net, text);
+}
+
+void lhi_op_done(lhi_net_op *op, lh_status status)
+{
+    op->status = status;
+    uint32_t *state = &op->state;
+    if (__atomic_exchange_n(state, LHI_OP_DONE, __ATOMIC_ACQ_REL) ==
+        LHI_OP_WAITED)
+        lhi_futex_wake(state, false);
+}
+
+lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
+                        uint64_t turn, lh_error *err)
+{
+    if (op->link == LHI_NET_NO_LINK)
+        return LH_OK;
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        op->link);
+    return lhi_links_enter(net->links, op->link, net->rank, op->size,
+                           entered_ns, turn, &op->slot, err);
+}
+
+static lh_status begin(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
+                       size_t size, lhi_net_op *op, lh_error *err)
+{
+    if (lhi_failure_text(net->failure))
+        return lhi_net_failed(net, err);
+    if (peer >= net->n_ranks || peer == net->rank)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank %u of %u has no peer with number %u", net->rank,
+                        net->n_ranks, peer);
+    *op = (lhi_net_op){.net = net,
+                       .peer = peer,
+                       .tag = tag,
+                       .data = data,
+                       .size = size,
+                       .link = LHI_NET_NO_LINK,
+                       .state = LHI_OP_PENDING};
+    return LH_OK;
+}
+
+lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
+                       const void *data, size_t size, uint32_t link,
+                       int64_t entered_ns, uint64_t turn, lhi_net_op *op,
+                       lh_error *err)
+{
+    union {
+        const void *in;
+        void *data;
+    } bytes = {data}; /* a send only reads them */
+    LHI_TRY(begin(net, to, tag, bytes.data, size, op, err));
+    op->link = link;
+    op->entered_ns = entered_ns;
+    LHI_TRY(lhi_net_enter(net, op, entered_ns, turn, err));
+    return net->ops->send(net, op, err);
+}
+
+lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
+                          size_t size, lhi_net_op *op, lh_error *err)
+{
+    LHI_TRY(begin(net, from, tag, data, size, op, err));
+    op->receives = true;
+    return net->ops->receive(net, op, err);
+}
+
+/* Until the bytes are there, or are free again. */
+static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                            lh_error *err)
+{
+    for (;;) {
+        uint32_t state = lhi_op_state(op);
+        if (state == LHI_OP_DONE)
+            return LH_OK;
+        if (lhi_failure_text(net->failure)) {
+            net->ops->withdraw(net, op);
+            return lhi_net_failed(net, err);
+        }
+        int64_t now_ns = until_ns == 1 ? 1 : lhi_net_now();
+        if (until_ns && now_ns >= until_ns)
+            return lhi_fail(err, LH_ECANCELED, "not done in time");
+        uint32_t pending = LHI_OP_PENDING;
+        if (state == LHI_OP_PENDING &&
+            !__atomic_compare_exchange_n(&op->state, &pending, LHI_OP_WAITED,
+                                         false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
+            continue;
+        int64_t sleep_ns = now_ns + LHI_NET_LOOK_NS;
+        if (until_ns && until_ns < sleep_ns)
+            sleep_ns = until_ns;
+        lhi_futex_wait(&op->state, LHI_OP_WAITED, sleep_ns, false);
+    }
+}
+
+/* Sleeps until `until_ns` to the microsecond: the thread's timer slack would
+ * add 50 of them. */
+static void sleep_until(int64_t until_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(until_ns / second_ns),
+                         .tv_nsec = (long)(until_ns % second_ns)};
+    prctl(PR_SET_TIMERSLACK, 1);
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+/* Until the message has arrived by its link's reckoning. */
+static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                           lh_error *err)
+{
+    for (;;) {
+        bool taken = false;
+        int64_t now_ns = lhi_net_now(), arrived_ns = 0;
+        LHI_TRY(lhi_links_take(net->links, op->link, op->slot, now_ns, &taken,
+                               &arrived_ns, err));
+        op->arrived_ns = arrived_ns;
+        if (taken)
+            return LH_OK;
+        if (lhi_failure_text(net->failure))
+            return lhi_net_failed(net, err);
+        if (until_ns && now_ns >= until_ns)
+            return lhi_fail(err, LH_ECANCELED, "not done in time");
+        int64_t look_ns = now_ns + LHI_NET_LOOK_NS;
+        if (until_ns && until_ns < look_ns)
+            look_ns = until_ns;
+        if (arrived_ns == LHI_LINKS_UNKNOWN)
+            lhi_links_sleep(net->links, op->link, op->slot, look_ns);
+        else
+            sleep_until(arrived_ns < look_ns ? arrived_ns : look_ns);
+    }
+}
+
+lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                       lh_error *err)
+{
+    if (op->is_done)
+        return LH_OK;
+    if (lhi_op_state(op) == LHI_OP_IDLE)
+        return lhi_fail(err, LH_EINVAL, "a wait for nothing that was begun");
+    LHI_TRY(wait_bytes(net, op, until_ns, err));
+    if (op->status != LH_OK) {
+        if (lhi_failure_text(net->failure))
+            return lhi_net_failed(net, err);
+        return lhi_fail(err, op->status,
+                        "rank %u has left: no message with tag %" PRIu64
+                        " between it and rank %u any more",
+                        op->peer, op->tag, net->rank);
+    }
+    /* A send is done once its bytes are free; its slot is the receiver's. */
+    if (op->link != LHI_NET_NO_LINK && op->receives)
+        LHI_TRY(wait_link(net, op, until_ns, err));
+    op->is_done = true;
+    return LH_OK;
+}
+
+void lhi_net_abort(lhi_net *net, const char *reason)
+{
+    net->ops->abort(net, reason);
+}
+
+const char *lhi_net_failure(const lhi_net *net)
+{
+    return lhi_failure_text(net->failure);
+}
+
+uint32_t lhi_net_rank(const lhi_net *net)
+{
+    return net->rank;
+}
+
+uint32_t lhi_net_n_ranks(const lhi_net *net)
+{
+    return net->n_ranks;
+}
+
+const char *lhi_net_name(const lhi_net *net)
+{
+    return net->ops->name;
+}
+
+void lhi_net_close(lhi_net *net)
+{
+    if (net)
+        net->ops->close(net);
+}

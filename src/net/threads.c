@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks as threads of the caller's process, run to their end. */
+#include "net/net.h"
+
+#include "base/fail.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rank_thread {
+    pthread_t thread;
+    lhi_net *net;
+    lhi_rank_main *rank_main;
+    void *context;
+    lhi_rank_result *result;
+    lh_status status;
+    lh_error err;
+} rank_thread;
+
+static void *thread_main(void *of)
+{
+    rank_thread *r = of;
+    char *text = NULL;
+    size_t size = 0;
+    r->status = r->rank_main(r->net, r->context, &text, &size, &r->err);
+    if (r->status != LH_OK) {
+        lhi_net_abort(r->net, r->err.text);
+        /* The run's reason, while the endpoint has it. */
+        const char *why = lhi_net_failure(r->net);
+        if (why)
+            lhi_fail(&r->err, r->status, "%s", why);
+    }
+    lhi_net_close(r->net);
+    if (r->status == LH_OK && r->result)
+        *r->result = (lhi_rank_result){text, size};
+    else
+        free(text);
+    return NULL;
+}
+
+/* The run's status: the cause's own rather than those that it ended. */
+static lh_status sum_up(const rank_thread *ranks, uint32_t n,
+                        lhi_rank_result *results, lh_error *err)
+{
+    const rank_thread *worst = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (ranks[i].status != LH_OK &&
+            (!worst || (worst->status == LH_EIO && ranks[i].status != LH_EIO)))
+            worst = &ranks[i];
+    if (!worst)
+        return LH_OK;
+    for (uint32_t i = 0; results && i < n; i++) {
+        free(results[i].text);
+        results[i] = (lhi_rank_result){0};
+    }
+    return lhi_fail(err, worst->status, "%s", worst->err.text);
+}
+
+static void start_and_join(rank_thread *ranks, uint32_t n)
+{
+    uint32_t n_started = 0;
+    while (n_started < n) {
+        rank_thread *r = &ranks[n_started];
+        int error = pthread_create(&r->thread, NULL, thread_main, r);
+        if (error) {
+            r->status = lhi_fail(&r->err, LH_EIO, "no thread for a rank: %s",
+                                 strerror(error));
+            lhi_net_abort(r->net, r->err.text);
+            break;
+        }
+        n_started++;
+    }
+    /* An endpoint without a thread is closed here: nobody waits for it. */
+    for (uint32_t i = n_started; i < n; i++)
+        lhi_net_close(ranks[i].net);
+    for (uint32_t i = 0; i < n_started; i++)
+        pthread_join(ranks[i].thread, NULL);
+}
+
+lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_rank_main *rank_main,
+                         void *context, lhi_rank_result *results, lh_error *err)
+{
+    lhi_net **nets = calloc(n ? n : 1, sizeof *nets);
+    rank_thread *ranks = calloc(n ? n : 1, sizeof *ranks);
+    lh_status status = nets && ranks
+                           ? lhi_net_inproc(n, n_links, links, nets, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n && status == LH_OK; i++)
+        ranks[i] = (rank_thread){.net = nets[i],
+                                 .rank_main = rank_main,
+                                 .context = context,
+                                 .result = results ? &results[i] : NULL};
+    if (status == LH_OK) {
+        start_and_join(ranks, n);
+        status = sum_up(ranks, n, results, err);
+    }
+    free(ranks);
+    free(nets);
+    return status;
+}

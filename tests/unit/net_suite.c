@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net_suite.h"
+
+#include "base/fail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define UNUSED_REST (void)context, (void)result, (void)size
+
+static lh_status send_now(lhi_net *net, uint32_t to, uint64_t tag,
+                          const void *data, size_t size, lhi_net_op *op,
+                          lh_error *err)
+{
+    *op = (lhi_net_op){0};
+    return lhi_net_send(net, to, tag, data, size, LHI_NET_NO_LINK,
+                        lhi_net_now(), LHI_NET_NO_TURN, op, err);
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+/* Bytes that say where they belong. */
+static void fill(unsigned char *bytes, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (unsigned char)((i * 131 + seed * 7919 + i / 251) & 255);
+}
+
+static bool filled(const unsigned char *bytes, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i] !=
+            (unsigned char)((i * 131 + seed * 7919 + i / 251) & 255))
+            return false;
+    return true;
+}
+
+/* Rank 0 sends `n` bytes to rank 1 under `tag` and gets them back. */
+static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
+                            lh_error *err)
+{
+    unsigned char *out = malloc(n + 1), *in = malloc(n + 1);
+    lhi_net_op send = {0}, receive = {0};
+    uint32_t peer = 1 - lhi_net_rank(net);
+    lh_status status = out && in ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && peer == 1) {
+        fill(out, n, tag);
+        status = send_now(net, peer, tag, out, n, &send, err);
+        if (status == LH_OK)
+            status = lhi_net_receive(net, peer, tag, in, n, &receive, err);
+    } else if (status == LH_OK) {
+        sleep_ms(late_ms);
+        status = lhi_net_receive(net, peer, tag, in, n, &receive, err);
+        if (status == LH_OK)
+            status = lhi_net_wait(net, &receive, 0, err);
+        if (status == LH_OK)
+            status = send_now(net, peer, tag, in, n, &send, err);
+    }
+    if (status == LH_OK)
+        status = lhi_net_wait(net, &receive, 0, err);
+    if (status == LH_OK && !filled(in, n, tag))
+        status = lhi_fail(err, LH_EINVAL, "%zu bytes came as others", n);
+    if (status == LH_OK && receive.arrived_ns < receive.entered_ns)
+        status = lhi_fail(err, LH_EINVAL, "arrived before it was sent");
+    if (status == LH_OK)
+        status = lhi_net_wait(net, &send, 0, err);
+    if (status != LH_OK) { /* until then the transport has the memory */
+        lhi_net_abort(net, err->text);
+        lhi_net_wait(net, &receive, 0, NULL);
+        lhi_net_wait(net, &send, 0, NULL);
+    }
+    free(out);
+    free(in);
+    return status;
+}
+
+static lh_status sizes(lhi_net *net, void *context, char **result, size_t *size,
+                       lh_error *err)
+{
+    UNUSED_REST;
+    static const size_t all[] = {0,     1,     7,      4096,   16384,
+                                 16385, 70000, 262144, 3000001};
+    uint64_t tag = 100;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int late = 0; late < 2; late++)
+            LHI_TRY(round_trip(net, tag++, all[i], late ? 5 : 0, err));
+    return LH_OK;
+}
+
+/* Messages with tags in one order, receives in another; equal tags in order. */
+static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
+                      lh_error *err)
+{
+    UNUSED_REST;
+    enum { N = 200 };
+    static const size_t sizes_of[] = {8, 20000};
+    for (int large = 0; large < 2; large++) {
+        size_t n = sizes_of[large];
+        unsigned char *bytes = calloc(N, n);
+        lhi_net_op *ops = calloc(N, sizeof *ops);
+        EXPECT(bytes && ops);
+        bool sends = lhi_net_rank(net) == 0;
+        for (uint32_t k = 0; k < N; k++) {
+            uint32_t i = sends ? k : (k / 2 * 74 + k % 2) % N;
+            /* Pairs of messages have the same tag. */
+            if (sends) {
+                fill(bytes + i * n, n, i);
+                LHI_TRY(
+                    send_now(net, 1, i / 2, bytes + i * n, n, &ops[i], err));
+            } else {
+                LHI_TRY(lhi_net_receive(net, 0, i / 2, bytes + i * n, n,
+                                        &ops[i], err));
+            }
+        }
+        for (uint32_t k = N; k-- > 0;) {
+            LHI_TRY(lhi_net_wait(net, &ops[k], 0, err));
+            EXPECT(ops[k].is_done);
+            EXPECT(filled(bytes + k * n, n, k));
+        }
+        free(bytes);
+        free(ops);
+    }
+    return LH_OK;
+}
+
+/* Everyone to everyone, from all at once. */
+static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
+                       lh_error *err)
+{
+    UNUSED_REST;
+    enum { ROUNDS = 30, N = 3000 };
+    uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
+    lhi_net_op *ops = calloc(2 * (size_t)n, sizeof *ops);
+    unsigned char *bytes = malloc(2 * (size_t)n * N * 8);
+    EXPECT(ops && bytes);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        size_t m = round % 3 == 0 ? N * 8 : N;
+        for (uint32_t i = 0; i < n; i++) {
+            unsigned char *out = bytes + i * N * 8, *in = out + n * N * 8;
+            if (i == me)
+                continue;
+            fill(out, m, me * 1000 + i + round);
+            ops[n + i] = (lhi_net_op){0};
+            LHI_TRY(send_now(net, i, round, out, m, &ops[i], err));
+            LHI_TRY(lhi_net_receive(net, i, round, in, m, &ops[n + i], err));
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            if (i == me)
+                continue;
+            LHI_TRY(lhi_net_wait(net, &ops[n + i], 0, err));
+            LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+            EXPECT(filled(bytes + (n + i) * N * 8, m, i * 1000 + me + round));
+        }
+    }
+    free(ops);
+    free(bytes);
+    return LH_OK;
+}
+
+/* A wait with a limit ends at the limit, and the operation goes on. */
+static lh_status limits(lhi_net *net, void *context, char **result,
+                        size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    uint64_t value = 0, sent = 77;
+    lhi_net_op op = {0};
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(lhi_net_receive(net, 1, 5, &value, sizeof value, &op, err));
+        EXPECT(lhi_net_wait(net, &op, 1, err) == LH_ECANCELED);
+        int64_t start_ns = lhi_net_now();
+        EXPECT(lhi_net_wait(net, &op, start_ns + 30000000, err) ==
+               LH_ECANCELED);
+        EXPECT(lhi_net_now() >= start_ns + 30000000);
+        EXPECT(!op.is_done);
+        lhi_net_op go = {0};
+        LHI_TRY(send_now(net, 1, 6, &sent, sizeof sent, &go, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+        EXPECT(value == 77);
+        LHI_TRY(lhi_net_wait(net, &op, 0, err)); /* twice is fine */
+        return lhi_net_wait(net, &go, 0, err);
+    }
+    LHI_TRY(lhi_net_receive(net, 0, 6, &value, sizeof value, &op, err));
+    LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    lhi_net_op back = {0};
+    LHI_TRY(send_now(net, 0, 5, &value, sizeof value, &back, err));
+    return lhi_net_wait(net, &back, 0, err);
+}
+
+static lh_status misuse(lhi_net *net, void *context, char **result,
+                        size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    lhi_net_op op = {0};
+    lh_error e = {0};
+    uint32_t me = lhi_net_rank(net), n = lhi_net_n_ranks(net);
+    EXPECT(lhi_net_receive(net, n, 0, NULL, 0, &op, &e) == LH_EINVAL);
+    EXPECT(strstr(e.text, "no peer"));
+    EXPECT(lhi_net_receive(net, me, 0, NULL, 0, &op, &e) == LH_EINVAL);
+    EXPECT(send_now(net, n + 7, 0, NULL, 0, &op, &e) == LH_EINVAL);
+    EXPECT(lhi_net_send(net, 1 - me, 0, NULL, 0, 3, 0, LHI_NET_NO_TURN, &op,
+                        &e) == LH_EINVAL);
+    EXPECT(strstr(e.text, "no emulated link 3"));
+    lhi_net_op none = {0};
+    EXPECT(lhi_net_wait(net, &none, 0, &e) == LH_EINVAL);
+    EXPECT(!lhi_net_failure(net));
+    return LH_OK;
+}
+
+static lh_status all_collectives(lhi_net *net, void *context, char **result,
+                                 size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    /* Members in an order of their own: rank 1 is in no group. */
+    static const uint32_t members[] = {3, 0, 2};
+    uint32_t me = lhi_net_rank(net);
+    if (me == 1)
+        return LH_OK;
+    lhi_net_group g = {3,
+                       me == 3   ? 0
+                       : me == 0 ? 1
+                                 : 2,
+                       members, LHI_NET_NO_LINK};
+    static const size_t counts[] = {1, 2, 3, 100, 30001};
+    for (uint32_t c = 0; c < 5; c++) {
+        size_t n = counts[c], first = n * g.mine / 3;
+        size_t end = n * (g.mine + 1) / 3;
+        float *values = malloc(n * sizeof *values);
+        EXPECT(values);
+        /* Sums that depend on the order of adding. */
+        for (size_t i = 0; i < n; i++)
+            values[i] = me == 3 ? 1e8f : me == 0 ? -1e8f : 0.25f + (float)i;
+        float *out = c % 2 ? values + first : malloc((end - first + 1) * 4);
+        EXPECT(out);
+        LHI_TRY(lhi_net_barrier(net, &g, 1000 + 64 * c, err));
+        LHI_TRY(lhi_net_reduce_scatter(net, &g, 1016 + 64 * c, values, n, out,
+                                       err));
+        for (size_t i = first; i < end; i++)
+            EXPECT(out[i - first] == 1e8f + -1e8f + (0.25f + (float)i));
+        if (out != values + first) {
+            memcpy(values + first, out, (end - first) * 4);
+            free(out);
+        }
+        LHI_TRY(lhi_net_all_gather(net, &g, 1032 + 64 * c, values, n,
+                                   sizeof *values, err));
+        for (size_t i = 0; i < n; i++)
+            EXPECT(values[i] == 0.25f + (float)i);
+        free(values);
+    }
+    return LH_OK;
+}
+
+static lh_status wrong_group(lhi_net *net, void *context, char **result,
+                             size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    const uint32_t members[] = {0, 1};
+    lhi_net_group g = {2, 1 - lhi_net_rank(net), members, LHI_NET_NO_LINK};
+    lh_error e = {0};
+    EXPECT(lhi_net_barrier(net, &g, 0, &e) == LH_EINVAL);
+    EXPECT(strstr(e.text, "is not member"));
+    return LH_OK;
+}
+
+/* Latency and occupancy, first in, first out by the time of entry. */
+static lh_status fifo(lhi_net *net, void *context, char **result, size_t *size,
+                      lh_error *err)
+{
+    UNUSED_REST;
+    const int64_t ms = 1000000;
+    unsigned char bytes[3][1000];
+    lhi_net_op ops[3] = {{0}};
+    uint32_t me = lhi_net_rank(net);
+    int64_t base_ns = lhi_net_now();
+    if (me == 0) {
+        /* The latest entry is handed over first. */
+        for (int i = 2; i >= 0; i--)
+            LHI_TRY(lhi_net_send(net, 2, (uint64_t)i, bytes[i], 1000, 0,
+                                 base_ns - 10 * ms + i * ms, LHI_NET_NO_TURN,
+                                 &ops[i], err));
+    } else if (me == 2) {
+        for (int i = 0; i < 3; i++)
+            LHI_TRY(lhi_net_receive(net, 0, (uint64_t)i, bytes[i], 1000,
+                                    &ops[i], err));
+    } else {
+        return LH_OK;
+    }
+    for (int i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+    if (me == 0)
+        return LH_OK;
+    /* 4 ms each: 3 ms, and 1 us per byte. */
+    int64_t first_ns = ops[0].entered_ns;
+    EXPECT(ops[1].entered_ns == first_ns + ms);
+    for (int i = 0; i < 3; i++)
+        EXPECT_NEAR(ops[i].arrived_ns - first_ns, (4 * (i + 1) + 40) * ms, 0);
+    EXPECT(lhi_net_now() >= ops[2].arrived_ns);
+    return LH_OK;
+}
+
+/* Two senders share a link; equal entries: the lower rank's first. */
+static lh_status shared_link(lhi_net *net, void *context, char **result,
+                             size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    const int64_t ms = 1000000;
+    uint32_t me = lhi_net_rank(net);
+    lhi_net_op a = {0}, b = {0};
+    int64_t start_ns = 0;
+    if (me == 2) {
+        LHI_TRY(lhi_net_receive(net, 0, 1, NULL, 0, &a, err));
+        LHI_TRY(lhi_net_receive(net, 1, 1, NULL, 0, &b, err));
+        LHI_TRY(lhi_net_wait(net, &b, 0, err));
+        LHI_TRY(lhi_net_wait(net, &a, 0, err));
+        EXPECT(a.entered_ns == b.entered_ns);
+        EXPECT_NEAR(a.arrived_ns - a.entered_ns, 103 * ms, 0);
+        EXPECT_NEAR(b.arrived_ns - a.entered_ns, 106 * ms, 0);
+        return LH_OK;
+    }
+    /* Rank 1 says when; rank 0 is late. */
+    if (me == 1) {
+        start_ns = lhi_net_now();
+        LHI_TRY(send_now(net, 0, 9, &start_ns, sizeof start_ns, &b, err));
+    } else {
+        LHI_TRY(
+            lhi_net_receive(net, 1, 9, &start_ns, sizeof start_ns, &b, err));
+    }
+    LHI_TRY(lhi_net_wait(net, &b, 0, err));
+    LHI_TRY(lhi_net_send(net, 2, 1, NULL, 0, 1, start_ns, LHI_NET_NO_TURN, &a,
+                         err));
+    return lhi_net_wait(net, &a, 0, err);
+}
+
+/* An explicit order: the first to be handed over leaves last. */
+static lh_status turns(lhi_net *net, void *context, char **result, size_t *size,
+                       lh_error *err)
+{
+    UNUSED_REST;
+    const int64_t ms = 1000000;
+    lhi_net_op ops[3] = {{0}};
+    uint32_t me = lhi_net_rank(net);
+    if (me == 0) {
+        for (uint32_t i = 0; i < 3; i++) {
+            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, lhi_net_now(), 2 - i,
+                                 &ops[i], err));
+            sleep_ms(i < 2 ? 20 : 0);
+        }
+        lh_error e = {0};
+        lhi_net_op bad = {0};
+        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_net_now(), 1, &bad,
+                            &e) == LH_EINVAL);
+        EXPECT(strstr(e.text, "taken twice"));
+        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_net_now(),
+                            LHI_NET_NO_TURN, &bad, &e) == LH_EINVAL);
+        EXPECT(strstr(e.text, "have none"));
+        return LH_OK;
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_receive(net, 0, i, NULL, 0, &ops[i], err));
+    for (uint32_t i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+    EXPECT_NEAR(ops[2].arrived_ns - ops[2].entered_ns, 8 * ms, 0);
+    EXPECT_NEAR(ops[1].arrived_ns - ops[2].entered_ns, 11 * ms, 0);
+    EXPECT_NEAR(ops[0].arrived_ns - ops[2].entered_ns, 14 * ms, 0);
+    return LH_OK;
+}
+
+static lh_status wrong_size(lhi_net *net, void *context, char **result,
+                            size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    unsigned char bytes[100] = {0};
+    lhi_net_op op = {0};
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(send_now(net, 1, 4, bytes, 100, &op, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    } else {
+        LHI_TRY(lhi_net_receive(net, 0, 4, bytes, 99, &op, err));
+        return lhi_net_wait(net, &op, 0, err);
+    }
+    /* Waits for what never comes: the failure ends it. */
+    lhi_net_op never = {0};
+    LHI_TRY(lhi_net_receive(net, 1, 8, bytes, 1, &never, err));
+    return lhi_net_wait(net, &never, 0, err);
+}
+
+/* Large, with a small receive, whichever comes first. */
+static lh_status wrong_large_size(lhi_net *net, void *context, char **result,
+                                  size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[100000];
+    lhi_net_op op = {0};
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(send_now(net, 1, 4, bytes, sizeof bytes, &op, err));
+        return lhi_net_wait(net, &op, 0, err);
+    }
+    LHI_TRY(lhi_net_receive(net, 0, 4, bytes, 99, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+static lh_status one_aborts(lhi_net *net, void *context, char **result,
+                            size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[400000];
+    uint32_t me = lhi_net_rank(net);
+    if (me == 2) {
+        sleep_ms(50);
+        return lhi_fail(err, LH_EINPUT, "the roof fell in");
+    }
+    /* Others are in a wait, for each kind of operation. */
+    lhi_net_op op = {0};
+    if (me == 0)
+        LHI_TRY(send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
+    else
+        LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
+    int64_t start_ns = lhi_net_now();
+    lh_status status = lhi_net_wait(net, &op, 0, err);
+    EXPECT(status == LH_EIO);
+    EXPECT(strcmp(err->text, "rank 2: the roof fell in") == 0);
+    EXPECT(lhi_net_now() - start_ns < 3000000000);
+    EXPECT(lhi_net_failure(net));
+    lh_error e = {0};
+    lhi_net_op more = {0};
+    EXPECT(send_now(net, 3 - me, 3, bytes, 1, &more, &e) == LH_EIO);
+    return status;
+}
+
+/* Who waits for a rank that has left is told so. */
+static lh_status one_leaves(lhi_net *net, void *context, char **result,
+                            size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[100000];
+    lhi_net_op op = {0};
+    if (lhi_net_rank(net) == 1) {
+        /* What it sent before still comes. */
+        LHI_TRY(send_now(net, 0, 1, bytes, 5, &op, err));
+        return lhi_net_wait(net, &op, 0, err);
+    }
+    if (lhi_net_rank(net) == 2)
+        sleep_ms(50);
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(lhi_net_receive(net, 1, 1, bytes, 5, &op, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    }
+    lh_error e = {0};
+    lh_status status = lhi_net_receive(net, 1, 2, bytes, sizeof bytes, &op, &e);
+    if (status == LH_OK)
+        status = lhi_net_wait(net, &op, 0, &e);
+    EXPECT(status == LH_EIO);
+    EXPECT(strstr(e.text, "rank 1 has left"));
+    EXPECT(!lhi_net_failure(net));
+    return LH_OK;
+}
+
+/* Nothing is lost when all leave at once with messages on their way. */
+static lh_status leave_early(lhi_net *net, void *context, char **result,
+                             size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[300000];
+    static _Thread_local lhi_net_op op; /* close outlives this call */
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(send_now(net, 1, 1, bytes, sizeof bytes, &op, err));
+        return LH_OK; /* close has to wait for it */
+    }
+    unsigned char *in = malloc(sizeof bytes);
+    EXPECT(in);
+    sleep_ms(60);
+    lh_status status = lhi_net_receive(net, 0, 1, in, sizeof bytes, &op, err);
+    if (status == LH_OK)
+        status = lhi_net_wait(net, &op, 0, err);
+    free(in);
+    return status;
+}
+
+static lh_status too_many_kept(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[LHI_NET_EAGER_BYTES];
+    lhi_net_op op = {0};
+    if (lhi_net_rank(net) == 1) {
+        LHI_TRY(lhi_net_receive(net, 0, 1, bytes, 1, &op, err));
+        return lhi_net_wait(net, &op, 0, err);
+    }
+    for (int i = 0; i < 5000; i++) {
+        LHI_TRY(send_now(net, 1, 2, bytes, sizeof bytes, &op, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    }
+    return LH_OK;
+}
+
+static lh_status hands_back(lhi_net *net, void *context, char **result,
+                            size_t *size, lh_error *err)
+{
+    const char *word = context;
+    size_t room = 300000;
+    *result = malloc(room);
+    EXPECT(*result);
+    memset(*result, '.', room);
+    *size = lhi_net_rank(net) == 1 ? room : 20;
+    snprintf(*result, room, "%s %u", word, lhi_net_rank(net));
+    return LH_OK;
+}
+
+const net_case net_cases[] = {
+    {"sizes", 2, sizes, 0, {{0}}, NULL},
+    {"tags", 2, tags, 0, {{0}}, NULL},
+    {"crowd", 5, crowd, 0, {{0}}, NULL},
+    {"limits", 2, limits, 0, {{0}}, NULL},
+    {"misuse", 2, misuse, 0, {{0}}, NULL},
+    {"collectives", 4, all_collectives, 0, {{0}}, NULL},
+    {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
+    {"fifo", 3, fifo, 1, {{40000000, 3000000, 1000}}, NULL},
+    {"shared link", 3, shared_link, 2, {{0}, {100000000, 3000000, 0}}, NULL},
+    {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
+    {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
+    {"wrong large size",
+     2,
+     wrong_large_size,
+     0,
+     {{0}},
+     "has 100000 bytes, its receive 99"},
+    {"one aborts", 4, one_aborts, 0, {{0}}, "rank 2: the roof fell in"},
+    {"one leaves", 3, one_leaves, 0, {{0}}, NULL},
+    {"leave early", 2, leave_early, 0, {{0}}, NULL},
+    {"too many kept", 2, too_many_kept, 0, {{0}}, "64 MiB of messages"},
+    {"hands back", 3, hands_back, 0, {{0}}, NULL},
+};
+const unsigned n_net_cases = sizeof net_cases / sizeof net_cases[0];

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every transport has to do. A runner starts `n` ranks on the transport
+ * and returns when all have ended. */
+#ifndef NET_SUITE_H
+#define NET_SUITE_H
+
+#include "net/net.h"
+
+typedef lh_status net_runner(uint32_t n, uint32_t n_links,
+                             const lhi_net_link *links,
+                             lhi_rank_main *rank_main, void *context,
+                             lhi_rank_result *results, lh_error *err);
+
+typedef struct net_transport {
+    const char *name;
+    net_runner *run;
+    bool emulates; /* links */
+} net_transport;
+
+/* One case of the suite, run by each rank. */
+typedef struct net_case {
+    const char *name;
+    uint32_t n_ranks;
+    lhi_rank_main *rank_main;
+    uint32_t n_links;
+    lhi_net_link links[4];
+    const char *fails; /* what the run's error says; NULL: it has none */
+} net_case;
+
+extern const net_case net_cases[];
+extern const unsigned n_net_cases;
+
+/* In a rank: a condition that has to hold. */
+#define EXPECT(condition)                                                      \
+    do {                                                                       \
+        if (!(condition))                                                      \
+            return lhi_fail(err, LH_EINVAL, "%s:%d: not true: %s", __FILE__,   \
+                            __LINE__, #condition);                             \
+    } while (0)
+
+/* value (got) within `tolerance` of `want`. */
+#define EXPECT_NEAR(got, want, tolerance)                                      \
+    do {                                                                       \
+        int64_t near_got = (got), near_want = (want);                          \
+        if (near_got < near_want - (tolerance) ||                              \
+            near_got > near_want + (tolerance))                                \
+            return lhi_fail(err, LH_EINVAL, "%s:%d: %s is %lld, not %lld",     \
+                            __FILE__, __LINE__, #got, (long long)near_got,     \
+                            (long long)near_want);                             \
+    } while (0)
+
+#endif
