@@ -7,5 +7,6 @@ cd "$(dirname "$0")/../.."
 ninja -C build >/dev/null
 mkdir -p out docs/papers
 build/examples/crosspipe out/crosspipe.html >docs/papers/crosspipe.md
-echo "docs/papers/crosspipe.md"
+build/examples/scaleacross >docs/papers/scaleacross.md
+echo "docs/papers/crosspipe.md, docs/papers/scaleacross.md"
 echo "out/crosspipe.html"

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define LH_PACKET_BYTES 4096.0       /* of RDMA over Ethernet */
+#define LH_PACKET_BYTES 4096.0         /* of RDMA over Ethernet */
 #define LH_WINDOW_BYTES (512 * 4096.0) /* unacknowledged, per queue pair */
 
 typedef struct lh_flow {

@@ -55,8 +55,9 @@ uint32_t lh_spray_queue_pairs(double line_bytes_per_s, double latency_ns)
 {
     double windows =
         ceil(line_bytes_per_s * 2 * latency_ns / 1e9 / LH_WINDOW_BYTES);
-    return windows < 1 ? 1 : windows > UINT32_MAX ? UINT32_MAX
-                                                  : (uint32_t)windows;
+    return windows < 1            ? 1
+           : windows > UINT32_MAX ? UINT32_MAX
+                                  : (uint32_t)windows;
 }
 
 double lh_message_ns(lh_recovery recovery, double bytes, const lh_flow *flow)

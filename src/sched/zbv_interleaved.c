@@ -221,7 +221,7 @@ static lh_status run(fold *f, lh_error *err)
 static lh_status need_folds(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
-    bool folded = p->n_chunks % (2 * devices) == 0;
+    bool folded = p->n_chunks % devices == 0;
     for (uint32_t c = 0; c < p->n_chunks && folded; c++) {
         uint32_t at = c % devices;
         if (c / devices % 2)
@@ -231,8 +231,8 @@ static lh_status need_folds(const lh_pipeline *p, lh_error *err)
     if (folded)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "needs chunks that go down the devices and back, an even "
-                    "number on each; placement wave is that with two");
+                    "needs chunks that go down the devices and back again, as "
+                    "many on each; placement wave is that with two");
 }
 
 lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,

@@ -4,7 +4,7 @@
 
 #include <longhaul/transport.h>
 
-#define CHECK_DIGITS(got, want, digits)                                          \
+#define CHECK_DIGITS(got, want, digits)                                        \
     CHECK_MSG(fabs((got) - (want)) <= 0.5 * pow(10, -(digits)),                \
               "%s is %.9g, not %.9g", #got, (double)(got), (double)(want))
 
@@ -13,16 +13,17 @@ static const double ms = 1e6, us = 1e3;
 static void rings(void)
 {
     lh_flow slow = {6.25e9, 50 * us, 0}, fast = {50e9, 1 * ms, 0};
-    CHECK_DIGITS(lh_ring_ns(LH_RING_LOCKSTEP, 4, 100e6, &slow, 0) / ms, 12.15, 2);
+    CHECK_DIGITS(lh_ring_ns(LH_RING_LOCKSTEP, 4, 100e6, &slow, 0) / ms, 12.15,
+                 2);
     CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 4, 100e6, &slow, 0) / ms, 12.10,
-               2);
+                 2);
     CHECK_DIGITS(lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &fast, 0) / ms,
-               1024.78, 2);
-    CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &fast, 0) / ms, 3.78,
-               2);
+                 1024.78, 2);
+    CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &fast, 0) / ms,
+                 3.78, 2);
     /* Hops inside count once the ring is longer than three. */
     CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 5, 0, &slow, 10 * us) / us, 120,
-               6);
+                 6);
     CHECK(lh_ring_ns(LH_RING_LOCKSTEP, 1, 1e9, &slow, 0) == 0);
     CHECK(isinf(lh_ring_ns(LH_RING_LOCKSTEP, 2, 1, &(lh_flow){0}, 0)));
 }
@@ -71,7 +72,8 @@ static void losses(void)
     CHECK_DIGITS(lh_message_ns(LH_GO_BACK_N, bytes, &far) / ms, 8.4529, 4);
     CHECK_DIGITS(lh_flow_efficiency(LH_GO_BACK_N, &far), 0.4502, 4);
     /* Repeating only what was lost: 2.048 packets of 0.328 us more. */
-    CHECK_DIGITS(lh_message_ns(LH_SELECTIVE_REPEAT, bytes, &far) / ms, 4.3561, 4);
+    CHECK_DIGITS(lh_message_ns(LH_SELECTIVE_REPEAT, bytes, &far) / ms, 4.3561,
+                 4);
     CHECK(lh_flow_efficiency(LH_SELECTIVE_REPEAT, &far) == 1 - 2e-4);
     CHECK(lh_flow_efficiency(LH_GO_BACK_N, &clean) == 1);
     CHECK(isinf(lh_message_ns(LH_GO_BACK_N, 1, &(lh_flow){1, 1, 1})));
