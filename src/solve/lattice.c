@@ -16,6 +16,10 @@ typedef struct builder {
     uint32_t *table;
     uint32_t n_table; /* a power of two */
     int64_t *held;    /* per state */
+    /* Of a live lattice: its windows, and when a state can be complete. */
+    const lhi_windows *w;
+    int64_t *time;
+    uint32_t first_op[MAX_STREAMS];
 } builder;
 
 static uint64_t hash(const uint16_t *counts, uint32_t n)
@@ -60,9 +64,20 @@ static bool grow_states(builder *b)
     int64_t *held = realloc(b->held, room * sizeof *held);
     if (held)
         b->held = held;
-    if (!counts || !step || !held)
+    int64_t *time = b->w ? realloc(b->time, room * sizeof *time) : NULL;
+    if (time)
+        b->time = time;
+    if (!counts || !step || !held || (b->w && !time))
         return false;
     b->room = room;
+    return true;
+}
+
+static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (a[i] != b[i])
+            return false;
     return true;
 }
 
@@ -75,8 +90,7 @@ static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
         return NONE;
     uint32_t at = (uint32_t)hash(counts, n) & (b->n_table - 1);
     while (b->table[at] != NONE) {
-        if (memcmp(l->counts + (size_t)b->table[at] * n, counts,
-                   n * sizeof *counts) == 0)
+        if (is_same(l->counts + (size_t)b->table[at] * n, counts, n))
             return b->table[at];
         at = (at + 1) & (b->n_table - 1);
     }
@@ -85,6 +99,8 @@ static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
     memcpy(l->counts + (size_t)l->n_states * n, counts, n * sizeof *counts);
     memset(l->step + (size_t)l->n_states * n, 0xff, n * sizeof *l->step);
     b->held[l->n_states] = held;
+    if (b->w)
+        b->time[l->n_states] = FAR;
     b->table[at] = l->n_states;
     return l->n_states++;
 }
@@ -109,23 +125,58 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
     return true;
 }
 
-/* Breadth first, so that every step leads to a later number. */
+/* Whether what is left after `counts` could still be in time from `now` on:
+ * the next operation of each stream, by itself. */
+static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
+{
+    const lhi_shop *s = b->s;
+    for (uint32_t i = 0; i < b->l->n_streams; i++) {
+        uint32_t o = b->first_op[i] + counts[i];
+        if (counts[i] < s->streams[b->m->first_stream + i].count &&
+            now + s->time[o] > b->w->e[o])
+            return false;
+    }
+    return true;
+}
+
+/* The end of the next operation of a stream after state x, or FAR: too late. */
+static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
+                        uint32_t slot)
+{
+    uint32_t o = b->first_op[slot] + counts[slot];
+    int64_t now = b->time[x] > b->w->r[o] ? b->time[x] : b->w->r[o];
+    now += b->s->time[o];
+    if (now > b->w->e[o])
+        return FAR;
+    counts[slot]++;
+    bool live = is_live(b, counts, now);
+    counts[slot]--;
+    return live ? now : FAR;
+}
+
+/* Breadth first, so that every step leads to a later number; and so that, when
+ * a state's turn comes, all ways to it have been seen. */
 static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
 {
     lhi_lattice *l = b->l;
     uint32_t n = l->n_streams;
-    size_t each = n * 6 + 4 * sizeof(int64_t);
+    size_t each = n * 6 + (b->w ? 5 : 4) * sizeof(int64_t);
     uint16_t counts[MAX_STREAMS] = {0};
     if (state_of(b, counts, 0) == NONE) {
         *no_memory = true;
         return false;
     }
+    if (b->w)
+        b->time[0] = 0;
     for (uint32_t x = 0; x < l->n_states; x++) {
         if (l->n_states * each > room || (x % 64 == 0 && lhi_spend(budget, 8)))
             return false;
         memcpy(counts, l->counts + (size_t)x * n, n * sizeof *counts);
         for (uint32_t i = 0; i < n; i++) {
             if (!may_step(b, counts, i, b->held[x]))
+                continue;
+            int64_t end = b->w ? live_end(b, counts, x, i) : 0;
+            if (end == FAR)
                 continue;
             const lhi_stream *t = &b->s->streams[b->m->first_stream + i];
             counts[i]++;
@@ -137,6 +188,8 @@ static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
                 return false;
             }
             l->step[(size_t)x * n + i] = y;
+            if (b->w && end < b->time[y])
+                b->time[y] = end;
         }
     }
     return true;
@@ -151,16 +204,19 @@ void lhi_lattice_free(lhi_lattice *lattice)
     free(lattice);
 }
 
-lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
-                              size_t room, lhi_budget *budget, bool *no_memory)
+static lhi_lattice *make(const lhi_shop *shop, uint32_t machine,
+                         const lhi_windows *w, size_t room, lhi_budget *budget,
+                         bool *no_memory)
 {
     const lhi_machine *m = &shop->machines[machine];
-    builder b = {.s = shop, .m = m};
+    builder b = {.s = shop, .m = m, .w = w};
     if (m->n_streams > MAX_STREAMS)
         return NULL;
-    for (uint32_t i = 0; i < m->n_streams; i++)
+    for (uint32_t i = 0; i < m->n_streams; i++) {
         if (shop->streams[m->first_stream + i].count > UINT16_MAX)
             return NULL;
+        b.first_op[i] = shop->streams[m->first_stream + i].first;
+    }
     b.l = calloc(1, sizeof *b.l);
     if (!b.l) {
         *no_memory = true;
@@ -171,10 +227,24 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
     bool ok = build(&b, room, budget, no_memory);
     free(b.table);
     free(b.held);
+    free(b.time);
     if (ok)
         return b.l;
     lhi_lattice_free(b.l);
     return NULL;
+}
+
+lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
+                              size_t room, lhi_budget *budget, bool *no_memory)
+{
+    return make(shop, machine, NULL, room, budget, no_memory);
+}
+
+lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
+                                   size_t room, lhi_budget *budget,
+                                   bool *no_memory)
+{
+    return make(windows->shop, machine, windows, room, budget, no_memory);
 }
 
 /* --- ways through it ---------------------------------------------------------

@@ -8,6 +8,11 @@
  * with free() after free(counts) and free(step). */
 lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
                               size_t room, lhi_budget *budget, bool *no_memory);
+/* The same without states that no order in these windows passes through. Where
+ * none leads to the end, the end is not among them. */
+lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
+                                   size_t room, lhi_budget *budget,
+                                   bool *no_memory);
 void lhi_lattice_free(lhi_lattice *lattice);
 
 /* Tightens new_r and new_e of the machine's operations; false: no order. */

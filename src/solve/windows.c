@@ -20,6 +20,8 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->slot_at[n] = slots;
     w->lattices = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
     w->narrow = LHI_NEW(w->mem, lhi_lattice *, s->n_machines);
+    w->upto = LHI_NEW(w->mem, int64_t, s->n_machines);
+    w->too_large = LHI_NEW(w->mem, int64_t, s->n_machines);
     w->r = LHI_NEW(w->mem, int64_t, n);
     w->e = LHI_NEW(w->mem, int64_t, n);
     w->new_r = LHI_NEW(w->mem, int64_t, n);
@@ -30,9 +32,9 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
-    if (!w->lattices || !w->narrow || !w->r || !w->e || !w->new_r ||
-        !w->new_e || !w->fixed || !w->least || !w->most || !w->queue ||
-        !w->queued || !w->dirty)
+    if (!w->lattices || !w->narrow || !w->upto || !w->too_large || !w->r ||
+        !w->e || !w->new_r || !w->new_e || !w->fixed || !w->least || !w->most ||
+        !w->queue || !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -68,6 +70,33 @@ static void fix_counts(lhi_windows *w)
     }
 }
 
+void lhi_windows_allow(lhi_windows *w, size_t states)
+{
+    w->live_states = states;
+    for (uint32_t m = 0; m < w->shop->n_machines; m++)
+        w->too_large[m] = FAR;
+}
+
+static size_t lattice_bytes(const lhi_lattice *l)
+{
+    return l ? (size_t)l->n_states * (l->n_streams * 6 + 16) : 0;
+}
+
+static bool make_scratch(lhi_windows *w, uint32_t n)
+{
+    if (n <= w->scratch)
+        return true;
+    int64_t *first = realloc(w->first, n * sizeof *first);
+    if (first)
+        w->first = first;
+    int64_t *last = realloc(w->last, n * sizeof *last);
+    if (last)
+        w->last = last;
+    if (first && last)
+        w->scratch = n;
+    return first && last;
+}
+
 /* Bytes for a lattice that is worth its time: some streams make far more states
  * than others. 0: one no larger did not fit. */
 static size_t worth(const lhi_shop *shop, uint32_t m, size_t fair,
@@ -88,9 +117,10 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
     if (!w)
         return lhi_fail_nomem(err);
-    *w = (lhi_windows){
-        .shop = shop, .mem = mem, .complete = true, .narrow_deadline = -1};
+    *w =
+        (lhi_windows){.shop = shop, .mem = mem, .complete = true, .room = room};
     LHI_TRY(allocate(w, err));
+    lhi_windows_allow(w, 100000);
     fix_counts(w);
     *impossible = NONE;
     uint32_t most = 1;
@@ -116,8 +146,9 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         }
         if (!l)
             continue;
-        size_t used = (size_t)l->n_states * (k->n_streams * 6 + 16);
+        size_t used = lattice_bytes(l);
         room = used < room ? room - used : 0;
+        w->used += used;
         most = l->n_states > most ? l->n_states : most;
         uint32_t total = 0;
         for (uint32_t i = 0; i < k->n_streams; i++)
@@ -125,9 +156,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         if (total < lhi_machine_ops(shop, m) && *impossible == NONE)
             *impossible = k->index;
     }
-    w->first = malloc(most * sizeof *w->first);
-    w->last = malloc(most * sizeof *w->last);
-    if (!w->first || !w->last) {
+    if (!make_scratch(w, most)) {
         lhi_windows_free(w);
         return lhi_fail_nomem(err);
     }
@@ -135,20 +164,22 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     return LH_OK;
 }
 
-static void widen(lhi_windows *w)
+static void widen(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
+        if (!w->narrow[m] || deadline <= w->upto[m])
+            continue;
+        w->used -= lattice_bytes(w->narrow[m]);
         lhi_lattice_free(w->narrow[m]);
         w->narrow[m] = NULL;
     }
-    w->narrow_deadline = -1;
 }
 
 void lhi_windows_free(lhi_windows *windows)
 {
     if (!windows)
         return;
-    widen(windows);
+    widen(windows, INT64_MAX);
     for (uint32_t m = 0; m < windows->shop->n_machines; m++)
         lhi_lattice_free(windows->lattices[m]);
     free(windows->first);
@@ -317,7 +348,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
-    if (!w->lattices[m])
+    if (!lattice_of(w, m))
         return tighten_plainly(w, m);
     uint32_t first = s->streams[k->first_stream].first;
     uint32_t end = first + lhi_machine_ops(s, m);
@@ -346,12 +377,87 @@ static void forget_queue(lhi_windows *w)
     w->n_queue = 0;
 }
 
+static bool settle_machines(lhi_windows *w, lhi_budget *budget)
+{
+    const lhi_shop *s = w->shop;
+    for (bool changed = true; changed;) {
+        changed = false;
+        if (!settle(w))
+            return false;
+        for (uint32_t m = 0; m < s->n_machines; m++) {
+            if (!w->dirty[m])
+                continue;
+            w->dirty[m] = false;
+            if (s->machines[m].n_streams == 0)
+                continue;
+            changed = true;
+            if (!tighten(w, m))
+                return false;
+            /* What the machine itself tightens leaves it as it is. */
+            if (lattice_of(w, m))
+                w->dirty[m] = false;
+            if (!settle(w))
+                return false;
+            if (lhi_spend(budget, cost(w, m)))
+                return true;
+        }
+    }
+    return true;
+}
+
+/* A lattice of what the windows leave, for a machine that is too large for one
+ * of all its states. true: there is one now. */
+static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
+                      lhi_budget *budget, bool *no_memory)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t n_left = 0;
+    if (lattice_of(w, m) || s->machines[m].n_streams < 2 ||
+        deadline >= w->too_large[m])
+        return false;
+    for (uint32_t i = 0; i < s->n_machines; i++)
+        n_left += s->machines[i].n_streams > 1 && !lattice_of(w, i);
+    size_t room = w->room > w->used ? (w->room - w->used) / n_left : 0;
+    size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
+    w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
+                                         budget, no_memory);
+    if (!w->narrow[m]) {
+        if (!*no_memory && !budget->stop)
+            w->too_large[m] = deadline;
+        return false;
+    }
+    w->upto[m] = deadline;
+    w->used += lattice_bytes(w->narrow[m]);
+    *no_memory = !make_scratch(w, w->narrow[m]->n_states);
+    return true;
+}
+
+static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
+                       bool for_good)
+{
+    lhi_lattice *l = lhi_lattice_narrow(lattice_of(w, m), w);
+    if (!l)
+        return false;
+    w->used -= lattice_bytes(w->narrow[m]);
+    lhi_lattice_free(w->narrow[m]);
+    w->narrow[m] = NULL;
+    w->used += lattice_bytes(l);
+    if (!for_good || !w->lattices[m]) {
+        w->narrow[m] = l;
+        w->upto[m] = deadline;
+        return true;
+    }
+    w->used -= lattice_bytes(w->lattices[m]);
+    lhi_lattice_free(w->lattices[m]);
+    w->lattices[m] = l;
+    return true;
+}
+
 bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool ok = true;
-    if (deadline > w->narrow_deadline)
-        widen(w);
+    widen(w, deadline);
     forget_queue(w);
     for (uint32_t o = 0; o < s->n_ops; o++) {
         w->r[o] = s->head[o];
@@ -360,49 +466,29 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     }
     for (uint32_t o = 0; ok && o < s->n_ops; o++)
         enqueue(w, o);
-    for (bool changed = ok; changed;) {
-        changed = false;
-        ok = settle(w);
-        for (uint32_t m = 0; ok && m < s->n_machines; m++) {
-            if (!w->dirty[m])
-                continue;
-            w->dirty[m] = false;
-            if (s->machines[m].n_streams == 0)
-                continue;
-            changed = true;
-            /* What the machine itself tightens leaves it as it is. */
-            ok = tighten(w, m);
-            if (w->lattices[m])
-                w->dirty[m] = false;
-            ok = ok && settle(w);
-            if (lhi_spend(budget, cost(w, m)))
-                return true;
-        }
-        changed = changed && ok;
+    ok = ok && settle_machines(w, budget);
+    for (uint32_t m = 0; ok && !budget->stop && m < s->n_machines; m++) {
+        bool no_memory = false;
+        if (!make_live(w, m, deadline, budget, &no_memory) || no_memory)
+            continue;
+        ok = tighten(w, m) && settle_machines(w, budget);
+        /* Without memory for a copy it stays as it is. */
+        if (ok && !budget->stop)
+            (void)narrow_one(w, m, deadline, false);
     }
+    w->complete = true;
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        w->complete =
+            w->complete && (s->machines[m].n_streams < 2 || lattice_of(w, m));
     forget_queue(w);
     return ok;
 }
 
 bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
 {
-    for (uint32_t m = 0; m < w->shop->n_machines; m++) {
-        if (!w->lattices[m])
-            continue;
-        lhi_lattice *l = lhi_lattice_narrow(lattice_of(w, m), w);
-        if (!l)
+    for (uint32_t m = 0; m < w->shop->n_machines; m++)
+        if (lattice_of(w, m) && !narrow_one(w, m, deadline, for_good))
             return false;
-        if (for_good) {
-            lhi_lattice_free(w->lattices[m]);
-            w->lattices[m] = l;
-            lhi_lattice_free(w->narrow[m]);
-            w->narrow[m] = NULL;
-        } else {
-            lhi_lattice_free(w->narrow[m]);
-            w->narrow[m] = l;
-        }
-    }
-    w->narrow_deadline = for_good ? -1 : deadline;
     return true;
 }
 
@@ -418,6 +504,6 @@ void lhi_windows_counts(lhi_windows *w)
         }
     }
     for (uint32_t m = 0; m < s->n_machines; m++)
-        if (w->lattices[m])
+        if (lattice_of(w, m))
             lhi_lattice_counts(lattice_of(w, m), w);
 }

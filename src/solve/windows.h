@@ -18,11 +18,15 @@ typedef struct lhi_lattice {
 typedef struct lhi_windows {
     const lhi_shop *shop;
     lhi_arena *mem;
-    lhi_lattice **lattices;  /* per machine; NULL: none, or too large */
-    lhi_lattice **narrow;    /* the states that matter up to ... */
-    int64_t narrow_deadline; /* ... this one; -1: none */
-    int64_t *first, *last;   /* per state, scratch: earliest and latest time */
-    int64_t *r, *e;          /* per operation: earliest start, latest end */
+    lhi_lattice **lattices; /* per machine; NULL: none, or too large */
+    lhi_lattice **narrow;   /* the states that matter up to ... */
+    int64_t *upto;          /* ... this deadline; -1: none */
+    size_t live_states;     /* that a lattice of a deadline may have */
+    int64_t *too_large;     /* least deadline whose states did not fit */
+    size_t room, used;      /* bytes for lattices, and what they take */
+    int64_t *first, *last;  /* per state, scratch: earliest and latest time */
+    uint32_t scratch;       /* states there is room for in them */
+    int64_t *r, *e;         /* per operation: earliest start, latest end */
     /* The streams of an operation's machine, [slot_at[op] + slot]: at least
      * `least` and at most `most` operations of that stream come before it. */
     size_t *slot_at;
@@ -32,7 +36,8 @@ typedef struct lhi_windows {
     uint32_t *queue; /* of operations, a ring */
     bool *queued, *dirty;
     uint32_t front, n_queue;
-    bool complete; /* every machine whose order is open has its lattice */
+    bool complete; /* every machine whose order is open had its lattice when
+                      windows were last set */
 } lhi_windows;
 
 /* `room`: bytes that lattices may take. `*impossible`: a device for whose
@@ -42,6 +47,10 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_windows **out, uint32_t *impossible,
                            lh_error *err);
 void lhi_windows_free(lhi_windows *windows); /* its lattices; NULL is fine */
+
+/* Machines that have no lattice of all their states get one of the states that
+ * a deadline's windows leave, if those are no more than this (100000). */
+void lhi_windows_allow(lhi_windows *windows, size_t states);
 
 /* Windows for "done by the deadline". false: no schedule is. Stopped by the
  * budget it gives true. */

@@ -31,6 +31,24 @@ static void check_clauses(const lhi_search *s, const lhi_words *w)
     }
 }
 
+/* Windows with lattices of all states, of live ones, or with none. */
+typedef enum lattices { ALL, LIVE, NO_LATTICES } lattices;
+
+static lhi_windows *make_windows(const lhi_shop *shop, lattices which,
+                                 lhi_budget *budget, lhi_arena *mem)
+{
+    const size_t room = (size_t)1 << 28;
+    lh_error err = {0};
+    lhi_windows *w = NULL;
+    uint32_t impossible;
+    CHECK_OK(lhi_windows_make(shop, which == ALL ? room : 0, budget, mem, &w,
+                              &impossible, &err),
+             err);
+    if (w && which == LIVE)
+        w->room = room;
+    return w;
+}
+
 static void plant(const lh_pipeline *p, const lh_schedule *schedule,
                   int64_t more, lhi_arena *mem)
 {
@@ -39,9 +57,7 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_budget budget;
     lhi_shop *shop = NULL;
     lhi_words *w = NULL, *found = NULL;
-    lhi_windows *windows = NULL;
     lhi_search *s = NULL;
-    uint32_t impossible;
     bool fits = false;
     lhi_answer answer = LHI_GAVE_UP;
     lhi_budget_begin(&budget, &none);
@@ -53,11 +69,9 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
     CHECK(fits);
     int64_t deadline = lhi_words_time(w) + more;
-    /* Now and then without lattices, which leave less to learn. */
-    size_t room = more % 2 ? 0 : (size_t)1 << 28;
-    CHECK_OK(
-        lhi_windows_make(shop, room, &budget, mem, &windows, &impossible, &err),
-        err);
+    /* Fewer states leave more to learn. */
+    lhi_windows *windows =
+        make_windows(shop, (lattices)(more % 3), &budget, mem);
     CHECK(lhi_windows_set(windows, deadline, &budget));
     lhi_windows_counts(windows);
     CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
@@ -109,8 +123,71 @@ static void nothing_excludes_a_planted_schedule(void)
     CHECK(n_clauses > 1000);
 }
 
+/* --- live states -------------------------------------------------------------
+ */
+
+static uint32_t n_open, n_refuted;
+
+/* Both kinds of lattice leave the same windows, at falling deadlines (of which
+ * the later use what the earlier left) and at a longer one again. */
+static void compare_windows(const lh_pipeline *p, int64_t longest)
+{
+    static const lh_solve_options none = {.size = sizeof none};
+    lh_error err = {0};
+    lhi_budget budget;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_shop *shop = NULL;
+    lhi_budget_begin(&budget, &none);
+    CHECK_OK(
+        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
+        err);
+    lhi_windows *all = make_windows(shop, ALL, &budget, mem);
+    lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
+    int64_t units = longest / shop->unit_ns;
+    for (int64_t i = 0; i < 12; i++) {
+        int64_t t =
+            lhi_shop_deadline(shop, i == 9 ? units : units - i * units / 64);
+        bool open = lhi_windows_set(all, t, &budget);
+        CHECK(lhi_windows_set(live, t, &budget) == open);
+        n_open += open;
+        n_refuted += !open;
+        for (uint32_t o = 0; open && o < shop->n_ops; o++) {
+            CHECK_INT(live->r[o], all->r[o]);
+            CHECK_INT(live->e[o], all->e[o]);
+        }
+        if (open && i % 2)
+            CHECK(lhi_windows_narrow(live, t, false));
+    }
+    lhi_windows_free(all);
+    lhi_windows_free(live);
+    lhi_arena_free(mem);
+}
+
+static void live_states_are_all_that_matter(void)
+{
+    static const solve_row rows[] = {
+        {"ud", 6, 12, 4, 48, 2, .25, 2, 0},
+        {"wave", 4, 6, 5, 48, 2, .25, 2, 0},
+        {"wave", 4, 8, 8, 48, 4, 1, .25, 0},
+        {"loop", 3, 7, 5, 48, 3, 1, 2, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_pipeline *p = solve_row_make(&rows[i]);
+        lh_solve_options o = {.size = sizeof o, .effort = 200000};
+        lh_solution s = {0};
+        lh_error err = {0};
+        CHECK_OK(lh_solve(p, &o, &s, &err), err);
+        compare_windows(p, s.makespan_ns);
+        lh_solution_fini(&s);
+        lh_pipeline_free(p);
+    }
+    CHECK(n_open > 8);
+    CHECK(n_refuted > 8);
+}
+
 int main(void)
 {
+    RUN(live_states_are_all_that_matter);
     RUN(nothing_excludes_a_planted_schedule);
     return test_summary();
 }
