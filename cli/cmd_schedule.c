@@ -11,9 +11,9 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *method, *warmup;
-    uint32_t sub_blocks;
-    bool whole;
+    const char *method, *warmup, *enqueue, *dequeue;
+    uint32_t sub_blocks, group;
+    bool whole, any_network;
     cli_model model;
     cli_search search;
     cli_tradeoff tradeoff;
@@ -48,6 +48,33 @@ static const cli_option options[] = {
      .help = "slack: forwards of each device before its first backward, given "
              "as a list or worked out from the delays (auto, Adaptra's "
              "algorithm 2) or from memory alone (initial, algorithm 1)."},
+    {.name = "group",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, group),
+     .arg = "N",
+     .least = 1,
+     .most = LH_MAX_MICROBATCHES,
+     .help = "flexible, dorapp: microbatches that go through a chunk together "
+             "before the device's next chunk is up. Without this option as "
+             "many as there are devices."},
+    {.name = "enqueue",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, enqueue),
+     .arg = "N,N,...",
+     .help = "elastic: microbatches that go forward together, group by group; "
+             "they add up to all. Without this option the queue that takes "
+             "least by PipeMesh's formula."},
+    {.name = "dequeue",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, dequeue),
+     .arg = "N,N,...",
+     .help = "elastic: the same for the backward. Without this option as many "
+             "groups as --enqueue has, all of one size."},
+    {.name = "any-network",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, any_network),
+     .help = "interleaved-zbv: the order for messages that take no time, in "
+             "place of one made for the pipeline's links."},
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
@@ -73,6 +100,9 @@ static const cli_example examples[] = {
     {"longhaul schedule pipeline.yaml --method greedy --sub-blocks 8 --json "
      "-o s.csv",
      "Let W passes be cut into 8 parts; numbers as JSON."},
+    {"longhaul schedule pipeline.yaml --method elastic --enqueue 8,4 --dequeue "
+     "6,6",
+     "Groups that go forward and backward together, as in PipeMesh."},
     {"longhaul schedule pipeline.yaml --method slack --warmup 7,5,3,1",
      "Print the order with these warm-up forwards as CSV."},
     {"longhaul schedule pipeline.yaml --method optimal --time-limit 60 -o "
@@ -89,7 +119,7 @@ typedef struct work {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_timeline *timeline;
-    uint32_t *warmup;
+    uint32_t *warmup, *enqueue, *dequeue;
     const char *chosen;
     double seconds;
     int64_t fifo_ns;  /* what first in, first out would take; -1: no matter */
@@ -106,6 +136,8 @@ static void fini(work *w)
     lh_schedule_free(w->schedule);
     lh_pipeline_free(w->pipeline);
     free(w->warmup);
+    free(w->enqueue);
+    free(w->dequeue);
 }
 
 /* "auto", "initial" or a number for every device. */
@@ -145,6 +177,35 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     o->warmup = w->warmup;
     o->n_warmup = n;
     return LH_OK;
+}
+
+/* A list of group sizes; nothing where the option was not given. */
+static lh_status read_groups(cli *c, const char *name, const char *text,
+                             uint32_t **groups, uint32_t *n)
+{
+    if (!text)
+        return LH_OK;
+    size_t room = strlen(text) / 2 + 1;
+    *groups = calloc(room, sizeof **groups);
+    if (!*groups)
+        return cli_no_memory(c);
+    for (const char *p = text;; p++) {
+        char number[12] = "";
+        size_t len = strcspn(p, ",");
+        uint64_t value;
+        if (len < sizeof number)
+            memcpy(number, p, len);
+        if (*n == room ||
+            !cli_parse_count(number, 1, LH_MAX_MICROBATCHES, &value))
+            return cli_usage(c,
+                             "--%s: '%.*s' is not a number of microbatches, 1 "
+                             "or more",
+                             name, (int)(len < 40 ? len : 40), p);
+        (*groups)[(*n)++] = (uint32_t)value;
+        p += len;
+        if (!*p)
+            return LH_OK;
+    }
 }
 
 static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
@@ -297,8 +358,14 @@ static lh_status make(cli *c, work *w)
     if (s->tradeoff.pareto)
         return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
                           w->pipeline);
-    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
+    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks,
+                           .group = s->group,
+                           .ignore_network = s->any_network};
     CLI_TRY(read_warmup(c, s->warmup, w, &o));
+    CLI_TRY(read_groups(c, "enqueue", s->enqueue, &w->enqueue, &o.n_enqueue));
+    CLI_TRY(read_groups(c, "dequeue", s->dequeue, &w->dequeue, &o.n_dequeue));
+    o.enqueue = w->enqueue;
+    o.dequeue = w->dequeue;
     o.sim = cli_sim_options(&s->model);
     CLI_TRY(optimal ? order(c, w, s) : generate(c, w, s, &o));
     w->parts_ns = -1;

@@ -44,8 +44,9 @@ typedef struct lh_elastic_plan {
     /* Derived. */
     uint32_t extra_warmup; /* x: forwards without which the last stage would
                               wait for one that it runs later itself */
-    bool pp_hidden;        /* e_j Cf >= P (Cf + C_PP), the same for d and Cb:
-                              only then the time below is that of the events */
+    bool pp_hidden;        /* e_j Cf >= P (Cf + C_PP), the same for d and Cb,
+                              C_PP neither above Cf nor above Cb: only then the
+                              time below is that of the events */
 } lh_elastic_plan;
 
 /* Data-parallel communication that computation does not hide. */

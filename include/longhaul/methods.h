@@ -24,6 +24,11 @@ typedef struct lh_method_options {
                             time */
     lh_sim_options sim;  /* what `auto` judges candidates under; sim.size 0:
                             the defaults */
+    /* elastic: microbatches that go forward, and backward, together. NULL: the
+     * queue that the closed form says is fastest; `dequeue` alone NULL: as many
+     * groups, all of one size. */
+    uint32_t n_enqueue, n_dequeue;
+    const uint32_t *enqueue, *dequeue;
 } lh_method_options;
 
 /* The methods there are, in the order that help and tables show. */

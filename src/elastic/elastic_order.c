@@ -49,7 +49,10 @@ static bool hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
 void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan)
 {
     plan->extra_warmup = extra_warmup(given, plan);
+    /* Between groups a stage alternates forwards and backwards, and a message
+     * longer than either shows. */
     plan->pp_hidden =
+        given->pp_ns <= given->f_ns && given->pp_ns <= given->b_ns &&
         hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
         hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }

@@ -29,6 +29,8 @@
       "zero bubble on a V as PyTorch's ZBV counts it out (wave, split)")       \
     X("interleaved-zbv", lhi_interleaved_zbv,                                  \
       "zero bubble on one or more Vs, made for the network (wave, split)")     \
+    X("elastic", lhi_elastic,                                                  \
+      "groups enqueued and dequeued, as in PipeMesh (ud, loop)")               \
     X("slack", lhi_slack, "warm-up that absorbs link delays (ud, split)")      \
     X("greedy", lhi_greedy, "earliest pass first, W cut to fill gaps")         \
     X("auto", lhi_auto, "the fastest of all that fit")

@@ -41,6 +41,7 @@ typedef struct world {
     wire *wires;
     int64_t *dp_free_ns;  /* [device] */
     int64_t *gathered_ns; /* [chunk] */
+    int64_t *operated_ns; /* [operation]: it arrives then; NEVER: not launched */
     uint64_t n_issued;
     int64_t now;
     naive_result *out;
@@ -188,7 +189,12 @@ static void gather_all(world *w)
     uint32_t n = lh_pipeline_n_chunks(w->p);
     bool *seen = grab(n, sizeof *seen);
     w->gathered_ns = grab(n, sizeof *w->gathered_ns);
-    w->out->collectives = grab((size_t)2 * n, sizeof *w->out->collectives);
+    uint32_t n_ops = lh_pipeline_n_dp_ops(w->p);
+    w->out->collectives =
+        grab((size_t)2 * n + n_ops, sizeof *w->out->collectives);
+    w->operated_ns = grab(n_ops, sizeof *w->operated_ns);
+    for (uint32_t i = 0; i < n_ops; i++)
+        w->operated_ns[i] = NEVER;
     for (uint32_t i = 0; i < w->n_items; i++) {
         uint32_t c = w->items[i].pass.chunk;
         if (w->items[i].pass.kind != LH_F || seen[c])
@@ -210,6 +216,39 @@ static void scatter_if_last(world *w, uint32_t chunk)
     }
     if (lh_pipeline_chunk(w->p, chunk)->reduce_scatter_ns > 0)
         collect(w, chunk, true);
+}
+
+static bool is_at(const lh_pass *pass, const lh_dp_point *at)
+{
+    return pass->kind != LH_W && pass->chunk == at->chunk &&
+           pass->microbatch == at->microbatch &&
+           (pass->kind != LH_F) == at->backward;
+}
+
+static void launch(world *w, const lh_pass *pass)
+{
+    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++) {
+        const lh_dp_op *op = lh_pipeline_dp_op(w->p, i);
+        if (!is_at(pass, &op->launch))
+            continue;
+        const lh_chunk *k = lh_pipeline_chunk(w->p, op->chunk);
+        int64_t *free_ns = &w->dp_free_ns[k->device];
+        int64_t depart = *free_ns > w->now ? *free_ns : w->now;
+        *free_ns = depart + op->transfer_ns;
+        w->operated_ns[i] = *free_ns + k->dp_latency_ns;
+        w->out->collectives[w->out->n_collectives++] = (naive_collective){
+            op->chunk, op->is_reduce_scatter, w->now, depart, *free_ns,
+            w->operated_ns[i]};
+    }
+}
+
+static bool has_operations(const world *w, const lh_pass *pass)
+{
+    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++)
+        if (is_at(pass, &lh_pipeline_dp_op(w->p, i)->before) &&
+            w->operated_ns[i] > w->now)
+            return false;
+    return true;
 }
 
 /* --- what can happen now; each says whether anything did -------------------
@@ -294,6 +333,8 @@ static bool has_input(const world *w, const item *it)
 {
     if (it->pass.kind == LH_F && w->gathered_ns[it->pass.chunk] > w->now)
         return false;
+    if (!has_operations(w, &it->pass))
+        return false;
     if (!it->source)
         return true;
     if (it->source->travels)
@@ -313,6 +354,7 @@ static bool start_passes(world *w)
                 it->started = any = true;
                 it->start_ns = w->now;
                 it->end_ns = w->now + it->time_ns;
+                launch(w, &it->pass);
             }
             break;
         }
@@ -404,6 +446,9 @@ static int64_t next_moment(const world *w)
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
         if (w->gathered_ns[c] > w->now && w->gathered_ns[c] < next)
             next = w->gathered_ns[c];
+    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++)
+        if (w->operated_ns[i] > w->now && w->operated_ns[i] < next)
+            next = w->operated_ns[i];
     return next;
 }
 
@@ -482,6 +527,7 @@ naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
     free(w.wires);
     free(w.dp_free_ns);
     free(w.gathered_ns);
+    free(w.operated_ns);
     free(entered);
     return w.out;
 }

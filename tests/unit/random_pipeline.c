@@ -257,6 +257,55 @@ lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits)
     return make_copy(&c);
 }
 
+static bool random_point(rng *r, const lh_schedule *s, uint32_t device,
+                         uint32_t from, uint32_t *at, lh_dp_point *out)
+{
+    uint32_t n;
+    const lh_pass *order = lh_schedule_order(s, device, &n);
+    if (from >= n)
+        return false;
+    *at = from + rng_below(r, n - from);
+    *out = (lh_dp_point){order[*at].chunk, order[*at].microbatch,
+                         order[*at].kind != LH_F};
+    return order[*at].kind != LH_W;
+}
+
+static bool random_operation(rng *r, const lh_pipeline *p,
+                             const lh_schedule *s, lh_dp_op *op)
+{
+    uint32_t at, later;
+    *op = (lh_dp_op){.chunk = rng_below(r, lh_pipeline_n_chunks(p)),
+                     .is_reduce_scatter = rng_chance(r, 50),
+                     .n_buckets = 1 + rng_below(r, 3),
+                     .transfer_ns = rng_below(r, 40),
+                     .before = {LH_NONE, 0, false}};
+    op->bucket = rng_below(r, op->n_buckets);
+    uint32_t device = lh_pipeline_chunk(p, op->chunk)->device;
+    if (!random_point(r, s, device, 0, &at, &op->launch))
+        return false;
+    if (rng_chance(r, 30))
+        return true;
+    lh_dp_point before;
+    uint32_t from = rng_chance(r, 99) ? at + 1 : 0;
+    if (random_point(r, s, device, from, &later, &before) && later != at)
+        op->before = before;
+    return true;
+}
+
+lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
+                                    const lh_schedule *s)
+{
+    copy c = copy_of(p);
+    lh_dp_op ops[12];
+    uint32_t tries = rng_below(r, 13);
+    c.desc.n_dp_ops = 0;
+    for (uint32_t i = 0; i < tries; i++)
+        if (random_operation(r, p, s, &ops[c.desc.n_dp_ops]))
+            c.desc.n_dp_ops++;
+    c.desc.dp_ops = ops;
+    return make_copy(&c);
+}
+
 /* --- schedules ------------------------------------------------------------ */
 
 typedef struct cell {

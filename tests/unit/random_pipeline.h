@@ -54,6 +54,11 @@ lh_pipeline *slower_pipeline(const lh_pipeline *p, uint32_t link,
                              int64_t latency_ns, int64_t transfer_ns);
 lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits);
 
+/* A copy with data-parallel operations launched, and mostly waited for, in the
+ * order of the schedule: some wait for what comes later. */
+lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
+                                    const lh_schedule *s);
+
 /* Prints the text of both, for a failed check. */
 void print_case(const lh_pipeline *p, const lh_schedule *s);
 

@@ -6,6 +6,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/elastic.h>
+#include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
@@ -370,6 +371,93 @@ static void pipeline_messages(void)
     }
 }
 
+/* The format's shorthand and the method give what the plan gives. */
+static void file_and_method(void)
+{
+    static const char text[] =
+        "{longhaul: pipeline/1, time_unit: ns, microbatches: 12, devices: 4, "
+        "backward: joint, uniform: {placement: loop, chunks_per_device: 3, F: "
+        "6, D: 12, W: 0}, data_parallel: {elastic: {enqueue: [8, 4], dequeue: "
+        "[6, 6], transfer: 20, gradients: 1, parameters: 0.2, buckets: "
+        "{scatter: 5, forward: 2, backward: 1}}}}";
+    uint32_t e[] = {8, 4}, d[] = {6, 6};
+    lh_elastic_case g = make_case(4, 1, 3, 12, 2, 4, 20, 0, 1000);
+    lh_elastic_plan plan = by_hand(&g, 2, e, 2, d);
+    plan.params_g = 1000;
+    plan.params_p = 200;
+    plan.scatter_buckets = 5;
+    plan.forward_buckets = 2;
+    plan.backward_buckets = 1;
+    lh_method_options o = {.size = sizeof o,
+                           .n_enqueue = 2,
+                           .n_dequeue = 2,
+                           .enqueue = e,
+                           .dequeue = d};
+    lh_error err = {0};
+    lh_pipeline *p = NULL, *again = NULL;
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    char *first = NULL, *second = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "t", &p, &err), err);
+    CHECK_OK(lh_method_run("elastic", p, &o, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    CHECK_INT(lh_timeline_makespan(t), event_time(&g, &plan, NULL));
+    CHECK_OK(lh_pipeline_format(p, &first, NULL, &err), err);
+    CHECK_OK(lh_pipeline_parse(first, strlen(first), "t", &again, &err), err);
+    CHECK_OK(lh_pipeline_format(again, &second, NULL, &err), err);
+    CHECK_STR(second, first);
+    lh_text_free(first);
+    lh_text_free(second);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(again);
+    lh_pipeline_free(p);
+}
+
+static void refused_file(const char *data_parallel, const char *why)
+{
+    char text[600];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "{longhaul: pipeline/1, microbatches: 12, devices: 4, uniform: "
+             "{placement: loop, chunks_per_device: 3, F: 6, D: 6, W: 6}, "
+             "data_parallel: %s}",
+             data_parallel);
+    CHECK_INT(lh_pipeline_parse(text, strlen(text), "t", &p, &err), LH_EINPUT);
+    CHECK_HAS(err.text, why);
+}
+
+static void refused_files(void)
+{
+    refused_file("{elastic: {enqueue: [8, 3], dequeue: [6, 6], transfer: 1}}",
+                 "group 2 has 3 microbatches, 1 fewer");
+    refused_file("{elastic: {enqueue: [8, 4], dequeue: [6, 5], transfer: 1}}",
+                 "dequeue: the groups have 11 microbatches, 1 fewer than the "
+                 "12");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
+                 "gradients: 1.25}}",
+                 "a share of 1.25 is 0.25 more");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
+                 "operations: []}",
+                 "'elastic' makes");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 1F0}]}",
+                 "launch: chunk 1 is on device 1");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F12}]}",
+                 "no pass of chunk 0 on microbatch 12");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0W1}]}",
+                 "as 4B0");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F1, before: "
+                 "0F1}]}",
+                 "cannot wait for it");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, reduce_scatter: 1, "
+                 "launch: 0F1}]}",
+                 "give one of");
+    refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F1, bucket: "
+                 "2/2}]}",
+                 "bucket 2 of 2");
+}
+
 static void chunk_numbers(void)
 {
     CHECK_INT(lh_elastic_chunks(24, 2400, 300), 8);
@@ -422,6 +510,8 @@ int main(void)
     RUN(queue_and_recomputation);
     RUN(launches);
     RUN(pipeline_messages);
+    RUN(file_and_method);
+    RUN(refused_files);
     RUN(chunk_numbers);
     RUN(what_cannot_be);
     return test_summary();

@@ -108,7 +108,7 @@ static void documentation_is_right(void)
         round_trip(at);
         at = end + 3;
     }
-    CHECK_INT(n, 2);
+    CHECK_INT(n, 4);
 }
 
 static void everything_reads_back(void)
