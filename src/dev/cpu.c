@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cpu device: opening it, and the interface's calls. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include "dev/cpu.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    LINE_FLOATS = 16,         /* a cache line */
+    LOGITS_AT_ONCE = 1 << 20, /* 4 MiB */
+    MAX_ROWS = 1 << 24,       /* of a microbatch */
+};
+
+float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
+{
+    size_t n;
+    if (columns > 0 &&
+        rows > (SIZE_MAX / sizeof(float) - LINE_FLOATS) / columns)
+        return NULL;
+    n = rows * columns + LINE_FLOATS;
+    float *all = LHI_NEW(mem, float, n);
+    if (!all)
+        return NULL;
+    uintptr_t over = (uintptr_t)all % (LINE_FLOATS * sizeof(float));
+    return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
+}
+
+static lh_status check_model(const lh_model *model, uint32_t sequence,
+                             lh_error *err)
+{
+    const char *what = NULL;
+    if (model->experts)
+        what = "experts";
+    else if (model->kv_lora_rank)
+        what = "latent attention";
+    else if (model->norm != LH_NORM_RMS)
+        what = "LayerNorm";
+    else if (!model->gated)
+        what = "MLPs without a gate";
+    else if (model->qkv_bias || model->output_bias || model->mlp_bias)
+        what = "biases";
+    else if (model->qk_norm)
+        what = "norms of queries and keys";
+    else if (model->positions)
+        what = "learned positions";
+    else if (model->mtp_layers)
+        what = "multi-token prediction";
+    else if (model->sliding_window && model->sliding_window < sequence)
+        what = "a sliding window";
+    if (what)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device trains models of Llama's kind; %s has "
+                        "%s, which it does not know",
+                        model->name ? model->name : "this model", what);
+    if (model->head_dim % 2 || model->heads % model->kv_heads)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the cpu device needs an even head_dim (not %u) and "
+                        "heads (%u) in groups of the same size (%u kv_heads)",
+                        model->head_dim, model->heads, model->kv_heads);
+    return LH_OK;
+}
+
+static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
+{
+    uint64_t rows = (uint64_t)o->microbatch * o->sequence;
+    LHI_TRY(check_model(o->model, o->sequence, err));
+    if (rows == 0 || rows > MAX_ROWS || o->n_microbatches == 0 ||
+        o->n_microbatches > LH_MAX_MICROBATCHES)
+        return lhi_fail(err, LH_EINVAL,
+                        "microbatch * sequence must be 1..%d tokens, not "
+                        "%" PRIu64 ", and there must be microbatches",
+                        MAX_ROWS, rows);
+    if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->n_chunks == 0 ||
+        o->first_layers[0] != 0 ||
+        o->first_layers[o->n_chunks] != o->model->layers)
+        return lhi_fail(err, LH_EINVAL,
+                        "the chunks do not have layers 0..%u in all, or "
+                        "replica %u is none of %u",
+                        o->model->layers, o->replica, o->n_replicas);
+    for (uint32_t c = 0; c < o->n_chunks; c++)
+        if (o->first_layers[c] > o->first_layers[c + 1])
+            return lhi_fail(err, LH_EINVAL, "chunk %u ends before it begins",
+                            c);
+    for (uint32_t i = 0; i < o->n_mine; i++)
+        if (o->mine[i] >= o->n_chunks)
+            return lhi_fail(err, LH_EINVAL, "there is no chunk %u", o->mine[i]);
+        else if (!o->data && (o->mine[i] == 0 || o->mine[i] + 1 == o->n_chunks))
+            return lhi_fail(err, LH_EINVAL, "chunk %u needs data", o->mine[i]);
+    return LH_OK;
+}
+
+/* Angle of pair i at position p: p * theta^(-2 i / dim). */
+static lh_status make_angles(lhi_cpu *cpu, double theta, lh_error *err)
+{
+    uint32_t half = cpu->head_dim / 2;
+    cpu->cosines = lhi_cpu_floats(cpu->mem, cpu->sequence, half);
+    cpu->sines = lhi_cpu_floats(cpu->mem, cpu->sequence, half);
+    if (!cpu->cosines || !cpu->sines)
+        return lhi_fail_nomem(err);
+    for (uint32_t p = 0; p < cpu->sequence; p++)
+        for (uint32_t i = 0; i < half; i++) {
+            double angle = p * pow(theta, -2.0 * i / cpu->head_dim);
+            cpu->cosines[(size_t)p * half + i] = (float)cos(angle);
+            cpu->sines[(size_t)p * half + i] = (float)sin(angle);
+        }
+    return LH_OK;
+}
+
+static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
+{
+    lhi_arena *mem = cpu->mem;
+    size_t widest = cpu->f > cpu->h ? cpu->f : cpu->h, d = cpu->head_dim;
+    if (widest < cpu->q)
+        widest = cpu->q;
+    cpu->block = cpu->sequence > 1024 ? 128 : 64;
+    cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
+    if (cpu->logit_rows < 64)
+        cpu->logit_rows = 64;
+    if (!(cpu->wide = lhi_cpu_floats(mem, cpu->t, widest)) ||
+        !(cpu->scores = lhi_cpu_floats(mem, cpu->block, cpu->sequence)) ||
+        !(cpu->d_scores = lhi_cpu_floats(mem, cpu->block, cpu->sequence)) ||
+        !(cpu->d_query = lhi_cpu_floats(mem, cpu->block, d)) ||
+        !(cpu->d_key = lhi_cpu_floats(mem, cpu->sequence, d)) ||
+        !(cpu->d_value = lhi_cpu_floats(mem, cpu->sequence, d)) ||
+        !(cpu->delta = lhi_cpu_floats(mem, cpu->block, 1)) ||
+        !(cpu->window = LHI_NEW(mem, int32_t, cpu->sequence + 1)) ||
+        !(cpu->losses = LHI_NEW(mem, double, cpu->n_microbatches)) ||
+        !(cpu->has_loss = LHI_NEW(mem, bool, cpu->n_microbatches)))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
+                             lh_error *err)
+{
+    cpu->mine = LHI_NEW(cpu->mem, lhi_cpu_chunk, o->n_mine);
+    if (!cpu->mine)
+        return lhi_fail_nomem(err);
+    cpu->n_mine = o->n_mine;
+    for (uint32_t i = 0; i < o->n_mine; i++) {
+        uint32_t c = o->mine[i];
+        cpu->mine[i] = (lhi_cpu_chunk){
+            .chunk = c,
+            .first_layer = o->first_layers[c],
+            .n_layers = o->first_layers[c + 1] - o->first_layers[c],
+            .is_first = c == 0,
+            .is_last = c + 1 == o->n_chunks,
+        };
+        LHI_TRY(lhi_cpu_tensors(cpu, o, &cpu->mine[i], err));
+    }
+    return LH_OK;
+}
+
+static lhi_cpu *as_cpu(const lhi_device *device)
+{
+    return (lhi_cpu *)(uintptr_t)device;
+}
+
+static void close_cpu(lhi_device *device)
+{
+    lhi_arena_free(as_cpu(device)->mem); /* the device too */
+}
+
+static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < cpu->n_mine; i++)
+        if (cpu->mine[i].chunk == chunk)
+            return &cpu->mine[i];
+    return NULL;
+}
+
+static size_t message_bytes(const lhi_device *device, uint32_t chunk,
+                            bool backward)
+{
+    const lhi_cpu *cpu = as_cpu(device);
+    if (backward ? chunk == 0 : chunk + 1 == cpu->n_chunks)
+        return 0;
+    return (size_t)cpu->t * cpu->h * sizeof(float);
+}
+
+static lh_status begin(lhi_device *device, uint64_t step, lhi_step_kind kind,
+                       lh_error *err)
+{
+    lhi_cpu *cpu = as_cpu(device);
+    uint32_t n = cpu->n_microbatches;
+    (void)err;
+    cpu->step = step;
+    cpu->kind = kind;
+    memset(cpu->has_loss, 0, n * sizeof *cpu->has_loss);
+    for (uint32_t i = 0; i < cpu->n_mine; i++) {
+        lhi_cpu_chunk *chunk = &cpu->mine[i];
+        memset(chunk->was_here, 0, n * sizeof *chunk->was_here);
+        for (uint32_t m = 0; m < n; m++)
+            if (chunk->slots[m]) {
+                chunk->slots[m]->next = chunk->free;
+                chunk->free = chunk->slots[m];
+                chunk->slots[m] = NULL;
+            }
+        for (uint32_t j = 0; kind == LHI_STEP_TRAIN && j < chunk->n_items;
+             j++) {
+            memset(chunk->items[j].asked, 0, n * sizeof(bool));
+            chunk->items[j].done = 0;
+        }
+    }
+    return LH_OK;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
+                          void *out, lh_error *err)
+{
+    lhi_cpu_chunk *chunk = find_chunk(cpu, pass->chunk);
+    uint32_t m = pass->microbatch;
+    bool forward = pass->kind == LH_F;
+    if (!chunk || m >= cpu->n_microbatches ||
+        (!forward && cpu->kind == LHI_STEP_VALIDATE))
+        return lhi_fail(err, LH_EINVAL,
+                        "chunk %u, microbatch %u: there is no such pass here",
+                        pass->chunk, m);
+    if (pass->kind != LH_W &&
+        ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
+         (!(forward ? chunk->is_last : chunk->is_first) && !out)))
+        return lhi_fail(err, LH_EINVAL,
+                        "chunk %u, microbatch %u: a pass without its message",
+                        pass->chunk, m);
+    switch (pass->kind) {
+    case LH_F:
+        return lhi_cpu_f(cpu, chunk, m, in, out, err);
+    case LH_D:
+        return lhi_cpu_d(cpu, chunk, m, in, out, err);
+    case LH_W:
+        return lhi_cpu_w(cpu, chunk, pass, err);
+    default:
+        LHI_TRY(lhi_cpu_d(cpu, chunk, m, in, out, err));
+        return lhi_cpu_w(cpu, chunk, pass, err);
+    }
+}
+
+static lh_status run(lhi_device *device, const lh_pass *pass, const void *in,
+                     void *out, int64_t ready_ns, lhi_span *span, lh_error *err)
+{
+    lhi_span spent = {.start_ns = now_ns()};
+    (void)ready_ns;
+    LHI_TRY(run_pass(as_cpu(device), pass, in, out, err));
+    spent.end_ns = now_ns();
+    if (span)
+        *span = spent;
+    return LH_OK;
+}
+
+static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
+                      bool *has, lh_error *err)
+{
+    const lhi_cpu *cpu = as_cpu(device);
+    (void)err;
+    *sum = 0;
+    *tokens = 0;
+    *has = find_chunk(cpu, cpu->n_chunks - 1) != NULL;
+    for (uint32_t m = 0; m < cpu->n_microbatches; m++)
+        if (cpu->has_loss[m]) {
+            *sum += cpu->losses[m];
+            *tokens += cpu->t;
+        }
+    return LH_OK;
+}
+
+static uint32_t n_tensors(const lhi_device *device, uint32_t chunk)
+{
+    const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
+    return found ? found->n_tensors : 0;
+}
+
+static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
+{
+    lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
+    return found && i < found->n_tensors ? &found->tensors[i] : NULL;
+}
+
+static size_t peak_bytes(const lhi_device *device)
+{
+    return lhi_arena_used(as_cpu(device)->mem);
+}
+
+static const lhi_device_ops cpu_ops = {
+    .name = "cpu",
+    .close = close_cpu,
+    .message_bytes = message_bytes,
+    .begin = begin,
+    .run = run,
+    .loss = loss,
+    .n_tensors = n_tensors,
+    .tensor = tensor,
+    .peak_bytes = peak_bytes,
+};
+
+static lh_status fill(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
+{
+    const lh_model *model = o->model;
+    cpu->base.ops = &cpu_ops;
+    cpu->k = lhi_kernels_best();
+    cpu->data = o->data;
+    cpu->layers = model->layers;
+    cpu->h = model->hidden;
+    cpu->heads = model->heads;
+    cpu->kv_heads = model->kv_heads;
+    cpu->head_dim = model->head_dim;
+    cpu->q = model->heads * model->head_dim;
+    cpu->kv = model->kv_heads * model->head_dim;
+    cpu->f = model->ffn;
+    cpu->v = model->vocab;
+    cpu->tied = model->tied_embeddings;
+    cpu->sequence = o->sequence;
+    cpu->microbatch = o->microbatch;
+    cpu->t = o->microbatch * o->sequence;
+    cpu->n_microbatches = o->n_microbatches;
+    cpu->replica = o->replica;
+    cpu->n_replicas = o->n_replicas;
+    cpu->n_chunks = o->n_chunks;
+    cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
+    cpu->loss_scale = (float)(1 / ((double)o->n_replicas * o->n_microbatches *
+                                   (double)cpu->t));
+    LHI_TRY(lhi_blas_load(&cpu->sgemm, err));
+    LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
+    LHI_TRY(make_scratch(cpu, err));
+    return make_chunks(cpu, o, err);
+}
+
+lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
+                         lh_error *err)
+{
+    LHI_TRY(check_options(options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_cpu *cpu = mem ? LHI_NEW(mem, lhi_cpu, 1) : NULL;
+    lh_status status = cpu ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        cpu->mem = mem;
+        status = fill(cpu, options, err);
+    }
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = &cpu->base;
+    return LH_OK;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Causal attention in blocks of query rows, so that scores never leave the
+ * cache and only what is below the diagonal is computed. Backward makes the
+ * scores again from queries and keys, with each row's maximum and sum from
+ * forward (FlashAttention, arXiv:2205.14135, section 3.1). */
+#include "dev/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One head of one sequence. */
+typedef struct head {
+    float *query, *key, *value; /* rows of qkv */
+    float *max, *inv;           /* [sequence] */
+    int width;                  /* of a row of qkv */
+    float scale;
+} head;
+
+static head find_head(const lhi_cpu *cpu, const lhi_cpu_kept *kept,
+                      uint32_t sequence, uint32_t number)
+{
+    uint32_t group = cpu->heads / cpu->kv_heads;
+    size_t width = cpu->q + 2 * (size_t)cpu->kv;
+    size_t row = (size_t)sequence * cpu->sequence;
+    float *first = kept->qkv + row * width;
+    size_t key = cpu->q + (size_t)(number / group) * cpu->head_dim;
+    return (head){
+        .query = first + (size_t)number * cpu->head_dim,
+        .key = first + key,
+        .value = first + key + cpu->kv,
+        .max = kept->max + (size_t)number * cpu->t + row,
+        .inv = kept->inv + (size_t)number * cpu->t + row,
+        .width = (int)width,
+        .scale = 1 / sqrtf((float)cpu->head_dim),
+    };
+}
+
+static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
+{
+    cpu->k->rotate(x, stride, x, stride, cpu->sequence, cpu->head_dim,
+                   cpu->cosines, cpu->sines, 1);
+}
+
+/* scores[rows][n] = queries from `row` on times the first n keys. */
+static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
+                  uint32_t rows, float *scores)
+{
+    int d = (int)cpu->head_dim;
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
+               (int)(row + rows), d, 1, a->query + row * (size_t)a->width,
+               a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
+}
+
+void lhi_cpu_attend(lhi_cpu *cpu, lhi_cpu_kept *kept)
+{
+    uint32_t s = cpu->sequence, d = cpu->head_dim;
+    for (uint32_t i = 0; i < cpu->microbatch; i++) {
+        for (uint32_t number = 0; number < cpu->heads; number++) {
+            head a = find_head(cpu, kept, i, number);
+            rotate(cpu, a.query, (size_t)a.width);
+            if (number % (cpu->heads / cpu->kv_heads) == 0)
+                rotate(cpu, a.key, (size_t)a.width);
+            for (uint32_t row = 0; row < s; row += cpu->block) {
+                uint32_t rows = s - row < cpu->block ? s - row : cpu->block;
+                uint32_t n = row + rows;
+                float *to = kept->attended + ((size_t)i * s + row) * cpu->q +
+                            (size_t)number * d;
+                score(cpu, &a, row, rows, cpu->scores);
+                cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
+                                a.max + row, a.inv + row);
+                cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
+                           (int)rows, (int)d, (int)n, 1, cpu->scores, (int)s,
+                           a.value, a.width, 0, to, (int)cpu->q);
+                cpu->k->scale_rows(to, cpu->q, rows, d, a.inv + row);
+            }
+        }
+    }
+}
+
+/* The query rows from `row` on: adds to d_key and d_value, puts the queries'
+ * own gradient, turned back, in their place. `adds`: d_key and d_value hold
+ * something. */
+static void block_back(lhi_cpu *cpu, const head *a, uint32_t row,
+                       const float *attended, const float *d_out, bool adds)
+{
+    uint32_t s = cpu->sequence, left = s - row;
+    uint32_t rows = left < cpu->block ? left : cpu->block, n = row + rows;
+    int d = (int)cpu->head_dim, q = (int)cpu->q;
+    float *query = a->query + row * (size_t)a->width;
+    float beta = adds ? 1 : 0;
+    score(cpu, a, row, rows, cpu->scores);
+    cpu->k->softmax_again(cpu->scores, s, rows, row + 1, n, a->scale,
+                          a->max + row, a->inv + row);
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
+               (int)rows, 1, cpu->scores, (int)s, d_out, q, beta, cpu->d_value,
+               d);
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
+               (int)n, d, 1, d_out, q, a->value, a->width, 0, cpu->d_scores,
+               (int)s);
+    cpu->k->row_dots(d_out, cpu->q, attended, cpu->q, rows, cpu->head_dim,
+                     cpu->delta);
+    cpu->k->softmax_back(cpu->scores, cpu->d_scores, s, rows, n, a->scale,
+                         cpu->delta);
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows, d,
+               (int)n, 1, cpu->d_scores, (int)s, a->key, a->width, 0,
+               cpu->d_query, d);
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
+               (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
+               cpu->d_key, d);
+    size_t turned = (size_t)row * (cpu->head_dim / 2);
+    cpu->k->rotate(cpu->d_query, cpu->head_dim, query, (size_t)a->width, rows,
+                   cpu->head_dim, cpu->cosines + turned, cpu->sines + turned,
+                   -1);
+}
+
+void lhi_cpu_attend_back(lhi_cpu *cpu, lhi_cpu_kept *kept, const float *d)
+{
+    uint32_t s = cpu->sequence, dim = cpu->head_dim;
+    uint32_t group = cpu->heads / cpu->kv_heads;
+    uint32_t last = (s - 1) / cpu->block * cpu->block;
+    for (uint32_t i = 0; i < cpu->microbatch; i++)
+        for (uint32_t number = 0; number < cpu->heads; number++) {
+            head a = find_head(cpu, kept, i, number);
+            /* The last block sees all keys, so it comes first: it sets what
+             * the others add to. */
+            for (uint32_t row = last + cpu->block; row > 0;) {
+                row -= cpu->block;
+                size_t at =
+                    ((size_t)i * s + row) * cpu->q + (size_t)number * dim;
+                block_back(cpu, &a, row, kept->attended + at, d + at,
+                           number % group > 0 || row != last);
+            }
+            if (number % group != group - 1)
+                continue;
+            cpu->k->rotate(cpu->d_key, dim, a.key, (size_t)a.width, s, dim,
+                           cpu->cosines, cpu->sines, -1);
+            for (uint32_t row = 0; row < s; row++)
+                memcpy(a.value + row * (size_t)a.width,
+                       cpu->d_value + (size_t)row * dim, dim * sizeof(float));
+        }
+}

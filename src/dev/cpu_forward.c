@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* F: embedding, layers, head and loss. */
+#include "base/fail.h"
+#include "dev/cpu.h"
+
+#include <string.h>
+
+void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
+                             float *y, uint32_t rows, uint32_t in, uint32_t out,
+                             bool adds)
+{
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
+               (int)out, (int)in, 1, x, (int)in, w, (int)in, adds ? 1 : 0, y,
+               (int)out);
+}
+
+static lhi_cpu_slot *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+{
+    lhi_arena *mem = cpu->mem;
+    size_t t = cpu->t, h = cpu->h;
+    lhi_cpu_slot *slot = LHI_NEW(mem, lhi_cpu_slot, 1);
+    bool ok = slot && (slot->x = LHI_NEW(mem, float *, chunk->n_layers + 1)) &&
+              (slot->layers = LHI_NEW(mem, lhi_cpu_kept, chunk->n_layers));
+    for (uint32_t i = 0; ok && i <= chunk->n_layers; i++)
+        ok = (slot->x[i] = lhi_cpu_floats(mem, t, h)) != NULL;
+    for (uint32_t i = 0; ok && i < chunk->n_layers; i++) {
+        lhi_cpu_kept *a = &slot->layers[i];
+        ok = (a->norm1 = lhi_cpu_floats(mem, t, h)) &&
+             (a->qkv = lhi_cpu_floats(mem, t, cpu->q + 2 * (size_t)cpu->kv)) &&
+             (a->attended = lhi_cpu_floats(mem, t, cpu->q)) &&
+             (a->mid = lhi_cpu_floats(mem, t, h)) &&
+             (a->norm2 = lhi_cpu_floats(mem, t, h)) &&
+             (a->gate_up = lhi_cpu_floats(mem, t, 2 * (size_t)cpu->f)) &&
+             (a->act = lhi_cpu_floats(mem, t, cpu->f)) &&
+             (a->inv1 = lhi_cpu_floats(mem, t, 1)) &&
+             (a->inv2 = lhi_cpu_floats(mem, t, 1)) &&
+             (a->max = lhi_cpu_floats(mem, cpu->heads, t)) &&
+             (a->inv = lhi_cpu_floats(mem, cpu->heads, t)) &&
+             (a->d_norm1 = lhi_cpu_floats(mem, 1, h)) &&
+             (a->d_norm2 = lhi_cpu_floats(mem, 1, h));
+    }
+    if (ok && chunk->is_first)
+        ok = (slot->tokens = LHI_NEW(mem, int32_t, t)) != NULL;
+    if (ok && chunk->is_last)
+        ok = (slot->targets = LHI_NEW(mem, int32_t, t)) &&
+             (slot->normed = lhi_cpu_floats(mem, t, h)) &&
+             (slot->inv = lhi_cpu_floats(mem, t, 1)) &&
+             (slot->logits = lhi_cpu_floats(mem, t, cpu->v)) &&
+             (slot->d_norm = lhi_cpu_floats(mem, 1, h));
+    return ok ? slot : NULL;
+}
+
+static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                           uint32_t microbatch, lhi_cpu_slot **out,
+                           lh_error *err)
+{
+    lhi_cpu_slot *slot = chunk->free;
+    if (slot)
+        chunk->free = slot->next;
+    else if (!(slot = make_slot(cpu, chunk)))
+        return lhi_fail_nomem(err);
+    slot->items_left = chunk->n_items;
+    slot->is_back = false;
+    chunk->slots[microbatch] = slot;
+    chunk->was_here[microbatch] = true;
+    *out = slot;
+    return LH_OK;
+}
+
+/* The microbatch's tokens, or what comes after each of them. */
+static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
+                             bool targets, lh_error *err)
+{
+    uint64_t replica = (uint64_t)cpu->replica * cpu->n_microbatches;
+    uint64_t all = (uint64_t)cpu->n_replicas * cpu->n_microbatches;
+    uint64_t sample =
+        (cpu->step * all + replica + microbatch) * cpu->microbatch;
+    for (uint32_t i = 0; i < cpu->microbatch; i++) {
+        LHI_TRY(lhi_data_window(cpu->data, cpu->kind == LHI_STEP_VALIDATE,
+                                sample + i, cpu->window, err));
+        memcpy(out + (size_t)i * cpu->sequence, cpu->window + targets,
+               cpu->sequence * sizeof *out);
+    }
+    return LH_OK;
+}
+
+static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                       lhi_cpu_slot *slot, uint32_t microbatch, lh_error *err)
+{
+    LHI_TRY(read_tokens(cpu, microbatch, slot->tokens, false, err));
+    for (uint32_t i = 0; i < cpu->t; i++)
+        memcpy(slot->x[0] + (size_t)i * cpu->h,
+               chunk->embedding + (size_t)slot->tokens[i] * cpu->h,
+               cpu->h * sizeof(float));
+    return LH_OK;
+}
+
+static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          lhi_cpu_kept *a, const float *x, float *out)
+{
+    uint32_t t = cpu->t, h = cpu->h;
+    size_t bytes = (size_t)t * h * sizeof *x;
+    cpu->k->norm(x, w->norm1, a->norm1, a->inv1, t, h, cpu->epsilon);
+    lhi_cpu_forward_product(cpu, a->norm1, w->qkv, a->qkv, t, h,
+                            cpu->q + 2 * cpu->kv, false);
+    lhi_cpu_attend(cpu, a);
+    memcpy(a->mid, x, bytes);
+    lhi_cpu_forward_product(cpu, a->attended, w->out, a->mid, t, cpu->q, h,
+                            true);
+    cpu->k->norm(a->mid, w->norm2, a->norm2, a->inv2, t, h, cpu->epsilon);
+    lhi_cpu_forward_product(cpu, a->norm2, w->gate_up, a->gate_up, t, h,
+                            2 * cpu->f, false);
+    cpu->k->swiglu(a->gate_up, a->act, t, cpu->f);
+    memcpy(out, a->mid, bytes);
+    lhi_cpu_forward_product(cpu, a->act, w->down, out, t, cpu->f, h, true);
+}
+
+/* The loss, and in the logits' place their gradient. A few rows at a time, so
+ * that they are still in the cache. */
+static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                              lhi_cpu_slot *slot, uint32_t microbatch,
+                              lh_error *err)
+{
+    uint32_t t = cpu->t, h = cpu->h;
+    double loss = 0;
+    float scale = cpu->kind == LHI_STEP_TRAIN ? cpu->loss_scale : 0;
+    LHI_TRY(read_tokens(cpu, microbatch, slot->targets, true, err));
+    cpu->k->norm(slot->x[chunk->n_layers], chunk->norm, slot->normed, slot->inv,
+                 t, h, cpu->epsilon);
+    for (uint32_t row = 0; row < t; row += cpu->logit_rows) {
+        uint32_t rows = t - row < cpu->logit_rows ? t - row : cpu->logit_rows;
+        float *logits = slot->logits + (size_t)row * cpu->v;
+        lhi_cpu_forward_product(cpu, slot->normed + (size_t)row * h,
+                                chunk->head, logits, rows, h, cpu->v, false);
+        loss += cpu->k->cross_entropy(logits, rows, cpu->v, slot->targets + row,
+                                      scale);
+    }
+    cpu->losses[microbatch] = loss;
+    cpu->has_loss[microbatch] = true;
+    return LH_OK;
+}
+
+lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
+                    const float *in, float *out, lh_error *err)
+{
+    lhi_cpu_slot *slot;
+    size_t bytes = (size_t)cpu->t * cpu->h * sizeof *in;
+    if (chunk->was_here[microbatch])
+        return lhi_fail(err, LH_EINVAL,
+                        "F of chunk %u, microbatch %u, comes twice in a step",
+                        chunk->chunk, microbatch);
+    LHI_TRY(take_slot(cpu, chunk, microbatch, &slot, err));
+    if (chunk->is_first)
+        LHI_TRY(embed(cpu, chunk, slot, microbatch, err));
+    else
+        memcpy(slot->x[0], in, bytes);
+    for (uint32_t i = 0; i < chunk->n_layers; i++)
+        layer_forward(cpu, &chunk->weights[i], &slot->layers[i], slot->x[i],
+                      slot->x[i + 1]);
+    if (chunk->is_last)
+        LHI_TRY(head_forward(cpu, chunk, slot, microbatch, err));
+    else
+        memcpy(out, slot->x[chunk->n_layers], bytes);
+    if (cpu->kind == LHI_STEP_VALIDATE) {
+        chunk->slots[microbatch] = NULL;
+        slot->next = chunk->free;
+        chunk->free = slot;
+    }
+    return LH_OK;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* W: what a microbatch adds to the gradients of the weights.
+ *
+ * Floating-point sums depend on their order, so each gradient takes its
+ * microbatches in order 0, 1, ..., whatever order their W passes come in: one
+ * that comes early keeps its operands until its turn, and is done with the pass
+ * that fills the gap. */
+#include "base/fail.h"
+#include "dev/cpu.h"
+
+#include <string.h>
+
+void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
+                            float *dw, uint32_t rows, uint32_t in, uint32_t out,
+                            bool adds)
+{
+    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)out,
+               (int)in, (int)rows, 1, dy, (int)out, x, (int)in, adds ? 1 : 0,
+               dw, (int)in);
+}
+
+static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
+{
+    if (adds)
+        cpu->k->add(to, x, cpu->h);
+    else
+        memcpy(to, x, cpu->h * sizeof *to);
+}
+
+static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                          const lhi_cpu_slot *slot, bool adds)
+{
+    size_t h = cpu->h;
+    if (!adds)
+        memset(chunk->d_embedding, 0, cpu->v * h * sizeof(float));
+    for (uint32_t i = 0; i < cpu->t; i++)
+        cpu->k->add(chunk->d_embedding + (size_t)slot->tokens[i] * h,
+                    slot->x[0] + i * h, h);
+}
+
+static void do_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                    const lhi_cpu_item *item, const lhi_cpu_slot *slot)
+{
+    uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
+    bool adds = item->done > 0;
+    bool in_layer =
+        item->kind != LHI_ITEM_EMBEDDING && item->kind != LHI_ITEM_HEAD;
+    const lhi_cpu_kept *a = in_layer ? &slot->layers[item->layer] : NULL;
+    const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
+    switch (item->kind) {
+    case LHI_ITEM_EMBEDDING:
+        add_embedding(cpu, chunk, slot, adds);
+        break;
+    case LHI_ITEM_QKV:
+        add_norm(cpu, d->norm1, a->d_norm1, adds);
+        lhi_cpu_weight_product(cpu, a->qkv, a->norm1, d->qkv, t, h,
+                               cpu->q + 2 * cpu->kv, adds);
+        break;
+    case LHI_ITEM_OUT:
+        lhi_cpu_weight_product(cpu, a->mid, a->attended, d->out, t, cpu->q, h,
+                               adds);
+        break;
+    case LHI_ITEM_GATE_UP:
+        add_norm(cpu, d->norm2, a->d_norm2, adds);
+        lhi_cpu_weight_product(cpu, a->gate_up, a->norm2, d->gate_up, t, h,
+                               2 * f, adds);
+        break;
+    case LHI_ITEM_DOWN:
+        lhi_cpu_weight_product(cpu, slot->x[item->layer + 1], a->act, d->down,
+                               t, f, h, adds);
+        break;
+    case LHI_ITEM_HEAD:
+        add_norm(cpu, chunk->d_norm, slot->d_norm, adds);
+        lhi_cpu_weight_product(cpu, slot->logits, slot->normed, chunk->d_head,
+                               t, h, cpu->v, adds);
+        break;
+    }
+}
+
+/* Which of n parts an item belongs to: where its middle lies. */
+static uint32_t part_of(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
+                        uint32_t n)
+{
+    return (uint32_t)((2 * item->from + item->cost) * n / (2 * chunk->cost));
+}
+
+static void ask(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
+                uint32_t microbatch)
+{
+    item->asked[microbatch] = true;
+    while (item->done < cpu->n_microbatches && item->asked[item->done]) {
+        lhi_cpu_slot *slot = chunk->slots[item->done];
+        do_item(cpu, chunk, item, slot);
+        if (--slot->items_left == 0) {
+            chunk->slots[item->done] = NULL;
+            slot->next = chunk->free;
+            chunk->free = slot;
+        }
+        item->done++;
+    }
+}
+
+lh_status lhi_cpu_w(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
+                    lh_error *err)
+{
+    uint32_t m = pass->microbatch, n = pass->n_parts ? pass->n_parts : 1;
+    const lhi_cpu_slot *slot = chunk->slots[m];
+    bool early = !chunk->was_here[m] || (slot && !slot->is_back);
+    bool again = false;
+    for (uint32_t i = 0; i < chunk->n_items; i++)
+        again = again || (part_of(chunk, &chunk->items[i], n) == pass->part &&
+                          chunk->items[i].asked[m]);
+    if (early || again)
+        return lhi_fail(err, LH_EINVAL,
+                        "W of chunk %u, microbatch %u, part %u of %u, comes %s",
+                        chunk->chunk, m, pass->part, n,
+                        early ? "before its D" : "twice");
+    for (uint32_t i = 0; i < chunk->n_items; i++)
+        if (part_of(chunk, &chunk->items[i], n) == pass->part)
+            ask(cpu, chunk, &chunk->items[i], m);
+    return LH_OK;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPT-2's words: see lhi_word() in tokenizer.h. A byte that is not valid UTF-8
+ * counts as a character that is neither letter, number nor space. */
+#include "dev/tokenizer.h"
+#include "dev/unicode.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+typedef enum class {
+    LETTER,
+    NUMBER,
+    SPACE,
+    OTHER,
+} class;
+
+/* Of n > 0 bytes the first character; how many it has goes to *size. */
+static uint32_t decode(const unsigned char *p, size_t n, size_t *size)
+{
+    uint32_t c = p[0];
+    size_t more = c >= 0xf0 && c < 0xf5   ? 3
+                  : c >= 0xe0 && c < 0xf0 ? 2
+                  : c >= 0xc2 && c < 0xe0 ? 1
+                                          : 0;
+    *size = 1;
+    if (c < 0x80)
+        return c;
+    if (more == 0 || more >= n)
+        return UINT32_MAX;
+    c &= 0x3fu >> more;
+    for (size_t i = 1; i <= more; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return UINT32_MAX;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    if ((more == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
+        (more == 3 && (c < 0x10000 || c > 0x10ffff)))
+        return UINT32_MAX;
+    *size = more + 1;
+    return c;
+}
+
+static bool is_in(const lhi_range *ranges, size_t n, uint32_t c)
+{
+    size_t low = 0;
+    while (low < n) {
+        size_t middle = low + (n - low) / 2;
+        if (c < ranges[middle].first)
+            n = middle;
+        else if (c > ranges[middle].last)
+            low = middle + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+static bool is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+static class class_of(const unsigned char *p, size_t n, size_t *size)
+{
+    uint32_t c = decode(p, n, size);
+    if (is_space(c))
+        return SPACE;
+    if (is_in(lhi_letters, sizeof lhi_letters / sizeof lhi_letters[0], c))
+        return LETTER;
+    if (is_in(lhi_numbers, sizeof lhi_numbers / sizeof lhi_numbers[0], c))
+        return NUMBER;
+    return OTHER;
+}
+
+/* Bytes of the characters of one class from `at` on; *last is where the last
+ * of them begins. */
+static size_t run_end(const unsigned char *p, size_t len, size_t at, class of,
+                      size_t *last)
+{
+    size_t size;
+    while (at < len && class_of(p + at, len - at, &size) == of) {
+        *last = at;
+        at += size;
+    }
+    return at;
+}
+
+size_t lhi_word(const char *text, size_t len)
+{
+    static const char *const ends[] = {"'s", "'t",  "'re", "'ve",
+                                       "'m", "'ll", "'d"};
+    const unsigned char *p = (const unsigned char *)text;
+    size_t size, last = 0, end;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t n = strlen(ends[i]);
+        if (n <= len && memcmp(text, ends[i], n) == 0)
+            return n;
+    }
+    class first = class_of(p, len, &size);
+    if (first != SPACE)
+        return run_end(p, len, 0, first, &last);
+    if (p[0] == ' ' && len > 1) {
+        class next = class_of(p + 1, len - 1, &size);
+        if (next != SPACE)
+            return run_end(p, len, 1, next, &last);
+    }
+    /* Spaces, but the last one belongs to the word behind them. */
+    end = run_end(p, len, 0, SPACE, &last);
+    return end == len || last == 0 ? end : last;
+}

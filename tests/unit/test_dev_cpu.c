@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cpu device against plain loops in doubles, themselves checked by finite
+ * differences; and that how the work is cut changes no bit. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp */
+#include "naive_llama.h"
+#include "small_llama.h"
+
+#include "dev/blas.h"
+
+static naive_llama *copy_of(small *s)
+{
+    naive_llama *n = naive_make(&s->model);
+    for (uint32_t i = 0; i < n->n_tensors; i++) {
+        const lhi_tensor *t = small_tensor(s, i);
+        CHECK_INT(t->n, n->sizes[i]);
+        for (size_t j = 0; j < t->n; j++)
+            n->w[i][j] = (double)t->value[j];
+    }
+    return n;
+}
+
+/* Larger weights than training starts with, so that every term counts. */
+static void stir(small *s)
+{
+    uint32_t state = 5;
+    for (uint32_t i = 0; small_tensor(s, i); i++) {
+        lhi_tensor *t = small_tensor(s, i);
+        for (size_t j = 0; j < t->n; j++) {
+            state = state * 1664525u + 1013904223u;
+            float x = (float)(state >> 8) / 16777216.0f - 0.5f;
+            t->value[j] = t->columns ? x * 0.6f : 1 + x;
+        }
+    }
+    lhi_tensor *head = small_tensor(s, 1 + 9 * s->model.layers + 1);
+    if (head->is_head)
+        memcpy(head->value, small_tensor(s, 0)->value, head->n * sizeof(float));
+}
+
+static double naive_step(naive_llama *n, small *s, uint64_t step,
+                         int validation, double scale)
+{
+    lh_error err;
+    double loss = 0;
+    int32_t *window = calloc(s->sequence + 1, sizeof *window);
+    uint64_t per = (uint64_t)s->n_microbatches * s->microbatch;
+    for (uint64_t i = 0; i < per; i++) {
+        CHECK_OK(lhi_data_window(s->data, validation,
+                                 (step * s->n_replicas + s->replica) * per + i,
+                                 window, &err),
+                 err);
+        loss += naive_sequence(n, window, s->sequence, scale);
+    }
+    free(window);
+    return loss;
+}
+
+static void differences(void)
+{
+    lh_model m = small_model();
+    m.layers = 2, m.vocab = 11, m.hidden = 6, m.ffn = 5, m.head_dim = 4;
+    naive_llama *n = naive_make(&m);
+    int32_t tokens[8] = {3, 1, 4, 1, 5, 9, 2, 6};
+    uint32_t state = 1;
+    for (uint32_t i = 0; i < n->n_tensors; i++)
+        for (size_t j = 0; j < n->sizes[i]; j++) {
+            state = state * 1664525u + 1013904223u;
+            n->w[i][j] = (double)(state >> 8) / 16777216.0 - 0.5;
+        }
+    naive_sequence(n, tokens, 7, 1);
+    for (uint32_t i = 0; i < n->n_tensors; i++)
+        for (size_t j = 0; j < n->sizes[i]; j += 1 + n->sizes[i] / 9) {
+            double was = n->w[i][j], d = 1e-5, up, down;
+            n->w[i][j] = was + d;
+            up = naive_sequence(n, tokens, 7, 0);
+            n->w[i][j] = was - d;
+            down = naive_sequence(n, tokens, 7, 0);
+            n->w[i][j] = was;
+            CHECK_NEAR((up - down) / (2 * d), n->g[i][j],
+                       1e-6 * (1 + fabs(n->g[i][j])));
+        }
+    naive_free(n);
+}
+
+static void compare(small s)
+{
+    small_open(&s);
+    stir(&s);
+    naive_llama *n = copy_of(&s);
+    double scale = 1 / ((double)s.n_microbatches * s.microbatch * s.sequence *
+                        s.n_replicas);
+    double want = naive_step(n, &s, 4, 0, scale);
+    CHECK_NEAR(small_step(&s, 4, LHI_STEP_TRAIN, SMALL_JOINT), want,
+               1e-6 * want);
+    for (uint32_t i = 0; i < n->n_tensors; i++) {
+        lhi_tensor *t = small_tensor(&s, i);
+        bool tied = s.model.tied_embeddings && i == 0;
+        const lhi_tensor *other =
+            tied ? small_tensor(&s, n->n_tensors - 1) : NULL;
+        double size = 0, error = 0;
+        if (t->is_head)
+            continue;
+        for (size_t j = 0; j < t->n; j++) {
+            double got = (double)t->gradient[j] +
+                         (other ? (double)other->gradient[j] : 0);
+            size += n->g[i][j] * n->g[i][j];
+            error += (got - n->g[i][j]) * (got - n->g[i][j]);
+        }
+        /* Gradients of queries and keys vanish where there is one token. */
+        CHECK_MSG(sqrt(error) <=
+                          2e-6 * sqrt(size) + 5e-9 * sqrt((double)t->n) &&
+                      (size > 0 || s.sequence == 1),
+                  "%s: error %g of %g", t->name, sqrt(error), sqrt(size));
+    }
+    want = naive_step(n, &s, 1, 1, 0);
+    CHECK_NEAR(small_step(&s, 1, LHI_STEP_VALIDATE, SMALL_JOINT), want,
+               1e-6 * want);
+    naive_free(n);
+    small_close(&s);
+}
+
+static void gradients(void)
+{
+    compare(small_sizes());
+}
+
+static void gradients_tied(void)
+{
+    small s = small_sizes();
+    s.model.tied_embeddings = true;
+    compare(s);
+    s.n_chunks = 3, s.n_devices = 2;
+    compare(s);
+}
+
+static void gradients_shapes(void)
+{
+    small s = small_sizes();
+    s.model.hidden = 32, s.model.head_dim = 16, s.model.kv_heads = 4;
+    s.model.ffn = 64, s.sequence = 130; /* three blocks of attention */
+    s.n_microbatches = 2, s.microbatch = 1, s.model.layers = 2;
+    compare(s);
+    s.model.kv_heads = 1, s.sequence = 1, s.microbatch = 3;
+    s.n_replicas = 2, s.replica = 1;
+    compare(s);
+}
+
+/* Gradients of the two, bit by bit. */
+static void check_same(small *a, small *b)
+{
+    for (uint32_t i = 0; small_tensor(a, i); i++) {
+        const lhi_tensor *x = small_tensor(a, i), *y = small_tensor(b, i);
+        CHECK_STR(x->name, y->name);
+        CHECK_MSG(memcmp(x->gradient, y->gradient, x->n * sizeof(float)) == 0,
+                  "%s differs", x->name);
+        CHECK_MSG(memcmp(x->value, y->value, x->n * sizeof(float)) == 0,
+                  "%s starts differently", x->name);
+    }
+}
+
+static void same_bits(void)
+{
+    static const struct {
+        uint32_t chunks, devices;
+        small_order order;
+    } ways[] = {
+        {1, 1, SMALL_SPLIT}, {1, 1, SMALL_BACKWARD}, {1, 1, SMALL_PARTS},
+        {5, 5, SMALL_JOINT}, {5, 2, SMALL_PARTS},    {3, 3, SMALL_BACKWARD},
+        {8, 4, SMALL_SPLIT}, /* chunks without layers */
+    };
+    small one = small_sizes();
+    small_open(&one);
+    small_step(&one, 9, LHI_STEP_TRAIN, SMALL_PARTS); /* leaves nothing */
+    double loss = small_step(&one, 2, LHI_STEP_TRAIN, SMALL_JOINT);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        small other = small_sizes();
+        other.n_chunks = ways[i].chunks;
+        other.n_devices = ways[i].devices;
+        small_open(&other);
+        double again = small_step(&other, 2, LHI_STEP_TRAIN, ways[i].order);
+        CHECK(memcmp(&loss, &again, sizeof loss) == 0);
+        check_same(&one, &other);
+        small_close(&other);
+    }
+    small_close(&one);
+}
+
+static void parts_cover_all(void)
+{
+    small s = small_sizes(), whole = small_sizes();
+    small_open(&s);
+    small_open(&whole);
+    small_step(&whole, 0, LHI_STEP_TRAIN, SMALL_JOINT);
+    for (uint16_t parts = 1; parts < 60; parts += 9) {
+        lhi_device *d = s.devices[0];
+        lh_error err;
+        lh_pass pass = {.n_parts = 1};
+        CHECK_OK(d->ops->begin(d, 0, LHI_STEP_TRAIN, &err), err);
+        for (uint32_t m = 0; m < s.n_microbatches; m++) {
+            pass = (lh_pass){.microbatch = m, .kind = LH_F, .n_parts = 1};
+            CHECK_OK(d->ops->run(d, &pass, NULL, NULL, 0, NULL, &err), err);
+            pass.kind = LH_D;
+            CHECK_OK(d->ops->run(d, &pass, NULL, NULL, 0, NULL, &err), err);
+            pass.kind = LH_W, pass.n_parts = parts;
+            for (pass.part = 0; pass.part < parts; pass.part++)
+                CHECK_OK(d->ops->run(d, &pass, NULL, NULL, 0, NULL, &err), err);
+        }
+        check_same(&whole, &s);
+    }
+    small_close(&s);
+    small_close(&whole);
+}
+
+static void refusals(void)
+{
+    small s = small_sizes();
+    lh_error err;
+    small_open(&s);
+    lhi_device *d = s.devices[0];
+    lh_pass f = {.kind = LH_F, .n_parts = 1}, w = {.kind = LH_W, .n_parts = 1};
+    lh_pass back = {.kind = LH_D, .n_parts = 1};
+    CHECK_OK(d->ops->begin(d, 0, LHI_STEP_TRAIN, &err), err);
+    CHECK_INT(d->ops->run(d, &back, NULL, NULL, 0, NULL, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "before its F");
+    CHECK_INT(d->ops->run(d, &w, NULL, NULL, 0, NULL, &err), LH_EINVAL);
+    CHECK_OK(d->ops->run(d, &f, NULL, NULL, 0, NULL, &err), err);
+    CHECK_INT(d->ops->run(d, &f, NULL, NULL, 0, NULL, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "twice");
+    CHECK_INT(d->ops->run(d, &w, NULL, NULL, 0, NULL, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "before its D");
+    CHECK_OK(d->ops->run(d, &back, NULL, NULL, 0, NULL, &err), err);
+    CHECK_OK(d->ops->run(d, &w, NULL, NULL, 0, NULL, &err), err);
+    CHECK_INT(d->ops->run(d, &w, NULL, NULL, 0, NULL, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "twice");
+    small_close(&s);
+    small_text(s.path, sizeof s.path);
+    s.model.experts = 8;
+    lhi_device *none = NULL;
+    CHECK_INT(lhi_device_cpu(&(lhi_cpu_options){.model = &s.model,
+                                                .n_chunks = 1,
+                                                .first_layers = s.firsts,
+                                                .microbatch = 1,
+                                                .sequence = 1,
+                                                .n_microbatches = 1,
+                                                .n_replicas = 1},
+                             &none, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "small has experts");
+    unlink(s.path);
+}
+
+int main(void)
+{
+    RUN(differences);
+    RUN(gradients);
+    RUN(gradients_tied);
+    RUN(gradients_shapes);
+    RUN(same_bits);
+    RUN(parts_cover_all);
+    RUN(refusals);
+    return test_summary();
+}
