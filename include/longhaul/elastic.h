@@ -17,6 +17,16 @@
 extern "C" {
 #endif
 
+/* What is sharded beside the optimiser. */
+typedef enum lh_elastic_sharding {
+    LH_ELASTIC_MIXED, /* as much as hides, by the paper's rules */
+    LH_ELASTIC_ZERO1, /* nothing */
+    LH_ELASTIC_ZERO2, /* all gradients */
+    LH_ELASTIC_ZERO3, /* all gradients and parameters */
+} lh_elastic_sharding;
+
+LH_API const char *lh_elastic_sharding_name(lh_elastic_sharding sharding);
+
 /* What is to be planned. Times are of one chunk and one microbatch. */
 typedef struct lh_elastic_case {
     size_t size;           /* sizeof(lh_elastic_case) */
@@ -31,6 +41,10 @@ typedef struct lh_elastic_case {
     /* Without the conditions that a ZeRO-3 share must save memory and that
      * its forward gather must have room, as the paper plans. */
     bool as_published;
+    lh_elastic_sharding sharding;
+    /* Bytes per parameter; all 0: 2, 2 and 12 as in the paper. */
+    int64_t weight_bytes, gradient_bytes, optimizer_bytes;
+    int64_t other_bytes; /* that a device holds beside these */
 } lh_elastic_case;
 
 /* How microbatches are grouped and what is sharded, with what follows. */
@@ -61,7 +75,7 @@ typedef struct lh_elastic_terms {
 /* Of the first stage, which needs most; each rounded up to a byte. */
 typedef struct lh_elastic_memory {
     int64_t optimizer, gradients, parameters, activations;
-    int64_t sum;
+    int64_t sum; /* with other_bytes */
 } lh_elastic_memory;
 
 /* The most chunks per stage that divide its layers and hide C_PP behind a
@@ -134,6 +148,44 @@ LH_API lh_status lh_elastic_choose(const lh_elastic_case *given,
                                    int64_t budget, lh_elastic_search search,
                                    lh_elastic_choice **out, lh_error *err);
 LH_API void lh_elastic_choice_free(lh_elastic_choice *choice); /* NULL: fine */
+
+/* --- by the events -------------------------------------------------------- */
+
+/* A number of chunks, with what their operations then store and take. */
+typedef struct lh_elastic_setting {
+    lh_elastic_case given; /* its `sharding` is not looked at */
+    uint32_t n_ops;
+    const lh_elastic_op *ops;
+} lh_elastic_setting;
+
+typedef struct lh_elastic_best {
+    uint32_t setting; /* index */
+    lh_elastic_sharding sharding;
+    const lh_elastic_plan *plan;
+    int64_t time_ns;  /* of the event run */
+    int64_t model_ns; /* equation 1, with what stage 1 recomputes */
+    lh_elastic_memory memory; /* of stage 1 */
+    uint32_t n_stages, n_ops;
+    const bool *recomputed;      /* [stage * n_ops + operation] */
+    const int64_t *recompute_ns; /* per stage, of a chunk pass */
+    const int64_t *stored;       /* the same */
+    uint32_t n_runs;             /* event runs made */
+} lh_elastic_best;
+
+/* Chunks, queue, sharding and recomputation together, by event runs: never
+ * slower than what lh_elastic_choose() gives for any of the settings. Stages
+ * that hold fewer passes recompute less. Errors as there. */
+LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
+                                          const lh_elastic_setting *settings,
+                                          int64_t budget,
+                                          lh_elastic_best **out,
+                                          lh_error *err);
+LH_API void lh_elastic_best_free(lh_elastic_best *best); /* NULL is fine */
+/* The event time of a plan in which every stage recomputes as long. */
+LH_API lh_status lh_elastic_event_time(const lh_elastic_case *given,
+                                       const lh_elastic_plan *plan,
+                                       int64_t recompute_ns, int64_t *out_ns,
+                                       lh_error *err);
 
 /* The data-parallel communications of the plan's passes, for the chunks of a
  * pipeline in which chunk c of stage i is (c - 1) P + i - 1. What belongs to

@@ -42,6 +42,39 @@ lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
 lh_status lhi_elastic_copy(const lh_elastic_plan *from, lh_elastic_plan **out,
                            lh_error *err);
 
+/* What a chunk pass of a stage recomputes, and what it stores. */
+typedef struct lhi_elastic_again {
+    int64_t ns, stored;
+} lhi_elastic_again;
+
+/* lh_elastic_pipeline() with an entry per stage. */
+lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan,
+                               const lhi_elastic_again *again,
+                               lh_pipeline **out, lh_error *err);
+
+/* The different sums of bytes that subsets of operations store, rising, each
+ * with the least time of the operations that are not stored. */
+typedef struct lhi_elastic_sum {
+    int64_t stored, recompute_ns;
+} lhi_elastic_sum;
+
+typedef struct lhi_elastic_sums {
+    uint32_t n_ops;
+    const lh_elastic_op *ops;
+    struct lhi_elastic_row {
+        lhi_elastic_sum *sums;
+        size_t count;
+    } *rows; /* [k]: of the first k operations; [n_ops]: of all */
+} lhi_elastic_sums;
+
+lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
+                                const lh_elastic_op *ops, lhi_arena *mem,
+                                lhi_elastic_sums *out, lh_error *err);
+/* Which operations one of the sums of all stores. */
+void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
+                            bool *recomputed);
+
 /* M_o + M_g + M_p as an exact fraction of denominator D M. */
 lhi_wide lhi_elastic_states(const lh_elastic_case *given,
                             const lh_elastic_plan *plan);

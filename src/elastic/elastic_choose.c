@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queue size, sharding and recomputation together (PipeMesh, section IV-B).
- *
- * The sums of stored bytes that subsets of the operations can have are walked
- * operation by operation, keeping for each sum the least time of what is not
- * stored. That is the paper's table with its start at L[0][0] = D(F(0)): the
- * differences of exposed communication along a row cancel, so they are added
- * once, at the end. */
+/* Queue size, sharding and recomputation together (PipeMesh, section IV-B):
+ * for every sum of stored bytes the least time of what is recomputed, and the
+ * queue that then fits. That is the paper's table with its start at
+ * L[0][0] = D(F(0)): the differences of exposed communication along a row
+ * cancel, so they are added once, at the end. */
 #include "elastic/elastic.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_SUMS = 1 << 23 }; /* of all rows together: 128 MiB */
 
 /* What a queue size comes to. */
 typedef struct option {
@@ -21,25 +17,14 @@ typedef struct option {
     lhi_wide states; /* over D M */
 } option;
 
-typedef struct sum {
-    int64_t stored, recompute_ns;
-} sum;
-
-typedef struct row {
-    sum *sums; /* by `stored` */
-    size_t count;
-} row;
-
 typedef struct chooser {
     const lh_elastic_case *g;
     lhi_arena *mem;
-    uint32_t n_ops;
-    const lh_elastic_op *ops;
+    lhi_elastic_sums sums;
     lhi_wide budget; /* over D M */
     lh_elastic_search search;
     uint32_t n_options;
     option *options; /* by queue, largest first */
-    row *rows;       /* [k]: of the first k operations */
     uint32_t *parts; /* room for a plan's sequences */
 } chooser;
 
@@ -70,51 +55,6 @@ static lh_status find_options(chooser *c, lh_error *err)
             .states = lhi_elastic_states(g, &plan),
         };
     }
-    return LH_OK;
-}
-
-/* The row after `from`: each sum with the next operation recomputed, and with
- * it stored; both are sorted, so one pass merges them. */
-static lh_status extend(chooser *c, const row *from, const lh_elastic_op *op,
-                        row *to, size_t *total, lh_error *err)
-{
-    if (*total + 2 * from->count > MOST_SUMS)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the operations' sizes have more than %d different "
-                        "sums; round them to a coarser unit",
-                        MOST_SUMS);
-    to->sums = LHI_NEW(c->mem, sum, 2 * from->count);
-    if (!to->sums)
-        return lhi_fail_nomem(err);
-    size_t again = 0, kept = 0;
-    while (kept < from->count) {
-        int64_t a = again < from->count ? from->sums[again].stored : INT64_MAX;
-        int64_t b = from->sums[kept].stored + op->bytes;
-        sum next = {a < b ? a : b, INT64_MAX};
-        if (a == next.stored)
-            next.recompute_ns = from->sums[again++].recompute_ns + op->ns;
-        if (b == next.stored) {
-            int64_t ns = from->sums[kept++].recompute_ns;
-            if (ns < next.recompute_ns)
-                next.recompute_ns = ns;
-        }
-        to->sums[to->count++] = next;
-    }
-    *total += to->count;
-    return LH_OK;
-}
-
-static lh_status find_sums(chooser *c, lh_error *err)
-{
-    c->rows = LHI_NEW(c->mem, row, (size_t)c->n_ops + 1);
-    sum *start = LHI_NEW(c->mem, sum, 1);
-    if (!c->rows || !start)
-        return lhi_fail_nomem(err);
-    c->rows[0] = (row){start, 1};
-    size_t total = 1;
-    for (uint32_t k = 0; k < c->n_ops; k++)
-        LHI_TRY(extend(c, &c->rows[k], &c->ops[k], &c->rows[k + 1], &total,
-                       err));
     return LH_OK;
 }
 
@@ -160,45 +100,26 @@ static lh_status refuse_budget(const chooser *c, int64_t budget,
                     queue, need, need - budget + 1, budget);
 }
 
-/* Which operations a sum of the last row stores. */
-static void trace_back(const chooser *c, sum at, bool *recomputed)
-{
-    for (uint32_t k = c->n_ops; k-- > 0;) {
-        const row *r = &c->rows[k];
-        const lh_elastic_op *op = &c->ops[k];
-        recomputed[k] = false;
-        for (size_t i = 0; i < r->count; i++)
-            if (r->sums[i].stored == at.stored &&
-                r->sums[i].recompute_ns + op->ns == at.recompute_ns) {
-                recomputed[k] = true;
-                at = r->sums[i];
-                break;
-            }
-        if (!recomputed[k])
-            at.stored -= op->bytes;
-    }
-}
-
 typedef struct owned_choice {
     lh_elastic_choice choice;
     lhi_arena *mem;
     lh_elastic_plan *plan;
 } owned_choice;
 
-static lh_status fill_choice(chooser *c, const option *o, sum at,
+static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
                              owned_choice *out, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
     lh_elastic_choice *choice = &out->choice;
-    bool *recomputed = LHI_NEW(out->mem, bool, c->n_ops);
+    bool *recomputed = LHI_NEW(out->mem, bool, c->sums.n_ops);
     if (!recomputed)
         return lhi_fail_nomem(err);
-    trace_back(c, at, recomputed);
+    lhi_elastic_trace_back(&c->sums, at, recomputed);
     LHI_TRY(lh_elastic_plan_queue(g, o->queue, &out->plan, err));
     int64_t J = (int64_t)g->chunks * g->microbatches + g->stages - 1;
     *choice = (lh_elastic_choice){
         .plan = out->plan,
-        .n_ops = c->n_ops,
+        .n_ops = c->sums.n_ops,
         .recomputed = recomputed,
         .stored = at.stored,
         .recompute_ns = at.recompute_ns,
@@ -216,11 +137,10 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
                         lh_error *err)
 {
     LHI_TRY(find_options(c, err));
-    LHI_TRY(find_sums(c, err));
     int64_t J = (int64_t)c->g->chunks * c->g->microbatches + c->g->stages - 1;
-    const row *all = &c->rows[c->n_ops];
+    const struct lhi_elastic_row *all = &c->sums.rows[c->sums.n_ops];
     const option *best = NULL;
-    const sum *at = NULL;
+    const lhi_elastic_sum *at = NULL;
     lhi_wide least = 0;
     for (size_t i = 0; i < all->count; i++) {
         const option *o = queue_for(c, all->sums[i].stored);
@@ -239,32 +159,12 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
     return fill_choice(c, best, *at, out, err);
 }
 
-static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
-                           const lh_elastic_op *ops, lh_error *err)
-{
-    int64_t J = (int64_t)g->chunks * g->microbatches + g->stages;
-    lhi_wide bytes = 0, ns = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        if (ops[k].bytes < 0 || ops[k].ns < 0)
-            return lhi_fail(err, LH_EINVAL,
-                            "operation %" PRIu32 ": negative bytes or time",
-                            k);
-        bytes += ops[k].bytes;
-        ns += ops[k].ns;
-    }
-    if (bytes * J > (lhi_wide)1 << 62 || ns * J > (lhi_wide)1 << 60)
-        return lhi_fail(err, LH_EINVAL,
-                        "the operations add up to more than is handled");
-    return LH_OK;
-}
-
 lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
                             const lh_elastic_op *ops, int64_t budget,
                             lh_elastic_search search, lh_elastic_choice **out,
                             lh_error *err)
 {
     LHI_TRY(lhi_elastic_check_case(given, err));
-    LHI_TRY(check_ops(given, n_ops, ops, err));
     lhi_arena *mem = lhi_arena_make(0), *keep = lhi_arena_make(0);
     owned_choice *choice = keep ? LHI_NEW(keep, owned_choice, 1) : NULL;
     lh_status status;
@@ -273,13 +173,14 @@ lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
     } else {
         chooser c = {.g = given,
                      .mem = mem,
-                     .n_ops = n_ops,
-                     .ops = ops,
                      .budget = (lhi_wide)budget * given->replicas *
                                given->chunks,
                      .search = search};
         choice->mem = keep;
-        status = choose(&c, budget, choice, err);
+        status =
+            lhi_elastic_find_sums(given, n_ops, ops, mem, &c.sums, err);
+        if (status == LH_OK)
+            status = choose(&c, budget, choice, err);
     }
     lhi_arena_free(mem);
     if (status != LH_OK) {

@@ -57,22 +57,37 @@ int64_t lh_elastic_time(const lh_elastic_case *given,
  * the buffer beside it, 8/M of parameters the same for forward and backward. */
 static lhi_wide optimizer_part(const lh_elastic_case *g)
 {
-    return (lhi_wide)12 * g->params * g->chunks;
+    int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
+    return (lhi_wide)bytes * g->params * g->chunks;
 }
 
+/* `bytes` of each parameter, 0: 2; `buffers` chunks of what is sharded. */
 static lhi_wide sharded_part(const lh_elastic_case *g, int64_t share,
-                             int64_t buffers)
+                             int64_t bytes, int64_t buffers)
 {
     lhi_wide D = g->replicas, M = g->chunks;
-    return 2 * (lhi_wide)(g->params - share) * D * M +
-           (2 * M + buffers * D) * (lhi_wide)share;
+    return (bytes ? bytes : 2) * ((lhi_wide)(g->params - share) * D * M +
+                                  (M + buffers * D) * (lhi_wide)share);
+}
+
+static lhi_wide gradient_part(const lh_elastic_case *g,
+                              const lh_elastic_plan *p)
+{
+    return sharded_part(g, p->params_g, g->gradient_bytes, 2);
+}
+
+static lhi_wide parameter_part(const lh_elastic_case *g,
+                               const lh_elastic_plan *p)
+{
+    return sharded_part(g, p->params_p, g->weight_bytes, 4);
 }
 
 lhi_wide lhi_elastic_states(const lh_elastic_case *given,
                             const lh_elastic_plan *plan)
 {
-    return optimizer_part(given) + sharded_part(given, plan->params_g, 4) +
-           sharded_part(given, plan->params_p, 8);
+    return optimizer_part(given) + gradient_part(given, plan) +
+           parameter_part(given, plan) +
+           (lhi_wide)given->other_bytes * given->replicas * given->chunks;
 }
 
 lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
@@ -83,10 +98,8 @@ lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
     lhi_wide held = (lhi_wide)lh_elastic_passes(given, plan, 1) * stored;
     lh_elastic_memory m;
     m.optimizer = (int64_t)lhi_wide_ceil(optimizer_part(given), unit);
-    m.gradients =
-        (int64_t)lhi_wide_ceil(sharded_part(given, plan->params_g, 4), unit);
-    m.parameters =
-        (int64_t)lhi_wide_ceil(sharded_part(given, plan->params_p, 8), unit);
+    m.gradients = (int64_t)lhi_wide_ceil(gradient_part(given, plan), unit);
+    m.parameters = (int64_t)lhi_wide_ceil(parameter_part(given, plan), unit);
     m.activations = (int64_t)held;
     m.sum = (int64_t)lhi_wide_ceil(
         lhi_elastic_states(given, plan) + held * unit, unit);

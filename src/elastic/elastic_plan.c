@@ -46,6 +46,13 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
     if (g->params < 0 || g->params > LHI_ELASTIC_MAX_PARAMS)
         return lhi_fail(err, LH_EINVAL,
                         "parameters must be from 0 to 2^50 on a device");
+    if (g->weight_bytes < 0 || g->gradient_bytes < 0 ||
+        g->optimizer_bytes < 0 || g->other_bytes < 0 ||
+        g->weight_bytes > 64 || g->gradient_bytes > 64 ||
+        g->optimizer_bytes > 1024 || g->other_bytes > LHI_ELASTIC_MAX_PARAMS ||
+        (unsigned)g->sharding > LH_ELASTIC_ZERO3)
+        return lhi_fail(err, LH_EINVAL,
+                        "bytes or sharding are out of range");
     /* All of it one after the other, as for pipelines. */
     long double all = ((long double)g->f_ns + (long double)g->b_ns +
                        2 * (long double)g->pp_ns + 4 * (long double)g->dp_ns) *
@@ -138,6 +145,34 @@ static bool sharding_saves(const lh_elastic_case *g)
     return 2 * M + 8 * D < 2 * D * M;
 }
 
+const char *lh_elastic_sharding_name(lh_elastic_sharding sharding)
+{
+    static const char *const names[] = {"mixed", "zero-1", "zero-2", "zero-3"};
+    return (unsigned)sharding < 4 ? names[sharding] : "unknown";
+}
+
+/* Everything at one level, hidden or not, spread over as many passes as help
+ * and are there. */
+static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
+{
+    uint32_t m = least(p->dequeue, p->n_dequeue);
+    uint32_t scatter = passes_to_hide(g->dp_ns, g->b_ns);
+    p->params_g = g->sharding == LH_ELASTIC_ZERO1 ? 0 : g->params;
+    p->params_p = g->sharding == LH_ELASTIC_ZERO3 ? g->params : 0;
+    p->scatter_buckets = p->params_g == 0 ? 0
+                         : scatter == 0   ? 1
+                                          : smaller(scatter, m);
+    p->forward_buckets = p->backward_buckets = 0;
+    if (p->params_p == 0)
+        return;
+    uint32_t rest = m - p->scatter_buckets;
+    uint32_t e = p->n_enqueue == 1 ? p->enqueue[0]
+                                   : least(p->enqueue + 1, p->n_enqueue - 1);
+    uint32_t forward = passes_to_hide(g->dp_ns, g->f_ns);
+    p->backward_buckets = rest > 0 ? rest : 1;
+    p->forward_buckets = forward == 0 ? 1 : smaller(forward, e);
+}
+
 lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
                            uint32_t *enqueue, uint32_t *dequeue,
                            lh_elastic_plan *out, lh_error *err)
@@ -160,6 +195,11 @@ lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
                         " fewer than the %" PRIu32 " stages",
                         queue, B, shortest, g->stages - shortest, g->stages);
     fill_dequeue(g, dequeue, out);
+    if (g->sharding != LH_ELASTIC_MIXED) {
+        shard_all(g, out);
+        lhi_elastic_derive(g, out);
+        return LH_OK;
+    }
     if (!g->as_published && !sharding_saves(g))
         out->params_p = 0;
     if (!g->as_published && groups > 1)

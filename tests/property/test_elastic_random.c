@@ -280,6 +280,59 @@ static void choices_are_those_of_brute_force(void)
     CHECK(n_cases < 1000 || n_found > n_cases / 8);
 }
 
+/* The search by events finds nothing slower than the paper's planner, and what
+ * it finds fits. */
+static void the_joint_search_is_never_worse(void)
+{
+    uint32_t n_found = 0, n_better = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases / 4; i++) {
+        rng r = {i};
+        lh_elastic_case g = some_case(&r);
+        g.microbatches = g.stages + rng_below(&r, 12);
+        g.pp_ns = rng_below(&r, 20);
+        lh_elastic_op ops[2][5];
+        lh_elastic_setting settings[2];
+        int64_t budget = g.params * (4 + rng_below(&r, 14)) +
+                         rng_below(&r, 20000);
+        int64_t paper = INT64_MAX;
+        for (int k = 0; k < 2; k++) {
+            settings[k] = (lh_elastic_setting){g, 1 + rng_below(&r, 5), ops[k]};
+            settings[k].given.chunks = 1 + rng_below(&r, 7);
+            for (uint32_t j = 0; j < settings[k].n_ops; j++)
+                ops[k][j] = (lh_elastic_op){rng_below(&r, 60),
+                                            rng_below(&r, 12)};
+            lh_elastic_choice *c;
+            int64_t time_ns = 0;
+            lh_error err = {0};
+            if (lh_elastic_choose(&settings[k].given, settings[k].n_ops,
+                                  ops[k], budget, LH_ELASTIC_LARGEST, &c,
+                                  NULL) != LH_OK)
+                continue;
+            CHECK_OK(lh_elastic_event_time(&settings[k].given, c->plan,
+                                           c->recompute_ns, &time_ns, &err),
+                     err);
+            paper = time_ns < paper ? time_ns : paper;
+            lh_elastic_choice_free(c);
+        }
+        lh_elastic_best *best = NULL;
+        lh_error err = {0};
+        lh_status status =
+            lh_elastic_search_events(2, settings, budget, &best, &err);
+        CHECK_MSG(status == LH_OK || paper == INT64_MAX, "case %" PRIu32
+                  ": %s", i, err.text);
+        if (!best)
+            continue;
+        n_found++;
+        n_better += best->time_ns < paper;
+        CHECK_MSG(best->time_ns <= paper,
+                  "case %" PRIu32 ": %" PRId64 " is worse than %" PRId64, i,
+                  best->time_ns, paper);
+        CHECK(best->memory.sum <= budget);
+        lh_elastic_best_free(best);
+    }
+    CHECK(n_cases < 1000 || (n_found > n_cases / 8 && n_better > 10));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -290,5 +343,6 @@ int main(int argc, char **argv)
     RUN(hand_made_ones_never_stop);
     RUN(hidden_messages_cost_what_the_model_says);
     RUN(choices_are_those_of_brute_force);
+    RUN(the_joint_search_is_never_worse);
     return test_summary();
 }

@@ -2,17 +2,20 @@
 /* A plan as pipeline and schedule, through the library's public functions. */
 #include "elastic/elastic.h"
 
-static void fill_chunks(const lh_elastic_case *g, int64_t recompute_ns,
-                        int64_t stored, int64_t states, lh_chunk *chunks)
+#include <stdlib.h>
+
+static void fill_chunks(const lh_elastic_case *g,
+                        const lhi_elastic_again *again, int64_t states,
+                        lh_chunk *chunks)
 {
     for (uint32_t c = 0; c < g->chunks * g->stages; c++) {
         bool first = c < g->stages;
         chunks[c] = (lh_chunk){
             .device = c % g->stages,
             .f_ns = g->f_ns,
-            .d_ns = g->b_ns + recompute_ns,
-            .mem_f = stored,
-            .mem_d = -stored,
+            .d_ns = g->b_ns + again[c % g->stages].ns,
+            .mem_f = again[c % g->stages].stored,
+            .mem_d = -again[c % g->stages].stored,
             .mem_static = first ? states : 0,
             .all_gather_ns = first ? g->dp_ns : 0,
             .reduce_scatter_ns = first ? g->dp_ns : 0,
@@ -36,7 +39,7 @@ static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
 }
 
 static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                      int64_t recompute_ns, int64_t stored, lhi_arena *mem,
+                      const lhi_elastic_again *again, lhi_arena *mem,
                       const lh_dp_op *ops, uint32_t n_ops, lh_pipeline **out,
                       lh_error *err)
 {
@@ -45,7 +48,7 @@ static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
     if (!chunks || !links)
         return lhi_fail_nomem(err);
     lh_elastic_memory states = lh_elastic_memory_of(g, plan, 0);
-    fill_chunks(g, recompute_ns, stored, states.sum, chunks);
+    fill_chunks(g, again, states.sum, chunks);
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = g->stages,
                              .n_microbatches = g->microbatches,
@@ -60,20 +63,35 @@ static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
     return lh_pipeline_make(&desc, out, err);
 }
 
-lh_status lh_elastic_pipeline(const lh_elastic_case *given,
-                              const lh_elastic_plan *plan,
-                              int64_t recompute_ns, int64_t stored,
-                              lh_pipeline **out, lh_error *err)
+lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan,
+                               const lhi_elastic_again *again,
+                               lh_pipeline **out, lh_error *err)
 {
     lh_dp_op *ops;
     uint32_t n_ops;
     LHI_TRY(lh_elastic_operations(given, plan, &ops, &n_ops, err));
     lhi_arena *mem = lhi_arena_make(0);
-    lh_status status = mem ? make(given, plan, recompute_ns, stored, mem, ops,
-                                  n_ops, out, err)
+    lh_status status = mem ? make(given, plan, again, mem, ops, n_ops, out,
+                                  err)
                            : lhi_fail_nomem(err);
     lhi_arena_free(mem);
     lh_elastic_ops_free(ops);
+    return status;
+}
+
+lh_status lh_elastic_pipeline(const lh_elastic_case *given,
+                              const lh_elastic_plan *plan,
+                              int64_t recompute_ns, int64_t stored,
+                              lh_pipeline **out, lh_error *err)
+{
+    lhi_elastic_again *again = calloc(given->stages, sizeof *again);
+    if (!again)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < given->stages; i++)
+        again[i] = (lhi_elastic_again){recompute_ns, stored};
+    lh_status status = lhi_elastic_pipeline(given, plan, again, out, err);
+    free(again);
     return status;
 }
 

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What subsets of operations store, and what recomputing the rest takes:
+ * operation by operation, keeping for each sum of bytes the least time. */
+#include "elastic/elastic.h"
+
+#include <inttypes.h>
+
+enum { MOST_SUMS = 1 << 23 }; /* of all rows together: 128 MiB */
+
+typedef lhi_elastic_sum sum;
+typedef struct lhi_elastic_row row;
+
+static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
+                           const lh_elastic_op *ops, lh_error *err)
+{
+    int64_t J = (int64_t)g->chunks * g->microbatches + g->stages;
+    lhi_wide bytes = 0, ns = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        if (ops[k].bytes < 0 || ops[k].ns < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "operation %" PRIu32 ": negative bytes or time",
+                            k);
+        bytes += ops[k].bytes;
+        ns += ops[k].ns;
+    }
+    if (bytes * J > (lhi_wide)1 << 62 || ns * J > (lhi_wide)1 << 60)
+        return lhi_fail(err, LH_EINVAL,
+                        "the operations add up to more than is handled");
+    return LH_OK;
+}
+
+/* The row after `from`: each sum with the next operation recomputed, and with
+ * it stored; both are sorted, so one pass merges them. */
+static lh_status extend(lhi_arena *mem, const row *from,
+                        const lh_elastic_op *op, row *to, size_t *total,
+                        lh_error *err)
+{
+    if (*total + 2 * from->count > MOST_SUMS)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the operations' sizes have more than %d different "
+                        "sums; round them to a coarser unit",
+                        MOST_SUMS);
+    to->sums = LHI_NEW(mem, sum, 2 * from->count);
+    if (!to->sums)
+        return lhi_fail_nomem(err);
+    size_t again = 0, kept = 0;
+    while (kept < from->count) {
+        int64_t a = again < from->count ? from->sums[again].stored : INT64_MAX;
+        int64_t b = from->sums[kept].stored + op->bytes;
+        sum next = {a < b ? a : b, INT64_MAX};
+        if (a == next.stored)
+            next.recompute_ns = from->sums[again++].recompute_ns + op->ns;
+        if (b == next.stored) {
+            int64_t ns = from->sums[kept++].recompute_ns;
+            if (ns < next.recompute_ns)
+                next.recompute_ns = ns;
+        }
+        to->sums[to->count++] = next;
+    }
+    *total += to->count;
+    return LH_OK;
+}
+
+lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
+                                const lh_elastic_op *ops, lhi_arena *mem,
+                                lhi_elastic_sums *out, lh_error *err)
+{
+    LHI_TRY(check_ops(given, n_ops, ops, err));
+    *out = (lhi_elastic_sums){.n_ops = n_ops, .ops = ops};
+    out->rows = LHI_NEW(mem, row, (size_t)n_ops + 1);
+    sum *start = LHI_NEW(mem, sum, 1);
+    if (!out->rows || !start)
+        return lhi_fail_nomem(err);
+    out->rows[0] = (row){start, 1};
+    size_t total = 1;
+    for (uint32_t k = 0; k < n_ops; k++)
+        LHI_TRY(extend(mem, &out->rows[k], &ops[k], &out->rows[k + 1], &total,
+                       err));
+    return LH_OK;
+}
+
+void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
+                            bool *recomputed)
+{
+    for (uint32_t k = sums->n_ops; k-- > 0;) {
+        const row *r = &sums->rows[k];
+        const lh_elastic_op *op = &sums->ops[k];
+        recomputed[k] = false;
+        for (size_t i = 0; i < r->count; i++)
+            if (r->sums[i].stored == at.stored &&
+                r->sums[i].recompute_ns + op->ns == at.recompute_ns) {
+                recomputed[k] = true;
+                at = r->sums[i];
+                break;
+            }
+        if (!recomputed[k])
+            at.stored -= op->bytes;
+    }
+}
