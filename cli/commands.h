@@ -10,6 +10,7 @@
     X(cmd_plan)                                                                \
     X(cmd_compare)                                                             \
     X(cmd_simulate)                                                            \
+    X(cmd_train)                                                               \
     X(cmd_explain)                                                             \
     X(cmd_schedule)                                                            \
     X(cmd_check)                                                               \

@@ -86,6 +86,62 @@ LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
 LH_API const lh_instruction *
 lh_exec_instructions(const lh_exec *exec, uint32_t rank, uint32_t *count);
 
+/* --- running --------------------------------------------------------------- */
+
+typedef struct lh_iteration {
+    uint64_t step; /* from 0 */
+    int64_t ns;    /* from its start to the end of the last pass or
+                      data-parallel communication on any rank */
+    double loss;   /* nats per token; NAN: nothing is trained */
+    double validation_loss; /* NAN: not looked at after this step */
+    double norm, rate;      /* of the gradients, before clipping; of learning */
+    uint64_t tokens;
+    /* Timed passes that began so late that their deadlines could not follow
+     * the ones before, and the latest beginning of all. */
+    uint64_t slips;
+    int64_t worst_late_ns;
+} lh_iteration;
+
+enum {
+    LH_STOP_NO,
+    LH_STOP_AFTER, /* when the iteration is done */
+    LH_STOP_NOW
+};
+
+typedef struct lh_train_options {
+    size_t size;           /* sizeof(lh_train_options) */
+    const char *transport; /* NULL: "inproc", ranks as threads; "local": as
+                              processes of this machine */
+    uint32_t steps;        /* 0: 1 */
+    uint64_t message_bytes; /* of a timed rank's messages; 0: 65536 */
+    /* A timed pass that begins at most so late still ends by its deadline;
+     * 0: 20 ms. */
+    int64_t slip_ns;
+    bool realtime; /* ranks run under SCHED_FIFO; fails without the right to */
+    /* After each iteration, on rank 0. */
+    void (*progress)(void *context, const lh_iteration *iteration);
+    int (*stop)(void *context); /* LH_STOP_...; asked often, on rank 0 */
+    void *context;
+} lh_train_options;
+
+typedef struct lh_train_result {
+    uint32_t n_iterations;
+    const lh_iteration *iterations;
+    bool interrupted;      /* fewer steps than asked for, by `stop` */
+    const lh_trace *trace; /* of the last iteration; NULL: there was none */
+    uint32_t n_grown; /* message buffers beyond those that were predicted */
+} lh_train_result;
+
+/* Plays the plan in real time on this machine: passes take their time, messages
+ * theirs, on links as the pipeline has them. LH_EUNSUPPORTED: links that share
+ * a name are not alike. LH_EIO: a rank has failed; `err` says which and why. Release
+ * with lh_train_result_free(). */
+LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
+                                const lh_exec *exec,
+                                const lh_train_options *options,
+                                lh_train_result **out, lh_error *err);
+LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,11 +18,12 @@ typedef struct lhi_exec_pass {
     uint32_t input, output; /* LH_NONE: none */
     bool local_input;       /* left by an earlier pass of this rank */
     bool local_output;
-    bool gathers;  /* the chunk's first F: waits for its all-gather */
-    bool scatters; /* the chunk's last W or B: its reduce-scatter follows */
-    uint32_t slot; /* of the input, where it is a message */
-    uint32_t peer; /* that the output goes to */
-    uint32_t link; /* that it takes */
+    bool is_first;    /* F of its chunk: waits for the chunk's all-gather */
+    bool is_last;     /* W or B: the chunk's reduce-scatter follows */
+    uint32_t slot;    /* of the input, where it is a message */
+    uint32_t in_link; /* that it takes */
+    uint32_t peer;    /* that the output goes to */
+    uint32_t link;    /* that it takes */
     uint64_t turn;
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
@@ -45,6 +46,7 @@ struct lh_exec {
     lh_exec_options options;
     uint32_t n_ranks, n_links, n_half, n_chunks;
     const char **link_names;
+    uint64_t *link_messages; /* of a step, per link */
     uint32_t *chunk_ranks;
     int64_t predicted_ns;
     lhi_exec_rank *ranks;

@@ -129,6 +129,7 @@ static void lower_pass(const lowering *l, const lh_run *run, lhi_exec_pass *out)
     *out = (lhi_exec_pass){.pass = run->pass,
                            .peer = LH_NONE,
                            .link = LH_NONE,
+                           .in_link = LH_NONE,
                            .slot = LH_NONE,
                            .turn = UINT64_MAX,
                            .start_ns = run->start_ns,
@@ -148,20 +149,19 @@ static void lower_pass(const lowering *l, const lh_run *run, lhi_exec_pass *out)
     }
 }
 
-static void mark_collectives(const lowering *l, lhi_exec_rank *rank, bool *seen)
+static void mark_ends(const lowering *l, lhi_exec_rank *rank, bool *seen)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         lhi_exec_pass *pass = &rank->passes[i];
         uint32_t c = pass->pass.chunk;
         if (pass->pass.kind == LH_F && !seen[c])
-            seen[c] = pass->gathers = l->p->chunks[c].all_gather_ns > 0;
+            seen[c] = pass->is_first = true;
     }
     for (uint32_t i = rank->n_passes; i-- > 0;) {
         lhi_exec_pass *pass = &rank->passes[i];
         uint32_t c = l->p->n_chunks + pass->pass.chunk;
         if ((pass->pass.kind == LH_W || pass->pass.kind == LH_B) && !seen[c])
-            seen[c] = pass->scatters =
-                l->p->chunks[pass->pass.chunk].reduce_scatter_ns > 0;
+            seen[c] = pass->is_last = true;
     }
 }
 
@@ -241,6 +241,7 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
         uint32_t c = input % l->x->n_half / l->p->n_microbatches;
         const lhi_route *route = input < l->x->n_half ? &l->p->forward[c - 1]
                                                       : &l->p->backward[c + 1];
+        rank->passes[i].in_link = route->resource;
         rank->posts[rank->n_posts++] = (lhi_exec_post){
             .input = input,
             .peer = lhi_exec_maker(l->x, input, l->p->n_microbatches),
@@ -295,7 +296,7 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-static void add_pass(lhi_exec_rank *rank, uint32_t i)
+static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
     add(rank, LH_STREAM_COMPUTE, &pass->pass, i)->predicted_ns = pass->start_ns;
@@ -308,7 +309,7 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
         out->link = pass->link;
         out->turn = pass->turn;
     }
-    if (pass->scatters) {
+    if (pass->is_last && chunks[pass->pass.chunk].reduce_scatter_ns > 0) {
         lh_pass what = {pass->pass.chunk, 0, 0, 1, LH_W};
         add(rank, LH_STREAM_DATA, &what, i + 1);
     }
@@ -317,20 +318,22 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
 static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
                                    lh_error *err)
 {
+    const lh_chunk *chunks = l->p->chunks;
     size_t most = 2 * (size_t)rank->n_passes + rank->n_posts;
     for (uint32_t i = 0; i < rank->n_passes; i++)
-        most += (size_t)rank->passes[i].gathers + rank->passes[i].scatters;
+        most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
     rank->instructions = LHI_NEW(l->x->mem, lh_instruction, most);
     if (!rank->instructions)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < rank->n_passes; i++)
-        if (rank->passes[i].gathers) {
+        if (rank->passes[i].is_first &&
+            chunks[rank->passes[i].pass.chunk].all_gather_ns > 0) {
             lh_pass what = {rank->passes[i].pass.chunk, 0, 0, 1, LH_F};
             add(rank, LH_STREAM_DATA, &what, 0);
         }
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         add_posts(rank, i);
-        add_pass(rank, i);
+        add_pass(rank, chunks, i);
     }
     return LH_OK;
 }
@@ -347,7 +350,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < rank->n_passes; i++)
         lower_pass(l, &runs[i], &rank->passes[i]);
-    mark_collectives(l, rank, seen);
+    mark_ends(l, rank, seen);
     lower_posts(l, rank);
     LHI_TRY(count_under_way(l, rank, err));
     return list_instructions(l, rank, err);
@@ -358,12 +361,16 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
     x->chunk_ranks = LHI_NEW(x->mem, uint32_t, p->n_chunks);
     x->ranks = LHI_NEW(x->mem, lhi_exec_rank, p->n_devices);
-    if (!x->link_names || !x->chunk_ranks || !x->ranks)
+    x->link_messages = LHI_NEW(x->mem, uint64_t, p->n_resources);
+    if (!x->link_messages || !x->link_names || !x->chunk_ranks || !x->ranks)
         return lhi_fail_nomem(err);
     for (uint32_t r = 0; r < p->n_resources; r++)
         if (!(x->link_names[r] =
                   lhi_arena_strdup(x->mem, p->resource_names[r])))
             return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < p->n_resources; r++)
+        x->link_messages[r] =
+            (uint64_t)p->resource_routes[r] * p->n_microbatches;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         x->chunk_ranks[c] = p->chunks[c].device;
     return LH_OK;

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the timed device tells beyond what all devices do. */
+#ifndef LHI_TIMED_H
+#define LHI_TIMED_H
+
+#include "dev/dev.h"
+
+/* Passes that began too late for their deadlines to be chained. */
+typedef struct lhi_timed_slips {
+    uint64_t n;
+    int64_t lost_ns;  /* by all of them */
+    int64_t worst_ns; /* the latest start of any pass, slipped or not */
+} lhi_timed_slips;
+
+/* Of a timed device, since the last call. */
+lhi_timed_slips lhi_timed_take_slips(lhi_device *device);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rendezvous transfers whose receives are posted late. The receiver sends a
+ * notice as it posts; the sender's side has a thread for each rank that it
+ * sends to, which waits for the next notice and for the message itself. A rank
+ * posts its next receive only when it has got the message before, so the order
+ * of its notices is known. */
+#include "engine/rank.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct made {
+    lhi_buffer *buffer;
+    int64_t ns;
+} made;
+
+typedef struct notice {
+    lhi_net_op op;
+    int64_t posted_ns;
+} notice;
+
+typedef struct sender {
+    lhi_late *late;
+    pthread_t thread;
+    uint32_t peer, n;
+    uint32_t *passes; /* of this rank, in the order in which the peer posts */
+    bool started;
+    lh_status status;
+    lh_error err;
+} sender;
+
+struct lhi_late {
+    lhi_rank *rank;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    made *made;      /* per pass */
+    notice *notices; /* sent, per post */
+    uint32_t n_notices;
+    uint32_t n_senders, n_busy;
+    sender *senders;
+    uint64_t round, step; /* round: counts steps begun */
+    lhi_step_kind kind;
+    bool stop;
+};
+
+static bool validates_away(const sender *s, uint32_t pass)
+{
+    return s->late->kind == LHI_STEP_VALIDATE &&
+           s->late->rank->program->passes[pass].pass.kind != LH_F;
+}
+
+static lh_status send_one(sender *s, uint32_t pass)
+{
+    lhi_late *late = s->late;
+    lhi_rank *rank = late->rank;
+    const lhi_exec_pass *p = &rank->program->passes[pass];
+    notice heard = {.posted_ns = 0};
+    LHI_TRY(lhi_net_receive(
+        rank->o.net, rank->o.base + s->peer,
+        lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
+        &heard.posted_ns, sizeof heard.posted_ns, &heard.op, &s->err));
+    LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
+    pthread_mutex_lock(&late->lock);
+    while (!late->made[pass].buffer && !late->stop)
+        pthread_cond_wait(&late->changed, &late->lock);
+    made what = late->made[pass];
+    pthread_mutex_unlock(&late->lock);
+    if (!what.buffer)
+        return lhi_fail(&s->err, LH_ECANCELED, "stopped");
+    int64_t entered = heard.posted_ns > what.ns ? heard.posted_ns : what.ns;
+    return lhi_rank_send(rank, p, what.buffer, late->step, late->kind, entered,
+                         &s->err);
+}
+
+static void *sender_main(void *of)
+{
+    sender *s = of;
+    lhi_late *late = s->late;
+    uint64_t round = 0;
+    pthread_mutex_lock(&late->lock);
+    for (;;) {
+        while (late->round == round && !late->stop)
+            pthread_cond_wait(&late->changed, &late->lock);
+        if (late->stop)
+            break;
+        round = late->round;
+        pthread_mutex_unlock(&late->lock);
+        lh_status status = LH_OK;
+        for (uint32_t i = 0; i < s->n && status == LH_OK; i++)
+            if (!validates_away(s, s->passes[i]))
+                status = send_one(s, s->passes[i]);
+        pthread_mutex_lock(&late->lock);
+        s->status = status;
+        late->n_busy--;
+        pthread_cond_broadcast(&late->changed);
+    }
+    pthread_mutex_unlock(&late->lock);
+    return NULL;
+}
+
+/* The posts of `peer` for messages of this rank, as this rank's passes. */
+static lh_status fill_sender(lhi_late *late, sender *s, uint32_t peer,
+                             const uint32_t *maker, lh_error *err)
+{
+    lhi_rank *rank = late->rank;
+    const lhi_exec_rank *other = &rank->o.exec->ranks[peer];
+    s->late = late;
+    s->peer = peer;
+    s->passes = LHI_NEW(rank->mem, uint32_t, other->n_posts);
+    if (!s->passes)
+        return lhi_fail_nomem(err);
+    for (uint32_t k = 0; k < other->n_posts; k++)
+        if (other->posts[k].peer == rank->o.stage)
+            s->passes[s->n++] = maker[other->posts[k].input];
+    return LH_OK;
+}
+
+static lh_status make_senders(lhi_late *late, lh_error *err)
+{
+    lhi_rank *rank = late->rank;
+    const lhi_exec_rank *program = rank->program;
+    uint32_t *maker =
+        LHI_NEW(rank->mem, uint32_t, 2 * (size_t)rank->o.exec->n_half);
+    bool *sends = LHI_NEW(rank->mem, bool, rank->o.exec->n_ranks);
+    late->senders = LHI_NEW(rank->mem, sender, rank->o.exec->n_ranks);
+    late->made = LHI_NEW(rank->mem, made, program->n_passes);
+    late->notices = LHI_NEW(rank->mem, notice, program->n_posts);
+    if (!maker || !sends || !late->senders || !late->made || !late->notices)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->output == LH_NONE || pass->local_output)
+            continue;
+        maker[pass->output] = i;
+        sends[pass->peer] = true;
+    }
+    for (uint32_t peer = 0; peer < rank->o.exec->n_ranks; peer++)
+        if (sends[peer])
+            LHI_TRY(fill_sender(late, &late->senders[late->n_senders++], peer,
+                                maker, err));
+    for (uint32_t i = 0; i < late->n_senders; i++) {
+        sender *s = &late->senders[i];
+        if (pthread_create(&s->thread, NULL, sender_main, s) != 0)
+            return lhi_fail(err, LH_EIO, "cannot start a sending thread");
+        s->started = true;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_late_make(lhi_rank *rank, lh_error *err)
+{
+    lhi_late *late = LHI_NEW(rank->mem, lhi_late, 1);
+    if (!late)
+        return lhi_fail_nomem(err);
+    late->rank = rank;
+    pthread_mutex_init(&late->lock, NULL);
+    pthread_cond_init(&late->changed, NULL);
+    rank->late = late;
+    return make_senders(late, err);
+}
+
+void lhi_late_stop(lhi_late *late)
+{
+    pthread_mutex_lock(&late->lock);
+    late->stop = true;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+    for (uint32_t i = 0; i < late->n_senders; i++) {
+        if (late->senders[i].started)
+            pthread_join(late->senders[i].thread, NULL);
+        late->senders[i].started = false;
+    }
+}
+
+void lhi_late_free(lhi_late *late)
+{
+    if (!late)
+        return;
+    lhi_late_stop(late);
+    for (uint32_t i = 0; late->made && i < late->rank->program->n_passes; i++)
+        if (late->made[i].buffer)
+            lhi_pool_give(late->rank, late->made[i].buffer);
+    pthread_cond_destroy(&late->changed);
+    pthread_mutex_destroy(&late->lock);
+}
+
+void lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind)
+{
+    pthread_mutex_lock(&late->lock);
+    late->step = step;
+    late->kind = kind;
+    late->n_busy = late->n_senders;
+    late->n_notices = 0;
+    late->round++;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
+                          int64_t posted_ns, lh_error *err)
+{
+    lhi_rank *rank = late->rank;
+    notice *n = &late->notices[late->n_notices++];
+    *n = (notice){.posted_ns = posted_ns};
+    return lhi_net_send(
+        rank->o.net, rank->o.base + post->peer,
+        lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, post->input),
+        &n->posted_ns, sizeof n->posted_ns, LHI_NET_NO_LINK, lhi_net_now(),
+        LHI_NET_NO_TURN, &n->op, err);
+}
+
+void lhi_late_made(lhi_late *late, uint32_t pass, lhi_buffer *buffer,
+                   int64_t made_ns)
+{
+    pthread_mutex_lock(&late->lock);
+    late->made[pass] = (made){buffer, made_ns};
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+lh_status lhi_late_end(lhi_late *late, lh_error *err)
+{
+    lhi_rank *rank = late->rank;
+    pthread_mutex_lock(&late->lock);
+    while (late->n_busy)
+        pthread_cond_wait(&late->changed, &late->lock);
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < late->n_senders && status == LH_OK; i++)
+        if ((status = late->senders[i].status) != LH_OK && err)
+            *err = late->senders[i].err;
+    pthread_mutex_unlock(&late->lock);
+    LHI_TRY(status);
+    for (uint32_t i = 0; i < rank->program->n_passes; i++)
+        if (late->made[i].buffer) {
+            lhi_pool_sent(rank, late->made[i].buffer);
+            late->made[i].buffer = NULL;
+        }
+    for (uint32_t i = 0; i < late->n_notices; i++)
+        LHI_TRY(lhi_rank_wait(rank, &late->notices[i].op, err));
+    return LH_OK;
+}

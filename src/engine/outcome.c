@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rank 0 recorded, as a result and a trace. */
+#include "engine/job.h"
+#include "sim/timeline.h"
+
+#include <longhaul/trace.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the trace
+ * ----------------------------------------------------------------- */
+
+typedef struct measuring {
+    const lhi_job *job;
+    const lhi_record *const *records;
+    lh_timeline *t;
+    uint32_t *makers; /* per input: index of the run that makes it */
+    const lhi_net_link *links;
+} measuring;
+
+static int64_t clamp(int64_t value, int64_t least)
+{
+    return value > least ? value : least;
+}
+
+static void add_message(measuring *m, const lh_run *consumer,
+                        const lhi_exec_pass *pass, const lhi_record *record)
+{
+    lh_timeline *t = m->t;
+    const lh_run *producer = &t->runs[m->makers[pass->input]];
+    lh_message *x = &t->messages[t->n_messages];
+    int64_t transfer = 0, latency = 0;
+    if (pass->in_link != LH_NONE && m->job->emulates) {
+        latency = m->links[pass->in_link].latency_ns;
+        transfer = m->links[pass->in_link].transfer_ns;
+    }
+    *x = (lh_message){.producer = producer->pass,
+                      .consumer = consumer->pass,
+                      .from = producer->device,
+                      .to = consumer->device,
+                      .link = LH_NONE,
+                      .resource = pass->in_link};
+    /* The device dates its messages by its deadlines, from which it was woken
+     * a little later. */
+    x->ready_ns = clamp(record->entered_ns, 0);
+    x->produced_ns =
+        producer->end_ns < x->ready_ns ? producer->end_ns : x->ready_ns;
+    x->arrive_ns = clamp(record->arrived_ns, x->ready_ns);
+    x->sent_ns = clamp(x->arrive_ns - latency, x->ready_ns);
+    x->depart_ns = clamp(x->sent_ns - transfer, x->ready_ns);
+    t->n_messages++;
+}
+
+static void add_runs(measuring *m)
+{
+    lh_timeline *t = m->t;
+    const lh_exec *x = m->job->exec;
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+            const lhi_record *record = &m->records[r][i];
+            lh_run *run = &t->runs[t->offsets[r] + i];
+            int64_t least = i > 0 ? run[-1].end_ns : 0;
+            run->pass = pass->pass;
+            run->device = r;
+            run->start_ns = clamp(record->start_ns, least);
+            run->end_ns = clamp(record->end_ns, run->start_ns);
+            run->issued_ns = run->end_ns;
+            run->message = LH_NONE;
+            if (pass->output != LH_NONE)
+                m->makers[pass->output] = (uint32_t)(t->offsets[r] + i);
+            t->makespan_ns = clamp(t->makespan_ns, run->end_ns);
+        }
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+            lh_run *run = &t->runs[t->offsets[r] + i];
+            if (pass->input == LH_NONE || pass->local_input)
+                continue;
+            run->message = t->n_messages;
+            add_message(m, run, pass, &m->records[r][i]);
+        }
+}
+
+static void add_collectives(measuring *m, const lhi_played *const *played,
+                            const uint32_t *n_played)
+{
+    lh_timeline *t = m->t;
+    for (uint32_t r = 0; r < t->n_devices; r++)
+        for (uint32_t i = 0; i < n_played[r]; i++) {
+            const lhi_played *from = &played[r][i];
+            lh_collective *x = &t->collectives[t->n_collectives++];
+            *x = (lh_collective){.chunk = from->chunk,
+                                 .device = r,
+                                 .op = from->op,
+                                 .is_reduce_scatter = from->is_reduce_scatter};
+            x->ready_ns = clamp(from->ready_ns, 0);
+            x->depart_ns = clamp(from->depart_ns, x->ready_ns);
+            x->sent_ns = clamp(from->sent_ns, x->depart_ns);
+            x->arrive_ns = clamp(from->arrive_ns, x->sent_ns);
+            t->makespan_ns = clamp(t->makespan_ns, x->arrive_ns);
+        }
+}
+
+static lh_status allocate(measuring *m, const uint32_t *n_played,
+                          lhi_arena *mem, lh_error *err)
+{
+    const lh_exec *x = m->job->exec;
+    lh_timeline *t = m->t = LHI_NEW(mem, lh_timeline, 1);
+    size_t *offsets = LHI_NEW(mem, size_t, (size_t)x->n_ranks + 1);
+    m->makers = LHI_NEW(mem, uint32_t, 2 * (size_t)x->n_half);
+    if (!t || !offsets || !m->makers)
+        return lhi_fail_nomem(err);
+    size_t collectives = 0, messages = 0;
+    for (uint32_t r = 0; r < x->n_ranks; r++) {
+        offsets[r + 1] = offsets[r] + x->ranks[r].n_passes;
+        messages += x->ranks[r].n_posts;
+        collectives += n_played[r];
+    }
+    *t = (lh_timeline){.mem = mem,
+                       .n_devices = x->n_ranks,
+                       .n_resources = x->n_links,
+                       .resource_names = x->link_names,
+                       .offsets = offsets,
+                       .runs = LHI_NEW(mem, lh_run, offsets[x->n_ranks]),
+                       .messages = LHI_NEW(mem, lh_message, messages),
+                       .collectives = LHI_NEW(mem, lh_collective, collectives)};
+    if (!t->runs || !t->messages || !t->collectives)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+lh_status lhi_measured_trace(const lhi_job *job,
+                             const lhi_record *const *records,
+                             const lhi_played *const *played,
+                             const uint32_t *n_played, lh_trace **out,
+                             lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    measuring m = {.job = job, .records = records};
+    lh_trace *made = NULL;
+    lh_status status =
+        mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
+    lhi_net_link *links =
+        mem ? LHI_NEW(mem, lhi_net_link, job->exec->n_links) : NULL;
+    if (status == LH_OK && !links)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_job_links(job, links, err);
+    if (status == LH_OK) {
+        m.links = links;
+        add_runs(&m);
+        add_collectives(&m, played, n_played);
+        status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
+    }
+    if (status == LH_OK) {
+        lh_trace measured = *made;
+        measured.source = "measured";
+        status = lh_trace_copy(&measured, out, err);
+    }
+    lh_trace_free(made);
+    lhi_arena_free(mem);
+    return status;
+}
+
+/* --- the result
+ * ----------------------------------------------------------------- */
+
+typedef struct owned_result {
+    lh_train_result result; /* first: a result is one of these */
+    lh_iteration *iterations;
+    lh_trace *trace;
+} owned_result;
+
+typedef struct reader {
+    const char *at;
+    size_t left;
+} reader;
+
+/* Copies `size` bytes; false: there are not so many. */
+static bool take(reader *r, void *out, size_t size)
+{
+    if (size > r->left)
+        return false;
+    if (size)
+        memcpy(out, r->at, size);
+    r->at += size;
+    r->left -= size;
+    return true;
+}
+
+static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
+                              lh_trace **out, lh_error *err)
+{
+    uint32_t n = job->exec->n_ranks;
+    lhi_record **records = LHI_NEW(mem, lhi_record *, n);
+    lhi_played **played = LHI_NEW(mem, lhi_played *, n);
+    uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
+    if (!records || !played || !n_played)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t passes = job->exec->ranks[i].n_passes;
+        uint64_t count;
+        records[i] = LHI_NEW(mem, lhi_record, passes);
+        if (!records[i])
+            return lhi_fail_nomem(err);
+        if (!take(r, records[i], passes * sizeof **records) ||
+            !take(r, &count, sizeof count) || count > r->left / sizeof **played)
+            return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        played[i] = LHI_NEW(mem, lhi_played, count);
+        if (!played[i])
+            return lhi_fail_nomem(err);
+        take(r, played[i], count * sizeof **played);
+        n_played[i] = (uint32_t)count;
+    }
+    return lhi_measured_trace(job, (const lhi_record *const *)records,
+                              (const lhi_played *const *)played, n_played, out,
+                              err);
+}
+
+static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
+                          lh_error *err)
+{
+    lhi_heading heading;
+    if (!take(r, &heading, sizeof heading) ||
+        heading.n_iterations > r->left / sizeof *to->iterations)
+        return lhi_fail(err, LH_EIO, "rank 0 handed back no result");
+    to->iterations = calloc(heading.n_iterations + 1, sizeof *to->iterations);
+    if (!to->iterations)
+        return lhi_fail_nomem(err);
+    take(r, to->iterations, heading.n_iterations * sizeof *to->iterations);
+    lh_status status = LH_OK;
+    if (heading.has_records) {
+        lhi_arena *mem = lhi_arena_make(0);
+        status = mem ? read_records(job, r, mem, &to->trace, err)
+                     : lhi_fail_nomem(err);
+        lhi_arena_free(mem);
+    }
+    to->result = (lh_train_result){
+        .n_iterations = (uint32_t)heading.n_iterations,
+        .iterations = to->iterations,
+        .interrupted = heading.interrupted != 0,
+        .trace = to->trace,
+        .n_grown = (uint32_t)heading.n_grown,
+    };
+    return status;
+}
+
+lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
+                           lh_train_result **out, lh_error *err)
+{
+    reader r = {text, size};
+    owned_result *to = calloc(1, sizeof *to);
+    if (!to)
+        return lhi_fail_nomem(err);
+    lh_status status = read_all(job, &r, to, err);
+    if (status != LH_OK) {
+        lh_train_result_free(&to->result);
+        return status;
+    }
+    *out = &to->result;
+    return LH_OK;
+}
+
+void lh_train_result_free(lh_train_result *result)
+{
+    owned_result *own = (owned_result *)result;
+    if (!own)
+        return;
+    lh_trace_free(own->trace);
+    free(own->iterations);
+    free(own);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "engine/rank.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { LOOK_NS = 100000000 }; /* how often a wait looks for `stop` */
+
+static bool stopped(const lhi_rank *rank)
+{
+    return rank->o.stop && rank->o.stop(rank->o.stop_context);
+}
+
+lh_status lhi_rank_wait(lhi_rank *rank, lhi_net_op *op, lh_error *err)
+{
+    if (!rank->o.stop)
+        return lhi_net_wait(rank->o.net, op, 0, err);
+    for (;;) {
+        lh_status status =
+            lhi_net_wait(rank->o.net, op, lhi_net_now() + LOOK_NS, err);
+        if (status != LH_ECANCELED)
+            return status;
+        if (stopped(rank))
+            return lhi_fail(err, LH_ECANCELED, "interrupted");
+    }
+}
+
+void lhi_sleep_until(int64_t at_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(at_ns / 1000000000),
+                         .tv_nsec = (long)(at_ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        continue;
+}
+
+/* --- making and freeing ----------------------------------------------------
+ */
+
+static size_t input_bytes(const lhi_rank *rank, uint32_t input)
+{
+    const lh_exec *x = rank->o.exec;
+    uint32_t c = input % x->n_half / rank->o.pipeline->n_microbatches;
+    const lhi_device_ops *ops = rank->o.device->ops;
+    return input < x->n_half ? ops->message_bytes(rank->o.device, c - 1, false)
+                             : ops->message_bytes(rank->o.device, c + 1, true);
+}
+
+static lh_status make_receives(lhi_rank *rank, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    size_t most = 0;
+    bool has_local = false;
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->input != LH_NONE && input_bytes(rank, pass->input) > most)
+            most = input_bytes(rank, pass->input);
+        if (pass->output != LH_NONE && input_bytes(rank, pass->output) > most)
+            most = input_bytes(rank, pass->output);
+        has_local =
+            has_local || (pass->output != LH_NONE && pass->local_output);
+    }
+    rank->message_bytes = most;
+    rank->records = LHI_NEW(rank->mem, lhi_record, program->n_passes);
+    rank->receives = LHI_NEW(rank->mem, lhi_buffer, program->n_slots);
+    rank->local = LHI_NEW(rank->mem, lhi_buffer *,
+                          has_local ? 2 * (size_t)rank->o.exec->n_half : 0);
+    if (!rank->records || !rank->receives || !rank->local)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_slots; i++)
+        if (!(rank->receives[i].data = calloc(1, most ? most : 1)))
+            return lhi_fail_nomem(err);
+    if (!lhi_pool_make(rank, program->n_under_way + 2))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+void lhi_rank_stop(lhi_rank *rank)
+{
+    if (rank->late)
+        lhi_late_stop(rank->late);
+}
+
+void lhi_rank_free(lhi_rank *rank)
+{
+    if (!rank)
+        return;
+    lhi_late_free(rank->late);
+    for (uint32_t i = 0; rank->receives && i < rank->program->n_slots; i++)
+        free(rank->receives[i].data);
+    if (rank->local)
+        for (uint32_t i = 0; i < rank->program->n_passes; i++) {
+            const lhi_exec_pass *pass = &rank->program->passes[i];
+            if (pass->output == LH_NONE || !pass->local_output)
+                continue;
+            lhi_buffer *left = rank->local[pass->output];
+            if (left)
+                free(left->data);
+            free(left);
+        }
+    lhi_pool_free(rank);
+    lhi_arena_free(rank->mem);
+}
+
+lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
+                        lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_rank *rank = mem ? LHI_NEW(mem, lhi_rank, 1) : NULL;
+    if (!rank) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    rank->mem = mem;
+    rank->o = *options;
+    rank->program = &options->exec->ranks[options->stage];
+    rank->sending_end = &rank->sending;
+    lh_status status = make_receives(rank, err);
+    if (status == LH_OK)
+        status = lhi_played_make(rank, err);
+    if (status == LH_OK && options->exec->options.receives != LH_RECEIVES_EARLY)
+        status = lhi_late_make(rank, err);
+    if (status != LH_OK) {
+        lhi_rank_free(rank);
+        return status;
+    }
+    *out = rank;
+    return LH_OK;
+}
+
+/* --- messages --------------------------------------------------------------
+ */
+
+static lh_status post(lhi_rank *rank, const lhi_exec_post *what, uint64_t step,
+                      lhi_step_kind kind, int64_t now_ns, lh_error *err)
+{
+    lhi_buffer *slot = &rank->receives[what->slot];
+    slot->op = (lhi_net_op){0};
+    LHI_TRY(lhi_net_receive(
+        rank->o.net, rank->o.base + what->peer,
+        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
+        input_bytes(rank, what->input), &slot->op, err));
+    if (rank->late)
+        return lhi_late_posted(rank->late, what, now_ns, err);
+    return LH_OK;
+}
+
+static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
+                             lhi_step_kind kind, int64_t now_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    for (uint32_t k = pass->first_post; k < pass[1].first_post; k++) {
+        const lhi_exec_post *what = &rank->program->posts[k];
+        const lh_pass *consumer = &rank->program->passes[what->consumer].pass;
+        if (kind == LHI_STEP_VALIDATE && consumer->kind != LH_F)
+            continue;
+        LHI_TRY(post(rank, what, step, kind, now_ns, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
+                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
+                        int64_t entered_ns, lh_error *err)
+{
+    uint32_t link = LHI_NET_NO_LINK;
+    uint64_t turn = LHI_NET_NO_TURN;
+    if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
+        link = pass->link;
+        if (pass->turn != UINT64_MAX)
+            turn = rank->turns * rank->o.exec->link_messages[link] + pass->turn;
+    }
+    buffer->op = (lhi_net_op){0};
+    return lhi_net_send(rank->o.net, rank->o.base + pass->peer,
+                        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output),
+                        buffer->data, input_bytes(rank, pass->output), link,
+                        entered_ns, turn, &buffer->op, err);
+}
+
+/* The input of the pass; *ready_ns is moved on to when it was there. */
+static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
+                            int64_t *ready_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    *in = NULL;
+    if (pass->input == LH_NONE)
+        return LH_OK;
+    if (pass->local_input) {
+        *in = rank->local[pass->input]->data;
+        return LH_OK;
+    }
+    lhi_buffer *slot = &rank->receives[pass->slot];
+    LHI_TRY(lhi_rank_wait(rank, &slot->op, err));
+    lhi_record *record = &rank->records[i];
+    record->entered_ns = slot->op.entered_ns;
+    /* On an emulated network what has no link arrives as it is sent. */
+    record->arrived_ns = rank->o.emulates && pass->in_link == LH_NONE
+                             ? slot->op.entered_ns
+                             : slot->op.arrived_ns;
+    if (record->arrived_ns > *ready_ns)
+        *ready_ns = record->arrived_ns;
+    *in = slot->data;
+    return LH_OK;
+}
+
+static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
+                             uint64_t step, lhi_step_kind kind, int64_t end_ns,
+                             lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    if (pass->local_output) {
+        rank->local[pass->output] = buffer;
+        return LH_OK;
+    }
+    if (rank->late) {
+        lhi_late_made(rank->late, i, buffer, end_ns);
+        return LH_OK;
+    }
+    lh_status status =
+        lhi_rank_send(rank, pass, buffer, step, kind, end_ns, err);
+    if (status == LH_OK)
+        lhi_pool_sent(rank, buffer);
+    else
+        lhi_pool_give(rank, buffer);
+    return status;
+}
+
+/* --- a step -----------------------------------------------------------------
+ */
+
+static lh_status before_pass(lhi_rank *rank, const lhi_exec_pass *pass,
+                             int64_t *ready_ns, lh_error *err)
+{
+    const lhi_rank_hooks *hooks = rank->o.hooks;
+    if (hooks)
+        return pass->is_first
+                   ? hooks->first(hooks->context, pass->pass.chunk, err)
+                   : LH_OK;
+    int64_t played = lhi_played_ready(rank, pass);
+    if (played > *ready_ns)
+        *ready_ns = played;
+    return LH_OK;
+}
+
+static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
+                       const lhi_span *span)
+{
+    const lhi_rank_hooks *hooks = rank->o.hooks;
+    if (!hooks) {
+        lhi_played_start(rank, pass, span->start_ns);
+        lhi_played_end(rank, pass, span->end_ns);
+    } else if (pass->is_last) {
+        hooks->last(hooks->context, pass->pass.chunk);
+    }
+}
+
+/* Runs the pass at `i`; *free_ns: when the one before it ended, then when this
+ * one did, as the device has it. */
+static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
+                          lhi_step_kind kind, int64_t *free_ns, lh_error *err)
+{
+    const lhi_exec_pass *pass = &rank->program->passes[i];
+    lhi_device *device = rank->o.device;
+    lhi_record *record = &rank->records[i];
+    lhi_buffer *buffer = NULL;
+    lhi_span span = {0, 0};
+    const void *in;
+    int64_t ready_ns = *free_ns;
+    LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
+    LHI_TRY(before_pass(rank, pass, &ready_ns, err));
+    if (pass->output != LH_NONE && !(buffer = lhi_pool_take(rank)))
+        return lhi_fail_nomem(err);
+    record->start_ns = lhi_net_now();
+    lh_status status =
+        device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
+                         ready_ns, &span, err);
+    record->end_ns = lhi_net_now();
+    if (status != LH_OK) {
+        char text[LH_PASS_TEXT];
+        lhi_wrap(err, "pass %s", lh_pass_text(&pass->pass, text));
+        if (buffer)
+            lhi_pool_give(rank, buffer);
+        return status;
+    }
+    *free_ns = span.end_ns;
+    after_pass(rank, pass, &span);
+    if (pass->input != LH_NONE && pass->local_input) {
+        lhi_pool_give(rank, rank->local[pass->input]);
+        rank->local[pass->input] = NULL;
+    }
+    if (buffer)
+        return give_output(rank, i, buffer, step, kind, span.end_ns, err);
+    return LH_OK;
+}
+
+/* Sleeps until the last played communication is over. */
+static void await_played(lhi_rank *rank, int64_t *end_ns)
+{
+    int64_t last = lhi_played_last(rank);
+    if (last > lhi_net_now())
+        lhi_sleep_until(last);
+    int64_t now = lhi_net_now();
+    if (last > 0 && now > *end_ns)
+        *end_ns = now;
+}
+
+lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
+                        int64_t t0_ns, int64_t *end_ns, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    lhi_device *device = rank->o.device;
+    LHI_TRY(device->ops->begin(device, step, kind, err));
+    if (!rank->o.hooks)
+        lhi_played_begin(rank, t0_ns);
+    if (rank->late)
+        lhi_late_begin(rank->late, step, kind);
+    int64_t free_ns = t0_ns;
+    *end_ns = t0_ns;
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        if (stopped(rank))
+            return lhi_fail(err, LH_ECANCELED, "interrupted");
+        LHI_TRY(post_before(rank, i, step, kind, free_ns, err));
+        if (kind == LHI_STEP_VALIDATE && program->passes[i].pass.kind != LH_F)
+            continue;
+        LHI_TRY(run_pass(rank, i, step, kind, &free_ns, err));
+        *end_ns = rank->records[i].end_ns;
+    }
+    if (!rank->o.hooks)
+        await_played(rank, end_ns);
+    if (rank->late)
+        LHI_TRY(lhi_late_end(rank->late, err));
+    if (kind == LHI_STEP_TRAIN)
+        rank->turns++;
+    return lhi_pool_drain(rank, err);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a run: carries out its instructions, step by step. The compute
+ * thread runs passes, posts receives and hands over sends, none of which
+ * block; the transport moves bytes meanwhile. It waits for inputs alone. */
+#ifndef LHI_RANK_H
+#define LHI_RANK_H
+
+#include "dev/dev.h"
+#include "engine/exec.h"
+#include "net/net.h"
+
+#include <pthread.h>
+
+/* Messages of a run: class, step (24 bits), number (32 bits). */
+enum {
+    LHI_TAG_MESSAGE = 1,
+    LHI_TAG_NOTICE, /* a late receive is posted */
+    LHI_TAG_GO,
+    LHI_TAG_DONE,
+    LHI_TAG_RECORD,
+    LHI_TAG_DATA, /* data-parallel */
+    LHI_TAG_SUM,
+    LHI_TAG_BARRIER
+};
+
+static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
+{
+    return (uint64_t) class << 56 | (step & 0xffffff) << 32 | number;
+}
+
+/* Room for one message, in the rank's pool while it is free. */
+typedef struct lhi_buffer {
+    struct lhi_buffer *next;
+    lhi_net_op op;
+    void *data;
+} lhi_buffer;
+
+/* What a pass did; times by the real clock but the message's, which are the
+ * transport's. */
+typedef struct lhi_record {
+    int64_t start_ns, end_ns;
+    int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
+} lhi_record;
+
+/* A data-parallel communication that a timed rank plays. */
+typedef struct lhi_played {
+    uint32_t chunk;
+    bool is_reduce_scatter;
+    uint32_t op; /* lh_pipeline_dp_op() index, LH_NONE: the chunk's own */
+    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+} lhi_played;
+
+typedef struct lhi_late lhi_late; /* late.c */
+
+/* Real data-parallel work around the passes; NULL: played from the
+ * pipeline's times. */
+typedef struct lhi_rank_hooks {
+    void *context;
+    /* Before the first F of a chunk: returns once its values are there. */
+    lh_status (*first)(void *context, uint32_t chunk, lh_error *err);
+    /* After the last W or B: takes note, returns at once. */
+    void (*last)(void *context, uint32_t chunk);
+} lhi_rank_hooks;
+
+typedef struct lhi_rank_options {
+    const lh_pipeline *pipeline;
+    const lh_exec *exec;
+    uint32_t stage; /* the pipeline's device that it is */
+    uint32_t base;  /* the endpoint's number of stage 0 of its replica */
+    lhi_net *net;
+    lhi_device *device;
+    bool emulates; /* messages take the pipeline's links */
+    const lhi_rank_hooks *hooks;
+    bool (*stop)(void *context); /* asked now and then; may be NULL */
+    void *stop_context;
+} lhi_rank_options;
+
+typedef struct lhi_rank {
+    lhi_rank_options o;
+    lhi_arena *mem;
+    const lhi_exec_rank *program;
+    size_t message_bytes; /* of the largest */
+    lhi_buffer *receives; /* one per slot */
+    lhi_buffer *free_buffers, *sending, **sending_end;
+    uint32_t n_buffers, n_grown;
+    lhi_buffer **local;  /* per input that stays here; NULL where none does */
+    lhi_record *records; /* per pass */
+    /* Played data-parallel link. */
+    int64_t data_free_ns, *gathered_ns, *point_ready_ns;
+    uint32_t n_played;
+    lhi_played *played;
+    lhi_late *late; /* NULL: receives are early */
+    uint64_t turns; /* steps so far in which links had orders */
+} lhi_rank;
+
+lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
+                        lh_error *err);
+/* After a failure, once all ranks have been told: ends the rank's threads. */
+void lhi_rank_stop(lhi_rank *rank);
+/* After a failure the endpoint must be closed before. NULL is fine. */
+void lhi_rank_free(lhi_rank *rank);
+
+/* One step, from `t0_ns` on. *end_ns: when its last pass or data-parallel
+ * communication ended, by the real clock. */
+lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
+                        int64_t t0_ns, int64_t *end_ns, lh_error *err);
+
+/* Waits as lhi_net_wait does, and for the rank's `stop`: LH_ECANCELED. */
+lh_status lhi_rank_wait(lhi_rank *rank, lhi_net_op *op, lh_error *err);
+
+/* --- buffers (pool.c) -------------------------------------------------------
+ */
+
+lhi_buffer *lhi_pool_take(lhi_rank *rank); /* NULL: no memory */
+void lhi_pool_give(lhi_rank *rank, lhi_buffer *buffer);
+/* The buffer is being sent; it is free again once that is done. */
+void lhi_pool_sent(lhi_rank *rank, lhi_buffer *buffer);
+/* Waits until all sends are done. */
+lh_status lhi_pool_drain(lhi_rank *rank, lh_error *err);
+bool lhi_pool_make(lhi_rank *rank, uint32_t n);
+void lhi_pool_free(lhi_rank *rank);
+
+/* --- late receives (late.c) ------------------------------------------------
+ */
+
+/* Rendezvous: a message is not sent before its receiver has told that the
+ * receive is posted. Threads, one per rank that is sent to, wait for that, so
+ * that no pass does. */
+lh_status lhi_late_make(lhi_rank *rank, lh_error *err);
+void lhi_late_stop(lhi_late *late);
+void lhi_late_free(lhi_late *late);
+void lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind);
+/* A receive was posted at `posted_ns`. */
+lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
+                          int64_t posted_ns, lh_error *err);
+/* Pass `pass` has made its message at `made_ns`. */
+void lhi_late_made(lhi_late *late, uint32_t pass, lhi_buffer *buffer,
+                   int64_t made_ns);
+/* All messages of the step are on their way. */
+lh_status lhi_late_end(lhi_late *late, lh_error *err);
+
+/* --- played data-parallel communication (played.c) -------------------------
+ */
+
+lh_status lhi_played_make(lhi_rank *rank, lh_error *err);
+void lhi_played_begin(lhi_rank *rank, int64_t t0_ns);
+/* When all that the pass waits for has arrived; 0: it waits for nothing. */
+int64_t lhi_played_ready(const lhi_rank *rank, const lhi_exec_pass *pass);
+void lhi_played_start(lhi_rank *rank, const lhi_exec_pass *pass,
+                      int64_t start_ns);
+void lhi_played_end(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns);
+/* Of the last communication; 0: there was none. */
+int64_t lhi_played_last(const lhi_rank *rank);
+
+/* Sleeps until the clock has reached `at_ns`. */
+void lhi_sleep_until(int64_t at_ns);
+
+/* Sends a message of pass `pass` that was made at entered_ns. */
+lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
+                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
+                        int64_t entered_ns, lh_error *err);
+
+#endif
