@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul export: files for other programs. */
 #include "commands.h"
+#include "comms.h"
 #include "megatron.h"
+#include "torchtitan.h"
 #include "view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TO_PYTORCH, TO_MEGATRON, TO_CHROME };
-static const char *const formats[] = {"pytorch", "megatron", "chrome", NULL};
+enum { TO_PYTORCH, TO_TORCHTITAN, TO_MEGATRON, TO_CHROME };
+static const char *const formats[] = {"pytorch", "torchtitan", "megatron",
+                                      "chrome", NULL};
+enum { COMPUTE_ONLY, COMPUTE_COMMS };
+static const char *const forms[] = {"compute_only", "compute_comms", NULL};
 
 typedef struct settings {
-    uint32_t to, sub_blocks;
-    const char *schedule;
+    uint32_t to, form, sub_blocks;
+    const char *schedule, *stages;
 } settings;
 
 static const cli_option options[] = {
@@ -32,6 +37,22 @@ static const cli_option options[] = {
      .help = "Another schedule than the plan's; for a pipeline without one: "
              "auto.",
      .words = CLI_WORDS_METHODS_OR_FILES},
+    {.name = "form",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, form),
+     .arg = "FORM",
+     .preset = "compute_only",
+     .choices = forms,
+     .help = "pytorch: passes alone, between which PyTorch puts its "
+             "communication, or with sends and receives in the order of the "
+             "predicted iteration."},
+    {.name = "stages",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, stages),
+     .arg = "FILE",
+     .help = "Also write which modules each stage of the plan has, and its "
+             "rank, as JSON.",
+     .words = CLI_WORDS_FILES},
     {.name = "sub-blocks",
      .type = CLI_COUNT,
      .at = offsetof(settings, sub_blocks),
@@ -46,6 +67,10 @@ static const cli_example examples[] = {
     {"longhaul export plan.json --to pytorch -o schedule.csv",
      "A schedule for torch.distributed.pipelining, and so for torchtitan's "
      "--parallelism.pipeline_parallel_schedule_csv."},
+    {"longhaul export plan.json --form compute_comms --stages stages.json",
+     "Print the same with sends and receives, and write each stage's layers."},
+    {"longhaul export plan.json --to torchtitan -o args.txt",
+     "Options for torchtitan, a line each."},
     {"longhaul export plan.json --to megatron -o args.txt",
      "Arguments for Megatron-LM, a line each, with remarks on what it does "
      "otherwise than the plan."},
@@ -78,9 +103,10 @@ static lh_status make_whole(cli *c, cli_view *v, int64_t *cost_ns)
     return status;
 }
 
-static lh_status export_pytorch(cli *c, cli_view *v, char **text,
+static lh_status export_pytorch(cli *c, cli_view *v, char **text, char **own,
                                 int64_t *cost_ns)
 {
+    const settings *s = c->settings;
     char time[CLI_TIME_TEXT];
     CLI_TRY(make_whole(c, v, cost_ns));
     if (*cost_ns)
@@ -89,7 +115,10 @@ static lh_status export_pytorch(cli *c, cli_view *v, char **text,
                  "orders of messages; without them the iteration takes %s %s",
                  cli_time_text(llabs(*cost_ns), time),
                  *cost_ns > 0 ? "more" : "less");
-    return lh_schedule_format(v->schedule, text, NULL, &c->err);
+    if (s->form == COMPUTE_ONLY)
+        return lh_schedule_format(v->schedule, text, NULL, &c->err);
+    CLI_TRY(cli_view_simulate(c, v, &(cli_model){.fifo = true}, ""));
+    return cli_comms(c, v->trace, own);
 }
 
 static lh_status export_chrome(cli *c, cli_view *v, char **text)
@@ -98,15 +127,14 @@ static lh_status export_chrome(cli *c, cli_view *v, char **text)
     return lh_trace_format(v->trace, text, NULL, &c->err);
 }
 
-static lh_status export_megatron(cli *c, const cli_problem *problem,
-                                 char **text)
+static lh_status need_plan(cli *c, const cli_problem *problem)
 {
-    if (!problem->plan)
-        return cli_error(c, LH_EUNSUPPORTED,
-                         "%s: Megatron-LM's arguments say how a model is laid "
-                         "out, which a pipeline does not know; give a plan",
-                         c->operands[0]);
-    return cli_megatron(c, problem->plan, text);
+    if (problem->plan)
+        return LH_OK;
+    return cli_error(c, LH_EUNSUPPORTED,
+                     "%s: which layers a stage has and how a model is laid "
+                     "out, a pipeline does not know; give a plan",
+                     c->operands[0]);
 }
 
 static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
@@ -123,8 +151,8 @@ static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
 typedef struct work {
     cli_problem problem;
     cli_view view;
-    char *text;      /* the library's */
-    char *arguments; /* our own: Megatron-LM's */
+    char *text; /* the library's */
+    char *own;  /* our own: command lines */
     int64_t cost_ns;
 } work;
 
@@ -132,11 +160,15 @@ static lh_status make(cli *c, work *w)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    if (s->stages || s->to == TO_MEGATRON || s->to == TO_TORCHTITAN)
+        CLI_TRY(need_plan(c, &w->problem));
     if (s->to == TO_MEGATRON)
-        return export_megatron(c, &w->problem, &w->arguments);
+        return cli_megatron(c, w->problem.plan, &w->own);
+    if (s->to == TO_TORCHTITAN)
+        return cli_torchtitan(c, w->problem.plan, &w->own);
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
     return s->to == TO_PYTORCH
-               ? export_pytorch(c, &w->view, &w->text, &w->cost_ns)
+               ? export_pytorch(c, &w->view, &w->text, &w->own, &w->cost_ns)
                : export_chrome(c, &w->view, &w->text);
 }
 
@@ -163,10 +195,13 @@ static lh_status run(cli *c)
 {
     work w = {0};
     lh_status status = make(c, &w);
+    const settings *s = c->settings;
+    if (status == LH_OK && s->stages)
+        status = cli_write_stages(c, w.problem.plan, s->stages);
     if (status == LH_OK)
-        status = deliver(c, w.text ? w.text : w.arguments, w.cost_ns);
+        status = deliver(c, w.text ? w.text : w.own, w.cost_ns);
     lh_text_free(w.text);
-    free(w.arguments);
+    free(w.own);
     cli_view_fini(&w.view);
     cli_problem_fini(&w.problem);
     return status;
@@ -178,12 +213,14 @@ const cli_command cmd_export = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Write a plan as files for PyTorch, Megatron-LM or Perfetto",
+    .about = "Write a plan for PyTorch, torchtitan, Megatron-LM or Perfetto",
     .description =
         "pytorch: the schedule as CSV for _load_csv of "
-        "torch.distributed.pipelining (format compute_only). Weight-gradient "
-        "passes that were cut are put together where that costs least, and "
-        "what it costs is said.\n\n"
+        "torch.distributed.pipelining (format compute_only, or compute_comms "
+        "of PyTorch 2.15). Weight-gradient passes that were cut are put "
+        "together where that costs least, and what it costs is said.\n\n"
+        "torchtitan: the layout as options of torchtitan, which runs the "
+        "schedule by pytorch's CSV.\n\n"
         "megatron: the layout as command-line arguments. Megatron-LM brings "
         "its own schedules, 1f1b and interleaved 1f1b; remarks say what the "
         "plan loses by that.\n\n"

@@ -85,8 +85,6 @@ static void put_remarks(FILE *out, const lh_plan *plan)
                 ((double)other->iteration_ns / (double)best->iteration_ns - 1));
     else
         fputs(", of which the plan has no prediction.\n", out);
-    if (best->placement == LH_PLACEMENT_WAVE)
-        fputs("# It places chunks in a loop, not in a wave.\n", out);
 }
 
 static void put_all(FILE *out, const lh_plan *plan)
@@ -106,7 +104,9 @@ static void put_all(FILE *out, const lh_plan *plan)
         put_stages(out, plan);
     if (l->outermost == LH_OUTERMOST_DATA)
         fputs("--use-tp-pp-dp-mapping\n", out);
-    put(out, "micro-batch-size", l->micro_batch);
+    /* GPUs that share experts have a microbatch together; here they are
+     * replicas with one each. */
+    put(out, "micro-batch-size", l->micro_batch / (l->expert ? l->expert : 1));
     put(out, "global-batch-size", job->training.global_batch);
     put(out, "seq-length", job->training.sequence);
     put(out, "num-layers", job->model->layers);
@@ -120,6 +120,15 @@ static void put_all(FILE *out, const lh_plan *plan)
 lh_status cli_megatron(cli *c, const lh_plan *plan, char **text)
 {
     size_t len;
+    if (plan->best.layout.pipeline > 1 &&
+        plan->best.placement != LH_PLACEMENT_UD &&
+        plan->best.placement != LH_PLACEMENT_LOOP)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "Megatron-LM puts stage k on rank k mod pipeline, "
+                         "this plan lays its chunks out as a %s; plan with "
+                         "layout.schedule: 1f1b or interleaved-1f1b, which it "
+                         "can run",
+                         lh_placement_name(plan->best.placement));
     FILE *out = open_memstream(text, &len);
     if (!out)
         return cli_no_memory(c);

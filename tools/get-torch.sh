@@ -19,6 +19,8 @@ python3 -m venv "$folder"
 pip="$folder/bin/python -m pip install --quiet --no-input
     --disable-pip-version-check --no-cache-dir --retries 1 --timeout 30"
 $pip --no-deps "torch==$version"
-$pip filelock typing-extensions sympy networkx jinja2 fsspec numpy
+$pip filelock typing-extensions sympy networkx jinja2 fsspec numpy packaging
+# For its parser of pipeline layouts alone; the rest of it is not used.
+$pip --no-deps megatron-core==0.16.1
 python3 "$here/torch-without-cuda.py" "$folder/bin/python"
 "$folder/bin/python" -c 'import torch.distributed.pipelining'

@@ -3,6 +3,7 @@
 """What is written, where, and what happens when it cannot be."""
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -195,7 +196,32 @@ case("a job is compared alone", ["compare", JOB, "p.yaml"], 2,
 case("PyTorch", ["export", "plan.json", "--to", "pytorch", "-o", "x.csv"],
      out=r"written +x\.csv", err=ANY)
 check(":" not in read("x.csv"), "no parts for PyTorch")
-case("Megatron-LM", ["export", "plan.json", "--to", "megatron"],
+case("what Megatron-LM cannot", ["export", "plan.json", "--to", "megatron"], 1,
+     err=r"Megatron-LM puts stage k on rank k mod pipeline.* as a wave; plan "
+         r"with")
+case("torchtitan", ["export", "plan.json", "--to", "torchtitan", "--stages",
+                    "stages.json"],
+     out=r"--parallelism.tensor_parallel_degree \d+\n.*"
+         r"--parallelism.pipeline_parallel_schedule ZBVZeroBubble\n.*"
+         r"--training.num_tokens_per_train_step 4194304\n")
+stages = json.loads(read("stages.json"))
+modules = sum(stages["module_fqns_per_model_part"], [])
+check(modules == ["tok_embeddings", *(f"layers.{i}" for i in range(80)),
+                  "norm", "lm_head"], "stages hold the model in order")
+there = list(range(plan["layout"]["pipeline"]))
+check(stages["stage_ranks"] == there + there[::-1],
+      f"stages lie on a V: {stages['stage_ranks']}")
+case("with sends", ["export", "p.yaml", "-s", "1f1b", "--form",
+                    "compute_comms"],
+     out=r"\A0UNSHARD,0F0,.*0SEND_F0,.*0WAIT_REDUCE_GRAD\n")
+case("a pipeline has no stages", ["export", "p.yaml", "--stages", "x.json"], 1,
+     err=r"p\.yaml: which layers a stage has.*give a plan")
+text = pathlib.Path(JOB).read_text() + (
+    "\nlayout: {schedule: interleaved-1f1b, pipeline: 4, tensor: 8}\n")
+(WORK / "mega.yaml").write_text(text)
+case("a plan for Megatron-LM", ["plan", "mega.yaml", "-o", "mega.json"],
+     out=ANY, err=ANY)
+case("Megatron-LM", ["export", "mega.json", "--to", "megatron"],
      out=r"--tensor-model-parallel-size \d+\n.*"
          r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n.*"
          r"--num-layers 80\n")

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "comms.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum action_kind { RECEIVE, SEND, WAIT_SEND };
+
+/* Something between two passes of a device. */
+typedef struct action {
+    uint32_t device;
+    uint32_t before; /* the run, of all in the trace, that follows */
+    int64_t at_ns;
+    uint32_t message;
+    enum action_kind kind;
+} action;
+
+typedef struct comms {
+    const lh_trace *trace;
+    uint32_t *first; /* per device and one more: its runs */
+    action *actions; /* as many as come out of all messages */
+    uint32_t n;
+    uint32_t *n_left; /* per chunk: backwards still to come */
+    bool *begun;      /* per chunk */
+    uint32_t n_chunks;
+} comms;
+
+/* The first run of a device that starts at `at_ns` or later. */
+static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
+{
+    uint32_t low = m->first[device], high = m->first[device + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (m->trace->runs[middle].start_ns < at_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_pass(const lh_pass *a, const lh_pass *b)
+{
+    return a->chunk == b->chunk && a->microbatch == b->microbatch &&
+           a->kind == b->kind;
+}
+
+/* Where a message can leave: behind the pass that makes it, even if that takes
+ * no time. */
+static uint32_t run_behind(const comms *m, const lh_trace_message *message)
+{
+    uint32_t at = run_from(m, message->from, message->produced_ns);
+    for (uint32_t r = at; r < m->first[message->from + 1] &&
+                          m->trace->runs[r].start_ns == message->produced_ns;
+         r++)
+        if (is_pass(&m->trace->runs[r].pass, &message->producer))
+            return r + 1;
+    return at;
+}
+
+static void add(comms *m, uint32_t device, uint32_t before, uint32_t message,
+                enum action_kind kind, int64_t at_ns)
+{
+    m->actions[m->n++] = (action){.device = device,
+                                  .before = before,
+                                  .at_ns = at_ns,
+                                  .message = message,
+                                  .kind = kind};
+}
+
+/* Of one gap between runs: by time, so that both ends of a link agree. */
+static int compare(const void *a, const void *b)
+{
+    const action *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    if (x->before != y->before)
+        return x->before < y->before ? -1 : 1;
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    if (x->message != y->message)
+        return x->message < y->message ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
+}
+
+static void put_action(FILE *out, const comms *m, const action *a)
+{
+    static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
+    const lh_trace_message *message = &m->trace->messages[a->message];
+    bool forward = message->producer.kind == LH_F;
+    const lh_pass *of =
+        a->kind == RECEIVE ? &message->consumer : &message->producer;
+    fprintf(out, ",%" PRIu32 "%s%c%" PRIu32, of->chunk, names[a->kind],
+            forward ? 'F' : 'B', of->microbatch);
+}
+
+static void put_run(FILE *out, comms *m, const lh_pass *pass)
+{
+    char cell[LH_PASS_TEXT];
+    uint32_t chunk = pass->chunk;
+    if (!m->begun[chunk])
+        fprintf(out, ",%" PRIu32 "UNSHARD", chunk);
+    m->begun[chunk] = true;
+    fprintf(out, ",%s", lh_pass_text(pass, cell));
+    bool last = pass->kind == LH_W || pass->kind == LH_B;
+    if (last && --m->n_left[chunk] == 0)
+        fprintf(out,
+                ",%" PRIu32 "RESHARD,%" PRIu32 "REDUCE_GRAD,%" PRIu32
+                "WAIT_REDUCE_GRAD",
+                chunk, chunk, chunk);
+}
+
+/* Every row would begin with a comma: `out` is read from behind it. */
+static void put_rows(FILE *out, comms *m)
+{
+    uint32_t next = 0;
+    for (uint32_t d = 0; d < m->trace->n_devices; d++) {
+        for (uint32_t r = m->first[d]; r <= m->first[d + 1]; r++) {
+            while (next < m->n && m->actions[next].device == d &&
+                   m->actions[next].before == r)
+                put_action(out, m, &m->actions[next++]);
+            if (r < m->first[d + 1])
+                put_run(out, m, &m->trace->runs[r].pass);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void prepare(comms *m)
+{
+    const lh_trace *t = m->trace;
+    uint32_t r = 0;
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        m->first[d] = r;
+        while (r < t->n_runs && t->runs[r].device == d)
+            r++;
+    }
+    m->first[t->n_devices] = r;
+    for (r = 0; r < t->n_runs; r++) {
+        const lh_pass *pass = &t->runs[r].pass;
+        m->n_left[pass->chunk] += pass->kind == LH_W || pass->kind == LH_B;
+    }
+    for (uint32_t i = 0; i < t->n_messages; i++) {
+        const lh_trace_message *message = &t->messages[i];
+        int64_t begin = message->produced_ns, end = message->arrive_ns;
+        uint32_t behind = run_behind(m, message);
+        /* A pass later than it is there by the prediction: a sender that is
+         * ahead of its time does not wait for a receiver that is behind. */
+        uint32_t there = run_from(m, message->from, end) + 1;
+        uint32_t last = m->first[message->from + 1];
+        add(m, message->from, behind, i, SEND, begin);
+        add(m, message->to, run_from(m, message->to, begin), i, RECEIVE, begin);
+        there = there > last ? last : there;
+        add(m, message->from, there > behind ? there : behind, i, WAIT_SEND,
+            end);
+    }
+    qsort(m->actions, m->n, sizeof *m->actions, compare);
+}
+
+static uint32_t count_chunks(const lh_trace *t)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < t->n_runs; r++)
+        if (t->runs[r].pass.chunk >= n)
+            n = t->runs[r].pass.chunk + 1;
+    return n;
+}
+
+/* Takes the comma away that every row begins with. */
+static void trim(char *text)
+{
+    char *to = text;
+    bool begins = true;
+    for (const char *from = text; *from; from++) {
+        if (!(begins && *from == ','))
+            *to++ = *from;
+        begins = *from == '\n';
+    }
+    *to = '\0';
+}
+
+lh_status cli_comms(cli *c, const lh_trace *trace, char **text)
+{
+    comms m = {.trace = trace, .n_chunks = count_chunks(trace)};
+    size_t len;
+    bool ok = false;
+    m.first = calloc(trace->n_devices + 1, sizeof *m.first);
+    m.actions = calloc(3 * (size_t)trace->n_messages + 1, sizeof *m.actions);
+    m.n_left = calloc(m.n_chunks + 1, sizeof *m.n_left);
+    m.begun = calloc(m.n_chunks + 1, sizeof *m.begun);
+    FILE *out = open_memstream(text, &len);
+    if (out && m.first && m.actions && m.n_left && m.begun) {
+        prepare(&m);
+        put_rows(out, &m);
+        ok = !ferror(out);
+    }
+    if (out && (fclose(out) != 0 || !ok)) {
+        free(*text);
+        *text = NULL;
+        ok = false;
+    }
+    free(m.first);
+    free(m.actions);
+    free(m.n_left);
+    free(m.begun);
+    if (!ok)
+        return cli_no_memory(c);
+    trim(*text);
+    return LH_OK;
+}
