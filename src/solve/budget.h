@@ -5,6 +5,7 @@
 #define LHI_BUDGET_H
 
 #include <longhaul/solve.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,14 +13,25 @@ typedef struct lhi_budget {
     const lh_solve_options *options;
     double begin_s, last_call_s;
     uint64_t used, next_look;
-    lh_solve_progress now; /* for the caller's progress */
+    uint64_t most;          /* ticks; 0: no limit */
+    lh_solve_progress now;  /* for the caller's progress */
+    bool calls;             /* may call it: on the caller's thread */
+    const atomic_bool *end; /* of a part: set by others; may be NULL */
     bool stop;
     bool late; /* by the clock or the caller's wish, not by effort */
 } lhi_budget;
 
 double lhi_seconds(void); /* a steady clock */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
+/* A budget of at most `most` ticks for a part of the work that may be done on
+ * another thread; it also stops when *end is set. */
+lhi_budget lhi_budget_part(const lhi_budget *budget, uint64_t most,
+                           const atomic_bool *end);
+/* Ticks that are left, but no more than `most`. */
+uint64_t lhi_budget_left(const lhi_budget *budget, uint64_t most);
 /* true: stop, now and from now on. */
 bool lhi_spend(lhi_budget *budget, uint64_t ticks);
+/* The same without work, for one that waits. */
+bool lhi_look(lhi_budget *budget);
 
 #endif

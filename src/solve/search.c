@@ -681,6 +681,11 @@ void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
     s->log = log;
 }
 
+size_t lhi_search_bytes(const lhi_search *s)
+{
+    return s->bytes;
+}
+
 uint64_t lhi_search_conflicts(const lhi_search *s)
 {
     return s->n_conflicts;

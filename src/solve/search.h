@@ -42,6 +42,7 @@ typedef struct lhi_clause_log {
 
 /* To be set before the first lhi_search_run(). `log` outlives the search. */
 void lhi_search_set_log(lhi_search *search, lhi_clause_log *log);
+size_t lhi_search_bytes(const lhi_search *search);
 uint64_t lhi_search_conflicts(const lhi_search *search);
 
 #endif

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds of tasks that know nothing of each other: searches for schedules that
+ * are done by a deadline, and improvements of the best one. What a round does
+ * depends only on what the rounds before it brought, and its results are taken
+ * in order, as far as they are of use: so it does not matter how many threads
+ * there are (docs/theory/optimal.md, "Threads"). */
+#include "solve/solver.h"
+#include "solve/team.h"
+#include "solve/tune.h"
+
+#include "base/fail.h"
+
+enum {
+    LEAST_TASKS = 4,
+    MOST_TASKS = 64,
+    LONGEST = 4000000, /* ticks of a task */
+    LARGE = 4096,      /* operations: too many for annealing */
+    IDLE_ROUNDS = 1000
+};
+
+typedef enum task_kind {
+    TASK_NOTHING,
+    TASK_SEARCH,
+    TASK_JUSTIFY,
+    TASK_ANNEAL,
+    TASK_TUNE
+} task_kind;
+
+typedef struct task {
+    task_kind kind;
+    lhi_arena *mem;
+    lhi_words *words, *found;
+    lhi_justifier *justifier;
+    lhi_search *search;           /* kept between rounds */
+    int64_t units;                /* its deadline */
+    uint64_t spent;               /* ticks of this search */
+    int64_t time, before, target; /* shop time */
+    uint64_t seed;
+    uint64_t ticks;
+    size_t room;
+    lhi_answer answer;
+    lhi_budget budget;
+    atomic_bool end;
+    lh_status status;
+    lh_error err;
+} task;
+
+typedef struct rounds {
+    lhi_solver *r;
+    task *tasks;
+    uint32_t n, n_searches, n_merged, number, n_idle;
+    uint32_t n_vain; /* rounds since an improvement came */
+    uint64_t allow;
+    int64_t low, high; /* units, when the round began */
+    bool over;         /* later tasks are of no use */
+    bool gained, improved;
+    lh_status status;
+    lh_error *err;
+} rounds;
+
+/* --- one task
+ * ------------------------------------------------------------------ */
+
+static int64_t mean_time(const lhi_shop *s)
+{
+    int64_t mean = 0;
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        mean += s->time[o] / s->n_ops + 1;
+    return mean;
+}
+
+static void improve(task *t)
+{
+    const int64_t mean = mean_time(t->words->shop);
+    t->time = t->before = lhi_words_time(t->words);
+    if (t->time < 0)
+        return;
+    if (t->kind == TASK_JUSTIFY) {
+        lhi_justify how = {
+            .seed = t->seed, .ticks = t->ticks, .target = t->target};
+        t->status = lhi_justify_run(t->justifier, t->words, &t->time, &how,
+                                    &t->budget, &t->err);
+        return;
+    }
+    if (t->kind == TASK_TUNE) {
+        lhi_tune how = {
+            .seed = t->seed, .ticks = t->ticks, .target = t->target};
+        t->status = lhi_words_tune(t->words, &t->time, &how, &t->budget, t->mem,
+                                   &t->err);
+        return;
+    }
+    lhi_anneal how = {.seed = t->seed,
+                      .ticks = t->ticks,
+                      .target = t->target,
+                      .hot = mean / 2 + 1,
+                      .cold = mean / 50 + 1};
+    lhi_words_copy(t->found, t->words);
+    t->status = lhi_words_anneal(t->words, t->found, &t->time, &how, &t->budget,
+                                 t->mem, &t->err);
+    lhi_words_copy(t->words, t->found);
+}
+
+/* After this nothing is left to do: the gap is closed. */
+static bool concludes(const rounds *x, const task *t)
+{
+    if (x->r->shop->relaxed || t->status != LH_OK)
+        return false;
+    if (t->kind != TASK_SEARCH)
+        return t->time >= 0 && t->time <= t->target && t->time < t->before;
+    return t->answer == LHI_FOUND     ? t->units <= x->low
+           : t->answer == LHI_REFUTED ? t->units + 1 >= x->high
+                                      : false;
+}
+
+static void end_after(rounds *x, uint32_t i)
+{
+    for (uint32_t k = i; k < x->n; k++)
+        atomic_store(&x->tasks[k].end, true);
+}
+
+static void do_task(void *context, uint32_t i, bool here)
+{
+    rounds *x = context;
+    task *t = &x->tasks[i];
+    t->budget.calls = here;
+    if (lhi_look(&t->budget))
+        return;
+    if (t->kind == TASK_SEARCH)
+        t->status = lhi_search_run(t->search, t->ticks, t->room, &t->budget,
+                                   t->found, &t->answer, &t->err);
+    else if (t->kind != TASK_NOTHING)
+        improve(t);
+    if (concludes(x, t))
+        end_after(x, i + 1);
+}
+
+/* --- what tasks brought
+ * ------------------------------------------------------------------ */
+
+static lh_status merge_search(rounds *x, task *t)
+{
+    lhi_solver *r = x->r;
+    bool found = t->answer == LHI_FOUND;
+    t->spent += t->budget.used;
+    if (found)
+        LHI_TRY(lhi_offer(r, t->found, "search", x->err));
+    if (t->answer == LHI_REFUTED)
+        lhi_raise_bound(r, t->units + 1, "search");
+    x->gained = x->gained || t->answer != LHI_GAVE_UP;
+    /* In a relaxed shop what was found may take longer: this deadline is of no
+     * more use. One without room learns nothing more. */
+    if (t->answer != LHI_GAVE_UP || lhi_search_bytes(t->search) > t->room) {
+        lhi_search_free(t->search);
+        t->search = NULL;
+    }
+    return LH_OK;
+}
+
+static lh_status merge(rounds *x, task *t)
+{
+    lhi_solver *r = x->r;
+    if (t->status != LH_OK) {
+        if (x->err)
+            *x->err = t->err;
+        return t->status;
+    }
+    lhi_spend(&r->budget, t->budget.used);
+    if (t->kind == TASK_SEARCH)
+        return merge_search(x, t);
+    if (t->time < 0 || t->time >= t->before)
+        return LH_OK;
+    x->gained = true;
+    x->improved = true;
+    return lhi_offer(r, t->words,
+                     t->kind == TASK_JUSTIFY ? "justification"
+                     : t->kind == TASK_TUNE  ? "tuning"
+                                             : "annealing",
+                     x->err);
+}
+
+static void look(void *context, uint32_t n_done)
+{
+    rounds *x = context;
+    for (; x->n_merged < n_done && !x->over; x->n_merged++) {
+        task *t = &x->tasks[x->n_merged];
+        x->status = merge(x, t);
+        if (x->status != LH_OK || lhi_is_closed(x->r) || concludes(x, t))
+            x->over = true;
+        if (x->over)
+            end_after(x, 0);
+    }
+    if (lhi_look(&x->r->budget))
+        end_after(x, 0);
+}
+
+/* --- what a round is made of
+ * ------------------------------------------------------------------ */
+
+bool lhi_is_searchable(const lhi_solver *r, uint32_t n_searches)
+{
+    const size_t most = (size_t)1 << 28; /* more takes too long to begin */
+    size_t size = lhi_search_size(r->shop), room = r->o.memory / 2;
+    return size <= most && size * n_searches <= room;
+}
+
+lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
+                           lhi_answer *answer, lh_error *err)
+{
+    int64_t deadline = lhi_shop_deadline(r->shop, units);
+    lhi_words *hint = NULL;
+    *answer = LHI_GAVE_UP;
+    *out = NULL;
+    if (!lhi_windows_set(r->windows, deadline, &r->budget)) {
+        *answer = LHI_REFUTED;
+        return LH_OK;
+    }
+    if (r->budget.stop)
+        return LH_OK;
+    lhi_windows_counts(r->windows);
+    if (r->has_words) {
+        lhi_words_copy(r->scratch, r->best);
+        if (lhi_words_time(r->scratch) >= 0)
+            hint = r->scratch;
+    }
+    return lhi_search_make(r->shop, deadline, r->windows, hint, out, err);
+}
+
+/* Deadlines near the bound are the most likely; which of them takes turns. */
+static int64_t second_deadline(const rounds *x, int64_t first)
+{
+    static const int64_t parts[] = {6, 3, 2};
+    int64_t from = first + 1;
+    return from + (x->high - 1 - from) / parts[x->number % 3];
+}
+
+/* A search for task i, or another kind of task where there is none to do. */
+static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
+                             bool *refuted)
+{
+    lhi_solver *r = x->r;
+    task *t = &x->tasks[i];
+    int64_t first = lhi_first_deadline(r), units = first;
+    bool keep = t->search && t->units == first;
+    if (i > 0) {
+        units = second_deadline(x, first);
+        keep = t->search && t->units > first && t->units < x->high &&
+               t->spent < 3 * x->allow;
+    }
+    if (units >= x->high)
+        return LH_OK;
+    if (!keep) {
+        lhi_answer answer;
+        lhi_search_free(t->search);
+        t->search = NULL;
+        LHI_TRY(lhi_begin_search(r, units, &t->search, &answer, x->err));
+        t->units = units;
+        t->spent = 0;
+        *refuted = answer == LHI_REFUTED;
+        if (*refuted)
+            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+        if (!t->search)
+            return LH_OK;
+    }
+    t->kind = TASK_SEARCH;
+    t->ticks = ticks;
+    t->room = r->o.memory / 2 / x->n_searches;
+    return LH_OK;
+}
+
+/* *refuted: the bound rose by planning alone, so plan again. */
+static lh_status plan(rounds *x, bool *refuted)
+{
+    lhi_solver *r = x->r;
+    const bool small = r->shop->n_ops <= LARGE;
+    const uint64_t ticks = lhi_budget_left(&r->budget, x->allow * x->n) / x->n;
+    *refuted = false;
+    for (uint32_t i = 0; i < x->n; i++) {
+        task *t = &x->tasks[i];
+        t->kind = i % 2 && x->number % 2                   ? TASK_TUNE
+                  : t->justifier && (i % 2 == 0 || !small) ? TASK_JUSTIFY
+                                                           : TASK_ANNEAL;
+        t->answer = LHI_GAVE_UP;
+        t->time = t->before = -1;
+        t->target = lhi_shop_deadline(r->shop, r->low);
+        t->seed = r->o.seed + (uint64_t)x->number * MOST_TASKS + i + 1;
+        t->ticks = ticks / (x->n_vain < 8 ? x->n_vain + 1 : 8);
+        t->status = LH_OK;
+        atomic_store(&t->end, false);
+        if (i < x->n_searches)
+            LHI_TRY(plan_search(x, i, ticks, refuted));
+        if (*refuted || r->budget.stop)
+            return LH_OK;
+        if (t->kind != TASK_SEARCH && !r->has_words)
+            t->kind = TASK_NOTHING;
+        else if (t->kind != TASK_SEARCH)
+            lhi_words_copy(t->words, r->best);
+        t->budget = lhi_budget_part(&r->budget, t->ticks, &t->end);
+    }
+    return LH_OK;
+}
+
+static lh_status run_round(rounds *x)
+{
+    const lhi_team team = {x, do_task, look};
+    lhi_solver *r = x->r;
+    uint64_t before = r->budget.used;
+    x->n_merged = 0;
+    x->over = x->gained = x->improved = false;
+    x->status = LH_OK;
+    lhi_report(r, x->n_searches > 0 ? "searching" : "improving");
+    lhi_team_run(&team, x->n, r->o.threads);
+    x->number++;
+    x->n_vain = x->improved ? 0 : x->n_vain + 1;
+    x->n_idle = x->gained || r->budget.used > before + 1000 ? 0 : x->n_idle + 1;
+    if (!x->gained && x->allow < LONGEST)
+        x->allow *= 2;
+    return x->status;
+}
+
+static lh_status make_tasks(rounds *x, lh_error *err)
+{
+    lhi_solver *r = x->r;
+    x->tasks = LHI_NEW(r->mem, task, x->n);
+    if (!x->tasks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < x->n; i++) {
+        task *t = &x->tasks[i];
+        atomic_init(&t->end, false);
+        t->mem = lhi_arena_make(0);
+        if (!t->mem)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_words_make(r->shop, t->mem, &t->words, err));
+        LHI_TRY(lhi_words_make(r->shop, t->mem, &t->found, err));
+        LHI_TRY(lhi_justifier_make(r->shop, t->mem, &t->justifier, err));
+    }
+    return LH_OK;
+}
+
+static lh_status run_rounds(rounds *x)
+{
+    lhi_solver *r = x->r;
+    while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
+        bool refuted;
+        x->low = r->low;
+        x->high = lhi_first_enough(r);
+        if (x->low >= x->high)
+            break;
+        LHI_TRY(plan(x, &refuted));
+        if (refuted || r->budget.stop)
+            continue;
+        LHI_TRY(run_round(x));
+        if (x->gained || r->windows->complete || lhi_is_done(r))
+            continue;
+        lhi_windows_allow(r->windows, 2 * r->windows->live_states);
+        lhi_report(r, "bounds");
+        LHI_TRY(lhi_bound_by_windows(r, x->err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
+{
+    rounds x = {.r = r, .n = LEAST_TASKS, .err = err};
+    if (lhi_is_done(r))
+        return LH_OK;
+    /* More than that on few threads would only keep searches waiting; limited
+     * by effort, all numbers of threads have to do the same. */
+    if (r->o.effort == 0 && r->o.threads > x.n)
+        x.n = r->o.threads < MOST_TASKS ? r->o.threads : MOST_TASKS;
+    x.allow = 100000 + (uint64_t)r->shop->n_ops * 100;
+    while (x.n_searches < 2 && lhi_is_searchable(r, x.n_searches + 1))
+        x.n_searches++;
+    lh_status status = make_tasks(&x, err);
+    if (status == LH_OK)
+        status = run_rounds(&x);
+    for (uint32_t i = 0; x.tasks && i < x.n; i++) {
+        lhi_search_free(x.tasks[i].search);
+        lhi_arena_free(x.tasks[i].mem);
+    }
+    return status;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of lh_solve() share. */
+#ifndef LHI_SOLVER_H
+#define LHI_SOLVER_H
+
+#include "solve/justify.h"
+#include "solve/search.h"
+#include "solve/windows.h"
+#include "solve/words.h"
+
+typedef struct lhi_solver {
+    const lh_pipeline *p;
+    lh_solve_options o;
+    lhi_budget budget;
+    lhi_arena *mem;
+    lhi_shop *shop;
+    lhi_windows *windows;
+    lhi_words *best, *scratch, *found; /* best: orders of the best schedule */
+    lhi_justifier *justifier;          /* may be NULL */
+    bool has_words;
+    lh_schedule *schedule;
+    int64_t best_ns, bound_ns;
+    int64_t low; /* units: no schedule of the shop takes fewer */
+    const char *found_by, *proven_by;
+    char why[160];
+    bool infeasible;
+} lhi_solver;
+
+/* --- what is known: known.c */
+
+bool lhi_is_done(const lhi_solver *r);   /* closed, or stopped */
+bool lhi_is_closed(const lhi_solver *r); /* nothing is left to do */
+void lhi_report(lhi_solver *r, const char *phase);
+int64_t lhi_units_of(const lhi_solver *r, int64_t ns);
+/* No schedule of the shop takes fewer units. */
+void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by);
+/* What is asked for, or the bound, which is so often the optimum. */
+int64_t lhi_first_deadline(const lhi_solver *r);
+/* Units: as long as this or longer is of no use. */
+int64_t lhi_first_enough(const lhi_solver *r);
+/* Takes a schedule over and keeps it if it is valid and better. */
+lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
+                    lh_error *err);
+/* The schedules of all generators, and a copy of the one to start from. */
+lh_status lhi_generate(lhi_solver *r, lh_error *err);
+lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
+/* Orders of all machines as a schedule; message orders stay only where first
+ * in, first out is worse. */
+lh_status lhi_offer(lhi_solver *r, const lhi_words *words, const char *by,
+                    lh_error *err);
+
+/* --- the bound of the windows: solve.c */
+
+/* As far up as they refute; again after lhi_windows_allow(). */
+lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
+const char *lhi_windows_name(const lhi_solver *r);
+
+/* --- rounds of searches and improvements at the same time: rounds.c */
+
+/* Until the gap is closed or the budget spent. Needs a schedule. */
+lh_status lhi_close_gap(lhi_solver *r, lh_error *err);
+/* A search has a Boolean for every pair of passes; for thousands of
+ * microbatches that is more than there is room for. */
+bool lhi_is_searchable(const lhi_solver *r, uint32_t n_searches);
+/* A search for a schedule of at most so many units, or an answer at once. */
+lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
+                           lhi_answer *answer, lh_error *err);
+
+#endif
