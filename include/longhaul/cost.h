@@ -155,6 +155,51 @@ LH_API lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
                                const lh_cost_options *options, lh_cost *out,
                                lh_error *err);
 
+/* ---- Operations ---- */
+
+#define LH_COST_MAX_OPS 24
+
+/* One operation of a layer, on each GPU of the group, per microbatch. */
+typedef struct lh_cost_op {
+    const char *name;   /* "query"; static storage */
+    double flops;       /* of its matrix products, forward */
+    int64_t bytes;      /* of its output that stays for the backward */
+    int64_t ns;         /* doing it once more */
+    bool recomputable;  /* its output can be dropped and made again */
+} lh_cost_op;
+
+/* The operations of `layer`, which is any of slice's, without regard to the
+ * job's recomputation: together they store what lh_cost_chunk() counts for a
+ * layer that recomputes nothing. *n of LH_COST_MAX_OPS at most. */
+LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
+                                   const lh_cost_slice *slice, uint32_t layer,
+                                   const lh_cost_options *options,
+                                   lh_cost_op *ops, uint32_t *n,
+                                   lh_error *err);
+
+/* Layers as PipeMesh (Li et al., IEEE TPDS 2025, tables I and II) counts them:
+ * attention over all pairs of tokens, every output stored, 16 bits. */
+typedef enum lh_family {
+    LH_FAMILY_GPT3,
+    LH_FAMILY_LLAMA2, /* ffn 8h/3, keys and values of an eighth of the heads */
+    LH_FAMILY_FALCON, /* the same heads; attention and MLP side by side */
+    LH_N_FAMILIES
+} lh_family;
+
+typedef struct lh_published_op {
+    const char *name;
+    double flops; /* forward, of all tensor-parallel GPUs together */
+    double bytes; /* stored on each */
+} lh_published_op;
+
+/* For sequence s, micro-batch b, hidden size h; into `ops`, room for
+ * LH_COST_MAX_OPS; returns how many. */
+LH_API uint32_t lh_cost_published_ops(lh_family family, double s, double b,
+                                      double h, double tensor,
+                                      lh_published_op *ops);
+/* Of a layer: 12h^2, or 41h^2/4. */
+LH_API double lh_cost_published_params(lh_family family, double h);
+
 /* ---- Communication ---- */
 
 /* A path between GPUs. A message of n bytes occupies it for n / bytes_per_s

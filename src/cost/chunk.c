@@ -2,7 +2,7 @@
 /* Prices: work becomes time, a slice of the model becomes lh_cost. */
 #include "cost/links.h"
 #include "cost/measured.h"
-#include "cost/work.h"
+#include "cost/ops.h"
 
 #include "base/fail.h"
 
@@ -583,5 +583,33 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
     cost.memory_source =
         source_of(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
     *out = cost;
+    return LH_OK;
+}
+
+lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_slice *slice, uint32_t layer,
+                            const lh_cost_options *options, lh_cost_op *ops,
+                            uint32_t *n, lh_error *err)
+{
+    prices p;
+    lhi_op list[LH_COST_MAX_OPS];
+
+    LHI_TRY(make_prices(job, layout, slice, options, &p, err));
+    if (layer >= job->model->layers)
+        return lhi_fail(err, LH_EINVAL, "layer %" PRIu32 " of %" PRIu32, layer,
+                        job->model->layers);
+    uint32_t count = lhi_ops_layer(&p.shape, layer, list);
+    for (uint32_t i = 0; i < count; i++) {
+        spent once;
+
+        price_work(&p, &list[i].again, &once);
+        ops[i] = (lh_cost_op){.name = list[i].name,
+                              .flops = list[i].again.flops,
+                              .recomputable = !list[i].fixed &&
+                                              list[i].stored > 0};
+        LHI_TRY(lhi_whole(list[i].stored, "activations", &ops[i].bytes, err));
+        LHI_TRY(lhi_whole(once.total, "a pass", &ops[i].ns, err));
+    }
+    *n = count;
     return LH_OK;
 }

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/ops.h"
+
+#include "base/fail.h"
+
+#include <string.h>
+
+typedef struct lister {
+    const lhi_shape *shape;
+    lhi_op *ops;
+    uint32_t n;
+} lister;
+
+static lhi_op *add(lister *l, const char *name, double stored)
+{
+    lhi_op *op = &l->ops[l->n++];
+    *op = (lhi_op){.name = name, .stored = stored};
+    return op;
+}
+
+static void add_fixed(lister *l, const char *name, double stored)
+{
+    if (stored > 0)
+        add(l, name, stored)->fixed = true;
+}
+
+/* A linear layer of m rows, k to n, whose output is stored or, with
+ * `keep` false, is what comes next. */
+static lhi_op *add_linear(lister *l, const char *name, double m, double k,
+                          double n, double matrices, bool keep)
+{
+    double e = l->shape->element;
+    lhi_op *op = add(l, name, keep ? m * n * e : 0);
+    op->again.flops = 2 * m * k * n;
+    op->again.bytes = (m * (k + n) + matrices * k * n) * e;
+    op->again.kernels = 1;
+    op->fixed = !keep;
+    return op;
+}
+
+static void add_pointwise(lister *l, const char *name, double stored,
+                          double moved)
+{
+    lhi_op *op = add(l, name, stored);
+    op->again.bytes = moved;
+    op->again.kernels = 1;
+}
+
+static void add_norm(lister *l, const char *name)
+{
+    const lhi_shape *s = l->shape;
+    double values = s->tokens * s->norm_share * s->model->hidden * s->element;
+    add_pointwise(l, name, values, 2 * values);
+}
+
+static void add_projections(lister *l)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    double t = s->tokens, h = m->hidden, e = s->element;
+    if (!m->kv_lora_rank) {
+        add_linear(l, "query", t, h, s->heads * s->qk_dim, 1, true);
+        add_linear(l, "key", t, h, s->kv_heads * s->qk_dim, 1, true);
+        add_linear(l, "value", t, h, s->kv_heads * s->v_dim, 1, true);
+        return;
+    }
+    /* Multi-head latent attention: the compressed forms, then all heads from
+     * them. */
+    double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
+    lhi_op *down = add(l, "latent", t * e * (latent + m->q_lora_rank));
+    down->again.flops = 2 * t * h * (latent + m->q_lora_rank);
+    down->again.bytes = (t + latent + m->q_lora_rank) * h * e;
+    down->again.kernels = m->q_lora_rank ? 2 : 1;
+    add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
+               s->heads * s->qk_dim, 1, true);
+    lhi_op *kv = add(l, "key and value",
+                     t * e * s->kv_heads * (s->qk_dim + s->v_dim));
+    double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
+    kv->again.flops = 2 * t * m->kv_lora_rank * out;
+    kv->again.bytes = (t * (m->kv_lora_rank + out) + m->kv_lora_rank * out) * e;
+    kv->again.kernels = 1;
+}
+
+static void add_core(lister *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    double t = s->tokens, e = s->element;
+    double scores = t * s->heads * s->sequence;
+    double dims = s->qk_dim + s->v_dim;
+    double pairs = s->unfused
+                       ? scores
+                       : t * s->heads * lhi_visible(s->model, layer,
+                                                    s->sequence);
+    double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
+                             : 4 * s->heads * t; /* log-sum-exp, fp32 */
+    lhi_op *op = add(l, "attention", e * s->heads * s->v_dim * t + kept);
+    op->again.flops = op->again.core_flops = 2 * pairs * dims;
+    op->again.bytes = (s->heads + s->kv_heads) * dims * t * e +
+                      (s->unfused ? 4 * scores * e : 0);
+    op->again.kernels = s->unfused ? 16 : 1;
+}
+
+static void add_attention(lister *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    double hidden = s->tokens * s->norm_share * s->model->hidden;
+    add_projections(l);
+    add_core(l, layer);
+    /* Every GPU's part of the sum is whole; what is stored, with the residual
+     * added, only its share of the tokens. */
+    lhi_op *op = add_linear(l, "attention output", s->tokens,
+                            s->heads * s->v_dim, s->model->hidden, 1, true);
+    op->stored = hidden * s->element;
+    if (s->tensor > 1) {
+        op->again.tensor_bytes = s->tokens * s->model->hidden * s->element;
+        op->again.tensor_calls = 1;
+    }
+    if (s->dropout)
+        add_fixed(l, "attention dropout", hidden);
+}
+
+/* `shared`: another set of names. */
+static void add_mlp(lister *l, double rows, double width, double matrices,
+                    bool shared)
+{
+    const lhi_shape *s = l->shape;
+    double inner = width / s->tensor, h = s->model->hidden;
+    double values = rows * inner * s->element;
+    add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
+    if (s->model->gated)
+        add_linear(l, shared ? "shared gate" : "gate", rows, h, inner,
+                   matrices, true);
+    add_pointwise(l, shared ? "shared activation" : "activation", values,
+                  (s->model->gated ? 3 : 2) * values);
+    add_linear(l, shared ? "shared down" : "down", rows, inner, h, matrices,
+               false);
+}
+
+/* Dispatched tokens and the experts' results stay: they have travelled. */
+static void add_experts(lister *l)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    double e = s->element, t = s->tokens;
+    double moved = t * s->norm_share * m->hidden * e * m->experts_per_token;
+    double routed = 4.0 * t * s->norm_share * m->experts;
+    lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
+                                m->experts, 1, false);
+    router->stored = 2 * moved + routed;
+    add_mlp(l, t * m->experts_per_token, m->expert_ffn,
+            (double)m->experts / s->expert, false);
+    if (m->shared_expert_ffn)
+        add_mlp(l, t, m->shared_expert_ffn, 1, true);
+}
+
+uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
+{
+    lister l = {.shape = shape, .ops = ops};
+    double hidden = shape->tokens * shape->norm_share * shape->model->hidden;
+    add_fixed(&l, "input", hidden * shape->element);
+    add_norm(&l, "attention norm");
+    add_attention(&l, layer);
+    add_norm(&l, "mlp norm");
+    if (lh_model_layer_is_moe(shape->model, layer))
+        add_experts(&l);
+    else
+        add_mlp(&l, shape->tokens, shape->model->ffn, 1, false);
+    if (shape->dropout)
+        add_fixed(&l, "mlp dropout", hidden);
+    return l.n;
+}
+
+/* --- as published ------------------------------------------------------------ */
+
+/* Coefficients of sbh^2, s^2bh and sbh in FLOPs, of sbh in bytes, as twelfths.
+ * PipeMesh, tables I and II; the down projections store 2sbh, for only then do
+ * the totals of 34, 203/6 and 53/2 sbh come out. */
+typedef struct row {
+    const char *name;
+    int square, core, flops, bytes;
+    bool models[LH_N_FAMILIES];
+} row;
+
+enum { G = true, L = true, F = true, o = false };
+
+static const row rows[] = {
+    {"attention norm", 0, 0, 0, 24, {G, L, F}},
+    {"query", 24, 0, 0, 24, {G, L, F}},
+    {"key", 24, 0, 0, 24, {G, o, o}},
+    {"value", 24, 0, 0, 24, {G, o, o}},
+    {"key", 3, 0, 0, 3, {o, L, F}},
+    {"value", 3, 0, 0, 3, {o, L, F}},
+    {"attention", 0, 48, 0, 24, {G, L, F}},
+    {"attention output", 24, 0, 0, 24, {G, L, o}},
+    {"attention output", 24, 0, 0, 0, {o, o, F}},
+    {"attention dropout", 0, 0, 0, 12, {G, o, o}},
+    {"mlp norm", 0, 0, 0, 24, {G, L, F}},
+    {"up", 96, 0, 0, 96, {G, o, F}},
+    {"up", 64, 0, 0, 64, {o, L, o}},
+    {"gate", 64, 0, 0, 64, {o, L, o}},
+    {"silu", 0, 0, 160, 64, {o, L, o}},
+    {"product", 0, 0, 32, 64, {o, L, o}},
+    {"gelu", 0, 0, 672, 96, {G, o, F}},
+    {"down", 96, 0, 0, 24, {G, o, F}},
+    {"down", 64, 0, 0, 24, {o, L, o}},
+    {"mlp dropout", 0, 0, 0, 12, {G, o, o}},
+};
+
+uint32_t lh_cost_published_ops(lh_family family, double s, double b, double h,
+                               double tensor, lh_published_op *ops)
+{
+    uint32_t n = 0;
+    if ((unsigned)family >= LH_N_FAMILIES)
+        return 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const row *r = &rows[i];
+        if (!r->models[family])
+            continue;
+        double sbh = s * b * h;
+        ops[n++] = (lh_published_op){
+            r->name, sbh * (r->square * h + r->core * s + r->flops) / 12,
+            sbh * r->bytes / 12 / tensor};
+    }
+    return n;
+}
+
+double lh_cost_published_params(lh_family family, double h)
+{
+    return family == LH_FAMILY_GPT3 ? 12 * h * h : 41 * h * h / 4;
+}

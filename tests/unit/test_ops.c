@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A layer's operations: what they store and compute is what the cost model
+ * counts for a layer, and published totals come out. */
+#include "test_cost.h"
+
+static void sum_like_a_layer(const char *preset, uint32_t layer,
+                             uint32_t tensor, bool unfused)
+{
+    fixture f;
+    lh_cost_op ops[LH_COST_MAX_OPS];
+    uint32_t n = 0;
+    lh_error err = {0};
+    double bytes = 0, flops = 0, ns = 0;
+
+    fixture_init(&f, preset);
+    f.layout.tensor = tensor;
+    f.options.unfused_attention = unfused;
+    f.slice = (lh_cost_slice){.first_layer = layer, .n_layers = 1};
+    COST(&f);
+    CHECK_OK(lh_cost_layer_ops(&f.job, &f.layout, &f.slice, layer, &f.options,
+                               ops, &n, &err),
+             err);
+    for (uint32_t i = 0; i < n; i++) {
+        bytes += (double)ops[i].bytes;
+        flops += ops[i].flops;
+        ns += (double)ops[i].ns;
+        CHECK(!ops[i].recomputable || ops[i].ns > 0);
+    }
+    CHECK_NEAR(bytes, (double)f.cost.activation_bytes, LH_COST_MAX_OPS);
+    CHECK_NEAR(flops, f.cost.f.flops, 1e-12 * f.cost.f.flops);
+    /* Without residuals, dispatch and such it is no more than a forward. */
+    CHECK(ns > 0);
+    if (bytes < (double)f.cost.activation_bytes - LH_COST_MAX_OPS ||
+        bytes > (double)f.cost.activation_bytes + LH_COST_MAX_OPS)
+        fprintf(stderr, "%s layer %u tensor %u\n", preset, layer, tensor);
+}
+
+static void presets(void)
+{
+    static const struct {
+        const char *preset;
+        uint32_t layer;
+    } rows[] = {{"llama3-8b", 3},    {"llama3-70b", 79}, {"gpt3-175b", 0},
+                {"qwen2.5-32b", 10}, {"mixtral-8x7b", 2}, {"deepseek-v3", 0},
+                {"deepseek-v3", 30}, {"crosspipe-m70", 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (uint32_t tensor = 1; tensor <= 8; tensor *= 8)
+            for (int unfused = 0; unfused < 2; unfused++)
+                sum_like_a_layer(rows[i].preset, rows[i].layer, tensor,
+                                 unfused);
+}
+
+static double total(lh_family family, double s, double h, double *flops)
+{
+    lh_published_op ops[LH_COST_MAX_OPS];
+    uint32_t n = lh_cost_published_ops(family, s, 1, h, 1, ops);
+    double bytes = 0;
+    *flops = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bytes += ops[i].bytes;
+        *flops += ops[i].flops;
+    }
+    return bytes;
+}
+
+static void published_totals(void)
+{
+    double flops, sbh = 3072.0 * 8192;
+    CHECK_NEAR(total(LH_FAMILY_GPT3, 3072, 8192, &flops), 34 * sbh, 1e-3);
+    CHECK_NEAR(flops, 5258449256448.0, 0.5);
+    CHECK_NEAR(total(LH_FAMILY_LLAMA2, 3072, 8192, &flops), 203 * sbh / 6,
+               1e-3);
+    CHECK_NEAR(total(LH_FAMILY_FALCON, 3072, 8192, &flops), 53 * sbh / 2,
+               1e-3);
+    CHECK_NEAR(lh_cost_published_params(LH_FAMILY_GPT3, 8192),
+               12.0 * 8192 * 8192, 0);
+    CHECK_NEAR(lh_cost_published_params(LH_FAMILY_FALCON, 8192),
+               10.25 * 8192 * 8192, 0);
+}
+
+/* GPT-3 with GeLU, norms, dropouts and one query in three made again:
+ * 58/3 sbh, 58 MiB a layer with tensor 8; 67 passes of 3 layers. */
+static void recomputed_in_part(void)
+{
+    lh_published_op ops[LH_COST_MAX_OPS];
+    uint32_t n = lh_cost_published_ops(LH_FAMILY_GPT3, 3072, 1, 8192, 8, ops);
+    double bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double kept = 1;
+        if (strcmp(ops[i].name, "gelu") == 0 || strstr(ops[i].name, "norm") ||
+            strstr(ops[i].name, "dropout"))
+            kept = 0;
+        if (strcmp(ops[i].name, "query") == 0)
+            kept = 2.0 / 3;
+        bytes += kept * ops[i].bytes;
+    }
+    CHECK_NEAR(bytes, 58.0 * (1 << 20), 1e-3);
+    CHECK_NEAR(67 * 3 * bytes, 11658.0 * (1 << 20), 1);
+}
+
+int main(void)
+{
+    RUN(presets);
+    RUN(published_totals);
+    RUN(recomputed_in_part);
+    return test_summary();
+}
