@@ -304,8 +304,14 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
         return LH_OK;
     /* It may have been put off in between. */
     LHI_TRY(lock_link(l, i, err));
+    if (!s->used || s->taken) {
+        pthread_mutex_unlock(&l->lock);
+        return lhi_fail(err, LH_EIO,
+                        "emulated link %u has no message %u on its way", i,
+                        index);
+    }
     *arrived_ns = s->arrival_ns;
-    if (*arrived_ns <= now_ns && s->used) {
+    if (*arrived_ns <= now_ns) {
         *taken = s->taken = true;
         settle(l, now_ns);
         if (s->left && s->used)

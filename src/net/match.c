@@ -84,7 +84,7 @@ lhi_kept *lhi_kept_make(size_t data_bytes)
 /* What it counts for: of a message whose bytes are elsewhere, its entry. */
 static size_t weight(const lhi_kept *kept)
 {
-    return sizeof *kept + (kept->send ? 0 : kept->size);
+    return sizeof *kept + (kept->send || kept->offer ? 0 : kept->size);
 }
 
 bool lhi_match_keep(lhi_match *match, lhi_kept *kept)

@@ -15,6 +15,7 @@ typedef struct lhi_kept {
     size_t size;
     int64_t entered_ns, there_ns;
     lhi_net_op *send; /* its bytes are still there; else in `data` */
+    bool offer;       /* its bytes are the sender's still */
     unsigned char data[];
 } lhi_kept;
 

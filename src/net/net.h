@@ -49,6 +49,8 @@ typedef struct lhi_net_op {
     struct lhi_net_op *next; /* in the transport's queues */
     void *own;               /* the transport's */
     uint32_t link, slot;     /* the transport's: where its link keeps it */
+    uint64_t id;
+    uint32_t flags;
 } lhi_net_op;
 
 /* A link whose latency and bandwidth are emulated. A message that enters at t

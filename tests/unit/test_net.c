@@ -5,11 +5,20 @@
 #include "net_suite.h"
 #include "test.h"
 
+#include "base/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static const net_transport transports[] = {
     {"inproc", lhi_inproc_run, true},
+    {"local", lhi_local_run, true},
 };
 
 static void free_results(lhi_rank_result *results, uint32_t n)
@@ -88,10 +97,121 @@ static void sleeps(void)
     lhi_net_close(nets[1]);
 }
 
+/* ---- processes that die ---- */
+
+static lh_status wait_for_ever(lhi_net *net, lh_error *err)
+{
+    char byte;
+    lhi_net_op op = {0};
+    uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
+    LHI_TRY(lhi_net_receive(net, peer, 99, &byte, 1, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+static lh_status is_killed(lhi_net *net, void *context, char **result,
+                           size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    if (lhi_net_rank(net) == 2)
+        raise(SIGKILL);
+    return wait_for_ever(net, err);
+}
+
+static lh_status ends_itself(lhi_net *net, void *context, char **result,
+                             size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    if (lhi_net_rank(net) == 1)
+        _exit(3);
+    return wait_for_ever(net, err);
+}
+
+/* Fails, and another rank takes no notice. */
+static lh_status one_is_stuck(lhi_net *net, void *context, char **result,
+                              size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    if (lhi_net_rank(net) == 1)
+        return lhi_fail(err, LH_EINPUT, "no more paper");
+    for (;;)
+        pause();
+}
+
+static unsigned open_files(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main,
+                           lh_status status, const char *text)
+{
+    const lhi_net_link link = {1000, 0, 0};
+    lhi_rank_result results[8] = {{0}};
+    lh_error err = {0};
+    unsigned files = open_files();
+    int64_t start_ns = lhi_net_now();
+    CHECK_INT(lhi_local_run(n, 1, &link, rank_main, NULL, results, &err),
+              status);
+    CHECK_STR(err.text, text);
+    CHECK(lhi_net_now() - start_ns < INT64_C(5000000000));
+    CHECK_MSG(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD,
+              "a process is left");
+    CHECK_INT(open_files(), files);
+    free_results(results, 8);
+}
+
+static void survives_deaths(void)
+{
+    ends_by_itself(5, is_killed, LH_EIO, "rank 2: killed by signal 9 (Killed)");
+    ends_by_itself(2, ends_itself, LH_EIO,
+                   "rank 1: ended without having finished (exit status 3)");
+    ends_by_itself(3, one_is_stuck, LH_EINPUT, "rank 1: no more paper");
+}
+
+/* Tells its process to who kills the launcher. */
+static lh_status tells_pid(lhi_net *net, void *context, char **result,
+                           size_t *size, lh_error *err)
+{
+    (void)result, (void)size;
+    pid_t pid = getpid();
+    if (write(*(int *)context, &pid, sizeof pid) != sizeof pid)
+        return lhi_fail(err, LH_EIO, "no pipe");
+    return wait_for_ever(net, err);
+}
+
+static void dies_with_launcher(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid_t launcher = fork();
+    if (launcher == 0) {
+        lhi_local_run(3, 0, NULL, tells_pid, &ends[1], NULL, NULL);
+        _exit(0);
+    }
+    pid_t pids[3] = {0};
+    for (int i = 0; i < 3; i++)
+        CHECK(read(ends[0], &pids[i], sizeof pids[i]) == sizeof pids[i]);
+    kill(launcher, SIGKILL);
+    CHECK(waitpid(launcher, NULL, 0) == launcher);
+    for (int i = 0; i < 3; i++) {
+        int how = 0;
+        CHECK(waitpid(pids[i], &how, 0) == pids[i]);
+        CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
     RUN(conforms);
     RUN(refuses);
     RUN(sleeps);
+    RUN(survives_deaths);
+    RUN(dies_with_launcher);
     return test_summary();
 }

@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net/stream.h"
+
+#include "base/fail.h"
+#include "net/proto.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+    READ_BYTES = 8 << 10,   /* of a connection, read at once */
+    CHUNK_BYTES = 128 << 10 /* moved at most while the lock is held */
+};
+static const int64_t ms_ns = 1000000;
+
+/* A frame that is not yet all sent. */
+typedef struct outgoing {
+    struct outgoing *next;
+    unsigned char header[LHI_FRAME_BYTES];
+    const unsigned char *payload; /* NULL: zeros, of a withdrawn operation */
+    size_t size, sent;            /* with the header */
+    lhi_net_op *op;               /* NULL: the payload is `copy` */
+    unsigned char copy[];
+} outgoing;
+
+typedef struct connection {
+    int fd;             /* -1: none */
+    bool writes, asked; /* can still write; epoll is asked for room */
+    outgoing *first, *last;
+    /* What was read ahead: [at, end) of `buffer`. */
+    size_t at, end;
+    /* The frame that is being read, from its header on. */
+    bool in_frame;
+    lhi_frame frame;
+    size_t filled, size; /* of its payload */
+    unsigned char *into; /* NULL: dropped */
+    lhi_net_op *op;
+    lhi_kept *kept;
+    int64_t heard_ns, spoke_ns;
+    int64_t lost_ns; /* when the connection went without a goodbye; 0: not */
+    unsigned char reason[LHI_ABORT_BYTES];
+    unsigned char buffer[READ_BYTES];
+} connection;
+
+typedef struct stream {
+    lhi_proto proto; /* first */
+    lhi_net_ops ops;
+    lhi_failure own_failure;
+    bool watched, stop, told; /* told: peers of the failure */
+    int64_t silence_ns;
+    int epoll, poke; /* poke: an eventfd that wakes the thread */
+    pthread_t thread;
+    void (*closed)(void *context);
+    void *context;
+    connection *connections;
+} stream;
+
+static void poke(stream *s)
+{
+    uint64_t one = 1;
+    ssize_t n = write(s->poke, &one, sizeof one);
+    (void)n; /* full means that it wakes anyway */
+}
+
+/* The run fails by what was seen of a peer. */
+static void fail_peer(stream *s, uint32_t peer, const char *what)
+{
+    lhi_failure_set(s->proto.net.failure, peer, what);
+}
+
+/* ---- writing ---- */
+
+static void ask_for_room(stream *s, uint32_t peer, bool want)
+{
+    connection *c = &s->connections[peer];
+    if (c->asked == want)
+        return;
+    struct epoll_event e = {.events = EPOLLIN | (want ? EPOLLOUT : 0),
+                            .data.u32 = peer};
+    c->asked = epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &e) == 0 && want;
+}
+
+static void drop_out(stream *s, connection *c)
+{
+    while (c->first) {
+        outgoing *o = c->first;
+        c->first = o->next;
+        if (o->op)
+            lhi_proto_sent(&s->proto, o->op, LH_EIO);
+        free(o);
+    }
+}
+
+static const unsigned char zeros[4096];
+
+/* One write of what is at the front: < 0 with errno, or bytes. */
+static ssize_t write_some(const connection *c)
+{
+    const outgoing *o = c->first;
+    struct iovec parts[2];
+    size_t n = 0, done = o->sent, room = CHUNK_BYTES;
+    if (done < LHI_FRAME_BYTES) {
+        union {
+            const unsigned char *in;
+            void *base;
+        } header = {o->header + done};
+        parts[n++] = (struct iovec){header.base, LHI_FRAME_BYTES - done};
+        done = LHI_FRAME_BYTES;
+    }
+    size_t left = o->size - done;
+    if (left > 0) {
+        union {
+            const unsigned char *in;
+            void *base;
+        } rest = {o->payload ? o->payload + (done - LHI_FRAME_BYTES) : zeros};
+        if (!o->payload && left > sizeof zeros)
+            left = sizeof zeros;
+        parts[n++] = (struct iovec){rest.base, left < room ? left : room};
+    }
+    struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
+    return sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Writes until the socket is full or `most` bytes are out. */
+static void flush(stream *s, uint32_t peer, size_t most)
+{
+    connection *c = &s->connections[peer];
+    size_t done = 0;
+    while (c->first && c->writes && done < most) {
+        outgoing *o = c->first;
+        ssize_t n = write_some(c);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (n < 0) {
+            /* Whether the peer said goodbye or died, reading will tell. */
+            c->writes = false;
+            break;
+        }
+        o->sent += (size_t)n;
+        done += (size_t)n;
+        if (o->sent < o->size)
+            continue;
+        c->first = o->next;
+        if (o->op)
+            lhi_proto_sent(&s->proto, o->op, LH_OK);
+        free(o);
+    }
+    if (done && s->silence_ns)
+        c->spoke_ns = lhi_net_now();
+    if (c->fd >= 0)
+        ask_for_room(s, peer, c->first && c->writes);
+}
+
+static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
+                              const void *payload, lhi_net_op *op,
+                              lh_error *err)
+{
+    stream *s = (stream *)p;
+    connection *c = &s->connections[to];
+    size_t size = (size_t)lhi_frame_payload(f);
+    outgoing *o = malloc(sizeof *o + (op ? 0 : size));
+    if (!o)
+        return lhi_fail_nomem(err);
+    *o = (outgoing){.payload = op ? payload : o->copy,
+                    .size = LHI_FRAME_BYTES + size,
+                    .op = op};
+    lhi_frame_write(f, o->header);
+    if (!op && size)
+        memcpy(o->copy, payload, size);
+    bool idle = c->first == NULL;
+    if (idle)
+        c->first = o;
+    else
+        c->last->next = o;
+    c->last = o;
+    if (idle)
+        flush(s, to, CHUNK_BYTES);
+    return LH_OK;
+}
+
+static lh_status stream_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
+{
+    (void)p, (void)op, (void)err;
+    return LH_OK;
+}
+
+static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
+{
+    stream *s = (stream *)p;
+    connection *c = &s->connections[op->peer];
+    if (c->op == op) {
+        c->op = NULL;
+        c->into = NULL;
+        return true;
+    }
+    for (outgoing *o = c->first; o; o = o->next) {
+        if (o->op != op)
+            continue;
+        /* The frame has to end where its header says. */
+        o->op = NULL;
+        o->payload = NULL;
+        return true;
+    }
+    return false;
+}
+
+static const lhi_carrier stream_carrier = {
+    .frame = stream_frame,
+    .expect = stream_expect,
+    .withdraw = stream_withdraw,
+};
+
+/* Tells the peers, once, why the run has failed. */
+static void tell_failure(stream *s)
+{
+    const char *why = lhi_failure_text(s->proto.net.failure);
+    if (!why || s->told)
+        return;
+    s->told = true;
+    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    if (f.size > LHI_ABORT_BYTES)
+        f.size = LHI_ABORT_BYTES;
+    for (uint32_t i = 0; i < s->proto.net.n_ranks; i++)
+        if (s->connections[i].fd >= 0 && s->connections[i].writes)
+            stream_frame(&s->proto, i, &f, why, NULL, NULL);
+}
+
+/* ---- reading ---- */
+
+static lh_status end_frame(stream *s, connection *c, lh_error *err)
+{
+    c->in_frame = false;
+    lhi_net_op *op = c->op;
+    lhi_kept *kept = c->kept;
+    c->op = NULL;
+    c->kept = NULL;
+    if (c->frame.kind == LHI_FRAME_ABORT) {
+        char text[LHI_ABORT_BYTES + 1];
+        lhi_wire_text(c->reason, c->size, text, sizeof text);
+        lhi_failure_set_text(s->proto.net.failure, text);
+        s->told = true; /* whoever began it tells everyone */
+        return LH_OK;
+    }
+    return lhi_proto_filled(&s->proto, op, kept, err);
+}
+
+static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
+{
+    connection *c = &s->connections[peer];
+    void *into = NULL;
+    LHI_TRY(lhi_frame_read(c->buffer + c->at, &c->frame, err));
+    c->at += LHI_FRAME_BYTES;
+    LHI_TRY(lhi_proto_frame(&s->proto, peer, &c->frame, &into, &c->op, &c->kept,
+                            err));
+    c->in_frame = true;
+    c->filled = 0;
+    c->size = (size_t)lhi_frame_payload(&c->frame);
+    c->into = c->frame.kind == LHI_FRAME_ABORT ? c->reason : into;
+    return c->size ? LH_OK : end_frame(s, c, err);
+}
+
+/* Whatever of the payload was read ahead. */
+static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
+{
+    connection *c = &s->connections[peer];
+    while (c->at < c->end) {
+        if (!c->in_frame && c->end - c->at < LHI_FRAME_BYTES)
+            break;
+        if (!c->in_frame) {
+            LHI_TRY(begin_frame(s, peer, err));
+            continue;
+        }
+        size_t n = c->end - c->at;
+        if (n > c->size - c->filled)
+            n = c->size - c->filled;
+        if (c->into)
+            memcpy(c->into + c->filled, c->buffer + c->at, n);
+        c->at += n;
+        c->filled += n;
+        if (c->filled == c->size)
+            LHI_TRY(end_frame(s, c, err));
+    }
+    if (c->at > 0) {
+        memmove(c->buffer, c->buffer + c->at, c->end - c->at);
+        c->end -= c->at;
+        c->at = 0;
+    }
+    return LH_OK;
+}
+
+/* One read: into the payload's place if much of it is to come. */
+static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
+{
+    connection *c = &s->connections[peer];
+    size_t left = c->in_frame ? c->size - c->filled : 0;
+    bool direct = c->into && left >= READ_BYTES && c->end == 0;
+    ssize_t n;
+    if (direct)
+        n = recv(c->fd, c->into + c->filled,
+                 left < CHUNK_BYTES ? left : CHUNK_BYTES, MSG_DONTWAIT);
+    else
+        n = recv(c->fd, c->buffer + c->end, READ_BYTES - c->end, MSG_DONTWAIT);
+    if (n <= 0)
+        return n;
+    lh_status status = LH_OK;
+    if (direct) {
+        c->filled += (size_t)n;
+        if (c->filled == c->size)
+            status = end_frame(s, c, err);
+    } else {
+        c->end += (size_t)n;
+        status = use_buffer(s, peer, err);
+    }
+    if (status == LH_OK)
+        return n;
+    errno = EPROTO;
+    return -1;
+}
+
+/* The connection is of no more use. */
+static void lose(stream *s, uint32_t peer, const char *why)
+{
+    connection *c = &s->connections[peer];
+    epoll_ctl(s->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    close(c->fd);
+    c->fd = -1;
+    c->writes = false;
+    c->into = NULL;
+    if (s->proto.peers[peer].left) {
+        drop_out(s, c);
+        return;
+    }
+    c->lost_ns = lhi_net_now();
+    if (!s->watched)
+        fail_peer(s, peer, why);
+}
+
+static void read_all(stream *s, uint32_t peer)
+{
+    connection *c = &s->connections[peer];
+    lh_error err = {0};
+    ssize_t n = 0;
+    for (size_t done = 0; c->fd >= 0 && done < CHUNK_BYTES; done += (size_t)n) {
+        n = read_some(s, peer, &err);
+        if (n < 0 && errno == EINTR) {
+            n = 0;
+            continue;
+        }
+        if (n <= 0)
+            break;
+    }
+    if (s->silence_ns)
+        c->heard_ns = lhi_net_now();
+    if (n > 0 || c->fd < 0 ||
+        (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)))
+        return;
+    char why[600];
+    if (n == 0)
+        snprintf(why, sizeof why, "its connection to rank %u was closed",
+                 s->proto.net.rank);
+    else if (err.code != LH_OK)
+        snprintf(why, sizeof why, "rank %u does not understand it: %s",
+                 s->proto.net.rank, err.text);
+    else
+        snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
+                 s->proto.net.rank, strerror(errno));
+    if (n < 0 && err.code == LH_ENOMEM)
+        lhi_failure_set(s->proto.net.failure, s->proto.net.rank, err.text);
+    else if (n < 0 && err.code != LH_OK) /* also where deaths are watched */
+        fail_peer(s, peer, why);
+    lose(s, peer, why);
+}
+
+/* ---- the communication thread ---- */
+
+/* What is due by now; when to look again, or -1. */
+static int64_t look_at_clock(stream *s)
+{
+    int64_t now_ns = lhi_net_now(), next_ns = -1;
+    if (lhi_failure_text(s->proto.net.failure))
+        return -1;
+    for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
+        connection *c = &s->connections[i];
+        if (c->lost_ns && !s->proto.peers[i].left) {
+            if (now_ns - c->lost_ns > 1000 * ms_ns)
+                fail_peer(s, i, "its connections were closed");
+            next_ns = now_ns + 200 * ms_ns;
+        }
+        if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].left)
+            continue;
+        next_ns = now_ns + s->silence_ns / 8;
+        if (now_ns - c->heard_ns > s->silence_ns) {
+            char why[100];
+            snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
+                     (double)(now_ns - c->heard_ns) * 1e-9, s->proto.net.rank);
+            fail_peer(s, i, why);
+        } else if (c->writes && !c->first &&
+                   now_ns - c->spoke_ns > s->silence_ns / 4) {
+            lhi_frame ping = {.kind = LHI_FRAME_PING};
+            stream_frame(&s->proto, i, &ping, NULL, NULL, NULL);
+        }
+    }
+    return next_ns;
+}
+
+static void *thread_main(void *of)
+{
+    stream *s = of;
+    struct epoll_event events[32];
+    int64_t next_ns = 0;
+    for (;;) {
+        int wait_ms = -1;
+        if (next_ns >= 0) {
+            int64_t left_ns = next_ns - lhi_net_now();
+            wait_ms = left_ns <= 0 ? 0 : (int)(left_ns / ms_ns) + 1;
+        }
+        int n = epoll_wait(s->epoll, events, 32, wait_ms);
+        pthread_mutex_lock(&s->proto.lock);
+        for (int i = 0; i < n; i++) {
+            uint32_t peer = events[i].data.u32;
+            if (peer == UINT32_MAX) {
+                uint64_t count;
+                ssize_t got = read(s->poke, &count, sizeof count);
+                (void)got;
+                continue;
+            }
+            if (s->connections[peer].fd >= 0 &&
+                (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+                read_all(s, peer);
+            if (s->connections[peer].fd >= 0 && (events[i].events & EPOLLOUT))
+                flush(s, peer, CHUNK_BYTES);
+        }
+        next_ns = look_at_clock(s);
+        tell_failure(s);
+        bool stop = s->stop;
+        pthread_mutex_unlock(&s->proto.lock);
+        if (stop)
+            return NULL;
+    }
+}
+
+/* ---- from outside ---- */
+
+static void stream_abort(lhi_net *net, const char *reason)
+{
+    stream *s = (stream *)net;
+    lhi_failure_set(net->failure, net->rank, reason);
+    poke(s);
+}
+
+/* Bytes that the peers' systems have not got yet; the lock is held. */
+static bool anything_out(stream *s)
+{
+    for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
+        const connection *c = &s->connections[i];
+        int queued = 0;
+        if (c->fd < 0 || !c->writes)
+            continue;
+        if (c->first)
+            return true;
+        if (ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0 && s->silence_ns)
+            return true;
+    }
+    return false;
+}
+
+/* Says goodbye, or why the run has failed, and sees that it gets out. */
+static void take_leave(stream *s)
+{
+    pthread_mutex_lock(&s->proto.lock);
+    bool failed = lhi_failure_text(s->proto.net.failure) != NULL;
+    tell_failure(s);
+    lhi_frame bye = {.kind = LHI_FRAME_BYE};
+    for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++)
+        if (s->connections[i].fd >= 0 && s->connections[i].writes)
+            stream_frame(&s->proto, i, &bye, NULL, NULL, NULL);
+    int64_t until_ns = lhi_net_now() + (failed ? 500 : 3000) * ms_ns;
+    while (anything_out(s) && lhi_net_now() < until_ns) {
+        pthread_mutex_unlock(&s->proto.lock);
+        struct timespec t = {.tv_nsec = 2 * ms_ns};
+        nanosleep(&t, NULL);
+        pthread_mutex_lock(&s->proto.lock);
+    }
+    s->stop = true;
+    pthread_mutex_unlock(&s->proto.lock);
+    poke(s);
+}
+
+static void stream_free(stream *s)
+{
+    for (uint32_t i = 0; s->connections && i < s->proto.net.n_ranks; i++) {
+        connection *c = &s->connections[i];
+        while (c->first) {
+            outgoing *o = c->first;
+            c->first = o->next;
+            free(o);
+        }
+        free(c->kept);
+        if (c->fd >= 0)
+            close(c->fd);
+    }
+    free(s->connections);
+    if (s->epoll >= 0)
+        close(s->epoll);
+    if (s->poke >= 0)
+        close(s->poke);
+    lhi_proto_fini(&s->proto);
+    free(s);
+}
+
+static void stream_close(lhi_net *net)
+{
+    stream *s = (stream *)net;
+    lhi_proto_drain(&s->proto);
+    take_leave(s);
+    pthread_join(s->thread, NULL);
+    void (*closed)(void *context) = s->closed;
+    void *context = s->context;
+    stream_free(s);
+    if (closed)
+        closed(context);
+}
+
+static lh_status watch(stream *s, int fd, uint32_t what, lh_error *err)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = what};
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO, "cannot watch a connection: %s",
+                    strerror(errno));
+}
+
+/* On failure the connections are still the caller's. */
+static lh_status start(stream *s, const int *fds, lh_error *err)
+{
+    uint32_t n = s->proto.net.n_ranks;
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->epoll < 0 || s->poke < 0)
+        return lhi_fail(err, LH_EIO, "cannot watch connections: %s",
+                        strerror(errno));
+    s->connections = calloc(n, sizeof *s->connections);
+    if (!s->connections)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        s->connections[i].fd = -1;
+    LHI_TRY(watch(s, s->poke, UINT32_MAX, err));
+    int64_t now_ns = lhi_net_now();
+    for (uint32_t i = 0; i < n; i++) {
+        if (fds[i] < 0)
+            continue;
+        LHI_TRY(watch(s, fds[i], i, err));
+        s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        s->connections[i].fd = fds[i];
+        s->connections[i].writes = fds[i] >= 0;
+    }
+    int error = pthread_create(&s->thread, NULL, thread_main, s);
+    if (error == 0)
+        return LH_OK;
+    for (uint32_t i = 0; i < n; i++)
+        s->connections[i].fd = -1;
+    return lhi_fail(err, LH_EIO, "no communication thread: %s",
+                    strerror(error));
+}
+
+lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
+                         lh_error *err)
+{
+    stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->ops = (lhi_net_ops){.name = options->name,
+                           .send = lhi_proto_send,
+                           .receive = lhi_proto_receive,
+                           .withdraw = lhi_proto_withdraw,
+                           .abort = stream_abort,
+                           .close = stream_close};
+    s->proto.net = (lhi_net){.ops = &s->ops,
+                             .rank = options->rank,
+                             .n_ranks = options->n_ranks,
+                             .links = options->links,
+                             .failure = options->failure ? options->failure
+                                                         : &s->own_failure};
+    s->proto.carrier = &stream_carrier;
+    s->watched = options->watched;
+    s->silence_ns = options->silence_ns;
+    s->epoll = s->poke = -1;
+    s->closed = options->closed;
+    s->context = options->context;
+    lh_status status = lhi_proto_init(&s->proto, err);
+    if (status == LH_OK) {
+        status = start(s, options->fds, err);
+        if (status == LH_OK) {
+            *out = &s->proto.net;
+            return LH_OK;
+        }
+    } else {
+        free(s);
+        return status;
+    }
+    stream_free(s);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes over a connection between two ranks: docs/formats/wire.md.
+ * Coding and checking only; nothing here does input or output. */
+#ifndef LHI_NET_WIRE_H
+#define LHI_NET_WIRE_H
+
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LHI_WIRE_VERSION = 1 };
+
+/* X(name): the kinds of frame, from 1. */
+#define LHI_FRAME_LIST(X)                                                      \
+    X(SMALL) /* a whole message */                                             \
+    X(OFFER) /* there is a large message */                                    \
+    X(GRANT) /* a large message may come */                                    \
+    X(DATA)  /* its bytes */                                                   \
+    X(ABORT) /* the run has failed */                                          \
+    X(BYE)   /* the sender leaves; its last frame */                           \
+    X(PING)  /* the sender is alive */
+
+typedef enum lhi_frame_kind {
+    LHI_FRAME_NONE,
+#define LHI_FRAME_ENUM(name) LHI_FRAME_##name,
+    LHI_FRAME_LIST(LHI_FRAME_ENUM)
+#undef LHI_FRAME_ENUM
+} lhi_frame_kind;
+
+enum { LHI_FRAME_BYTES = 48, LHI_ABORT_BYTES = 480 };
+
+/* The largest message there can be. */
+#define LHI_WIRE_MOST_BYTES (UINT64_C(1) << 48)
+
+typedef struct lhi_frame {
+    lhi_frame_kind kind;
+    uint32_t link, slot; /* of the emulated link, or UINT32_MAX and 0 */
+    uint64_t tag;
+    uint64_t size; /* of the message; of ABORT: of the text */
+    int64_t entered_ns;
+    uint64_t id; /* of GRANT and DATA: the receiver's number for it */
+} lhi_frame;
+
+void lhi_frame_write(const lhi_frame *frame,
+                     unsigned char out[LHI_FRAME_BYTES]);
+/* LH_EIO: no frame; `err` says which field is wrong. */
+lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
+                         lhi_frame *out, lh_error *err);
+/* Bytes that follow the header. */
+uint64_t lhi_frame_payload(const lhi_frame *frame);
+
+/* Text of a peer, made fit to be shown: no control bytes, NUL-terminated. */
+void lhi_wire_text(const unsigned char *bytes, size_t n, char *out,
+                   size_t room);
+
+#endif
