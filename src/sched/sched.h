@@ -33,6 +33,8 @@
       "groups enqueued and dequeued, as in PipeMesh (ud, loop)")               \
     X("slack", lhi_slack, "warm-up that absorbs link delays (ud, split)")      \
     X("greedy", lhi_greedy, "earliest pass first, W cut to fill gaps")         \
+    X("look-ahead", lhi_look_ahead,                                            \
+      "greedy, then improved by what is due, seen from the end")               \
     X("auto", lhi_auto, "the fastest of all that fit")
 
 /* The order of one device while it is being made. */

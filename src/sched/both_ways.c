@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/both_ways.h"
+
+#include <string.h>
+
+#define NEVER INT64_MAX
+
+typedef struct pick {
+    int64_t start_ns; /* NEVER: nothing for now */
+    uint32_t stream;
+} pick;
+
+/* What a device could run next. */
+typedef struct candidate {
+    uint32_t stream;
+    int64_t start_ns;
+    bool fits;
+} candidate;
+
+typedef struct lhi_way_state {
+    const lhi_way_rules *rules;
+    bool backward;
+    uint32_t n_parts;
+    int64_t *ready; /* per stream * n + microbatch: inputs so far are there */
+    uint32_t *next; /* per stream: passes run; of W: parts */
+    int64_t *free;  /* per device */
+    uint8_t *turn;  /* per device: kind of its last F or D */
+    bool *begun;    /* per device: a D has run */
+    int64_t *link;  /* per resource: free from then on */
+    pick *picks;    /* per device */
+    uint32_t *tree, leaves;
+    candidate *list; /* of the device in hand */
+} way_state;
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool is_w(const lhi_both_ways *b, uint32_t stream)
+{
+    return b->kinds == 3 && stream % 3 == 2;
+}
+
+/* How many microbatches a stream has run to the end. */
+static uint32_t done(const lhi_both_ways *b, uint32_t stream)
+{
+    const way_state *s = b->state;
+    return s->n_parts > 1 && is_w(b, stream) ? s->next[stream] / s->n_parts
+                                             : s->next[stream];
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+/* The most that the memory of microbatch m still rises on its way. */
+static int64_t rise_of(const lhi_both_ways *b, const lhi_lane_device *d,
+                       uint32_t m)
+{
+    bool back = b->state->backward;
+    int64_t rise = 0, most = 0;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
+        if (m < done(b, at))
+            continue;
+        rise += b->lanes[at].way[back].memory;
+        most = max64(most, rise);
+    }
+    return most;
+}
+
+/* What the microbatches before m hold. */
+static int64_t held_before(const lhi_both_ways *b, const lhi_lane_device *d,
+                           uint32_t m)
+{
+    int64_t held = 0;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        uint32_t at = d->sequence[i], n = done(b, at);
+        held += b->lanes[at].way[b->state->backward].memory *
+                (int64_t)(n < m ? n : m);
+    }
+    return held;
+}
+
+/* Whether the microbatches can finish one after the other, each with what is
+ * free and what those before it give back (Dijkstra's banker, with the order
+ * of microbatches for the order of customers). Those with the same passes
+ * done differ only in how many are before them: the first has least. */
+static bool is_safe(const lhi_both_ways *b, uint32_t device)
+{
+    const lhi_lane_device *d = &b->devices[device];
+    int64_t room = d->room - held_before(b, d, UINT32_MAX);
+    if (room < 0)
+        return false;
+    if (d->one_takes[b->state->backward])
+        return true;
+    for (uint32_t i = 0; i <= d->n_streams; i++) {
+        uint32_t m = i == 0 ? 0 : done(b, d->sequence[i - 1]);
+        if (m < b->n && rise_of(b, d, m) > room + held_before(b, d, m))
+            return false;
+    }
+    return true;
+}
+
+/* With one pass more of a stream. */
+static bool is_safe_after(const lhi_both_ways *b, uint32_t stream)
+{
+    uint32_t *next = &b->state->next[stream];
+    uint32_t more = is_w(b, stream) ? b->state->n_parts : 1;
+    *next += more;
+    bool safe = is_safe(b, b->lanes[stream].device);
+    *next -= more;
+    return safe;
+}
+
+/* Whether those of the device's that are due before still fit as well. */
+static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due)
+{
+    way_state *s = b->state;
+    const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
+    bool room = true;
+    s->next[stream]++;
+    for (uint32_t i = 0; i < d->n_streams && room; i++) {
+        uint32_t at = d->sequence[i];
+        if (at != stream && b->lanes[at].way[s->backward].memory > 0 &&
+            done(b, at) < b->n && b->due[(size_t)at * b->n + done(b, at)] < due)
+            room = is_safe_after(b, at);
+    }
+    s->next[stream]--;
+    return room;
+}
+
+static bool fits(const lhi_both_ways *b, uint32_t stream)
+{
+    const way_state *s = b->state;
+    const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
+    uint32_t chunk = stream / b->kinds;
+    uint32_t first = chunk * b->kinds, last = first + b->kinds - 1;
+    uint32_t takes = s->backward ? last : first, gives = first + last - takes;
+    if (stream == takes && s->rules->caps &&
+        s->next[stream] - done(b, gives) >= s->rules->caps[chunk])
+        return false;
+    if (b->lanes[stream].way[s->backward].memory <= 0 || d->room == LH_NO_LIMIT)
+        return true;
+    if (!is_safe_after(b, stream))
+        return false;
+    if (!s->rules->reserve || d->one_takes[s->backward])
+        return true;
+    return leaves_room(b, stream,
+                       b->due[(size_t)stream * b->n + s->next[stream]]);
+}
+
+/* --- choosing ------------------------------------------------------------ */
+
+/* When the next pass of a stream could start; NEVER: not known yet, or none
+ * left. */
+static int64_t start_of(const lhi_both_ways *b, uint32_t stream)
+{
+    const way_state *s = b->state;
+    const lhi_lane *lane = &b->lanes[stream];
+    const lhi_way *way = &lane->way[s->backward];
+    uint32_t m = done(b, stream);
+    if (m == b->n)
+        return NEVER;
+    for (uint32_t i = 0; i < way->n_in; i++)
+        if (s->next[way->in[i]] <= m)
+            return NEVER;
+    int64_t at =
+        max64(s->free[lane->device], s->ready[(size_t)stream * b->n + m]);
+    if (!s->rules->hold_back)
+        return at;
+    for (uint32_t i = 0; i < way->n_out; i++)
+        if (way->out[i].resource != LH_NONE)
+            at = max64(at, s->link[way->out[i].resource] - lane->time_ns);
+    return at;
+}
+
+static int64_t time_of(const lhi_both_ways *b, uint32_t stream)
+{
+    int64_t time = b->lanes[stream].time_ns;
+    uint32_t parts = b->state->n_parts;
+    if (parts == 1 || !is_w(b, stream))
+        return time;
+    return lhi_share(time, b->state->next[stream] % parts, parts);
+}
+
+/* Greedy's rules: F until a D is ready, then in turn; W where there is nothing
+ * else, or memory forbids what is wanted. Of several chunks the furthest. */
+static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
+                             uint32_t n, int64_t at)
+{
+    const way_state *s = b->state;
+    const candidate *kinds[3] = {NULL, NULL, NULL};
+    bool refused[3] = {false, false, false}, any_f = false;
+    for (uint32_t i = 0; i < b->devices[device].n_streams; i++) {
+        uint32_t stream = b->devices[device].sequence[i];
+        any_f = any_f || (stream % b->kinds == 0 && done(b, stream) < b->n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const candidate *c = &s->list[i];
+        uint32_t kind = c->stream % b->kinds;
+        if (c->start_ns > at)
+            continue;
+        if (!c->fits)
+            refused[kind] = true;
+        else if (!kinds[kind] || (kind != 2 && c->stream > kinds[kind]->stream))
+            kinds[kind] = c;
+    }
+    uint32_t want = s->turn[device] == 0 ? 1 : 0;
+    if (!any_f)
+        want = 1;
+    else if (!s->begun[device] && !kinds[1] && !refused[1])
+        want = 0;
+    if (kinds[want])
+        return kinds[want]->stream;
+    if (refused[want] && kinds[2])
+        return kinds[2]->stream;
+    const candidate *c = kinds[1 - want] ? kinds[1 - want] : kinds[2];
+    return c->stream;
+}
+
+static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
+{
+    const way_state *s = b->state;
+    pick best = {NEVER, LH_NONE};
+    int64_t best_due = NEVER;
+    for (uint32_t i = 0; i < n; i++) {
+        const candidate *c = &s->list[i];
+        if (!c->fits || c->start_ns > until)
+            continue;
+        int64_t due = b->due[(size_t)c->stream * b->n + done(b, c->stream)];
+        if (best.stream == LH_NONE || due < best_due ||
+            (due == best_due && c->start_ns < best.start_ns)) {
+            best = (pick){c->start_ns, c->stream};
+            best_due = due;
+        }
+    }
+    return best;
+}
+
+static void choose(lhi_both_ways *b, uint32_t device)
+{
+    way_state *s = b->state;
+    const lhi_lane_device *d = &b->devices[device];
+    int64_t at = NEVER, end = NEVER;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        candidate c = {.stream = d->sequence[i]};
+        c.start_ns = start_of(b, c.stream);
+        if (c.start_ns == NEVER)
+            continue;
+        c.fits = fits(b, c.stream);
+        s->list[n++] = c;
+        if (!c.fits)
+            continue;
+        int64_t ends = c.start_ns + time_of(b, c.stream);
+        at = c.start_ns < at ? c.start_ns : at;
+        end = ends < end ? ends : end;
+    }
+    s->picks[device] = (pick){NEVER, LH_NONE};
+    if (at == NEVER)
+        return;
+    if (s->rules->crosspipe) {
+        s->picks[device] = (pick){at, pick_in_turn(b, device, n, at)};
+        return;
+    }
+    /* Later than at, but before that much of the way to the first end. */
+    int64_t wait = (end - at) / 4 * s->rules->patience;
+    s->picks[device] = pick_due(b, n, at + (wait > 0 ? wait - 1 : 0));
+}
+
+/* --- the tournament of devices ------------------------------------------- */
+
+static uint32_t sooner(const way_state *s, uint32_t a, uint32_t b)
+{
+    if (a == LH_NONE || b == LH_NONE)
+        return a == LH_NONE ? b : a;
+    return s->picks[b].start_ns < s->picks[a].start_ns ? b : a;
+}
+
+static void replay(way_state *s, uint32_t device)
+{
+    for (uint32_t i = (s->leaves + device) / 2; i > 0; i /= 2)
+        s->tree[i] = sooner(s, s->tree[2 * i], s->tree[2 * i + 1]);
+}
+
+static void renew(lhi_both_ways *b, uint32_t device)
+{
+    choose(b, device);
+    replay(b->state, device);
+}
+
+static void seat_all(lhi_both_ways *b)
+{
+    way_state *s = b->state;
+    for (uint32_t d = 0; d < s->leaves; d++)
+        s->tree[s->leaves + d] = d < b->p->n_devices ? d : LH_NONE;
+    for (uint32_t d = 0; d < b->p->n_devices; d++)
+        choose(b, d);
+    for (uint32_t i = s->leaves - 1; i > 0; i--)
+        s->tree[i] = sooner(s, s->tree[2 * i], s->tree[2 * i + 1]);
+}
+
+bool lhi_way_state_make(lhi_both_ways *b)
+{
+    const lh_pipeline *p = b->p;
+    way_state *s = LHI_NEW(b->mem, way_state, 1);
+    uint32_t most = 1, leaves = 1;
+    if (!s)
+        return false;
+    while (leaves < p->n_devices)
+        leaves *= 2;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        if (b->devices[d].n_streams > most)
+            most = b->devices[d].n_streams;
+    *s = (way_state){
+        .ready = LHI_NEW(b->mem, int64_t, (size_t)b->n_streams * b->n),
+        .next = LHI_NEW(b->mem, uint32_t, b->n_streams),
+        .free = LHI_NEW(b->mem, int64_t, p->n_devices),
+        .turn = LHI_NEW(b->mem, uint8_t, p->n_devices),
+        .begun = LHI_NEW(b->mem, bool, p->n_devices),
+        .link = LHI_NEW(b->mem, int64_t, p->n_resources),
+        .picks = LHI_NEW(b->mem, pick, p->n_devices),
+        .tree = LHI_NEW(b->mem, uint32_t, 2 * (size_t)leaves),
+        .leaves = leaves,
+        .list = LHI_NEW(b->mem, candidate, most),
+    };
+    b->state = s;
+    return s->ready && s->next && s->free && s->turn && s->begun && s->link &&
+           s->picks && s->tree && s->list;
+}
+
+/* --- a run --------------------------------------------------------------- */
+
+static void hand_on(lhi_both_ways *b, uint32_t stream, uint32_t m,
+                    int64_t end_ns)
+{
+    way_state *s = b->state;
+    const lhi_way *way = &b->lanes[stream].way[s->backward];
+    for (uint32_t i = 0; i < way->n_out; i++) {
+        const lhi_arc *arc = &way->out[i];
+        int64_t at = end_ns;
+        if (arc->resource != LH_NONE) {
+            at = max64(at, s->link[arc->resource]) + arc->transfer_ns;
+            s->link[arc->resource] = at;
+        }
+        int64_t *ready = &s->ready[(size_t)arc->to * b->n + m];
+        *ready = max64(*ready, at + arc->latency_ns);
+    }
+}
+
+static void place(lhi_both_ways *b, uint32_t device)
+{
+    way_state *s = b->state;
+    pick p = s->picks[device];
+    uint32_t m = done(b, p.stream), kind = p.stream % b->kinds;
+    size_t number = (size_t)p.stream * b->n + m;
+    int64_t end = p.start_ns + time_of(b, p.stream);
+    lhi_lane_device *d = &b->devices[device];
+    d->order[d->count++] = (uint32_t)number;
+    s->free[device] = end;
+    b->end_ns = max64(b->end_ns, end);
+    /* Of a W in parts what counts is when the last ends. */
+    b->start[number] = end - b->lanes[p.stream].time_ns;
+    s->next[p.stream]++;
+    if (kind < 2)
+        s->turn[device] = (uint8_t)kind;
+    s->begun[device] = s->begun[device] || kind == 1;
+    hand_on(b, p.stream, m, end);
+    renew(b, device);
+    const lhi_way *way = &b->lanes[p.stream].way[s->backward];
+    for (uint32_t i = 0; i < way->n_out; i++) {
+        uint32_t to = b->lanes[way->out[i].to].device;
+        if (to != device)
+            renew(b, to);
+    }
+}
+
+static void reset(lhi_both_ways *b)
+{
+    way_state *s = b->state;
+    const lh_pipeline *p = b->p;
+    memset(s->ready, 0, (size_t)b->n_streams * b->n * sizeof *s->ready);
+    memset(s->next, 0, b->n_streams * sizeof *s->next);
+    memset(s->free, 0, p->n_devices * sizeof *s->free);
+    memset(s->turn, 1, p->n_devices * sizeof *s->turn);
+    memset(s->begun, 0, p->n_devices * sizeof *s->begun);
+    memset(s->link, 0, p->n_resources * sizeof *s->link);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        b->devices[d].count = 0;
+    b->end_ns = 0;
+}
+
+bool lhi_both_ways_run(lhi_both_ways *b, bool backward, uint32_t n_parts,
+                       const lhi_way_rules *rules)
+{
+    way_state *s = b->state;
+    const lh_pipeline *p = b->p;
+    s->rules = rules;
+    s->backward = b->is_backward = backward;
+    s->n_parts = b->kinds == 3 ? n_parts : 1;
+    reset(b);
+    seat_all(b);
+    uint64_t each = b->kinds - 1 + (b->kinds == 3 ? s->n_parts : 1);
+    uint64_t left = each * p->n_chunks * b->n;
+    for (; left > 0; left--) {
+        uint32_t device = s->tree[1];
+        if (s->picks[device].start_ns == NEVER)
+            return false;
+        place(b, device);
+    }
+    return true;
+}
+
+void lhi_both_ways_turn(lhi_both_ways *b)
+{
+    for (uint32_t i = 0; i < b->n_streams; i++) {
+        int64_t *due = b->due + (size_t)i * b->n;
+        const int64_t *start = b->start + (size_t)i * b->n;
+        for (uint32_t m = 0; m < b->n; m++)
+            due[m] = b->end_ns - start[b->n - 1 - m] - b->lanes[i].time_ns;
+    }
+}
+
+/* Each W was put as often as it has parts. */
+static void number_parts(const lhi_both_ways *b, lhi_order *order,
+                         uint32_t n_parts)
+{
+    uint32_t *next = b->state->next; /* of no use any more */
+    memset(next, 0, b->n_streams * sizeof *next);
+    for (uint32_t i = 0; i < order->count; i++) {
+        lh_pass *pass = &order->passes[i];
+        if (pass->kind != LH_W)
+            continue;
+        uint32_t *part = &next[pass->chunk * b->kinds];
+        pass->part = (uint16_t)*part;
+        pass->n_parts = (uint16_t)n_parts;
+        *part = (*part + 1) % n_parts;
+    }
+}
+
+void lhi_both_ways_orders(const lhi_both_ways *b, lhi_orders *out)
+{
+    static const lh_pass_kind split[3] = {LH_F, LH_D, LH_W};
+    static const lh_pass_kind joint[2] = {LH_F, LH_B};
+    const lh_pass_kind *kinds = b->kinds == 3 ? split : joint;
+    uint32_t n_parts = b->state->n_parts;
+    for (uint32_t i = 0; i < b->p->n_devices; i++) {
+        const lhi_lane_device *d = &b->devices[i];
+        lhi_order *order = &out->devices[i];
+        order->count = 0;
+        for (uint32_t k = 0; k < d->count; k++) {
+            uint32_t number = d->order[b->is_backward ? d->count - 1 - k : k];
+            uint32_t stream = number / b->n, m = number % b->n;
+            lhi_put(order, kinds[stream % b->kinds], stream / b->kinds,
+                    b->is_backward ? b->n - 1 - m : m);
+        }
+        if (n_parts > 1)
+            number_parts(b, order, n_parts);
+    }
+}
+
+uint64_t lhi_both_ways_cost(const lhi_both_ways *b)
+{
+    uint64_t cost = 0;
+    for (uint32_t i = 0; i < b->p->n_devices; i++) {
+        const lhi_lane_device *d = &b->devices[i];
+        uint64_t each = d->n_streams; /* looked at for each pass */
+        if (d->room != LH_NO_LIMIT && !(d->one_takes[0] && d->one_takes[1]))
+            each *= d->n_streams;
+        cost += each * d->n_streams * b->n;
+    }
+    return cost;
+}

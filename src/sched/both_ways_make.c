@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What list scheduling needs to know of a pipeline, both ways in time. */
+#include "sched/both_ways.h"
+
+static void link_streams(lhi_both_ways *b, uint32_t from, uint32_t to,
+                         const lhi_route *route)
+{
+    lhi_arc arc = {.to = to, .resource = LH_NONE};
+    if (route) {
+        arc.resource = route->resource;
+        arc.transfer_ns = route->transfer_ns;
+        arc.latency_ns = route->latency_ns;
+    }
+    lhi_way *there = &b->lanes[from].way[0], *back = &b->lanes[to].way[1];
+    there->out[there->n_out++] = arc;
+    arc.to = from;
+    back->out[back->n_out++] = arc;
+    lhi_way *reader = &b->lanes[to].way[0], *maker = &b->lanes[from].way[1];
+    reader->in[reader->n_in++] = from;
+    maker->in[maker->n_in++] = to;
+}
+
+static void fill_lanes(lhi_both_ways *b)
+{
+    const lh_pipeline *p = b->p;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *chunk = &p->chunks[c];
+        int64_t time[3] = {chunk->f_ns, chunk->d_ns, chunk->w_ns};
+        int64_t memory[3] = {chunk->mem_f, chunk->mem_d, chunk->mem_w};
+        uint32_t f = c * b->kinds;
+        if (p->joint) {
+            time[1] += time[2];
+            memory[1] += memory[2];
+        }
+        for (uint32_t k = 0; k < b->kinds; k++) {
+            lhi_lane *lane = &b->lanes[f + k];
+            lane->device = chunk->device;
+            lane->time_ns = time[k];
+            lane->way[0].memory = memory[k];
+            lane->way[1].memory = -memory[k];
+        }
+    }
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t f = c * b->kinds, after = f + b->kinds;
+        if (c + 1 < p->n_chunks) {
+            link_streams(b, f, after, &p->forward[c]);
+            link_streams(b, after + 1, f + 1, &p->backward[c + 1]);
+        } else {
+            link_streams(b, f, f + 1, NULL);
+        }
+        if (!p->joint)
+            link_streams(b, f + 1, f + 2, NULL);
+    }
+}
+
+/* The streams of each device as one microbatch passes them. */
+static bool fill_sequences(lhi_both_ways *b)
+{
+    const lh_pipeline *p = b->p;
+    uint32_t *next = LHI_NEW(b->mem, uint32_t, b->n_streams);
+    if (!next)
+        return false;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        b->devices[p->chunks[c].device].n_chunks++;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        b->devices[d].sequence = next;
+        next += b->devices[d].n_chunks * b->kinds;
+    }
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        lhi_lane_device *d = &b->devices[p->chunks[c].device];
+        d->sequence[d->n_streams++] = c * b->kinds;
+    }
+    for (uint32_t c = p->n_chunks; c-- > 0;) {
+        lhi_lane_device *d = &b->devices[p->chunks[c].device];
+        for (uint32_t k = 1; k < b->kinds; k++)
+            d->sequence[d->n_streams++] = c * b->kinds + k;
+    }
+    return true;
+}
+
+/* Whether no other stream than the first takes memory. */
+static bool one_takes(const lhi_both_ways *b, const lhi_lane_device *d,
+                      uint32_t back)
+{
+    for (uint32_t i = 1; i < d->n_streams; i++) {
+        uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
+        if (b->lanes[at].way[back].memory > 0)
+            return false;
+    }
+    return true;
+}
+
+static void fill_memory(lhi_both_ways *b)
+{
+    const lh_pipeline *p = b->p;
+    b->balanced = true;
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        lhi_lane_device *d = &b->devices[i];
+        int64_t limit = lh_pipeline_memory_limit(p, i), taken = 0, sum = 0;
+        int64_t fixed = 0;
+        for (uint32_t k = 0; k < d->n_streams; k++) {
+            int64_t change = b->lanes[d->sequence[k]].way[0].memory;
+            sum += change;
+            taken += change > 0 ? change : 0;
+        }
+        for (uint32_t k = 0; k < d->n_chunks; k++)
+            fixed += p->chunks[d->sequence[k] / b->kinds].mem_static;
+        d->one_takes[0] = one_takes(b, d, 0);
+        d->one_takes[1] = one_takes(b, d, 1);
+        b->balanced = b->balanced && sum == 0;
+        d->room = LH_NO_LIMIT;
+        /* Amounts add up to less than 2^62 (lh_pipeline_make). */
+        if (limit < INT64_C(1) << 62 && taken * b->n > limit - fixed)
+            d->room = limit - fixed;
+    }
+}
+
+lh_status lhi_both_ways_make(const lh_pipeline *pipeline, uint32_t n_parts,
+                             lhi_arena *mem, lhi_both_ways *out, lh_error *err)
+{
+    lhi_both_ways *b = out;
+    *b = (lhi_both_ways){.p = pipeline,
+                         .mem = mem,
+                         .n = pipeline->n_microbatches,
+                         .kinds = pipeline->joint ? 2 : 3};
+    b->n_streams = pipeline->n_chunks * b->kinds;
+    size_t numbers = (size_t)b->n_streams * b->n;
+    size_t passes = (size_t)pipeline->n_chunks * b->n;
+    passes *= pipeline->joint ? 2 : 2 + (size_t)n_parts;
+    b->lanes = LHI_NEW(mem, lhi_lane, b->n_streams);
+    b->devices = LHI_NEW(mem, lhi_lane_device, pipeline->n_devices);
+    b->due = LHI_NEW(mem, int64_t, numbers);
+    b->start = LHI_NEW(mem, int64_t, numbers);
+    uint32_t *order = LHI_NEW(mem, uint32_t, passes);
+    if (!b->lanes || !b->devices || !b->due || !b->start || !order)
+        return lhi_fail_nomem(err);
+    fill_lanes(b);
+    if (!fill_sequences(b) || !lhi_way_state_make(b))
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < pipeline->n_devices; d++) {
+        b->devices[d].order = order;
+        order += passes / pipeline->n_chunks * b->devices[d].n_chunks;
+    }
+    fill_memory(b);
+    return LH_OK;
+}
+
+/* --- shares of memory ---------------------------------------------------- */
+
+/* From the start of a chunk's F to the end of its W where nothing waits. */
+static void fill_lives(const lhi_both_ways *b, int64_t *lives)
+{
+    const lh_pipeline *p = b->p;
+    int64_t trip = 0;
+    for (uint32_t c = p->n_chunks; c-- > 0;) {
+        const lhi_lane *lane = &b->lanes[c * b->kinds];
+        trip += lane[0].time_ns + lane[1].time_ns;
+        lives[c] = trip + (b->kinds == 3 ? lane[2].time_ns : 0);
+        if (c > 0)
+            trip += lhi_round_trip_ns(p, c - 1);
+    }
+}
+
+lh_status lhi_both_ways_caps(const lhi_both_ways *b, bool nearest, bool all,
+                             uint32_t *caps, lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(b->mem);
+    int64_t *lives = LHI_NEW(b->mem, int64_t, b->p->n_chunks);
+    if (!lives)
+        return lhi_fail_nomem(err);
+    fill_lives(b, lives);
+    for (uint32_t i = 0; i < b->p->n_devices; i++) {
+        const lhi_lane_device *d = &b->devices[i];
+        double sum = 0, most = 1;
+        for (uint32_t k = 0; k < d->n_chunks; k++) {
+            uint32_t f = d->sequence[k];
+            double takes = (double)b->lanes[f].way[0].memory;
+            most = takes > most ? takes : most;
+            sum += (double)lives[f / b->kinds];
+        }
+        double fit = d->room == LH_NO_LIMIT ? (double)b->n * d->n_chunks
+                                            : (double)d->room / most;
+        for (uint32_t k = 0; k < d->n_chunks; k++) {
+            uint32_t c = d->sequence[k] / b->kinds;
+            double share = sum > 0 ? fit * ((double)lives[c] / sum) : fit;
+            double others = fit - (d->n_chunks - 1);
+            share = nearest ? share + .5 : share;
+            share = share > others ? others : share;
+            share = share > b->n ? b->n : share < 1 ? 1 : share;
+            caps[c] = k + 1 == d->n_chunks && !all ? b->n : (uint32_t)share;
+        }
+    }
+    lhi_arena_rewind(b->mem, mark);
+    return LH_OK;
+}

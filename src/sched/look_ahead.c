@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Greedy's schedule made better by scheduling backward and forward in turn
+ * (forward-backward improvement, also justification: Li and Willis 1992,
+ * Valls et al. 2005, for projects with scarce resources): a run in one
+ * direction says what is due when in the other. Several ways of starting and
+ * of choosing are tried; the best stays. docs/theory/schedules.md. */
+#include "pipe/schedule.h"
+#include "sched/both_ways.h"
+
+#include <longhaul/simulate.h>
+#include <string.h>
+
+/* Work that is always allowed, in the unit of lhi_both_ways_cost(), and runs
+ * that are done beyond it. */
+#define WORK UINT64_C(3000000)
+#define RUNS 8
+#define ROUNDS 6 /* backward and forward, for each way of starting */
+
+/* Shares of memory that chunks have from the start. */
+enum { SHARED, NEAREST, DOWN, ALL, N_SHARES };
+
+typedef struct attempt {
+    uint8_t shares;
+    bool hold_back;
+    uint8_t patience;
+    bool reserve;
+} attempt;
+
+typedef struct looker {
+    const lh_pipeline *p;
+    const lh_method_options *o;
+    lhi_arena *mem;
+    lhi_both_ways ways;
+    lh_evaluator *judge;
+    lh_schedule view; /* of the orders that are judged */
+    lhi_orders *best, trial;
+    int64_t best_ns;
+    uint32_t *caps[N_SHARES];
+    uint64_t work, work_limit;
+} looker;
+
+/* How long the passes of `orders` take; they are not copied. */
+static lh_status judge(looker *l, const lhi_orders *orders, int64_t *out,
+                       lh_error *err)
+{
+    for (uint32_t d = 0; d < orders->n_devices; d++) {
+        l->view.orders[d] = orders->devices[d].passes;
+        l->view.counts[d] = orders->devices[d].count;
+    }
+    return lh_evaluator_run(l->judge, &l->view, out, err);
+}
+
+/* Judges what the last run made; keeps it if it is the best. Runs reckon with
+ * less than the judge does, so one that is late by itself is not judged; but
+ * what was packed toward the end may well begin earlier. */
+static lh_status enter(looker *l, lh_error *err)
+{
+    int64_t ns, late = l->ways.is_backward ? l->best_ns / 64 : 0;
+    if (l->ways.end_ns >= l->best_ns + late)
+        return LH_OK;
+    lhi_both_ways_orders(&l->ways, &l->trial);
+    lh_status status = judge(l, &l->trial, &ns, err);
+    if (status == LH_OK && ns < l->best_ns)
+        status = lhi_orders_fit(&l->trial, l->p, err);
+    if (status == LH_EINFEASIBLE || status == LH_EDEADLOCK)
+        return LH_OK;
+    if (status != LH_OK || ns >= l->best_ns)
+        return status;
+    lhi_orders old = *l->best;
+    *l->best = l->trial;
+    l->trial = old;
+    l->best_ns = ns;
+    return LH_OK;
+}
+
+static bool run(looker *l, bool backward, const lhi_way_rules *rules)
+{
+    l->work += lhi_both_ways_cost(&l->ways);
+    return lhi_both_ways_run(&l->ways, backward,
+                             backward ? 1 : l->o->sub_blocks, rules);
+}
+
+/* From greedy's rules on, backward and forward as long as that changes
+ * something. */
+static lh_status try_one(looker *l, const attempt *by, lh_error *err)
+{
+    lhi_way_rules rules = {.caps = l->caps[by->shares],
+                           .crosspipe = true,
+                           .hold_back = by->hold_back};
+    if (!run(l, false, &rules))
+        return LH_OK;
+    LHI_TRY(enter(l, err));
+    rules.crosspipe = false;
+    rules.patience = by->patience;
+    rules.reserve = by->reserve;
+    int64_t last_ns = -1;
+    for (uint32_t i = 0; i < 2 * ROUNDS && l->work < l->work_limit; i++) {
+        lhi_both_ways_turn(&l->ways);
+        if (!run(l, i % 2 == 0, &rules))
+            return LH_OK;
+        LHI_TRY(enter(l, err));
+        if (i % 2 && l->ways.end_ns == last_ns)
+            return LH_OK;
+        last_ns = i % 2 ? l->ways.end_ns : last_ns;
+    }
+    return LH_OK;
+}
+
+/* The most useful first, of all ways to combine these: what is too large for
+ * all gets the first few. Where chunks do not share memory there is less to
+ * try. */
+static const attempt alone[] = {
+    {SHARED, false, 3, false}, {SHARED, false, 2, false},
+    {SHARED, false, 0, false}, {SHARED, false, 4, false},
+    {SHARED, false, 1, false}, {SHARED, true, 1, false},
+};
+static const attempt sharing[] = {
+    {NEAREST, false, 2, false}, {SHARED, true, 1, true},
+    {SHARED, false, 4, false},  {DOWN, true, 3, false},
+    {NEAREST, false, 0, false}, {SHARED, false, 2, true},
+    {NEAREST, false, 3, false}, {NEAREST, true, 4, false},
+    {SHARED, true, 2, false},   {DOWN, true, 1, false},
+    {DOWN, false, 2, true},     {SHARED, true, 0, true},
+    {SHARED, false, 0, false},  {NEAREST, true, 3, false},
+    {ALL, true, 2, false},      {SHARED, false, 1, true},
+    {SHARED, true, 3, false},   {NEAREST, false, 4, false},
+    {NEAREST, true, 2, true},   {DOWN, false, 2, false},
+};
+
+static lh_status share(looker *l, lh_error *err)
+{
+    for (int i = NEAREST; i < N_SHARES; i++) {
+        l->caps[i] = LHI_NEW(l->mem, uint32_t, l->p->n_chunks);
+        if (!l->caps[i])
+            return lhi_fail_nomem(err);
+        LHI_TRY(
+            lhi_both_ways_caps(&l->ways, i != DOWN, i == ALL, l->caps[i], err));
+    }
+    return LH_OK;
+}
+
+static lh_status look(looker *l, lh_error *err)
+{
+    bool shared = false, has_transfers = false;
+    for (uint32_t d = 0; d < l->p->n_devices; d++) {
+        const lhi_lane_device *device = &l->ways.devices[d];
+        shared =
+            shared || (device->n_chunks > 1 && device->room != LH_NO_LIMIT);
+    }
+    for (uint32_t c = 0; c + 1 < l->p->n_chunks; c++)
+        has_transfers = has_transfers || l->p->forward[c].transfer_ns > 0 ||
+                        l->p->backward[c + 1].transfer_ns > 0;
+    if (shared)
+        LHI_TRY(share(l, err));
+    const attempt *list = shared ? sharing : alone;
+    size_t n = shared ? sizeof sharing / sizeof *sharing
+                      : sizeof alone / sizeof *alone;
+    for (size_t i = 0; i < n && l->work < l->work_limit; i++)
+        if (has_transfers || !list[i].hold_back)
+            LHI_TRY(try_one(l, &list[i], err));
+    return LH_OK;
+}
+
+static lh_status improve(looker *l, lh_error *err)
+{
+    uint32_t n_parts = l->p->joint ? 1 : l->o->sub_blocks;
+    l->view = (lh_schedule){
+        .n_devices = l->p->n_devices,
+        .orders = LHI_NEW(l->mem, const lh_pass *, l->p->n_devices),
+        .counts = LHI_NEW(l->mem, uint32_t, l->p->n_devices)};
+    if (!l->view.orders || !l->view.counts)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lh_evaluator_make(l->p, &l->o->sim, &l->judge, err));
+    lh_status status = judge(l, l->best, &l->best_ns, err);
+    if (status == LH_EDEADLOCK) /* coupled queues can stop a schedule */
+        l->best_ns = INT64_MAX / 2;
+    else if (status != LH_OK)
+        return status;
+    LHI_TRY(lhi_both_ways_make(l->p, n_parts, l->mem, &l->ways, err));
+    uint64_t cost = lhi_both_ways_cost(&l->ways);
+    l->work_limit = RUNS * cost > WORK ? RUNS * cost : WORK;
+    if (!l->ways.balanced)
+        return LH_OK;
+    LHI_TRY(
+        lhi_orders_init(&l->trial, l->p, l->p->joint ? 2 : 2 + n_parts, err));
+    status = look(l, err);
+    lhi_orders_fini(&l->trial);
+    return status;
+}
+
+lh_status lhi_look_ahead(const lh_pipeline *pipeline,
+                         const lh_method_options *options, lhi_orders *out,
+                         lh_error *err)
+{
+    LHI_TRY(lhi_greedy(pipeline, options, out, err));
+    looker l = {
+        .p = pipeline, .o = options, .mem = lhi_arena_make(0), .best = out};
+    lh_status status = l.mem ? improve(&l, err) : lhi_fail_nomem(err);
+    out->planned_ns = 0;
+    lh_evaluator_free(l.judge);
+    lhi_arena_free(l.mem);
+    if (status != LH_OK)
+        lhi_orders_fini(out);
+    return status;
+}
