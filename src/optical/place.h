@@ -5,7 +5,7 @@
 
 #include "optical/network.h"
 #include "optical/program.h"
-#include "optical/random.h"
+#include "base/random.h"
 
 /* Draws `datacenters` different nodes, gives each at least one device, and
  * shuffles. datacenters <= devices, nodes. `sites` has room for `devices`.

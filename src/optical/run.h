@@ -6,7 +6,7 @@
 
 #include "optical/choose.h"
 #include "optical/program.h"
-#include "optical/random.h"
+#include "base/random.h"
 
 typedef struct lhi_background {
     double erlang; /* 0: none */
