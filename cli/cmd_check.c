@@ -9,6 +9,7 @@
 
 typedef struct settings {
     bool fifo;
+    const char *certificate;
 } settings;
 
 static const cli_option options[] = {
@@ -16,6 +17,12 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, fifo),
      .help = "Do not read the link orders beside the schedule."},
+    {.name = "certificate",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, certificate),
+     .arg = "FILE",
+     .help = "Go through this record of why the schedule is optimal, too.",
+     .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
@@ -23,13 +30,45 @@ static const cli_example examples[] = {
      "Say whether s.csv is a schedule of this pipeline, and if not, why not."},
     {"longhaul check pipeline.yaml s.csv --json | jq .violations",
      "The same for programs."},
+    {"longhaul check pipeline.yaml s.csv --certificate proof.json",
+     "Check the proof that s.csv is optimal, statement by statement."},
 };
 
 typedef struct work {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
     lh_verdict *verdict;
+    lh_certificate *certificate;
+    lh_claims *claims; /* NULL: no certificate */
 } work;
+
+static lh_status add_claims(json_t *object, const work *w)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < lh_claims_count(w->claims); i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s}", "status",
+                      lh_claim_status_text(lh_claims_status(w->claims, i)),
+                      "text", lh_claims_text(w->claims, i)));
+    json_t *map =
+        json_pack("{s:s, s:s, s:o}", "status",
+                  lh_claim_status_text(lh_claims_verdict(w->claims)), "proof",
+                  lh_proof_kind_name(w->certificate->kind), "claims", list);
+    return map && json_object_set_new(object, "certificate", map) == 0
+               ? LH_OK
+               : LH_ENOMEM;
+}
+
+static void print_claims(cli *c, const work *w)
+{
+    fprintf(c->out, "certificate: %s\n",
+            lh_claim_status_text(lh_claims_verdict(w->claims)));
+    for (uint32_t i = 0; i < lh_claims_count(w->claims); i++)
+        fprintf(c->out, "  %-13s %s\n",
+                lh_claim_status_text(lh_claims_status(w->claims, i)),
+                lh_claims_text(w->claims, i));
+}
 
 static lh_status print_json(cli *c, const work *w)
 {
@@ -44,12 +83,15 @@ static lh_status print_json(cli *c, const work *w)
         json_array_append_new(
             peaks, json_integer(lh_verdict_peak_memory(w->verdict, d)));
     int64_t ns = lh_verdict_makespan(w->verdict);
-    return cli_put_json(c, json_pack("{s:b, s:o, s:I, s:o, s:o}", "valid",
-                                     lh_verdict_valid(w->verdict), "violations",
-                                     list, "n_violations", (json_int_t)total,
-                                     "makespan_s",
-                                     ns < 0 ? json_null() : cli_seconds(ns),
-                                     "peak_memory", peaks));
+    json_t *object = json_pack(
+        "{s:b, s:o, s:I, s:o, s:o}", "valid", lh_verdict_valid(w->verdict),
+        "violations", list, "n_violations", (json_int_t)total, "makespan_s",
+        ns < 0 ? json_null() : cli_seconds(ns), "peak_memory", peaks);
+    if (object && w->claims && add_claims(object, w) != LH_OK) {
+        json_decref(object);
+        return cli_no_memory(c);
+    }
+    return cli_put_json(c, object);
 }
 
 static void print_text(cli *c, const work *w)
@@ -70,6 +112,19 @@ static void print_text(cli *c, const work *w)
         fprintf(c->out, "  and %" PRIu64 " more\n", total - kept);
 }
 
+static lh_status judge_certificate(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    CLI_TRY(lh_certificate_read(s->certificate, &w->certificate, &c->err));
+    cli_progress(c, "checking the certificate");
+    lh_status status = lh_check_certificate(
+        w->pipeline, w->schedule, w->certificate, &w->claims, &c->err);
+    cli_progress_end();
+    if (status == LH_OK && lh_claims_verdict(w->claims) != LH_CLAIM_VERIFIED)
+        c->exit_code = EXIT_FAILED;
+    return status;
+}
+
 static lh_status judge(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -83,9 +138,13 @@ static lh_status judge(cli *c, work *w)
                  c->operands[1], skipped);
     CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
     c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
+    if (s->certificate)
+        CLI_TRY(judge_certificate(c, w));
     if (c->common.json)
         return print_json(c, w);
     print_text(c, w);
+    if (w->claims)
+        print_claims(c, w);
     return LH_OK;
 }
 
@@ -93,6 +152,8 @@ static lh_status run(cli *c)
 {
     work w = {0};
     lh_status status = judge(c, &w);
+    lh_claims_free(w.claims);
+    lh_certificate_free(w.certificate);
     lh_verdict_free(w.verdict);
     lh_schedule_free(w.schedule);
     lh_pipeline_free(w.pipeline);
@@ -111,7 +172,13 @@ const cli_command cmd_check = {
         "before backward, no deadlock, memory within its limits, link orders "
         "complete. The judge shares no code with what makes and simulates "
         "schedules.\n\n"
-        "The exit status is 0 if the schedule is valid and 1 if it is not. At "
+        "With --certificate the proof that it is optimal is gone through as "
+        "well: that it is for this pipeline, the schedules in it and on the "
+        "command line, and the bound, each statement by the judge's own "
+        "arithmetic. A statement is verified, not verified where the judge's "
+        "means do not reach, or wrong.\n\n"
+        "The exit status is 0 if the schedule is valid and, with "
+        "--certificate, all is verified, so that it is optimal; else 1. At "
         "most the first 100 violations are listed.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

@@ -127,6 +127,7 @@ typedef struct work {
     int64_t objective_ns;
     lh_bound bound;
     bool infeasible;       /* proven; then there is no schedule */
+    const char *proof;     /* kind of the certificate that was written; NULL */
     lh_memory_point point; /* --objective memory; its schedule is `schedule` */
 } work;
 
@@ -280,6 +281,9 @@ static lh_status solve(cli *c, work *w, const settings *s)
     w->schedule = found.schedule;
     w->bound.ns = found.bound_ns;
     w->infeasible = found.status == LH_SOLVE_INFEASIBLE;
+    if (s->search.certificate && found.schedule)
+        CLI_TRY(cli_certify(c, &s->search, &s->model, s->sub_blocks,
+                            w->pipeline, &found, &w->proof));
     snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
     if (found.status == LH_SOLVE_UNKNOWN)
         return cli_error(c, LH_EINFEASIBLE,
@@ -318,6 +322,10 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     bool optimal = strcmp(s->method, "optimal") == 0;
     if (s->model.objective != CLI_MAKESPAN && !optimal)
         return cli_usage(c, "--objective is for --method optimal");
+    if (s->search.certificate &&
+        (!optimal || s->model.objective == MEMORY || s->tradeoff.pareto))
+        return cli_usage(c, "--certificate is for --method optimal and a "
+                            "makespan");
     if (s->tradeoff.pareto && !optimal)
         return cli_usage(c, "--pareto is for --method optimal");
     if (s->tradeoff.pareto && s->model.objective != CLI_MAKESPAN)
@@ -358,7 +366,8 @@ static lh_status make(cli *c, work *w)
     if (s->tradeoff.pareto)
         return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
                           w->pipeline);
-    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks,
+    lh_method_options o = {.size = sizeof o,
+                           .sub_blocks = s->sub_blocks,
                            .group = s->group,
                            .ignore_network = s->any_network};
     CLI_TRY(read_warmup(c, s->warmup, w, &o));
@@ -434,6 +443,11 @@ static lh_status print_json(cli *c, const work *w)
     if (object && w->parts_ns >= 0)
         json_object_set_new(object, "whole_cost_s",
                             cli_seconds(ns - w->parts_ns));
+    if (object && w->proof)
+        json_object_set_new(object, "certificate",
+                            json_pack("{s:s, s:s}", "file",
+                                      s->search.certificate, "proof",
+                                      w->proof));
     if (object && s->model.objective == MEMORY) {
         const lh_memory_point *p = &w->point;
         bool proven = p->limit_bound == p->limit;
@@ -484,6 +498,9 @@ static void print_text(cli *c, const work *w)
             device);
     if (s->model.objective == MEMORY)
         print_memory(c, w);
+    if (w->proof)
+        fprintf(c->out, "certificate   %s: %s\n", s->search.certificate,
+                w->proof);
     fprintf(c->out, "written       %s\n", c->common.output);
 }
 

@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "optimal.h"
 
+#include <longhaul/certificate.h>
 #include <signal.h>
+#include <string.h>
 
 static volatile sig_atomic_t interrupted;
 
@@ -108,5 +110,40 @@ lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
     lh_status status = lh_solve(pipeline, &o, out, &c->err);
     cli_search_end();
     lh_schedule_free(start);
+    return status;
+}
+
+static lh_status write_certificate(cli *c, const char *path,
+                                   const lh_certificate *certificate)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_certificate_format(certificate, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
+lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,
+                      uint32_t sub_blocks, const lh_pipeline *pipeline,
+                      const lh_solution *solution, const char **kind)
+{
+    lh_solve_options o;
+    lh_schedule *start = NULL;
+    lh_certificate *certificate = NULL;
+    CLI_TRY(cli_search_options(c, search, model, sub_blocks, &o, &start));
+    cli_search_begin();
+    lh_status status =
+        lh_certify(pipeline, &o, solution, &certificate, &c->err);
+    cli_search_end();
+    lh_schedule_free(start);
+    if (status != LH_OK)
+        return status;
+    *kind = lh_proof_kind_name(certificate->kind);
+    if (certificate->kind == LH_PROOF_NONE)
+        cli_note(c, "%s has no proof: %s", search->certificate,
+                 certificate->why);
+    status = write_certificate(c, search->certificate, certificate);
+    lh_certificate_free(certificate);
     return status;
 }

@@ -8,7 +8,7 @@
 #include <longhaul/solve.h>
 
 typedef struct cli_search {
-    const char *time_limit, *effort, *gap, *memory, *start;
+    const char *time_limit, *effort, *gap, *memory, *start, *certificate;
     uint32_t threads;
 } cli_search;
 
@@ -46,6 +46,13 @@ typedef struct cli_search {
          .most = 1024,                                                         \
          .help = "optimal: use at most N threads; the result by --effort "     \
                  "does not depend on it."},                                    \
+        {.name = "certificate",                                                \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, search.certificate),                         \
+         .arg = "FILE",                                                        \
+         .help = "optimal: write the record of the proof, which 'longhaul "    \
+                 "check --certificate' goes through.",                         \
+         .words = CLI_WORDS_FILES},                                            \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv",                \
@@ -64,5 +71,10 @@ void cli_search_end(void);
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
+/* Writes search->certificate of a solution of cli_solve(). *kind (may be NULL)
+ * is set to the proof's; static storage. */
+lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,
+                      uint32_t sub_blocks, const lh_pipeline *pipeline,
+                      const lh_solution *solution, const char **kind);
 
 #endif

@@ -20,6 +20,14 @@ typedef enum lh_bound_kind {
     LH_BOUND_LINK,         /* all messages of one link */
 } lh_bound_kind;
 
+/* `times` times `ns` of what is called `name` (static storage). */
+typedef struct lh_bound_term {
+    const char *name;
+    int64_t times, ns;
+} lh_bound_term;
+
+enum { LH_BOUND_TERMS = 5 };
+
 typedef struct lh_bound {
     lh_bound_kind kind;
     int64_t ns;
@@ -27,6 +35,8 @@ typedef struct lh_bound {
     uint32_t resource; /* LH_BOUND_LINK: which link; else LH_NONE */
     char text[160]; /* what limits, e.g. "memory on device 0: two round trips
                        and 8 full cycles" */
+    uint32_t n_terms;
+    lh_bound_term terms[LH_BOUND_TERMS]; /* their sum is `ns` */
 } lh_bound;
 
 /* The largest of the closed-form bounds. Valid for schedules with W whole or

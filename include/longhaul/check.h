@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_CHECK_H
 #define LONGHAUL_CHECK_H
 
+#include <longhaul/certificate.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
@@ -31,6 +32,32 @@ LH_API const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i);
 LH_API int64_t lh_verdict_makespan(const lh_verdict *verdict);
 LH_API int64_t lh_verdict_peak_memory(const lh_verdict *verdict,
                                       uint32_t device);
+
+/* --- certificates -------------------------------------------------------- */
+
+typedef enum lh_claim_status {
+    LH_CLAIM_VERIFIED,
+    LH_CLAIM_UNVERIFIED, /* may be so: the judge's own means do not reach it */
+    LH_CLAIM_WRONG,      /* contradicts what the judge finds */
+} lh_claim_status;
+
+typedef struct lh_claims lh_claims;
+
+/* Goes through what a certificate says, each statement by the judge's own
+ * arithmetic and reasoning. `schedule` (may be NULL) is one that is to be
+ * optimal by it, in place of the certificate's own. LH_OK whatever comes out;
+ * release with lh_claims_free(). */
+LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
+                                      const lh_schedule *schedule,
+                                      const lh_certificate *certificate,
+                                      lh_claims **out, lh_error *err);
+LH_API void lh_claims_free(lh_claims *claims); /* NULL is fine */
+LH_API uint32_t lh_claims_count(const lh_claims *claims);
+LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
+LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
+/* The worst of all: VERIFIED means that the schedule is optimal. */
+LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
+LH_API const char *lh_claim_status_text(lh_claim_status status);
 
 #ifdef __cplusplus
 }

@@ -90,18 +90,28 @@ static void walk(const lh_pipeline *p, ways *w)
     }
 }
 
-static void raise_to(lh_bound *best, lh_bound_kind kind, int64_t ns,
-                     uint32_t device, uint32_t resource, const char *format,
-                     ...) LHI_PRINTF(6, 7);
+/* A sum; a term of which there is none is left out by giving it no name. */
+typedef struct sum {
+    lh_bound_term terms[LH_BOUND_TERMS];
+} sum;
 
-static void raise_to(lh_bound *best, lh_bound_kind kind, int64_t ns,
-                     uint32_t device, uint32_t resource, const char *format,
-                     ...)
+static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
+                     uint32_t resource, const char *format, ...)
+    LHI_PRINTF(6, 7);
+
+static void raise_to(lh_bound *best, lh_bound_kind kind, sum s, uint32_t device,
+                     uint32_t resource, const char *format, ...)
 {
-    if (ns <= best->ns)
+    lh_bound now = {.kind = kind, .device = device, .resource = resource};
+    for (uint32_t i = 0; i < LH_BOUND_TERMS; i++) {
+        if (!s.terms[i].name)
+            continue;
+        now.terms[now.n_terms++] = s.terms[i];
+        now.ns += s.terms[i].times * s.terms[i].ns;
+    }
+    if (now.ns <= best->ns)
         return;
-    *best = (lh_bound){
-        .kind = kind, .ns = ns, .device = device, .resource = resource};
+    *best = now;
     va_list args;
     va_start(args, format);
     vsnprintf(best->text, sizeof best->text, format, args);
@@ -112,8 +122,10 @@ static void bound_path(const lh_pipeline *p, const ways *w, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++)
         raise_to(best, LH_BOUND_PATH,
-                 w->head_d[c] + times_of(p, c).d + w->tail_d[c], LH_NONE,
-                 LH_NONE, "the way of one microbatch there and back");
+                 (sum){{{"before the first D", 1, w->head_d[c]},
+                        {"D", 1, times_of(p, c).d},
+                        {"after a D", 1, w->tail_d[c]}}},
+                 LH_NONE, LH_NONE, "the way of one microbatch there and back");
 }
 
 /* How many activations of chunk c its device can hold, rounded up because part
@@ -145,22 +157,32 @@ static void bound_memory(const lh_pipeline *p, const ways *w, uint32_t c,
     int64_t trips = (n + k - 1) / k - 1;
     int64_t trip = t.f + w->round[c] + t.d + (whole ? t.w : 0);
     raise_to(best, LH_BOUND_ROUND_TRIPS,
-             w->head_d[c] + t.d + trips * trip + w->tail_d[c], d, LH_NONE,
+             (sum){{{"before the first D", 1, w->head_d[c]},
+                    {"D", 1, t.d},
+                    {"round trip", trips, trip},
+                    {"after a D", 1, w->tail_d[c]}}},
+             d, LH_NONE,
              "memory on device %" PRIu32 ": %" PRId64
              " round trips one after the other",
              d, trips + 1);
     if (!alone || n <= k)
         return;
     raise_to(best, LH_BOUND_MEMORY,
-             w->head_d[c] + (n - k) * (t.f + t.d + t.w) + w->round[c] + t.d +
-                 w->tail_d[c],
+             (sum){{{"before the first D", 1, w->head_d[c]},
+                    {"full cycle", n - k, t.f + t.d + t.w},
+                    {"round trip of the last microbatch", 1, w->round[c]},
+                    {"D", 1, t.d},
+                    {"after a D", 1, w->tail_d[c]}}},
              d, LH_NONE,
              "memory on device %" PRIu32 ": two round trips and %" PRId64
              " full cycles",
              d, n - k);
     raise_to(best, LH_BOUND_DEVICE_DRAIN,
-             w->head_f[c] + n * (t.f + t.d) + (n - k) * t.w + w->tail_d[c], d,
-             LH_NONE,
+             (sum){{{"before the first F", 1, w->head_f[c]},
+                    {"F and D of a microbatch", n, t.f + t.d},
+                    {"W that memory asks for", n - k, t.w},
+                    {"after the last D", 1, w->tail_d[c]}}},
+             d, LH_NONE,
              "work of device %" PRIu32
              " up to its last input gradient (memory makes %" PRId64
              " weight gradients precede it), and the way out",
@@ -180,10 +202,16 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
         const device_sum *s = &sums[d];
         if (s->n_chunks == 0)
             continue;
-        raise_to(best, LH_BOUND_DEVICE, s->head + n * s->work + s->scatter, d,
-                 LH_NONE, "all the work of device %" PRIu32, d);
+        raise_to(best, LH_BOUND_DEVICE,
+                 (sum){{{"before the first F", 1, s->head},
+                        {"a microbatch's work", n, s->work},
+                        {"reduce-scatter", 1, s->scatter}}},
+                 d, LH_NONE, "all the work of device %" PRIu32, d);
         raise_to(best, LH_BOUND_DEVICE_DRAIN,
-                 s->head + n * s->forth_and_back + s->tail, d, LH_NONE,
+                 (sum){{{"before the first F", 1, s->head},
+                        {"F and D of a microbatch", n, s->forth_and_back},
+                        {"after the last D", 1, s->tail}}},
+                 d, LH_NONE,
                  "work of device %" PRIu32
                  " up to its last input gradient, and the way out",
                  d);
@@ -238,8 +266,10 @@ static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
     for (uint32_t r = 0; r < p->n_resources; r++)
         if (sums[r].used)
             raise_to(best, LH_BOUND_LINK,
-                     sums[r].head + sums[r].busy * p->n_microbatches +
-                         sums[r].tail,
+                     (sum){{{"before the first message", 1, sums[r].head},
+                            {"a microbatch's messages", p->n_microbatches,
+                             sums[r].busy},
+                            {"after the last message", 1, sums[r].tail}}},
                      LH_NONE, r, "all messages of link %.60s",
                      p->resource_names[r]);
 }

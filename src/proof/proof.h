@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A certificate and what it owns. */
+#ifndef LHI_PROOF_H
+#define LHI_PROOF_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <longhaul/certificate.h>
+
+/* The public part first: an lh_certificate is always one of these. */
+typedef struct lhi_certificate {
+    lh_certificate c;
+    lhi_arena *mem;
+    lh_schedule *schedule;
+} lhi_certificate;
+
+/* Empty: LH_PROOF_NONE, all texts "". */
+lh_status lhi_certificate_make(lhi_certificate **out, lh_error *err);
+
+/* "fnv1a64:" and 16 digits, of the canonical text. */
+enum { LHI_HASH_TEXT = 32 };
+lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
+                            lh_error *err);
+
+extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
+
+#endif

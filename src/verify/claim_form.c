@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The closed forms of docs/theory/bounds.md, from the pipeline alone. */
+#include "verify/claim.h"
+#include "verify/judge.h"
+
+#include <string.h>
+
+typedef struct former {
+    const lh_pipeline *p;
+    lhi_judge links;
+    uint32_t n_chunks, n;
+    bool joint;
+    /* Per chunk, nothing waiting: the start of the first F and D, the way from
+     * the end of an F to its D, what must follow an F or D. */
+    int64_t *first_f, *first_d, *round, *after_f, *after_d;
+    lh_bound_term *terms;
+    uint32_t n_terms;
+} former;
+
+static const lh_chunk *at(const former *f, uint32_t c)
+{
+    return lh_pipeline_chunk(f->p, c);
+}
+
+static int64_t d_of(const former *f, uint32_t c)
+{
+    return at(f, c)->d_ns + (f->joint ? at(f, c)->w_ns : 0);
+}
+
+static int64_t w_of(const former *f, uint32_t c)
+{
+    return f->joint ? 0 : at(f, c)->w_ns;
+}
+
+/* From the end of a pass of chunk c to the start of the next on its way. */
+static int64_t hop(const former *f, uint32_t c, bool back)
+{
+    uint32_t link = back ? f->links.backward[c] : f->links.forward[c];
+    if (link == LHI_IN_PLACE || link == LHI_AT_ONCE)
+        return 0;
+    const lh_link *l = lh_pipeline_link(f->p, link);
+    return l->transfer_ns + l->latency_ns;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t scatter(const lh_chunk *c)
+{
+    return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
+}
+
+static void walk(former *f)
+{
+    uint32_t last = f->n_chunks - 1;
+    for (uint32_t c = 0; c <= last; c++) {
+        const lh_chunk *k = at(f, c);
+        int64_t gather =
+            k->all_gather_ns ? k->all_gather_ns + k->dp_latency_ns : 0;
+        int64_t came = 0;
+        if (c > 0)
+            came =
+                f->first_f[c - 1] + at(f, c - 1)->f_ns + hop(f, c - 1, false);
+        f->first_f[c] = larger(gather, came);
+        f->after_d[c] = w_of(f, c) + scatter(k);
+        if (c > 0)
+            f->after_d[c] =
+                larger(f->after_d[c],
+                       hop(f, c, true) + d_of(f, c - 1) + f->after_d[c - 1]);
+    }
+    for (uint32_t c = last + 1; c-- > 0;) {
+        if (c == last) {
+            f->first_d[c] = f->first_f[c] + at(f, c)->f_ns;
+            f->round[c] = 0;
+            f->after_f[c] = d_of(f, c) + f->after_d[c];
+            continue;
+        }
+        int64_t there = hop(f, c, false) + at(f, c + 1)->f_ns;
+        int64_t back = d_of(f, c + 1) + hop(f, c + 1, true);
+        f->first_d[c] = f->first_d[c + 1] + back;
+        f->round[c] = there + f->round[c + 1] + back;
+        f->after_f[c] = there + f->after_f[c + 1];
+    }
+}
+
+static void term(former *f, const char *name, int64_t times, int64_t ns)
+{
+    f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
+}
+
+static int64_t sum_of(const former *f)
+{
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < f->n_terms; i++)
+        sum += f->terms[i].times * f->terms[i].ns;
+    return sum;
+}
+
+static void form_path(former *f)
+{
+    uint32_t best = 0;
+    int64_t most = -1;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        int64_t ns = f->first_d[c] + d_of(f, c) + f->after_d[c];
+        if (ns > most) {
+            most = ns;
+            best = c;
+        }
+    }
+    term(f, "before the first D", 1, f->first_d[best]);
+    term(f, "D", 1, d_of(f, best));
+    term(f, "after a D", 1, f->after_d[best]);
+}
+
+/* How many activations of the device's chunks fit, rounded up where a part of a
+ * W could make room; 0: no such limit, or other passes change memory. */
+static int64_t capacity(const former *f, uint32_t device, uint32_t chunk,
+                        bool *whole)
+{
+    int64_t room = lh_pipeline_memory_limit(f->p, device);
+    int64_t each = at(f, chunk)->mem_f;
+    if (room == LH_NO_LIMIT || each <= 0)
+        return 0;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        const lh_chunk *k = at(f, c);
+        if (k->device != device)
+            continue;
+        room -= k->mem_static;
+        if (k->mem_f < 0 || k->mem_d != 0 || k->mem_w != -k->mem_f)
+            return 0;
+    }
+    if (room < each)
+        return 0;
+    *whole = room % each == 0;
+    return room / each + !*whole;
+}
+
+typedef struct sums {
+    uint32_t n_chunks, chunk;
+    int64_t first, work, forth, after, scatter;
+} sums;
+
+static sums add_up(const former *f, uint32_t device)
+{
+    sums s = {.first = LHI_NEVER, .after = LHI_NEVER, .scatter = LHI_NEVER};
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        const lh_chunk *k = at(f, c);
+        if (k->device != device)
+            continue;
+        s.n_chunks++;
+        s.chunk = c;
+        s.first = smaller(s.first, f->first_f[c]);
+        s.after = smaller(s.after, f->after_d[c]);
+        s.scatter = smaller(s.scatter, scatter(k));
+        s.forth += k->f_ns + d_of(f, c);
+        s.work += k->f_ns + d_of(f, c) + w_of(f, c);
+    }
+    return s;
+}
+
+static void form_device(former *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    if (s.n_chunks == 0)
+        return;
+    term(f, "before the first F", 1, s.first);
+    term(f, "a microbatch's work", f->n, s.work);
+    term(f, "reduce-scatter", 1, s.scatter);
+}
+
+static void form_drain(former *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    bool whole;
+    if (s.n_chunks == 0)
+        return;
+    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    term(f, "before the first F", 1, s.first);
+    term(f, "F and D of a microbatch", f->n, s.forth);
+    if (k > 0 && k < f->n && w_of(f, s.chunk) > 0)
+        term(f, "W that memory asks for", f->n - k, w_of(f, s.chunk));
+    term(f, "after the last D", 1, s.after);
+}
+
+/* Of the device's chunks the one that gives most. */
+static void form_round_trips(former *f, uint32_t device)
+{
+    int64_t most = -1;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        bool whole;
+        if (at(f, c)->device != device)
+            continue;
+        int64_t k = capacity(f, device, c, &whole);
+        if (k == 0)
+            continue;
+        int64_t trips = (f->n + k - 1) / k - 1;
+        int64_t trip = at(f, c)->f_ns + f->round[c] + d_of(f, c) +
+                       (whole ? w_of(f, c) : 0);
+        int64_t ns = f->first_d[c] + d_of(f, c) + trips * trip + f->after_d[c];
+        if (ns <= most)
+            continue;
+        most = ns;
+        f->n_terms = 0;
+        term(f, "before the first D", 1, f->first_d[c]);
+        term(f, "D", 1, d_of(f, c));
+        term(f, "round trip", trips, trip);
+        term(f, "after a D", 1, f->after_d[c]);
+    }
+}
+
+static void form_memory(former *f, uint32_t device)
+{
+    sums s = add_up(f, device);
+    bool whole;
+    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    uint32_t c = s.chunk;
+    if (k == 0 || k >= f->n)
+        return;
+    term(f, "before the first D", 1, f->first_d[c]);
+    term(f, "full cycle", f->n - k, s.work);
+    term(f, "round trip of the last microbatch", 1, f->round[c]);
+    term(f, "D", 1, d_of(f, c));
+    term(f, "after a D", 1, f->after_d[c]);
+}
+
+static void form_link(former *f, const char *link)
+{
+    int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
+    for (uint32_t i = 0; i < 2 * f->n_chunks; i++) {
+        uint32_t c = i / 2;
+        bool back = i % 2;
+        uint32_t l = back ? f->links.backward[c] : f->links.forward[c];
+        if (l == LHI_IN_PLACE || l == LHI_AT_ONCE ||
+            strcmp(f->links.resource_names[f->links.link_resources[l]], link))
+            continue;
+        const lh_link *k = lh_pipeline_link(f->p, l);
+        uint32_t to = back ? c - 1 : c + 1;
+        busy += k->transfer_ns;
+        first = smaller(first, back ? f->first_d[c] + d_of(f, c)
+                                    : f->first_f[c] + at(f, c)->f_ns);
+        after = smaller(after, k->latency_ns +
+                                   (back ? d_of(f, to) + f->after_d[to]
+                                         : at(f, to)->f_ns + f->after_f[to]));
+    }
+    if (first == LHI_NEVER)
+        return;
+    term(f, "before the first message", 1, first);
+    term(f, "a microbatch's messages", f->n, busy);
+    term(f, "after the last message", 1, after);
+}
+
+static lh_status begin(former *f, lhi_arena *mem, lh_error *err)
+{
+    size_t n = f->n_chunks;
+    f->links = (lhi_judge){.pipeline = f->p,
+                           .n_devices = lh_pipeline_n_devices(f->p),
+                           .n_chunks = f->n_chunks,
+                           .n_microbatches = f->n,
+                           .mem = mem};
+    f->first_f = LHI_NEW(mem, int64_t, n);
+    f->first_d = LHI_NEW(mem, int64_t, n);
+    f->round = LHI_NEW(mem, int64_t, n);
+    f->after_f = LHI_NEW(mem, int64_t, n);
+    f->after_d = LHI_NEW(mem, int64_t, n);
+    if (!f->first_f || !f->first_d || !f->round || !f->after_f || !f->after_d)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_find_links(&f->links, err));
+    walk(f);
+    return LH_OK;
+}
+
+lh_status lhi_claim_form(const lh_pipeline *p, lh_bound_kind form,
+                         uint32_t device, const char *link,
+                         lh_bound_term *terms, uint32_t *n, int64_t *sum,
+                         lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    former f = {.p = p,
+                .n_chunks = lh_pipeline_n_chunks(p),
+                .n = lh_pipeline_n_microbatches(p),
+                .joint = lh_pipeline_is_joint(p),
+                .terms = terms};
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = begin(&f, mem, err);
+    bool has_device = device < lh_pipeline_n_devices(p);
+    if (status == LH_OK && form == LH_BOUND_PATH)
+        form_path(&f);
+    else if (status == LH_OK && form == LH_BOUND_LINK)
+        form_link(&f, link);
+    else if (status == LH_OK && has_device)
+        (form == LH_BOUND_DEVICE         ? form_device
+         : form == LH_BOUND_DEVICE_DRAIN ? form_drain
+         : form == LH_BOUND_ROUND_TRIPS  ? form_round_trips
+                                         : form_memory)(&f, device);
+    lhi_arena_free(mem);
+    *n = f.n_terms;
+    *sum = sum_of(&f);
+    return status;
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much time a deadline leaves to every operation: what its neighbours leave
+ * to it, and what its machine does, all of whose orders are gone through as
+ * counts of what is done. */
+#include "verify/claim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STATES = 3000000, MOST_ROWS = 16 };
+
+/* --- states of one machine ------------------------------------------------ */
+
+typedef struct table {
+    uint64_t *keys; /* ~0: free */
+    uint32_t *ids;
+    size_t room; /* a power of two */
+} table;
+
+typedef struct counter {
+    const lhi_claim *c;
+    const lhi_claim_machine *m;
+    lhi_claim_states *s;
+    uint32_t room;  /* states */
+    int64_t *early; /* [state]: not before, by the windows so far */
+    uint32_t shift[MOST_ROWS];
+    table seen;
+} counter;
+
+static size_t find(const table *t, uint64_t key)
+{
+    uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+    size_t at = (size_t)(hash >> 20) & (t->room - 1);
+    while (t->keys[at] != UINT64_MAX && t->keys[at] != key)
+        at = (at + 1) & (t->room - 1);
+    return at;
+}
+
+static bool enlarge_table(table *t)
+{
+    table more = {.room = t->room ? 2 * t->room : 1024};
+    more.keys = malloc(more.room * sizeof *more.keys);
+    more.ids = malloc(more.room * sizeof *more.ids);
+    if (!more.keys || !more.ids) {
+        free(more.keys);
+        free(more.ids);
+        return false;
+    }
+    memset(more.keys, 0xff, more.room * sizeof *more.keys);
+    for (size_t i = 0; i < t->room; i++)
+        if (t->keys[i] != UINT64_MAX) {
+            size_t at = find(&more, t->keys[i]);
+            more.keys[at] = t->keys[i];
+            more.ids[at] = t->ids[i];
+        }
+    free(t->keys);
+    free(t->ids);
+    *t = more;
+    return true;
+}
+
+static bool enlarge_states(counter *k)
+{
+    uint32_t n = k->m->n_rows, room = k->room ? 2 * k->room : 512;
+    uint16_t *counts = realloc(k->s->counts, (size_t)room * n * sizeof *counts);
+    if (counts)
+        k->s->counts = counts;
+    uint32_t *next = realloc(k->s->next, (size_t)room * n * sizeof *next);
+    if (next)
+        k->s->next = next;
+    int64_t *early = realloc(k->early, room * sizeof *early);
+    if (early)
+        k->early = early;
+    if (!counts || !next || !early)
+        return false;
+    k->room = room;
+    return true;
+}
+
+/* Whether the next operation of row i may come after x: a microbatch's own way,
+ * and memory. */
+static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
+{
+    const lhi_claim_row *rows = &k->c->rows[k->m->first_row];
+    const lhi_claim_row *row = &rows[i];
+    if (x[i] == row->count)
+        return false;
+    uint32_t need = x[i] / row->per + 1;
+    int64_t held = row->memory;
+    for (uint32_t a = 0; a < k->m->n_rows; a++) {
+        bool before = rows[a].kind != LH_W && a != i &&
+                      (row->kind == LH_W ? rows[a].place <= row->place
+                                         : rows[a].place < row->place);
+        if (before && x[a] < need)
+            return false;
+        held += rows[a].memory * x[a];
+    }
+    return held <= k->m->room;
+}
+
+/* The state after `from` with one more of row i, which is there at `time`;
+ * LH_NONE: too many states, or no memory. */
+static uint32_t enter(counter *k, uint64_t key, const uint16_t *from,
+                      uint32_t i, int64_t time, bool *no_memory)
+{
+    if (2 * (size_t)k->s->n + 2 > k->seen.room && !enlarge_table(&k->seen)) {
+        *no_memory = true;
+        return LH_NONE;
+    }
+    size_t at = find(&k->seen, key);
+    if (k->seen.keys[at] == key) {
+        uint32_t y = k->seen.ids[at];
+        k->early[y] = time < k->early[y] ? time : k->early[y];
+        return y;
+    }
+    if (k->s->n == MOST_STATES)
+        return LH_NONE;
+    uint32_t n = k->m->n_rows;
+    uint16_t counts[MOST_ROWS] = {0};
+    if (from)
+        memcpy(counts, from, n * sizeof *counts);
+    if (from)
+        counts[i]++;
+    if (k->s->n == k->room && !enlarge_states(k)) {
+        *no_memory = true;
+        return LH_NONE;
+    }
+    memcpy(&k->s->counts[(size_t)k->s->n * n], counts, n * sizeof *counts);
+    k->early[k->s->n] = time;
+    k->seen.keys[at] = key;
+    k->seen.ids[at] = k->s->n;
+    return k->s->n++;
+}
+
+static uint64_t key_of(const counter *k, const uint16_t *counts)
+{
+    uint64_t key = 0;
+    for (uint32_t i = 0; i < k->m->n_rows; i++)
+        key |= (uint64_t)counts[i] << k->shift[i];
+    return key;
+}
+
+/* States that the windows so far let one pass through; what comes before a
+ * state has a smaller number, so its time is known when it is its turn. false:
+ * too many, or no memory. */
+static bool count_states(counter *k, bool *no_memory)
+{
+    const lhi_claim *c = k->c;
+    uint32_t n = k->m->n_rows;
+    if (enter(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
+        return false;
+    for (uint32_t x = 0; x < k->s->n; x++)
+        for (uint32_t i = 0; i < n; i++) {
+            const uint16_t *counts = &k->s->counts[(size_t)x * n];
+            const lhi_claim_row *row = &c->rows[k->m->first_row + i];
+            uint32_t to = LH_NONE, o = row->first + counts[i];
+            int64_t end = row->time;
+            if (counts[i] < row->count)
+                end += k->early[x] > c->start[o] ? k->early[x] : c->start[o];
+            if (may_step(k, counts, i) && end <= c->finish[o]) {
+                uint16_t from[MOST_ROWS];
+                memcpy(from, counts, n * sizeof *from);
+                uint64_t key = key_of(k, from) + (UINT64_C(1) << k->shift[i]);
+                to = enter(k, key, from, i, end, no_memory);
+                if (to == LH_NONE)
+                    return false;
+            }
+            k->s->next[(size_t)x * n + i] = to;
+        }
+    return true;
+}
+
+static void free_states(lhi_claim_states *s)
+{
+    if (!s)
+        return;
+    free(s->counts);
+    free(s->next);
+    s->counts = NULL;
+    s->next = NULL;
+}
+
+static lh_status make_states(lhi_claim *c, lhi_claim_machine *m, lh_error *err)
+{
+    counter k = {.c = c, .m = m};
+    uint32_t bits = 0;
+    bool no_memory = false;
+    if (m->n_rows > MOST_ROWS)
+        return LH_OK;
+    for (uint32_t i = 0; i < m->n_rows; i++) {
+        uint32_t count = c->rows[m->first_row + i].count, width = 1;
+        while (count >> width)
+            width++;
+        k.shift[i] = bits;
+        bits += width;
+        if (bits > 63 || count > UINT16_MAX)
+            return LH_OK;
+    }
+    k.s = LHI_NEW(c->mem, lhi_claim_states, 1);
+    if (!k.s)
+        return lhi_fail_nomem(err);
+    bool ok = count_states(&k, &no_memory);
+    free(k.seen.keys);
+    free(k.seen.ids);
+    free(k.early);
+    if (ok)
+        m->states = k.s;
+    else
+        free_states(k.s);
+    return no_memory ? lhi_fail_nomem(err) : LH_OK;
+}
+
+static lh_status make_all_states(lhi_claim *c, lh_error *err)
+{
+    size_t most = 1;
+    for (uint32_t m = 0; m < c->n_machines; m++) {
+        LHI_TRY(make_states(c, &c->machines[m], err));
+        const lhi_claim_states *s = c->machines[m].states;
+        most = s && s->n > most ? s->n : most;
+    }
+    c->early = malloc(most * sizeof *c->early);
+    c->late = malloc(most * sizeof *c->late);
+    return c->early && c->late ? LH_OK : lhi_fail_nomem(err);
+}
+
+void lhi_claim_fini(lhi_claim *claim)
+{
+    if (!claim)
+        return;
+    for (uint32_t m = 0; m < claim->n_machines; m++) {
+        free_states(claim->machines[m].states);
+        claim->machines[m].states = NULL;
+    }
+    free(claim->early);
+    free(claim->late);
+    claim->early = claim->late = NULL;
+}
+
+/* --- windows ------------------------------------------------------------- */
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void wake(lhi_claim *c, uint32_t o)
+{
+    c->dirty[c->rows[c->row_of[o]].machine] = true;
+    if (c->queued[o])
+        return;
+    c->queued[o] = true;
+    c->queue[(c->front + c->n_queue++) % c->n_ops] = o;
+}
+
+static bool fits(const lhi_claim *c, uint32_t o)
+{
+    return c->start[o] + c->rows[c->row_of[o]].time <= c->finish[o];
+}
+
+static bool not_before(lhi_claim *c, uint32_t o, int64_t start)
+{
+    if (start <= c->start[o])
+        return true;
+    c->start[o] = start;
+    wake(c, o);
+    return fits(c, o);
+}
+
+static bool not_after(lhi_claim *c, uint32_t o, int64_t finish)
+{
+    if (finish >= c->finish[o])
+        return true;
+    c->finish[o] = finish;
+    wake(c, o);
+    return fits(c, o);
+}
+
+static bool tell_neighbours(lhi_claim *c, uint32_t o)
+{
+    const lhi_claim_row *row = &c->rows[c->row_of[o]];
+    int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
+    if (o + 1 < row->first + row->count && !not_before(c, o + 1, end))
+        return false;
+    if (o > row->first && !not_after(c, o - 1, begin))
+        return false;
+    for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
+        if (!not_before(c, c->succ[i], end + c->succ_lag[i]))
+            return false;
+    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
+        if (!not_after(c, c->pred[i], begin - c->pred_lag[i]))
+            return false;
+    return true;
+}
+
+static bool settle(lhi_claim *c)
+{
+    while (c->n_queue) {
+        uint32_t o = c->queue[c->front];
+        c->front = (c->front + 1) % c->n_ops;
+        c->n_queue--;
+        c->queued[o] = false;
+        if (!tell_neighbours(c, o))
+            return false;
+    }
+    return true;
+}
+
+/* --- one machine --------------------------------------------------------- */
+
+/* early[x]: when x can be reached; late[x]: by when it must be. false: the end
+ * cannot be reached. */
+static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
+{
+    const lhi_claim_states *s = m->states;
+    uint32_t n = m->n_rows;
+    uint32_t all = 0;
+    for (uint32_t x = 0; x < s->n; x++)
+        c->early[x] = c->late[x] = -1;
+    c->early[0] = 0;
+    for (uint32_t x = 0; x < s->n; x++)
+        for (uint32_t i = 0; i < n && c->early[x] >= 0; i++) {
+            uint32_t y = s->next[(size_t)x * n + i];
+            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            if (y == LH_NONE)
+                continue;
+            uint32_t o = row->first + s->counts[(size_t)x * n + i];
+            int64_t end = max64(c->early[x], c->start[o]) + row->time;
+            if (end <= c->finish[o] && (c->early[y] < 0 || end < c->early[y]))
+                c->early[y] = end;
+        }
+    uint32_t end = s->n - 1; /* the last one found has the most done */
+    for (uint32_t i = 0; i < n; i++)
+        all += s->counts[(size_t)end * n + i];
+    if (all < m->n_ops || c->early[end] < 0)
+        return false;
+    c->late[end] = LHI_NEVER;
+    for (uint32_t x = end; x-- > 0;)
+        for (uint32_t i = 0; i < n && c->early[x] >= 0; i++) {
+            uint32_t y = s->next[(size_t)x * n + i];
+            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            if (y == LH_NONE || c->late[y] < 0)
+                continue;
+            uint32_t o = row->first + s->counts[(size_t)x * n + i];
+            int64_t last = min64(c->late[y], c->finish[o]);
+            if (max64(c->early[x], c->start[o]) + row->time <= last)
+                c->late[x] = max64(c->late[x], last - row->time);
+        }
+    return true;
+}
+
+typedef struct gains {
+    int64_t start, finish;
+} gains;
+
+/* What the steps that can still be taken leave to each operation. */
+static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
+{
+    const lhi_claim_states *s = m->states;
+    uint32_t n = m->n_rows;
+    if (!walk_states(c, m))
+        return false;
+    lhi_mark mark = lhi_arena_mark(c->mem);
+    gains *g = LHI_NEW(c->mem, gains, m->n_ops);
+    if (!g)
+        return true; /* weaker, not wrong */
+    for (uint32_t o = 0; o < m->n_ops; o++) {
+        uint32_t slots = n;
+        g[o] = (gains){LHI_NEVER, -1};
+        for (uint32_t i = 0; i < slots; i++) {
+            c->least[c->slot_at[m->first_op + o] + i] = UINT32_MAX;
+            c->most[c->slot_at[m->first_op + o] + i] = 0;
+        }
+    }
+    for (uint32_t x = 0; x < s->n; x++)
+        for (uint32_t i = 0; i < n && c->late[x] >= 0; i++) {
+            uint32_t y = s->next[(size_t)x * n + i];
+            const uint16_t *done = &s->counts[(size_t)x * n];
+            const lhi_claim_row *row = &c->rows[m->first_row + i];
+            if (y == LH_NONE || c->late[y] < 0)
+                continue;
+            uint32_t o = row->first + done[i];
+            int64_t begin = max64(c->early[x], c->start[o]);
+            int64_t last = min64(c->late[y], c->finish[o]);
+            if (begin + row->time > last)
+                continue;
+            gains *to = &g[o - m->first_op];
+            to->start = min64(to->start, begin);
+            to->finish = max64(to->finish, last);
+            for (uint32_t k = 0; k < n; k++) {
+                uint32_t *least = &c->least[c->slot_at[o] + k];
+                uint32_t *most = &c->most[c->slot_at[o] + k];
+                *least = done[k] < *least ? done[k] : *least;
+                *most = done[k] > *most ? done[k] : *most;
+            }
+        }
+    bool ok = true;
+    for (uint32_t o = 0; ok && o < m->n_ops; o++)
+        ok = not_before(c, m->first_op + o, g[o].start) &&
+             not_after(c, m->first_op + o, g[o].finish);
+    lhi_arena_rewind(c->mem, mark);
+    return ok;
+}
+
+/* Preemptive, earliest deadline first: if that is late, so is every order. Only
+ * the front of a row competes. */
+static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
+{
+    enum { MOST = 64 };
+    uint32_t done[MOST] = {0};
+    int64_t left[MOST], now = 0;
+    if (m->n_rows > MOST)
+        return true;
+    const lhi_claim_row *rows = &c->rows[m->first_row];
+    for (uint32_t i = 0; i < m->n_rows; i++)
+        left[i] = rows[i].time;
+    for (uint32_t finished = 0; finished < m->n_ops;) {
+        uint32_t pick = LH_NONE;
+        int64_t due = 0, next = LHI_NEVER;
+        for (uint32_t i = 0; i < m->n_rows; i++) {
+            uint32_t o = rows[i].first + done[i];
+            if (done[i] == rows[i].count)
+                continue;
+            if (c->start[o] > now)
+                next = min64(next, c->start[o]);
+            else if (pick == LH_NONE || c->finish[o] < due) {
+                pick = i;
+                due = c->finish[o];
+            }
+        }
+        if (pick == LH_NONE) {
+            now = next;
+            continue;
+        }
+        int64_t run = min64(left[pick], next - now);
+        now += run;
+        left[pick] -= run;
+        if (left[pick] > 0)
+            continue;
+        if (now > due)
+            return false;
+        finished++;
+        done[pick]++;
+        left[pick] = rows[pick].time;
+    }
+    return true;
+}
+
+bool lhi_claim_machine_fails(lhi_claim *claim, uint32_t m)
+{
+    const lhi_claim_machine *machine = &claim->machines[m];
+    for (uint32_t o = 0; o < machine->n_ops; o++)
+        if (!fits(claim, machine->first_op + o))
+            return true;
+    return machine->states ? !walk_states(claim, machine)
+                           : !meets_deadlines(claim, machine);
+}
+
+/* --- the fixpoint -------------------------------------------------------- */
+
+static void begin(lhi_claim *c, int64_t deadline)
+{
+    c->front = c->n_queue = 0;
+    memset(c->queued, 0, c->n_ops * sizeof *c->queued);
+    for (uint32_t o = 0; o < c->n_ops; o++) {
+        const lhi_claim_machine *m =
+            &c->machines[c->rows[c->row_of[o]].machine];
+        c->start[o] = c->head[o];
+        c->finish[o] = deadline - c->tail[o];
+        for (uint32_t i = 0; i < m->n_rows; i++) {
+            c->least[c->slot_at[o] + i] = 0;
+            c->most[c->slot_at[o] + i] = UINT32_MAX;
+        }
+    }
+    for (uint32_t o = 0; o < c->n_ops; o++)
+        wake(c, o);
+}
+
+static bool tighten(lhi_claim *c)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t m = 0; m < c->n_machines; m++) {
+            const lhi_claim_machine *machine = &c->machines[m];
+            if (!c->dirty[m])
+                continue;
+            changed = true;
+            c->dirty[m] = false;
+            bool ok = machine->states ? use_states(c, machine)
+                                      : meets_deadlines(c, machine);
+            if (!ok)
+                return false;
+            if (machine->states)
+                c->dirty[m] = false; /* it is as tight as it gets */
+            if (!settle(c))
+                return false;
+        }
+    }
+    return true;
+}
+
+lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
+                            lh_error *err)
+{
+    begin(claim, deadline);
+    *refuted = true;
+    for (uint32_t o = 0; o < claim->n_ops; o++)
+        if (!fits(claim, o))
+            return LH_OK;
+    if (!settle(claim))
+        return LH_OK;
+    lhi_claim_fini(claim); /* states of another deadline */
+    LHI_TRY(make_all_states(claim, err));
+    *refuted = !tighten(claim);
+    return LH_OK;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Certificates of tiny pipelines: what is optimal can be checked, and nothing
+ * that is not so can be shown, whatever a certificate says.
+ *
+ *     test_certificate [CASES [FIRST]]
+ */
+#include "random_pipeline.h"
+#include "test.h"
+
+#include <longhaul/certificate.h>
+#include <longhaul/check.h>
+#include <stdlib.h>
+
+static uint32_t n_cases = 400, first_case;
+static uint32_t kinds[4], verified[4], n_clauses, n_lies;
+
+static lh_claim_status check(const lh_pipeline *p, const lh_certificate *c,
+                             bool show)
+{
+    lh_claims *claims = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_check_certificate(p, NULL, c, &claims, &err), err);
+    if (!claims)
+        return LH_CLAIM_WRONG;
+    lh_claim_status status = lh_claims_verdict(claims);
+    for (uint32_t i = 0; show && i < lh_claims_count(claims); i++)
+        fprintf(stderr, "  %s: %s\n",
+                lh_claim_status_text(lh_claims_status(claims, i)),
+                lh_claims_text(claims, i));
+    lh_claims_free(claims);
+    return status;
+}
+
+/* The same after it was written and read. */
+static void check_text(const lh_certificate *c)
+{
+    char *a = NULL, *b = NULL;
+    size_t n, m;
+    lh_certificate *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_certificate_format(c, &a, &n, &err), err);
+    CHECK_OK(lh_certificate_parse(a, n, "c.json", &again, &err), err);
+    if (again) {
+        CHECK_OK(lh_certificate_format(again, &b, &m, &err), err);
+        CHECK_STR(b, a);
+    }
+    lh_certificate_free(again);
+    lh_text_free(a);
+    lh_text_free(b);
+}
+
+/* Says that the schedule's own makespan cannot be reached: windows must not
+ * refute it, and clauses must not, whether they hold for a shorter deadline or
+ * are made up. */
+static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
+{
+    lh_certificate lie = *c;
+    lie.bound_ns = lie.makespan_ns + 1;
+    lie.refuted_ns = lie.makespan_ns;
+    if (c->kind == LH_PROOF_CLOSED_FORM) {
+        CHECK_INT(check(p, &lie, false), LH_CLAIM_WRONG);
+        lie.kind = LH_PROOF_SEARCH;
+        lie.n_clauses = 0;
+    }
+    lie.n_rows = 0;
+    CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
+    /* That also holds by what the judge says of the bound alone. */
+    lie.makespan_ns++;
+    CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
+    lie.makespan_ns--;
+    enum { CLAUSES = 12, ORDERS = 3 };
+    lh_proof_order orders[CLAUSES * ORDERS];
+    lh_proof_clause clauses[CLAUSES];
+    uint32_t n = lh_pipeline_n_microbatches(p);
+    bool joint = lh_pipeline_is_joint(p);
+    for (uint32_t i = 0; i < CLAUSES * ORDERS; i++) {
+        lh_proof_order *o = &orders[i];
+        static const uint8_t split[] = {LH_F, LH_D, LH_W};
+        static const uint8_t whole[] = {LH_F, LH_B, LH_B};
+        lh_pass *both[2] = {&o->first, &o->second};
+        o->messages = rng_chance(r, 10);
+        for (int k = 0; k < 2; k++)
+            *both[k] =
+                (lh_pass){.chunk = rng_below(r, lh_pipeline_n_chunks(p)),
+                          .microbatch = rng_below(r, n),
+                          .n_parts = 1,
+                          .kind = (joint ? whole : split)[rng_below(r, 3)]};
+        o->second.chunk = rng_chance(r, 80) ? o->first.chunk : o->second.chunk;
+    }
+    for (uint32_t i = 0; i < CLAUSES; i++)
+        clauses[i] =
+            (lh_proof_clause){1 + rng_below(r, ORDERS), &orders[i * ORDERS]};
+    lie.kind = LH_PROOF_SEARCH;
+    lie.clauses = clauses;
+    lie.n_clauses = CLAUSES;
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK(check(p, &lie, false) == LH_CLAIM_WRONG);
+        lie.clauses++;
+        lie.n_clauses--;
+    }
+    n_lies += 5;
+}
+
+static void certify(uint32_t number)
+{
+    rng r = {number};
+    random_shape shape = {.max_devices = 4, .max_chunks = 2};
+    shape.max_microbatches = 2 + rng_below(&r, 5);
+    shape.no_zero_times = rng_chance(&r, 80);
+    if (rng_chance(&r, 40))
+        shape.links = LINKS_SHARED;
+    lh_pipeline *p = random_pipeline(&r, &shape);
+    lh_solve_options o = {.size = sizeof o, .effort = 3000000};
+    lh_solution s = {0};
+    lh_certificate *c = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    if (s.schedule)
+        CHECK_OK(lh_certify(p, &o, &s, &c, &err), err);
+    if (c) {
+        lh_claim_status status = check(p, c, false);
+        kinds[c->kind]++;
+        verified[c->kind] += status == LH_CLAIM_VERIFIED;
+        n_clauses += c->n_clauses;
+        CHECK(status != LH_CLAIM_WRONG);
+        CHECK(s.status == LH_SOLVE_OPTIMAL || status != LH_CLAIM_VERIFIED);
+        CHECK((c->kind == LH_PROOF_NONE) == (s.status != LH_SOLVE_OPTIMAL));
+        check_text(c);
+        check_lies(p, c, &r);
+        if (test_state.bad) {
+            fprintf(stderr, "case %u, %s\n", number,
+                    lh_proof_kind_name(c->kind));
+            check(p, c, true);
+            print_case(p, s.schedule);
+        }
+    }
+    lh_certificate_free(c);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
+static void proofs_are_checked(void)
+{
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++)
+        certify(first_case + i);
+    for (int k = 0; k < 4; k++)
+        printf("%s: %u, %u verified\n", lh_proof_kind_name((lh_proof_kind)k),
+               kinds[k], verified[k]);
+    printf("%u clauses, %u lies\n", n_clauses, n_lies);
+    CHECK_INT(verified[LH_PROOF_CLOSED_FORM], kinds[LH_PROOF_CLOSED_FORM]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    RUN(proofs_are_checked);
+    return test_summary();
+}
