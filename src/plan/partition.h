@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many layers each chunk gets. What a partition costs is the caller's to
+ * say; these searches only choose which to ask for. All are deterministic. */
+#ifndef LHI_PARTITION_H
+#define LHI_PARTITION_H
+
+#include <longhaul/status.h>
+
+#include <stdint.h>
+
+/* *ns is the time with layers[0..chunks-1], INT64_MAX where it does not fit. */
+typedef lh_status lhi_partition_time(void *context, const uint32_t *layers,
+                                     int64_t *ns, lh_error *err);
+
+typedef struct lhi_partition {
+    uint32_t n_layers, n_chunks; /* every chunk gets at least one */
+    double most_ratio;           /* largest chunk / smallest, >= 1 */
+    lhi_partition_time *time;
+    void *context;
+    uint64_t n_timed; /* partitions asked for, counted here */
+} lhi_partition;
+
+/* Partitions there are; UINT64_MAX: that many or more. */
+uint64_t lhi_partition_count(const lhi_partition *p);
+
+/* Each search leaves the best in best[0..n_chunks-1] and *best_ns (INT64_MAX:
+ * none fits). `best` holds a partition to begin with, of time *best_ns, which
+ * stays unless a better one is found; among equals the first found stays. */
+
+/* Asks for every partition. */
+lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
+                              int64_t *best_ns, lh_error *err);
+
+/* Moves layers from one chunk to another as long as that helps: the best of all
+ * moves of one layer, then of two; at most `most` partitions. */
+lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
+                              int64_t *best_ns, lh_error *err);
+
+/* Monte Carlo as ScaleAcross Explorer has it (2026, section 5): `samples`
+ * random partitions, of which the `keep` fastest are each changed `changes`
+ * times by one layer from one chunk to another. */
+typedef struct lhi_partition_sampling {
+    uint32_t samples, keep, changes;
+    uint64_t seed;
+} lhi_partition_sampling;
+lh_status lhi_partition_sample(lhi_partition *p,
+                               const lhi_partition_sampling *how,
+                               uint32_t *best, int64_t *best_ns, lh_error *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers over chunks: how many ways there are, the best of all ways by
+ * enumeration, and searches that ask for fewer. */
+#include "plan/partition.h"
+#include "test.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+
+/* Two ranks, 4 microbatches, layers of 1 s per pass, 4 % more for the finer
+ * split of interleaved ZBV, messages of 1 s with 0.05 s latency. */
+typedef struct two_ranks {
+    uint32_t n_chunks;
+    const char *method;
+} two_ranks;
+
+static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
+                         lh_error *err)
+{
+    const two_ranks *t = context;
+    lh_chunk chunks[8] = {{0}};
+    const lh_link links[] = {{0, 1, 50000000, 1000000000, NULL},
+                             {1, 0, 50000000, 1000000000, NULL}};
+    bool folded = strcmp(t->method, "interleaved-zbv") == 0;
+    for (uint32_t c = 0; c < t->n_chunks; c++) {
+        int64_t s = (int64_t)layers[c] * 1000000000;
+        uint32_t at = folded && c / 2 % 2 ? 1 - c % 2 : c % 2;
+        int64_t back = folded ? s / 100 * 104 : s;
+        chunks[c] =
+            (lh_chunk){.device = at, .f_ns = s, .d_ns = back, .w_ns = back};
+    }
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = 2,
+                             .n_microbatches = 4,
+                             .n_chunks = t->n_chunks,
+                             .chunks = chunks,
+                             .n_links = 2,
+                             .links = links};
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    lh_timeline *timeline = NULL;
+    lh_status status = lh_pipeline_make(&desc, &p, err);
+    if (status == LH_OK)
+        status = lh_method_run(t->method, p, NULL, &s, NULL, err);
+    if (status == LH_OK)
+        status = lh_simulate(p, s, NULL, &timeline, err);
+    if (status == LH_OK)
+        *ns = lh_timeline_makespan(timeline);
+    lh_timeline_free(timeline);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static void counts(void)
+{
+    lhi_partition p = {.n_layers = 12, .n_chunks = 4, .most_ratio = 3};
+    CHECK_INT(lhi_partition_count(&p), 35);
+    p.n_chunks = 6;
+    CHECK_INT(lhi_partition_count(&p), 141);
+    p.most_ratio = 1;
+    CHECK_INT(lhi_partition_count(&p), 1);
+    p = (lhi_partition){.n_layers = 100, .n_chunks = 20, .most_ratio = 100};
+    CHECK(lhi_partition_count(&p) == UINT64_MAX); /* C(99, 19) */
+}
+
+/* Every partition in 2, 4 and 6 chunks, under two schedules. */
+static void all_of_twelve_layers(void)
+{
+    static const char *const methods[] = {"dorapp", "interleaved-zbv"};
+    int64_t least = INT64_MAX;
+    uint64_t asked = 0;
+    lh_error err = {0};
+    for (int m = 0; m < 2; m++)
+        for (uint32_t chunks = 2; chunks <= 6; chunks += 2) {
+            two_ranks t = {chunks, methods[m]};
+            lhi_partition p = {12, chunks, 3, time_of, &t, 0};
+            uint32_t best[6] = {0};
+            int64_t ns = INT64_MAX;
+            CHECK_OK(lhi_partition_exact(&p, best, &ns, &err), err);
+            CHECK_INT(p.n_timed, lhi_partition_count(&p));
+            asked += p.n_timed;
+            least = ns < least ? ns : least;
+        }
+    CHECK_INT(asked, 366);
+    CHECK_INT(least, 78200000000);
+    uint32_t equal[] = {2, 2, 2, 2, 2, 2}, found[] = {3, 4, 3, 2};
+    two_ranks six = {6, "dorapp"}, four = {4, "dorapp"};
+    int64_t ns;
+    CHECK_OK(time_of(&six, equal, &ns, &err), err);
+    CHECK_INT(ns, 82300000000);
+    CHECK_OK(time_of(&four, found, &ns, &err), err);
+    CHECK_INT(ns, 78200000000);
+}
+
+/* Fewer questions: never better than all, and never worse than the start. */
+static void searches(void)
+{
+    two_ranks t = {4, "dorapp"};
+    lh_error err = {0};
+    int64_t exact_ns = INT64_MAX, even_ns;
+    uint32_t best[4], even[] = {3, 3, 3, 3};
+    lhi_partition p = {12, 4, 3, time_of, &t, 0};
+    CHECK_OK(lhi_partition_exact(&p, best, &exact_ns, &err), err);
+    CHECK_OK(time_of(&t, even, &even_ns, &err), err);
+
+    int64_t ns = even_ns;
+    memcpy(best, even, sizeof best);
+    p.n_timed = 0;
+    CHECK_OK(lhi_partition_climb(&p, 1000, best, &ns, &err), err);
+    CHECK_INT(ns, exact_ns);
+    CHECK_INT(best[0] + best[1] + best[2] + best[3], 12);
+    ns = even_ns;
+    memcpy(best, even, sizeof best);
+    p.n_timed = 0;
+    CHECK_OK(lhi_partition_climb(&p, 5, best, &ns, &err), err);
+    CHECK_INT(p.n_timed, 5);
+    CHECK(ns <= even_ns);
+
+    lhi_partition_sampling how = {60, 6, 6, 1};
+    ns = INT64_MAX;
+    p.n_timed = 0;
+    CHECK_OK(lhi_partition_sample(&p, &how, best, &ns, &err), err);
+    CHECK(ns >= exact_ns && ns <= even_ns && p.n_timed <= 96);
+    int64_t again_ns = INT64_MAX;
+    uint32_t again[4];
+    CHECK_OK(lhi_partition_sample(&p, &how, again, &again_ns, &err), err);
+    CHECK(again_ns == ns && memcmp(again, best, sizeof best) == 0);
+}
+
+int main(void)
+{
+    RUN(counts);
+    RUN(all_of_twelve_layers);
+    RUN(searches);
+    return test_summary();
+}
