@@ -102,7 +102,10 @@ typedef struct lhi_train_report {
  * step. LH_EINPUT: the loss or the norm is not finite; nothing was changed. */
 lh_status lhi_train_update(lhi_train *train, const double *tally,
                            lhi_train_report *report, lh_error *err);
-/* Of a validation step: the loss alone. */
+/* Of a validation step: a tally with the loss alone, of the same size and to be
+ * added alike, and what it says. */
+lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
+                                     lh_error *err);
 lh_status lhi_train_validated(lhi_train *train, const double *tally,
                               double *loss, lh_error *err);
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading what a checkpoint has for this rank. */
+#define _POSIX_C_SOURCE 200809L /* stat */
+#include "base/fail.h"
+#include "base/text.h"
+#include "train/own.h"
+#include "train/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_STATE = 1 << 28 };
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* The checkpoint's own folder. */
+static lh_status find(const char *path, char *folder, lh_error *err)
+{
+    uint64_t *steps;
+    size_t n;
+    LHI_TRY(lhi_path(folder, err, "%s/" LHI_STATE_FILE, path));
+    if (is_file(folder))
+        return lhi_path(folder, err, "%s", path);
+    LHI_TRY(lhi_list_steps(path, &steps, &n, err));
+    uint64_t newest = n > 0 ? steps[n - 1] : 0;
+    free(steps);
+    if (n == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no checkpoint (a folder step-...) to resume "
+                        "from",
+                        path);
+    return lhi_path(folder, err, "%s/" LHI_STEP_FOLDER, path, newest);
+}
+
+typedef struct reader {
+    lhi_safetensors *weights, *moments;
+    lhi_state state;
+    float *piece; /* room for the largest */
+    char weights_path[LHI_PATH], moments_path[LHI_PATH];
+} reader;
+
+static lh_status damaged(const char *path, const char *tensor, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: damaged: tensor %s is not what was written; resume "
+                    "from another checkpoint",
+                    path, tensor);
+}
+
+/* A tied head has the embedding's. */
+static uint32_t index_of(const lhi_tensor *tensor)
+{
+    return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
+}
+
+static lh_status read_weights(const lhi_safetensors *file,
+                              const lhi_tensor *tensor, lh_error *err)
+{
+    const lhi_st_tensor *found;
+    LHI_TRY(lhi_st_find(file, tensor->name, tensor->rows, tensor->columns,
+                        &found, err));
+    return lhi_st_read(file, found, 0, tensor->n, tensor->value, err);
+}
+
+/* The writer's pieces that overlap what is owned here, each checked whole. */
+static lh_status read_moments(const reader *r, const lhi_owned *own,
+                              const char *suffix, const double *sums,
+                              float *out, lh_error *err)
+{
+    const lhi_tensor *t = own->tensor;
+    const lhi_st_tensor *found;
+    char name[160];
+    size_t share = t->n / r->state.replicas + (t->n % r->state.replicas != 0);
+    snprintf(name, sizeof name, "%s%s", t->name, suffix);
+    LHI_TRY(lhi_st_find(r->moments, name, t->rows, t->columns, &found, err));
+    for (uint32_t p = 0; p < r->state.replicas; p++) {
+        size_t first = share * p < t->n ? share * p : t->n;
+        size_t n = t->n - first < share ? t->n - first : share;
+        size_t from = first > own->first ? first : own->first;
+        size_t to =
+            first + n < own->first + own->n ? first + n : own->first + own->n;
+        if (from >= to)
+            continue;
+        LHI_TRY(lhi_st_read(r->moments, found, first, n, r->piece, err));
+        if (lhi_checksum(r->piece, n * sizeof *r->piece) != sums[p])
+            return damaged(r->moments_path, name, err);
+        memcpy(out + (from - own->first), r->piece + (from - first),
+               (to - from) * sizeof *out);
+    }
+    return LH_OK;
+}
+
+static lh_status read_owned(const lhi_train *train, const reader *r,
+                            const lhi_owned *own, lh_error *err)
+{
+    const lhi_tensor *t = own->tensor;
+    const double *sums =
+        r->state.sums + lhi_sums_at(index_of(t), r->state.replicas);
+    (void)train;
+    LHI_TRY(read_weights(r->weights, t, err));
+    if (lhi_checksum(t->value, t->n * sizeof *t->value) != sums[0])
+        return damaged(r->weights_path, t->name, err);
+    LHI_TRY(
+        read_moments(r, own, lhi_moment_suffixes[0], sums + 1, own->m, err));
+    return read_moments(r, own, lhi_moment_suffixes[1],
+                        sums + 1 + r->state.replicas, own->v, err);
+}
+
+static lh_status open_files(lhi_train *train, reader *r, const char *folder,
+                            const lhi_checkpoint_options *options,
+                            lh_error *err)
+{
+    char path[LHI_PATH], *text;
+    size_t len, most = 0;
+    LHI_TRY(lhi_path(path, err, "%s/" LHI_STATE_FILE, folder));
+    LHI_TRY(lhi_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
+    LHI_TRY(lhi_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
+    LHI_TRY(lhi_file_read(path, MAX_STATE, &text, &len, err));
+    lh_status status = lhi_state_parse(text, len, path, train->o.model, options,
+                                       &r->state, err);
+    lh_text_free(text);
+    if (status != LH_OK)
+        return status;
+    LHI_TRY(lhi_st_open(r->weights_path, &r->weights, err));
+    LHI_TRY(lhi_st_open(r->moments_path, &r->moments, err));
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            if (train->chunks[i].owned[j].tensor->n > most)
+                most = train->chunks[i].owned[j].tensor->n;
+    r->piece = malloc((most + 1) * sizeof *r->piece);
+    return r->piece ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status load(lhi_train *train, reader *r, const char *folder,
+                      const lhi_checkpoint_options *options, lh_error *err)
+{
+    LHI_TRY(open_files(train, r, folder, options, err));
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            LHI_TRY(read_owned(train, r, &train->chunks[i].owned[j], err));
+    train->step = r->state.step;
+    return LH_OK;
+}
+
+lh_status lhi_train_load(lhi_train *train, const char *path,
+                         const lhi_checkpoint_options *options, lh_error *err)
+{
+    char folder[LHI_PATH];
+    reader r = {.piece = NULL};
+    LHI_TRY(find(path, folder, err));
+    lh_status status = load(train, &r, folder, options, err);
+    lhi_st_close(r.weights);
+    lhi_st_close(r.moments);
+    free(r.state.sums);
+    free(r.piece);
+    return status;
+}
+
+lh_status lhi_train_load_weights(lhi_train *train, const char *path,
+                                 lh_error *err)
+{
+    char file[LHI_PATH];
+    lhi_safetensors *weights;
+    LHI_TRY(lhi_path(file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s",
+                     path));
+    LHI_TRY(lhi_st_open(file, &weights, err));
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; status == LH_OK && j < train->chunks[i].n_tensors;
+             j++)
+            status =
+                read_weights(weights, train->chunks[i].owned[j].tensor, err);
+    lhi_st_close(weights);
+    return status;
+}

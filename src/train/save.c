@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing a checkpoint. All ranks write into one folder that no reader looks
+ * at, each its own ranges of the same files; when everything is on the disk,
+ * the folder gets its name. */
+#define _GNU_SOURCE /* posix_fallocate, pwrite */
+#include "base/fail.h"
+#include "base/text.h"
+#include "train/own.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_TOKENIZER = 1 << 27 };
+
+/* Where it is made, and what it will be called. */
+static lh_status names(const lhi_train *train,
+                       const lhi_checkpoint_options *options, char *temporary,
+                       char *final, lh_error *err)
+{
+    LHI_TRY(lhi_path(temporary, err, "%s/.new-" LHI_STEP_FOLDER,
+                     options->folder, train->step));
+    return final ? lhi_path(final, err, "%s/" LHI_STEP_FOLDER, options->folder,
+                            train->step)
+                 : LH_OK;
+}
+
+static lh_status fail_write(const char *path, int why, lh_error *err)
+{
+    return lhi_fail(err, LH_EIO,
+                    "%s: %s; no checkpoint was written, older ones are as they "
+                    "were",
+                    path, strerror(why));
+}
+
+static lh_status write_at(int fd, const char *path, const void *data,
+                          size_t size, uint64_t at, lh_error *err)
+{
+    const char *from = data;
+    while (size > 0) {
+        ssize_t put = pwrite(fd, from, size, (off_t)at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return fail_write(path, put < 0 ? errno : ENOSPC, err);
+        from += put;
+        at += (uint64_t)put;
+        size -= (size_t)put;
+    }
+    return LH_OK;
+}
+
+static lh_status sync_and_close(int fd, const char *path, lh_status status,
+                                lh_error *err)
+{
+    if (status == LH_OK && fsync(fd) != 0)
+        status = fail_write(path, errno, err);
+    if (close(fd) != 0 && status == LH_OK)
+        status = fail_write(path, errno, err);
+    return status;
+}
+
+/* The header, and room on the disk for all the rest: better to learn now that
+ * there is none. */
+static lh_status make_file(const char *path, const lh_model *model,
+                           const char *const *suffixes, lh_error *err)
+{
+    lhi_layout layout;
+    LHI_TRY(lhi_layout_make(model, suffixes, &layout, err));
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    lh_status status = fd < 0 ? fail_write(path, errno, err) : LH_OK;
+    if (fd >= 0) {
+        int why = posix_fallocate(fd, 0, (off_t)layout.bytes);
+        if (why != 0)
+            status = fail_write(path, why, err);
+        else
+            status = write_at(fd, path, layout.header, layout.len, 0, err);
+        status = sync_and_close(fd, path, status, err);
+    }
+    lhi_layout_fini(&layout);
+    return status;
+}
+
+/* For transformers. */
+static lh_status write_config(const lhi_train *train,
+                              const lhi_checkpoint_options *options,
+                              const char *folder, lh_error *err)
+{
+    const lh_model *m = train->o.model;
+    char path[LHI_PATH], *made;
+    size_t len;
+    lhi_text text = {0};
+    LHI_TRY(lhi_path(path, err, "%s/config.json", folder));
+    lhi_text_printf(
+        &text,
+        "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n"
+        "  \"model_type\": \"llama\",\n  \"attention_bias\": false,\n"
+        "  \"head_dim\": %u,\n  \"hidden_act\": \"silu\",\n"
+        "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
+        "  \"max_position_embeddings\": %u,\n  \"mlp_bias\": false,\n"
+        "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
+        "  \"num_key_value_heads\": %u,\n  \"rms_norm_eps\": %.17g,\n"
+        "  \"rope_theta\": %.17g,\n  \"tie_word_embeddings\": %s,\n"
+        "  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %u\n}\n",
+        m->head_dim, m->hidden, m->ffn,
+        options->sequence ? options->sequence : 2048, m->heads, m->layers,
+        m->kv_heads, options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5,
+        options->rope_theta > 0 ? options->rope_theta : 10000.0,
+        m->tied_embeddings ? "true" : "false", m->vocab);
+    LHI_TRY(lhi_text_take(&text, &made, &len, err));
+    lh_status status = lh_file_write(path, made, len, err);
+    lh_text_free(made);
+    return status;
+}
+
+static lh_status copy_tokenizer(const char *from, const char *folder,
+                                lh_error *err)
+{
+    char path[LHI_PATH], *text;
+    size_t len;
+    LHI_TRY(lhi_path(path, err, "%s/tokenizer.json", folder));
+    LHI_TRY(lhi_file_read(from, MAX_TOKENIZER, &text, &len, err));
+    lh_status status = lh_file_write(path, text, len, err);
+    lh_text_free(text);
+    return status;
+}
+
+static lh_status begin(const lhi_train *train,
+                       const lhi_checkpoint_options *options,
+                       const char *folder, lh_error *err)
+{
+    char path[LHI_PATH];
+    LHI_TRY(lhi_make_folder(options->folder, err));
+    lhi_remove_folder(folder); /* of a run that was killed */
+    LHI_TRY(lhi_make_folder(folder, err));
+    LHI_TRY(lhi_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
+    LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
+    LHI_TRY(lhi_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
+    LHI_TRY(make_file(path, train->o.model, lhi_moment_suffixes, err));
+    LHI_TRY(write_config(train, options, folder, err));
+    return options->tokenizer ? copy_tokenizer(options->tokenizer, folder, err)
+                              : LH_OK;
+}
+
+lh_status lhi_train_save_begin(lhi_train *train,
+                               const lhi_checkpoint_options *options,
+                               lh_error *err)
+{
+    char folder[LHI_PATH];
+    LHI_TRY(names(train, options, folder, NULL, err));
+    lh_status status = begin(train, options, folder, err);
+    if (status != LH_OK)
+        lhi_remove_folder(folder);
+    return status;
+}
+
+void lhi_train_save_cancel(lhi_train *train,
+                           const lhi_checkpoint_options *options)
+{
+    char folder[LHI_PATH];
+    if (names(train, options, folder, NULL, NULL) == LH_OK)
+        lhi_remove_folder(folder);
+}
+
+typedef struct writer {
+    int fd;
+    char path[LHI_PATH];
+    lhi_layout layout;
+} writer;
+
+static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
+                              size_t first, const float *values, size_t n,
+                              double *sum, lh_error *err)
+{
+    uint64_t at = w->layout.at[(size_t)index * w->layout.n_suffixes + suffix] +
+                  first * sizeof *values;
+    *sum = lhi_checksum(values, n * sizeof *values);
+    return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
+}
+
+static lh_status write_owned(const lhi_train *train, const writer *weights,
+                             const writer *moments, double *sums, lh_error *err)
+{
+    uint32_t replica = train->o.replica, replicas = train->o.n_replicas;
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
+            const lhi_owned *own = &train->chunks[i].owned[j];
+            const lhi_tensor *t = own->tensor;
+            double *sum = sums + lhi_sums_at(t->index, replicas);
+            if (own == train->head)
+                continue;
+            if (replica == 0)
+                LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n,
+                                     &sum[0], err));
+            LHI_TRY(write_values(moments, t->index, 0, own->first, own->m,
+                                 own->n, &sum[1 + replica], err));
+            LHI_TRY(write_values(moments, t->index, 1, own->first, own->v,
+                                 own->n, &sum[1 + replicas + replica], err));
+        }
+    return LH_OK;
+}
+
+static lh_status open_writer(const lhi_train *train, const char *folder,
+                             const char *name, const char *const *suffixes,
+                             writer *w, lh_error *err)
+{
+    LHI_TRY(lhi_path(w->path, err, "%s/%s", folder, name));
+    LHI_TRY(lhi_layout_make(train->o.model, suffixes, &w->layout, err));
+    w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
+    return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
+}
+
+static lh_status close_writer(writer *w, lh_status status, lh_error *err)
+{
+    lhi_layout_fini(&w->layout);
+    return w->fd < 0 ? status : sync_and_close(w->fd, w->path, status, err);
+}
+
+lh_status lhi_train_save_part(lhi_train *train,
+                              const lhi_checkpoint_options *options,
+                              double *sums, lh_error *err)
+{
+    char folder[LHI_PATH];
+    writer weights = {.fd = -1}, moments = {.fd = -1};
+    memset(sums, 0, lhi_train_sums_size(train) * sizeof *sums);
+    LHI_TRY(names(train, options, folder, NULL, err));
+    lh_status status = open_writer(train, folder, LHI_WEIGHTS_FILE,
+                                   lhi_weight_suffixes, &weights, err);
+    if (status == LH_OK)
+        status = open_writer(train, folder, LHI_MOMENTS_FILE,
+                             lhi_moment_suffixes, &moments, err);
+    if (status == LH_OK)
+        status = write_owned(train, &weights, &moments, sums, err);
+    status = close_writer(&weights, status, err);
+    return close_writer(&moments, status, err);
+}
+
+/* A folder that is going away is renamed first, so that nobody takes what is
+ * left of it for a checkpoint. */
+static lh_status prune(const lhi_checkpoint_options *options, lh_error *err)
+{
+    uint64_t *steps;
+    size_t n;
+    lh_status status = LH_OK;
+    char path[LHI_PATH], gone[LHI_PATH];
+    if (options->keep == 0)
+        return LH_OK;
+    LHI_TRY(lhi_list_steps(options->folder, &steps, &n, err));
+    for (size_t i = 0; status == LH_OK && i + options->keep < n; i++) {
+        status = lhi_path(path, err, "%s/" LHI_STEP_FOLDER, options->folder,
+                          steps[i]);
+        if (status == LH_OK)
+            status = lhi_path(gone, err, "%s/.old-" LHI_STEP_FOLDER,
+                              options->folder, steps[i]);
+        if (status == LH_OK && rename(path, gone) == 0)
+            lhi_remove_folder(gone);
+    }
+    free(steps);
+    return status;
+}
+
+static lh_status end(lhi_train *train, const lhi_checkpoint_options *options,
+                     const double *sums, const char *temporary,
+                     const char *final, lh_error *err)
+{
+    char path[LHI_PATH], *text;
+    LHI_TRY(lhi_state_format(train, options, sums, &text, err));
+    lh_status status = lhi_path(path, err, "%s/" LHI_STATE_FILE, temporary);
+    if (status == LH_OK)
+        status = lh_file_write(path, text, strlen(text), err);
+    free(text);
+    if (status != LH_OK)
+        return status;
+    LHI_TRY(lhi_sync_folder(temporary, err));
+    LHI_TRY(lhi_replace_folder(temporary, final, err));
+    return lhi_sync_folder(options->folder, err);
+}
+
+lh_status lhi_train_save_end(lhi_train *train,
+                             const lhi_checkpoint_options *options,
+                             const double *sums, lh_error *err)
+{
+    char temporary[LHI_PATH], final[LHI_PATH];
+    LHI_TRY(names(train, options, temporary, final, err));
+    lh_status status = end(train, options, sums, temporary, final, err);
+    if (status != LH_OK) {
+        lhi_remove_folder(temporary);
+        return status;
+    }
+    return prune(options, err);
+}

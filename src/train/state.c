@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state.json: what a checkpoint is of, and the checksums of all it holds. */
+#include "base/fail.h"
+#include "train/own.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t lhi_sums_at(uint32_t index, uint32_t replicas)
+{
+    return (size_t)index * (1 + 2 * (size_t)replicas);
+}
+
+size_t lhi_train_sums_size(const lhi_train *train)
+{
+    return lhi_sums_at(train->n_tensors, train->o.n_replicas);
+}
+
+static json_t *whole(double x)
+{
+    return json_integer((json_int_t)x);
+}
+
+static json_t *list_of(const double *sums, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, whole(sums[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *sums_of(const lh_model *model, uint32_t replicas,
+                       const double *sums)
+{
+    json_t *all = json_object();
+    lhi_kept_tensor t;
+    for (uint32_t i = 0; all && i < lhi_n_kept_tensors(model); i++) {
+        const double *at = sums + lhi_sums_at(i, replicas);
+        if (!lhi_kept_tensor_of(model, i, &t))
+            continue;
+        json_t *item =
+            json_pack("[o, o, o]", whole(at[0]), list_of(at + 1, replicas),
+                      list_of(at + 1 + replicas, replicas));
+        if (json_object_set_new(all, t.name, item) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *shape_of(const lh_model *model,
+                        const lhi_checkpoint_options *options)
+{
+    return json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:f, s:f}", "layers",
+        (int)model->layers, "hidden", (int)model->hidden, "ffn",
+        (int)model->ffn, "vocab", (int)model->vocab, "heads", (int)model->heads,
+        "kv_heads", (int)model->kv_heads, "head_dim", (int)model->head_dim,
+        "tied_embeddings", (int)model->tied_embeddings, "norm_epsilon",
+        options->norm_epsilon > 0 ? options->norm_epsilon : 1e-5, "rope_theta",
+        options->rope_theta > 0 ? options->rope_theta : 10000.0);
+}
+
+/* Of all but "check" itself; negative: no memory. */
+static double check_of(json_t *root)
+{
+    double sum = -1;
+    json_t *copy = json_copy(root);
+    char *text = NULL;
+    if (copy) {
+        json_object_del(copy, "check");
+        text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+        json_decref(copy);
+    }
+    if (text)
+        sum = lhi_checksum(text, strlen(text));
+    free(text);
+    return sum;
+}
+
+lh_status lhi_state_format(const lhi_train *train,
+                           const lhi_checkpoint_options *options,
+                           const double *sums, char **text, lh_error *err)
+{
+    const lh_model *model = train->o.model;
+    json_t *root = json_pack(
+        "{s:s, s:I, s:i, s:s*, s:o, s:o}", "longhaul", LHI_CHECKPOINT_FORMAT,
+        "step", (json_int_t)train->step, "replicas", (int)train->o.n_replicas,
+        "recipe", options->recipe, "model", shape_of(model, options), "sums",
+        sums_of(model, train->o.n_replicas, sums));
+    double check = root ? check_of(root) : -1;
+    char *made = NULL;
+    if (check >= 0 && json_object_set_new(root, "check", whole(check)) == 0)
+        made = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS);
+    json_decref(root);
+    if (!made)
+        return lhi_fail(err, LH_ENOMEM,
+                        "out of memory, or the recipe is not UTF-8");
+    *text = made;
+    return LH_OK;
+}
+
+static lh_status damaged(const char *name, lh_error *err)
+{
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: damaged; resume from another checkpoint", name);
+}
+
+static lh_status read_list(const json_t *list, uint32_t n, const char *name,
+                           double *out, lh_error *err)
+{
+    if (json_array_size(list) != n)
+        return damaged(name, err);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (double)json_integer_value(json_array_get(list, i));
+    return LH_OK;
+}
+
+static lh_status read_sums(const json_t *all, const char *name,
+                           const lh_model *model, const lhi_state *state,
+                           lh_error *err)
+{
+    uint32_t replicas = state->replicas;
+    for (uint32_t i = 0; i < lhi_n_kept_tensors(model); i++) {
+        lhi_kept_tensor t;
+        double *to = state->sums + lhi_sums_at(i, replicas);
+        if (!lhi_kept_tensor_of(model, i, &t))
+            continue;
+        const json_t *item = json_object_get(all, t.name);
+        to[0] = (double)json_integer_value(json_array_get(item, 0));
+        LHI_TRY(
+            read_list(json_array_get(item, 1), replicas, name, to + 1, err));
+        LHI_TRY(read_list(json_array_get(item, 2), replicas, name,
+                          to + 1 + replicas, err));
+    }
+    return LH_OK;
+}
+
+static lh_status check_same(const json_t *root, const char *name,
+                            const lh_model *model,
+                            const lhi_checkpoint_options *options,
+                            lh_error *err)
+{
+    json_t *shape = shape_of(model, options);
+    const char *recipe = json_string_value(json_object_get(root, "recipe"));
+    bool same = json_equal(shape, json_object_get(root, "model"));
+    json_decref(shape);
+    if (!same)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is of another model than this run's", name);
+    if (options->recipe && (!recipe || strcmp(recipe, options->recipe) != 0))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: was made with \"%.180s\", this run has \"%.180s\"",
+                        name, recipe ? recipe : "", options->recipe);
+    return LH_OK;
+}
+
+static lh_status read_state(json_t *root, const char *name,
+                            const lh_model *model,
+                            const lhi_checkpoint_options *options,
+                            lhi_state *out, lh_error *err)
+{
+    const char *format = json_string_value(json_object_get(root, "longhaul"));
+    json_int_t step = json_integer_value(json_object_get(root, "step"));
+    json_int_t replicas = json_integer_value(json_object_get(root, "replicas"));
+    double check = (double)json_integer_value(json_object_get(root, "check"));
+    if (!format)
+        return lhi_fail(err, LH_EINPUT, "%s: is not of a longhaul checkpoint",
+                        name);
+    if (strcmp(format, LHI_CHECKPOINT_FORMAT) != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s: is of format %.40s, this version reads %s", name,
+                        format, LHI_CHECKPOINT_FORMAT);
+    if (check_of(root) != check || step < 0 || replicas < 1 ||
+        replicas > UINT16_MAX)
+        return damaged(name, err);
+    LHI_TRY(check_same(root, name, model, options, err));
+    lhi_state state = {.step = (uint64_t)step, .replicas = (uint32_t)replicas};
+    size_t n = lhi_sums_at(lhi_n_kept_tensors(model), state.replicas);
+    if (!(state.sums = calloc(n, sizeof *state.sums)))
+        return lhi_fail_nomem(err);
+    lh_status status =
+        read_sums(json_object_get(root, "sums"), name, model, &state, err);
+    if (status != LH_OK) {
+        free(state.sums);
+        return status;
+    }
+    *out = state;
+    return LH_OK;
+}
+
+lh_status lhi_state_parse(const char *text, size_t len, const char *name,
+                          const lh_model *model,
+                          const lhi_checkpoint_options *options, lhi_state *out,
+                          lh_error *err)
+{
+    json_error_t why;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (!root)
+        return lhi_fail(err, LH_EINPUT, "%s:%d: damaged: %s", name, why.line,
+                        why.text);
+    lh_status status = read_state(root, name, model, options, out, err);
+    json_decref(root);
+    return status;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who owns which values, and the arrays that ranks exchange. */
+#include "train/train.h"
+
+#include "base/fail.h"
+#include "dev/kernels.h"
+#include "train/own.h"
+
+#include <string.h>
+
+lhi_train_options lhi_train_defaults(uint64_t steps)
+{
+    return (lhi_train_options){
+        .steps = steps,
+        .rate = 3e-4,
+        .min_rate = 3e-5,
+        .warmup = steps / 100,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .epsilon = 1e-8,
+        .weight_decay = 0.1,
+        .clip = 1,
+    };
+}
+
+static lh_status check(const lhi_train_options *o, lh_error *err)
+{
+    bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
+    bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
+    if (!rates || !betas || !(o->epsilon > 0) || !(o->weight_decay >= 0) ||
+        !(o->clip >= 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "rates, decay and clipping must not be negative, betas "
+                        "be 0 <= beta < 1, epsilon above 0");
+    if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
+        return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
+                        o->replica, o->n_replicas);
+    return LH_OK;
+}
+
+static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
+                              lh_error *err)
+{
+    lhi_arena *mem = train->mem;
+    uint32_t replicas = train->o.n_replicas;
+    size_t n = chunk->piece;
+    float *m = LHI_NEW(mem, float, n), *v = LHI_NEW(mem, float, n);
+    if (replicas > 1) {
+        chunk->array = LHI_NEW(mem, float, n *replicas);
+        chunk->sums = LHI_NEW(mem, float, n);
+    }
+    if (!m || !v || (replicas > 1 && (!chunk->array || !chunk->sums)))
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < chunk->n_tensors; i++) {
+        lhi_owned *own = &chunk->owned[i];
+        own->m = m + own->at;
+        own->v = v + own->at;
+        own->gradient =
+            replicas > 1 ? chunk->sums + own->at : own->tensor->gradient;
+    }
+    return LH_OK;
+}
+
+static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
+                            lh_error *err)
+{
+    lhi_device *device = train->device;
+    uint32_t replicas = train->o.n_replicas, c = chunk->chunk;
+    chunk->n_tensors = device->ops->n_tensors(device, c);
+    chunk->owned = LHI_NEW(train->mem, lhi_owned, chunk->n_tensors);
+    if (!chunk->owned)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < chunk->n_tensors; i++) {
+        lhi_owned *own = &chunk->owned[i];
+        lhi_tensor *tensor = device->ops->tensor(device, c, i);
+        own->tensor = tensor;
+        own->share = tensor->n / replicas + (tensor->n % replicas != 0);
+        own->at = chunk->piece;
+        chunk->piece += own->share;
+        own->first = own->share * train->o.replica;
+        if (own->first > tensor->n)
+            own->first = tensor->n;
+        own->n = tensor->n - own->first < own->share ? tensor->n - own->first
+                                                     : own->share;
+        if (tensor->tied_chunk != LH_NONE && tensor->is_head) {
+            train->head = own;
+            train->head_chunk = c;
+            train->embedding_chunk = tensor->tied_chunk;
+        } else if (tensor->tied_chunk != LH_NONE) {
+            train->embedding = own;
+            train->embedding_chunk = c;
+            train->head_chunk = tensor->tied_chunk;
+        }
+    }
+    return make_buffers(train, chunk, err);
+}
+
+static lh_status fill(lhi_train *train, lh_error *err)
+{
+    uint32_t n = train->o.n_mine;
+    uint32_t *mine = LHI_NEW(train->mem, uint32_t, n);
+    train->chunks = LHI_NEW(train->mem, lhi_train_chunk, n);
+    if (!mine || !train->chunks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        mine[i] = train->o.mine[i];
+    train->o.mine = mine;
+    train->k = lhi_kernels_best();
+    train->n_tensors = lhi_n_kept_tensors(train->o.model);
+    for (uint32_t i = 0; i < n; i++) {
+        train->chunks[i].chunk = mine[i];
+        LHI_TRY(make_chunk(train, &train->chunks[i], err));
+    }
+    const lhi_owned *end = train->embedding ? train->embedding : train->head;
+    if (end && !(train->embedding && train->head)) {
+        train->theirs = LHI_NEW(train->mem, float, end->n);
+        if (!train->theirs)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
+                         lhi_train **out, lh_error *err)
+{
+    LHI_TRY(check(options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_train *train = mem ? LHI_NEW(mem, lhi_train, 1) : NULL;
+    lh_status status = train ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        train->mem = mem;
+        train->device = device;
+        train->o = *options;
+        status = fill(train, err);
+    }
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    *out = train;
+    return LH_OK;
+}
+
+void lhi_train_free(lhi_train *train)
+{
+    if (train)
+        lhi_arena_free(train->mem);
+}
+
+uint64_t lhi_train_step(const lhi_train *train)
+{
+    return train->step;
+}
+
+static lhi_train_chunk *find(lhi_train *train, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        if (train->chunks[i].chunk == chunk)
+            return &train->chunks[i];
+    return NULL;
+}
+
+/* Copies a tensor's values to their places in the array, or back. */
+static void move(const lhi_train *train, const lhi_train_chunk *chunk,
+                 const lhi_owned *own, float *values, bool back)
+{
+    for (uint32_t r = 0; r < train->o.n_replicas; r++) {
+        size_t first = own->share * r, n = own->share;
+        float *at = chunk->array + r * chunk->piece + own->at;
+        if (first > own->tensor->n)
+            first = own->tensor->n;
+        if (n > own->tensor->n - first)
+            n = own->tensor->n - first;
+        if (back) {
+            memcpy(values + first, at, n * sizeof *at);
+        } else {
+            memcpy(at, values + first, n * sizeof *at);
+            memset(at + n, 0, (own->share - n) * sizeof *at);
+        }
+    }
+}
+
+void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
+                          size_t *n)
+{
+    const lhi_train_chunk *c = find(train, chunk);
+    *values = NULL;
+    *n = 0;
+    if (!c || !c->array)
+        return;
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        move(train, c, &c->owned[i], c->owned[i].tensor->value, false);
+    *values = c->array;
+    *n = c->piece * train->o.n_replicas;
+}
+
+void lhi_train_gathered(lhi_train *train, uint32_t chunk)
+{
+    const lhi_train_chunk *c = find(train, chunk);
+    if (!c || !c->array)
+        return;
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        move(train, c, &c->owned[i], c->owned[i].tensor->value, true);
+}
+
+void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
+                         size_t *n, float **out)
+{
+    const lhi_train_chunk *c = find(train, chunk);
+    *values = NULL;
+    *out = NULL;
+    *n = 0;
+    if (!c || !c->array)
+        return;
+    for (uint32_t i = 0; i < c->n_tensors; i++)
+        move(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
+    *values = c->array;
+    *out = c->sums;
+    *n = c->piece * train->o.n_replicas;
+}
+
+lhi_train_pair lhi_train_tied(lhi_train *train)
+{
+    const lhi_owned *end = train->embedding ? train->embedding : train->head;
+    bool has_head = end && end == train->head;
+    if (!train->theirs)
+        return (lhi_train_pair){.n = 0};
+    return (lhi_train_pair){
+        .my_chunk = has_head ? train->head_chunk : train->embedding_chunk,
+        .other_chunk = has_head ? train->embedding_chunk : train->head_chunk,
+        .mine = end->gradient,
+        .theirs = train->theirs,
+        .n = end->n,
+    };
+}
+
+/* Both ends get the sum. Adding is commutative, so the embedding's gradient
+ * need not be known from the head's. */
+static void add_tied(lhi_train *train)
+{
+    lhi_owned *a = train->embedding, *b = train->head;
+    if (a && b) {
+        train->k->add(a->gradient, b->gradient, a->n);
+        memcpy(b->gradient, a->gradient, a->n * sizeof *a->gradient);
+    } else if (a || b) {
+        a = a ? a : b;
+        train->k->add(a->gradient, train->theirs, a->n);
+    }
+}
+
+/* Per tensor of the model and replica the sum of squares; per replica the loss
+ * and its tokens. */
+size_t lhi_train_tally_size(const lhi_train *train)
+{
+    return ((size_t)train->n_tensors + 2) * train->o.n_replicas;
+}
+
+static double *losses_of(const lhi_train *train, double *tally)
+{
+    return tally + (size_t)train->n_tensors * train->o.n_replicas;
+}
+
+lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
+                                     lh_error *err)
+{
+    double sum, *losses = losses_of(train, tally);
+    uint64_t tokens;
+    bool has;
+    memset(tally, 0, lhi_train_tally_size(train) * sizeof *tally);
+    LHI_TRY(train->device->ops->loss(train->device, &sum, &tokens, &has, err));
+    if (has) {
+        losses[train->o.replica] = sum;
+        losses[train->o.n_replicas + train->o.replica] = (double)tokens;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
+{
+    LHI_TRY(lhi_train_validation_tally(train, tally, err));
+    add_tied(train);
+    for (uint32_t i = 0; i < train->o.n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++) {
+            const lhi_owned *own = &train->chunks[i].owned[j];
+            size_t at = (size_t)own->tensor->index * train->o.n_replicas +
+                        train->o.replica;
+            if (own != train->head)
+                tally[at] = train->k->squares(own->gradient, own->n);
+        }
+    return LH_OK;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The step itself: clipping, the rate, AdamW on what this rank owns. */
+#include "base/fail.h"
+#include "train/own.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Linear up to `rate`, then half a cosine down to `min_rate`
+ * (arXiv:1608.03983, equation 5, without restarts). */
+static double rate_at(const lhi_train_options *o, uint64_t step)
+{
+    if (step < o->warmup)
+        return o->rate * (double)(step + 1) / (double)o->warmup;
+    if (step >= o->steps)
+        return o->min_rate;
+    double done = (double)(step - o->warmup) / (double)(o->steps - o->warmup);
+    return o->min_rate + (o->rate - o->min_rate) *
+                             (1 + cos(3.14159265358979323846 * done)) / 2;
+}
+
+static double sum_squares(const lhi_train *train, const double *tally)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < train->n_tensors; i++) {
+        double tensor = 0;
+        for (uint32_t r = 0; r < train->o.n_replicas; r++)
+            tensor += tally[(size_t)i * train->o.n_replicas + r];
+        all += tensor;
+    }
+    return all;
+}
+
+static double sum_losses(const lhi_train *train, const double *tally,
+                         uint64_t *tokens)
+{
+    uint32_t replicas = train->o.n_replicas;
+    const double *losses = tally + (size_t)train->n_tensors * replicas;
+    double sum = 0, count = 0;
+    for (uint32_t r = 0; r < replicas; r++) {
+        sum += losses[r];
+        count += losses[replicas + r];
+    }
+    *tokens = (uint64_t)count;
+    return count > 0 ? sum / count : 0;
+}
+
+static void update(const lhi_train *train, const lhi_owned *own, lhi_adamw how)
+{
+    if (!own->tensor->decays)
+        how.decay = 0;
+    train->k->adamw(&how, own->tensor->value + own->first, own->m, own->v,
+                    own->gradient, own->n);
+}
+
+lh_status lhi_train_update(lhi_train *train, const double *tally,
+                           lhi_train_report *report, lh_error *err)
+{
+    const lhi_train_options *o = &train->o;
+    lhi_train_report r = {.step = train->step};
+    r.loss = sum_losses(train, tally, &r.tokens);
+    r.norm = sqrt(sum_squares(train, tally));
+    r.rate = rate_at(o, train->step);
+    if (!isfinite(r.loss) || !isfinite(r.norm))
+        return lhi_fail(err, LH_EINPUT,
+                        "step %" PRIu64 ": the %s is not finite; the rate is "
+                        "too high for this model, or its weights are damaged",
+                        r.step, isfinite(r.loss) ? "gradient" : "loss");
+    double t = (double)(train->step + 1);
+    lhi_adamw how = {
+        .rate = (float)r.rate,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
+        .epsilon = (float)o->epsilon,
+        .decay = (float)o->weight_decay,
+        .correction1 = (float)(1 / (1 - pow(o->beta1, t))),
+        .correction2 = (float)(1 / sqrt(1 - pow(o->beta2, t))),
+        .scale = 1,
+    };
+    if (o->clip > 0 && r.norm > o->clip)
+        how.scale = (float)(o->clip / (r.norm + 1e-6));
+    for (uint32_t i = 0; i < o->n_mine; i++)
+        for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
+            update(train, &train->chunks[i].owned[j], how);
+    train->step++;
+    *report = r;
+    return LH_OK;
+}
+
+lh_status lhi_train_validated(lhi_train *train, const double *tally,
+                              double *loss, lh_error *err)
+{
+    uint64_t tokens;
+    double mean = sum_losses(train, tally, &tokens);
+    if (tokens == 0 || !isfinite(mean))
+        return lhi_fail(err, LH_EINPUT,
+                        "step %" PRIu64 ": the validation loss is not finite",
+                        train->step);
+    *loss = mean;
+    return LH_OK;
+}

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizer against doubles; the same bits over pipeline degrees, saving
+ * and resuming; what is wrong with a checkpoint is said. */
+#define _GNU_SOURCE /* mkdtemp, setrlimit */
+#include "naive_llama.h"
+#include "small_llama.h"
+
+#include "train/train.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+/* Replicas of a pipeline in one thread, which plays the engine. */
+typedef struct team {
+    uint32_t n_replicas, n_devices;
+    small s[4];
+    lhi_train *t[4][8];
+    lhi_train_report report;
+} team;
+
+static team open_team(uint32_t replicas, uint32_t chunks, uint32_t devices,
+                      bool tied)
+{
+    team m = {.n_replicas = replicas, .n_devices = devices};
+    lh_error err;
+    static lh_model models[2]; /* outlive the team's copies */
+    models[tied] = small_model();
+    models[tied].tied_embeddings = tied;
+    for (uint32_t r = 0; r < replicas; r++) {
+        m.s[r] = small_sizes();
+        small *s = &m.s[r];
+        s->model.tied_embeddings = tied;
+        s->n_microbatches = 4 / replicas;
+        s->n_chunks = chunks, s->n_devices = devices;
+        s->replica = r, s->n_replicas = replicas;
+        small_open(s);
+        for (uint32_t d = 0; d < devices; d++) {
+            lhi_train_options o = lhi_train_defaults(10);
+            uint32_t mine[16], n = 0;
+            for (uint32_t c = d; c < chunks; c += devices)
+                mine[n++] = c;
+            o.model = &models[tied], o.n_chunks = chunks;
+            o.mine = mine, o.n_mine = n;
+            o.replica = r, o.n_replicas = replicas;
+            o.rate = 1e-2, o.warmup = 3, o.clip = 0.5;
+            CHECK_OK(lhi_train_make(s->devices[d], &o, &m.t[r][d], &err), err);
+        }
+    }
+    return m;
+}
+
+static void close_team(team *m)
+{
+    for (uint32_t r = 0; r < m->n_replicas; r++) {
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            lhi_train_free(m->t[r][d]);
+        small_close(&m->s[r]);
+    }
+}
+
+static void reduce(team *m, uint32_t chunk)
+{
+    const float *values[4];
+    float *out[4];
+    size_t n = 0;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, &values[r],
+                            &n, &out[r]);
+    CHECK_INT(n % m->n_replicas, 0);
+    size_t piece = n / m->n_replicas;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (size_t i = 0; i < piece; i++) {
+            float sum = values[0][r * piece + i];
+            for (uint32_t from = 1; from < m->n_replicas; from++)
+                sum += values[from][r * piece + i];
+            out[r][i] = sum;
+        }
+}
+
+static void gather(team *m, uint32_t chunk)
+{
+    float *values[4];
+    size_t n = 0;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, &values[r],
+                             &n);
+    size_t piece = n / m->n_replicas;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t to = 0; n > 0 && to < m->n_replicas; to++)
+            if (to != r)
+                memcpy(values[to] + r * piece, values[r] + r * piece,
+                       piece * sizeof(float));
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_gathered(m->t[r][chunk % m->n_devices], chunk);
+}
+
+static void exchange_tied(team *m)
+{
+    for (uint32_t r = 0; r < m->n_replicas; r++) {
+        lhi_train_pair ends[2];
+        int n = 0;
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            lhi_train_pair pair = lhi_train_tied(m->t[r][d]);
+            if (pair.n > 0)
+                ends[n++] = pair;
+        }
+        CHECK(n == 0 || n == 2);
+        for (int i = 0; i < n; i++)
+            memcpy(ends[i].theirs, ends[1 - i].mine, ends[i].n * sizeof(float));
+    }
+}
+
+typedef lh_status (*tally_call)(lhi_train *, double *, lh_error *);
+
+static double *add_tallies(team *m, tally_call call)
+{
+    lh_error err;
+    size_t n = lhi_train_tally_size(m->t[0][0]);
+    double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one);
+    for (uint32_t r = m->n_replicas; r-- > 0;)
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            CHECK_OK(call(m->t[r][d], one, &err), err);
+            for (size_t i = 0; i < n; i++)
+                all[i] += one[i];
+        }
+    free(one);
+    return all;
+}
+
+static double team_step(team *m)
+{
+    lh_error err;
+    uint32_t chunks = m->s[0].n_chunks;
+    for (uint32_t c = 0; c < chunks; c++)
+        gather(m, c);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        small_step(&m->s[r], lhi_train_step(m->t[r][0]), LHI_STEP_TRAIN,
+                   (small_order)(r % 4));
+    for (uint32_t c = 0; c < chunks; c++)
+        reduce(m, c);
+    exchange_tied(m);
+    double *tally = add_tallies(m, lhi_train_tally);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            CHECK_OK(lhi_train_update(m->t[r][d], tally, &m->report, &err),
+                     err);
+    free(tally);
+    return m->report.loss;
+}
+
+static void settle(team *m)
+{
+    for (uint32_t c = 0; c < m->s[0].n_chunks; c++)
+        gather(m, c);
+}
+
+/* Bit by bit the same weights. */
+static void check_same(team *a, team *b)
+{
+    settle(a);
+    settle(b);
+    for (uint32_t i = 0; small_tensor(&a->s[0], i); i++) {
+        const lhi_tensor *x = small_tensor(&a->s[0], i);
+        const lhi_tensor *y = small_tensor(&b->s[b->n_replicas - 1], i);
+        CHECK_MSG(memcmp(x->value, y->value, x->n * sizeof(float)) == 0,
+                  "%s differs", x->name);
+    }
+}
+
+/* One AdamW in doubles, as its paper has it, on the naive model. */
+static void naive_adamw(naive_llama *n, double **m, double **v, uint64_t step,
+                        double rate)
+{
+    double squares = 0, scale;
+    for (uint32_t i = 0; i < n->n_tensors; i++)
+        for (size_t j = 0; j < n->sizes[i]; j++)
+            squares += n->g[i][j] * n->g[i][j];
+    scale = sqrt(squares) > 0.5 ? 0.5 / (sqrt(squares) + 1e-6) : 1;
+    for (uint32_t i = 0; i < n->n_tensors; i++)
+        for (size_t j = 0; j < n->sizes[i]; j++) {
+            double g = n->g[i][j] * scale, t = (double)step + 1;
+            bool norm = n->sizes[i] == n->model->hidden;
+            m[i][j] = 0.9 * m[i][j] + 0.1 * g;
+            v[i][j] = 0.95 * v[i][j] + 0.05 * g * g;
+            n->w[i][j] *= 1 - rate * (norm ? 0 : 0.1);
+            n->w[i][j] -= rate * (m[i][j] / (1 - pow(0.9, t))) /
+                          (sqrt(v[i][j] / (1 - pow(0.95, t))) + 1e-8);
+            n->g[i][j] = 0;
+        }
+}
+
+static double naive_loss(naive_llama *n, small *s, uint64_t step)
+{
+    lh_error err;
+    int32_t window[64];
+    double loss = 0, scale = 1 / (8.0 * s->sequence);
+    for (uint64_t i = 0; i < 8; i++) {
+        CHECK_OK(lhi_data_window(s->data, 0, step * 8 + i, window, &err), err);
+        loss += naive_sequence(n, window, s->sequence, scale);
+    }
+    return loss * scale;
+}
+
+static void learns_as_doubles_do(void)
+{
+    team m = open_team(1, 1, 1, false);
+    naive_llama *n = naive_make(&m.s[0].model);
+    double **first = calloc(n->n_tensors, sizeof *first);
+    double **second = calloc(n->n_tensors, sizeof *second);
+    double begin = 0, loss = 0;
+    for (uint32_t i = 0; i < n->n_tensors; i++) {
+        const lhi_tensor *t = small_tensor(&m.s[0], i);
+        for (size_t j = 0; j < t->n; j++)
+            n->w[i][j] = (double)t->value[j];
+        first[i] = calloc(t->n, sizeof(double));
+        second[i] = calloc(t->n, sizeof(double));
+    }
+    for (uint64_t step = 0; step < 8; step++) {
+        double want = naive_loss(n, &m.s[0], step);
+        loss = team_step(&m);
+        begin = step == 0 ? loss : begin;
+        CHECK_NEAR(loss, want, 1e-5 * want);
+        CHECK_INT(m.report.step, step);
+        CHECK_INT(m.report.tokens, 8 * m.s[0].sequence);
+        naive_adamw(n, first, second, step, m.report.rate);
+    }
+    CHECK_MSG(loss < 0.8 * begin, "the loss went from %g to %g", begin, loss);
+    for (uint32_t i = 0; i < n->n_tensors; i++) {
+        free(first[i]);
+        free(second[i]);
+    }
+    free(first);
+    free(second);
+    naive_free(n);
+    close_team(&m);
+}
+
+static void rates(void)
+{
+    team m = open_team(1, 1, 1, false);
+    const double want[] = {1. / 3, 2. / 3, 1};
+    for (int i = 0; i < 3; i++) {
+        team_step(&m);
+        CHECK_NEAR(m.report.rate, 1e-2 * want[i], 1e-12);
+    }
+    for (int i = 3; i < 10; i++)
+        team_step(&m);
+    /* Half a cosine from 1e-2 to 3e-5 over 7 steps; the last is number 6. */
+    CHECK_NEAR(m.report.rate,
+               3e-5 + (1e-2 - 3e-5) * (1 + cos(acos(-1) * 6 / 7)) / 2, 1e-12);
+    team_step(&m);
+    CHECK_NEAR(m.report.rate, 3e-5, 1e-15);
+    close_team(&m);
+}
+
+static void any_degree(void)
+{
+    static const struct {
+        uint32_t chunks, devices;
+    } ways[] = {{2, 2}, {4, 4}, {8, 8}, {4, 2}, {3, 1}};
+    for (int tied = 0; tied < 2; tied++)
+        for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+            team one = open_team(replicas, 1, 1, tied);
+            for (int step = 0; step < 4; step++)
+                team_step(&one);
+            double loss = one.report.loss, norm = one.report.norm;
+            for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+                team other =
+                    open_team(replicas, ways[i].chunks, ways[i].devices, tied);
+                for (int step = 0; step < 4; step++)
+                    team_step(&other);
+                CHECK(memcmp(&loss, &other.report.loss, sizeof loss) == 0);
+                CHECK(memcmp(&norm, &other.report.norm, sizeof norm) == 0);
+                check_same(&one, &other);
+                close_team(&other);
+            }
+            close_team(&one);
+        }
+}
+
+static void replicas_agree(void)
+{
+    team one = open_team(1, 1, 1, true), four = open_team(4, 2, 2, true);
+    for (int step = 0; step < 4; step++)
+        CHECK_NEAR(team_step(&four), team_step(&one), 2e-6 * 6);
+    settle(&four);
+    for (uint32_t i = 0; small_tensor(&one.s[0], i); i++) {
+        const lhi_tensor *x = small_tensor(&one.s[0], i);
+        const lhi_tensor *y = small_tensor(&four.s[3], i);
+        double error = 0, size = 0;
+        for (size_t j = 0; j < x->n; j++) {
+            double d = (double)x->value[j] - (double)y->value[j];
+            error += d * d;
+            size += (double)x->value[j] * (double)x->value[j];
+        }
+        CHECK_MSG(error <= 1e-6 * size, "%s: %g of %g", x->name, error, size);
+    }
+    close_team(&one);
+    close_team(&four);
+}
+
+static void save_all(team *m, const lhi_checkpoint_options *o)
+{
+    lh_error err;
+    size_t n = lhi_train_sums_size(m->t[0][0]);
+    double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one);
+    settle(m);
+    CHECK_OK(lhi_train_save_begin(m->t[0][0], o, &err), err);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            CHECK_OK(lhi_train_save_part(m->t[r][d], o, one, &err), err);
+            for (size_t i = 0; i < n; i++)
+                all[i] += one[i];
+        }
+    CHECK_OK(lhi_train_save_end(m->t[0][0], o, all, &err), err);
+    free(all);
+    free(one);
+}
+
+static void load_all(team *m, const char *path, const lhi_checkpoint_options *o)
+{
+    lh_error err;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            CHECK_OK(lhi_train_load(m->t[r][d], path, o, &err), err);
+}
+
+static void remove_all(const char *folder)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK_INT(system(command), 0);
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void resumes(void)
+{
+    static const struct {
+        uint32_t replicas, chunks, devices;
+    } ways[] = {{2, 1, 1}, {2, 4, 2}, {2, 8, 8}};
+    char folder[] = "/tmp/lh-train-XXXXXX";
+    CHECK(mkdtemp(folder) != NULL);
+    lhi_checkpoint_options o = {
+        .folder = folder, .keep = 2, .recipe = "seed 3", .sequence = 21};
+    for (int tied = 0; tied < 2; tied++) {
+        team whole = open_team(2, 2, 2, tied);
+        for (int step = 0; step < 3; step++) {
+            team_step(&whole);
+            save_all(&whole, &o);
+        }
+        CHECK(!is_there(folder, "step-00000001"));
+        CHECK(is_there(folder, "step-00000002"));
+        CHECK(is_there(folder, "step-00000003/config.json"));
+        for (int step = 3; step < 6; step++)
+            team_step(&whole);
+        for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+            team again = open_team(ways[i].replicas, ways[i].chunks,
+                                   ways[i].devices, tied);
+            load_all(&again, folder, &o);
+            CHECK_INT(lhi_train_step(again.t[0][0]), 3);
+            for (int step = 3; step < 6; step++)
+                team_step(&again);
+            check_same(&whole, &again);
+            close_team(&again);
+        }
+        /* Other replicas: the same start, if not the same sums. */
+        team four = open_team(4, 2, 1, tied);
+        load_all(&four, folder, &o);
+        CHECK_INT(lhi_train_step(four.t[3][0]), 3);
+        close_team(&four);
+        close_team(&whole);
+        remove_all(folder);
+        CHECK_INT(mkdir(folder, 0777), 0);
+    }
+    remove_all(folder);
+}
+
+/* One byte of a file, at `at` from its begin (or end, if negative). */
+static void flip(const char *path, off_t at)
+{
+    int fd = open(path, O_RDWR);
+    char byte;
+    off_t size = lseek(fd, 0, SEEK_END);
+    if (at < 0)
+        at += size;
+    CHECK(at >= 0 && at < size);
+    CHECK_INT(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x20;
+    CHECK_INT(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+static void damage_is_found(void)
+{
+    static const char *const files[] = {"model.safetensors",
+                                        "optimizer.safetensors", "state.json"};
+    char folder[] = "/tmp/lh-train-XXXXXX", path[128];
+    lh_error err;
+    CHECK(mkdtemp(folder) != NULL);
+    lhi_checkpoint_options o = {.folder = folder, .recipe = "seed 3"};
+    team m = open_team(1, 1, 1, false);
+    team_step(&m);
+    save_all(&m, &o);
+    for (size_t i = 0; i < 3; i++) {
+        struct stat info;
+        snprintf(path, sizeof path, "%s/step-00000001/%s", folder, files[i]);
+        CHECK_INT(stat(path, &info), 0);
+        for (int k = 0; k < 60; k++) {
+            off_t at = info.st_size * k / 60;
+            flip(path, at);
+            lh_status status = lhi_train_load(m.t[0][0], folder, &o, &err);
+            CHECK_MSG(status == LH_EINPUT || status == LH_EUNSUPPORTED ||
+                          (status == LH_OK && at < 5000),
+                      "%s, byte %ld: status %d", files[i], (long)at, status);
+            if (status != LH_OK)
+                CHECK_HAS(err.text, files[i]);
+            flip(path, at);
+        }
+        CHECK_INT(truncate(path, info.st_size / 2), 0);
+        CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);
+        CHECK_HAS(err.text, "damaged");
+        save_all(&m, &o); /* in the place of the damaged one */
+        CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
+    }
+    o.recipe = "seed 4";
+    CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "seed 3");
+    o.recipe = NULL;
+    o.rope_theta = 500000;
+    CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "another model");
+    CHECK_INT(lhi_train_load(m.t[0][0], "/tmp", &o, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "no checkpoint");
+    close_team(&m);
+    remove_all(folder);
+}
+
+static void full_disk(void)
+{
+    char folder[] = "/tmp/lh-train-XXXXXX";
+    lh_error err;
+    struct rlimit was, small_limit;
+    CHECK(mkdtemp(folder) != NULL);
+    lhi_checkpoint_options o = {.folder = folder};
+    team m = open_team(1, 1, 1, false);
+    save_all(&m, &o);
+    team_step(&m);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &was);
+    small_limit = was;
+    small_limit.rlim_cur = 50000;
+    setrlimit(RLIMIT_FSIZE, &small_limit);
+    lh_status status = lhi_train_save_begin(m.t[0][0], &o, &err);
+    setrlimit(RLIMIT_FSIZE, &was);
+    CHECK_INT(status, LH_EIO);
+    CHECK_HAS(err.text, "older ones are as they were");
+    CHECK(is_there(folder, "step-00000000/state.json"));
+    CHECK(!is_there(folder, ".new-step-00000001"));
+    CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
+    /* Given up in the middle. */
+    CHECK_OK(lhi_train_save_begin(m.t[0][0], &o, &err), err);
+    lhi_train_save_cancel(m.t[0][0], &o);
+    CHECK(!is_there(folder, ".new-step-00000000"));
+    CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
+    close_team(&m);
+    remove_all(folder);
+}
+
+static void weights_alone(void)
+{
+    char folder[] = "/tmp/lh-train-XXXXXX", path[128];
+    lh_error err;
+    CHECK(mkdtemp(folder) != NULL);
+    lhi_checkpoint_options o = {.folder = folder};
+    team m = open_team(1, 1, 1, true), other = open_team(1, 3, 3, true);
+    team_step(&m);
+    save_all(&m, &o);
+    snprintf(path, sizeof path, "%s/step-00000001", folder);
+    for (uint32_t d = 0; d < 3; d++)
+        CHECK_OK(lhi_train_load_weights(other.t[0][d], path, &err), err);
+    CHECK_INT(lhi_train_step(other.t[0][0]), 0);
+    check_same(&m, &other);
+    close_team(&m);
+    close_team(&other);
+    remove_all(folder);
+}
+
+static void no_numbers(void)
+{
+    team m = open_team(1, 1, 1, false);
+    lh_error err;
+    size_t n = lhi_train_tally_size(m.t[0][0]);
+    double *tally = calloc(n, sizeof *tally), loss;
+    float before = small_tensor(&m.s[0], 3)->value[0];
+    tally[4] = NAN;
+    CHECK_INT(lhi_train_update(m.t[0][0], tally, &m.report, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "step 0: the gradient is not finite");
+    CHECK(before == small_tensor(&m.s[0], 3)->value[0]);
+    CHECK_INT(lhi_train_step(m.t[0][0]), 0);
+    small_step(&m.s[0], 0, LHI_STEP_VALIDATE, SMALL_JOINT);
+    double *sum = add_tallies(&m, lhi_train_validation_tally);
+    CHECK_OK(lhi_train_validated(m.t[0][0], sum, &loss, &err), err);
+    CHECK_NEAR(loss, log(256), 0.1);
+    free(sum);
+    free(tally);
+    close_team(&m);
+}
+
+int main(void)
+{
+    RUN(learns_as_doubles_do);
+    RUN(rates);
+    RUN(any_degree);
+    RUN(replicas_agree);
+    RUN(resumes);
+    RUN(damage_is_found);
+    RUN(full_disk);
+    RUN(weights_alone);
+    RUN(no_numbers);
+    return test_summary();
+}
