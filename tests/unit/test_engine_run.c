@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running execution plans in real time: what was measured against what the
+ * simulator says, for random pipelines too, and how runs end. */
+#include "engine/exec.h"
+#include "random_pipeline.h"
+#include "test.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/trace.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static lh_pipeline *parse(const char *text)
+{
+    lh_error err;
+    lh_pipeline *p = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
+    return p;
+}
+
+static lh_schedule *make(const lh_pipeline *p, const char *method)
+{
+    lh_error err;
+    lh_schedule *s = NULL;
+    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
+    return s;
+}
+
+static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
+                      lh_receives receives)
+{
+    lh_error err;
+    lh_exec *x = NULL;
+    lh_exec_options o = {.size = sizeof o, .receives = receives};
+    CHECK_OK(lh_exec_make(p, s, &o, &x, &err), err);
+    return x;
+}
+
+static const char *const transports[] = {"inproc"};
+
+/* Every pass and message of the trace where the simulator has it, but for
+ * what this machine was late; and never before. */
+static void compare(const lh_trace *measured, const lh_trace *predicted,
+                    int64_t slack_ns)
+{
+    CHECK_STR(measured->source, "measured");
+    CHECK_INT(measured->n_runs, predicted->n_runs);
+    CHECK_INT(measured->n_messages, predicted->n_messages);
+    CHECK_INT(measured->n_collectives, predicted->n_collectives);
+    for (uint32_t i = 0; i < measured->n_runs && !test_state.bad; i++) {
+        const lh_trace_run *m = &measured->runs[i];
+        const lh_trace_run *p = NULL;
+        for (uint32_t j = 0; j < predicted->n_runs && !p; j++)
+            if (memcmp(&predicted->runs[j].pass, &m->pass, sizeof m->pass) == 0)
+                p = &predicted->runs[j];
+        CHECK(p != NULL);
+        if (!p)
+            continue;
+        CHECK_INT(m->device, p->device);
+        CHECK_INT(m->memory, p->memory);
+        CHECK_MSG(m->end_ns >= p->end_ns && m->end_ns <= p->end_ns + slack_ns,
+                  "a pass ends at %" PRId64 ", predicted %" PRId64, m->end_ns,
+                  p->end_ns);
+    }
+    CHECK(measured->makespan_ns >= predicted->makespan_ns);
+}
+
+static const int64_t plenty_ns = 400000000; /* a very busy machine */
+
+static void play(const lh_pipeline *p, const lh_schedule *s,
+                 lh_receives receives, const char *transport)
+{
+    lh_error err;
+    lh_exec *x = lower(p, s, receives);
+    lh_train_options o = {.size = sizeof o,
+                          .transport = transport,
+                          .steps = 2,
+                          .message_bytes = 1000,
+                          /* being late is not to change the order of events */
+                          .slip_ns = plenty_ns};
+    lh_train_result *r = NULL;
+    CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+    lh_sim_options sim = {.size = sizeof sim, .receives = receives};
+    lh_timeline *t = NULL;
+    lh_trace *predicted = NULL;
+    CHECK_OK(lh_simulate(p, s, &sim, &t, &err), err);
+    CHECK_OK(lh_trace_make(p, t, NULL, &predicted, &err), err);
+    if (r && predicted) {
+        CHECK_INT(r->n_iterations, 2);
+        CHECK(!r->interrupted);
+        CHECK(r->trace != NULL);
+        if (r->trace)
+            compare(r->trace, predicted, plenty_ns);
+        for (uint32_t i = 0; i < r->n_iterations; i++) {
+            CHECK_INT(r->iterations[i].step, i);
+            CHECK(r->iterations[i].ns >= lh_exec_predicted_ns(x));
+            CHECK(isnan(r->iterations[i].loss));
+        }
+    }
+    lh_trace_free(predicted);
+    lh_timeline_free(t);
+    lh_train_result_free(r);
+    lh_exec_free(x);
+}
+
+static const char four[] =
+    "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 6\ndevices: 4\n"
+    "uniform: {placement: %s, F: 2, D: 3, W: 2, memory: {F: 1, W: -1}}\n"
+    "datacenters: {count: 2, latency: 5, transfer: 1}\n";
+
+static void every_placement(void)
+{
+    static const char *const cases[][2] = {{"ud", "1f1b"},
+                                           {"ud", "zb-h1"},
+                                           {"ud", "greedy"},
+                                           {"wave", "zb-v"},
+                                           {"loop", "greedy"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int receives = 0; receives < 3; receives++) {
+            char text[512];
+            snprintf(text, sizeof text, four, cases[k][0]);
+            lh_pipeline *p = parse(text);
+            lh_schedule *s = make(p, cases[k][1]);
+            play(p, s, (lh_receives)receives, transports[0]);
+            lh_schedule_free(s);
+            lh_pipeline_free(p);
+        }
+}
+
+/* Times of microseconds, so that all that counts is the order of events: runs
+ * of random schedules with shared links, explicit message orders, cut passes
+ * and data parallelism end, and each pass ran. */
+static void random_schedules(void)
+{
+    rng r = {7};
+    for (int i = 0; i < 60 && !test_state.bad; i++) {
+        random_shape shape = {.links = LINKS_PRIVATE};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_schedule *s = random_schedule(&r, p, true, rng_chance(&r, 50));
+        lh_error err;
+        lh_exec *x = NULL;
+        lh_exec_options o = {.size = sizeof o,
+                             .receives = (lh_receives)rng_below(&r, 3)};
+        if (lh_exec_make(p, s, &o, &x, &err) == LH_OK &&
+            lh_exec_predicted_ns(x) < 10000000) {
+            lh_train_options with = {.size = sizeof with, .steps = 3};
+            lh_train_result *result = NULL;
+            CHECK_OK(lh_train_timed(p, x, &with, &result, &err), err);
+            CHECK(result && result->n_iterations == 3 && result->trace);
+            lh_train_result_free(result);
+        }
+        lh_exec_free(x);
+        if (test_state.bad)
+            print_case(p, s);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+}
+
+static void data_parallel(void)
+{
+    lh_pipeline *p = parse(
+        "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 3\ndevices: 2\n"
+        "chunks:\n"
+        "  - {device: 0, F: 2, D: 2, W: 2}\n  - {device: 1, F: 2, D: 2, W: 2}\n"
+        "links:\n  - {from: 0, to: 1, latency: 3, transfer: 1}\n"
+        "data_parallel:\n"
+        "  - {chunk: 0, all_gather: 9, reduce_scatter: 7, latency: 2}\n"
+        "  - {chunk: 1, all_gather: 4, reduce_scatter: 30, latency: 1}\n");
+    lh_schedule *s = make(p, "1f1b");
+    play(p, s, LH_RECEIVES_EARLY, transports[0]);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* --- stopping
+ * ------------------------------------------------------------------- */
+
+typedef struct stopping {
+    atomic_int after, seen;
+    int how;
+} stopping;
+
+static void count_iteration(void *of, const lh_iteration *it)
+{
+    stopping *s = of;
+    (void)it;
+    atomic_fetch_add(&s->seen, 1);
+}
+
+static int stop_after(void *of)
+{
+    stopping *s = of;
+    return atomic_load(&s->seen) >= atomic_load(&s->after) ? s->how
+                                                           : LH_STOP_NO;
+}
+
+static void interrupted(void)
+{
+    char text[512];
+    snprintf(text, sizeof text, four, "ud");
+    lh_pipeline *p = parse(text);
+    lh_schedule *s = make(p, "1f1b");
+    for (int k = 0; k < 4; k++) {
+        lh_exec *x = lower(p, s, k / 2 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
+        stopping stop = {.how = k % 2 ? LH_STOP_NOW : LH_STOP_AFTER};
+        atomic_init(&stop.after, 2);
+        atomic_init(&stop.seen, 0);
+        lh_train_options o = {.size = sizeof o,
+                              .steps = 50,
+                              .progress = count_iteration,
+                              .stop = stop_after,
+                              .context = &stop};
+        lh_train_result *r = NULL;
+        lh_error err;
+        CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+        if (r) {
+            CHECK(r->interrupted);
+            CHECK_INT(r->n_iterations, 2);
+            /* Stopped between iterations, both ways: all is there. */
+            CHECK(r->trace != NULL);
+        }
+        lh_train_result_free(r);
+        lh_exec_free(x);
+    }
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* In the middle of an iteration of seconds. */
+static int stop_soon(void *of)
+{
+    stopping *s = of;
+    return atomic_fetch_add(&s->seen, 1) > 3 ? LH_STOP_NOW : LH_STOP_NO;
+}
+
+static void interrupted_in_the_middle(void)
+{
+    lh_pipeline *p = parse(
+        "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 20\ndevices: 4\n"
+        "uniform: {placement: ud, F: 50, D: 50, W: 50}\n"
+        "datacenters: {count: 2, latency: 200, transfer: 100}\n");
+    lh_schedule *s = make(p, "1f1b");
+    for (int k = 0; k < 2; k++) {
+        lh_exec *x = lower(p, s, k ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
+        stopping stop = {.how = LH_STOP_NOW};
+        atomic_init(&stop.seen, 0);
+        lh_train_options o = {
+            .size = sizeof o, .steps = 3, .stop = stop_soon, .context = &stop};
+        lh_train_result *r = NULL;
+        lh_error err;
+        CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+        CHECK(r && r->interrupted && r->n_iterations == 0 && !r->trace);
+        lh_train_result_free(r);
+        lh_exec_free(x);
+    }
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void refusals(void)
+{
+    lh_pipeline *p =
+        parse("longhaul: pipeline/1\nmicrobatches: 2\ndevices: 3\n"
+              "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
+              "links:\n  - {from: 0, to: 1, latency: 1, transfer: 1, name: a}\n"
+              "  - {from: 1, to: 2, latency: 2, transfer: 1, name: a}\n");
+    lh_schedule *s = make(p, "1f1b");
+    lh_exec *x = lower(p, s, LH_RECEIVES_EARLY);
+    lh_train_options o = {.size = sizeof o};
+    lh_train_result *r = NULL;
+    lh_error err;
+    CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "link 'a' has another latency");
+    o.transport = "pigeon";
+    CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "pigeon");
+    o.size = 3;
+    CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EINVAL);
+    CHECK(r == NULL);
+    lh_train_result_free(NULL);
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(every_placement);
+    RUN(random_schedules);
+    RUN(data_parallel);
+    RUN(interrupted);
+    RUN(interrupted_in_the_middle);
+    RUN(refusals);
+    return test_summary();
+}
