@@ -175,4 +175,33 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err);
 
+/* tcp: ranks that were started apart from each other, on one host or several.
+ */
+enum { LHI_SECRET_LEAST = 16, LHI_SECRET_MOST = 4096 };
+typedef struct lhi_tcp_options {
+    uint32_t rank, n_ranks;
+    const char *host;   /* of rank 0; NULL: 127.0.0.1. Ranks listen where they
+                           reach it, so on loopback if that is loopback */
+    uint16_t port;      /* of rank 0 */
+    const char *job;    /* its name: ranks of other jobs are refused */
+    const void *secret; /* what all ranks of the job hold, and nobody else */
+    size_t secret_size; /* at least LHI_SECRET_LEAST */
+    int64_t join_ns;    /* until all have to be there; 0: 4 s */
+    int64_t silence_ns; /* a rank that is silent for so long has failed;
+                           0: 3.5 s */
+    uint32_t n_links; /* emulated, where all ranks are on one host; the same */
+    const lhi_net_link *links; /* at every rank */
+} lhi_tcp_options;
+
+/* Joins the job: returns once all ranks are connected. LH_EIO: one does not
+ * come, is refused or refuses this one; every rank then gets an error. */
+lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
+                      lh_error *err);
+
+/* The job's secret, from the file that LONGHAUL_SECRET_FILE names (which nobody
+ * but its owner may read) or else from LONGHAUL_SECRET; a newline at the end
+ * does not count. *out: release with lh_text_free. LH_EINPUT: there is none, or
+ * it cannot be used. */
+lh_status lhi_net_secret(char **out, size_t *size, lh_error *err);
+
 #endif

@@ -382,6 +382,8 @@ static void read_all(stream *s, uint32_t peer)
         lhi_failure_set(s->proto.net.failure, s->proto.net.rank, err.text);
     else if (n < 0 && err.code != LH_OK) /* also where deaths are watched */
         fail_peer(s, peer, why);
+    if (err.code != LH_OK)
+        tell_failure(s); /* it too learns why */
     lose(s, peer, why);
 }
 

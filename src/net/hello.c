@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net/hello.h"
+
+#include "base/fail.h"
+#include "net/net.h"
+#include "net/wire.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#ifdef LHI_HAVE_OPENSSL
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#endif
+
+static void put32(unsigned char *out, uint32_t value)
+{
+    for (size_t i = 0; i < 4; i++)
+        out[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint32_t get32(const unsigned char *in)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; i++)
+        value |= (uint32_t)in[i] << (8 * i);
+    return value;
+}
+
+static const unsigned char magic[8] = "longhaul";
+
+void lhi_hello_write(const lhi_hello *h, unsigned char out[LHI_HELLO_BYTES])
+{
+    memset(out, 0, LHI_HELLO_BYTES);
+    memcpy(out, magic, sizeof magic);
+    out[8] = LHI_WIRE_VERSION;
+    out[9] = (unsigned char)h->kind;
+    put32(out + 12, h->rank);
+    put32(out + 16, h->n_ranks);
+    put32(out + 20, h->port);
+    put32(out + 24, h->more);
+    memcpy(out + 32, h->nonce, sizeof h->nonce);
+    memcpy(out + 64, h->mac, sizeof h->mac);
+    memcpy(out + 96, h->job, sizeof h->job);
+}
+
+lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
+                         lhi_hello *out, lh_error *err)
+{
+    if (memcmp(in, magic, sizeof magic) != 0)
+        return lhi_fail(err, LH_EIO, "it does not speak longhaul");
+    if (in[8] != LHI_WIRE_VERSION)
+        return lhi_fail(err, LH_EIO,
+                        "it speaks version %d of the wire format, not %d",
+                        in[8], LHI_WIRE_VERSION);
+    lhi_hello h = {.kind = (lhi_hello_kind)in[9],
+                   .rank = get32(in + 12),
+                   .n_ranks = get32(in + 16),
+                   .port = get32(in + 20),
+                   .more = get32(in + 24)};
+    if (in[9] < LHI_HELLO_HELLO || in[9] > LHI_HELLO_GO || in[10] || in[11] ||
+        get32(in + 28))
+        return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
+    if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MOST_RANKS ||
+        h.rank >= h.n_ranks || h.port > UINT16_MAX)
+        return lhi_fail(err, LH_EIO,
+                        "it says that it is rank %u of %u at port %u", h.rank,
+                        h.n_ranks, h.port);
+    uint32_t most = h.kind == LHI_HELLO_REFUSE ? LHI_REFUSAL_BYTES
+                    : h.kind == LHI_HELLO_TABLE
+                        ? h.n_ranks * LHI_ADDRESS_BYTES + 64
+                        : 0;
+    if (h.more > most)
+        return lhi_fail(err, LH_EIO, "it sent a greeting with %u more bytes",
+                        h.more);
+    memcpy(h.nonce, in + 32, sizeof h.nonce);
+    memcpy(h.mac, in + 64, sizeof h.mac);
+    memcpy(h.job, in + 96, sizeof h.job);
+    *out = h;
+    return LH_OK;
+}
+
+bool lhi_random(void *out, size_t size)
+{
+    return getrandom(out, size, 0) == (ssize_t)size;
+}
+
+bool lhi_mac_is(const unsigned char a[LHI_MAC_BYTES],
+                const unsigned char b[LHI_MAC_BYTES])
+{
+    /* Takes the same time wherever they differ. */
+    unsigned char differs = 0;
+    for (size_t i = 0; i < LHI_MAC_BYTES; i++)
+        differs |= a[i] ^ b[i];
+    return differs == 0;
+}
+
+#ifdef LHI_HAVE_OPENSSL
+
+bool lhi_hello_can_prove(void)
+{
+    return true;
+}
+
+void lhi_job_digest(const char *job, unsigned char out[32])
+{
+    if (!EVP_Digest(job, strlen(job), out, NULL, EVP_sha256(), NULL))
+        memset(out, 0, 32);
+}
+
+/* What both sides agree on, in one form: the label first, so that no proof can
+ * be used for another purpose. */
+static size_t write_handshake(const char *label, const lhi_handshake *h,
+                              unsigned char *out)
+{
+    memset(out, 0, LHI_LABEL_BYTES);
+    memcpy(out, label, strnlen(label, LHI_LABEL_BYTES));
+    put32(out + 16, h->client);
+    put32(out + 20, h->server);
+    put32(out + 24, h->n_ranks);
+    put32(out + 28, h->port);
+    memcpy(out + 32, h->client_nonce, 32);
+    memcpy(out + 64, h->server_nonce, 32);
+    memcpy(out + 96, h->job, 32);
+    return 128;
+}
+
+void lhi_prove(const void *secret, size_t secret_size, const char *label,
+               const lhi_handshake *h, const void *more, size_t n,
+               unsigned char out[LHI_MAC_BYTES])
+{
+    unsigned char bytes[160];
+    size_t size = write_handshake(label, h, bytes);
+    /* More bytes by their digest: one call, without a copy. */
+    if (n && EVP_Digest(more, n, bytes + size, NULL, EVP_sha256(), NULL))
+        size += 32;
+    if (!HMAC(EVP_sha256(), secret, (int)secret_size, bytes, size, out, NULL) &&
+        !lhi_random(out, LHI_MAC_BYTES)) /* proves nothing */
+        memset(out, 0, LHI_MAC_BYTES);
+}
+
+#else
+
+bool lhi_hello_can_prove(void)
+{
+    return false;
+}
+
+void lhi_job_digest(const char *job, unsigned char out[32])
+{
+    (void)job;
+    memset(out, 0, 32);
+}
+
+void lhi_prove(const void *secret, size_t secret_size, const char *label,
+               const lhi_handshake *handshake, const void *more, size_t n,
+               unsigned char out[LHI_MAC_BYTES])
+{
+    (void)secret, (void)secret_size, (void)label, (void)handshake;
+    (void)more, (void)n;
+    memset(out, 0, LHI_MAC_BYTES);
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A runner for transports whose ranks start apart: a process per rank, each of
+ * which makes its own endpoint. */
+#ifndef NET_PROCESSES_H
+#define NET_PROCESSES_H
+
+#include "base/fail.h"
+#include "net/net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef lh_status make_endpoint(void *how, uint32_t rank, uint32_t n,
+                                uint32_t n_links, const lhi_net_link *links,
+                                lhi_net **out, lh_error *err);
+
+typedef struct rank_process {
+    pid_t pid;
+    int pipe;
+    lh_status status;
+    char text[512];
+    uint64_t size;
+    char *result;
+} rank_process;
+
+static bool pipe_all(int fd, void *bytes, size_t n, bool writes)
+{
+    char *at = bytes;
+    while (n > 0) {
+        ssize_t k = writes ? write(fd, at, n) : read(fd, at, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+static void rank_process_main(int fd, uint32_t rank, uint32_t n,
+                              uint32_t n_links, const lhi_net_link *links,
+                              make_endpoint *make, void *how,
+                              lhi_rank_main *rank_main, void *context)
+{
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    char *result = NULL;
+    size_t size = 0;
+    lh_status status = make(how, rank, n, n_links, links, &net, &err);
+    if (status == LH_OK) {
+        status = rank_main(net, context, &result, &size, &err);
+        if (status != LH_OK) {
+            lhi_net_abort(net, err.text);
+            lhi_fail(&err, status, "%s", lhi_net_failure(net));
+        }
+        lhi_net_close(net);
+    }
+    rank_process r = {.status = status, .size = result ? size : 0};
+    memcpy(r.text, err.text, sizeof r.text);
+    pipe_all(fd, &r, sizeof r, true);
+    pipe_all(fd, result, r.size, true);
+    free(result);
+    _exit(0);
+}
+
+static void rank_process_start(rank_process *p, uint32_t rank, uint32_t n,
+                               uint32_t n_links, const lhi_net_link *links,
+                               make_endpoint *make, void *how,
+                               lhi_rank_main *rank_main, void *context)
+{
+    int ends[2];
+    fflush(NULL);
+    if (pipe(ends))
+        abort();
+    p->pid = fork();
+    if (p->pid == 0) {
+        close(ends[0]);
+        rank_process_main(ends[1], rank, n, n_links, links, make, how,
+                          rank_main, context);
+    }
+    close(ends[1]);
+    p->pipe = ends[0];
+}
+
+static void rank_process_end(rank_process *p)
+{
+    rank_process got = {0};
+    int how = 0;
+    bool told = pipe_all(p->pipe, &got, sizeof got, false);
+    if (told && got.size) {
+        p->result = malloc(got.size);
+        if (p->result)
+            pipe_all(p->pipe, p->result, got.size, false);
+        p->size = got.size;
+    }
+    close(p->pipe);
+    waitpid(p->pid, &how, 0);
+    p->status = told ? got.status : LH_EIO;
+    if (told)
+        memcpy(p->text, got.text, sizeof p->text);
+    else
+        snprintf(p->text, sizeof p->text, "ended (%d)", how);
+}
+
+static lh_status run_processes(uint32_t n, uint32_t n_links,
+                               const lhi_net_link *links, make_endpoint *make,
+                               void *how, lhi_rank_main *rank_main,
+                               void *context, lhi_rank_result *results,
+                               lh_error *err)
+{
+    rank_process p[16] = {{0}};
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < n; i++)
+        rank_process_start(&p[i], i, n, n_links, links, make, how, rank_main,
+                           context);
+    for (uint32_t i = 0; i < n; i++) {
+        rank_process_end(&p[i]);
+        if (p[i].status != LH_OK && (status == LH_OK || status == LH_EIO))
+            status = lhi_fail(err, p[i].status, "%s", p[i].text);
+        if (results)
+            results[i] = (lhi_rank_result){p[i].result, p[i].size};
+        else
+            free(p[i].result);
+    }
+    return status;
+}
+
+#endif

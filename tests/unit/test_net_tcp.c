@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that find each other over TCP: the conformance suite, and everything
+ * that can go wrong before and after they have. */
+#define _GNU_SOURCE
+#include "net/hello.h"
+#include "net/wire.h"
+#include "net_processes.h"
+#include "net_suite.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const int64_t second_ns = 1000000000;
+
+/* How the ranks of a run join; `odd` joins in another way. */
+typedef struct joining {
+    uint16_t port;
+    const char *job, *secret;
+    uint32_t odd; /* UINT32_MAX: none */
+    const char *odd_job, *odd_secret;
+    uint32_t odd_n;
+    int64_t join_ns;
+} joining;
+
+static const char secret[] = "0123456789abcdef0123456789abcdef";
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&a, size) ||
+        getsockname(fd, (struct sockaddr *)&a, &size))
+        abort();
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
+                      const lhi_net_link *links, lhi_net **out, lh_error *err)
+{
+    const joining *j = how;
+    bool odd = rank == j->odd;
+    lhi_tcp_options o = {.rank = rank,
+                         .n_ranks = odd && j->odd_n ? j->odd_n : n,
+                         .port = j->port,
+                         .job = odd && j->odd_job ? j->odd_job : j->job,
+                         .secret =
+                             odd && j->odd_secret ? j->odd_secret : j->secret,
+                         .n_links = n_links,
+                         .links = links,
+                         .join_ns = j->join_ns};
+    o.secret_size = strlen(o.secret);
+    return lhi_net_tcp(&o, out, err);
+}
+
+static joining usual(void)
+{
+    return (joining){.port = free_port(),
+                     .job = "test",
+                     .secret = secret,
+                     .odd = UINT32_MAX};
+}
+
+static lh_status run_tcp(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_rank_main *rank_main,
+                         void *context, lhi_rank_result *results, lh_error *err)
+{
+    joining j = usual();
+    return run_processes(n, n_links, links, join, &j, rank_main, context,
+                         results, err);
+}
+
+static void conforms(void)
+{
+    for (unsigned i = 0; i < n_net_cases; i++) {
+        const net_case *c = &net_cases[i];
+        lhi_rank_result results[8] = {{0}};
+        lh_error err = {0};
+        char word[] = "hello from";
+        lh_status status = run_tcp(c->n_ranks, c->n_links, c->links,
+                                   c->rank_main, word, results, &err);
+        if (!c->fails)
+            CHECK_MSG(status == LH_OK, "tcp, %s: %s", c->name, err.text);
+        else
+            CHECK_MSG(status != LH_OK && strstr(err.text, c->fails),
+                      "tcp, %s: '%s', without '%s'", c->name, err.text,
+                      c->fails);
+        for (int k = 0; k < 8; k++)
+            free(results[k].text);
+    }
+}
+
+/* ---- joining ---- */
+
+static lh_status nothing(lhi_net *net, void *context, char **result,
+                         size_t *size, lh_error *err)
+{
+    (void)net, (void)context, (void)result, (void)size, (void)err;
+    return LH_OK;
+}
+
+static lh_status wait_for_next(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    char byte;
+    lhi_net_op op = {0};
+    uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
+    LHI_TRY(lhi_net_receive(net, peer, 99, &byte, 1, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+/* Every rank ends within 5 s; each says something that has `text` in it, the
+ * one with number `odd` `odd_text`. */
+static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
+                    const char *text, const char *odd_text)
+{
+    rank_process p[8] = {{0}};
+    int64_t start_ns = lhi_net_now();
+    for (uint32_t i = 0; i < n; i++)
+        rank_process_start(&p[i], i, n, 0, NULL, join, j, rank_main, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *want = i == j->odd && odd_text ? odd_text : text;
+        rank_process_end(&p[i]);
+        CHECK_MSG(p[i].status != LH_OK && strstr(p[i].text, want),
+                  "rank %u: '%s', without '%s'", i, p[i].text, want);
+        free(p[i].result);
+    }
+    CHECK_MSG(lhi_net_now() - start_ns < 5 * second_ns, "took %.1f s",
+              (double)(lhi_net_now() - start_ns) * 1e-9);
+}
+
+static void wrong_secret(void)
+{
+    joining j = usual();
+    j.odd = 1;
+    j.odd_secret = "another secret of good length";
+    all_end(&j, 3, nothing, "rank 1: wrong secret", "rank 1: wrong secret");
+}
+
+static void wrong_secret_of_rank_0(void)
+{
+    joining j = usual();
+    j.odd = 0;
+    j.join_ns = second_ns;
+    j.odd_secret = "another secret of good length";
+    all_end(&j, 2, nothing, "wrong secret", "wrong secret");
+}
+
+static void another_job(void)
+{
+    joining j = usual();
+    j.odd = 2;
+    j.join_ns = 3 * second_ns / 2;
+    j.odd_job = "another";
+    all_end(&j, 3, nothing, "rank 2 has not joined rank 0 in time",
+            "runs another job at this port");
+}
+
+static void another_count(void)
+{
+    joining j = usual();
+    j.odd = 2;
+    j.join_ns = 3 * second_ns / 2;
+    j.odd_n = 5;
+    all_end(&j, 3, nothing, "rank 2 has not joined rank 0 in time",
+            "rank 0 has 3 ranks in its job, rank 2 has 5");
+}
+
+static void nobody_there(void)
+{
+    joining j = usual();
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    j.join_ns = second_ns / 2;
+    CHECK_INT(join(&j, 1, 2, 0, NULL, &net, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank 0 is not to be had at 127.0.0.1");
+    CHECK_INT(join(&j, 0, 3, 0, NULL, &net, &err), LH_EIO);
+    CHECK_STR(err.text, "rank 1 and 1 more have not joined rank 0 in time");
+    j.secret = "short";
+    CHECK_INT(join(&j, 0, 3, 0, NULL, &net, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "at least 16");
+}
+
+static int connect_loopback(uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int tries = 0; tries < 200; tries++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+            return fd;
+        close(fd);
+        struct timespec t = {.tv_nsec = 10000000};
+        nanosleep(&t, NULL);
+    }
+    return -1;
+}
+
+/* Strangers come first: some silent, some with garbage, some that hang up.
+ * The job's own ranks still find each other. */
+static void strangers(void)
+{
+    joining j = usual();
+    rank_process p[2] = {{0}};
+    rank_process_start(&p[0], 0, 2, 0, NULL, join, &j, nothing, NULL);
+    int fds[6];
+    for (int i = 0; i < 6; i++) {
+        char noise[300];
+        memset(noise, 'A' + i, sizeof noise);
+        fds[i] = connect_loopback(j.port);
+        CHECK(fds[i] >= 0);
+        if (i % 3 == 1)
+            CHECK(write(fds[i], noise, sizeof noise) > 0);
+        if (i % 3 == 2)
+            close(fds[i]);
+    }
+    rank_process_start(&p[1], 1, 2, 0, NULL, join, &j, nothing, NULL);
+    for (int i = 0; i < 2; i++) {
+        rank_process_end(&p[i]);
+        CHECK_MSG(p[i].status == LH_OK, "rank %d: %s", i, p[i].text);
+    }
+    for (int i = 0; i < 6; i++)
+        if (i % 3 != 2)
+            close(fds[i]);
+}
+
+/* Garbage alone: rank 0 says who it was. */
+static void only_strangers(void)
+{
+    joining j = usual();
+    j.join_ns = second_ns;
+    rank_process p = {0};
+    rank_process_start(&p, 0, 2, 0, NULL, join, &j, nothing, NULL);
+    int fd = connect_loopback(j.port);
+    char noise[LHI_HELLO_BYTES] = "GET / HTTP/1.1\r\n";
+    CHECK(write(fd, noise, sizeof noise) == sizeof noise);
+    rank_process_end(&p);
+    CHECK_INT(p.status, LH_EIO);
+    CHECK_HAS(p.text,
+              "rank 1 has not joined rank 0 in time; refused: 127.0.0.1");
+    CHECK_HAS(p.text, "does not speak longhaul");
+    close(fd);
+}
+
+/* Says what rank 0 would, without the secret. */
+static void false_server(void)
+{
+    joining j = usual();
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(j.port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    CHECK(bind(listener, (struct sockaddr *)&a, sizeof a) == 0 &&
+          listen(listener, 4) == 0);
+    rank_process p = {0};
+    rank_process_start(&p, 1, 2, 0, NULL, join, &j, nothing, NULL);
+    int fd = accept(listener, NULL, NULL);
+    unsigned char bytes[LHI_HELLO_BYTES];
+    lhi_hello h = {.kind = LHI_HELLO_CHALLENGE, .n_ranks = 2};
+    CHECK(pipe_all(fd, bytes, sizeof bytes, false));
+    lhi_hello_write(&h, bytes);
+    CHECK(pipe_all(fd, bytes, sizeof bytes, true));
+    CHECK(pipe_all(fd, bytes, sizeof bytes, false));
+    h.kind = LHI_HELLO_WELCOME;
+    lhi_hello_write(&h, bytes);
+    CHECK(pipe_all(fd, bytes, sizeof bytes, true));
+    rank_process_end(&p);
+    CHECK_INT(p.status, LH_EIO);
+    CHECK_HAS(p.text, "rank 0 does not hold the job's secret");
+    close(fd);
+    close(listener);
+}
+
+static void two_jobs_at_one_port(void)
+{
+    joining a = usual(), b = a;
+    rank_process p[4] = {{0}};
+    b.job = "second";
+    int64_t start_ns = lhi_net_now();
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_start(&p[i], i, 2, 0, NULL, join, &a, wait_for_next, NULL);
+    struct timespec t = {.tv_nsec = 300000000};
+    nanosleep(&t, NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_start(&p[2 + i], i, 2, 0, NULL, join, &b, nothing, NULL);
+    rank_process_end(&p[2]);
+    rank_process_end(&p[3]);
+    /* The first job has its ranks and no longer listens; or else refuses. */
+    CHECK_MSG(p[2].status == LH_OK || strstr(p[2].text, "another job"), "%s",
+              p[2].text);
+    CHECK(lhi_net_now() - start_ns < 6 * second_ns);
+    kill(p[1].pid, SIGKILL);
+    rank_process_end(&p[1]);
+    rank_process_end(&p[0]);
+    CHECK_HAS(p[0].text, "rank 1: ");
+}
+
+/* Two jobs that both still wait for their ranks. */
+static void port_taken(void)
+{
+    joining a = usual(), b = a;
+    rank_process p[3] = {{0}};
+    b.job = "second";
+    a.join_ns = 2 * second_ns;
+    int64_t start_ns = lhi_net_now();
+    rank_process_start(&p[0], 0, 2, 0, NULL, join, &a, nothing, NULL);
+    int fd = connect_loopback(a.port); /* it listens */
+    rank_process_start(&p[1], 0, 2, 0, NULL, join, &b, nothing, NULL);
+    rank_process_start(&p[2], 1, 2, 0, NULL, join, &b, nothing, NULL);
+    for (int i = 0; i < 3; i++)
+        rank_process_end(&p[i]);
+    CHECK_HAS(p[0].text, "rank 1 has not joined rank 0 in time");
+    CHECK_HAS(p[1].text, "another job, does");
+    CHECK_HAS(p[2].text, "runs another job at this port");
+    CHECK(lhi_net_now() - start_ns < 5 * second_ns);
+    close(fd);
+}
+
+/* ---- afterwards ---- */
+
+static void killed(void)
+{
+    joining j = usual();
+    rank_process p[4] = {{0}};
+    for (uint32_t i = 0; i < 4; i++)
+        rank_process_start(&p[i], i, 4, 0, NULL, join, &j, wait_for_next, NULL);
+    struct timespec t = {.tv_nsec = 500000000};
+    nanosleep(&t, NULL);
+    int64_t start_ns = lhi_net_now();
+    kill(p[2].pid, SIGKILL);
+    for (int i = 0; i < 4; i++)
+        rank_process_end(&p[i]);
+    CHECK(lhi_net_now() - start_ns < 2 * second_ns);
+    for (int i = 0; i < 4; i++)
+        if (i != 2)
+            CHECK_MSG(strstr(p[i].text, "rank 2: its connection to rank"),
+                      "rank %d: %s", i, p[i].text);
+}
+
+/* A rank that is stopped still has its connections, but says nothing. */
+static void silent(void)
+{
+    joining j = usual();
+    rank_process p[3] = {{0}};
+    for (uint32_t i = 0; i < 3; i++)
+        rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next, NULL);
+    struct timespec t = {.tv_nsec = 500000000};
+    nanosleep(&t, NULL);
+    int64_t start_ns = lhi_net_now();
+    kill(p[1].pid, SIGSTOP);
+    rank_process_end(&p[0]);
+    rank_process_end(&p[2]);
+    CHECK(lhi_net_now() - start_ns < 5 * second_ns);
+    CHECK_HAS(p[0].text, "rank 1: silent for");
+    CHECK_HAS(p[2].text, "rank 1: silent for");
+    kill(p[1].pid, SIGKILL);
+    rank_process_end(&p[1]);
+}
+
+/* A rank of the job that sends garbage in place of frames. */
+static lh_status sends_garbage(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    if (lhi_net_rank(net) != 1)
+        return wait_for_next(net, context, result, size, err);
+    for (int fd = 3; fd < 64; fd++) {
+        struct sockaddr_storage a;
+        socklen_t a_size = sizeof a;
+        char noise[100];
+        memset(noise, 'x', sizeof noise);
+        if (getpeername(fd, (struct sockaddr *)&a, &a_size) == 0 &&
+            send(fd, noise, sizeof noise, MSG_NOSIGNAL) < 0)
+            return lhi_fail(err, LH_EIO, "cannot send");
+    }
+    return wait_for_next(net, context, result, size, err);
+}
+
+static void garbage(void)
+{
+    joining j = usual();
+    all_end(&j, 3, sends_garbage, "bytes that are no frame", NULL);
+}
+
+static void secrets(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    lh_error err = {0};
+    char path[] = "/tmp/test-net-secret-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(write(fd, "a secret of thirty-one bytes 31\n", 32) == 32);
+    close(fd);
+    unsetenv("LONGHAUL_SECRET");
+    unsetenv("LONGHAUL_SECRET_FILE");
+    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "LONGHAUL_SECRET_FILE");
+    setenv("LONGHAUL_SECRET", "0123456789abcde", 1);
+    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "has 15 bytes");
+    setenv("LONGHAUL_SECRET", "0123456789abcdef", 1);
+    CHECK_OK(lhi_net_secret(&text, &size, &err), err);
+    CHECK_STR(text, "0123456789abcdef");
+    lh_text_free(text);
+    setenv("LONGHAUL_SECRET_FILE", path, 1);
+    CHECK_OK(lhi_net_secret(&text, &size, &err), err);
+    CHECK_STR(text, "a secret of thirty-one bytes 31");
+    CHECK_INT(size, 31);
+    lh_text_free(text);
+    chmod(path, 0644);
+    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "chmod 600");
+    unlink(path);
+    CHECK(lhi_net_secret(&text, &size, &err) != LH_OK);
+}
+
+int main(void)
+{
+    if (!lhi_hello_can_prove()) {
+        printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
+        return 77;
+    }
+    RUN(secrets);
+    RUN(conforms);
+    RUN(wrong_secret);
+    RUN(wrong_secret_of_rank_0);
+    RUN(another_job);
+    RUN(another_count);
+    RUN(nobody_there);
+    RUN(strangers);
+    RUN(only_strangers);
+    RUN(false_server);
+    RUN(two_jobs_at_one_port);
+    RUN(port_taken);
+    RUN(killed);
+    RUN(silent);
+    RUN(garbage);
+    return test_summary();
+}
