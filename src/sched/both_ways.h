@@ -95,5 +95,7 @@ uint64_t lhi_both_ways_cost(const lhi_both_ways *b);
  * a device's last chunk has no share of its own. */
 lh_status lhi_both_ways_caps(const lhi_both_ways *b, bool nearest, bool all,
                              uint32_t *caps, lh_error *err);
+/* As many microbatches in each chunk as fit into the device in all of them. */
+void lhi_both_ways_whole(const lhi_both_ways *b, uint32_t *caps);
 
 #endif

@@ -193,3 +193,19 @@ lh_status lhi_both_ways_caps(const lhi_both_ways *b, bool nearest, bool all,
     lhi_arena_rewind(b->mem, mark);
     return LH_OK;
 }
+
+void lhi_both_ways_whole(const lhi_both_ways *b, uint32_t *caps)
+{
+    for (uint32_t i = 0; i < b->p->n_devices; i++) {
+        const lhi_lane_device *d = &b->devices[i];
+        int64_t rise = 0, most = 1, fit = b->n;
+        for (uint32_t k = 0; k < d->n_streams; k++) {
+            rise += b->lanes[d->sequence[k]].way[0].memory;
+            most = rise > most ? rise : most;
+        }
+        if (d->room / most < fit)
+            fit = d->room / most;
+        for (uint32_t k = 0; k < d->n_chunks; k++)
+            caps[d->sequence[k] / b->kinds] = (uint32_t)fit;
+    }
+}

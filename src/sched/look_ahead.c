@@ -17,13 +17,14 @@
 #define ROUNDS 6 /* backward and forward, for each way of starting */
 
 /* Shares of memory that chunks have from the start. */
-enum { SHARED, NEAREST, DOWN, ALL, N_SHARES };
+enum { SHARED, NEAREST, DOWN, ALL, WHOLE, N_SHARES };
 
 typedef struct attempt {
     uint8_t shares;
     bool hold_back;
     uint8_t patience;
     bool reserve;
+    bool at_first; /* shares hold for the first run only */
 } attempt;
 
 typedef struct looker {
@@ -93,6 +94,7 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
     rules.crosspipe = false;
     rules.patience = by->patience;
     rules.reserve = by->reserve;
+    rules.caps = by->at_first ? NULL : rules.caps;
     int64_t last_ns = -1;
     for (uint32_t i = 0; i < 2 * ROUNDS && l->work < l->work_limit; i++) {
         lhi_both_ways_turn(&l->ways);
@@ -110,21 +112,21 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
  * all gets the first few. Where chunks do not share memory there is less to
  * try. */
 static const attempt alone[] = {
-    {SHARED, false, 3, false}, {SHARED, false, 2, false},
-    {SHARED, false, 0, false}, {SHARED, false, 4, false},
-    {SHARED, false, 1, false}, {SHARED, true, 1, false},
+    {SHARED, false, 3, false, false}, {SHARED, false, 2, false, false},
+    {SHARED, false, 0, false, false}, {SHARED, false, 4, false, false},
+    {SHARED, false, 1, false, false}, {SHARED, true, 1, false, false},
 };
 static const attempt sharing[] = {
-    {NEAREST, false, 2, false}, {SHARED, true, 1, true},
-    {SHARED, false, 4, false},  {DOWN, true, 3, false},
-    {NEAREST, false, 0, false}, {SHARED, false, 2, true},
-    {NEAREST, false, 3, false}, {NEAREST, true, 4, false},
-    {SHARED, true, 2, false},   {DOWN, true, 1, false},
-    {DOWN, false, 2, true},     {SHARED, true, 0, true},
-    {SHARED, false, 0, false},  {NEAREST, true, 3, false},
-    {ALL, true, 2, false},      {SHARED, false, 1, true},
-    {SHARED, true, 3, false},   {NEAREST, false, 4, false},
-    {NEAREST, true, 2, true},   {DOWN, false, 2, false},
+    {DOWN, false, 2, true, true},      {WHOLE, true, 1, true, true},
+    {SHARED, false, 2, false, false},  {ALL, false, 2, true, true},
+    {NEAREST, true, 4, true, true},    {WHOLE, false, 0, true, true},
+    {ALL, true, 3, true, true},        {WHOLE, false, 2, false, true},
+    {SHARED, true, 3, false, false},   {DOWN, false, 2, false, false},
+    {ALL, true, 0, true, true},        {DOWN, true, 4, false, false},
+    {SHARED, false, 0, false, false},  {NEAREST, false, 0, false, false},
+    {WHOLE, false, 3, true, true},     {NEAREST, true, 3, false, false},
+    {NEAREST, true, 2, true, true},    {SHARED, true, 2, false, false},
+    {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
 
 static lh_status share(looker *l, lh_error *err)
@@ -133,8 +135,11 @@ static lh_status share(looker *l, lh_error *err)
         l->caps[i] = LHI_NEW(l->mem, uint32_t, l->p->n_chunks);
         if (!l->caps[i])
             return lhi_fail_nomem(err);
-        LHI_TRY(
-            lhi_both_ways_caps(&l->ways, i != DOWN, i == ALL, l->caps[i], err));
+        if (i == WHOLE)
+            lhi_both_ways_whole(&l->ways, l->caps[i]);
+        else
+            LHI_TRY(lhi_both_ways_caps(&l->ways, i != DOWN, i == ALL,
+                                       l->caps[i], err));
     }
     return LH_OK;
 }

@@ -51,6 +51,12 @@ static uniform ud(double latency, double transfer, unsigned memory)
                      2,    latency, transfer, memory, NULL};
 }
 
+static uniform loop(double latency, double transfer, unsigned memory)
+{
+    return (uniform){"loop", 4,       8,        38,     48,  20,
+                     2,      latency, transfer, memory, NULL};
+}
+
 static uniform wave(double latency, double transfer, unsigned memory)
 {
     return (uniform){"wave", 4,       8,        38,     48,  20,
@@ -70,12 +76,15 @@ static void one_chunk_per_device(void)
 
 static void two_chunks_share_memory(void)
 {
-    check(wave(0, 0, 4), 1448, 1205, 1254);
+    check(wave(0, 0, 4), 1448, 1205, 1205);
     check(wave(38, 38, 4), 2181, 1960, 1960);
     check(wave(0, 0, 8), 972, 922, 924);
-    check(wave(38, 9.5, 8), 1291, 1192, 1196);
+    check(wave(38, 9.5, 8), 1291, 1192, 1197);
     check(wave(9.5, 76, 12), 1704, 1531, 1541);
     check(wave(76, 9.5, 12), 1256, 1208, 1208);
+    check(loop(76, 9.5, 4), 3574, 2823, 2833);
+    check(loop(76, 9.5, 8), 2450, 1655, 1661);
+    check(loop(38, 9.5, 12), 1127, 1083.5, 1083.5);
 }
 
 static void parts_and_joint_backward(void)
