@@ -24,10 +24,10 @@ typedef struct point {
     double latency, transfer; /* of a device's forward */
 } point;
 
-static const char *const ud_methods[] = {"gpipe", "1f1b",  "zb-h1",
-                                         "zb-h2", "slack", "greedy"};
-static const char *const chunk_methods[] = {"gpipe", "interleaved-1f1b", "zb-v",
-                                            "slack", "greedy"};
+static const char *const ud_methods[] = {
+    "gpipe", "1f1b", "zb-h1", "zb-h2", "slack", "greedy", "look-ahead"};
+static const char *const chunk_methods[] = {
+    "gpipe", "interleaved-1f1b", "zb-v", "slack", "greedy", "look-ahead"};
 
 static void must(lh_status status, const lh_error *err)
 {

@@ -11,7 +11,8 @@ import math
 import pathlib
 
 # Distinct in any kind of colour vision (Okabe and Ito).
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+           "#000000"]
 WIDTH, HEIGHT, LEFT, TOP = 250, 200, 48, 46
 TICKS = [0, 1, 3, 10, 30, 100]
 
