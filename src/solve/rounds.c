@@ -189,7 +189,10 @@ static void look(void *context, uint32_t n_done)
         if (x->over)
             end_after(x, 0);
     }
-    if (lhi_look(&x->r->budget))
+    /* Not where effort alone is spent: the others have had their share of it,
+     * and must do with it what they would have done on one thread. */
+    lhi_look(&x->r->budget);
+    if (x->r->budget.late)
         end_after(x, 0);
 }
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The solver on several threads: the same result for the same effort, whoever
+ * does which task, and an end in time. To be run with ThreadSanitizer too. */
+#include "solve_check.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+enum { N_COUNTS = 3 };
+static const uint32_t counts[N_COUNTS] = {1, 2, 5};
+
+typedef struct outcome {
+    char *text;
+    int64_t makespan_ns, bound_ns;
+    uint64_t effort;
+} outcome;
+
+static outcome solve_with(const lh_pipeline *p, uint64_t effort,
+                          uint32_t threads, size_t memory)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = effort,
+                          .threads = threads,
+                          .memory = memory};
+    lh_solution s = {0};
+    lh_error err = {0};
+    outcome out = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    solve_check(p, &s);
+    if (s.schedule)
+        CHECK_OK(lh_schedule_format(s.schedule, &out.text, NULL, &err), err);
+    out.makespan_ns = s.makespan_ns;
+    out.bound_ns = s.bound_ns;
+    out.effort = s.effort;
+    lh_solution_fini(&s);
+    return out;
+}
+
+static void same(uniform u, uint64_t effort, size_t memory)
+{
+    lh_pipeline *p = uniform_make(u);
+    outcome first = solve_with(p, effort, 1, memory);
+    for (uint32_t i = 1; i < N_COUNTS; i++) {
+        outcome other = solve_with(p, effort, counts[i], memory);
+        CHECK_STR(other.text, first.text);
+        CHECK_INT(other.makespan_ns, first.makespan_ns);
+        CHECK_INT(other.bound_ns, first.bound_ns);
+        CHECK_INT((int64_t)other.effort, (int64_t)first.effort);
+        lh_text_free(other.text);
+    }
+    lh_text_free(first.text);
+    lh_pipeline_free(p);
+}
+
+static uniform hard(uint32_t devices, uint32_t microbatches)
+{
+    return (uniform){.placement = "ud",
+                     .devices = devices,
+                     .microbatches = microbatches,
+                     .f = 38,
+                     .d = 48,
+                     .w = 20,
+                     .datacenters = 2,
+                     .latency = 38,
+                     .transfer = 76,
+                     .memory = devices / 2};
+}
+
+/* Stopped by effort in the first, in later, and in no round. */
+static void same_whatever_the_effort(void)
+{
+    same(hard(4, 12), 200000, 0);
+    same(hard(4, 12), 3000000, 0);
+    for (uint64_t effort = 60000; effort < 700000; effort *= 9)
+        same(hard(6, 24), effort, 0);
+}
+
+static void same_on_other_shapes(void)
+{
+    uniform wave = hard(4, 10);
+    wave.placement = "wave";
+    wave.memory = 8;
+    same(wave, 200000, 0);
+}
+
+/* Without room for searches only schedules are improved. */
+static void same_without_searches(void)
+{
+    same(hard(8, 32), 200000, 1000000);
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct watch {
+    uint32_t calls;
+    double stop_after_s, begin_s;
+} watch;
+
+static bool look(void *context, const lh_solve_progress *now)
+{
+    watch *w = context; /* without a lock: this thread alone calls it */
+    w->calls++;
+    CHECK(now->bound_ns > 0);
+    return now_s() - w->begin_s > w->stop_after_s;
+}
+
+static void ends_when_the_caller_wants(void)
+{
+    lh_pipeline *p = uniform_make(hard(8, 32));
+    watch w = {.stop_after_s = 0.5, .begin_s = now_s()};
+    lh_solve_options o = {.size = sizeof o,
+                          .threads = 3,
+                          .progress = look,
+                          .context = &w,
+                          .time_limit_s = 30};
+    lh_solution s = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    solve_check(p, &s);
+    CHECK(s.status == LH_SOLVE_OPTIMAL || w.calls > 1);
+    CHECK_MSG(s.seconds < 10, "%g s", s.seconds);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
+static void ends_at_the_time_limit(void)
+{
+    lh_pipeline *p = uniform_make(hard(16, 64));
+    lh_solve_options o = {
+        .size = sizeof o, .threads = 4, .time_limit_s = 0.7};
+    lh_solution s = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    solve_check(p, &s);
+    /* Much more than 0.1 s: the machine may be busy, or checked by a
+     * sanitizer. */
+    CHECK_MSG(s.seconds < 10, "%g s", s.seconds);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(same_whatever_the_effort);
+    RUN(same_on_other_shapes);
+    RUN(same_without_searches);
+    RUN(ends_when_the_caller_wants);
+    RUN(ends_at_the_time_limit);
+    return test_summary();
+}
