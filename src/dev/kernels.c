@@ -4,7 +4,7 @@
 
 #define KERNELS lhi_kernels_base
 #define KERNELS_NAME "base"
-#include "dev/kernels_body.h"
+#include "dev/kernels_body.inc"
 
 size_t lhi_kernels_list(const lhi_kernels **out, size_t room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of training that is not a matrix product, in vectors of 16 floats.
- * The same source (kernels_body.h) is compiled for several instruction sets;
+ * The same source (kernels_body.inc) is compiled for several instruction sets;
  * the order of every sum is part of the source, so all of them give the same
  * bits, whatever the alignment. Matrices are row-major; a row's stride is in
  * floats. */

@@ -11,7 +11,7 @@
 #endif
 #define KERNELS lhi_kernels_avx2
 #define KERNELS_NAME "avx2"
-#include "dev/kernels_body.h"
+#include "dev/kernels_body.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -12,7 +12,7 @@
 #endif
 #define KERNELS lhi_kernels_avx512
 #define KERNELS_NAME "avx512"
-#include "dev/kernels_body.h"
+#include "dev/kernels_body.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif
