@@ -8,7 +8,9 @@
 
 typedef struct settings {
     const char *html;
+    const char *effort;
     uint32_t top, sub_blocks;
+    bool no_optimal;
 } settings;
 
 static const cli_option options[] = {
@@ -29,6 +31,17 @@ static const cli_option options[] = {
      .most = LH_MAX_PARTS,
      .help = "greedy: cut every weight-gradient pass into N parts. Other "
              "programs can run whole passes only."},
+    {.name = "effort",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, effort),
+     .arg = "N",
+     .help = "Work for finding the optimal schedules of the best layouts, in "
+             "units of about a microsecond (default 400000); the plan is the "
+             "same everywhere."},
+    {.name = "no-optimal",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, no_optimal),
+     .help = "Do not look for optimal schedules: methods alone."},
     {.name = "html",
      .type = CLI_TEXT,
      .at = offsetof(settings, html),
@@ -159,8 +172,14 @@ static lh_status make(cli *c, lh_plan **plan)
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
         status = cli_input_refuse(c, &input, "a job");
-    lh_plan_options how = {
-        .size = sizeof how, .top = s->top, .sub_blocks = s->sub_blocks};
+    lh_plan_options how = {.size = sizeof how,
+                           .top = s->top,
+                           .sub_blocks = s->sub_blocks,
+                           .no_optimal = s->no_optimal};
+    if (status == LH_OK && s->effort &&
+        !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
+        status = cli_usage(
+            c, "--effort: '%.40s' is not a whole number, 1 or more", s->effort);
     if (status == LH_OK)
         status = cli_make_plan(c, &input, &how, plan);
     cli_input_close(&input);
@@ -210,7 +229,9 @@ const cli_command cmd_plan = {
         "placement, which parallelism spans the sites, and the schedule; what "
         "the job's layout fixes stays. Layouts that do not fit in memory, and "
         "those that a lower bound shows to be slower than the best, are ruled "
-        "out; every schedule is tried on the others.\n\n"
+        "out; every schedule is tried on the others. The "
+        "winner and those close behind are then searched for their "
+        "optimal schedules, within --effort.\n\n"
         "The plan is written to plan.json, or to the file that -o names; with "
         "--json it is printed, and no file is written unless -o names one. It "
         "holds the layout, the pipeline, the schedule, what was predicted and "

@@ -75,6 +75,10 @@ typedef struct lh_plan_options {
     bool (*progress)(void *context, uint32_t done, uint32_t total,
                      int64_t best_ns);
     void *context;
+    /* Work for finding optimal schedules of the best layouts, in the units of
+     * lh_solve_options; 0: 400000, about half a second. */
+    uint64_t effort;
+    bool no_optimal; /* no such search: methods alone */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout.h"
 #include "plan/planfile.h"
+#include "plan/refine.h"
 #include "plan/search.h"
 
 #include "base/fail.h"
@@ -16,6 +17,15 @@ const char *const lhi_choice_status_names[] = {"ok", "bounded", "memory",
 const char *lh_choice_status_name(lh_choice_status status)
 {
     return (unsigned)status < 4 ? lhi_choice_status_names[status] : "unknown";
+}
+
+double lhi_choice_gap(const lh_choice *choice)
+{
+    int64_t bound = choice->lower_bound_ns - choice->optimizer_ns -
+                    choice->overhead_ns;
+    if (bound <= 0 || choice->makespan_ns <= bound)
+        return 0;
+    return (double)(choice->makespan_ns - bound) / (double)bound;
 }
 
 /* FNV-1a: enough to see that an input has changed. */
@@ -54,6 +64,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(copy_job(job, plan, err));
     lh_status status =
         lhi_plan_search(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_refine(plan->job, options, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;

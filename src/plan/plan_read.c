@@ -174,15 +174,40 @@ static lh_status read_orders(const reader *r, const lhi_node *map,
     return status;
 }
 
+/* What follows from the bound and the makespan. */
+static lh_status check_gap(const reader *r, const lhi_node *map, lh_error *err)
+{
+    static const char *const names[] = {"optimal", "feasible", NULL};
+    double gap = lhi_choice_gap(&r->plan->plan.best), said;
+    const lhi_node *node = lhi_find(map, "status");
+    uint32_t index;
+    if (node) {
+        LHI_TRY(lhi_get_choice(r->doc, node, names, &index, err));
+        if (index != (gap > 0))
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "is not what lower_bound_ns says");
+    }
+    node = lhi_find(map, "gap");
+    if (!node)
+        return LH_OK;
+    LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &said, err));
+    if (said < gap * (1 - 1e-9) || said > gap * (1 + 1e-9))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "is not what lower_bound_ns says");
+    return LH_OK;
+}
+
 static lh_status read_schedule(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"method", "rows", "link_orders", NULL};
+    static const char *const keys[] = {"method", "status", "gap",
+                                       "rows", "link_orders", NULL};
     const lhi_node *map;
     lhi_text rows = {0}, links = {0};
     LHI_TRY(lhi_need(r->doc, r->doc->root, "schedule", &map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     LHI_TRY(get_string(r, map, "method", &r->plan->plan.best.layout.schedule,
                        err));
+    LHI_TRY(check_gap(r, map, err));
     lh_status status = read_orders(r, map, &rows, &links, err);
     lhi_text_fini(&rows);
     lhi_text_fini(&links);

@@ -110,6 +110,10 @@ static lh_status schedule_to_json(const lh_plan *plan, json_t **out,
     json_t *map = json_object();
     bool ok = map &&
               set(map, "method", json_string(plan->best.layout.schedule)) &&
+              set(map, "status",
+                  json_string(lhi_choice_gap(&plan->best) > 0 ? "feasible"
+                                                              : "optimal")) &&
+              set(map, "gap", json_real(lhi_choice_gap(&plan->best))) &&
               set(map, "rows", rows_to_json(rows)) &&
               (!links || set(map, "link_orders", rows_to_json(links)));
     lh_text_free(rows);

@@ -20,4 +20,8 @@ typedef struct lhi_plan {
 
 extern const char *const lhi_choice_status_names[];
 
+/* How far the makespan is above the bound for this layout, as a share of that
+ * bound; 0: optimal. */
+double lhi_choice_gap(const lh_choice *choice);
+
 #endif

@@ -394,7 +394,7 @@ static void add_rates(const search *s, lh_choice *choice)
 static bool considered(const search *s, const char *name)
 {
     const char *want = s->job->layout.schedule;
-    if (want && strcmp(want, "auto") != 0)
+    if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
         return strcmp(want, name) == 0;
     return strcmp(name, "auto") != 0;
 }
@@ -690,7 +690,7 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
 static lh_status check_schedule(const lh_job *job, lh_error *err)
 {
     uint32_t method;
-    if (!job->layout.schedule)
+    if (!job->layout.schedule || strcmp(job->layout.schedule, "optimal") == 0)
         return LH_OK;
     lh_status status = lh_method_find(job->layout.schedule, &method, err);
     if (status != LH_OK) {

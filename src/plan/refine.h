@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What searching for the optimal schedule adds to a plan. */
+#ifndef LHI_REFINE_H
+#define LHI_REFINE_H
+
+#include "base/arena.h"
+
+#include <longhaul/plan.h>
+
+/* Looks for faster schedules, and higher bounds, of the plan's layout and of
+ * the close ones among its alternatives, within options->effort. The plan's
+ * pipeline and schedule stay the caller's to free, on failure too; what is
+ * listed lives in `mem`. */
+lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lh_plan *plan, lh_error *err);
+
+#endif

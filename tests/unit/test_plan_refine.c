@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans whose schedules were searched for: never slower than the methods', the
+ * same every time, and what they say of their bound adds up. */
+#include "test.h"
+
+#include <longhaul/check.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+
+static lh_job *read_job(const char *schedule)
+{
+    char text[1024];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-8b\n"
+             "training: {global_batch: 96, sequence: 4096, zero: 1}\n"
+             "cluster:\n"
+             "  gpu: a100-80g\n"
+             "  gpus_per_node: 4\n"
+             "  node_link: {gbps: 2400, latency_us: 3}\n"
+             "  fabric: {gbps: 100, latency_us: 8}\n"
+             "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
+             "  links:\n"
+             "    - {between: [west, east], latency_ms: 20, gbps: 20}\n"
+             "layout: {tensor: 2, pipeline: 8, data: 1, micro_batch: 4%s%s}\n",
+             schedule ? ", schedule: " : "", schedule ? schedule : "");
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    return job;
+}
+
+static lh_plan *make(const lh_job *job, bool no_optimal, uint64_t effort)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {
+        .size = sizeof o, .no_optimal = no_optimal, .effort = effort};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+static void check_plan(const lh_plan *p)
+{
+    const lh_choice *b = &p->best;
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    CHECK(b->lower_bound_ns <= b->iteration_ns);
+    CHECK_INT(b->iteration_ns,
+              b->makespan_ns + b->optimizer_ns + b->overhead_ns);
+    CHECK_STR(p->methods[0].layout.schedule, b->layout.schedule);
+    CHECK_INT(p->methods[0].iteration_ns, b->iteration_ns);
+    for (uint32_t i = 1; i < p->n_methods; i++)
+        CHECK(p->methods[i].status != LH_CHOICE_OK ||
+              p->methods[i].iteration_ns >= b->iteration_ns);
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        CHECK(p->alternatives[i].status != LH_CHOICE_OK ||
+              p->alternatives[i].iteration_ns >= b->iteration_ns);
+    CHECK_OK(lh_check(p->pipeline, p->schedule, &v, &err), err);
+    CHECK(v && lh_verdict_valid(v));
+    CHECK(v && lh_verdict_makespan(v) == b->makespan_ns);
+    CHECK_INT(lh_schedule_n_link_orders(p->schedule), 0);
+    lh_verdict_free(v);
+}
+
+static void check_text(const lh_plan *p, const char *part)
+{
+    char *a = NULL, *b = NULL;
+    size_t n;
+    lh_plan *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(p, &a, &n, &err), err);
+    CHECK_HAS(a, part);
+    CHECK_OK(lh_plan_parse(a, n, "plan.json", &again, &err), err);
+    if (again)
+        CHECK_OK(lh_plan_format(again, &b, NULL, &err), err);
+    CHECK_STR(b, a);
+    lh_plan_free(again);
+    lh_text_free(a);
+    lh_text_free(b);
+}
+
+static void finds_faster_schedules(void)
+{
+    lh_job *job = read_job(NULL);
+    lh_plan *plain = make(job, true, 0), *plan = make(job, false, 0);
+    lh_plan *again = make(job, false, 0);
+    check_plan(plain);
+    check_plan(plan);
+    CHECK(plan->best.iteration_ns <= plain->best.iteration_ns);
+    CHECK(plan->best.lower_bound_ns >= plain->best.lower_bound_ns ||
+          plan->best.iteration_ns < plain->best.iteration_ns);
+    CHECK_HAS(plan->best.why, "no schedule of this layout is");
+    char *a = NULL, *b = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &a, NULL, &err), err);
+    CHECK_OK(lh_plan_format(again, &b, NULL, &err), err);
+    CHECK_STR(a, b);
+    lh_text_free(a);
+    lh_text_free(b);
+    check_text(plan, plan->best.iteration_ns == plan->best.lower_bound_ns
+                         ? "\"status\": \"optimal\",\n  \"gap\": 0.0"
+                         : "\"status\": \"feasible\",\n  \"gap\": ");
+    lh_plan_free(plain);
+    lh_plan_free(plan);
+    lh_plan_free(again);
+    lh_job_free(job);
+}
+
+/* A job's own schedule stays; "optimal" is one. */
+static void keeps_what_is_asked_for(void)
+{
+    lh_job *job = read_job("1f1b");
+    lh_plan *plan = make(job, false, 0);
+    CHECK_STR(plan->best.layout.schedule, "1f1b");
+    lh_plan_free(plan);
+    lh_job_free(job);
+    job = read_job("optimal");
+    plan = make(job, false, 1000000);
+    check_plan(plan);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* A status that the bound contradicts is refused. */
+static void refuses_wrong_sums(void)
+{
+    lh_job *job = read_job(NULL);
+    lh_plan *plan = make(job, false, 0), *other = NULL;
+    char *text = NULL;
+    size_t n;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, &n, &err), err);
+    char *at = text ? strstr(text, "\"gap\": ") : NULL;
+    CHECK(at);
+    if (at) {
+        at[7] = '9';
+        CHECK_INT(lh_plan_parse(text, n, "p", &other, &err), LH_EINPUT);
+        CHECK_HAS(err.text, "schedule.gap: is not what lower_bound_ns says");
+    }
+    lh_text_free(text);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(finds_faster_schedules);
+    RUN(keeps_what_is_asked_for);
+    RUN(refuses_wrong_sums);
+    return test_summary();
+}
