@@ -45,6 +45,7 @@ typedef struct lh_elastic_case {
     /* Bytes per parameter; all 0: 2, 2 and 12 as in the paper. */
     int64_t weight_bytes, gradient_bytes, optimizer_bytes;
     int64_t other_bytes; /* that a device holds beside these */
+    int64_t kept_bytes;  /* of a chunk pass, that no operation's are */
 } lh_elastic_case;
 
 /* How microbatches are grouped and what is sharded, with what follows. */
@@ -111,7 +112,8 @@ LH_API lh_elastic_terms lh_elastic_exposed(const lh_elastic_case *given,
 LH_API int64_t lh_elastic_time(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
                                int64_t recompute_ns);
-/* `stored`: bytes that one chunk pass keeps for its backward. */
+/* `stored`: bytes that one chunk pass keeps for its backward, beside
+ * kept_bytes. */
 LH_API lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
                                               const lh_elastic_plan *plan,
                                               int64_t stored);
@@ -156,6 +158,8 @@ typedef struct lh_elastic_setting {
     lh_elastic_case given; /* its `sharding` is not looked at */
     uint32_t n_ops;
     const lh_elastic_op *ops;
+    uint32_t shardings;   /* bits 1 << lh_elastic_sharding; 0: all */
+    uint32_t least_queue; /* 0: any that the stages allow */
 } lh_elastic_setting;
 
 typedef struct lh_elastic_best {
@@ -173,8 +177,10 @@ typedef struct lh_elastic_best {
 } lh_elastic_best;
 
 /* Chunks, queue, sharding and recomputation together, by event runs: never
- * slower than what lh_elastic_choose() gives for any of the settings. Stages
- * that hold fewer passes recompute less. Errors as there. */
+ * slower than what lh_elastic_choose() gives for any of the settings that
+ * leave sharding and queue open. Stages that hold fewer passes recompute less.
+ * Of more than 128 microbatches only queues that give another number of groups
+ * are tried, and the one that lh_elastic_choose() gives. Errors as there. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
                                           int64_t budget,

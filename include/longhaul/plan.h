@@ -22,6 +22,24 @@ typedef enum lh_choice_status {
 
 LH_API const char *lh_choice_status_name(lh_choice_status status); /* "ok" */
 
+/* An operation that the backward makes again: in which share of the layers, on
+ * the first device and on the last. */
+typedef struct lh_plan_recomputed {
+    const char *operation;
+    double first, last;
+} lh_plan_recomputed;
+
+/* Of a choice whose schedule is "elastic". */
+typedef struct lh_plan_elastic {
+    uint32_t n_enqueue, n_dequeue;
+    const uint32_t *enqueue, *dequeue;
+    double gradients, parameters; /* shares that are sharded: ZeRO-2 or 3, and
+                                     of these ZeRO-3; the rest is ZeRO-1 */
+    uint32_t scatter_buckets, forward_buckets, backward_buckets;
+    uint32_t n_recomputed;
+    const lh_plan_recomputed *recomputed;
+} lh_plan_elastic;
+
 /* One layout with one schedule, and what it comes to. */
 typedef struct lh_choice {
     lh_choice_status status;
@@ -40,6 +58,7 @@ typedef struct lh_choice {
     double tokens_per_s;
     double mfu;      /* model FLOPs over peak FLOPs of the GPUs in use */
     const char *why; /* why it won, or lost; never NULL */
+    const lh_plan_elastic *elastic; /* NULL: another schedule */
 } lh_choice;
 
 /* Immutable; owns everything it points to. */

@@ -61,7 +61,8 @@ static lh_status find_options(chooser *c, lh_error *err)
 static lhi_wide need_of(const chooser *c, const option *o, int64_t stored)
 {
     lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks;
-    return o->states + (lhi_wide)o->passes * stored * unit;
+    return o->states +
+           (lhi_wide)o->passes * (stored + c->g->kept_bytes) * unit;
 }
 
 /* F(o), or the queue with the least exposed communication. NULL: none fits. */

@@ -95,7 +95,8 @@ lh_elastic_memory lh_elastic_memory_of(const lh_elastic_case *given,
                                        int64_t stored)
 {
     lhi_wide unit = (lhi_wide)given->replicas * given->chunks;
-    lhi_wide held = (lhi_wide)lh_elastic_passes(given, plan, 1) * stored;
+    lhi_wide held = (lhi_wide)lh_elastic_passes(given, plan, 1) *
+                    (stored + given->kept_bytes);
     lh_elastic_memory m;
     m.optimizer = (int64_t)lhi_wide_ceil(optimizer_part(given), unit);
     m.gradients = (int64_t)lhi_wide_ceil(gradient_part(given, plan), unit);

@@ -14,8 +14,8 @@ static void fill_chunks(const lh_elastic_case *g,
             .device = c % g->stages,
             .f_ns = g->f_ns,
             .d_ns = g->b_ns + again[c % g->stages].ns,
-            .mem_f = again[c % g->stages].stored,
-            .mem_d = -again[c % g->stages].stored,
+            .mem_f = again[c % g->stages].stored + g->kept_bytes,
+            .mem_d = -again[c % g->stages].stored - g->kept_bytes,
             .mem_static = first ? states : 0,
             .all_gather_ns = first ? g->dp_ns : 0,
             .reduce_scatter_ns = first ? g->dp_ns : 0,
@@ -47,7 +47,7 @@ static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
     lh_link *links = LHI_NEW(mem, lh_link, 2 * (size_t)g->stages);
     if (!chunks || !links)
         return lhi_fail_nomem(err);
-    lh_elastic_memory states = lh_elastic_memory_of(g, plan, 0);
+    lh_elastic_memory states = lh_elastic_memory_of(g, plan, -g->kept_bytes);
     fill_chunks(g, again, states.sum, chunks);
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = g->stages,

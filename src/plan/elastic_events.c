@@ -28,7 +28,6 @@ typedef struct searcher {
     size_t *chosen; /* per stage: which sum */
     owned_best *out;
     int64_t least_missing; /* what the closest plan lacks */
-    lh_error refusal;      /* why no queue works */
 } searcher;
 
 static lh_status run(const lh_elastic_case *g, const lh_elastic_plan *plan,
@@ -78,6 +77,7 @@ static bool choose_for_stage(searcher *s, const lh_elastic_case *g,
     lhi_wide unit = (lhi_wide)g->replicas * g->chunks;
     lhi_wide room = (lhi_wide)s->budget * unit - lhi_elastic_states(g, plan);
     lhi_wide each = (lhi_wide)lh_elastic_passes(g, plan, i + 1) * unit;
+    room -= each * g->kept_bytes;
     lhi_wide least = each * s->all->sums[0].stored;
     if (least >= room) {
         int64_t missing = (int64_t)((least - room) / unit) + 1;
@@ -194,20 +194,46 @@ static lh_status prepare(searcher *s, lh_error *err)
     return LH_OK;
 }
 
+static lh_status try_queue(searcher *s, uint32_t q, lh_error *err)
+{
+    lh_elastic_case g = s->setting->given;
+    uint32_t n = lhi_elastic_groups(&g, q), open = s->setting->shardings;
+    for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++) {
+        lh_elastic_plan plan;
+        if (open && !(open >> k & 1))
+            continue;
+        g.sharding = (lh_elastic_sharding)k;
+        if (lhi_elastic_fill(&g, q, s->parts, s->parts + n, &plan, NULL) ==
+            LH_OK)
+            LHI_TRY(try_plan(s, &g, &plan, err));
+    }
+    return LH_OK;
+}
+
+/* With many microbatches one queue, the shortest, for each number of groups. */
+static bool worth_trying(const lh_elastic_case *g, uint32_t q)
+{
+    return g->microbatches <= 128 || q == g->stages ||
+           lhi_elastic_groups(g, q - 1) != lhi_elastic_groups(g, q);
+}
+
 static lh_status search_setting(searcher *s, lh_error *err)
 {
     LHI_TRY(prepare(s, err));
-    lh_elastic_case g = s->setting->given;
-    for (uint32_t q = g.stages; q <= g.microbatches; q++)
-        for (int k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++) {
-            lh_elastic_plan plan;
-            uint32_t n = lhi_elastic_groups(&g, q);
-            g.sharding = (lh_elastic_sharding)k;
-            lh_status status = lhi_elastic_fill(&g, q, s->parts, s->parts + n,
-                                                &plan, &s->refusal);
-            if (status != LH_EINFEASIBLE)
-                LHI_TRY(try_plan(s, &g, &plan, err));
-        }
+    const lh_elastic_case *g = &s->setting->given;
+    uint32_t first = s->setting->least_queue;
+    lh_elastic_choice *published;
+    if (lh_elastic_choose(g, s->setting->n_ops, s->setting->ops, s->budget,
+                          LH_ELASTIC_LARGEST, &published, NULL) == LH_OK) {
+        uint32_t q = published->plan->enqueue[0];
+        lh_elastic_choice_free(published);
+        if (q >= first)
+            LHI_TRY(try_queue(s, q, err));
+    }
+    for (uint32_t q = g->microbatches; q >= g->stages && q >= 1 && q >= first;
+         q--)
+        if (worth_trying(g, q))
+            LHI_TRY(try_queue(s, q, err));
     return LH_OK;
 }
 

@@ -87,6 +87,85 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
     return LH_OK;
 }
 
+static lh_status read_groups(const reader *r, const lhi_node *map,
+                             const char *key, const uint32_t **out,
+                             uint32_t *n, lh_error *err)
+{
+    const lhi_node *list;
+    LHI_TRY(lhi_need(r->doc, map, key, &list, err));
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    uint32_t *groups = LHI_NEW(r->plan->mem, uint32_t, list->n_items);
+    if (!groups)
+        return lhi_fail_nomem(err);
+    if (list->n_items == 0)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "must hold at least one group");
+    for (const lhi_node *node = list->first; node; node = node->next)
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_MICROBATCHES,
+                            &groups[node->index], err));
+    *out = groups;
+    *n = list->n_items;
+    return LH_OK;
+}
+
+static lh_status get_share(const reader *r, const lhi_node *map,
+                           const char *key, double *out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_get_number(r->doc, node, 0, 1, out, err);
+}
+
+static lh_status read_recomputed(const reader *r, const lhi_node *map,
+                                 lh_plan_elastic *e, lh_error *err)
+{
+    static const char *const keys[] = {"operation", "first", "last", NULL};
+    const lhi_node *list;
+    LHI_TRY(lhi_need(r->doc, map, "recomputed", &list, err));
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    lh_plan_recomputed *all =
+        LHI_NEW(r->plan->mem, lh_plan_recomputed, list->n_items);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        lh_plan_recomputed *one = &all[node->index];
+        LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
+        LHI_TRY(get_string(r, node, "operation", &one->operation, err));
+        LHI_TRY(get_share(r, node, "first", &one->first, err));
+        LHI_TRY(get_share(r, node, "last", &one->last, err));
+    }
+    e->recomputed = all;
+    e->n_recomputed = list->n_items;
+    return LH_OK;
+}
+
+static lh_status read_elastic(const reader *r, const lhi_node *map,
+                              const lh_plan_elastic **out, lh_error *err)
+{
+    static const char *const keys[] = {"enqueue",    "dequeue", "gradients",
+                                       "parameters", "buckets", "recomputed",
+                                       NULL};
+    static const char *const buckets[] = {"scatter", "forward", "backward",
+                                          NULL};
+    const lhi_node *node;
+    lh_plan_elastic *e = LHI_NEW(r->plan->mem, lh_plan_elastic, 1);
+    if (!e)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(read_groups(r, map, "enqueue", &e->enqueue, &e->n_enqueue, err));
+    LHI_TRY(read_groups(r, map, "dequeue", &e->dequeue, &e->n_dequeue, err));
+    LHI_TRY(get_share(r, map, "gradients", &e->gradients, err));
+    LHI_TRY(get_share(r, map, "parameters", &e->parameters, err));
+    LHI_TRY(lhi_need(r->doc, map, "buckets", &node, err));
+    LHI_TRY(lhi_known_keys(r->doc, node, buckets, err));
+    LHI_TRY(get_u32(r, node, "scatter", &e->scatter_buckets, err));
+    LHI_TRY(get_u32(r, node, "forward", &e->forward_buckets, err));
+    LHI_TRY(get_u32(r, node, "backward", &e->backward_buckets, err));
+    LHI_TRY(read_recomputed(r, map, e, err));
+    *out = e;
+    return LH_OK;
+}
+
 /* Everything that set_choice() of the writer sets. */
 static lh_status read_choice(const reader *r, const lhi_node *map,
                              lh_choice *out, lh_error *err)
@@ -113,6 +192,8 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
         get_int(r, map, "memory_limit_bytes", &out->memory_limit_bytes, err));
     LHI_TRY(get_real(r, map, "tokens_per_s", &out->tokens_per_s, err));
     LHI_TRY(get_real(r, map, "mfu", &out->mfu, err));
+    if ((node = lhi_find(map, "elastic")))
+        LHI_TRY(read_elastic(r, node, &out->elastic, err));
     return get_string(r, map, "why", &out->why, err);
 }
 
@@ -125,7 +206,8 @@ static lh_status read_choices(const reader *r, const char *key,
         "iteration_ns", "makespan_ns",       "optimizer_ns",
         "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
         "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
-        "mfu",          "why",               NULL};
+        "mfu",          "why",               "elastic",
+        NULL};
     const lhi_node *list;
     LHI_TRY(lhi_need(r->doc, r->doc->root, key, &list, err));
     LHI_TRY(lhi_want_list(r->doc, list, err));
@@ -282,7 +364,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "iteration_s", "layout", "placement", "recompute", "microbatches",
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
-        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "schedule",
+        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "schedule",
         "pipeline", "search", "methods", "alternatives", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;

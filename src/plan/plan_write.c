@@ -40,6 +40,38 @@ static json_t *layout_to_json(const lh_choice *c)
     return map;
 }
 
+static json_t *groups_to_json(const uint32_t *groups, uint32_t n)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, integer(groups[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *elastic_to_json(const lh_plan_elastic *e)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < e->n_recomputed; i++)
+        if (json_array_append_new(
+                list, json_pack("{s:s, s:f, s:f}", "operation",
+                                e->recomputed[i].operation, "first",
+                                e->recomputed[i].first, "last",
+                                e->recomputed[i].last)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return json_pack("{s:o, s:o, s:f, s:f, s:{s:I, s:I, s:I}, s:o}", "enqueue",
+                     groups_to_json(e->enqueue, e->n_enqueue), "dequeue",
+                     groups_to_json(e->dequeue, e->n_dequeue), "gradients",
+                     e->gradients, "parameters", e->parameters, "buckets",
+                     "scatter", (json_int_t)e->scatter_buckets, "forward",
+                     (json_int_t)e->forward_buckets, "backward",
+                     (json_int_t)e->backward_buckets, "recomputed", list);
+}
+
 /* Fills in what every choice has; the best one stands at the top level. */
 static bool set_choice(json_t *map, const lh_choice *c)
 {
@@ -62,7 +94,8 @@ static bool set_choice(json_t *map, const lh_choice *c)
            set(map, "memory_limit_bytes", integer(c->memory_limit_bytes)) &&
            set(map, "tokens_per_s", json_real(c->tokens_per_s)) &&
            set(map, "mfu", json_real(c->mfu)) &&
-           set(map, "why", json_string(c->why));
+           set(map, "why", json_string(c->why)) &&
+           (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic)));
 }
 
 static json_t *choices_to_json(const lh_choice *choices, uint32_t n)

@@ -5,6 +5,7 @@
  * left then cannot win, so the result is the best of all there are. */
 #include "plan/search.h"
 
+#include "plan/elastic_choices.h"
 #include "plan/layout.h"
 
 #include <inttypes.h>
@@ -19,6 +20,7 @@ enum {
     MOST_CANDIDATES = 20000, /* layouts: beyond this the job fixes too little */
     SIMULATED_AT_LEAST = 8,  /* so that runners-up are times, not bounds */
     MOST_MICROBATCHES = 4096, /* more only if the job fixes micro_batch */
+    ELASTIC_LAYOUTS = 2,      /* the fastest by other schedules */
 };
 
 typedef struct candidate {
@@ -39,6 +41,7 @@ typedef struct search {
     uint32_t n, room;
     uint32_t n_memory, n_simulated, n_unsupported, n_dropped;
     lh_error first_refusal; /* why the first layout did not work */
+    lhi_elastic_choices elastic;
 } search;
 
 /* --- which layouts there are -------------------------------------------- */
@@ -478,6 +481,52 @@ static lh_status simulate_all(search *s, lh_error *err)
     return LH_OK;
 }
 
+/* --- elastic plans --------------------------------------------------------- */
+
+static bool same_degrees(const lh_layout *x, const lh_layout *y)
+{
+    return x->tensor == y->tensor && x->context == y->context &&
+           x->expert == y->expert && x->pipeline == y->pipeline &&
+           x->data == y->data && x->micro_batch == y->micro_batch &&
+           x->outermost == y->outermost;
+}
+
+/* How near to a plan a candidate came; less is better. */
+static int64_t rank_of(const candidate *c)
+{
+    if (c->simulated && c->choice.status == LH_CHOICE_OK)
+        return c->choice.iteration_ns;
+    return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
+}
+
+/* Chunks, groups, sharding and recomputation are searched together on the
+ * degrees that do best without, or, where nothing fits without, on any. */
+static lh_status search_elastic(search *s, lh_error *err)
+{
+    lhi_config likes[ELASTIC_LAYOUTS];
+    uint32_t n = 0;
+    while (n < ELASTIC_LAYOUTS) {
+        const candidate *best = NULL;
+        for (uint32_t i = 0; i < s->n; i++) {
+            const candidate *c = &s->candidates[i];
+            bool known = !lhi_elastic_suits(s->job, &c->config);
+            for (uint32_t k = 0; k < n && !known; k++)
+                known = same_degrees(&likes[k].layout, &c->config.layout);
+            if (!known && (c->simulated || c->missing > 0) &&
+                (!best || rank_of(c) < rank_of(best)))
+                best = c;
+        }
+        if (!best)
+            break;
+        likes[n++] = best->config;
+    }
+    LHI_TRY(lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic,
+                                     err));
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        add_rates(s, &s->elastic.rows[i]);
+    return LH_OK;
+}
+
 /* --- the result ---------------------------------------------------------- */
 
 static candidate *find_best(const search *s)
@@ -630,10 +679,11 @@ static lh_status list_alternatives(search *s, const candidate *best,
 static lh_status list_methods(search *s, candidate *best, lh_plan *plan,
                               lh_error *err)
 {
-    lh_choice *list = LHI_NEW(s->mem, lh_choice, 2 * lh_method_count());
+    lh_choice *list = LHI_NEW(s->mem, lh_choice,
+                              2 * lh_method_count() + LHI_ELASTIC_ROWS);
     if (!list)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < s->n; i++) {
+    for (uint32_t i = 0; best && i < s->n; i++) {
         candidate *c = &s->candidates[i];
         lhi_built built;
         lh_schedule *schedule;
@@ -654,17 +704,54 @@ static lh_status list_methods(search *s, candidate *best, lh_plan *plan,
         }
         LHI_TRY(status);
     }
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        list[plan->n_methods++] = s->elastic.rows[i];
     qsort(list, plan->n_methods, sizeof *list, compare_choices);
     plan->methods = list;
     return LH_OK;
 }
 
+/* The elastic plan takes the place of the best of the others. */
+static lh_status finish_elastic(search *s, lh_plan *plan, lh_error *err)
+{
+    const lh_choice *won = &s->elastic.rows[0];
+    char why[2 * LHI_ELASTIC_WHY];
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    lhi_elastic_result *best = &s->elastic.results[0];
+    plan->pipeline = best->built.pipeline;
+    plan->schedule = best->schedule;
+    best->built.pipeline = NULL;
+    best->schedule = NULL;
+    plan->cost_source = lh_cost_source_name(best->built.source);
+    int64_t other_ns = plan->best.iteration_ns;
+    plan->best = *won;
+    if (other_ns > 0)
+        snprintf(why, sizeof why,
+                 "%.1f %% faster than any other schedule on any layout: %s",
+                 100 * ((double)other_ns / (double)won->iteration_ns - 1),
+                 won->why);
+    else
+        snprintf(why, sizeof why, "the only one that fits: %s", won->why);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    return plan->best.why ? LH_OK : lhi_fail_nomem(err);
+}
+
 static lh_status finish(search *s, lh_plan *plan, lh_error *err)
 {
     candidate *best = find_best(s);
-    if (!best)
+    if (!best && !s->elastic.n_rows)
         return refuse(s, err);
+    plan->n_layouts = s->n - s->n_unsupported;
+    plan->n_unsupported = s->n_unsupported;
+    plan->n_dropped = s->n_dropped;
+    plan->n_memory = s->n_memory;
+    plan->n_simulated = s->n_simulated;
+    plan->n_bounded =
+        s->n - s->n_memory - s->n_unsupported - s->n_simulated;
     LHI_TRY(list_methods(s, best, plan, err));
+    if (!best)
+        return finish_elastic(s, plan, err);
     LHI_TRY(list_alternatives(s, best, plan, err));
     plan->best = best->choice;
     char why[320];
@@ -677,13 +764,9 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);
-    plan->n_layouts = s->n - s->n_unsupported;
-    plan->n_unsupported = s->n_unsupported;
-    plan->n_dropped = s->n_dropped;
-    plan->n_memory = s->n_memory;
-    plan->n_simulated = s->n_simulated;
-    plan->n_bounded =
-        s->n - s->n_memory - s->n_unsupported - s->n_simulated;
+    if (s->elastic.n_rows &&
+        s->elastic.rows[0].iteration_ns < plan->best.iteration_ns)
+        return finish_elastic(s, plan, err);
     return LH_OK;
 }
 
@@ -715,7 +798,10 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = simulate_all(&s, err);
     if (status == LH_OK)
+        status = search_elastic(&s, err);
+    if (status == LH_OK)
         status = finish(&s, plan, err);
+    lhi_elastic_choices_fini(&s.elastic);
     free(s.candidates);
     return status;
 }

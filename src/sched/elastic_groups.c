@@ -75,14 +75,12 @@ static lh_status best_queue(const lh_elastic_case *g, const lh_pipeline *p,
     int64_t too_many = INT64_MAX; /* passes that did not fit */
     for (uint32_t q = g->stages; q <= g->microbatches; q++) {
         lh_elastic_plan *plan;
-        lh_status status = lh_elastic_plan_queue(g, q, &plan, &why);
+        lh_status status = lh_elastic_plan_queue(g, q, &plan, NULL);
         if (status == LH_EINFEASIBLE)
-            continue;
+            continue; /* the queue of all microbatches never is */
         if (status != LH_OK) {
             lh_elastic_plan_free(best);
-            if (err)
-                *err = why;
-            return status;
+            return lhi_fail_nomem(err);
         }
         int64_t held = lh_elastic_passes(g, plan, 1);
         if (held >= too_many || (best && lh_elastic_time(g, plan, 0) >=

@@ -296,7 +296,8 @@ static void the_joint_search_is_never_worse(void)
                          rng_below(&r, 20000);
         int64_t paper = INT64_MAX;
         for (int k = 0; k < 2; k++) {
-            settings[k] = (lh_elastic_setting){g, 1 + rng_below(&r, 5), ops[k]};
+            settings[k] = (lh_elastic_setting){
+                .given = g, .n_ops = 1 + rng_below(&r, 5), .ops = ops[k]};
             settings[k].given.chunks = 1 + rng_below(&r, 7);
             for (uint32_t j = 0; j < settings[k].n_ops; j++)
                 ops[k][j] = (lh_elastic_op){rng_below(&r, 60),
