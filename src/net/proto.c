@@ -393,8 +393,10 @@ static void bye_frame(lhi_proto *p, uint32_t from)
     peer->left = true;
     while ((op = lhi_match_take_from(&p->match, from)))
         lhi_op_done(op, LH_EIO);
-    while ((op = take(&peer->granted, ANY, NULL, 0)))
+    while ((op = take(&peer->granted, ANY, NULL, 0))) {
+        p->carrier->withdraw(p, op);
         lhi_op_done(op, LH_EIO);
+    }
     while ((op = take(&peer->offers, ANY, NULL, 0)))
         lhi_proto_sent(p, op, LH_EIO);
 }

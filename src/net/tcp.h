@@ -7,6 +7,8 @@
 
 /* Until when all have to be there, unless the caller says. */
 #define LHI_JOIN_NS INT64_C(4000000000)
+/* So long may a rank say nothing, unless the caller says. */
+#define LHI_SILENCE_NS INT64_C(3500000000)
 
 /* What rank 0 tells everyone besides. */
 typedef struct lhi_tcp_extra {

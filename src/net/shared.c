@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net/shared.h"
+
+#include "base/fail.h"
+#include "net/hello.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What rank 0 tells: in which file of which process the table lies, and how to
+ * know that it is the one (another host has other processes). */
+typedef struct share {
+    uint32_t pid, fd, n_links, reserved;
+    unsigned char cookie[32];
+} share;
+
+_Static_assert(sizeof(share) <= LHI_SHARED_BYTES, "fits");
+
+/* The start of the file; the table is a page further. */
+typedef struct share_head {
+    unsigned char cookie[32];
+    lhi_net_link links[];
+} share_head;
+
+struct lhi_shared {
+    int fd;
+    void *map;
+    size_t bytes, offset;
+};
+
+static size_t head_bytes(uint32_t n_links)
+{
+    size_t size = sizeof(share_head) + n_links * sizeof(lhi_net_link);
+    return (size + 4095) / 4096 * 4096;
+}
+
+static lh_status map_shared(lhi_shared *s, uint32_t n_links, lh_error *err)
+{
+    s->offset = head_bytes(n_links);
+    s->bytes = s->offset + lhi_links_bytes(n_links);
+    s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    if (s->map != MAP_FAILED)
+        return LH_OK;
+    s->map = NULL;
+    return lhi_fail(err, LH_EIO, "no memory for emulated links: %s",
+                    strerror(errno));
+}
+
+lhi_links *lhi_shared_table(const lhi_shared *s)
+{
+    return s && s->map ? (lhi_links *)(void *)((char *)s->map + s->offset)
+                       : NULL;
+}
+
+static lh_status make(lhi_shared *s, uint32_t n_links,
+                      const lhi_net_link *links,
+                      unsigned char extra[LHI_SHARED_BYTES], lh_error *err)
+{
+    share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
+    /* Has no name, so nothing stays behind whatever happens. */
+    s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
+    off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
+    if (s->fd < 0 || ftruncate(s->fd, bytes) ||
+        !lhi_random(what.cookie, sizeof what.cookie))
+        return lhi_fail(err, LH_EIO, "no memory for emulated links: %s",
+                        strerror(errno));
+    LHI_TRY(map_shared(s, n_links, err));
+    share_head *head = s->map;
+    memcpy(head->cookie, what.cookie, sizeof head->cookie);
+    memcpy(head->links, links, n_links * sizeof *links);
+    what.fd = (uint32_t)s->fd;
+    memcpy(extra, &what, sizeof what);
+    return lhi_links_init(lhi_shared_table(s), n_links, links, err);
+}
+
+static bool alike(const lhi_net_link *a, const lhi_net_link *b)
+{
+    return a->latency_ns == b->latency_ns && a->transfer_ns == b->transfer_ns &&
+           memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
+}
+
+static lh_status find(lhi_shared *s, uint32_t n_links,
+                      const lhi_net_link *links,
+                      const unsigned char extra[LHI_SHARED_BYTES],
+                      lh_error *err)
+{
+    share what;
+    memcpy(&what, extra, sizeof what);
+    if (what.n_links != n_links)
+        return lhi_fail(err, LH_EINVAL,
+                        "rank 0 emulates %u links, this rank %u", what.n_links,
+                        n_links);
+    if (n_links == 0)
+        return LH_OK;
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%u/fd/%u", what.pid, what.fd);
+    s->fd = open(path, O_RDWR | O_CLOEXEC);
+    size_t bytes = head_bytes(n_links) + lhi_links_bytes(n_links);
+    bool same =
+        s->fd >= 0 && fstat(s->fd, &st) == 0 && st.st_size == (off_t)bytes;
+    if (same) {
+        LHI_TRY(map_shared(s, n_links, err));
+        same = memcmp(((share_head *)s->map)->cookie, what.cookie,
+                      sizeof what.cookie) == 0;
+    }
+    if (!same)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "links can be emulated only where all ranks run on one "
+                        "host as one user");
+    share_head *head = s->map;
+    for (uint32_t i = 0; i < n_links; i++)
+        if (!alike(&head->links[i], &links[i]))
+            return lhi_fail(err, LH_EINVAL,
+                            "rank 0 emulates another link %u than this rank",
+                            i);
+    return LH_OK;
+}
+
+void lhi_shared_free(lhi_shared *s)
+{
+    if (!s)
+        return;
+    if (s->map)
+        munmap(s->map, s->bytes);
+    if (s->fd >= 0)
+        close(s->fd);
+    free(s);
+}
+
+static lhi_shared *empty(lh_error *err)
+{
+    lhi_shared *s = calloc(1, sizeof *s);
+    if (!s)
+        lhi_fail_nomem(err);
+    else
+        s->fd = -1;
+    return s;
+}
+
+lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
+                          unsigned char extra[LHI_SHARED_BYTES],
+                          lhi_shared **out, lh_error *err)
+{
+    memset(extra, 0, LHI_SHARED_BYTES);
+    lhi_shared *s = empty(err);
+    if (!s)
+        return LH_ENOMEM;
+    lh_status status = n_links ? make(s, n_links, links, extra, err) : LH_OK;
+    if (status == LH_OK)
+        *out = s;
+    else
+        lhi_shared_free(s);
+    return status;
+}
+
+lh_status lhi_shared_find(uint32_t n_links, const lhi_net_link *links,
+                          const unsigned char extra[LHI_SHARED_BYTES],
+                          lhi_shared **out, lh_error *err)
+{
+    lhi_shared *s = empty(err);
+    if (!s)
+        return LH_ENOMEM;
+    lh_status status = find(s, n_links, links, extra, err);
+    if (status == LH_OK)
+        *out = s;
+    else
+        lhi_shared_free(s);
+    return status;
+}
