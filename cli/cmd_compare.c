@@ -14,7 +14,12 @@ typedef struct settings {
     uint32_t sub_blocks;
     bool replay;
     cli_model model;
+    cli_jitter jitter;
+    uint32_t by;
 } settings;
+
+enum { BY_PREDICTED, BY_MEAN, BY_P95 };
+static const char *const numbers[] = {"predicted", "mean", "p95", NULL};
 
 static const cli_option options[] = {
     {.name = "methods",
@@ -53,6 +58,16 @@ static const cli_option options[] = {
      .words = CLI_WORDS_FILES},
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
+    CLI_JITTER_ROWS(settings),
+    {.name = "by",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, by),
+     .arg = "NUMBER",
+     .preset = "predicted",
+     .choices = numbers,
+     .help = "What methods are compared by: the prediction for the delays of "
+             "the file or, with --jitter, the mean of all iterations or what "
+             "95 % of them keep."},
 };
 
 static const cli_example examples[] = {
@@ -65,6 +80,8 @@ static const cli_example examples[] = {
      "times, in multiples of the forward time."},
     {"longhaul compare pipeline.yaml --sweep latency=0:40ms:5ms --json",
      "Numbers of a sweep over absolute latencies."},
+    {"longhaul compare pipeline.yaml --jitter latency=0.5 --by p95",
+     "Which method suits links that vary, by its unlucky iterations."},
 };
 
 static void fini(cli_comparison *x)
@@ -155,11 +172,13 @@ static lh_status read_bases(cli *c, cli_comparison *x)
     return LH_OK;
 }
 
-/* `auto` is the best of the others: it would only repeat a row. */
+/* `auto` is the best of the others: it would only repeat a row. Searching takes
+ * its time, so in a sweep `optimal` has to be asked for. */
 static bool is_wanted(const settings *s, const char *method)
 {
     if (!s->methods)
-        return strcmp(method, "auto") != 0;
+        return strcmp(method, "auto") != 0 &&
+               (strcmp(method, "optimal") != 0 || !s->sweep);
     size_t len = strlen(method);
     for (const char *p = s->methods; *p;) {
         size_t item = strcspn(p, ",");
@@ -185,13 +204,13 @@ static lh_status check_methods(cli *c, const char *list)
 static lh_status line_up(cli *c, cli_comparison *x)
 {
     const settings *s = c->settings;
-    size_t room = (size_t)x->n_bases * lh_method_count();
+    size_t room = (size_t)x->n_bases * lh_best_count();
     x->contenders = calloc(room + 1, sizeof *x->contenders);
     if (!x->contenders)
         return cli_no_memory(c);
     for (uint32_t b = 0; b < x->n_bases; b++)
-        for (uint32_t m = 0; m < lh_method_count(); m++) {
-            const char *method = lh_method_name(m);
+        for (uint32_t m = 0; m < lh_best_count(); m++) {
+            const char *method = lh_best_name(m);
             if (!is_wanted(s, method))
                 continue;
             cli_contender *who = &x->contenders[x->n_contenders++];
@@ -227,6 +246,15 @@ static lh_status simulate(cli *c, const settings *s, const lh_pipeline *p,
     o->peak_memory = cli_highest_peak(t, NULL);
     o->fits = lh_timeline_fits(t, NULL);
     lh_timeline_free(t);
+    if (!s->jitter.spec)
+        return LH_OK;
+    lh_jitter jitter;
+    CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
+    CLI_TRY(lh_jitter_run(p, schedule, &sim, &jitter, &o->jitter, &c->err));
+    if (s->by == BY_MEAN)
+        o->ns = (int64_t)o->jitter.mean_ns + after_ns;
+    if (s->by == BY_P95)
+        o->ns = o->jitter.p95_ns + after_ns;
     return LH_OK;
 }
 
@@ -236,17 +264,21 @@ static lh_status contend(cli *c, const cli_comparison *x,
                          const lh_pipeline *made_for, cli_outcome *o)
 {
     const settings *s = c->settings;
-    lh_method_options how = {.size = sizeof how, .sub_blocks = s->sub_blocks};
-    how.sim = cli_sim_options(&s->model);
+    lh_best_options how = {.size = sizeof how};
+    how.method.sub_blocks = s->sub_blocks;
+    how.method.sim = cli_sim_options(&s->model);
+    lh_best best = {0};
     lh_bound bound;
     CLI_TRY(lh_lower_bound(p, &bound, &c->err));
     *o = (cli_outcome){.ns = -1, .bound_ns = bound.ns, .fits = true};
-    lh_schedule *schedule = NULL;
     lh_status status =
-        lh_method_run(who->method, made_for, &how, &schedule, NULL, &c->err);
+        lh_best_schedule(who->method, made_for, &how, &best, &c->err);
     if (status == LH_OK)
-        status = simulate(c, s, p, schedule, x->bases[who->base].after_ns, o);
-    lh_schedule_free(schedule);
+        status =
+            simulate(c, s, p, best.schedule, x->bases[who->base].after_ns, o);
+    if (status == LH_OK && p == made_for && best.bound_ns > o->bound_ns)
+        o->bound_ns = best.bound_ns;
+    lh_best_fini(&best);
     if (!is_answer(status))
         return status;
     o->status = status;
@@ -289,8 +321,24 @@ static lh_status work_out_point(cli *c, cli_comparison *x, uint32_t l,
     return status;
 }
 
+/* --by says what of --jitter, which is read before anything is worked out. */
+static lh_status check_jitter(cli *c, cli_comparison *x)
+{
+    const settings *s = c->settings;
+    lh_jitter jitter;
+    x->number = x->iterations ? "iteration" : "makespan";
+    if (s->jitter.spec)
+        CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
+    else if (s->by != BY_PREDICTED)
+        return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+    if (s->by != BY_PREDICTED)
+        x->number = s->by == BY_MEAN ? "mean" : "95 % within";
+    return LH_OK;
+}
+
 static lh_status work_out(cli *c, cli_comparison *x)
 {
+    CLI_TRY(check_jitter(c, x));
     uint32_t n_l = x->sweep.axes[CLI_LATENCY].n_values;
     uint32_t n_t = x->sweep.axes[CLI_TRANSFER].n_values;
     x->n_latencies = n_l ? n_l : 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul simulate: what one iteration takes, and why. */
 #include "commands.h"
+#include "jitter.h"
 #include "view.h"
 
 #include <longhaul/bounds.h>
@@ -12,6 +13,7 @@ typedef struct settings {
     const char *schedule, *trace, *html, *svg;
     uint32_t sub_blocks;
     cli_model model;
+    cli_jitter jitter;
 } settings;
 
 static const cli_option options[] = {
@@ -52,6 +54,7 @@ static const cli_option options[] = {
      .words = CLI_WORDS_FILES},
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
+    CLI_JITTER_ROWS(settings),
 };
 
 static const cli_example examples[] = {
@@ -61,7 +64,17 @@ static const cli_example examples[] = {
      "The same for a schedule file under rendezvous transfers; also a report."},
     {"longhaul simulate plan.json --json --trace t.json",
      "Numbers of a plan as JSON, and its trace for Perfetto."},
+    {"longhaul simulate plan.json --jitter latency=0.2,degraded=0.01x3",
+     "Also what iterations take when links vary."},
 };
+
+/* What the command works on and finds. */
+typedef struct work {
+    cli_problem problem;
+    cli_view view;
+    lh_bound bound;
+    lh_jitter_result jitter; /* samples 0: not asked for */
+} work;
 
 /* --- JSON --------------------------------------------------------------------
  */
@@ -146,8 +159,9 @@ static json_t *slack_json(const cli_view *v)
     return list;
 }
 
-static lh_status print_json(cli *c, const cli_view *v, const lh_bound *bound)
+static lh_status print_json(cli *c, const work *w)
 {
+    const cli_view *v = &w->view;
     const settings *s = c->settings;
     const lh_timeline *t = v->timeline;
     json_t *j = json_pack(
@@ -158,11 +172,13 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_bound *bound)
         cli_seconds(lh_timeline_first_device_end(t)), "objective",
         cli_objectives[s->model.objective], "objective_s",
         cli_seconds(cli_objective_ns(&s->model, t)), "lower_bound_s",
-        cli_seconds(bound->ns), "bubble_ratio", lh_timeline_bubble_ratio(t),
+        cli_seconds(w->bound.ns), "bubble_ratio", lh_timeline_bubble_ratio(t),
         "peak_memory", cli_peak_memory(t), "memory_unit",
         lh_pipeline_memory_unit(v->pipeline), "fits", lh_timeline_fits(t, NULL),
         "bubble_s", bubble_json(v), "links", links_json(v), "slack",
         slack_json(v), "critical_path", path_json(v));
+    if (j && w->jitter.samples)
+        json_object_set_new(j, "jitter", cli_jitter_json(&w->jitter));
     return cli_put_json(c, j);
 }
 
@@ -254,8 +270,22 @@ static void print_links(cli *c, const cli_view *v)
     more_rows(c->out, count);
 }
 
-static void print_head(cli *c, const cli_view *v, const lh_bound *bound)
+static void print_jitter(cli *c, const lh_jitter_result *r)
 {
+    char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
+        p99[CLI_TIME_TEXT];
+    fprintf(c->out,
+            "jitter        mean %s, median %s, 95 %% within %s, 99 %% within "
+            "%s (%" PRIu32 " samples)\n",
+            cli_time_text((int64_t)r->mean_ns, mean),
+            cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
+            cli_time_text(r->p99_ns, p99), r->samples);
+}
+
+static void print_head(cli *c, const work *w)
+{
+    const cli_view *v = &w->view;
+    const lh_bound *bound = &w->bound;
     const settings *s = c->settings;
     const lh_timeline *t = v->timeline;
     const char *unit = lh_pipeline_memory_unit(v->pipeline);
@@ -275,11 +305,14 @@ static void print_head(cli *c, const cli_view *v, const lh_bound *bound)
     fprintf(c->out, "peak memory   %s on device %" PRIu32 "%s\n",
             cli_memory_text(most, unit, b), device,
             lh_timeline_fits(t, NULL) ? "" : ", over the limit");
+    if (w->jitter.samples)
+        print_jitter(c, &w->jitter);
 }
 
-static lh_status print_text(cli *c, const cli_view *v, const lh_bound *bound)
+static lh_status print_text(cli *c, const work *w)
 {
-    print_head(c, v, bound);
+    const cli_view *v = &w->view;
+    print_head(c, w);
     lh_terminal_options terminal = cli_terminal(c);
     char *text = NULL;
     CLI_TRY(lh_report_terminal(v->trace, &terminal, &text, NULL, &c->err));
@@ -329,19 +362,33 @@ static lh_status write_files(cli *c, const cli_view *v)
     return LH_OK;
 }
 
-static lh_status simulate(cli *c, cli_problem *problem, cli_view *v)
+static lh_status vary(cli *c, work *w)
 {
     const settings *s = c->settings;
-    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
-    v->pipeline = cli_problem_pipeline(problem);
+    lh_jitter jitter;
+    lh_sim_options sim = cli_sim_options(&s->model);
+    CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
+    cli_progress(c, "drawing %" PRIu32 " iterations", jitter.samples);
+    return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &jitter,
+                         &w->jitter, &c->err);
+}
+
+static lh_status simulate(cli *c, work *w)
+{
+    const settings *s = c->settings;
+    cli_view *v = &w->view;
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    v->pipeline = cli_problem_pipeline(&w->problem);
     cli_progress(c, "simulating");
-    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
+    v->schedule = s->schedule ? NULL : cli_problem_schedule(&w->problem);
     if (v->schedule)
-        v->method = problem->plan->best.layout.schedule;
+        v->method = w->problem.plan->best.layout.schedule;
     else
         CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
                                   &s->model, s->sub_blocks));
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
+    if (s->jitter.spec)
+        CLI_TRY(vary(c, w));
     CLI_TRY(write_files(c, v));
     cli_progress_end();
     uint32_t device;
@@ -350,18 +397,17 @@ static lh_status simulate(cli *c, cli_problem *problem, cli_view *v)
                  "the schedule needs more memory than the limit, on device "
                  "%" PRIu32 " and perhaps others",
                  device);
-    lh_bound bound;
-    CLI_TRY(lh_lower_bound(v->pipeline, &bound, &c->err));
-    return c->common.json ? print_json(c, v, &bound) : print_text(c, v, &bound);
+    CLI_TRY(lh_lower_bound(v->pipeline, &w->bound, &c->err));
+    return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 
 static lh_status run(cli *c)
 {
-    cli_problem problem = {0};
-    cli_view view = {0};
-    lh_status status = simulate(c, &problem, &view);
-    cli_view_fini(&view);
-    cli_problem_fini(&problem);
+    work w = {0};
+    lh_status status = simulate(c, &w);
+    cli_progress_end();
+    cli_view_fini(&w.view);
+    cli_problem_fini(&w.problem);
     return status;
 }
 
@@ -378,6 +424,9 @@ const cli_command cmd_simulate = {
         "terminal, idle time by what it waits for, the critical path, the "
         "delay that the schedule tolerates between devices, and the use of "
         "every link.\n\n"
+        "With --jitter every sample is an iteration with its own delays of "
+        "links and speeds of devices, under the same schedule; --seed draws "
+        "others.\n\n"
         "In the JSON, times are in seconds and memory is in the unit of the "
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "

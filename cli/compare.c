@@ -82,6 +82,8 @@ static json_t *row_json(const cli_comparison *x, uint32_t l, uint32_t t,
                             cli_seconds(o->makespan_ns + base->after_ns));
     json_object_set_new(row, "bubble_ratio", json_real(o->bubble_ratio));
     json_object_set_new(row, "peak_memory", json_integer(o->peak_memory));
+    if (o->jitter.samples)
+        json_object_set_new(row, "jitter", cli_jitter_json(&o->jitter));
     return row;
 }
 
@@ -149,9 +151,8 @@ static lh_status print_table(cli *c, const cli_comparison *x)
     for (uint32_t i = 0; i < x->n_contenders; i++)
         if (cli_comparison_at(x, 0, 0, i)->bound_ns < bound_ns)
             bound_ns = cli_comparison_at(x, 0, 0, i)->bound_ns;
-    fprintf(c->out, "%-*s  %14s  %6s  %8s  %12s\n", width, "method",
-            x->iterations ? "iteration" : "makespan", "ratio", "bubble",
-            "peak memory");
+    fprintf(c->out, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
+            "ratio", "bubble", "peak memory");
     for (uint32_t i = 0; i < x->n_contenders; i++)
         print_row(c, x, ranking[i], width, best_ns);
     fprintf(c->out, "%-*s  %14s  no schedule is faster\n", width, "lower bound",

@@ -3,6 +3,7 @@
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
+#include "jitter.h"
 #include "sweep.h"
 #include "view.h"
 
@@ -29,7 +30,8 @@ typedef struct cli_outcome {
     double bubble_ratio;
     int64_t peak_memory; /* highest of all devices */
     bool fits;
-    char why[200]; /* it failed */
+    lh_jitter_result jitter; /* samples 0: not asked for */
+    char why[200];           /* it failed */
 } cli_outcome;
 
 typedef struct cli_comparison {
@@ -40,7 +42,8 @@ typedef struct cli_comparison {
     uint32_t n_latencies, n_transfers; /* at least 1 each */
     /* [(transfer * n_latencies + latency) * n_contenders + contender] */
     cli_outcome *outcomes;
-    bool iterations; /* what is compared are iterations of a job */
+    bool iterations;    /* what is compared are iterations of a job */
+    const char *number; /* what is compared of them, for the table's head */
 } cli_comparison;
 
 bool cli_comparison_swept(const cli_comparison *x);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Published and worked numbers, through the program."""
-from harness import WORK, check, finish, json_case, run, uniform
+from harness import (ANY, WORK, case, check, finish, json_case, run,
+                     uniform)
 
 
 def makespan(name, pipeline, method, *more):
@@ -90,6 +91,34 @@ check([(s["warmup"], s["slackness"], s["tolerates_s"], s["delay_s"])
        for s in found["slack"]] ==
       [(7, 2, 0.01, 0.01), (5, 2, 0.01, 0), (3, 2, 0.01, 0)],
       f"slackness of zb-h2: {found['slack']}")
+
+# --- delays that vary: every link three times as slow is another file -------------
+varied = json_case("jitter", ["simulate", delayed(10), "-s", "zb-h2", "--jitter",
+                              "degraded=1x3,latency=0", "--samples", "7"])
+slow = makespan("three times as slow", delayed(30), "zb-h2")
+check(varied["jitter"]["samples"] == 7 and varied["jitter"]["least_s"] == slow ==
+      varied["jitter"]["p99_s"], f"degraded links: {varied['jitter']}, {slow}")
+case("jitter in words", ["simulate", delayed(10), "--jitter", "latency=0.2"],
+     out=r"^jitter +mean [0-9.]+ m?s, median .*95 % within .*1000 samples\)$")
+for bad in ("latency", "speed=1", "latency=x", "degraded=0.1", "straggler=1x",
+            "latency=1,", "latency=1;transfer=2"):
+    case(f"jitter {bad}", ["simulate", delayed(10), "--jitter", bad], 2,
+         err=r"--jitter: '.*' is not latency=A")
+case("jitter out of range", ["simulate", delayed(10), "--jitter",
+                             "degraded=2x2"], 1, err=r"degraded_rate is 2")
+
+rows = json_case("compared by the unlucky", [
+    "compare", delayed(10), "--jitter", "latency=0.5", "--by", "p95",
+    "--samples", "100"])["rows"]
+numbers = [row["jitter"]["p95_s"] for row in rows if row["status"] == "ok"]
+check(numbers == sorted(numbers) and len(numbers) > 3 and
+      all(row["objective_s"] == row["jitter"]["p95_s"] >= row["makespan_s"]
+          for row in rows if row["status"] == "ok"),
+      f"compare ranks by p95: {numbers}")
+case("by what", ["compare", delayed(10), "--by", "mean"], 2,
+     err=r"--by mean needs --jitter")
+case("jitter is read first", ["compare", delayed(10), "--jitter", "x"], 2,
+     err=r"--jitter: 'x' is not")
 
 # --- CrossPipe's Table 5, case 1: 8 stages, 16 microbatches, two sites ----------
 # Seconds per microbatch, as predicted, to the three digits of the table.

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+#include "base/random.h"
+#include "pipe/pipeline.h"
+
+#include <inttypes.h>
+#include <longhaul/jitter.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_SAMPLES = 1000000, USUAL_SAMPLES = 1000 };
+static const int64_t most_ns = INT64_C(1) << 53; /* as everywhere */
+
+/* The pipeline with the delays of one sample: everything that no draw changes
+ * is the original's. */
+typedef struct jittery {
+    const lh_pipeline *from;
+    const lh_jitter *jitter;
+    lhi_arena *mem;
+    lh_pipeline now;
+    double *latency, *transfer; /* per resource: factors */
+    double *work, *shared;      /* per device: of passes, of data-parallel
+                                   communication */
+} jittery;
+
+/* What is drawn for one thing in one sample depends on nothing else. */
+static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
+                         uint32_t number)
+{
+    lhi_random r = {j->seed};
+    uint64_t at = lhi_random_next(&r) ^ ((uint64_t)sample << 32 | number);
+    lhi_random s = {at};
+    s.state = lhi_random_next(&s) + kind;
+    lhi_random_next(&s);
+    return s;
+}
+
+static double exponential(lhi_random *r)
+{
+    double unit = (double)(lhi_random_next(r) >> 11) * 0x1p-53;
+    return -log(1 - unit);
+}
+
+static bool happens(lhi_random *r, double rate)
+{
+    return (double)(lhi_random_next(r) >> 11) * 0x1p-53 < rate;
+}
+
+static int64_t times(int64_t ns, double factor)
+{
+    double product = (double)ns * factor;
+    if (factor == 1)
+        return ns;
+    return product < (double)most_ns ? llround(product) : most_ns;
+}
+
+static void draw(jittery *x, uint32_t sample)
+{
+    const lh_jitter *j = x->jitter;
+    for (uint32_t i = 0; i < x->from->n_resources; i++) {
+        lhi_random r = source(j, sample, 0, i);
+        double bad = happens(&r, j->degraded_rate) ? j->degraded_factor : 1;
+        x->latency[i] = bad * (1 + j->latency * exponential(&r));
+        x->transfer[i] = bad * (1 + j->transfer * exponential(&r));
+    }
+    for (uint32_t d = 0; d < x->from->n_devices; d++) {
+        lhi_random r = source(j, sample, 1, d);
+        x->work[d] = happens(&r, j->straggler_rate) ? j->straggler_factor : 1;
+        x->shared[d] = 1 + j->transfer * exponential(&r);
+    }
+}
+
+static void vary_route(const jittery *x, const lhi_route *from, lhi_route *to)
+{
+    *to = *from;
+    if (!from->message || from->link == LH_NONE)
+        return;
+    to->latency_ns = times(from->latency_ns, x->latency[from->resource]);
+    to->transfer_ns = times(from->transfer_ns, x->transfer[from->resource]);
+}
+
+static void apply(jittery *x)
+{
+    const lh_pipeline *p = x->from;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *from = &p->chunks[c];
+        lh_chunk *to = &x->now.chunks[c];
+        double work = x->work[from->device], shared = x->shared[from->device];
+        *to = *from;
+        to->f_ns = times(from->f_ns, work);
+        to->d_ns = times(from->d_ns, work);
+        to->w_ns = times(from->w_ns, work);
+        to->all_gather_ns = times(from->all_gather_ns, shared);
+        to->reduce_scatter_ns = times(from->reduce_scatter_ns, shared);
+        vary_route(x, &p->forward[c], &x->now.forward[c]);
+        vary_route(x, &p->backward[c], &x->now.backward[c]);
+    }
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        uint32_t r = p->link_resources[i];
+        lh_link *to = &x->now.links[i];
+        *to = p->links[i];
+        to->latency_ns = times(to->latency_ns, x->latency[r]);
+        to->transfer_ns = times(to->transfer_ns, x->transfer[r]);
+    }
+    for (uint32_t i = 0; i < p->n_dp_ops; i++) {
+        x->now.dp_ops[i] = p->dp_ops[i];
+        uint32_t d = p->chunks[p->dp_ops[i].chunk].device;
+        x->now.dp_ops[i].transfer_ns =
+            times(p->dp_ops[i].transfer_ns, x->shared[d]);
+    }
+}
+
+static lh_status prepare(jittery *x, lh_error *err)
+{
+    const lh_pipeline *p = x->from;
+    x->now = *p;
+    x->mem = lhi_arena_make(0);
+    if (!x->mem)
+        return lhi_fail_nomem(err);
+    x->now.chunks = LHI_NEW(x->mem, lh_chunk, p->n_chunks);
+    x->now.links = LHI_NEW(x->mem, lh_link, p->n_links + 1);
+    x->now.forward = LHI_NEW(x->mem, lhi_route, p->n_chunks);
+    x->now.backward = LHI_NEW(x->mem, lhi_route, p->n_chunks);
+    x->now.dp_ops = LHI_NEW(x->mem, lh_dp_op, p->n_dp_ops + 1);
+    x->latency = LHI_NEW(x->mem, double, p->n_resources + 1);
+    x->transfer = LHI_NEW(x->mem, double, p->n_resources + 1);
+    x->work = LHI_NEW(x->mem, double, p->n_devices);
+    x->shared = LHI_NEW(x->mem, double, p->n_devices);
+    if (!x->now.chunks || !x->now.links || !x->now.forward ||
+        !x->now.backward || !x->now.dp_ops || !x->latency || !x->transfer ||
+        !x->work || !x->shared)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+/* --- results ---------------------------------------------------------------
+ */
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The smallest that so many percent do not exceed. */
+static int64_t percentile(const int64_t *sorted, uint32_t n, uint32_t percent)
+{
+    uint64_t rank = ((uint64_t)n * percent + 99) / 100;
+    return sorted[rank ? rank - 1 : 0];
+}
+
+static void sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
+{
+    double mean = 0;
+    qsort(ns, n, sizeof *ns, compare);
+    for (uint32_t i = 0; i < n; i++)
+        mean += ((double)ns[i] - mean) / (i + 1);
+    *out = (lh_jitter_result){.samples = n,
+                              .mean_ns = mean,
+                              .least_ns = ns[0],
+                              .p50_ns = percentile(ns, n, 50),
+                              .p95_ns = percentile(ns, n, 95),
+                              .p99_ns = percentile(ns, n, 99),
+                              .most_ns = ns[n - 1]};
+}
+
+/* One evaluator for all: it reads the pipeline's times anew in every run. */
+static lh_status run_all(jittery *x, const lh_schedule *schedule,
+                         const lh_sim_options *options, uint32_t n, int64_t *ns,
+                         lh_error *err)
+{
+    lh_evaluator *evaluator;
+    lh_status status = lh_evaluator_make(&x->now, options, &evaluator, err);
+    if (status != LH_OK)
+        return status;
+    for (uint32_t i = 0; i < n && status == LH_OK; i++) {
+        draw(x, i);
+        apply(x);
+        status = lh_evaluator_run(evaluator, schedule, &ns[i], err);
+    }
+    lh_evaluator_free(evaluator);
+    return status;
+}
+
+/* --- checks ----------------------------------------------------------------
+ */
+
+static lh_status in_range(const char *what, double value, double least,
+                          double most, lh_error *err)
+{
+    if (value >= least && value <= most)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL, "jitter: %s is %g; from %g to %g", what,
+                    value, least, most);
+}
+
+static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
+{
+    if (given->size != sizeof *given)
+        return lhi_fail(err, LH_EINVAL, "lh_jitter.size is %zu, not %zu",
+                        given->size, sizeof *given);
+    *out = *given;
+    out->samples = out->samples ? out->samples : USUAL_SAMPLES;
+    LHI_TRY(in_range("latency", out->latency, 0, 1000, err));
+    LHI_TRY(in_range("transfer", out->transfer, 0, 1000, err));
+    LHI_TRY(in_range("degraded_rate", out->degraded_rate, 0, 1, err));
+    LHI_TRY(in_range("straggler_rate", out->straggler_rate, 0, 1, err));
+    if (out->degraded_rate > 0)
+        LHI_TRY(in_range("degraded_factor", out->degraded_factor, 1, 1e6, err));
+    if (out->straggler_rate > 0)
+        LHI_TRY(
+            in_range("straggler_factor", out->straggler_factor, 1, 1e6, err));
+    return in_range("samples", out->samples, 1, MOST_SAMPLES, err);
+}
+
+lh_status lh_jitter_run(const lh_pipeline *pipeline,
+                        const lh_schedule *schedule,
+                        const lh_sim_options *options, const lh_jitter *jitter,
+                        lh_jitter_result *out, lh_error *err)
+{
+    lh_jitter j;
+    LHI_TRY(complete(jitter, &j, err));
+    jittery x = {.from = pipeline, .jitter = &j};
+    int64_t *ns = calloc(j.samples, sizeof *ns);
+    lh_status status = ns ? prepare(&x, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = run_all(&x, schedule, options, j.samples, ns, err);
+    if (status == LH_OK)
+        sum_up(ns, j.samples, out);
+    free(ns);
+    lhi_arena_free(x.mem);
+    return status;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Iterations under delays drawn at random: against closed forms, and against
+ * pipelines that are made with the worst delays. */
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/jitter.h>
+#include <longhaul/methods.h>
+
+static lh_jitter_result run(const lh_pipeline *p, const char *method,
+                            lh_jitter j)
+{
+    lh_jitter_result r = {0};
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    j.size = sizeof j;
+    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
+    if (s)
+        CHECK_OK(lh_jitter_run(p, s, NULL, &j, &r, &err), err);
+    lh_schedule_free(s);
+    return r;
+}
+
+static const uniform two = {.placement = "ud",
+                            .devices = 2,
+                            .microbatches = 1,
+                            .f = 10,
+                            .d = 10,
+                            .w = 10,
+                            .datacenters = 2,
+                            .latency = 100,
+                            .transfer = 50};
+
+/* One microbatch over two devices: F, message, F, B, message, B. */
+static void one_microbatch(void)
+{
+    lh_pipeline *p = uniform_make(two);
+    lh_jitter_result r = run(p, "1f1b", (lh_jitter){.samples = 5});
+    CHECK_INT(r.least_ns, 360000000); /* nothing is drawn */
+    CHECK_INT(r.most_ns, 360000000);
+    CHECK(r.mean_ns == 360e6 && r.samples == 5);
+
+    /* 10 % of 100 ms twice, on the mean; its variance is 2 * 10 ms squared. */
+    uint32_t n = 20000;
+    r = run(p, "1f1b", (lh_jitter){.latency = 0.1, .samples = n});
+    CHECK_MSG(fabs(r.mean_ns - 380e6) < 4 * 14.2e6 / sqrt(n), "mean %g",
+              r.mean_ns);
+    CHECK(r.least_ns >= 360000000 && r.p50_ns < r.p95_ns);
+    /* The sum of two exponentials of mean 10 ms: 95 % are below 47.44 ms, half
+     * below 16.78. */
+    CHECK_MSG(fabs((double)r.p95_ns - 407.44e6) < 1.5e6, "p95 %g",
+              (double)r.p95_ns);
+    CHECK_MSG(fabs((double)r.p50_ns - 376.78e6) < 0.5e6, "p50 %g",
+              (double)r.p50_ns);
+    r = run(p, "1f1b", (lh_jitter){.transfer = 0.2, .samples = n});
+    CHECK_MSG(fabs(r.mean_ns - 380e6) < 0.5e6, "mean %g", r.mean_ns);
+    lh_pipeline_free(p);
+}
+
+static void rare_events(void)
+{
+    uint32_t n = 10000;
+    lh_pipeline *p = uniform_make(two);
+    /* Two links, each bad in 3 % of the iterations: 150 ms more each. */
+    lh_jitter_result r = run(
+        p, "1f1b",
+        (lh_jitter){.degraded_rate = 0.03, .degraded_factor = 2, .samples = n});
+    CHECK_INT(r.p50_ns, 360000000);
+    CHECK_INT(r.p95_ns, 510000000);
+    CHECK_INT(r.most_ns, 660000000);
+    CHECK_MSG(fabs(r.mean_ns - 369e6) < 2e6, "mean %g", r.mean_ns);
+    /* Two devices, each slow in 10 %: 30 ms more each. */
+    r = run(p, "1f1b",
+            (lh_jitter){
+                .straggler_rate = 0.1, .straggler_factor = 2, .samples = n});
+    CHECK_INT(r.least_ns, 360000000);
+    CHECK_INT(r.p95_ns, 390000000);
+    CHECK_INT(r.most_ns, 420000000);
+    lh_pipeline_free(p);
+}
+
+/* Every link degraded is another file. */
+static void all_degraded(void)
+{
+    uniform slow = two, all = two;
+    all.microbatches = slow.microbatches = 6;
+    slow.latency *= 3;
+    slow.transfer *= 3;
+    lh_pipeline *p = uniform_make(all), *q = uniform_make(slow);
+    lh_jitter_result r = run(
+        p, "1f1b",
+        (lh_jitter){.degraded_rate = 1, .degraded_factor = 3, .samples = 3});
+    lh_jitter_result s = run(q, "1f1b", (lh_jitter){.samples = 1});
+    CHECK_INT(r.least_ns, s.least_ns);
+    CHECK_INT(r.most_ns, s.least_ns);
+    lh_pipeline_free(p);
+    lh_pipeline_free(q);
+}
+
+/* The same draws whatever the schedule, and again; others by another seed. */
+static void common_numbers(void)
+{
+    uniform u = two;
+    u.devices = 4;
+    u.microbatches = 8;
+    lh_pipeline *p = uniform_make(u);
+    lh_jitter j = {.latency = 0.5, .transfer = 0.5, .samples = 50};
+    lh_jitter_result a = run(p, "zb-h1", j), b = run(p, "zb-h1", j);
+    CHECK(memcmp(&a, &b, sizeof a) == 0);
+    j.samples = 1;
+    lh_jitter_result one = run(p, "zb-h1", j);
+    j.seed = 7;
+    lh_jitter_result other = run(p, "zb-h1", j);
+    CHECK(one.most_ns <= a.most_ns && one.most_ns != other.most_ns);
+    lh_pipeline_free(p);
+}
+
+static void refusals(void)
+{
+    static const struct {
+        lh_jitter j;
+        const char *what;
+    } rows[] = {
+        {{.latency = -1}, "latency is -1"},
+        {{.transfer = NAN}, "transfer is nan"},
+        {{.degraded_rate = 2}, "degraded_rate is 2"},
+        {{.straggler_rate = 0.5}, "straggler_factor is 0"},
+        {{.samples = 2000000}, "samples is 2e+06"},
+    };
+    lh_pipeline *p = uniform_make(two);
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_jitter j = rows[i].j;
+        lh_jitter_result r;
+        j.size = sizeof j;
+        CHECK_INT(lh_jitter_run(p, s, NULL, &j, &r, &err), LH_EINVAL);
+        CHECK_HAS(err.text, rows[i].what);
+    }
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(one_microbatch);
+    RUN(rare_events);
+    RUN(all_degraded);
+    RUN(common_numbers);
+    RUN(refusals);
+    return test_summary();
+}
