@@ -24,6 +24,7 @@ typedef struct lhi_way_state {
     int64_t *ready; /* per stream * n + microbatch: inputs so far are there */
     uint32_t *next; /* per stream: passes run; of W: parts */
     int64_t *free;  /* per device */
+    int64_t *held;  /* per device: by whole passes */
     uint8_t *turn;  /* per device: kind of its last F or D */
     bool *begun;    /* per device: a D has run */
     int64_t *link;  /* per resource: free from then on */
@@ -88,10 +89,11 @@ static int64_t held_before(const lhi_both_ways *b, const lhi_lane_device *d,
 static bool is_safe(const lhi_both_ways *b, uint32_t device)
 {
     const lhi_lane_device *d = &b->devices[device];
-    int64_t room = d->room - held_before(b, d, UINT32_MAX);
+    int64_t room = d->room - b->state->held[device];
     if (room < 0)
         return false;
-    if (d->one_takes[b->state->backward])
+    if (room >= d->whole[b->state->backward] ||
+        d->one_takes[b->state->backward])
         return true;
     for (uint32_t i = 0; i <= d->n_streams; i++) {
         uint32_t m = i == 0 ? 0 : done(b, d->sequence[i - 1]);
@@ -101,31 +103,39 @@ static bool is_safe(const lhi_both_ways *b, uint32_t device)
     return true;
 }
 
-/* With one pass more of a stream. */
+/* Counts a whole pass of a stream, or takes it back. */
+static void suppose(const lhi_both_ways *b, uint32_t stream, bool on)
+{
+    way_state *s = b->state;
+    const lhi_lane *lane = &b->lanes[stream];
+    uint32_t more = is_w(b, stream) ? s->n_parts : 1;
+    int64_t change = lane->way[s->backward].memory;
+    s->next[stream] += on ? more : 0 - more;
+    s->held[lane->device] += on ? change : -change;
+}
+
 static bool is_safe_after(const lhi_both_ways *b, uint32_t stream)
 {
-    uint32_t *next = &b->state->next[stream];
-    uint32_t more = is_w(b, stream) ? b->state->n_parts : 1;
-    *next += more;
+    suppose(b, stream, true);
     bool safe = is_safe(b, b->lanes[stream].device);
-    *next -= more;
+    suppose(b, stream, false);
     return safe;
 }
 
 /* Whether those of the device's that are due before still fit as well. */
 static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due)
 {
-    way_state *s = b->state;
+    const way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
     bool room = true;
-    s->next[stream]++;
+    suppose(b, stream, true);
     for (uint32_t i = 0; i < d->n_streams && room; i++) {
         uint32_t at = d->sequence[i];
         if (at != stream && b->lanes[at].way[s->backward].memory > 0 &&
             done(b, at) < b->n && b->due[(size_t)at * b->n + done(b, at)] < due)
             room = is_safe_after(b, at);
     }
-    s->next[stream]--;
+    suppose(b, stream, false);
     return room;
 }
 
@@ -316,6 +326,7 @@ bool lhi_way_state_make(lhi_both_ways *b)
         .ready = LHI_NEW(b->mem, int64_t, (size_t)b->n_streams * b->n),
         .next = LHI_NEW(b->mem, uint32_t, b->n_streams),
         .free = LHI_NEW(b->mem, int64_t, p->n_devices),
+        .held = LHI_NEW(b->mem, int64_t, p->n_devices),
         .turn = LHI_NEW(b->mem, uint8_t, p->n_devices),
         .begun = LHI_NEW(b->mem, bool, p->n_devices),
         .link = LHI_NEW(b->mem, int64_t, p->n_resources),
@@ -325,8 +336,8 @@ bool lhi_way_state_make(lhi_both_ways *b)
         .list = LHI_NEW(b->mem, candidate, most),
     };
     b->state = s;
-    return s->ready && s->next && s->free && s->turn && s->begun && s->link &&
-           s->picks && s->tree && s->list;
+    return s->ready && s->next && s->free && s->held && s->turn && s->begun &&
+           s->link && s->picks && s->tree && s->list;
 }
 
 /* --- a run --------------------------------------------------------------- */
@@ -362,6 +373,8 @@ static void place(lhi_both_ways *b, uint32_t device)
     /* Of a W in parts what counts is when the last ends. */
     b->start[number] = end - b->lanes[p.stream].time_ns;
     s->next[p.stream]++;
+    if (!is_w(b, p.stream) || s->next[p.stream] % s->n_parts == 0)
+        s->held[device] += b->lanes[p.stream].way[s->backward].memory;
     if (kind < 2)
         s->turn[device] = (uint8_t)kind;
     s->begun[device] = s->begun[device] || kind == 1;
@@ -382,6 +395,7 @@ static void reset(lhi_both_ways *b)
     memset(s->ready, 0, (size_t)b->n_streams * b->n * sizeof *s->ready);
     memset(s->next, 0, b->n_streams * sizeof *s->next);
     memset(s->free, 0, p->n_devices * sizeof *s->free);
+    memset(s->held, 0, p->n_devices * sizeof *s->held);
     memset(s->turn, 1, p->n_devices * sizeof *s->turn);
     memset(s->begun, 0, p->n_devices * sizeof *s->begun);
     memset(s->link, 0, p->n_resources * sizeof *s->link);
@@ -466,7 +480,7 @@ uint64_t lhi_both_ways_cost(const lhi_both_ways *b)
         const lhi_lane_device *d = &b->devices[i];
         uint64_t each = d->n_streams; /* looked at for each pass */
         if (d->room != LH_NO_LIMIT && !(d->one_takes[0] && d->one_takes[1]))
-            each *= d->n_streams;
+            each *= (uint64_t)d->n_chunks * d->n_streams;
         cost += each * d->n_streams * b->n;
     }
     return cost;

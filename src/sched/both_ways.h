@@ -38,6 +38,7 @@ typedef struct lhi_lane_device {
     uint32_t *sequence;
     uint32_t n_streams, n_chunks;
     int64_t room;      /* memory for activations; LH_NO_LIMIT: all fit */
+    int64_t whole[2];  /* the most that a microbatch takes of it, both ways */
     bool one_takes[2]; /* only the first stream of the sequence takes memory */
     uint32_t *order;   /* what ran, as stream * n + microbatch */
     uint32_t count;

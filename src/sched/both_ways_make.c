@@ -90,6 +90,20 @@ static bool one_takes(const lhi_both_ways *b, const lhi_lane_device *d,
     return true;
 }
 
+/* The highest rise over any stretch of a microbatch's way. */
+static int64_t rise(const lhi_both_ways *b, const lhi_lane_device *d,
+                    uint32_t back)
+{
+    int64_t sum = 0, most = 0;
+    for (uint32_t i = 0; i < d->n_streams; i++) {
+        uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
+        sum += b->lanes[at].way[back].memory;
+        sum = sum > 0 ? sum : 0;
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
 static void fill_memory(lhi_both_ways *b)
 {
     const lh_pipeline *p = b->p;
@@ -105,8 +119,10 @@ static void fill_memory(lhi_both_ways *b)
         }
         for (uint32_t k = 0; k < d->n_chunks; k++)
             fixed += p->chunks[d->sequence[k] / b->kinds].mem_static;
-        d->one_takes[0] = one_takes(b, d, 0);
-        d->one_takes[1] = one_takes(b, d, 1);
+        for (uint32_t back = 0; back < 2; back++) {
+            d->one_takes[back] = one_takes(b, d, back);
+            d->whole[back] = rise(b, d, back);
+        }
         b->balanced = b->balanced && sum == 0;
         d->room = LH_NO_LIMIT;
         /* Amounts add up to less than 2^62 (lh_pipeline_make). */
@@ -198,13 +214,9 @@ void lhi_both_ways_whole(const lhi_both_ways *b, uint32_t *caps)
 {
     for (uint32_t i = 0; i < b->p->n_devices; i++) {
         const lhi_lane_device *d = &b->devices[i];
-        int64_t rise = 0, most = 1, fit = b->n;
-        for (uint32_t k = 0; k < d->n_streams; k++) {
-            rise += b->lanes[d->sequence[k]].way[0].memory;
-            most = rise > most ? rise : most;
-        }
-        if (d->room / most < fit)
-            fit = d->room / most;
+        int64_t fit = b->n;
+        if (d->whole[0] > 0 && d->room / d->whole[0] < fit)
+            fit = d->room / d->whole[0];
         for (uint32_t k = 0; k < d->n_chunks; k++)
             caps[d->sequence[k] / b->kinds] = (uint32_t)fit;
     }

@@ -10,10 +10,13 @@
 #include <longhaul/simulate.h>
 #include <string.h>
 
-/* Work that is always allowed, in the unit of lhi_both_ways_cost(), and runs
- * that are done beyond it. */
-#define WORK UINT64_C(3000000)
+/* Work that is always allowed, in the unit of lhi_both_ways_cost(), about a
+ * nanosecond; and what is allowed to finish RUNS runs, without end where a
+ * pass costs no more than DEAREST. */
+#define WORK UINT64_C(6000000)
 #define RUNS 8
+#define WORK_FOR_RUNS UINT64_C(100000000)
+#define DEAREST 1000
 #define ROUNDS 6 /* backward and forward, for each way of starting */
 
 /* Shares of memory that chunks have from the start. */
@@ -183,8 +186,13 @@ static lh_status improve(looker *l, lh_error *err)
         return status;
     LHI_TRY(lhi_both_ways_make(l->p, n_parts, l->mem, &l->ways, err));
     uint64_t cost = lhi_both_ways_cost(&l->ways);
-    l->work_limit = RUNS * cost > WORK ? RUNS * cost : WORK;
-    if (!l->ways.balanced)
+    uint64_t passes = (uint64_t)l->ways.n_streams * l->ways.n;
+    l->work_limit = RUNS * cost;
+    if (l->work_limit > WORK_FOR_RUNS && cost > DEAREST * passes)
+        l->work_limit = WORK_FOR_RUNS;
+    if (l->work_limit < WORK)
+        l->work_limit = WORK;
+    if (!l->ways.balanced || cost > l->work_limit)
         return LH_OK;
     LHI_TRY(
         lhi_orders_init(&l->trial, l->p, l->p->joint ? 2 : 2 + n_parts, err));
