@@ -8,5 +8,7 @@ ninja -C build >/dev/null
 mkdir -p out docs/papers
 build/examples/crosspipe out/crosspipe.html >docs/papers/crosspipe.md
 build/examples/scaleacross >docs/papers/scaleacross.md
-echo "docs/papers/crosspipe.md, docs/papers/scaleacross.md"
-echo "out/crosspipe.html"
+build/examples/pipemesh out/pipemesh.html >docs/papers/pipemesh.md
+echo "docs/papers/crosspipe.md, docs/papers/scaleacross.md,"
+echo "docs/papers/pipemesh.md"
+echo "out/crosspipe.html, out/pipemesh.html"
