@@ -15,16 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICE_TIMED };
+enum { DEVICE_TIMED, DEVICE_CPU };
 
-static const char *const devices[] = {"timed", NULL};
-static const char *const transports[] = {"inproc", NULL};
+static const char *const devices[] = {"timed", "cpu", NULL};
+static const char *const transports[] = {"inproc", "local", NULL};
+static const char *const formats[] = {"text", "u16", "u32", NULL};
 
 typedef struct settings {
     const char *schedule, *inject, *trace, *html, *log;
     uint32_t device, transport, steps, sub_blocks, buffers, message_bytes;
-    bool realtime;
+    bool realtime, emulate_links;
     cli_model model;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights, *warmup;
+    const char *rate, *min_rate, *weight_decay, *clip, *validation;
+    uint32_t format, checkpoint_every, keep, validate_every;
 } settings;
 
 static const cli_option options[] = {
@@ -35,7 +39,8 @@ static const cli_option options[] = {
      .preset = "timed",
      .choices = devices,
      .help = "What runs the passes. timed: nothing does, they take the time "
-             "that the pipeline gives them."},
+             "that the pipeline gives them. cpu: this machine's processors, "
+             "which train the plan's model."},
     {.name = "transport",
      .type = CLI_CHOICE,
      .at = offsetof(settings, transport),
@@ -43,7 +48,7 @@ static const cli_option options[] = {
      .preset = "inproc",
      .choices = transports,
      .help = "What carries the messages: inproc, with ranks as threads of one "
-             "process."},
+             "process, or local, with ranks as processes of this machine."},
     {.name = "schedule",
      .letter = 's',
      .type = CLI_TEXT,
@@ -132,6 +137,113 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, realtime),
      .help = "Run ranks under SCHED_FIFO, which takes the right to."},
+    {.name = "emulate-links",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, emulate_links),
+     .help = "cpu: messages take the plan's links, as they do on the timed "
+             "device. Also with --inject."},
+    {.name = "data",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, data),
+     .arg = "FILE",
+     .help = "cpu: what to train on.",
+     .words = CLI_WORDS_FILES},
+    {.name = "format",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, format),
+     .arg = "FORMAT",
+     .preset = "text",
+     .choices = formats,
+     .help = "cpu: what the data are: text, or tokens as little-endian "
+             "numbers of 16 or 32 bits."},
+    {.name = "tokenizer",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, tokenizer),
+     .arg = "FILE",
+     .help = "cpu: a tokenizer.json of a byte-level BPE for a text. Without "
+             "it a token is a byte.",
+     .words = CLI_WORDS_FILES},
+    {.name = "validation",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, validation),
+     .arg = "SHARE",
+     .preset = "0",
+     .help = "cpu: share of the data, at the end, that is kept for "
+             "validation: 0 up to 1."},
+    {.name = "validate-every",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, validate_every),
+     .arg = "N",
+     .preset = "10",
+     .least = 1,
+     .most = 100000000,
+     .help = "cpu: iterations from one validation to the next."},
+    {.name = "rate",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, rate),
+     .arg = "R",
+     .preset = "3e-4",
+     .help = "cpu: the highest learning rate."},
+    {.name = "min-rate",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, min_rate),
+     .arg = "R",
+     .help = "cpu: the learning rate at the end of the cosine. Without this "
+             "option: a tenth of --rate."},
+    {.name = "warmup",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, warmup),
+     .arg = "N",
+     .help = "cpu: iterations in which the rate grows. Without this option: "
+             "a hundredth of all."},
+    {.name = "weight-decay",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, weight_decay),
+     .arg = "X",
+     .preset = "0.1",
+     .help = "cpu: AdamW's weight decay."},
+    {.name = "clip",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, clip),
+     .arg = "NORM",
+     .preset = "1",
+     .help = "cpu: gradients are scaled down to this global norm; 0: never."},
+    {.name = "checkpoint",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, checkpoint),
+     .arg = "DIR",
+     .help = "cpu: write checkpoints into folders in DIR, one at the end of "
+             "the run.",
+     .words = CLI_WORDS_FILES},
+    {.name = "checkpoint-every",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, checkpoint_every),
+     .arg = "N",
+     .least = 1,
+     .most = 100000000,
+     .help = "cpu: and one after every N iterations."},
+    {.name = "keep",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, keep),
+     .arg = "K",
+     .preset = "2",
+     .least = 1,
+     .most = 100000000,
+     .help = "cpu: keep the last K checkpoints."},
+    {.name = "resume",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, resume),
+     .arg = "DIR",
+     .help = "cpu: go on from a checkpoint: its folder, or the folder of "
+             "several, of which the newest is taken. --steps counts from the "
+             "beginning of the first run.",
+     .words = CLI_WORDS_FILES},
+    {.name = "weights",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, weights),
+     .arg = "FILE",
+     .help = "cpu: begin with the weights of a safetensors file.",
+     .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
@@ -141,6 +253,8 @@ static const cli_example examples[] = {
      "See what receives cost that are not posted ahead of need."},
     {"longhaul train pipeline.yaml --inject 'dc0-dc1=latency:40ms,gbps:10'",
      "The same passes over a slower link."},
+    {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",
+     "Train the plan's model on this machine's processors."},
 };
 
 /* --- while it runs
@@ -178,19 +292,46 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+static double tokens_per_s(const lh_iteration *it)
+{
+    return it->ns > 0 ? (double)it->tokens * 1e9 / (double)it->ns : 0;
+}
+
+static json_t *iteration_json(const lh_iteration *it)
+{
+    json_t *j =
+        json_pack("{s:I, s:f, s:o}", "step", (json_int_t)it->step, "seconds",
+                  (double)it->ns / 1e9, "loss", number_or_null(it->loss));
+    if (j && isfinite(it->loss)) {
+        json_object_set_new(j, "gradient_norm", number_or_null(it->norm));
+        json_object_set_new(j, "rate", number_or_null(it->rate));
+        json_object_set_new(j, "tokens_per_s", json_real(tokens_per_s(it)));
+        if (isfinite(it->validation_loss))
+            json_object_set_new(j, "validation_loss",
+                                json_real(it->validation_loss));
+    } else if (j) {
+        json_object_set_new(j, "slips", json_integer((json_int_t)it->slips));
+    }
+    return j;
+}
+
 static void show_iteration(void *of, const lh_iteration *it)
 {
     watch *w = of;
     char time[CLI_TIME_TEXT];
-    cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s", it->step + 1,
-                 w->steps, cli_time_text(it->ns, time));
+    cli_time_text(it->ns, time);
+    if (isfinite(it->loss))
+        cli_progress(
+            w->c, "step %" PRIu64 " of %" PRIu32 ": loss %.4f, %.0f tokens/s",
+            it->step + 1, w->steps, it->loss, tokens_per_s(it));
+    else
+        cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s",
+                     it->step + 1, w->steps, time);
     if (!w->log)
         return;
-    json_t *line =
-        json_pack("{s:I, s:f, s:o, s:I}", "step", (json_int_t)it->step,
-                  "seconds", (double)it->ns / 1e9, "loss",
-                  number_or_null(it->loss), "slips", (json_int_t)it->slips);
-    char *text = line ? json_dumps(line, JSON_REAL_PRECISION(12)) : NULL;
+    json_t *line = iteration_json(it);
+    char *text =
+        line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (text)
         fprintf(w->log, "%s\n", text);
     fflush(w->log);
@@ -213,8 +354,100 @@ static void restore_interrupts(const struct sigaction old[2])
     sigaction(SIGTERM, &old[1], NULL);
 }
 
-static lh_status train(cli *c, const lh_pipeline *pipeline, const lh_exec *exec,
-                       uint64_t message_bytes, lh_train_result **out)
+static lh_status take_real(cli *c, const char *option, const char *text,
+                           double *out)
+{
+    const char *rest;
+    if (!text)
+        return LH_OK;
+    if (!cli_parse_real(text, out, &rest) || *rest)
+        return cli_usage(c, "--%s: '%.40s' is not a number of 0 or more",
+                         option, text);
+    return LH_OK;
+}
+
+static lh_status take_numbers(cli *c, lh_train_model *m)
+{
+    const settings *s = c->settings;
+    if (s->warmup && !cli_parse_count(s->warmup, 0, 100000000, &m->warmup))
+        return cli_usage(c, "--warmup: '%.40s' is not a number of iterations",
+                         s->warmup);
+    CLI_TRY(take_real(c, "rate", s->rate, &m->rate));
+    CLI_TRY(take_real(c, "min-rate", s->min_rate, &m->min_rate));
+    CLI_TRY(take_real(c, "weight-decay", s->weight_decay, &m->weight_decay));
+    CLI_TRY(take_real(c, "clip", s->clip, &m->clip));
+    CLI_TRY(take_real(c, "validation", s->validation, &m->validation));
+    return m->validation < 1
+               ? LH_OK
+               : cli_usage(c, "--validation: at least 0 and less than 1");
+}
+
+static lh_status take_model(cli *c, const lh_plan *plan, lh_train_model *m)
+{
+    const settings *s = c->settings;
+    *m = lh_train_model_defaults();
+    m->model = plan->job->model;
+    m->micro_batch = plan->best.layout.micro_batch;
+    m->sequence = plan->job->training.sequence;
+    m->replicas = plan->best.layout.data;
+    m->seed = c->common.seed;
+    m->data = s->data;
+    m->token_bytes = 2 * s->format;
+    m->tokenizer = s->tokenizer;
+    m->validate_every = s->validate_every;
+    m->checkpoint = s->checkpoint;
+    m->checkpoint_every = s->checkpoint_every;
+    m->keep = s->keep;
+    m->resume = s->resume;
+    m->weights = s->weights;
+    m->emulate_links = s->emulate_links || s->inject;
+    return take_numbers(c, m);
+}
+
+/* What the cpu device cannot do, before it is asked to. */
+static lh_status check_cpu(cli *c, const lh_plan *plan)
+{
+    const settings *s = c->settings;
+    if (!plan)
+        return cli_usage(c, "--device cpu trains the model of a plan; a "
+                            "pipeline has none");
+    if (!s->data)
+        return cli_usage(c, "--device cpu needs something to train on: --data");
+    const lh_layout *l = &plan->best.layout;
+    if (l->tensor * l->context * l->expert != 1)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "the plan has tensor %" PRIu32 ", context %" PRIu32
+                         ", expert %" PRIu32
+                         "; the cpu device runs whole layers: set these to 1 "
+                         "in the job's layout",
+                         l->tensor, l->context, l->expert);
+    return LH_OK;
+}
+
+static lh_status train_cpu(cli *c, const lh_plan *plan,
+                           const lh_pipeline *pipeline, const lh_exec *exec,
+                           const lh_train_options *with, lh_train_result **out)
+{
+    lh_train_model m;
+    uint32_t n = lh_pipeline_n_chunks(pipeline);
+    CLI_TRY(take_model(c, plan, &m));
+    uint32_t *first_layers = calloc((size_t)n + 1, sizeof *first_layers);
+    if (!first_layers)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t count;
+        lh_plan_layers(plan, i, &first_layers[i], &count);
+        first_layers[i + 1] = first_layers[i] + count;
+    }
+    m.first_layers = first_layers;
+    lh_status status = lh_train_cpu(pipeline, exec, &m, with, out, &c->err);
+    free(first_layers);
+    return status;
+}
+
+static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
+                       const lh_exec *exec, uint64_t message_bytes,
+                       lh_train_result **out)
 {
     const settings *s = c->settings;
     watch w = {.c = c, .steps = s->steps};
@@ -231,7 +464,10 @@ static lh_status train(cli *c, const lh_pipeline *pipeline, const lh_exec *exec,
                              .context = &w};
     struct sigaction old[2];
     catch_interrupts(old);
-    lh_status status = lh_train_timed(pipeline, exec, &with, out, &c->err);
+    lh_status status =
+        s->device == DEVICE_CPU
+            ? train_cpu(c, plan, pipeline, exec, &with, out)
+            : lh_train_timed(pipeline, exec, &with, out, &c->err);
     restore_interrupts(old);
     cli_progress_end();
     if (w.log && fclose(w.log) != 0 && status == LH_OK)
@@ -289,10 +525,7 @@ static json_t *iterations_json(const lh_train_result *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
-        const lh_iteration *it = &r->iterations[i];
-        json_t *one = json_pack(
-            "{s:f, s:o, s:I}", "seconds", (double)it->ns / 1e9, "loss",
-            number_or_null(it->loss), "slips", (json_int_t)it->slips);
+        json_t *one = iteration_json(&r->iterations[i]);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -416,7 +649,7 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
     CLI_TRY(cli_view_simulate(c, v, &model, c->operands[0]));
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
-        train(c, v->pipeline, exec, message_bytes_of(c, plan), &result);
+        train(c, plan, v->pipeline, exec, message_bytes_of(c, plan), &result);
     if (status == LH_OK)
         status = put_results(c, v, result);
     lh_train_result_free(result);
@@ -429,6 +662,8 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
 {
     const settings *s = c->settings;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
+    if (s->device == DEVICE_CPU)
+        CLI_TRY(check_cpu(c, problem->plan));
     v->pipeline = cli_problem_pipeline(problem);
     v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
     if (v->schedule)

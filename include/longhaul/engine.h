@@ -8,6 +8,7 @@
 #ifndef LONGHAUL_ENGINE_H
 #define LONGHAUL_ENGINE_H
 
+#include <longhaul/model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
@@ -112,7 +113,7 @@ typedef struct lh_train_options {
     size_t size;           /* sizeof(lh_train_options) */
     const char *transport; /* NULL: "inproc", ranks as threads; "local": as
                               processes of this machine */
-    uint32_t steps;        /* 0: 1 */
+    uint64_t steps;        /* 0: 1 */
     uint64_t message_bytes; /* of a timed rank's messages; 0: 65536 */
     /* A timed pass that begins at most so late still ends by its deadline;
      * 0: 20 ms. */
@@ -140,6 +141,46 @@ LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
                                 lh_train_result **out, lh_error *err);
+/* What is trained on the cpu device: a Llama-style model in float32. Texts are
+ * borrowed while the call lasts. */
+typedef struct lh_train_model {
+    size_t size; /* sizeof(lh_train_model) */
+    const lh_model *model;
+    /* Chunk c of the pipeline has layers first_layers[c] to
+     * first_layers[c + 1] - 1; the first one the embedding too, the last one
+     * the head. */
+    const uint32_t *first_layers;
+    uint32_t micro_batch, sequence; /* sequences; tokens of one */
+    uint32_t replicas;              /* of data parallelism; 0: 1 */
+    uint64_t seed;
+
+    const char *data;      /* a file of text, or of tokens */
+    uint32_t token_bytes;  /* 0: text; 2, 4: little-endian tokens */
+    const char *tokenizer; /* tokenizer.json for a text; NULL: bytes */
+    double validation;     /* share of the data, 0 <= share < 1 */
+    uint32_t validate_every; /* steps; 0: never */
+
+    double rate, min_rate;  /* the highest, and at the end; NAN: defaults */
+    double weight_decay, clip;
+    uint64_t warmup;        /* steps; UINT64_MAX: the default */
+
+    const char *checkpoint; /* folder for checkpoints; NULL: none */
+    uint32_t checkpoint_every, keep; /* steps, 0: at the end alone; 0: all */
+    const char *resume;  /* a checkpoint, or the folder of several; NULL */
+    const char *weights; /* safetensors to begin with; NULL: by the seed */
+    bool emulate_links;  /* as the pipeline has them; else none is */
+} lh_train_model;
+
+/* Fills in what need not be said. */
+LH_API lh_train_model lh_train_model_defaults(void);
+
+/* Trains for options->steps steps altogether, those of a resumed run included.
+ * There are replicas * devices ranks: rank r has device r % devices. */
+LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
+                              const lh_train_model *model,
+                              const lh_train_options *options,
+                              lh_train_result **out, lh_error *err);
+
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 
 #ifdef __cplusplus

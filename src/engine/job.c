@@ -16,18 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GO_STEP, GO_END };
+enum { GO_STEP, GO_VALIDATE, GO_SAVE, GO_END };
+
+enum { TURNS = 4 }; /* that an order may use up */
 
 /* Before a step begins, so that all ranks know of it. */
 #define AHEAD_NS 1000000
 #define AHEAD_PER_RANK_NS 100000
 
 typedef struct go {
-    int64_t what, step, kind, t0_ns;
+    int64_t what, step, t0_ns;
 } go;
 
 typedef struct done {
     int64_t end_ns; /* by the rank's clock; from t0 where clocks differ */
+    double loss;    /* of a validation */
     lhi_timed_slips slips;
     uint64_t n_grown;
 } done;
@@ -37,6 +40,7 @@ typedef struct worker {
     lhi_net *net;
     lhi_rank *rank;
     lhi_device *device;
+    lhi_training *training; /* NULL: nothing is trained */
     uint32_t me, n;
     lhi_record *records; /* of the last step that was completed */
     lhi_played *played;
@@ -44,7 +48,7 @@ typedef struct worker {
     bool has_records;
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
-    bool interrupted;
+    bool interrupted, saved;
     uint64_t n_grown;
     uint64_t turn; /* numbers the rounds of GO and DONE */
 } worker;
@@ -105,19 +109,6 @@ static void keep_records(worker *w, int64_t t0_ns)
     w->has_records = true;
 }
 
-static lh_status do_step(worker *w, const go *order, done *out, lh_error *err)
-{
-    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_net_now();
-    int64_t end_ns;
-    LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step,
-                          (lhi_step_kind)order->kind, t0, &end_ns, err));
-    out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
-    out->slips = lhi_timed_take_slips(w->device);
-    out->n_grown = w->rank->n_grown;
-    keep_records(w, t0);
-    return LH_OK;
-}
-
 static void add_done(worker *w, lh_iteration *it, int64_t t0_ns, const done *d)
 {
     int64_t ns = w->job->shared_clock ? d->end_ns - t0_ns : d->end_ns;
@@ -128,33 +119,131 @@ static void add_done(worker *w, lh_iteration *it, int64_t t0_ns, const done *d)
         it->worst_late_ns = d->slips.worst_ns;
 }
 
-static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
+static lh_status train_step(worker *w, const go *order, int64_t t0,
+                            int64_t *end_ns, lhi_train_report *report,
+                            lh_error *err)
 {
-    go order = {GO_STEP, (int64_t)step, LHI_STEP_TRAIN, 0};
+    lhi_training_begin(w->training, (uint64_t)order->step);
+    LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN, t0,
+                          end_ns, err));
+    keep_records(w, t0);
+    LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
+    *end_ns = lhi_net_now();
+    return LH_OK;
+}
+
+static lh_status validate(worker *w, double *loss, lh_error *err)
+{
+    int64_t end_ns;
+    LHI_TRY(lhi_training_gather(w->training, w->turn, err));
+    LHI_TRY(lhi_rank_step(w->rank, 0, LHI_STEP_VALIDATE, lhi_net_now(), &end_ns,
+                          err));
+    return lhi_training_validated(w->training, w->turn, loss, err);
+}
+
+/* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
+static lh_status obey(worker *w, const go *order, done *out,
+                      lhi_train_report *report, lh_error *err)
+{
+    *out = (done){.loss = NAN};
+    if (order->what == GO_VALIDATE)
+        return validate(w, &out->loss, err);
+    if (order->what == GO_SAVE)
+        return lhi_training_save(w->training, w->turn, err);
+    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_net_now(), end_ns;
+    if (w->training) {
+        LHI_TRY(train_step(w, order, t0, &end_ns, report, err));
+    } else {
+        LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN,
+                              t0, &end_ns, err));
+        out->slips = lhi_timed_take_slips(w->device);
+        keep_records(w, t0);
+    }
+    out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
+    out->n_grown = w->rank->n_grown;
+    return LH_OK;
+}
+
+/* Gives an order to all ranks, and obeys it; adds up into *it. */
+static lh_status lead_order(worker *w, const go *order, lh_iteration *it,
+                            lhi_train_report *report, lh_error *err)
+{
     done mine;
-    order.t0_ns = lhi_net_now() + AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
     for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(tell(w, r, LHI_TAG_GO, &order, sizeof order, err));
-    LHI_TRY(do_step(w, &order, &mine, err));
-    lh_iteration *it = &w->iterations[w->n_iterations];
-    *it = (lh_iteration){.step = step,
-                         .loss = NAN,
-                         .validation_loss = NAN,
-                         .norm = NAN,
-                         .rate = NAN};
-    add_done(w, it, order.t0_ns, &mine);
-    w->n_grown = mine.n_grown;
+        LHI_TRY(tell(w, r, LHI_TAG_GO, order, sizeof *order, err));
+    LHI_TRY(obey(w, order, &mine, report, err));
+    uint64_t n_grown = mine.n_grown;
+    if (order->what == GO_STEP)
+        add_done(w, it, order->t0_ns, &mine);
+    if (order->what == GO_VALIDATE)
+        it->validation_loss = mine.loss;
     for (uint32_t r = 1; r < w->n; r++) {
         done theirs;
         LHI_TRY(hear(w, r, LHI_TAG_DONE, &theirs, sizeof theirs, err));
-        add_done(w, it, order.t0_ns, &theirs);
-        w->n_grown += theirs.n_grown;
+        if (order->what == GO_STEP)
+            add_done(w, it, order->t0_ns, &theirs);
+        n_grown += theirs.n_grown;
     }
-    w->turn++;
+    if (order->what == GO_STEP)
+        w->n_grown = n_grown;
+    w->turn += TURNS;
+    return LH_OK;
+}
+
+static bool is_due(uint64_t step, uint32_t every)
+{
+    return every > 0 && (step + 1) % every == 0;
+}
+
+/* What follows a step of training. */
+static lh_status lead_rest(worker *w, uint64_t step, lh_iteration *it,
+                           lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    bool ends = step + 1 == w->job->o.steps;
+    go order = {.what = GO_VALIDATE};
+    if (m->validation > 0 && m->validate_every > 0 &&
+        (ends || is_due(step, m->validate_every)))
+        LHI_TRY(lead_order(w, &order, it, NULL, err));
+    w->saved = false;
+    order.what = GO_SAVE;
+    if (m->checkpoint && is_due(step, m->checkpoint_every)) {
+        LHI_TRY(lead_order(w, &order, it, NULL, err));
+        w->saved = true;
+    }
+    return LH_OK;
+}
+
+static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
+{
+    lh_iteration *it = &w->iterations[w->n_iterations];
+    lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
+    go order = {.what = GO_STEP, .step = (int64_t)step};
+    order.t0_ns = lhi_net_now();
+    if (!w->training)
+        order.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
+    *it = (lh_iteration){.step = step, .validation_loss = NAN};
+    LHI_TRY(lead_order(w, &order, it, &report, err));
+    it->loss = report.loss;
+    it->norm = report.norm;
+    it->rate = report.rate;
+    it->tokens = report.tokens;
+    if (w->training)
+        LHI_TRY(lead_rest(w, step, it, err));
     w->n_iterations++;
     if (w->job->o.progress)
         w->job->o.progress(w->job->o.context, it);
     return LH_OK;
+}
+
+/* At the end of the run, unless just done. */
+static lh_status lead_save(worker *w, lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
+        return LH_OK;
+    go order = {.what = GO_SAVE};
+    return lead_order(w, &order, &w->iterations[w->n_iterations], NULL, err);
 }
 
 /* --- the end: what was recorded
@@ -215,7 +304,7 @@ static void add_heading(const worker *w, bool has_records, lhi_text *out)
 
 static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 {
-    go order = {GO_END, 0, 0, 0};
+    go order = {.what = GO_END};
     uint64_t n = w->n_played;
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(tell(w, r, LHI_TAG_GO, &order, sizeof order, err));
@@ -248,7 +337,8 @@ static bool stop_now(void *of)
 static lh_status lead(worker *w, lhi_text *out, lh_error *err)
 {
     lh_status status = LH_OK;
-    for (uint64_t step = 0; step < w->job->o.steps; step++) {
+    uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    for (; step < w->job->o.steps; step++) {
         if (asked_to_stop(w->job) != LH_STOP_NO) {
             w->interrupted = true;
             break;
@@ -257,6 +347,8 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
         if (status != LH_OK)
             break;
     }
+    if (status == LH_OK)
+        status = lead_save(w, err);
     if (status == LH_OK)
         return collect(w, out, err);
     if (status == LH_ECANCELED) { /* what there is, without the others */
@@ -274,9 +366,10 @@ static lh_status follow(worker *w, lh_error *err)
         LHI_TRY(hear(w, 0, LHI_TAG_GO, &order, sizeof order, err));
         if (order.what == GO_END)
             break;
-        LHI_TRY(do_step(w, &order, &mine, err));
+        lhi_train_report report;
+        LHI_TRY(obey(w, &order, &mine, &report, err));
         LHI_TRY(tell(w, 0, LHI_TAG_DONE, &mine, sizeof mine, err));
-        w->turn++;
+        w->turn += TURNS;
     }
     w->turn++;
     return w->has_records && w->me < w->job->exec->n_ranks
@@ -304,14 +397,70 @@ static lh_status prepare_thread(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
+static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                            lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    const lh_exec *x = job->exec;
+    uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
+    uint32_t n = 0, stage = rank % x->n_ranks;
+    if (!mine)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == stage)
+            mine[n++] = c;
+    lhi_cpu_options o = {.model = m->model,
+                         .n_chunks = x->n_chunks,
+                         .first_layers = m->first_layers,
+                         .n_mine = n,
+                         .mine = mine,
+                         .microbatch = m->micro_batch,
+                         .sequence = m->sequence,
+                         .n_microbatches = x->n_half / x->n_chunks,
+                         .replica = rank / x->n_ranks,
+                         .n_replicas = job->n_replicas,
+                         .seed = m->seed,
+                         .data = job->data};
+    lh_status status = lhi_device_cpu(&o, out, err);
+    free(mine);
+    return status;
+}
+
+lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err)
+{
+    if (job->model)
+        return cpu_device(job, rank, out, err);
+    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
+                            (size_t)job->o.message_bytes, job->o.slip_ns, out,
+                            err);
+}
+
+static lh_status make_training(worker *w, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    uint32_t n = job->exec->n_ranks;
+    lhi_training_options o = {.exec = job->exec,
+                              .model = job->model,
+                              .stage = w->me % n,
+                              .replica = w->me / n,
+                              .n_replicas = job->n_replicas,
+                              .n_ranks = w->n,
+                              .steps = job->o.steps,
+                              .net = w->net,
+                              .device = w->device};
+    return lhi_training_make(&o, &w->training, err);
+}
+
 static lh_status make_rank(worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;
-    uint32_t n = job->exec->n_ranks, stage = w->me % n;
-    LHI_TRY(lhi_device_timed(job->pipeline, stage, (size_t)job->o.message_bytes,
-                             job->o.slip_ns, &w->device, err));
+    const lh_pipeline *p = job->pipeline;
+    uint32_t stage = w->me % job->exec->n_ranks;
+    if (!w->device)
+        LHI_TRY(lhi_job_device(job, w->me, &w->device, err));
     lhi_rank_options o = {
-        .pipeline = job->pipeline,
+        .pipeline = p,
         .exec = job->exec,
         .stage = stage,
         .base = w->me - stage,
@@ -319,19 +468,24 @@ static lh_status make_rank(worker *w, lh_error *err)
         .device = w->device,
         .emulates = job->emulates,
     };
+    if (job->model) {
+        LHI_TRY(make_training(w, err));
+        o.hooks = lhi_training_hooks(w->training);
+    }
     if (w->me == 0 && job->o.stop) {
         o.stop = stop_now;
         o.stop_context = (void *)(uintptr_t)job;
     }
     LHI_TRY(lhi_rank_make(&o, &w->rank, err));
-    const lh_pipeline *p = job->pipeline;
     w->records = calloc(w->rank->program->n_passes + 1u, sizeof *w->records);
     w->played =
         calloc(2 * (size_t)p->n_chunks + p->n_dp_ops + 1, sizeof *w->played);
-    w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
-    if (!w->records || !w->played || !w->iterations)
+    if (!w->records || !w->played)
         return lhi_fail_nomem(err);
-    return LH_OK;
+    if (w->me > 0)
+        return LH_OK;
+    w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
+    return w->iterations ? LH_OK : lhi_fail_nomem(err);
 }
 
 static lh_status work(worker *w, lhi_text *out, lh_error *err)
@@ -348,6 +502,8 @@ lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
                 .net = net,
                 .me = lhi_net_rank(net),
                 .n = lhi_net_n_ranks(net)};
+    if (job->devices)
+        w.device = job->devices[w.me];
     lhi_text out = {0};
     lh_error own;
     lh_status status = work(&w, &out, &own);
@@ -355,6 +511,8 @@ lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
         lhi_net_abort(net, own.text);
         if (w.rank)
             lhi_rank_stop(w.rank);
+        if (w.training)
+            lhi_training_stop(w.training);
         if (err)
             *err = own;
     }
@@ -365,14 +523,15 @@ lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
     free(w.records);
     free(w.played);
     free(w.iterations);
-    *left = (lhi_left){w.rank, w.device};
+    *left = (lhi_left){w.rank, w.training, w.device};
     return status;
 }
 
 void lhi_job_leave(lhi_left *left)
 {
     lhi_rank_free(left->rank);
+    lhi_training_free(left->training);
     if (left->device)
         left->device->ops->close(left->device);
-    *left = (lhi_left){NULL, NULL};
+    *left = (lhi_left){NULL, NULL, NULL};
 }

@@ -4,7 +4,9 @@
 #define LHI_JOB_H
 
 #include "base/text.h"
+#include "dev/data.h"
 #include "engine/rank.h"
+#include "engine/training.h"
 
 typedef struct lhi_job {
     const lh_pipeline *pipeline;
@@ -13,7 +15,16 @@ typedef struct lhi_job {
     uint32_t n_replicas;
     bool shared_clock; /* one machine */
     bool emulates;
+    const lh_train_model *model; /* NULL: nothing is trained */
+    const lhi_data *data;
+    /* Made beforehand, one per rank; their ranks close them. NULL: each rank
+     * makes its own. */
+    lhi_device **devices;
 } lhi_job;
+
+/* The device of a rank of the job. */
+lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err);
 
 /* What one rank of a run does; `net` is its endpoint. On rank 0 *result is the
  * outcome's text (lhi_outcome_read). A failure has been told to all ranks.
@@ -21,6 +32,7 @@ typedef struct lhi_job {
  * lhi_rank_leave(). */
 typedef struct lhi_left {
     lhi_rank *rank;
+    lhi_training *training;
     lhi_device *device;
 } lhi_left;
 

@@ -4,6 +4,7 @@
 #include "engine/job.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,8 @@ static lh_status run_threads(const lhi_job *job, const lhi_net_link *links,
         for (uint32_t i = 0; i < n; i++) {
             threads[i].job = job;
             threads[i].net = nets[i];
+            if (job->devices)
+                threads[i].left.device = job->devices[i];
         }
         status = start_threads(threads, n, err);
         for (uint32_t i = 0; i < n; i++)
@@ -120,8 +123,59 @@ static lh_status run_threads(const lhi_job *job, const lhi_net_link *links,
     return status;
 }
 
-/* --- all of it
- * ------------------------------------------------------------------ */
+/* --- ranks as processes ----------------------------------------------------
+ */
+
+/* What stays when a rank has failed goes with its process. */
+static lh_status process_main(lhi_net *net, void *of, char **result,
+                              size_t *size, lh_error *err)
+{
+    lhi_left left;
+    lh_status status = lhi_job_rank(of, net, result, size, &left, err);
+    if (status == LH_OK)
+        lhi_job_leave(&left);
+    return status;
+}
+
+static lh_status run_processes(const lhi_job *job, const lhi_net_link *links,
+                               char **text, size_t *size, lh_error *err)
+{
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    lhi_rank_result *results = calloc(n, sizeof *results);
+    lhi_job copy = *job;
+    if (!results)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_local_run(n, job->exec->n_links, links, process_main,
+                                     &copy, results, err);
+    *text = results[0].text;
+    *size = results[0].size;
+    for (uint32_t i = 1; i < n; i++)
+        free(results[i].text);
+    free(results);
+    return status;
+}
+
+/* --- both ------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *name;
+    lh_status (*run)(const lhi_job *job, const lhi_net_link *links, char **text,
+                     size_t *size, lh_error *err);
+    bool forks;
+} transports[] = {
+    {"inproc", run_threads, false},
+    {"local", run_processes, true},
+};
+enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
+
+static uint32_t find_transport(const char *name)
+{
+    uint32_t i = 0;
+    while (i < N_TRANSPORTS && strcmp(transports[i].name, name) != 0)
+        i++;
+    return i;
+}
 
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
@@ -134,9 +188,10 @@ static lh_status check_options(const lh_train_options *options,
         *out = *options;
     if (!out->transport)
         out->transport = "inproc";
-    if (strcmp(out->transport, "inproc") != 0)
+    if (find_transport(out->transport) == N_TRANSPORTS)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "there is no transport '%.40s'; inproc is one",
+                        "there is no transport '%.40s'; inproc and local are "
+                        "there",
                         out->transport);
     if (out->steps == 0)
         out->steps = 1;
@@ -150,19 +205,31 @@ static lh_status check_options(const lh_train_options *options,
 static lh_status run(const lhi_job *job, lh_train_result **out, lh_error *err)
 {
     uint32_t n = job->pipeline->n_resources;
+    uint32_t transport = find_transport(job->o.transport);
     lhi_net_link *links = calloc((size_t)n + 1, sizeof *links);
     char *text = NULL;
     size_t size = 0;
     lh_status status = links ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK)
+    if (status == LH_OK && job->emulates)
         status = lhi_job_links(job, links, err);
     if (status == LH_OK)
-        status = run_threads(job, links, &text, &size, err);
+        status = transports[transport].run(job, links, &text, &size, err);
     if (status == LH_OK || (status == LH_ECANCELED && text))
         status = lhi_outcome_read(job, text, size, out, err);
-    lh_text_free(text);
+    free(text);
     free(links);
     return status;
+}
+
+static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
+                            lh_error *err)
+{
+    if (lh_pipeline_n_devices(pipeline) != exec->n_ranks ||
+        lh_pipeline_n_chunks(pipeline) != exec->n_chunks ||
+        pipeline->n_resources != exec->n_links)
+        return lhi_fail(err, LH_EINVAL,
+                        "the execution plan is of another pipeline");
+    return LH_OK;
 }
 
 lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
@@ -174,9 +241,113 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
                    .n_replicas = 1,
                    .shared_clock = true,
                    .emulates = true};
-    if (lh_pipeline_n_devices(pipeline) != exec->n_ranks)
-        return lhi_fail(err, LH_EINVAL,
-                        "the execution plan is of another pipeline");
+    LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
     return run(&job, out, err);
+}
+
+/* --- training --------------------------------------------------------------
+ */
+
+lh_train_model lh_train_model_defaults(void)
+{
+    return (lh_train_model){.size = sizeof(lh_train_model),
+                            .micro_batch = 1,
+                            .replicas = 1,
+                            .rate = NAN,
+                            .min_rate = NAN,
+                            .weight_decay = NAN,
+                            .clip = NAN,
+                            .warmup = UINT64_MAX};
+}
+
+static lh_status open_data(const lh_train_model *m, lhi_data **out,
+                           lh_error *err)
+{
+    lhi_data_options with = {.path = m->data,
+                             .tokenizer = m->tokenizer,
+                             .vocab = m->model->vocab,
+                             .sequence = m->sequence,
+                             .validation = m->validation,
+                             .seed = m->seed};
+    if (m->token_bytes == 2)
+        with.kind = LHI_DATA_U16;
+    else if (m->token_bytes == 4)
+        with.kind = LHI_DATA_U32;
+    else if (m->token_bytes != 0)
+        return lhi_fail(err, LH_EINVAL, "tokens of %" PRIu32 " bytes; 2 or 4",
+                        m->token_bytes);
+    return lhi_data_open(&with, out, err);
+}
+
+static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
+                             lh_error *err)
+{
+    if (m->size != sizeof *m)
+        return lhi_fail(err, LH_EINVAL, "lh_train_model.size is %zu, not %zu",
+                        m->size, sizeof *m);
+    if (!m->model || !m->first_layers || !m->data || m->micro_batch == 0 ||
+        m->sequence == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "training needs a model, its layers' chunks, data, a "
+                        "microbatch and a sequence");
+    uint32_t n = exec->n_chunks;
+    bool rises =
+        m->first_layers[0] == 0 && m->first_layers[n] == m->model->layers;
+    for (uint32_t c = 0; c < n; c++)
+        rises = rises && m->first_layers[c] <= m->first_layers[c + 1];
+    if (!rises)
+        return lhi_fail(err, LH_EINVAL,
+                        "the chunks do not hold each of the model's %" PRIu32
+                        " layers once, in order",
+                        m->model->layers);
+    return LH_OK;
+}
+
+/* Ranks that are threads get devices from here: the first one of a process
+ * must be made before there are threads. */
+static lh_status make_devices(lhi_job *job, lh_error *err)
+{
+    uint32_t n = job->exec->n_ranks * job->n_replicas, made = 0;
+    lh_status status = LH_OK;
+    job->devices = calloc(n, sizeof *job->devices);
+    if (!job->devices)
+        return lhi_fail_nomem(err);
+    while (made < n && (status = lhi_job_device(job, made, &job->devices[made],
+                                                err)) == LH_OK)
+        made++;
+    if (status == LH_OK)
+        return LH_OK;
+    for (uint32_t i = 0; i < made; i++)
+        job->devices[i]->ops->close(job->devices[i]);
+    free(job->devices);
+    job->devices = NULL;
+    return status;
+}
+
+lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
+                       const lh_train_model *model,
+                       const lh_train_options *options, lh_train_result **out,
+                       lh_error *err)
+{
+    lhi_data *data;
+    LHI_TRY(check_plan(pipeline, exec, err));
+    LHI_TRY(check_model(model, exec, err));
+    lhi_job job = {.pipeline = pipeline,
+                   .exec = exec,
+                   .n_replicas = model->replicas ? model->replicas : 1,
+                   .shared_clock = true,
+                   .emulates = model->emulate_links,
+                   .model = model};
+    LHI_TRY(check_options(options, &job.o, err));
+    LHI_TRY(open_data(model, &data, err));
+    job.data = data;
+    lh_status status = LH_OK;
+    if (!transports[find_transport(job.o.transport)].forks)
+        status = make_devices(&job, err);
+    if (status == LH_OK)
+        status = run(&job, out, err);
+    free(job.devices);
+    lhi_data_close(data);
+    return status;
 }

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/training.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The communication thread of a step: all-gathers in the order in which the
+ * passes need them, then reduce-scatters in the order in which passes end
+ * them; every replica has the same order, since all run the same schedule. */
+struct lhi_training {
+    lhi_training_options o;
+    lhi_train *train;
+    lhi_rank_hooks hooks;
+    uint32_t n_mine;
+    uint32_t *mine, *gathers, *scatters; /* chunks; in those orders */
+    lhi_net_group group;                 /* this stage's replicas */
+    uint32_t *group_ranks;
+    bool whole; /* all values are in place: nothing to gather */
+    lhi_checkpoint_options checkpoint;
+    char recipe[256];
+    /* The thread; under `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, stop;
+    uint64_t round, step;
+    bool round_gathers;
+    bool *gathered, *ended; /* per chunk of the pipeline */
+    uint32_t n_scattered;
+    lh_status status;
+    lh_error err;
+};
+
+static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
+{
+    return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
+}
+
+static lh_status gather(lhi_training *t, uint64_t step, uint32_t chunk,
+                        lh_error *err)
+{
+    float *values;
+    size_t n;
+    lhi_train_parameters(t->train, chunk, &values, &n);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_all_gather(t->o.net, &t->group, data_tag(step, chunk, false),
+                              values, n, sizeof *values, err);
+}
+
+static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
+                         lh_error *err)
+{
+    const float *values;
+    float *out;
+    size_t n;
+    lhi_train_gradients(t->train, chunk, &values, &n, &out);
+    if (n == 0)
+        return LH_OK;
+    return lhi_net_reduce_scatter(
+        t->o.net, &t->group, data_tag(step, chunk, true), values, n, out, err);
+}
+
+/* --- the thread --------------------------------------------------------------
+ */
+
+static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
+{
+    for (uint32_t i = 0; gathers && i < t->n_mine; i++) {
+        LHI_TRY(gather(t, step, t->gathers[i], &t->err));
+        pthread_mutex_lock(&t->lock);
+        t->gathered[t->gathers[i]] = true;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    for (uint32_t i = 0; i < t->n_mine; i++) {
+        pthread_mutex_lock(&t->lock);
+        while (!t->ended[t->scatters[i]] && !t->stop)
+            pthread_cond_wait(&t->changed, &t->lock);
+        bool stop = t->stop;
+        pthread_mutex_unlock(&t->lock);
+        if (stop)
+            return lhi_fail(&t->err, LH_ECANCELED, "stopped");
+        LHI_TRY(scatter(t, step, t->scatters[i], &t->err));
+        pthread_mutex_lock(&t->lock);
+        t->n_scattered++;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->lock);
+    }
+    return LH_OK;
+}
+
+static void *thread_main(void *of)
+{
+    lhi_training *t = of;
+    uint64_t round = 0;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        if (t->round == round) {
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        round = t->round;
+        uint64_t step = t->step;
+        bool gathers = t->round_gathers;
+        pthread_mutex_unlock(&t->lock);
+        lh_status status = run_round(t, step, gathers);
+        pthread_mutex_lock(&t->lock);
+        if (status != LH_OK)
+            t->status = status;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* --- hooks
+ * ---------------------------------------------------------------------- */
+
+static lh_status first(void *of, uint32_t chunk, lh_error *err)
+{
+    lhi_training *t = of;
+    lh_status status = LH_OK;
+    if (t->whole)
+        return LH_OK;
+    if (t->has_thread) {
+        pthread_mutex_lock(&t->lock);
+        while (!t->gathered[chunk] && t->status == LH_OK)
+            pthread_cond_wait(&t->changed, &t->lock);
+        if ((status = t->status) != LH_OK && err)
+            *err = t->err;
+        pthread_mutex_unlock(&t->lock);
+    } else {
+        status = gather(t, t->step, chunk, err);
+    }
+    if (status == LH_OK)
+        lhi_train_gathered(t->train, chunk);
+    return status;
+}
+
+static void last(void *of, uint32_t chunk)
+{
+    lhi_training *t = of;
+    pthread_mutex_lock(&t->lock);
+    t->ended[chunk] = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- a step
+ * ----------------------------------------------------------------------- */
+
+void lhi_training_begin(lhi_training *t, uint64_t step)
+{
+    pthread_mutex_lock(&t->lock);
+    t->step = step;
+    t->round++;
+    t->round_gathers = !t->whole;
+    t->n_scattered = 0;
+    memset(t->gathered, 0, t->o.exec->n_chunks * sizeof *t->gathered);
+    memset(t->ended, 0, t->o.exec->n_chunks * sizeof *t->ended);
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static lh_status await_scatters(lhi_training *t, lh_error *err)
+{
+    if (!t->has_thread) {
+        for (uint32_t i = 0; i < t->n_mine; i++)
+            LHI_TRY(scatter(t, t->step, t->scatters[i], err));
+        return LH_OK;
+    }
+    pthread_mutex_lock(&t->lock);
+    while (t->n_scattered < t->n_mine && t->status == LH_OK)
+        pthread_cond_wait(&t->changed, &t->lock);
+    lh_status status = t->status;
+    if (status != LH_OK && err)
+        *err = t->err;
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
+static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
+                          const void *mine, void *theirs, size_t size,
+                          lh_error *err)
+{
+    lhi_net_op out = {0}, in = {0};
+    uint64_t tag = lhi_tag(LHI_TAG_DATA, turn, UINT32_MAX);
+    LHI_TRY(lhi_net_receive(t->o.net, peer, tag, theirs, size, &in, err));
+    lh_status status =
+        lhi_net_send(t->o.net, peer, tag, mine, size, LHI_NET_NO_LINK,
+                     lhi_net_now(), LHI_NET_NO_TURN, &out, err);
+    if (status == LH_OK)
+        status = lhi_net_wait(t->o.net, &out, 0, err);
+    lh_status heard = lhi_net_wait(t->o.net, &in, 0, err);
+    return status == LH_OK ? heard : status;
+}
+
+static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
+{
+    lhi_train_pair pair = lhi_train_tied(t->train);
+    if (pair.n == 0)
+        return LH_OK;
+    uint32_t peer = t->o.replica * t->o.exec->n_ranks +
+                    t->o.exec->chunk_ranks[pair.other_chunk];
+    return exchange(t, peer, turn, pair.mine, pair.theirs,
+                    pair.n * sizeof *pair.mine, err);
+}
+
+static lh_status pass_on(lhi_training *t, uint32_t to, bool sends, uint64_t tag,
+                         double *values, size_t n, lh_error *err)
+{
+    lhi_net_op op = {0};
+    if (sends)
+        LHI_TRY(lhi_net_send(t->o.net, to, tag, values, n * sizeof *values,
+                             LHI_NET_NO_LINK, lhi_net_now(), LHI_NET_NO_TURN,
+                             &op, err));
+    else
+        LHI_TRY(lhi_net_receive(t->o.net, to, tag, values, n * sizeof *values,
+                                &op, err));
+    return lhi_net_wait(t->o.net, &op, 0, err);
+}
+
+/* Adds up the arrays of all ranks, on rank 0; all get the sum. Each place is
+ * filled by one rank, so the order does not matter. */
+static lh_status add_up(lhi_training *t, uint64_t turn, double *values,
+                        size_t n, lh_error *err)
+{
+    uint64_t up = lhi_tag(LHI_TAG_SUM, turn, 0);
+    uint64_t down = lhi_tag(LHI_TAG_SUM, turn, 1);
+    if (lhi_net_rank(t->o.net) != 0) {
+        LHI_TRY(pass_on(t, 0, true, up, values, n, err));
+        return pass_on(t, 0, false, down, values, n, err);
+    }
+    double *theirs = calloc(n + 1, sizeof *theirs);
+    lh_status status = theirs ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t r = 1; status == LH_OK && r < t->o.n_ranks; r++) {
+        status = pass_on(t, r, false, up, theirs, n, err);
+        for (size_t i = 0; status == LH_OK && i < n; i++)
+            values[i] += theirs[i];
+    }
+    for (uint32_t r = 1; status == LH_OK && r < t->o.n_ranks; r++)
+        status = pass_on(t, r, true, down, values, n, err);
+    free(theirs);
+    return status;
+}
+
+static lh_status take_tally(lhi_training *t, uint64_t turn, double **out,
+                            lh_error *err)
+{
+    size_t n = lhi_train_tally_size(t->train);
+    double *tally = calloc(n + 1, sizeof *tally);
+    if (!tally)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_train_tally(t->train, tally, err);
+    if (status == LH_OK)
+        status = add_up(t, turn, tally, n, err);
+    if (status != LH_OK) {
+        free(tally);
+        return status;
+    }
+    *out = tally;
+    return LH_OK;
+}
+
+lh_status lhi_training_end(lhi_training *t, uint64_t turn,
+                           lhi_train_report *report, lh_error *err)
+{
+    double *tally;
+    LHI_TRY(await_scatters(t, err));
+    LHI_TRY(exchange_tied(t, turn, err));
+    LHI_TRY(take_tally(t, turn, &tally, err));
+    lh_status status = lhi_train_update(t->train, tally, report, err);
+    free(tally);
+    t->whole = false;
+    return status;
+}
+
+lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
+{
+    if (t->whole)
+        return LH_OK;
+    for (uint32_t i = 0; i < t->n_mine; i++) {
+        /* Numbers above all steps', so that tags differ. */
+        LHI_TRY(gather(t, (1u << 23) + turn, t->gathers[i], err));
+        lhi_train_gathered(t->train, t->gathers[i]);
+    }
+    t->whole = true;
+    return LH_OK;
+}
+
+lh_status lhi_training_validated(lhi_training *t, uint64_t turn, double *loss,
+                                 lh_error *err)
+{
+    double *tally;
+    LHI_TRY(take_tally(t, turn, &tally, err));
+    lh_status status = lhi_train_validated(t->train, tally, loss, err);
+    free(tally);
+    return status;
+}
+
+static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
+                            size_t n, lh_error *err)
+{
+    bool leads = lhi_net_rank(t->o.net) == 0;
+    double ready = 0;
+    if (leads)
+        LHI_TRY(lhi_train_save_begin(t->train, &t->checkpoint, err));
+    LHI_TRY(add_up(t, turn, &ready, 1, err)); /* the folder is there */
+    LHI_TRY(lhi_train_save_part(t->train, &t->checkpoint, sums, err));
+    LHI_TRY(add_up(t, turn + 1, sums, n, err));
+    return leads ? lhi_train_save_end(t->train, &t->checkpoint, sums, err)
+                 : LH_OK;
+}
+
+lh_status lhi_training_save(lhi_training *t, uint64_t turn, lh_error *err)
+{
+    LHI_TRY(lhi_training_gather(t, turn, err));
+    size_t n = lhi_train_sums_size(t->train);
+    double *sums = calloc(n + 1, sizeof *sums);
+    if (!sums)
+        return lhi_fail_nomem(err);
+    lh_status status = save_parts(t, turn, sums, n, err);
+    if (status != LH_OK && lhi_net_rank(t->o.net) == 0)
+        lhi_train_save_cancel(t->train, &t->checkpoint);
+    free(sums);
+    return status;
+}
+
+/* --- making and freeing
+ * -------------------------------------------------------------- */
+
+static lh_status list_chunks(lhi_training *t, lh_error *err)
+{
+    const lh_exec *x = t->o.exec;
+    const lhi_exec_rank *program = &x->ranks[t->o.stage];
+    t->mine = calloc(x->n_chunks, sizeof *t->mine);
+    t->gathers = calloc(x->n_chunks, sizeof *t->gathers);
+    t->scatters = calloc(x->n_chunks, sizeof *t->scatters);
+    t->gathered = calloc(x->n_chunks, sizeof *t->gathered);
+    t->ended = calloc(x->n_chunks, sizeof *t->ended);
+    t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
+    if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
+        !t->group_ranks)
+        return lhi_fail_nomem(err);
+    uint32_t gathers = 0, scatters = 0;
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == t->o.stage)
+            t->mine[t->n_mine++] = c;
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->is_first)
+            t->gathers[gathers++] = pass->pass.chunk;
+        if (pass->is_last)
+            t->scatters[scatters++] = pass->pass.chunk;
+    }
+    for (uint32_t k = 0; k < t->o.n_replicas; k++)
+        t->group_ranks[k] = k * x->n_ranks + t->o.stage;
+    t->group = (lhi_net_group){.n_ranks = t->o.n_replicas,
+                               .mine = t->o.replica,
+                               .ranks = t->group_ranks,
+                               .link = LHI_NET_NO_LINK};
+    return LH_OK;
+}
+
+static lhi_train_options train_options(const lhi_training *t)
+{
+    const lh_train_model *m = t->o.model;
+    lhi_train_options with = lhi_train_defaults(t->o.steps);
+    with.model = m->model;
+    with.n_chunks = t->o.exec->n_chunks;
+    with.n_mine = t->n_mine;
+    with.mine = t->mine;
+    with.replica = t->o.replica;
+    with.n_replicas = t->o.n_replicas;
+    if (!isnan(m->rate)) {
+        with.rate = m->rate;
+        with.min_rate = m->rate / 10;
+    }
+    if (!isnan(m->min_rate))
+        with.min_rate = m->min_rate;
+    if (!isnan(m->weight_decay))
+        with.weight_decay = m->weight_decay;
+    if (!isnan(m->clip))
+        with.clip = m->clip;
+    if (m->warmup != UINT64_MAX)
+        with.warmup = m->warmup;
+    return with;
+}
+
+/* What the run's numbers depend on beside what the checkpoint itself has. */
+static void describe(lhi_training *t, const lhi_train_options *with)
+{
+    const lh_train_model *m = t->o.model;
+    snprintf(t->recipe, sizeof t->recipe,
+             "sequence %" PRIu32 ", micro batch %" PRIu32 ", microbatches "
+             "%" PRIu32 ", seed %" PRIu64 ", steps %" PRIu64
+             ", rate %.9g to %.9g, warm-up %" PRIu64
+             ", decay %.9g, clip %.9g, validation %.9g",
+             m->sequence, m->micro_batch,
+             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, t->o.steps,
+             with->rate, with->min_rate, with->warmup, with->weight_decay,
+             with->clip, m->validation);
+    t->checkpoint = (lhi_checkpoint_options){.folder = m->checkpoint,
+                                             .keep = m->keep,
+                                             .recipe = t->recipe,
+                                             .sequence = m->sequence,
+                                             .tokenizer = m->tokenizer};
+}
+
+static lh_status set_up(lhi_training *t, lh_error *err)
+{
+    const lh_train_model *m = t->o.model;
+    LHI_TRY(list_chunks(t, err));
+    lhi_train_options with = train_options(t);
+    describe(t, &with);
+    LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
+    if (m->resume)
+        LHI_TRY(lhi_train_load(t->train, m->resume, &t->checkpoint, err));
+    else if (m->weights)
+        LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
+    t->whole = true;
+    if (t->o.n_replicas == 1)
+        return LH_OK;
+    if (pthread_create(&t->thread, NULL, thread_main, t) != 0)
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread");
+    t->has_thread = true;
+    return LH_OK;
+}
+
+lh_status lhi_training_make(const lhi_training_options *options,
+                            lhi_training **out, lh_error *err)
+{
+    lhi_training *t = calloc(1, sizeof *t);
+    if (!t)
+        return lhi_fail_nomem(err);
+    t->o = *options;
+    t->hooks = (lhi_rank_hooks){t, first, last};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    lh_status status = set_up(t, err);
+    if (status != LH_OK) {
+        lhi_training_free(t);
+        return status;
+    }
+    *out = t;
+    return LH_OK;
+}
+
+void lhi_training_stop(lhi_training *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    if (t->has_thread)
+        pthread_join(t->thread, NULL);
+    t->has_thread = false;
+}
+
+void lhi_training_free(lhi_training *t)
+{
+    if (!t)
+        return;
+    lhi_training_stop(t);
+    lhi_train_free(t->train);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t->mine);
+    free(t->gathers);
+    free(t->scatters);
+    free(t->gathered);
+    free(t->ended);
+    free(t->group_ranks);
+    free(t);
+}
+
+const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
+{
+    return &t->hooks;
+}
+
+uint64_t lhi_training_step(const lhi_training *t)
+{
+    return lhi_train_step(t->train);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training around the passes of one rank: data-parallel communication on its
+ * own thread, the optimizer, validation, checkpoints. */
+#ifndef LHI_TRAINING_H
+#define LHI_TRAINING_H
+
+#include "engine/rank.h"
+#include "train/train.h"
+
+typedef struct lhi_training lhi_training;
+
+typedef struct lhi_training_options {
+    const lh_exec *exec;
+    const lh_train_model *model;
+    uint32_t stage, replica, n_replicas, n_ranks;
+    uint64_t steps;
+    lhi_net *net;
+    lhi_device *device;
+} lhi_training_options;
+
+lh_status lhi_training_make(const lhi_training_options *options,
+                            lhi_training **out, lh_error *err);
+/* After a failure, once all ranks have been told: ends the thread. */
+void lhi_training_stop(lhi_training *training);
+void lhi_training_free(lhi_training *training); /* NULL is fine */
+
+/* What the rank's passes call; lives as long as `training`. */
+const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);
+/* Steps done so far. */
+uint64_t lhi_training_step(const lhi_training *training);
+
+/* Before the passes of a step, and after: reduces, clips, updates. */
+void lhi_training_begin(lhi_training *training, uint64_t step);
+lh_status lhi_training_end(lhi_training *training, uint64_t turn,
+                           lhi_train_report *report, lh_error *err);
+/* Between steps: all values are whole, until the next update. */
+lh_status lhi_training_gather(lhi_training *training, uint64_t turn,
+                              lh_error *err);
+/* After the passes of a validation step. */
+lh_status lhi_training_validated(lhi_training *training, uint64_t turn,
+                                 double *loss, lh_error *err);
+lh_status lhi_training_save(lhi_training *training, uint64_t turn,
+                            lh_error *err);
+
+#endif
