@@ -21,6 +21,9 @@ typedef struct settings {
 enum { BY_PREDICTED, BY_MEAN, BY_P95 };
 static const char *const numbers[] = {"predicted", "mean", "p95", NULL};
 
+/* For `optimal` in a comparison, in units of about a microsecond. */
+enum { SEARCH_EFFORT = 200000 };
+
 static const cli_option options[] = {
     {.name = "methods",
      .letter = 'm',
@@ -264,7 +267,7 @@ static lh_status contend(cli *c, const cli_comparison *x,
                          const lh_pipeline *made_for, cli_outcome *o)
 {
     const settings *s = c->settings;
-    lh_best_options how = {.size = sizeof how};
+    lh_best_options how = {.size = sizeof how, .effort = SEARCH_EFFORT};
     how.method.sub_blocks = s->sub_blocks;
     how.method.sim = cli_sim_options(&s->model);
     lh_best best = {0};

@@ -347,12 +347,22 @@ static lh_status generate(cli *c, work *w, const settings *s,
 {
     cli_progress(c, "ordering passes by %s", s->method);
     double begin = cli_now();
-    lh_status status = lh_method_run(s->method, w->pipeline, o, &w->schedule,
-                                     &w->chosen, &c->err);
+    lh_best_options how = {.size = sizeof how,
+                           .method = *o,
+                           .progress = cli_search_show,
+                           .context = c};
+    lh_best best;
+    CLI_TRY(cli_search_effort(c, &s->search, &how.effort));
+    lh_status status =
+        lh_best_schedule(s->method, w->pipeline, &how, &best, &c->err);
     w->seconds = cli_now() - begin;
     if (status != LH_OK)
         return status;
-    return lh_lower_bound(w->pipeline, &w->bound, &c->err);
+    w->schedule = best.schedule;
+    w->chosen = best.method;
+    w->bound.ns = best.bound_ns;
+    memcpy(w->bound.text, best.why, sizeof best.why);
+    return LH_OK;
 }
 
 static lh_status make(cli *c, work *w)

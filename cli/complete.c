@@ -2,14 +2,14 @@
 /* Completion for bash, zsh and fish, from the tables. */
 #include "cli.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/best.h>
 
 #include <string.h>
 
 static void put_methods(FILE *out, const char *between)
 {
-    for (uint32_t i = 0; i < lh_method_count(); i++)
-        fprintf(out, "%s%s", i ? between : "", lh_method_name(i));
+    for (uint32_t i = 0; i < lh_best_count(); i++)
+        fprintf(out, "%s%s", i ? between : "", lh_best_name(i));
 }
 
 static void put_bash_words(FILE *out, const cli_option *o)

@@ -2,7 +2,7 @@
 /* --help, from the tables. */
 #include "cli.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/best.h>
 
 #include <string.h>
 
@@ -86,9 +86,9 @@ bool cli_names_methods(const cli_command *k)
 static void print_methods(FILE *out, uint32_t width)
 {
     fputs("\nMethods:\n", out);
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
-        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_method_name(i));
-        wrap(out, lh_method_about(i), HELP_COLUMN, HELP_COLUMN, width);
+    for (uint32_t i = 0; i < lh_best_count(); i++) {
+        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_best_name(i));
+        wrap(out, lh_best_about(i), HELP_COLUMN, HELP_COLUMN, width);
     }
 }
 

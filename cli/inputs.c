@@ -149,19 +149,19 @@ lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out)
 
 bool cli_is_method(const char *name)
 {
-    return lh_method_find(name, NULL, NULL) == LH_OK;
+    return lh_best_find(name, NULL) == LH_OK;
 }
 
 lh_status cli_check_method(cli *c, const char *option, const char *name)
 {
     lh_error why;
-    if (lh_method_find(name, NULL, &why) == LH_OK)
+    if (lh_best_find(name, &why) == LH_OK)
         return LH_OK;
     enum { MOST = 64 };
     const char *names[MOST + 1];
-    uint32_t count = lh_method_count();
+    uint32_t count = lh_best_count();
     for (uint32_t i = 0; i < count && i < MOST; i++) {
-        names[i] = lh_method_name(i);
+        names[i] = lh_best_name(i);
         names[i + 1] = NULL;
     }
     const char *near = cli_nearest(name, names);

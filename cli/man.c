@@ -2,7 +2,7 @@
 /* Man pages (mdoc), from the tables. */
 #include "cli.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/best.h>
 
 #include <ctype.h>
 #include <string.h>
@@ -129,9 +129,9 @@ static void put_man_commands(FILE *out)
 static void put_man_methods(FILE *out)
 {
     fputs(".Sh METHODS\n.Bl -tag -width Ds\n", out);
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
-        fprintf(out, ".It Cm %s\n", lh_method_name(i));
-        put_roff(out, lh_method_about(i));
+    for (uint32_t i = 0; i < lh_best_count(); i++) {
+        fprintf(out, ".It Cm %s\n", lh_best_name(i));
+        put_roff(out, lh_best_about(i));
     }
     fputs(".El\n", out);
 }

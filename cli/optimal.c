@@ -23,6 +23,17 @@ static lh_status read_real(cli *c, const char *option, const char *text,
     return cli_usage(c, "%s: '%.40s' is not a number, 0 or more", option, text);
 }
 
+lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out)
+{
+    if (search->effort &&
+        !cli_parse_count(search->effort, 1, UINT64_C(1) << 62, out))
+        return cli_usage(c,
+                         "--effort: '%.40s' is not a whole number, 1 or "
+                         "more",
+                         search->effort);
+    return LH_OK;
+}
+
 static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
 {
     double percent = 0;
@@ -30,12 +41,7 @@ static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
     CLI_TRY(read_real(c, "--time-limit", s->time_limit, &o->time_limit_s));
     CLI_TRY(read_real(c, "--gap", s->gap, &percent));
     o->gap = percent / 100;
-    if (s->effort &&
-        !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &o->effort))
-        return cli_usage(c,
-                         "--effort: '%.40s' is not a whole number, 1 or "
-                         "more",
-                         s->effort);
+    CLI_TRY(cli_search_effort(c, s, &o->effort));
     if (s->memory && !cli_parse_count(s->memory, 1, 1u << 24, &mib))
         return cli_usage(c,
                          "--memory: '%.40s' is not a whole number of MiB, "
@@ -46,7 +52,7 @@ static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
     return LH_OK;
 }
 
-static bool show(void *context, const lh_solve_progress *now)
+bool cli_search_show(void *context, const lh_solve_progress *now)
 {
     const cli *c = context;
     char best[CLI_TIME_TEXT], bound[CLI_TIME_TEXT];
@@ -72,7 +78,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                               .fifo = model->fifo,
                               .sub_blocks = sub_blocks,
                               .seed = c->common.seed,
-                              .progress = show,
+                              .progress = cli_search_show,
                               .context = c};
     CLI_TRY(read_settings(c, search, out));
     if (model->objective == CLI_FIRST_DEVICE)

@@ -25,8 +25,9 @@ typedef struct cli_search {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.effort),                              \
          .arg = "N",                                                           \
-         .help = "optimal: stop after N units of work, about a million a "     \
-                 "second; the result is the same everywhere."},                \
+         .help = "optimal, auto: stop after N units of work, about a "         \
+                 "million a second; the result is the same everywhere "        \
+                 "(auto: 200000 without it)."},                                \
         {.name = "gap",                                                        \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.gap),                                 \
@@ -59,11 +60,15 @@ typedef struct cli_search {
         .help = "optimal: a schedule to improve on.", .words = CLI_WORDS_FILES \
     }
 
+/* --effort; 0 where it is not given. */
+lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out);
 /* What a search has to know; *start (release with lh_schedule_free()) is what
  * out->start points to. */
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
+/* Shows where a search stands; `context` is the cli. */
+bool cli_search_show(void *context, const lh_solve_progress *now);
 /* Between these Ctrl-C stops the search, not the program. */
 void cli_search_begin(void);
 void cli_search_end(void);

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view.h"
 
+#include "optimal.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 static lh_status make_schedule(cli *c, cli_view *view, const char *name,
                                const cli_model *model, uint32_t sub_blocks)
 {
-    lh_method_options o = {.size = sizeof o, .sub_blocks = sub_blocks};
-    o.sim = cli_sim_options(model);
-    return lh_method_run(name, view->pipeline, &o, &view->own_schedule,
-                         &view->method, &c->err);
+    lh_best_options o = {.size = sizeof o, .progress = cli_search_show};
+    lh_best best;
+    o.context = c;
+    o.method.sub_blocks = sub_blocks;
+    o.method.sim = cli_sim_options(model);
+    CLI_TRY(lh_best_schedule(name, view->pipeline, &o, &best, &c->err));
+    cli_progress_end();
+    view->own_schedule = best.schedule;
+    view->method = best.method;
+    return LH_OK;
 }
 
 static lh_status read_schedule(cli *c, cli_view *view, const char *path,

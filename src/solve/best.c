@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fail.h"
+#include "pipe/pipeline.h"
+
+#include <longhaul/best.h>
+#include <longhaul/bounds.h>
+#include <longhaul/simulate.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MOST_PASSES = 200000 };
+
+static const char optimal[] = "optimal";
+
+uint32_t lh_best_count(void)
+{
+    return lh_method_count() + 1;
+}
+
+/* Before "auto", which comes last. */
+const char *lh_best_name(uint32_t i)
+{
+    uint32_t last = lh_method_count() - 1;
+    return i < last    ? lh_method_name(i)
+           : i == last ? optimal
+                       : lh_method_name(i - 1);
+}
+
+const char *lh_best_about(uint32_t i)
+{
+    uint32_t last = lh_method_count() - 1;
+    return i < last    ? lh_method_about(i)
+           : i == last ? "the fastest of all, by searching, with a proven bound"
+                       : lh_method_about(i - 1);
+}
+
+lh_status lh_best_find(const char *name, lh_error *err)
+{
+    if (strcmp(name, optimal) == 0)
+        return LH_OK;
+    lh_status status = lh_method_find(name, NULL, err);
+    if (status != LH_OK && err) {
+        size_t len = strlen(err->text);
+        snprintf(err->text + len, sizeof err->text - len, ", %s", optimal);
+    }
+    return status;
+}
+
+typedef struct chooser {
+    const lh_pipeline *p;
+    lh_best_options o;
+    lh_best *out;
+} chooser;
+
+static lh_status time_of(const chooser *k, const lh_schedule *schedule,
+                         int64_t *out, lh_error *err)
+{
+    lh_evaluator *judge = NULL;
+    LHI_TRY(lh_evaluator_make(k->p, &k->o.method.sim, &judge, err));
+    lh_status status = lh_evaluator_run(judge, schedule, out, err);
+    lh_evaluator_free(judge);
+    return status;
+}
+
+static lh_status search(const chooser *k, uint64_t effort, lh_solution *out,
+                        lh_error *err)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = k->o.effort ? k->o.effort : effort,
+                          .sub_blocks = k->o.method.sub_blocks,
+                          .fifo = k->o.method.sim.fifo,
+                          .progress = k->o.progress,
+                          .context = k->o.context};
+    return lh_solve(k->p, &o, out, err);
+}
+
+static void take_bound(chooser *k, const lh_solution *s)
+{
+    k->out->bound_ns = s->bound_ns;
+    snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
+}
+
+static lh_status take_optimal(chooser *k, lh_error *err)
+{
+    lh_solution s = {0};
+    LHI_TRY(search(k, OPTIMAL_EFFORT, &s, err));
+    lh_status status = LH_OK;
+    if (s.status == LH_SOLVE_INFEASIBLE)
+        status =
+            lhi_fail(err, LH_EINFEASIBLE, "optimal: infeasible: %s", s.why);
+    else if (s.status == LH_SOLVE_UNKNOWN)
+        status = lhi_fail(err, LH_EINFEASIBLE,
+                          "optimal: no schedule was found within the effort");
+    take_bound(k, &s);
+    k->out->method = optimal;
+    k->out->schedule = s.schedule;
+    s.schedule = NULL;
+    lh_solution_fini(&s);
+    return status;
+}
+
+/* The methods first: a search judges schedules by the plain model. */
+static lh_status take_best(chooser *k, lh_error *err)
+{
+    lh_solution s = {0};
+    int64_t by_method = INT64_MAX, by_search = INT64_MAX;
+    lh_error why = {0};
+    uint64_t passes = (uint64_t)k->p->n_chunks * k->p->n_microbatches * 3;
+    lh_status status = lh_method_run("auto", k->p, &k->o.method,
+                                     &k->out->schedule, &k->out->method, &why);
+    if (status == LH_OK)
+        status = time_of(k, k->out->schedule, &by_method, &why);
+    bool none = status == LH_EINFEASIBLE;
+    if ((status != LH_OK && !none) || (passes > MOST_PASSES && !k->o.effort)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (by_method <= k->out->bound_ns)
+        return LH_OK;
+    LHI_TRY(search(k, AUTO_EFFORT, &s, err));
+    if (s.bound_ns > k->out->bound_ns)
+        take_bound(k, &s);
+    status = s.schedule ? time_of(k, s.schedule, &by_search, err) : LH_OK;
+    if (status == LH_OK && by_search < by_method) {
+        lh_schedule_free(k->out->schedule);
+        k->out->schedule = s.schedule;
+        k->out->method = optimal;
+        s.schedule = NULL;
+    }
+    lh_solution_fini(&s);
+    if (status == LH_OK && !k->out->schedule) {
+        if (err)
+            *err = why;
+        return LH_EINFEASIBLE;
+    }
+    return status;
+}
+
+static lh_status choose(chooser *k, const char *name, lh_error *err)
+{
+    lh_bound bound;
+    LHI_TRY(lh_best_find(name, err));
+    LHI_TRY(lh_lower_bound(k->p, &bound, err));
+    k->out->bound_ns = bound.ns;
+    memcpy(k->out->why, bound.text, sizeof k->out->why);
+    if (strcmp(name, optimal) == 0)
+        return take_optimal(k, err);
+    if (strcmp(name, "auto") == 0)
+        return take_best(k, err);
+    return lh_method_run(name, k->p, &k->o.method, &k->out->schedule,
+                         &k->out->method, err);
+}
+
+lh_status lh_best_schedule(const char *name, const lh_pipeline *pipeline,
+                           const lh_best_options *options, lh_best *out,
+                           lh_error *err)
+{
+    *out = (lh_best){0};
+    chooser k = {.p = pipeline, .out = out};
+    if (options && options->size != sizeof k.o)
+        return lhi_fail(err, LH_EINVAL, "lh_best_options.size is %zu, not %zu",
+                        options->size, sizeof k.o);
+    if (options)
+        k.o = *options;
+    if (k.o.method.size == 0)
+        k.o.method.size = sizeof k.o.method;
+    if (k.o.method.sim.size == 0)
+        k.o.method.sim = (lh_sim_options){.size = sizeof k.o.method.sim};
+    lh_status status = choose(&k, name, err);
+    if (status != LH_OK)
+        lh_best_fini(out);
+    return status;
+}
+
+void lh_best_fini(lh_best *best)
+{
+    if (!best)
+        return;
+    lh_schedule_free(best->schedule);
+    best->schedule = NULL;
+}

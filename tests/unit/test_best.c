@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules by name, and the best of all. */
+#include "test.h"
+
+#include <longhaul/best.h>
+#include <longhaul/check.h>
+#include <longhaul/pipeline.h>
+#include <stdlib.h>
+
+static lh_pipeline *wave(const char *limit, uint32_t n)
+{
+    char text[512];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\n"
+             "time_unit: ms\n"
+             "microbatches: %u\n"
+             "devices: 4\n"
+             "backward: split\n"
+             "uniform: {placement: wave, chunks_per_device: 2, F: 38, D: 48,\n"
+             "          W: 20, memory: {F: 2, D: 0, W: -2}}\n"
+             "datacenters: {count: 2, latency: 38, transfer: 0}\n%s",
+             n, limit);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    return p;
+}
+
+static void check_best(const lh_pipeline *p, const lh_best *best, int64_t ms)
+{
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_check(p, best->schedule, &v, &err), err);
+    CHECK(v && lh_verdict_valid(v));
+    CHECK_INT(v ? lh_verdict_makespan(v) : -1, ms * 1000000);
+    CHECK(best->bound_ns <= ms * 1000000);
+    CHECK(best->why[0]);
+    lh_verdict_free(v);
+}
+
+static void names(void)
+{
+    lh_error err = {0};
+    uint32_t n = lh_best_count();
+    CHECK_INT(n, lh_method_count() + 1);
+    CHECK_STR(lh_best_name(n - 1), "auto");
+    CHECK_STR(lh_best_name(n - 2), "optimal");
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_INT(lh_best_find(lh_best_name(i), NULL), LH_OK);
+        CHECK(lh_best_about(i)[0]);
+        for (uint32_t k = 0; k < i; k++)
+            CHECK(strcmp(lh_best_name(i), lh_best_name(k)) != 0);
+    }
+    CHECK_INT(lh_best_find("best", &err), LH_EINVAL);
+    CHECK_HAS(err.text, "there is no method 'best'");
+    CHECK_HAS(err.text, ", optimal");
+}
+
+/* 4 devices x 8 microbatches: the optimum, 1135, is no method's. */
+static void searching_wins(void)
+{
+    lh_pipeline *p = wave("memory_limit: 16\n", 8);
+    lh_best best;
+    lh_error err = {0};
+    CHECK_OK(lh_best_schedule("auto", p, NULL, &best, &err), err);
+    if (!test_state.bad) {
+        CHECK_STR(best.method, "optimal");
+        check_best(p, &best, 1135);
+        CHECK_INT(best.bound_ns, 1135000000);
+    }
+    lh_best_fini(&best);
+    CHECK_OK(lh_best_schedule("optimal", p, NULL, &best, &err), err);
+    CHECK_STR(best.method, "optimal");
+    check_best(p, &best, 1135);
+    lh_best_fini(&best);
+    lh_best_options o = {.size = sizeof o, .effort = 1};
+    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    CHECK(strcmp(best.method, "auto") != 0);
+    lh_best_fini(&best);
+    CHECK_OK(lh_best_schedule("zb-v", p, NULL, &best, &err), err);
+    CHECK_STR(best.method, "zb-v");
+    CHECK(best.bound_ns > 0);
+    lh_best_fini(&best);
+    lh_pipeline_free(p);
+}
+
+/* Under late receives the schedules of both are judged so. */
+static void judged_as_asked(void)
+{
+    lh_pipeline *p = wave("memory_limit: 16\n", 8);
+    lh_best_options o = {.size = sizeof o};
+    lh_best best, method;
+    lh_error err = {0};
+    int64_t best_ns, method_ns;
+    lh_evaluator *judge = NULL;
+    o.method.sim = (lh_sim_options){.size = sizeof o.method.sim,
+                                    .receives = LH_RECEIVES_LATE};
+    CHECK_OK(lh_evaluator_make(p, &o.method.sim, &judge, &err), err);
+    CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
+    CHECK_OK(lh_evaluator_run(judge, best.schedule, &best_ns, &err), err);
+    for (uint32_t i = 0; i + 1 < lh_best_count(); i++) {
+        lh_error why;
+        if (lh_best_schedule(lh_best_name(i), p, &o, &method, &why) != LH_OK)
+            continue;
+        CHECK_OK(lh_evaluator_run(judge, method.schedule, &method_ns, &err),
+                 err);
+        CHECK(best_ns <= method_ns || strcmp(lh_best_name(i), "optimal") == 0);
+        lh_best_fini(&method);
+    }
+    lh_best_fini(&best);
+    lh_evaluator_free(judge);
+    lh_pipeline_free(p);
+}
+
+static void refuses(void)
+{
+    lh_pipeline *p = wave("memory_limit: 1\n", 8);
+    lh_best best;
+    lh_error err = {0};
+    CHECK_INT(lh_best_schedule("auto", p, NULL, &best, &err), LH_EINFEASIBLE);
+    CHECK_INT(lh_best_schedule("optimal", p, NULL, &best, &err),
+              LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "infeasible");
+    CHECK_INT(lh_best_schedule("1f1b", p, NULL, &best, &err), LH_EUNSUPPORTED);
+    CHECK_INT(lh_best_schedule("none", p, NULL, &best, &err), LH_EINVAL);
+    lh_best_options o = {.size = 1};
+    CHECK_INT(lh_best_schedule("auto", p, &o, &best, &err), LH_EINVAL);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(names);
+    RUN(searching_wins);
+    RUN(judged_as_asked);
+    RUN(refuses);
+    return test_summary();
+}
