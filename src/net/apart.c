@@ -8,6 +8,7 @@
 #include "net/shared.h"
 #include "net/stream.h"
 #include "net/tcp.h"
+#include "net/ucx.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,5 +118,58 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
         lhi_shared_free(shared);
     }
     free(fds);
+    return status;
+}
+
+/* ---- ucx, with ranks that find each other by tcp ---- */
+
+/* The tcp connections stay: who is lost is seen there at once. */
+static void close_control(void *of)
+{
+    lhi_net_close(of);
+}
+
+static lh_status exchange(void *context, void *cards, size_t size,
+                          lh_error *err)
+{
+    lhi_net *net = context;
+    uint32_t n = lhi_net_n_ranks(net);
+    uint32_t *ranks = malloc(n * sizeof *ranks);
+    if (!ranks)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++)
+        ranks[i] = i;
+    lhi_net_group g = {n, lhi_net_rank(net), ranks, LHI_NET_NO_LINK};
+    lh_status status = lhi_net_all_gather(net, &g, 0, cards, n, size, err);
+    free(ranks);
+    return status;
+}
+
+static bool is_loopback(const char *host)
+{
+    return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
+{
+    lhi_net *control = NULL;
+    LHI_TRY(lhi_net_tcp(o, &control, err));
+    lhi_ucx_options options = {.rank = o->rank,
+                               .n_ranks = o->n_ranks,
+                               .exchange = exchange,
+                               .context = control,
+                               .loopback = is_loopback(o->host),
+                               .links = control->links,
+                               .failure = control->failure,
+                               .silence_ns = o->silence_ns ? o->silence_ns
+                                                           : LHI_SILENCE_NS,
+                               .closed = close_control,
+                               .closed_context = control};
+    lh_status status = lhi_ucx_open(&options, out, err);
+    if (status != LH_OK) {
+        lhi_net_abort(control, err ? err->text : lh_status_text(status));
+        lhi_net_close(control);
+    }
     return status;
 }

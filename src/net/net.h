@@ -204,4 +204,31 @@ lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
  * it cannot be used. */
 lh_status lhi_net_secret(char **out, size_t *size, lh_error *err);
 
+/* ucx: messages over UCX (openucx.org), with the same options as tcp, by which
+ * the ranks find each other and see who is lost. What the environment says
+ * (UCX_TLS, UCX_NET_DEVICES, ...) stands; where rank 0's host is loopback, UCX
+ * keeps to this host. UCX itself checks nobody's secret: use it in networks
+ * where only the job's hosts are. LH_EUNSUPPORTED: not built in, or not
+ * installed. */
+lh_status lhi_net_ucx(const lhi_tcp_options *options, lhi_net **out,
+                      lh_error *err);
+
+/* MPI, to be started by mpirun or srun: says who is who, and carries what ranks
+ * need to find each other (also a secret that is made for the run). Messages
+ * take one of the transports above. Calls are made by one thread. */
+typedef struct lhi_mpi lhi_mpi;
+/* Whether this process was started by mpirun or the like. */
+bool lhi_mpi_launched(void);
+/* Once per process. LH_EUNSUPPORTED: not built in, or not installed. */
+lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err);
+uint32_t lhi_mpi_rank(const lhi_mpi *mpi);
+uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
+/* `transport`: "ucx" or "tcp". Emulated links: only with all ranks on one
+ * host. */
+lh_status lhi_net_mpi(lhi_mpi *mpi, const char *transport, uint32_t n_links,
+                      const lhi_net_link *links, lhi_net **out, lh_error *err);
+/* `failed`: without waiting for ranks that may be gone; the process should end
+ * with a status other than 0 then. NULL is fine. */
+void lhi_mpi_end(lhi_mpi *mpi, bool failed);
+
 #endif

@@ -392,6 +392,26 @@ static void garbage(void)
     all_end(&j, 3, sends_garbage, "bytes that are no frame", NULL);
 }
 
+/* Cuts all of a rank's connections under it, one after the other. */
+static lh_status cuts(lhi_net *net, void *context, char **result, size_t *size,
+                      lh_error *err)
+{
+    for (int fd = 3; fd < 64 && lhi_net_rank(net) == 1; fd++) {
+        struct sockaddr_storage a;
+        socklen_t a_size = sizeof a;
+        if (getpeername(fd, (struct sockaddr *)&a, &a_size) == 0 &&
+            a.ss_family == AF_INET)
+            shutdown(fd, SHUT_RDWR);
+    }
+    return wait_for_next(net, context, result, size, err);
+}
+
+static void cut(void)
+{
+    joining j = usual();
+    all_end(&j, 4, cuts, "its connection to rank", NULL);
+}
+
 static void secrets(void)
 {
     char *text = NULL;
@@ -445,5 +465,6 @@ int main(void)
     RUN(killed);
     RUN(silent);
     RUN(garbage);
+    RUN(cut);
     return test_summary();
 }

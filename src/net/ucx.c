@@ -1,0 +1,837 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* UCX as a carrier (openucx.org): tag matching over whatever connects the
+ * hosts. Frames are small tagged messages; a large message's bytes go straight
+ * into the memory of the receive that granted them. The library is loaded when
+ * a run asks for it, so that nothing else depends on it.
+ *
+ * UCX over TCP does not say for minutes that a peer is lost, so peers send each
+ * other heartbeats here. */
+#define _GNU_SOURCE
+#include "net/ucx.h"
+
+#include "base/fail.h"
+
+#ifndef LHI_HAVE_UCX
+
+lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
+                       lh_error *err)
+{
+    (void)options, (void)out;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "this build has no ucx transport: it was made without UCX "
+                    "(libucx-dev)");
+}
+
+#else
+
+#include "net/hello.h"
+#include "net/proto.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <ucp/api/ucp.h>
+#include <unistd.h>
+
+/* Tags: what it is, the job's own number, and the sender of a frame or the
+ * number of the receive. */
+#define TAG_DATA (UINT64_C(1) << 63)
+#define TAG_LOW_BITS 40
+#define TAG_LOW ((UINT64_C(1) << TAG_LOW_BITS) - 1)
+
+enum {
+    ADDRESS_BYTES = 4096,
+    FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES
+};
+static const int64_t ms_ns = 1000000;
+
+/* X(name): the functions used, without their prefix. */
+#define UCX_LIST(X)                                                            \
+    X(config_read)                                                             \
+    X(config_modify)                                                           \
+    X(config_release)                                                          \
+    X(init_version)                                                            \
+    X(cleanup)                                                                 \
+    X(worker_create)                                                           \
+    X(worker_destroy)                                                          \
+    X(worker_get_address)                                                      \
+    X(worker_release_address)                                                  \
+    X(worker_get_efd)                                                          \
+    X(worker_arm)                                                              \
+    X(worker_progress)                                                         \
+    X(ep_create)                                                               \
+    X(ep_close_nbx)                                                            \
+    X(tag_send_nbx)                                                            \
+    X(tag_recv_nbx)                                                            \
+    X(tag_probe_nb)                                                            \
+    X(tag_msg_recv_nbx)                                                        \
+    X(request_cancel)                                                          \
+    X(request_check_status)                                                    \
+    X(request_free)
+
+typedef struct ucx_calls {
+#define UCX_MEMBER(name) __typeof__(ucp_##name) *name;
+    UCX_LIST(UCX_MEMBER)
+#undef UCX_MEMBER
+    const char *(*status_string)(ucs_status_t status);
+} ucx_calls;
+
+typedef struct ucx ucx;
+
+/* Something that UCX has under way. */
+typedef struct job {
+    struct job *next, *before; /* of the endpoint's */
+    ucx *of;
+    uint32_t peer;
+    lhi_net_op *op; /* NULL: a frame, or withdrawn */
+    void *request;
+    unsigned char bytes[]; /* of a frame */
+} job;
+
+/* A frame that has come, in the order of coming. */
+typedef struct coming {
+    struct coming *next;
+    ucx *of;
+    bool there, bad;
+    size_t size;
+    uint32_t from;
+    unsigned char bytes[];
+} coming;
+
+typedef struct peer_end {
+    ucp_ep_h ep; /* NULL: none, or closed */
+    int64_t heard_ns, spoke_ns;
+} peer_end;
+
+struct ucx {
+    lhi_proto proto; /* first */
+    lhi_failure own_failure;
+    ucx_calls call;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    int efd, poke;
+    uint64_t token; /* of the job, in the middle of each tag */
+    bool thread_runs, stop, told;
+    pthread_t thread;
+    peer_end *ends;
+    job *jobs;
+    coming *first, *last;
+    int64_t silence_ns;
+    void (*closed)(void *context);
+    void *closed_context;
+};
+
+static void poke(ucx *u)
+{
+    uint64_t one = 1;
+    ssize_t n = write(u->poke, &one, sizeof one);
+    (void)n; /* full means that it wakes anyway */
+}
+
+/* ---- what is under way ---- */
+
+static job *job_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
+{
+    job *j = malloc(sizeof *j + bytes);
+    if (!j)
+        return NULL;
+    *j = (job){.next = u->jobs, .of = u, .peer = peer, .op = op};
+    if (u->jobs)
+        u->jobs->before = j;
+    u->jobs = j;
+    return j;
+}
+
+static void job_free(job *j)
+{
+    if (j->before)
+        j->before->next = j->next;
+    else
+        j->of->jobs = j->next;
+    if (j->next)
+        j->next->before = j->before;
+    free(j);
+}
+
+static void fail_peer(ucx *u, uint32_t peer, const char *what,
+                      ucs_status_t status)
+{
+    char text[200];
+    if (u->proto.peers[peer].left)
+        return;
+    snprintf(text, sizeof text, "%s rank %u: %s", what, u->proto.net.rank,
+             u->call.status_string(status));
+    lhi_failure_set(u->proto.net.failure, peer, text);
+}
+
+/* The request is over; the lock is held, as in all callbacks. */
+static void sent(void *request, ucs_status_t status, void *of)
+{
+    job *j = of;
+    ucx *u = j->of;
+    if (status != UCS_OK)
+        fail_peer(u, j->peer, "cannot be reached from", status);
+    if (j->op)
+        lhi_proto_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
+    job_free(j);
+    if (request)
+        u->call.request_free(request);
+}
+
+static void received(void *request, ucs_status_t status,
+                     const ucp_tag_recv_info_t *info, void *of)
+{
+    job *j = of;
+    ucx *u = j->of;
+    lhi_net_op *op = j->op;
+    if (op)
+        op->own = NULL;
+    if (op && status == UCS_OK && info->length == op->size)
+        lhi_proto_filled(&u->proto, op, NULL, NULL);
+    else if (status != UCS_OK && status != UCS_ERR_CANCELED)
+        fail_peer(u, j->peer, "sends what cannot be received by", status);
+    else if (op && status == UCS_OK)
+        lhi_failure_set(u->proto.net.failure, j->peer,
+                        "it sent fewer bytes than it said");
+    job_free(j);
+    u->call.request_free(request);
+}
+
+/* Progress for at most `limit_ns` until no request of `op` (any, if NULL) is
+ * left; rests between attempts. */
+static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
+{
+    int64_t until_ns = lhi_net_now() + limit_ns;
+    for (;;) {
+        while (u->call.worker_progress(u->worker))
+            ;
+        const job *j = u->jobs;
+        while (j && op && j->op != op)
+            j = j->next;
+        if (!j || lhi_net_now() >= until_ns)
+            return;
+        struct timespec t = {.tv_nsec = ms_ns / 2};
+        nanosleep(&t, NULL);
+    }
+}
+
+/* Whatever is under way to or from the peer ends now, with an error. */
+static void cut(ucx *u, uint32_t peer)
+{
+    peer_end *e = &u->ends[peer];
+    if (!e->ep)
+        return;
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                             .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    ucs_status_ptr_t request = u->call.ep_close_nbx(e->ep, &p);
+    e->ep = NULL;
+    for (int i = 0; i < 200 && UCS_PTR_IS_PTR(request); i++) {
+        u->call.worker_progress(u->worker);
+        if (u->call.request_check_status(request) != UCS_INPROGRESS)
+            break;
+        struct timespec t = {.tv_nsec = ms_ns};
+        nanosleep(&t, NULL);
+    }
+    if (UCS_PTR_IS_PTR(request))
+        u->call.request_free(request);
+}
+
+/* ---- the carrier ---- */
+
+static lh_status post(ucx *u, job *j, const void *bytes, size_t size,
+                      uint64_t tag, lh_error *err)
+{
+    peer_end *e = &u->ends[j->peer];
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = sent,
+                             .user_data = j};
+    ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
+    if (e->ep)
+        r = u->call.tag_send_nbx(e->ep, bytes, size, tag | u->token, &p);
+    if (UCS_PTR_IS_ERR(r)) {
+        uint32_t peer = j->peer;
+        job_free(j);
+        return lhi_fail(err, LH_EIO, "rank %u cannot be reached: %s", peer,
+                        u->call.status_string(UCS_PTR_STATUS(r)));
+    }
+    e->spoke_ns = lhi_net_now();
+    if (r == NULL) {
+        sent(NULL, UCS_OK, j);
+        return LH_OK;
+    }
+    j->request = r;
+    poke(u); /* the communication thread has to carry on with it */
+    return LH_OK;
+}
+
+static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
+                           const void *payload, lhi_net_op *op, lh_error *err)
+{
+    ucx *u = (ucx *)p;
+    if (f->kind == LHI_FRAME_DATA) {
+        job *j = job_make(u, to, op, 0);
+        if (!j)
+            return lhi_fail_nomem(err);
+        return post(u, j, payload, (size_t)f->size, TAG_DATA | f->id, err);
+    }
+    size_t size = (size_t)lhi_frame_payload(f);
+    job *j = job_make(u, to, NULL, LHI_FRAME_BYTES + size);
+    if (!j)
+        return lhi_fail_nomem(err);
+    lhi_frame_write(f, j->bytes);
+    if (size)
+        memcpy(j->bytes + LHI_FRAME_BYTES, payload, size);
+    LHI_TRY(post(u, j, j->bytes, LHI_FRAME_BYTES + size, p->net.rank, err));
+    if (op) /* its bytes are copied */
+        lhi_proto_sent(p, op, LH_OK);
+    return LH_OK;
+}
+
+static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
+{
+    ucx *u = (ucx *)p;
+    job *j = job_make(u, op->peer, op, 0);
+    if (!j)
+        return lhi_fail_nomem(err);
+    ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                               UCP_OP_ATTR_FIELD_USER_DATA |
+                                               UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                               .cb.recv = received,
+                               .user_data = j};
+    ucs_status_ptr_t r =
+        u->call.tag_recv_nbx(u->worker, op->data, op->size,
+                             TAG_DATA | u->token | op->id, UINT64_MAX, &how);
+    if (UCS_PTR_IS_ERR(r)) {
+        job_free(j);
+        return lhi_fail(err, LH_EIO, "cannot receive from rank %u: %s",
+                        op->peer, u->call.status_string(UCS_PTR_STATUS(r)));
+    }
+    j->request = r;
+    op->own = j;
+    return LH_OK;
+}
+
+static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
+{
+    ucx *u = (ucx *)p;
+    job *j = u->jobs;
+    while (j && j->op != op)
+        j = j->next;
+    if (!j)
+        return false;
+    if (op->receives)
+        u->call.request_cancel(u->worker, j->request);
+    wait_jobs(u, op, op->receives ? 300 * ms_ns : 0);
+    for (j = u->jobs; j && j->op != op; j = j->next)
+        ;
+    if (!j)
+        return op->receives;
+    /* In the middle of its bytes: only the end of the connection stops that. */
+    cut(u, op->peer);
+    wait_jobs(u, op, 1000 * ms_ns);
+    for (j = u->jobs; j && j->op != op; j = j->next)
+        ;
+    if (j)
+        j->op = NULL;
+    return op->receives || j;
+}
+
+static const lhi_carrier ucx_carrier = {
+    .frame = ucx_frame,
+    .expect = ucx_expect,
+    .withdraw = ucx_withdraw,
+};
+
+/* ---- what comes ---- */
+
+static void frame_there(void *request, ucs_status_t status,
+                        const ucp_tag_recv_info_t *info, void *of)
+{
+    coming *c = of;
+    c->there = true;
+    c->bad = status != UCS_OK || info->length != c->size;
+    c->of->call.request_free(request);
+}
+
+/* Begins to receive every frame that has come. */
+static lh_status take_frames(ucx *u, lh_error *err)
+{
+    uint64_t mask = ~TAG_LOW;
+    for (;;) {
+        ucp_tag_recv_info_t info;
+        ucp_tag_message_h m =
+            u->call.tag_probe_nb(u->worker, u->token, mask, 1, &info);
+        if (!m)
+            return LH_OK;
+        if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
+            return lhi_fail(err, LH_EIO, "a frame of %zu bytes", info.length);
+        coming *c = calloc(1, sizeof *c + info.length);
+        if (!c)
+            return lhi_fail_nomem(err);
+        c->of = u;
+        c->size = info.length;
+        c->from = (uint32_t)(info.sender_tag & TAG_LOW);
+        if (u->first)
+            u->last->next = c;
+        else
+            u->first = c;
+        u->last = c;
+        ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                 .cb.recv = frame_there,
+                                 .user_data = c};
+        ucs_status_ptr_t r =
+            u->call.tag_msg_recv_nbx(u->worker, c->bytes, c->size, m, &p);
+        if (UCS_PTR_IS_ERR(r))
+            return lhi_fail(err, LH_EIO, "cannot receive a frame: %s",
+                            u->call.status_string(UCS_PTR_STATUS(r)));
+    }
+}
+
+static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
+{
+    lhi_frame f;
+    void *into = NULL;
+    lhi_net_op *op = NULL;
+    lhi_kept *kept = NULL;
+    const unsigned char *payload = c->bytes + LHI_FRAME_BYTES;
+    if (c->bad)
+        return lhi_fail(err, LH_EIO, "a frame that was cut off");
+    LHI_TRY(lhi_frame_read(c->bytes, &f, err));
+    if (f.kind == LHI_FRAME_DATA ||
+        c->size - LHI_FRAME_BYTES != lhi_frame_payload(&f))
+        return lhi_fail(err, LH_EIO, "a frame with %zu bytes after it",
+                        c->size - LHI_FRAME_BYTES);
+    if (f.kind == LHI_FRAME_ABORT) {
+        char text[LHI_ABORT_BYTES + 1];
+        lhi_wire_text(payload, (size_t)f.size, text, sizeof text);
+        lhi_failure_set_text(u->proto.net.failure, text);
+        u->told = true;
+        return LH_OK;
+    }
+    LHI_TRY(lhi_proto_frame(&u->proto, c->from, &f, &into, &op, &kept, err));
+    if (into && f.size)
+        memcpy(into, payload, (size_t)f.size);
+    return op || kept ? lhi_proto_filled(&u->proto, op, kept, err) : LH_OK;
+}
+
+/* Frames in order, as far as they are there. */
+static void use_frames(ucx *u)
+{
+    lh_error err = {0};
+    if (take_frames(u, &err) != LH_OK)
+        lhi_failure_set(u->proto.net.failure, u->proto.net.rank, err.text);
+    while (u->first && u->first->there) {
+        coming *c = u->first;
+        u->first = c->next;
+        bool known =
+            c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
+        if (known)
+            u->ends[c->from].heard_ns = lhi_net_now();
+        if (known && use_frame(u, c, &err) != LH_OK) {
+            char why[600];
+            snprintf(why, sizeof why, "rank %u does not understand it: %s",
+                     u->proto.net.rank, err.text);
+            lhi_failure_set(u->proto.net.failure, c->from, why);
+        }
+        free(c);
+    }
+}
+
+/* ---- the communication thread ---- */
+
+static void send_all(ucx *u, const lhi_frame *f, const void *payload)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (u->ends[i].ep && !u->proto.peers[i].left)
+            ucx_frame(&u->proto, i, f, payload, NULL, NULL);
+}
+
+static void tell_failure(ucx *u)
+{
+    const char *why = lhi_failure_text(u->proto.net.failure);
+    if (!why || u->told)
+        return;
+    u->told = true;
+    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    if (f.size > LHI_ABORT_BYTES)
+        f.size = LHI_ABORT_BYTES;
+    send_all(u, &f, why);
+}
+
+static void look_at_clock(ucx *u)
+{
+    int64_t now_ns = lhi_net_now();
+    if (lhi_failure_text(u->proto.net.failure))
+        return;
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
+        const peer_end *e = &u->ends[i];
+        if (!e->ep || u->proto.peers[i].left)
+            continue;
+        if (now_ns - e->heard_ns > u->silence_ns) {
+            char why[100];
+            snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
+                     (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
+            lhi_failure_set(u->proto.net.failure, i, why);
+        } else if (now_ns - e->spoke_ns > u->silence_ns / 4) {
+            lhi_frame ping = {.kind = LHI_FRAME_PING};
+            ucx_frame(&u->proto, i, &ping, NULL, NULL, NULL);
+        }
+    }
+}
+
+static void *thread_main(void *of)
+{
+    ucx *u = of;
+    struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
+                              {.fd = u->poke, .events = POLLIN}};
+    for (;;) {
+        pthread_mutex_lock(&u->proto.lock);
+        while (u->call.worker_progress(u->worker))
+            ;
+        use_frames(u);
+        look_at_clock(u);
+        tell_failure(u);
+        bool stop = u->stop;
+        /* Armed while it has nothing to do, it wakes the poll. */
+        ucs_status_t armed = u->call.worker_arm(u->worker);
+        pthread_mutex_unlock(&u->proto.lock);
+        if (stop)
+            return NULL;
+        if (armed == UCS_ERR_BUSY)
+            continue;
+        if (poll(polls, 2, (int)(u->silence_ns / 8 / ms_ns) + 1) > 0 &&
+            polls[1].revents) {
+            uint64_t count;
+            ssize_t n = read(u->poke, &count, sizeof count);
+            (void)n;
+        }
+    }
+}
+
+/* ---- from outside ---- */
+
+static void ucx_abort(lhi_net *net, const char *reason)
+{
+    ucx *u = (ucx *)net;
+    lhi_failure_set(net->failure, net->rank, reason);
+    poke(u);
+}
+
+static bool all_left(const ucx *u)
+{
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (i != u->proto.net.rank && !u->proto.peers[i].left)
+            return false;
+    return true;
+}
+
+/* Says goodbye, or why the run has failed, and waits a little until the others
+ * do: what is under way to them would be lost with this end. */
+static void take_leave(ucx *u)
+{
+    pthread_mutex_lock(&u->proto.lock);
+    bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
+    lhi_frame bye = {.kind = LHI_FRAME_BYE};
+    if (!failed)
+        send_all(u, &bye, NULL);
+    tell_failure(u);
+    int64_t until_ns = lhi_net_now() + (failed ? 300 : 2000) * ms_ns;
+    while (lhi_net_now() < until_ns &&
+           (failed ? u->jobs != NULL : !all_left(u))) {
+        pthread_mutex_unlock(&u->proto.lock);
+        poke(u);
+        struct timespec t = {.tv_nsec = 2 * ms_ns};
+        nanosleep(&t, NULL);
+        pthread_mutex_lock(&u->proto.lock);
+        failed = lhi_failure_text(u->proto.net.failure) != NULL;
+    }
+    u->stop = true;
+    pthread_mutex_unlock(&u->proto.lock);
+    poke(u);
+}
+
+static void ucx_free(ucx *u)
+{
+    for (job *j = u->jobs; j; j = j->next) {
+        j->op = NULL;
+        if (j->request)
+            u->call.request_cancel(u->worker, j->request);
+    }
+    for (uint32_t i = 0; u->ends && i < u->proto.net.n_ranks; i++)
+        cut(u, i);
+    if (u->worker) {
+        wait_jobs(u, NULL, 500 * ms_ns);
+        take_frames(u, NULL); /* that came too late, for nobody */
+        while (u->call.worker_progress(u->worker))
+            ;
+        u->call.worker_destroy(u->worker);
+    }
+    if (u->context)
+        u->call.cleanup(u->context);
+    while (u->first) {
+        coming *c = u->first;
+        u->first = c->next;
+        free(c);
+    }
+    free(u->ends);
+    if (u->poke >= 0)
+        close(u->poke);
+    lhi_proto_fini(&u->proto);
+    free(u);
+}
+
+static void ucx_close(lhi_net *net)
+{
+    ucx *u = (ucx *)net;
+    lhi_proto_drain(&u->proto);
+    take_leave(u);
+    pthread_join(u->thread, NULL);
+    void (*closed)(void *context) = u->closed;
+    void *context = u->closed_context;
+    ucx_free(u);
+    if (closed)
+        closed(context);
+}
+
+static const lhi_net_ops ucx_ops = {
+    .name = "ucx",
+    .send = lhi_proto_send,
+    .receive = lhi_proto_receive,
+    .withdraw = lhi_proto_withdraw,
+    .abort = ucx_abort,
+    .close = ucx_close,
+};
+
+/* ---- beginning ---- */
+
+/* ISO C has no conversion from an object's address to a function's; POSIX says
+ * that the bytes are those. */
+static bool find(void *library, const char *name, void *function)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static lh_status load(ucx_calls *call, lh_error *err)
+{
+    /* Stays loaded: it leaves threads' keys behind. */
+    int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
+    void *ucs = dlopen("libucs.so.0", how), *ucp = dlopen("libucp.so.0", how);
+    bool all =
+        ucs && ucp && find(ucs, "ucs_status_string", &call->status_string);
+#define UCX_FIND(name) all = all && find(ucp, "ucp_" #name, &call->name);
+    UCX_LIST(UCX_FIND)
+#undef UCX_FIND
+    if (!all)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "UCX cannot be loaded (package libucx0): %s",
+                        dlerror());
+    return LH_OK;
+}
+
+static lh_status check(const ucx *u, ucs_status_t status, const char *what,
+                       lh_error *err)
+{
+    if (status == UCS_OK)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO, "UCX cannot %s: %s", what,
+                    u->call.status_string(status));
+}
+
+static lh_status configure(ucx *u, const lhi_ucx_options *o, ucp_config_t **out,
+                           lh_error *err)
+{
+    ucp_config_t *config = NULL;
+    LHI_TRY(check(u, u->call.config_read(NULL, NULL, &config),
+                  "read its settings", err));
+    lh_status status = LH_OK;
+    /* What the user sets in the environment stands. */
+    if (o->loopback && !getenv("UCX_NET_DEVICES"))
+        status = check(u, u->call.config_modify(config, "NET_DEVICES", "lo"),
+                       "keep to loopback", err);
+    /* Receives are there before the bytes are sent: no need to ask again. */
+    if (status == LH_OK && !o->loopback && !getenv("UCX_RNDV_THRESH"))
+        status = check(u, u->call.config_modify(config, "RNDV_THRESH", "inf"),
+                       "be told to send at once", err);
+    if (status == LH_OK)
+        *out = config;
+    else
+        u->call.config_release(config);
+    return status;
+}
+
+static lh_status make_worker(ucx *u, const lhi_ucx_options *o, lh_error *err)
+{
+    ucp_config_t *config = NULL;
+    LHI_TRY(configure(u, o, &config, err));
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+                           .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+                           .estimated_num_eps = o->n_ranks};
+    ucs_status_t got = u->call.init_version(UCP_API_MAJOR, UCP_API_MINOR,
+                                            &params, config, &u->context);
+    u->call.config_release(config);
+    LHI_TRY(check(u, got, "start", err));
+    ucp_worker_params_t worker = {.field_mask =
+                                      UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    LHI_TRY(check(u, u->call.worker_create(u->context, &worker, &u->worker),
+                  "make a worker", err));
+    return check(u, u->call.worker_get_efd(u->worker, &u->efd),
+                 "sleep until something comes", err);
+}
+
+/* What each rank tells the others. */
+typedef struct card {
+    uint64_t token;
+    uint32_t size, reserved;
+    unsigned char address[ADDRESS_BYTES - 16];
+} card;
+
+static lh_status write_card(ucx *u, card *mine, lh_error *err)
+{
+    ucp_address_t *address = NULL;
+    size_t size = 0;
+    LHI_TRY(check(u, u->call.worker_get_address(u->worker, &address, &size),
+                  "say where it is", err));
+    lh_status status = LH_OK;
+    if (size > sizeof mine->address)
+        status = lhi_fail(err, LH_EIO,
+                          "UCX has an address of %zu bytes; choose fewer "
+                          "devices with UCX_NET_DEVICES",
+                          size);
+    else
+        memcpy(mine->address, address, size);
+    mine->size = (uint32_t)size;
+    u->call.worker_release_address(u->worker, address);
+    if (status == LH_OK && !lhi_random(&mine->token, sizeof mine->token))
+        status =
+            lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
+    return status;
+}
+
+static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
+{
+    ucx *u = of;
+    for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
+        if (u->ends[i].ep == ep)
+            fail_peer(u, i, "its connection was lost by", status);
+}
+
+/* Everyone learns where everyone is; `status`: of what this rank did before.
+ * Where it failed, it says so: the others would wait for it. */
+static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o, card *cards,
+                                lh_status status, lh_error *err)
+{
+    lh_error ignored;
+    if (status == LH_OK)
+        status = write_card(u, &cards[o->rank], err);
+    if (status != LH_OK)
+        cards[o->rank].size = 0;
+    lh_status exchanged = o->exchange(o->context, cards, sizeof *cards,
+                                      status == LH_OK ? err : &ignored);
+    if (status == LH_OK)
+        status = exchanged;
+    for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++)
+        if (cards[i].size == 0)
+            status =
+                lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
+    /* Tags of another job that is at the same address never match. */
+    u->token = (cards[0].token << TAG_LOW_BITS) & ~TAG_DATA;
+    return status;
+}
+
+static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
+                             const card *cards, lh_error *err)
+{
+    int64_t now_ns = lhi_net_now();
+    for (uint32_t i = 0; i < o->n_ranks; i++) {
+        ucp_ep_params_t p = {
+            .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER,
+            .address = (const ucp_address_t *)(const void *)cards[i].address,
+            .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+            .err_handler = {.cb = lost, .arg = u}};
+        u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
+        if (i == o->rank)
+            continue;
+        lh_status status =
+            check(u, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
+                  "connect", err);
+        if (status != LH_OK) {
+            lhi_wrap(err, "rank %u", i);
+            return status;
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
+{
+    card *cards = calloc(o->n_ranks, sizeof *cards);
+    u->ends = calloc(o->n_ranks, sizeof *u->ends);
+    u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!cards || !u->ends) {
+        free(cards);
+        return lhi_fail_nomem(err);
+    }
+    lh_status status = LH_OK;
+    if (u->poke < 0)
+        status = lhi_fail(err, LH_EIO, "no event file: %s", strerror(errno));
+    if (status == LH_OK)
+        status = make_worker(u, o, err);
+    status = exchange_cards(u, o, cards, status, err);
+    if (status == LH_OK)
+        status = connect_all(u, o, cards, err);
+    free(cards);
+    if (status != LH_OK)
+        return status;
+    int error = pthread_create(&u->thread, NULL, thread_main, u);
+    if (error)
+        return lhi_fail(err, LH_EIO, "no communication thread: %s",
+                        strerror(error));
+    return LH_OK;
+}
+
+lh_status lhi_ucx_open(const lhi_ucx_options *o, lhi_net **out, lh_error *err)
+{
+    ucx *u = calloc(1, sizeof *u);
+    if (!u)
+        return lhi_fail_nomem(err);
+    u->proto.net =
+        (lhi_net){.ops = &ucx_ops,
+                  .rank = o->rank,
+                  .n_ranks = o->n_ranks,
+                  .links = o->links,
+                  .failure = o->failure ? o->failure : &u->own_failure};
+    u->proto.carrier = &ucx_carrier;
+    u->poke = -1;
+    u->silence_ns = o->silence_ns;
+    u->closed = o->closed;
+    u->closed_context = o->closed_context;
+    lh_status status = load(&u->call, err);
+    if (status == LH_OK)
+        status = lhi_proto_init(&u->proto, err);
+    if (status != LH_OK) {
+        free(u);
+        return status;
+    }
+    status = start(u, o, err);
+    if (status == LH_OK)
+        *out = &u->proto.net;
+    else
+        ucx_free(u);
+    return status;
+}
+
+#endif

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The conformance suite with ranks that mpirun starts.
+#
+#     tests/net/mpirun.sh PROGRAM           (test_net_ucx)
+set -u
+command -v mpirun >/dev/null || {
+    echo 'SKIPPED: mpirun is not installed'
+    exit 77
+}
+failed=0
+for transport in ucx tcp; do
+    for n in 2 3 4; do
+        echo "$n ranks, $transport:"
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            TEST_NET_TRANSPORT=$transport timeout 60 \
+            mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np $n \
+            "$1" --mpi || failed=1
+    done
+done
+exit $failed

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Two hosts, emulated by network namespaces with a link of 100 Mbit/s between
+# them, run the conformance suite over MPI with UCX and with tcp.
+#
+#     tests/net/namespaces.sh PROGRAM       (test_net_ucx)
+#
+# Exit status 77, and why, where that is not possible here.
+set -u
+program=$1
+skip() {
+    echo "SKIPPED: $*"
+    exit 77
+}
+[ "$(id -u)" = 0 ] || skip 'network namespaces need root'
+for tool in ip tc mpirun unshare; do
+    command -v $tool >/dev/null || skip "$tool is not installed"
+done
+a=lh$$a b=lh$$b
+clean() {
+    ip netns del $a 2>/dev/null
+    ip netns del $b 2>/dev/null
+    rm -rf "$work"
+}
+work=$(mktemp -d)
+trap clean EXIT
+trap 'exit 1' INT TERM
+ip netns add $a 2>/dev/null && ip netns add $b 2>/dev/null ||
+    skip 'network namespaces are not permitted here'
+ip -n $a link add wan type veth peer name wan netns $b || skip 'no veth here'
+number=1
+for name in $a $b; do
+    ip -n $name addr add 10.77.0.$number/24 dev wan
+    ip -n $name link set lo up
+    ip -n $name link set wan up
+    tc -n $name qdisc add dev wan root tbf rate 100mbit burst 64kb latency 50ms ||
+        skip 'no tbf here'
+    number=$((number + 1))
+done
+tries=0 # the state takes up to a second
+until ip -n $a link show wan | grep -q 'state UP' &&
+    ip -n $b link show wan | grep -q 'state UP'; do
+    tries=$((tries + 1))
+    [ $tries -lt 50 ] || break
+    sleep 0.1
+done
+
+# In place of ssh: the last arguments are what is to run on the other host.
+cat >"$work/agent" <<AGENT
+#!/bin/sh
+shift
+exec ip netns exec $b unshare -u -i sh -c "hostname east; \$*"
+AGENT
+chmod +x "$work/agent"
+
+failed=0
+for transport in ucx tcp; do
+    echo "two hosts, $transport:"
+    ip netns exec $a unshare -u -i sh -c "hostname west; exec timeout 100 \
+        env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        mpirun --mca plm_rsh_agent $work/agent --host west:1,east:1 -np 2 \
+        --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include wan \
+        --mca oob_tcp_if_include wan --mca btl tcp,self --mca pml ob1 \
+        -x UCX_TLS=tcp -x UCX_NET_DEVICES=wan -x TEST_NET_MBIT=100 \
+        -x TEST_NET_TRANSPORT=$transport $program --mpi" || failed=1
+done
+exit $failed

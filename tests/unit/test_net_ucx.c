@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The conformance suite over UCX: between processes that find each other by
+ * tcp, or, started by mpirun with --mpi, by MPI. Exit status 77 where UCX is
+ * missing. */
+#define _GNU_SOURCE
+#include "net/hello.h"
+#include "net_processes.h"
+#include "net_suite.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&a, size) ||
+        getsockname(fd, (struct sockaddr *)&a, &size))
+        abort();
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
+                      const lhi_net_link *links, lhi_net **out, lh_error *err)
+{
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    lhi_tcp_options o = {.rank = rank,
+                         .n_ranks = n,
+                         .port = *(uint16_t *)how,
+                         .job = "test",
+                         .secret = secret,
+                         .secret_size = sizeof secret,
+                         .n_links = n_links,
+                         .links = links};
+    return lhi_net_ucx(&o, out, err);
+}
+
+static lh_status run_ucx(uint32_t n, uint32_t n_links,
+                         const lhi_net_link *links, lhi_rank_main *rank_main,
+                         void *context, lhi_rank_result *results, lh_error *err)
+{
+    uint16_t port = free_port();
+    return run_processes(n, n_links, links, join, &port, rank_main, context,
+                         results, err);
+}
+
+static void conforms(void)
+{
+    for (unsigned i = 0; i < n_net_cases; i++) {
+        const net_case *c = &net_cases[i];
+        lhi_rank_result results[8] = {{0}};
+        lh_error err = {0};
+        char word[] = "hello from";
+        int64_t start_ns = lhi_net_now();
+        lh_status status = run_ucx(c->n_ranks, c->n_links, c->links,
+                                   c->rank_main, word, results, &err);
+        if (!c->fails)
+            CHECK_MSG(status == LH_OK, "ucx, %s: %s", c->name, err.text);
+        else
+            CHECK_MSG(status != LH_OK && strstr(err.text, c->fails),
+                      "ucx, %s: '%s', without '%s'", c->name, err.text,
+                      c->fails);
+        if (getenv("TEST_NET_VERBOSE"))
+            printf("ucx %s %.3f s\n", c->name,
+                   (double)(lhi_net_now() - start_ns) * 1e-9);
+        for (int k = 0; k < 8; k++)
+            free(results[k].text);
+    }
+}
+
+static lh_status wait_for_next(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    static char bytes[100000];
+    lhi_net_op op = {0};
+    uint32_t peer = (lhi_net_rank(net) + 1) % lhi_net_n_ranks(net);
+    LHI_TRY(lhi_net_receive(net, peer, 99, bytes, sizeof bytes, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+static void killed(void)
+{
+    uint16_t port = free_port();
+    rank_process p[3] = {{0}};
+    for (uint32_t i = 0; i < 3; i++)
+        rank_process_start(&p[i], i, 3, 0, NULL, join, &port, wait_for_next,
+                           NULL);
+    struct timespec t = {.tv_sec = 1};
+    nanosleep(&t, NULL);
+    int64_t start_ns = lhi_net_now();
+    kill(p[2].pid, SIGKILL);
+    for (int i = 0; i < 3; i++)
+        rank_process_end(&p[i]);
+    CHECK(lhi_net_now() - start_ns < INT64_C(5000000000));
+    for (int i = 0; i < 2; i++)
+        CHECK_MSG(strncmp(p[i].text, "rank 2: ", 8) == 0, "rank %d: %s", i,
+                  p[i].text);
+}
+
+/* ---- under mpirun: the cases that need as many ranks as there are ---- */
+
+static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
+{
+    lhi_net *net = NULL;
+    char word[] = "hello", *result = NULL;
+    size_t size = 0;
+    LHI_TRY(lhi_net_mpi(mpi, getenv("TEST_NET_TRANSPORT"), c->n_links, c->links,
+                        &net, err));
+    lh_status status = c->rank_main(net, word, &result, &size, err);
+    if (status != LH_OK)
+        lhi_net_abort(net, err->text);
+    lhi_net_close(net);
+    free(result);
+    return status;
+}
+
+/* A stream over a network that lets through TEST_NET_MBIT Mbit/s: it takes as
+ * long as its bytes need there. */
+static lh_status stream(lhi_net *net, void *context, char **result,
+                        size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    enum { N = 5000000 };
+    double mbit = atof(getenv("TEST_NET_MBIT"));
+    char *bytes = calloc(1, N);
+    lhi_net_op op = {0}, back = {0};
+    EXPECT(bytes);
+    int64_t start_ns = lhi_net_now();
+    if (lhi_net_rank(net) == 0) {
+        LHI_TRY(lhi_net_send(net, 1, 1, bytes, N, LHI_NET_NO_LINK, start_ns,
+                             LHI_NET_NO_TURN, &op, err));
+        LHI_TRY(lhi_net_receive(net, 1, 2, NULL, 0, &back, err));
+    } else {
+        LHI_TRY(lhi_net_receive(net, 0, 1, bytes, N, &op, err));
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+        LHI_TRY(lhi_net_send(net, 0, 2, NULL, 0, LHI_NET_NO_LINK, start_ns,
+                             LHI_NET_NO_TURN, &back, err));
+    }
+    LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    LHI_TRY(lhi_net_wait(net, &back, 0, err));
+    free(bytes);
+    double seconds = (double)(lhi_net_now() - start_ns) * 1e-9;
+    if (lhi_net_rank(net) == 0)
+        printf("%.1f Mbit/s through %.1f\n", N * 8e-6 / seconds, mbit);
+    EXPECT(seconds > 0.9 * N * 8e-6 / mbit && seconds < 4 * N * 8e-6 / mbit);
+    return LH_OK;
+}
+
+static const net_case stream_case = {"stream", 2, stream, 0, {{0}}, NULL};
+
+static int under_mpi(void)
+{
+    lhi_mpi *mpi = NULL;
+    lh_error err = {0};
+    unsigned n_run = 0;
+    if (lhi_mpi_start(&mpi, &err) != LH_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    for (unsigned i = 0; i < n_net_cases; i++) {
+        const net_case *c = &net_cases[i];
+        bool elsewhere = getenv("TEST_NET_MBIT") != NULL;
+        if (c->n_ranks != lhi_mpi_n_ranks(mpi) || c->fails ||
+            (elsewhere && c->n_links))
+            continue;
+        n_run++;
+        CHECK_MSG(run_mpi_case(mpi, c, &err) == LH_OK, "rank %u, %s: %s",
+                  lhi_mpi_rank(mpi), c->name, err.text);
+    }
+    if (getenv("TEST_NET_MBIT"))
+        CHECK_MSG(run_mpi_case(mpi, &stream_case, &err) == LH_OK,
+                  "rank %u, stream: %s", lhi_mpi_rank(mpi), err.text);
+    if (lhi_mpi_rank(mpi) == 0)
+        printf("%u cases\n", n_run);
+    bool bad = test_state.bad || n_run == 0;
+    lhi_mpi_end(mpi, bad);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--mpi") == 0)
+        return under_mpi();
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    uint16_t port = free_port();
+    lh_status status = join(&port, 0, 1, 0, NULL, &net, &err);
+    if (status == LH_EUNSUPPORTED) {
+        printf("SKIPPED: %s\n", err.text);
+        return 77;
+    }
+    CHECK_OK(status, err);
+    lhi_net_close(net);
+    RUN(conforms);
+    RUN(killed);
+    return test_summary();
+}
