@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training gives the same weights, bit for bit, whatever the schedule, the
+ * pipeline's degree, the transport, the timing of threads, and interruptions:
+ * twenty steps of a tiny model, weights compared as the files that they are
+ * saved to. */
+#define _GNU_SOURCE
+#include "test.h"
+
+#include <dirent.h>
+#include <longhaul/engine.h>
+#include <longhaul/methods.h>
+#include <longhaul/solve.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
+
+static const lh_model tiny = {.name = "tiny",
+                              .layers = LAYERS,
+                              .hidden = 32,
+                              .ffn = 48,
+                              .vocab = 256,
+                              .heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = 16,
+                              .gated = true,
+                              .norm = LH_NORM_RMS,
+                              .moe_interval = 1};
+static lh_model tied;
+static char folder[64], text_path[80];
+
+static void write_text(void)
+{
+    FILE *file = fopen(text_path, "w");
+    CHECK(file != NULL);
+    uint32_t state = 1;
+    for (int i = 0; file && i < 6000; i++) {
+        state = state * 1664525 + 1013904223;
+        fputc("etaoin shrdlu\n"[(state >> 24) % 14], file);
+    }
+    if (file)
+        fclose(file);
+}
+
+/* --- one run -----------------------------------------------------------------
+ */
+
+typedef struct setup {
+    const char *placement, *method;
+    uint32_t devices, replicas, sub_blocks;
+    const char *transport;
+    lh_receives receives;
+    bool joint, delays;
+    const lh_model *model;
+    const char *resume;
+    uint32_t checkpoint_every;
+    double validation;
+} setup;
+
+static lh_pipeline *make_pipeline(const setup *s)
+{
+    char text[2048], links[1024] = "";
+    lh_error err;
+    lh_pipeline *p = NULL;
+    size_t at = 0;
+    uint32_t state = s->devices;
+    /* Every pair has a link with some delay of its own, up to 1 ms. */
+    for (uint32_t i = 0; s->delays && i < s->devices; i++)
+        for (int step = -1; step <= 1; step += 2) {
+            uint32_t j = (i + s->devices + (uint32_t)step) % s->devices;
+            if (j == i || (s->devices == 2 && step > 0))
+                continue;
+            state = state * 1664525 + 1013904223;
+            at += (size_t)snprintf(
+                links + at, sizeof links - at,
+                "  - {from: %u, to: %u, latency: %u, transfer: %u}\n", i, j,
+                (state >> 8) % 1000, (state >> 20) % 300);
+        }
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
+             "devices: %u\nbackward: %s\n"
+             "uniform: {placement: %s, chunks_per_device: %d, F: 10, D: 12, "
+             "W: 9, memory: {F: 1, W: -1}}\n%s%s",
+             (unsigned)MICROBATCHES / s->replicas, s->devices,
+             s->joint ? "joint" : "split", s->placement,
+             strcmp(s->placement, "ud") == 0 ? 1 : 2, at ? "links:\n" : "",
+             links);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
+    return p;
+}
+
+static lh_schedule *make_schedule(const setup *s, const lh_pipeline *p)
+{
+    lh_error err;
+    lh_schedule *out = NULL;
+    if (strcmp(s->method, "optimal") == 0) {
+        lh_solve_options o = {.size = sizeof o, .effort = 20000};
+        lh_solution found = {0};
+        CHECK_OK(lh_solve(p, &o, &found, &err), err);
+        out = found.schedule;
+        found.schedule = NULL;
+        lh_solution_fini(&found);
+        return out;
+    }
+    lh_method_options o = {.size = sizeof o, .sub_blocks = s->sub_blocks};
+    CHECK_OK(lh_method_run(s->method, p, &o, &out, NULL, &err), err);
+    return out;
+}
+
+static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
+                       lh_train_result **out, lh_error *err)
+{
+    lh_pipeline *p = make_pipeline(s);
+    lh_schedule *schedule = p ? make_schedule(s, p) : NULL;
+    lh_exec *x = NULL;
+    lh_status status = LH_EINVAL;
+    lh_exec_options how = {.size = sizeof how, .receives = s->receives};
+    uint32_t first_layers[2 * LAYERS + 1];
+    if (schedule &&
+        (status = lh_exec_make(p, schedule, &how, &x, err)) == LH_OK) {
+        lh_train_model m = lh_train_model_defaults();
+        uint32_t n = lh_pipeline_n_chunks(p);
+        for (uint32_t c = 0; c <= n; c++)
+            first_layers[c] = LAYERS * c / n;
+        m.model = s->model ? s->model : &tiny;
+        m.first_layers = first_layers;
+        m.sequence = SEQUENCE;
+        m.replicas = s->replicas;
+        m.seed = 5;
+        m.data = text_path;
+        m.rate = 1e-2;
+        m.validation = s->validation;
+        m.validate_every = s->validation > 0 ? 5 : 0;
+        m.checkpoint = checkpoint;
+        m.checkpoint_every = s->checkpoint_every;
+        m.keep = 3;
+        m.resume = s->resume;
+        m.emulate_links = s->delays;
+        lh_train_options o = {
+            .size = sizeof o, .transport = s->transport, .steps = steps};
+        status = lh_train_cpu(p, x, &m, &o, out, err);
+    }
+    lh_exec_free(x);
+    lh_schedule_free(schedule);
+    lh_pipeline_free(p);
+    return status;
+}
+
+/* --- weights -----------------------------------------------------------------
+ */
+
+static char *read_weights(const char *name, unsigned step, size_t *size)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s/step-%08u/model.safetensors", folder,
+             name, step);
+    FILE *file = fopen(path, "rb");
+    char *bytes = NULL;
+    if (!file)
+        return NULL;
+    fseek(file, 0, SEEK_END);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    bytes = malloc(*size + 1);
+    if (bytes && fread(bytes, 1, *size, file) != *size) {
+        free(bytes);
+        bytes = NULL;
+    }
+    fclose(file);
+    return bytes;
+}
+
+static char *reference;
+static size_t reference_size;
+static double reference_loss;
+
+static void check_same(const char *name)
+{
+    size_t size = 0;
+    char *bytes = read_weights(name, STEPS, &size);
+    CHECK_MSG(bytes != NULL, "%s: no weights", name);
+    if (bytes)
+        CHECK_MSG(size == reference_size && memcmp(bytes, reference, size) == 0,
+                  "%s: other weights", name);
+    free(bytes);
+}
+
+static double run(const setup *s, const char *name)
+{
+    char path[160];
+    lh_error err;
+    lh_train_result *r = NULL;
+    double loss = NAN;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    CHECK_OK(train(s, path, STEPS, &r, &err), err);
+    if (r && r->n_iterations)
+        loss = r->iterations[r->n_iterations - 1].loss;
+    lh_train_result_free(r);
+    return loss;
+}
+
+static void one_rank(void)
+{
+    setup s = {
+        "ud",         "1f1b", 1, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY,
+        .joint = true};
+    reference_loss = run(&s, "reference");
+    reference = read_weights("reference", STEPS, &reference_size);
+    CHECK(reference != NULL && reference_size > 100000);
+    CHECK(reference_loss > 0 && reference_loss < 3.5); /* it began at 5.5 */
+}
+
+static void schedules_and_degrees(void)
+{
+    static const setup all[] = {
+        {"ud", "1f1b", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "zb-h1", 4, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "zb-h2", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE},
+        {"ud", "greedy", 4, 1, 1, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "gpipe", 8, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "1f1b", 8, 1, 0, "inproc", .receives = LH_RECEIVES_LATE,
+         .joint = true},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "inproc",
+         .receives = LH_RECEIVES_EARLY},
+        {"loop", "greedy", 2, 1, 1, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"wave", "zb-v", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE_FD},
+        {"ud", "optimal", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s-%s-%u", all[i].placement, all[i].method,
+                 all[i].devices);
+        double loss = run(&all[i], name);
+        CHECK_MSG(memcmp(&loss, &reference_loss, sizeof loss) == 0,
+                  "%s: loss %.17g, not %.17g", name, loss, reference_loss);
+        check_same(name);
+    }
+}
+
+static void transports_and_delays(void)
+{
+    static const setup all[] = {
+        {"ud", "zb-h1", 4, 1, 0, "local", .receives = LH_RECEIVES_EARLY},
+        {"wave", "zb-v", 2, 1, 0, "local", .receives = LH_RECEIVES_LATE,
+         .delays = true},
+        {"ud", "greedy", 4, 1, 1, "inproc", .receives = LH_RECEIVES_EARLY,
+         .delays = true},
+        {"loop", "interleaved-1f1b", 4, 1, 0, "inproc",
+         .receives = LH_RECEIVES_EARLY, .delays = true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "t%zu-%s-%s", i, all[i].transport,
+                 all[i].method);
+        run(&all[i], name);
+        check_same(name);
+    }
+}
+
+/* Cut W passes, and validation in between. */
+static void validation_changes_nothing(void)
+{
+    setup s = {"ud",
+               "1f1b",
+               2,
+               1,
+               0,
+               "inproc",
+               .receives = LH_RECEIVES_EARLY,
+               .validation = 0.1};
+    char path[160];
+    lh_error err;
+    size_t size[2];
+    char *weights[2];
+    for (int i = 0; i < 2; i++) {
+        lh_train_result *r = NULL;
+        snprintf(path, sizeof path, "%s/valid%d", folder, i);
+        s.devices = i ? 4 : 2;
+        s.method = i ? "zb-h1" : "1f1b";
+        CHECK_OK(train(&s, path, STEPS, &r, &err), err);
+        for (uint32_t k = 0; r && k < r->n_iterations; k++) {
+            double loss = r->iterations[k].validation_loss;
+            CHECK_INT(isfinite(loss) != 0, k % 5 == 4);
+            CHECK(!isfinite(loss) || (loss > 0 && loss < 6));
+        }
+        lh_train_result_free(r);
+        weights[i] = read_weights(i ? "valid1" : "valid0", STEPS, &size[i]);
+    }
+    CHECK(weights[0] && weights[1] && size[0] == size[1] &&
+          memcmp(weights[0], weights[1], size[0]) == 0);
+    free(weights[0]);
+    free(weights[1]);
+}
+
+/* --- killed, and resumed
+ * ------------------------------------------------------- */
+
+static bool there(const char *name, unsigned step)
+{
+    char path[256];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s/step-%08u", folder, name, step);
+    return stat(path, &st) == 0;
+}
+
+static void killed_and_resumed(void)
+{
+    setup s = {"ud",
+               "zb-h1",
+               4,
+               1,
+               0,
+               "inproc",
+               .receives = LH_RECEIVES_EARLY,
+               .checkpoint_every = 1,
+               .delays = true};
+    char path[160];
+    snprintf(path, sizeof path, "%s/killed", folder);
+    pid_t child = fork();
+    if (child == 0) {
+        lh_train_result *r = NULL;
+        train(&s, path, STEPS, &r, NULL);
+        _exit(0);
+    }
+    CHECK(child > 0);
+    for (int i = 0; i < 6000 && !there("killed", 7); i++)
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    CHECK(there("killed", 7));
+    CHECK(!there("killed", STEPS));
+    /* On another number of ranks, by another schedule. */
+    setup after = {
+        "ud",          "1f1b", 2, 1, 0, "local", .receives = LH_RECEIVES_EARLY,
+        .resume = path};
+    lh_train_result *r = NULL;
+    lh_error err;
+    CHECK_OK(train(&after, path, STEPS, &r, &err), err);
+    CHECK(r && r->n_iterations < STEPS && r->n_iterations > 0);
+    if (r && r->n_iterations)
+        CHECK_INT(r->iterations[r->n_iterations - 1].step, STEPS - 1);
+    lh_train_result_free(r);
+    check_same("killed");
+}
+
+/* --- data parallelism
+ * ------------------------------------------------------------ */
+
+static void compare_floats(const char *a, const char *b, size_t size)
+{
+    uint64_t head;
+    memcpy(&head, a, sizeof head);
+    double worst = 0;
+    for (size_t at = 8 + head; at + 4 <= size; at += 4) {
+        float x, y;
+        memcpy(&x, a + at, 4);
+        memcpy(&y, b + at, 4);
+        double off = fabs((double)x - (double)y);
+        worst = off > worst ? off : worst;
+    }
+    CHECK_MSG(worst < 2e-3, "weights differ by %g", worst);
+    CHECK_MSG(worst > 0, "sums in another order would differ");
+}
+
+static void replicas(void)
+{
+    static const setup all[] = {
+        {"ud", "1f1b", 1, 2, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "zb-h1", 2, 2, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"wave", "zb-v", 2, 2, 0, "local", .receives = LH_RECEIVES_EARLY},
+        {"ud", "greedy", 4, 2, 1, "inproc", .receives = LH_RECEIVES_LATE,
+         .delays = true},
+    };
+    char *first = NULL;
+    size_t first_size = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "dp%zu", i);
+        double loss = run(&all[i], name);
+        CHECK_NEAR(loss, reference_loss, 1e-4 * reference_loss);
+        size_t size = 0;
+        char *bytes = read_weights(name, STEPS, &size);
+        CHECK(bytes != NULL);
+        if (!bytes)
+            continue;
+        if (!first) {
+            first = bytes;
+            first_size = size;
+            CHECK_INT(size, reference_size);
+            if (reference && size == reference_size)
+                compare_floats(first, reference, size);
+            continue;
+        }
+        CHECK_MSG(size == first_size && memcmp(bytes, first, size) == 0,
+                  "%s: other weights", name);
+        free(bytes);
+    }
+    free(first);
+}
+
+/* Embedding and head on different ranks add up their gradients. */
+static void tied_embeddings(void)
+{
+    static const setup all[] = {
+        {"ud", "1f1b", 1, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"ud", "zb-h1", 4, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY},
+        {"wave", "zb-v", 2, 1, 0, "local", .receives = LH_RECEIVES_EARLY},
+    };
+    char *first = NULL;
+    size_t first_size = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        setup s = all[i];
+        char name[64];
+        size_t size = 0;
+        s.model = &tied;
+        snprintf(name, sizeof name, "tied%zu", i);
+        run(&s, name);
+        char *bytes = read_weights(name, STEPS, &size);
+        CHECK(bytes != NULL);
+        if (first && bytes)
+            CHECK_MSG(size == first_size && memcmp(bytes, first, size) == 0,
+                      "%s: other weights", name);
+        if (first) {
+            free(bytes);
+        } else {
+            first = bytes;
+            first_size = size;
+        }
+    }
+    free(first);
+}
+
+/* --- faults
+ * ---------------------------------------------------------------------- */
+
+static void faults(void)
+{
+    setup s = {"ud", "1f1b", 4, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY};
+    char path[160];
+    lh_train_result *r = NULL;
+    lh_error err;
+    snprintf(path, sizeof path, "%s/nothing", folder);
+    s.resume = path; /* there is no such checkpoint */
+    CHECK(train(&s, NULL, STEPS, &r, &err) != LH_OK);
+    CHECK_HAS(err.text, "nothing");
+    CHECK_HAS(err.text, "rank ");
+    s.resume = NULL;
+    /* A file where the folder should be. */
+    CHECK(train(&s, text_path, 2, &r, &err) != LH_OK);
+    CHECK_HAS(err.text, "rank 0");
+    CHECK(r == NULL);
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK_INT(system(command), 0);
+}
+
+int main(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/longhaul-same-XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(text_path, sizeof text_path, "%s/text", folder);
+    tied = tiny;
+    tied.tied_embeddings = true;
+    write_text();
+    RUN(one_rank);
+    RUN(schedules_and_degrees);
+    RUN(transports_and_delays);
+    RUN(validation_changes_nothing);
+    RUN(killed_and_resumed);
+    RUN(replicas);
+    RUN(tied_embeddings);
+    RUN(faults);
+    free(reference);
+    remove_folder();
+    return test_summary();
+}
