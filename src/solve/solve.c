@@ -36,7 +36,7 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
         lhi_raise_bound(r, high, lhi_windows_name(r));
     if (!any || r->budget.stop)
         return LH_OK;
-    if (complete && !lhi_windows_narrow(r->windows, last, true))
+    if (complete && !lhi_windows_narrow(r->windows, last, true, &r->budget))
         return lhi_fail_nomem(err);
     while (r->low < high && !r->budget.stop) {
         int64_t t = r->low + step < high ? r->low + step : high - 1;
@@ -52,7 +52,7 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
         high = t;
         step = (high - r->low) / 2;
         if (!lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
-                                false))
+                                false, &r->budget))
             return lhi_fail_nomem(err);
     }
     return LH_OK;

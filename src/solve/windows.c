@@ -236,10 +236,13 @@ static bool relax(lhi_windows *w, uint32_t o)
     return true;
 }
 
-static bool settle(lhi_windows *w)
+/* Stopped by the budget it leaves the queue as it is. */
+static bool settle(lhi_windows *w, lhi_budget *budget)
 {
     bool ok = true;
-    while (w->n_queue > 0) {
+    for (uint32_t n = 1; w->n_queue > 0; n++) {
+        if (n % 1024 == 0 && lhi_spend(budget, 64))
+            return ok;
         uint32_t o = w->queue[w->front];
         w->front = w->front + 1 == w->shop->n_ops ? 0 : w->front + 1;
         w->n_queue--;
@@ -382,7 +385,7 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
     const lhi_shop *s = w->shop;
     for (bool changed = true; changed;) {
         changed = false;
-        if (!settle(w))
+        if (!settle(w, budget))
             return false;
         for (uint32_t m = 0; m < s->n_machines; m++) {
             if (!w->dirty[m])
@@ -393,10 +396,12 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
             changed = true;
             if (!tighten(w, m))
                 return false;
+            if (budget->stop)
+                return true;
             /* What the machine itself tightens leaves it as it is. */
             if (lattice_of(w, m))
                 w->dirty[m] = false;
-            if (!settle(w))
+            if (!settle(w, budget))
                 return false;
             if (lhi_spend(budget, cost(w, m)))
                 return true;
@@ -484,7 +489,8 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     return ok;
 }
 
-bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good)
+bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
+                        lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++)
         if (lattice_of(w, m) && !narrow_one(w, m, deadline, for_good))

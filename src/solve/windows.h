@@ -60,7 +60,8 @@ bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
 /* After windows that were not refuted: leaves out the states that no schedule
  * within their deadline passes through. `for_good`: later deadlines will not be
  * above it; else they bring the states back. false: no memory. */
-bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good);
+bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
+                        lhi_budget *budget);
 
 /* Fills least and most from the last windows. */
 void lhi_windows_counts(lhi_windows *windows);

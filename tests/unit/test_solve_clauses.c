@@ -156,7 +156,7 @@ static void compare_windows(const lh_pipeline *p, int64_t longest)
             CHECK_INT(live->e[o], all->e[o]);
         }
         if (open && i % 2)
-            CHECK(lhi_windows_narrow(live, t, false));
+            CHECK(lhi_windows_narrow(live, t, false, &budget));
     }
     lhi_windows_free(all);
     lhi_windows_free(live);

@@ -3,9 +3,6 @@
  * does which task, and an end in time. To be run with ThreadSanitizer too. */
 #include "solve_check.h"
 
-#include <stdatomic.h>
-#include <time.h>
-
 enum { N_COUNTS = 3 };
 static const uint32_t counts[N_COUNTS] = {1, 2, 5};
 
@@ -89,41 +86,33 @@ static void same_without_searches(void)
     same(hard(8, 32), 200000, 1000000);
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-    timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct watch {
     uint32_t calls;
-    double stop_after_s, begin_s;
 } watch;
 
 static bool look(void *context, const lh_solve_progress *now)
 {
     watch *w = context; /* without a lock: this thread alone calls it */
     w->calls++;
-    CHECK(now->bound_ns > 0);
-    return now_s() - w->begin_s > w->stop_after_s;
+    CHECK(now->seconds >= 0);
+    return w->calls > 2;
 }
 
 static void ends_when_the_caller_wants(void)
 {
-    lh_pipeline *p = uniform_make(hard(8, 32));
-    watch w = {.stop_after_s = 0.5, .begin_s = now_s()};
+    lh_pipeline *p = uniform_make(hard(16, 64));
+    watch w = {0};
     lh_solve_options o = {.size = sizeof o,
                           .threads = 3,
                           .progress = look,
                           .context = &w,
-                          .time_limit_s = 30};
+                          .time_limit_s = 60};
     lh_solution s = {0};
     lh_error err = {0};
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     solve_check(p, &s);
-    CHECK(s.status == LH_SOLVE_OPTIMAL || w.calls > 1);
-    CHECK_MSG(s.seconds < 10, "%g s", s.seconds);
+    CHECK_INT(w.calls, 3);
+    CHECK(s.status == LH_SOLVE_FEASIBLE);
     lh_solution_fini(&s);
     lh_pipeline_free(p);
 }
