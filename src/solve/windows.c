@@ -492,9 +492,12 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
                         lhi_budget *budget)
 {
-    for (uint32_t m = 0; m < w->shop->n_machines; m++)
+    for (uint32_t m = 0; m < w->shop->n_machines; m++) {
         if (lattice_of(w, m) && !narrow_one(w, m, deadline, for_good))
             return false;
+        if (lhi_spend(budget, cost(w, m)))
+            break;
+    }
     return true;
 }
 
