@@ -432,3 +432,13 @@ lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
     free(number);
     return l;
 }
+
+bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
+                      int64_t *last)
+{
+    way y = look_at(lattice, windows);
+    go_forward(&y);
+    bool ok = go_back(&y, windows, use_nothing);
+    memcpy(last, windows->last, lattice->n_states * sizeof *last);
+    return ok;
+}

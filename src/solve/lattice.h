@@ -20,6 +20,10 @@ bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows);
 /* A copy with the states on usable steps alone; NULL: no memory. */
 lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
                                 lhi_windows *windows);
+/* When each state may be left at the latest; below 0: it is dead. false: no
+ * order. */
+bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
+                      int64_t *last);
 /* least and most from the steps that are still usable. */
 void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows);
 

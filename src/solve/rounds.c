@@ -50,6 +50,7 @@ typedef struct rounds {
     task *tasks;
     uint32_t n, n_searches, n_merged, number, n_idle;
     uint32_t n_vain; /* rounds since an improvement came */
+    uint32_t width;  /* of the next beams */
     uint64_t allow;
     int64_t low, high; /* units, when the round began */
     bool over;         /* later tasks are of no use */
@@ -352,18 +353,23 @@ static lh_status run_rounds(rounds *x)
         if (refuted || r->budget.stop)
             continue;
         LHI_TRY(run_round(x));
-        if (x->gained || r->windows->complete || lhi_is_done(r))
+        if (lhi_is_done(r))
             continue;
-        lhi_windows_allow(r->windows, 2 * r->windows->live_states);
-        lhi_report(r, "bounds");
-        LHI_TRY(lhi_bound_by_windows(r, x->err));
+        if (!x->gained && !r->windows->complete) {
+            lhi_windows_allow(r->windows, 2 * r->windows->live_states);
+            lhi_report(r, "bounds");
+            LHI_TRY(lhi_bound_by_windows(r, x->err));
+        }
+        if (x->width <= 1024)
+            LHI_TRY(lhi_try_beams(r, x->width, x->err));
+        x->width += x->width / 2;
     }
     return LH_OK;
 }
 
 lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
 {
-    rounds x = {.r = r, .n = LEAST_TASKS, .err = err};
+    rounds x = {.r = r, .n = LEAST_TASKS, .width = 48, .err = err};
     if (lhi_is_done(r))
         return LH_OK;
     /* More than that on few threads would only keep searches waiting; limited

@@ -3,6 +3,7 @@
  * and rounds of searches and improvements. */
 #include "base/fail.h"
 #include "pipe/pipeline.h"
+#include "solve/beam.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
 
@@ -118,6 +119,30 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, UINT64_MAX / 2, true, "tuning", err) : LH_OK;
 }
 
+lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
+{
+    lhi_report(r, "beam search");
+    for (uint32_t i = 5; i-- > 0 && !lhi_is_done(r);) {
+        int64_t high = lhi_first_enough(r) - 1;
+        int64_t units = r->low + ((high - r->low) >> i);
+        bool ok = false;
+        if (high < r->low)
+            break;
+        if (!lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, units),
+                             &r->budget)) {
+            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+            continue;
+        }
+        if (r->budget.stop)
+            break;
+        LHI_TRY(lhi_words_beam(r->windows, width, r->o.memory / 8, r->found,
+                               &ok, &r->budget, err));
+        if (ok)
+            LHI_TRY(justify(r, UINT64_MAX / 2, true, "beam search", err));
+    }
+    return LH_OK;
+}
+
 /* No generator found a schedule: is there one at all? */
 static lh_status find_any(lhi_solver *r, lh_error *err)
 {
@@ -211,6 +236,12 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
     LHI_TRY(dispatch(r, err));
+    /* Long enough for a good start where there are many passes, and short
+     * beside what a search takes where there are few. */
+    uint64_t begin = r->budget.used, n = r->shop->n_ops;
+    for (uint32_t w = 16; w <= 128 && r->budget.used - begin < n * n / 4;
+         w *= 2)
+        LHI_TRY(lhi_try_beams(r, w, err));
     return lhi_close_gap(r, err);
 }
 

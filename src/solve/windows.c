@@ -342,7 +342,7 @@ static bool tighten_plainly(lhi_windows *w, uint32_t m)
 /* --- all together
  * -------------------------------------------------------------- */
 
-static const lhi_lattice *lattice_of(const lhi_windows *w, uint32_t m)
+const lhi_lattice *lhi_windows_lattice(const lhi_windows *w, uint32_t m)
 {
     return w->narrow[m] ? w->narrow[m] : w->lattices[m];
 }
@@ -351,7 +351,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
-    if (!lattice_of(w, m))
+    if (!lhi_windows_lattice(w, m))
         return tighten_plainly(w, m);
     uint32_t first = s->streams[k->first_stream].first;
     uint32_t end = first + lhi_machine_ops(s, m);
@@ -359,7 +359,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
-    if (!lhi_lattice_tighten(lattice_of(w, m), w))
+    if (!lhi_lattice_tighten(lhi_windows_lattice(w, m), w))
         return false;
     for (uint32_t o = first; o < end; o++)
         if (!raise(w, o, w->new_r[o]) || !lower(w, o, w->new_e[o]))
@@ -369,7 +369,7 @@ static bool tighten(lhi_windows *w, uint32_t m)
 
 static uint64_t cost(const lhi_windows *w, uint32_t m)
 {
-    const lhi_lattice *l = lattice_of(w, m);
+    const lhi_lattice *l = lhi_windows_lattice(w, m);
     return l ? (uint64_t)l->n_states * l->n_streams / 64 + 1
              : lhi_machine_ops(w->shop, m);
 }
@@ -399,7 +399,7 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
             if (budget->stop)
                 return true;
             /* What the machine itself tightens leaves it as it is. */
-            if (lattice_of(w, m))
+            if (lhi_windows_lattice(w, m))
                 w->dirty[m] = false;
             if (!settle(w, budget))
                 return false;
@@ -417,11 +417,11 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
 {
     const lhi_shop *s = w->shop;
     uint32_t n_left = 0;
-    if (lattice_of(w, m) || s->machines[m].n_streams < 2 ||
+    if (lhi_windows_lattice(w, m) || s->machines[m].n_streams < 2 ||
         deadline >= w->too_large[m])
         return false;
     for (uint32_t i = 0; i < s->n_machines; i++)
-        n_left += s->machines[i].n_streams > 1 && !lattice_of(w, i);
+        n_left += s->machines[i].n_streams > 1 && !lhi_windows_lattice(w, i);
     size_t room = w->room > w->used ? (w->room - w->used) / n_left : 0;
     size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
     w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
@@ -440,7 +440,7 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
 static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
                        bool for_good)
 {
-    lhi_lattice *l = lhi_lattice_narrow(lattice_of(w, m), w);
+    lhi_lattice *l = lhi_lattice_narrow(lhi_windows_lattice(w, m), w);
     if (!l)
         return false;
     w->used -= lattice_bytes(w->narrow[m]);
@@ -483,8 +483,8 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     }
     w->complete = true;
     for (uint32_t m = 0; m < s->n_machines; m++)
-        w->complete =
-            w->complete && (s->machines[m].n_streams < 2 || lattice_of(w, m));
+        w->complete = w->complete && (s->machines[m].n_streams < 2 ||
+                                      lhi_windows_lattice(w, m));
     forget_queue(w);
     return ok;
 }
@@ -493,7 +493,7 @@ bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
                         lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
-        if (lattice_of(w, m) && !narrow_one(w, m, deadline, for_good))
+        if (lhi_windows_lattice(w, m) && !narrow_one(w, m, deadline, for_good))
             return false;
         if (lhi_spend(budget, cost(w, m)))
             break;
@@ -513,6 +513,6 @@ void lhi_windows_counts(lhi_windows *w)
         }
     }
     for (uint32_t m = 0; m < s->n_machines; m++)
-        if (lattice_of(w, m))
-            lhi_lattice_counts(lattice_of(w, m), w);
+        if (lhi_windows_lattice(w, m))
+            lhi_lattice_counts(lhi_windows_lattice(w, m), w);
 }

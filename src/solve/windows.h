@@ -63,6 +63,10 @@ bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
 bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
                         lhi_budget *budget);
 
+/* The lattice of a machine as it is now, or NULL. */
+const lhi_lattice *lhi_windows_lattice(const lhi_windows *windows,
+                                       uint32_t machine);
+
 /* Fills least and most from the last windows. */
 void lhi_windows_counts(lhi_windows *windows);
 

@@ -143,7 +143,7 @@ static void compare_windows(const lh_pipeline *p, int64_t longest)
         err);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
     lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
-    int64_t units = longest / shop->unit_ns;
+    int64_t units = longest / shop->unit_ns * 9 / 8;
     for (int64_t i = 0; i < 12; i++) {
         int64_t t =
             lhi_shop_deadline(shop, i == 9 ? units : units - i * units / 64);
