@@ -4,6 +4,7 @@
 
 #include <longhaul/certificate.h>
 #include <signal.h>
+#include <unistd.h>
 #include <string.h>
 
 static volatile sig_atomic_t interrupted;
@@ -34,6 +35,12 @@ lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out)
     return LH_OK;
 }
 
+static uint32_t count_processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n < 1024 ? (uint32_t)n : 1024;
+}
+
 static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
 {
     double percent = 0;
@@ -48,7 +55,7 @@ static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
                          "1 or more",
                          s->memory);
     o->memory = (size_t)mib << 20;
-    o->threads = s->threads;
+    o->threads = s->threads ? s->threads : count_processors();
     return LH_OK;
 }
 

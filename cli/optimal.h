@@ -45,8 +45,9 @@ typedef struct cli_search {
          .arg = "N",                                                           \
          .least = 1,                                                           \
          .most = 1024,                                                         \
-         .help = "optimal: use at most N threads; the result by --effort "     \
-                 "does not depend on it."},                                    \
+         .help = "optimal: use at most N threads (default: as many as "        \
+                 "processors); the result by --effort does not depend on "     \
+                 "it."},                                                       \
         {.name = "certificate",                                                \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.certificate),                         \

@@ -48,9 +48,10 @@ typedef struct lh_solve_options {
     uint32_t sub_blocks; /* W in so many parts; 0: whole */
     bool fifo; /* messages leave first in, first out, whatever it costs */
     lh_objective objective;
-    uint64_t seed;            /* of the annealing */
+    uint64_t seed;            /* of annealing and the like */
     const lh_schedule *start; /* a schedule to improve on; may be NULL */
-    /* Called a few times a second; true: stop and return what there is. */
+    /* Called a few times a second, by the thread that called lh_solve(); true:
+     * stop and return what there is. */
     bool (*progress)(void *context, const lh_solve_progress *now);
     void *context;
     /* Above 0: is there a schedule whose objective is at most this? Stops once
