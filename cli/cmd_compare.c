@@ -94,6 +94,9 @@ static void fini(cli_comparison *x)
     }
     free(x->bases);
     free(x->contenders);
+    size_t n = (size_t)x->n_latencies * x->n_transfers * x->n_contenders;
+    for (size_t i = 0; x->outcomes && i < n; i++)
+        json_decref(x->outcomes[i].peaks);
     free(x->outcomes);
     cli_sweep_fini(&x->sweep);
 }
@@ -247,8 +250,11 @@ static lh_status simulate(cli *c, const settings *s, const lh_pipeline *p,
     o->makespan_ns = lh_timeline_makespan(t);
     o->bubble_ratio = lh_timeline_bubble_ratio(t);
     o->peak_memory = cli_highest_peak(t, NULL);
+    o->peaks = cli_peak_memory(t);
     o->fits = lh_timeline_fits(t, NULL);
     lh_timeline_free(t);
+    if (!o->peaks)
+        return cli_no_memory(c);
     if (!s->jitter.spec)
         return LH_OK;
     lh_jitter jitter;

@@ -81,7 +81,7 @@ static json_t *row_json(const cli_comparison *x, uint32_t l, uint32_t t,
         json_object_set_new(row, "iteration_s",
                             cli_seconds(o->makespan_ns + base->after_ns));
     json_object_set_new(row, "bubble_ratio", json_real(o->bubble_ratio));
-    json_object_set_new(row, "peak_memory", json_integer(o->peak_memory));
+    json_object_set(row, "peak_memory", o->peaks);
     if (o->jitter.samples)
         json_object_set_new(row, "jitter", cli_jitter_json(&o->jitter));
     return row;

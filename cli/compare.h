@@ -29,6 +29,7 @@ typedef struct cli_outcome {
     int64_t bound_ns; /* no schedule of this pipeline is faster */
     double bubble_ratio;
     int64_t peak_memory; /* highest of all devices */
+    json_t *peaks;       /* of each; NULL: it failed */
     bool fits;
     lh_jitter_result jitter; /* samples 0: not asked for */
     char why[200];           /* it failed */

@@ -142,6 +142,9 @@ times = [r["makespan_s"] for r in rows if r["status"] == "ok"]
 check(times == sorted(times) and len(times) >= 4 and
       {r["method"] for r in rows} >= {"gpipe", "1f1b", "zb-h1", "zb-v"},
       "rows are sorted and all there")
+check(all(len(r["peak_memory"]) == 4 and max(r["peak_memory"]) <= 4
+          for r in rows if r["status"] == "ok"),
+      "a row has the peak memory of each device")
 check(all(r["makespan_s"] >= r["lower_bound_s"] for r in rows
           if r["status"] == "ok"), "nothing beats the bound")
 rows = json_case("sweep", ["compare", "p.yaml", "-m", "zb-h1,greedy",
