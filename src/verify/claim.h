@@ -17,9 +17,12 @@
 
 #define LHI_NEVER (INT64_MAX / 4)
 
+/* Data-parallel communication of a chunk that shares its device. */
+enum { LHI_GATHERED = 16, LHI_SCATTERED = 17 };
+
 typedef struct lhi_claim_row {
-    uint8_t kind; /* lh_pass_kind; of messages that of their producers */
-    bool message;
+    uint8_t kind; /* lh_pass_kind; of messages that of their producers; or */
+    bool message; /* one of LHI_GATHERED, LHI_SCATTERED */
     uint32_t chunk, machine;
     uint32_t slot;              /* among the rows of its machine */
     uint32_t first, count, per; /* its operations; `per` of a microbatch */
@@ -61,9 +64,10 @@ typedef struct lhi_claim {
     uint32_t *queue;
     bool *queued, *dirty; /* [op], [machine] */
     uint32_t front, n_queue;
-    int64_t *early, *late;  /* [state] */
-    const char *refuted_by; /* what lhi_claim_refute() ended with */
-    uint32_t refuted_at;    /* machine; LH_NONE: a single pass */
+    int64_t *early, *late;           /* [state] */
+    int64_t *new_start, *new_finish; /* [op] */
+    const char *refuted_by;          /* what lhi_claim_refute() ended with */
+    uint32_t refuted_at;             /* machine; LH_NONE: a single pass */
 } lhi_claim;
 
 /* Lives in `mem`. *why is set, and *out NULL, where the pipeline is beyond what

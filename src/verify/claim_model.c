@@ -19,8 +19,10 @@ typedef struct builder {
     uint32_t n_chunks, n_devices, n, parts;
     bool joint;
     uint32_t *f, *d, *w, *mf, *md; /* rows by chunk; LH_NONE */
+    uint32_t *gather, *scatter;    /* the same; alone: LH_NONE */
     uint32_t *alone;               /* per device: how many chunks */
-    int64_t *held;                 /* per device: static memory */
+    int64_t *held;                 /* per device: static memory, */
+    int64_t *gathered;             /* ... all-gathers */
     arc *arcs;
     size_t n_arcs;
 } builder;
@@ -35,19 +37,24 @@ static int64_t back_ns(const builder *b, uint32_t c)
     return chunk_at(b, c)->d_ns + (b->joint ? chunk_at(b, c)->w_ns : 0);
 }
 
-static uint32_t add_row(builder *b, lhi_claim_row row, uint32_t per)
+static uint32_t add_row_of(builder *b, lhi_claim_row row, uint32_t count)
 {
     lhi_claim *c = b->c;
     lhi_claim_machine *m = &c->machines[c->n_machines - 1];
     row.machine = c->n_machines - 1;
     row.slot = m->n_rows++;
     row.first = c->n_ops;
-    row.per = per;
-    row.count = b->n * per;
+    row.count = count;
     m->n_ops += row.count;
     c->n_ops += row.count;
     c->rows[c->n_rows] = row;
     return c->n_rows++;
+}
+
+static uint32_t add_row(builder *b, lhi_claim_row row, uint32_t per)
+{
+    row.per = per;
+    return add_row_of(b, row, b->n * per);
 }
 
 static void add_machine(builder *b, uint32_t device, const char *link)
@@ -97,6 +104,31 @@ static void add_device(builder *b, uint32_t device)
                                               .time = k->w_ns / b->parts,
                                               .memory = k->mem_w / b->parts},
                               b->parts);
+    }
+}
+
+/* Chunks of one device take turns on its data-parallel link, all gathers before
+ * all scatters. That turns follow the passes' order is left out. */
+static void add_collectives(builder *b, uint32_t device)
+{
+    for (int after = 0; after < 2 && b->alone[device] > 1; after++) {
+        bool any = false;
+        for (uint32_t c = 0; c < b->n_chunks; c++) {
+            const lh_chunk *k = chunk_at(b, c);
+            int64_t time = after ? k->reduce_scatter_ns : k->all_gather_ns;
+            if (k->device != device || time == 0)
+                continue;
+            if (!any)
+                add_machine(b, LH_NONE, "");
+            any = true;
+            *(after ? &b->scatter[c] : &b->gather[c]) = add_row_of(
+                b,
+                (lhi_claim_row){.kind = after ? LHI_SCATTERED : LHI_GATHERED,
+                                .chunk = c,
+                                .per = 1,
+                                .time = time},
+                1);
+        }
     }
 }
 
@@ -232,6 +264,13 @@ static void add_arcs(builder *b)
             add_arc(b, rows[b->d[c]].first + x / b->parts,
                     rows[b->w[c]].first + x, 0);
         add_memory_arcs(b, c);
+        const lhi_claim_row *last = &rows[b->joint ? b->d[c] : b->w[c]];
+        if (b->gather[c] != LH_NONE)
+            add_arc(b, rows[b->gather[c]].first, rows[b->f[c]].first,
+                    chunk_at(b, c)->dp_latency_ns);
+        if (b->scatter[c] != LH_NONE)
+            add_arc(b, last->first + last->count - 1, rows[b->scatter[c]].first,
+                    0);
     }
 }
 
@@ -284,19 +323,26 @@ static int64_t divisor(int64_t a, int64_t b)
 }
 
 /* Data-parallel communication lies before a chunk's first F and after its last
- * W or B, whatever else shares its link. */
+ * W or B. Gathers are booked from the start, so they are over, one after the
+ * other, before any scatter. */
 static void add_ends(builder *b)
 {
     lhi_claim *c = b->c;
     for (uint32_t i = 0; i < b->n_chunks; i++) {
         const lh_chunk *k = chunk_at(b, i);
         const lhi_claim_row *last = &c->rows[b->joint ? b->d[i] : b->w[i]];
-        if (k->all_gather_ns > 0)
+        bool alone = b->alone[k->device] == 1;
+        if (alone && k->all_gather_ns > 0)
             c->head[c->rows[b->f[i]].first] =
                 k->all_gather_ns + k->dp_latency_ns;
-        if (k->reduce_scatter_ns > 0)
+        if (alone && k->reduce_scatter_ns > 0)
             c->tail[last->first + last->count - 1] =
                 k->reduce_scatter_ns + k->dp_latency_ns;
+        if (b->scatter[i] == LH_NONE)
+            continue;
+        uint32_t o = c->rows[b->scatter[i]].first;
+        c->tail[o] = k->dp_latency_ns;
+        c->head[o] = b->gathered[k->device];
     }
 }
 
@@ -363,11 +409,14 @@ static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
     c->tail = LHI_NEW(c->mem, int64_t, n);
     c->start = LHI_NEW(c->mem, int64_t, n);
     c->finish = LHI_NEW(c->mem, int64_t, n);
+    c->new_start = LHI_NEW(c->mem, int64_t, n);
+    c->new_finish = LHI_NEW(c->mem, int64_t, n);
     c->queue = LHI_NEW(c->mem, uint32_t, n);
     c->queued = LHI_NEW(c->mem, bool, n);
     c->dirty = LHI_NEW(c->mem, bool, c->n_machines);
     if (!c->row_of || !c->slot_at || !c->head || !c->tail || !c->start ||
-        !c->finish || !c->queue || !c->queued || !c->dirty)
+        !c->new_start || !c->new_finish || !c->finish || !c->queue ||
+        !c->queued || !c->dirty)
         return lhi_fail_nomem(err);
     for (uint32_t r = 0; r < c->n_rows; r++)
         for (uint32_t x = 0; x < c->rows[r].count; x++)
@@ -390,22 +439,26 @@ static lh_status prepare(builder *b, const char **why, lh_error *err)
 {
     lhi_claim *c = b->c;
     size_t n = b->n_chunks;
-    uint32_t *ids = LHI_NEW(c->mem, uint32_t, 5 * n);
+    uint32_t *ids = LHI_NEW(c->mem, uint32_t, 7 * n);
     b->alone = LHI_NEW(c->mem, uint32_t, b->n_devices);
     b->held = LHI_NEW(c->mem, int64_t, b->n_devices);
-    if (!ids || !b->alone || !b->held)
+    b->gathered = LHI_NEW(c->mem, int64_t, b->n_devices);
+    if (!ids || !b->alone || !b->held || !b->gathered)
         return lhi_fail_nomem(err);
-    memset(ids, 0xff, 5 * n * sizeof *ids);
+    memset(ids, 0xff, 7 * n * sizeof *ids);
     b->f = ids;
     b->d = ids + n;
     b->w = ids + 2 * n;
     b->mf = ids + 3 * n;
     b->md = ids + 4 * n;
+    b->gather = ids + 5 * n;
+    b->scatter = ids + 6 * n;
     double total = 0;
     for (uint32_t i = 0; i < b->n_chunks; i++) {
         const lh_chunk *k = chunk_at(b, i);
         b->alone[k->device]++;
         b->held[k->device] += k->mem_static;
+        b->gathered[k->device] += k->all_gather_ns;
         total += ((double)llabs(k->mem_f) + (double)llabs(k->mem_d) +
                   (double)llabs(k->mem_w)) *
                  b->n;
@@ -417,9 +470,9 @@ static lh_status prepare(builder *b, const char **why, lh_error *err)
     if ((double)n * b->n * (4.0 + b->parts) > MOST_OPS ||
         (double)n * b->n_devices > 1e8)
         *why = "the pipeline is too large";
-    c->rows = LHI_NEW(c->mem, lhi_claim_row, 5 * n);
+    c->rows = LHI_NEW(c->mem, lhi_claim_row, 7 * n);
     c->machines =
-        LHI_NEW(c->mem, lhi_claim_machine, (size_t)b->n_devices + 2 * n);
+        LHI_NEW(c->mem, lhi_claim_machine, 3 * (size_t)b->n_devices + 2 * n);
     return c->rows && c->machines ? LH_OK : lhi_fail_nomem(err);
 }
 
@@ -429,8 +482,10 @@ static lh_status build(builder *b, const char **why, lh_error *err)
     LHI_TRY(prepare(b, why, err));
     if (*why)
         return LH_OK;
-    for (uint32_t d = 0; d < b->n_devices; d++)
+    for (uint32_t d = 0; d < b->n_devices; d++) {
         add_device(b, d);
+        add_collectives(b, d);
+    }
     LHI_TRY(add_links(b, err));
     LHI_TRY(allocate_ops(b, why, err));
     if (*why)

@@ -353,10 +353,6 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
     return true;
 }
 
-typedef struct gains {
-    int64_t start, finish;
-} gains;
-
 /* What the steps that can still be taken leave to each operation. */
 static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
 {
@@ -364,14 +360,10 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
     uint32_t n = m->n_rows;
     if (!walk_states(c, m))
         return false;
-    lhi_mark mark = lhi_arena_mark(c->mem);
-    gains *g = LHI_NEW(c->mem, gains, m->n_ops);
-    if (!g)
-        return true; /* weaker, not wrong */
     for (uint32_t o = 0; o < m->n_ops; o++) {
-        uint32_t slots = n;
-        g[o] = (gains){LHI_NEVER, -1};
-        for (uint32_t i = 0; i < slots; i++) {
+        c->new_start[m->first_op + o] = LHI_NEVER;
+        c->new_finish[m->first_op + o] = -1;
+        for (uint32_t i = 0; i < n; i++) {
             c->least[c->slot_at[m->first_op + o] + i] = UINT32_MAX;
             c->most[c->slot_at[m->first_op + o] + i] = 0;
         }
@@ -388,9 +380,8 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
             int64_t last = min64(c->late[y], c->finish[o]);
             if (begin + row->time > last)
                 continue;
-            gains *to = &g[o - m->first_op];
-            to->start = min64(to->start, begin);
-            to->finish = max64(to->finish, last);
+            c->new_start[o] = min64(c->new_start[o], begin);
+            c->new_finish[o] = max64(c->new_finish[o], last);
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t *least = &c->least[c->slot_at[o] + k];
                 uint32_t *most = &c->most[c->slot_at[o] + k];
@@ -399,10 +390,9 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
             }
         }
     bool ok = true;
-    for (uint32_t o = 0; ok && o < m->n_ops; o++)
-        ok = not_before(c, m->first_op + o, g[o].start) &&
-             not_after(c, m->first_op + o, g[o].finish);
-    lhi_arena_rewind(c->mem, mark);
+    for (uint32_t o = m->first_op; ok && o < m->first_op + m->n_ops; o++)
+        ok = not_before(c, o, c->new_start[o]) &&
+             not_after(c, o, c->new_finish[o]);
     return ok;
 }
 
