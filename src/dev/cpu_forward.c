@@ -143,7 +143,7 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 lh_status lhi_cpu_f(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
                     const float *in, float *out, lh_error *err)
 {
-    lhi_cpu_slot *slot;
+    lhi_cpu_slot *slot = NULL;
     size_t bytes = (size_t)cpu->t * cpu->h * sizeof *in;
     if (chunk->was_here[microbatch])
         return lhi_fail(err, LH_EINVAL,

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes: a checkpoint's state.json. */
+#include "fuzz.h"
+
+#include "train/own.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    lh_model model = {.layers = 1,
+                      .hidden = 4,
+                      .ffn = 4,
+                      .vocab = 8,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .head_dim = 2};
+    lhi_checkpoint_options options = {.recipe = "r"};
+    lhi_state state = {0};
+    lh_error err = {0};
+    lh_status status = lhi_state_parse((const char *)data, size, "state.json",
+                                       &model, &options, &state, &err);
+    if (status != LH_OK)
+        fuzz_refused(status, &err, state.sums);
+    else
+        REQUIRE(state.sums && state.replicas > 0, "no sums");
+    free(state.sums);
+    return 0;
+}

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training on the CPU beside PyTorch's: same model, data and seed.
+
+    test_train_torch.py SPEED_TRAIN NAIVE_GRADIENT ROOT
+
+The losses of 20 steps within 1e-4 relative; the tests' own naive reference in
+doubles within 1e-9 of PyTorch's gradients; the checkpoint as transformers loads
+it. Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them), for the
+last part transformers; what is missing is skipped, and said.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+SKIP = 77
+SPEED, NAIVE, ROOT = sys.argv[1:4]
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+try:
+    warnings.filterwarnings("ignore")
+    import numpy
+    import torch
+    import peer_torch_train as peer
+except ImportError as error:
+    other = os.environ.get("LONGHAUL_TORCH")
+    if other:  # once only
+        environment = {k: v for k, v in os.environ.items()
+                       if k != "LONGHAUL_TORCH"}
+        os.execve(other, [other, *sys.argv], environment)
+    print(f"SKIPPED: no torch or numpy ({error}); that training agrees with "
+          "PyTorch's is not tested. Set LONGHAUL_TORCH to a Python that has "
+          "them.", file=sys.stderr)
+    sys.exit(SKIP)
+
+STEPS = 20
+count = {True: 0, False: 0}
+
+
+def check(ok, what):
+    count[bool(ok)] += 1
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+
+
+def run(shape, sequence, microbatch, microbatches, text, folder):
+    """Our losses and norms; weights before and after in `folder`."""
+    args = [text, *shape[:7], sequence, microbatch, microbatches, shape[7]]
+    lines = f"save {folder}\n" + "step\n" * STEPS + f"save {folder}\n"
+    done = subprocess.run([SPEED, *map(str, args)], input=lines, text=True,
+                          capture_output=True)
+    if done.returncode == SKIP:
+        print("SKIPPED:", done.stderr, file=sys.stderr)
+        sys.exit(SKIP)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return [json.loads(x) for x in done.stdout.splitlines()][1:-1]
+
+
+def model_of(path, shape, sequence, kind=torch.float32):
+    weights = {n: w.to(kind) for n, w in peer.read_safetensors(path).items()}
+    return peer.Llama(weights, *shape[4:7], sequence)
+
+
+def compare(name, shape, sequence, microbatch, microbatches, text):
+    with tempfile.TemporaryDirectory() as folder:
+        ours = run(shape, sequence, microbatch, microbatches, text, folder)
+        begin = pathlib.Path(folder, "step-00000000", "model.safetensors")
+        after = pathlib.Path(folder, "step-00000020", "model.safetensors")
+        tokens = numpy.fromfile(text, "uint8")
+        model = model_of(begin, shape, sequence)
+        train = peer.Training(model, tokens, sequence, microbatch,
+                              microbatches, 1, 1000, 1e-3, 1e-4, 10)
+        worst = 0
+        for got in ours:
+            loss, norm = train.step()
+            worst = max(worst, abs(got["loss"] - loss) / loss)
+            check(abs(got["norm"] - norm) <= 1e-3 * norm,
+                  f"{name}: norm {got['norm']}, PyTorch {norm}")
+        check(worst <= 1e-4, f"{name}: loss differs by {worst:.2g}")
+        check(ours[-1]["loss"] < 0.9 * ours[0]["loss"],
+              f"{name}: the loss does not fall")
+        print(f"{name}: losses within {worst:.1e} of PyTorch's")
+        end = peer.read_safetensors(after)
+        for key, ours_ in end.items():
+            theirs = model.p[key.replace(".", "/")].detach()
+            off = (ours_ - theirs).norm() / theirs.norm()
+            check(off < 2e-3, f"{name}: {key} is off by {off:.2g}")
+        naive(name, begin, shape, tokens, folder)
+        transformers(name, after.parent, end, tokens, shape)
+
+
+def naive(name, weights, shape, tokens, folder):
+    window = tokens[:25].astype("<i4")
+    window.tofile(f"{folder}/tokens")
+    subprocess.run([NAIVE, weights, f"{folder}/tokens", f"{folder}/gradient",
+                    *map(str, shape)], check=True)
+    got = numpy.fromfile(f"{folder}/gradient", "<f8")
+    model = model_of(weights, shape, 24, torch.float64)
+    t = torch.from_numpy(window.astype("int64"))
+    loss = model(t[None, :-1], t[None, 1:])
+    loss.backward()
+    want = numpy.concatenate([model.p[n.replace(".", "/")].grad.numpy().ravel()
+                              for n in model.names])
+    check(abs(got[0] - loss.item()) <= 1e-9 * loss.item(),
+          f"{name}: the naive loss is {got[0]}, PyTorch's {loss.item()}")
+    off = numpy.linalg.norm(got[1:] - want) / numpy.linalg.norm(want)
+    check(off <= 1e-9, f"{name}: naive gradients are off by {off:.2g}")
+    print(f"{name}: naive gradients within {off:.1e} of PyTorch's")
+
+
+def transformers(name, folder, weights, tokens, shape):
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        print(f"SKIPPED: no transformers ({error}); that it loads our "
+              "checkpoints is not tested", file=sys.stderr)
+        return
+    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    for key, value in theirs.named_parameters():
+        check(torch.equal(value, weights[key]), f"{name}: {key} in "
+              "transformers is another")
+    check(len(list(theirs.named_parameters())) == len(weights),
+          f"{name}: transformers has other tensors")
+    t = torch.from_numpy(tokens[100:125].astype("int64"))
+    with torch.no_grad():
+        logits = theirs(t[None, :-1]).logits.double()
+    want = model_of(folder / "model.safetensors", shape, 24)(
+        t[None, :-1], t[None, 1:]).item()
+    got = torch.nn.functional.cross_entropy(
+        logits[0], t[1:], reduction="sum").item()
+    check(abs(got - want) <= 1e-5 * want,
+          f"{name}: transformers' loss is {got}, not {want}")
+    print(f"{name}: transformers loads the checkpoint")
+
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+text = os.path.join(ROOT, "LICENSE")
+# layers, hidden, ffn, vocab, heads, kv_heads, head_dim, tied
+compare("grouped heads", (3, 64, 160, 256, 8, 2, 8, 0), 48, 2, 4, text)
+compare("tied", (2, 48, 128, 256, 3, 3, 16, 1), 100, 3, 2, text)
+print(f"{count[True]} passed, {count[False]} failed")
+sys.exit(count[False] > 0)
