@@ -18,13 +18,13 @@
 enum { DEVICE_TIMED, DEVICE_CPU };
 
 static const char *const devices[] = {"timed", "cpu", NULL};
-static const char *const transports[] = {"inproc", "local", NULL};
+static const char *const transports[] = {"inproc", "local", "ucx", "tcp", NULL};
 static const char *const formats[] = {"text", "u16", "u32", NULL};
 
 typedef struct settings {
     const char *schedule, *inject, *trace, *html, *log;
     uint32_t device, transport, steps, sub_blocks, buffers, message_bytes;
-    bool realtime, emulate_links;
+    bool realtime, emulate_links, real_links;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *warmup;
     const char *rate, *min_rate, *weight_decay, *clip, *validation;
@@ -48,7 +48,8 @@ static const cli_option options[] = {
      .preset = "inproc",
      .choices = transports,
      .help = "What carries the messages: inproc, with ranks as threads of one "
-             "process, or local, with ranks as processes of this machine."},
+             "process; local, with ranks as processes of this machine; ucx or "
+             "tcp, with ranks that mpirun or srun has started."},
     {.name = "schedule",
      .letter = 's',
      .type = CLI_TEXT,
@@ -137,6 +138,11 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, realtime),
      .help = "Run ranks under SCHED_FIFO, which takes the right to."},
+    {.name = "real-links",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, real_links),
+     .help = "timed: messages take the network as it is, without the "
+             "pipeline's delays; for ranks on several hosts."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(settings, emulate_links),
@@ -458,6 +464,7 @@ static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
                              .transport = transports[s->transport],
                              .steps = s->steps,
                              .message_bytes = message_bytes,
+                             .real_links = s->real_links,
                              .realtime = s->realtime,
                              .progress = show_iteration,
                              .stop = asked_to_stop,
@@ -534,54 +541,103 @@ static json_t *iterations_json(const lh_train_result *r)
     return list;
 }
 
-static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r,
-                            const summary *sum)
+/* Of the machines that the plan counts on; negative: not trained. */
+static double utilisation(const lh_plan *plan, int64_t ns)
+{
+    if (!plan || ns <= 0)
+        return -1;
+    const lh_job *job = plan->job;
+    const lh_layout *l = &plan->best.layout;
+    double ranks = (double)l->pipeline * l->data;
+    return lh_cost_iteration_flops(job) /
+           ((double)ns / 1e9 * ranks * job->datacenters[0].gpu.flops_per_s);
+}
+
+static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_train_result *r, const summary *sum)
 {
     const settings *s = c->settings;
     int64_t predicted = lh_timeline_makespan(v->timeline);
-    return cli_put_json(
-        c, json_pack("{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:I, s:o, s:b, "
-                     "s:o}",
-                     "device", devices[s->device], "transport",
-                     transports[s->transport], "schedule", v->method, "ranks",
-                     (json_int_t)lh_pipeline_n_devices(v->pipeline), "receives",
-                     cli_receives[s->model.receives], "predicted_s",
-                     cli_seconds(predicted), "median_s",
-                     cli_seconds(sum->median_ns), "error",
-                     error_of(predicted, sum->median_ns), "slips",
-                     (json_int_t)sum->slips, "worst_late_s",
-                     cli_seconds(sum->worst_late_ns), "interrupted",
-                     (int)r->interrupted, "iterations", iterations_json(r)));
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:b, s:o}", "device",
+        devices[s->device], "transport", transports[s->transport], "schedule",
+        v->method, "ranks", (json_int_t)lh_pipeline_n_devices(v->pipeline),
+        "receives", cli_receives[s->model.receives], "predicted_s",
+        cli_seconds(predicted), "median_s", cli_seconds(sum->median_ns),
+        "error", error_of(predicted, sum->median_ns), "interrupted",
+        (int)r->interrupted, "iterations", iterations_json(r));
+    if (j && s->device == DEVICE_CPU) {
+        json_object_set_new(j, "mfu",
+                            json_real(utilisation(plan, sum->median_ns)));
+    } else if (j) {
+        json_object_set_new(j, "slips", json_integer((json_int_t)sum->slips));
+        json_object_set_new(j, "worst_late_s", cli_seconds(sum->worst_late_ns));
+    }
+    return cli_put_json(c, j);
 }
 
-static void print_text(cli *c, const cli_view *v, const lh_train_result *r,
-                       const summary *sum)
+static void print_timed(cli *c, const cli_view *v, const summary *sum)
+{
+    char a[CLI_TIME_TEXT];
+    int64_t predicted = lh_timeline_makespan(v->timeline);
+    fprintf(c->out, "predicted     %s\n", cli_time_text(predicted, a));
+    fprintf(c->out, "measured      %s, %+.2f %%\n",
+            cli_time_text(sum->median_ns, a),
+            100 * error_of(predicted, sum->median_ns));
+    fprintf(c->out, "lateness      %s at worst",
+            cli_time_text(sum->worst_late_ns, a));
+    if (sum->slips)
+        fprintf(c->out, "; %" PRIu64 " passes began too late to end in time",
+                sum->slips);
+    fputc('\n', c->out);
+}
+
+static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r,
+                          const summary *sum)
+{
+    const lh_iteration *first = &r->iterations[0];
+    const lh_iteration *last = &r->iterations[r->n_iterations - 1];
+    double share = utilisation(plan, sum->median_ns);
+    char a[CLI_TIME_TEXT];
+    fprintf(c->out,
+            "loss          %.4f at step %" PRIu64 ", %.4f at step "
+            "%" PRIu64 "\n",
+            first->loss, first->step + 1, last->loss, last->step + 1);
+    for (uint32_t i = r->n_iterations; i-- > 0;)
+        if (isfinite(r->iterations[i].validation_loss)) {
+            fprintf(c->out, "validation    %.4f after step %" PRIu64 "\n",
+                    r->iterations[i].validation_loss,
+                    r->iterations[i].step + 1);
+            break;
+        }
+    fprintf(c->out, "iteration     %s: %.0f tokens/s",
+            cli_time_text(sum->median_ns, a),
+            sum->median_ns > 0
+                ? (double)last->tokens * 1e9 / (double)sum->median_ns
+                : 0.0);
+    if (share >= 0)
+        fprintf(c->out, ", %.1f %% of the plan's peak FLOPs", 100 * share);
+    fputc('\n', c->out);
+}
+
+static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
+                       const lh_train_result *r, const summary *sum)
 {
     const settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    int64_t predicted = lh_timeline_makespan(v->timeline);
-    fprintf(c->out,
-            "schedule      %s on %" PRIu32 " ranks, %s over %s\n"
-            "predicted     %s\n",
+    fprintf(c->out, "schedule      %s on %" PRIu32 " ranks, %s over %s\n",
             v->method, lh_pipeline_n_devices(v->pipeline), devices[s->device],
-            transports[s->transport], cli_time_text(predicted, a));
-    if (r->n_iterations)
-        fprintf(c->out, "measured      %s, %+.2f %%\n",
-                cli_time_text(sum->median_ns, a),
-                100 * error_of(predicted, sum->median_ns));
+            transports[s->transport]);
     fprintf(c->out, "iterations    %" PRIu32 "%s", r->n_iterations,
             r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
         fprintf(c->out, ", %s to %s", cli_time_text(sum->least_ns, a),
                 cli_time_text(sum->most_ns, b));
-    fprintf(c->out, "\nlateness      %s at worst",
-            cli_time_text(sum->worst_late_ns, a));
-    if (sum->slips)
-        fprintf(c->out,
-                "; %" PRIu64 " passes began too late to end in time: this "
-                "machine is too busy to trust the times",
-                sum->slips);
     fputc('\n', c->out);
+    if (r->n_iterations && s->device == DEVICE_CPU)
+        print_trained(c, plan, r, sum);
+    else if (r->n_iterations)
+        print_timed(c, v, sum);
 }
 
 static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
@@ -603,19 +659,21 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     return status;
 }
 
-static lh_status put_results(cli *c, const cli_view *v,
+static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
                              const lh_train_result *r)
 {
     const settings *s = c->settings;
     summary sum;
+    if (r->elsewhere)
+        return LH_OK;
     CLI_TRY(summarise(c, r, &sum));
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
         CLI_TRY(write_html(c, v, r->trace));
     if (c->common.json)
-        return print_json(c, v, r, &sum);
-    print_text(c, v, r, &sum);
+        return print_json(c, v, plan, r, &sum);
+    print_text(c, v, plan, r, &sum);
     return LH_OK;
 }
 
@@ -651,7 +709,7 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
     lh_status status =
         train(c, plan, v->pipeline, exec, message_bytes_of(c, plan), &result);
     if (status == LH_OK)
-        status = put_results(c, v, result);
+        status = put_results(c, v, plan, result);
     lh_train_result_free(result);
     lh_exec_free(exec);
     return status;

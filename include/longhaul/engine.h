@@ -111,13 +111,16 @@ enum {
 
 typedef struct lh_train_options {
     size_t size;           /* sizeof(lh_train_options) */
-    const char *transport; /* NULL: "inproc", ranks as threads; "local": as
-                              processes of this machine */
+    /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
+     * "ucx", "tcp": this process is one rank of those that mpirun started. */
+    const char *transport;
     uint64_t steps;        /* 0: 1 */
     uint64_t message_bytes; /* of a timed rank's messages; 0: 65536 */
     /* A timed pass that begins at most so late still ends by its deadline;
      * 0: 20 ms. */
     int64_t slip_ns;
+    bool real_links; /* timed: messages take the network as it is, which is not
+                        made slower */
     bool realtime; /* ranks run under SCHED_FIFO; fails without the right to */
     /* After each iteration, on rank 0. */
     void (*progress)(void *context, const lh_iteration *iteration);
@@ -128,6 +131,7 @@ typedef struct lh_train_options {
 typedef struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
+    bool elsewhere; /* another process was rank 0 and has all below */
     bool interrupted;      /* fewer steps than asked for, by `stop` */
     const lh_trace *trace; /* of the last iteration; NULL: there was none */
     uint32_t n_grown; /* message buffers beyond those that were predicted */

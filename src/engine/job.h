@@ -40,6 +40,11 @@ lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
                        size_t *size, lhi_left *left, lh_error *err);
 void lhi_job_leave(lhi_left *left);
 
+/* Runs this process's rank of a job whose processes MPI has started; *text is
+ * NULL on all but rank 0. */
+lh_status lhi_job_launched(const lhi_job *job, const lhi_net_link *links,
+                           char **text, size_t *size, lh_error *err);
+
 /* The emulated links: room for one per resource. */
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 

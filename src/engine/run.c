@@ -166,6 +166,8 @@ static const struct {
 } transports[] = {
     {"inproc", run_threads, false},
     {"local", run_processes, true},
+    {"ucx", lhi_job_launched, true},
+    {"tcp", lhi_job_launched, true},
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
@@ -190,8 +192,8 @@ static lh_status check_options(const lh_train_options *options,
         out->transport = "inproc";
     if (find_transport(out->transport) == N_TRANSPORTS)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "there is no transport '%.40s'; inproc and local are "
-                        "there",
+                        "there is no transport '%.40s'; inproc, local, ucx and "
+                        "tcp are there",
                         out->transport);
     if (out->steps == 0)
         out->steps = 1;
@@ -236,13 +238,11 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
                          const lh_train_options *options, lh_train_result **out,
                          lh_error *err)
 {
-    lhi_job job = {.pipeline = pipeline,
-                   .exec = exec,
-                   .n_replicas = 1,
-                   .shared_clock = true,
-                   .emulates = true};
+    lhi_job job = {.pipeline = pipeline, .exec = exec, .n_replicas = 1};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
+    job.emulates = !job.o.real_links;
+    job.shared_clock = job.emulates;
     return run(&job, out, err);
 }
 
@@ -336,10 +336,11 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,
                    .n_replicas = model->replicas ? model->replicas : 1,
-                   .shared_clock = true,
                    .emulates = model->emulate_links,
                    .model = model};
     LHI_TRY(check_options(options, &job.o, err));
+    job.shared_clock =
+        transports[find_transport(job.o.transport)].run != lhi_job_launched;
     LHI_TRY(open_data(model, &data, err));
     job.data = data;
     lh_status status = LH_OK;
