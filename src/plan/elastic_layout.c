@@ -441,7 +441,8 @@ static lh_status try_chunks(const lh_job *job, const lhi_config *like,
                             lhi_arena *mem, lhi_elastic_result *out,
                             lh_error *err)
 {
-    lhi_config config = *like;
+    lhi_config config = {.layout = like->layout,
+                         .microbatches = like->microbatches};
     config.layout.chunks_per_device = M;
     config.placement = M == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
     config.recompute = job->training.recompute_given ? job->training.recompute

@@ -344,7 +344,6 @@ static void reads_back(const lh_plan *plan)
 static void finds_the_best_of_all(void)
 {
     static const double memories[] = {80, 24, 16};
-    int n_elastic = 0;
     for (size_t i = 0; i < 3; i++) {
         lh_job *job = job_with(NULL, 32, 2, memories[i]);
         lh_plan *plan = NULL;
@@ -356,7 +355,6 @@ static void finds_the_best_of_all(void)
             return;
         }
         int64_t by_hand = exhaustive(job, &n_layouts);
-        n_elastic += plan->best.elastic != NULL;
         if (plan->best.elastic) /* which has more to choose from */
             CHECK(plan->best.iteration_ns < by_hand);
         else
@@ -380,7 +378,38 @@ static void finds_the_best_of_all(void)
         lh_plan_free(plan);
         lh_job_free(job);
     }
-    CHECK(n_elastic > 0); /* where memory is short */
+}
+
+/* Groups, shares and recomputed operations are a plan's too: it runs, fits and
+ * reads back, and without its parts it is no faster. */
+static void elastic_plans(void)
+{
+    lh_job *job = job_with("{schedule: elastic}", 32, 2, 16);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK(plan && plan->best.elastic);
+    if (plan && plan->best.elastic) {
+        const lh_plan_elastic *e = plan->best.elastic;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < e->n_enqueue; i++)
+            n += e->enqueue[i];
+        CHECK_INT(n, plan->best.microbatches);
+        CHECK(e->parameters <= e->gradients && e->gradients <= 1);
+        CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
+        CHECK(lh_pipeline_n_dp_ops(plan->pipeline) > 0);
+        lh_verdict *verdict = NULL;
+        CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+        CHECK(lh_verdict_valid(verdict));
+        CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
+        lh_verdict_free(verdict);
+        for (uint32_t i = 0; i < plan->n_methods; i++)
+            CHECK(plan->methods[i].status != LH_CHOICE_OK ||
+                  plan->methods[i].iteration_ns >= plan->best.iteration_ns);
+        reads_back(plan);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
 }
 
 static void given_layouts_are_kept(void)
@@ -476,6 +505,7 @@ int main(void)
     RUN(profiles_win);
     RUN(tied_embeddings_are_added_up);
     RUN(finds_the_best_of_all);
+    RUN(elastic_plans);
     RUN(given_layouts_are_kept);
     RUN(round_trips);
     RUN(refusals_say_by_how_much);
