@@ -2,13 +2,14 @@
 /* The engine against the simulator, and what the engine itself costs.
  *
  *     bench-engine [--json] [--case 1..3] [--steps N] [--scale X] [--table]
- *                  [--overhead]
+ *                  [--strict] [--overhead]
  *
  * The table: M70 of CrossPipe (arXiv:2507.00217, Table 5) on 8 ranks in two
  * datacenters, timed passes, emulated links; every cell is played in real time
  * and its median iteration held against lh_simulate() under the same options.
- * --scale 0.1 plays ten times as fast. The overhead: passes that take no time,
- * so that what is left is the engine's own. */
+ * --scale 0.1 plays ten times as fast; --strict counts every lateness of this
+ * machine where otherwise deadlines are chained. The overhead: passes that take
+ * no time, so that what is left is the engine's own. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 #include "commit.h"
@@ -24,7 +25,7 @@
 enum { RANKS = 8, MOST_STEPS = 1000 };
 
 typedef struct config {
-    bool json, table, overhead;
+    bool json, table, overhead, strict;
     int only_case, steps;
     double scale;
 } config;
@@ -99,7 +100,7 @@ static double cpu_now(void)
 
 static outcome play(const lh_pipeline *p, const char *method,
                     unsigned sub_blocks, lh_receives receives, int steps,
-                    uint64_t message_bytes)
+                    uint64_t message_bytes, int64_t slip_ns)
 {
     lh_error err;
     lh_schedule *s;
@@ -111,7 +112,8 @@ static outcome play(const lh_pipeline *p, const char *method,
     lh_exec_options e = {.size = sizeof e, .receives = receives};
     lh_train_options t = {.size = sizeof t,
                           .steps = (uint32_t)steps,
-                          .message_bytes = message_bytes};
+                          .message_bytes = message_bytes,
+                          .slip_ns = slip_ns};
     if (lh_method_run(method, p, &m, &s, NULL, &err) != LH_OK ||
         lh_exec_make(p, s, &e, &x, &err) != LH_OK)
         bench_die(&err);
@@ -143,8 +145,8 @@ static bool print_cell(const config *how, int which, int delay,
                        const column *col, bool first)
 {
     lh_pipeline *p = make_cell(how, which, delay, col);
-    outcome o =
-        play(p, col->method, col->sub_blocks, col->receives, how->steps, 0);
+    outcome o = play(p, col->method, col->sub_blocks, col->receives, how->steps,
+                     0, how->strict ? 1 : 0);
     double error = o.median / o.predicted - 1;
     bool ok = fabs(error) <= col->limit;
     lh_pipeline_free(p);
@@ -198,7 +200,7 @@ static bool print_overhead(const config *how)
     lh_pipeline *p = parse(
         "longhaul: pipeline/1\nmicrobatches: 512\ndevices: 8\n"
         "uniform: {placement: ud, F: 0, D: 0, W: 0, memory: {F: 1, W: -1}}\n");
-    outcome o = play(p, "zb-h1", 0, LH_RECEIVES_EARLY, 21, 64);
+    outcome o = play(p, "zb-h1", 0, LH_RECEIVES_EARLY, 21, 64, 0);
     double rate = (double)o.passes / o.median;
     double cpu_us = 1e6 * o.cpu / (21 * (double)o.passes);
     lh_pipeline_free(p);
@@ -215,8 +217,8 @@ static bool print_overhead(const config *how)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bench-engine [--json] [--table] [--overhead] "
-                    "[--case 1..3] [--steps N] [--scale X]\n");
+    fprintf(stderr, "usage: bench-engine [--json] [--table] [--strict] "
+                    "[--overhead] [--case 1..3] [--steps N] [--scale X]\n");
     return 2;
 }
 
@@ -231,6 +233,8 @@ int main(int argc, char **argv)
             how.table = true;
         else if (strcmp(argv[i], "--overhead") == 0)
             how.overhead = true;
+        else if (strcmp(argv[i], "--strict") == 0)
+            how.strict = true;
         else if (strcmp(argv[i], "--case") == 0)
             how.only_case = atoi(value), i++;
         else if (strcmp(argv[i], "--steps") == 0)
