@@ -159,6 +159,13 @@ static json_t *slack_json(const cli_view *v)
     return list;
 }
 
+/* How far the makespan is above the bound, as a share of that. */
+static double gap_of(const work *w)
+{
+    int64_t ns = lh_timeline_makespan(w->view.timeline), bound = w->bound.ns;
+    return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
+}
+
 static lh_status print_json(cli *c, const work *w)
 {
     const cli_view *v = &w->view;
@@ -177,6 +184,10 @@ static lh_status print_json(cli *c, const work *w)
         lh_pipeline_memory_unit(v->pipeline), "fits", lh_timeline_fits(t, NULL),
         "bubble_s", bubble_json(v), "links", links_json(v), "slack",
         slack_json(v), "critical_path", path_json(v));
+    if (j && s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL)) {
+        json_object_set_new(j, "gap", json_real(gap_of(w)));
+        json_object_set_new(j, "limited_by", json_string(w->bound.text));
+    }
     if (j && w->jitter.samples)
         json_object_set_new(j, "jitter", cli_jitter_json(&w->jitter));
     return cli_put_json(c, j);
@@ -300,6 +311,9 @@ static void print_head(cli *c, const work *w)
             cli_time_text(lh_timeline_makespan(t), a));
     fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
             bound->text);
+    if (s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL))
+        fprintf(c->out, "gap           %.2f %%%s\n", 100 * gap_of(w),
+                lh_timeline_makespan(t) == bound->ns ? ", optimal" : "");
     fprintf(c->out, "bubble        %.2f %%\n",
             100 * lh_timeline_bubble_ratio(t));
     fprintf(c->out, "peak memory   %s on device %" PRIu32 "%s\n",
@@ -373,6 +387,20 @@ static lh_status vary(cli *c, work *w)
                          &w->jitter, &c->err);
 }
 
+/* A plan may know a higher one, from searching. */
+static void take_plans_bound(work *w)
+{
+    if (!w->problem.plan || w->view.schedule != w->problem.plan->schedule)
+        return;
+    const lh_choice *best = &w->problem.plan->best;
+    int64_t ns = best->lower_bound_ns - best->optimizer_ns - best->overhead_ns;
+    if (ns <= w->bound.ns)
+        return;
+    w->bound.ns = ns;
+    snprintf(w->bound.text, sizeof w->bound.text,
+             "by the search that made the plan");
+}
+
 static lh_status simulate(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -398,6 +426,7 @@ static lh_status simulate(cli *c, work *w)
                  "%" PRIu32 " and perhaps others",
                  device);
     CLI_TRY(lh_lower_bound(v->pipeline, &w->bound, &c->err));
+    take_plans_bound(w);
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 

@@ -34,7 +34,8 @@ typedef struct lh_best {
     const char *method; /* that made it; "optimal" where searching beat the
                            methods, or proved that none is faster than theirs
                            and "optimal" was asked for. Static storage */
-    int64_t bound_ns;   /* no schedule is faster, under any `sim` */
+    int64_t bound_ns;   /* no schedule with W whole, or in the parts asked for,
+                           is faster, under any `sim` */
     char why[160];      /* what limits */
 } lh_best;
 
