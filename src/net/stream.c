@@ -39,6 +39,7 @@ typedef struct connection {
     int fd;             /* -1: none */
     bool writes, asked; /* can still write; epoll is asked for room */
     outgoing *first, *last;
+    outgoing *spare; /* for the last frame, if there is no memory then */
     /* What was read ahead: [at, end) of `buffer`. */
     size_t at, end;
     /* The frame that is being read, from its header on. */
@@ -173,6 +174,10 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     connection *c = &s->connections[to];
     size_t size = (size_t)lhi_frame_payload(f);
     outgoing *o = malloc(sizeof *o + (op ? 0 : size));
+    if (!o && (f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_ABORT)) {
+        o = c->spare;
+        c->spare = NULL;
+    }
     if (!o)
         return lhi_fail_nomem(err);
     *o = (outgoing){.payload = op ? payload : o->copy,
@@ -424,6 +429,7 @@ static void *thread_main(void *of)
     stream *s = of;
     struct epoll_event events[32];
     int64_t next_ns = 0;
+    lhi_net_wake_sharply(false);
     for (;;) {
         int wait_ms = -1;
         if (next_ns >= 0) {
@@ -512,6 +518,7 @@ static void stream_free(stream *s)
             free(o);
         }
         free(c->kept);
+        free(c->spare);
         if (c->fd >= 0)
             close(c->fd);
     }
@@ -565,6 +572,9 @@ static lh_status start(stream *s, const int *fds, lh_error *err)
     for (uint32_t i = 0; i < n; i++) {
         if (fds[i] < 0)
             continue;
+        s->connections[i].spare = malloc(sizeof(outgoing) + LHI_ABORT_BYTES);
+        if (!s->connections[i].spare)
+            return lhi_fail_nomem(err);
         LHI_TRY(watch(s, fds[i], i, err));
         s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
     }

@@ -49,6 +49,8 @@ enum {
     FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES
 };
 static const int64_t ms_ns = 1000000;
+/* So long after a connection was lost, no reason for it will come any more. */
+#define LOST_NS INT64_C(500000000)
 
 /* X(name): the functions used, without their prefix. */
 #define UCX_LIST(X)                                                            \
@@ -106,6 +108,10 @@ typedef struct coming {
 typedef struct peer_end {
     ucp_ep_h ep; /* NULL: none, or closed */
     int64_t heard_ns, spoke_ns;
+    /* UCX says that it is lost: why, and when. It may have said goodbye or why
+     * it failed just before, in frames that are still to be read. */
+    ucs_status_t lost;
+    int64_t lost_ns;
 } peer_end;
 
 struct ucx {
@@ -158,15 +164,14 @@ static void job_free(job *j)
     free(j);
 }
 
-static void fail_peer(ucx *u, uint32_t peer, const char *what,
-                      ucs_status_t status)
+static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 {
-    char text[200];
-    if (u->proto.peers[peer].left)
+    peer_end *e = &u->ends[peer];
+    if (e->lost_ns)
         return;
-    snprintf(text, sizeof text, "%s rank %u: %s", what, u->proto.net.rank,
-             u->call.status_string(status));
-    lhi_failure_set(u->proto.net.failure, peer, text);
+    e->lost = status;
+    e->lost_ns = lhi_net_now();
+    poke(u);
 }
 
 /* The request is over; the lock is held, as in all callbacks. */
@@ -175,7 +180,7 @@ static void sent(void *request, ucs_status_t status, void *of)
     job *j = of;
     ucx *u = j->of;
     if (status != UCS_OK)
-        fail_peer(u, j->peer, "cannot be reached from", status);
+        note_lost(u, j->peer, status);
     if (j->op)
         lhi_proto_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
     job_free(j);
@@ -194,7 +199,7 @@ static void received(void *request, ucs_status_t status,
     if (op && status == UCS_OK && info->length == op->size)
         lhi_proto_filled(&u->proto, op, NULL, NULL);
     else if (status != UCS_OK && status != UCS_ERR_CANCELED)
-        fail_peer(u, j->peer, "sends what cannot be received by", status);
+        note_lost(u, j->peer, status);
     else if (op && status == UCS_OK)
         lhi_failure_set(u->proto.net.failure, j->peer,
                         "it sent fewer bytes than it said");
@@ -243,8 +248,7 @@ static void cut(ucx *u, uint32_t peer)
 
 /* ---- the carrier ---- */
 
-static lh_status post(ucx *u, job *j, const void *bytes, size_t size,
-                      uint64_t tag, lh_error *err)
+static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
 {
     peer_end *e = &u->ends[j->peer];
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -254,20 +258,17 @@ static lh_status post(ucx *u, job *j, const void *bytes, size_t size,
     ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
     if (e->ep)
         r = u->call.tag_send_nbx(e->ep, bytes, size, tag | u->token, &p);
-    if (UCS_PTR_IS_ERR(r)) {
-        uint32_t peer = j->peer;
-        job_free(j);
-        return lhi_fail(err, LH_EIO, "rank %u cannot be reached: %s", peer,
-                        u->call.status_string(UCS_PTR_STATUS(r)));
+    if (UCS_PTR_IS_ERR(r)) { /* stays until the reason is known */
+        note_lost(u, j->peer, UCS_PTR_STATUS(r));
+        return;
     }
     e->spoke_ns = lhi_net_now();
     if (r == NULL) {
         sent(NULL, UCS_OK, j);
-        return LH_OK;
+        return;
     }
     j->request = r;
     poke(u); /* the communication thread has to carry on with it */
-    return LH_OK;
 }
 
 static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
@@ -278,7 +279,8 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
         job *j = job_make(u, to, op, 0);
         if (!j)
             return lhi_fail_nomem(err);
-        return post(u, j, payload, (size_t)f->size, TAG_DATA | f->id, err);
+        post(u, j, payload, (size_t)f->size, TAG_DATA | f->id);
+        return LH_OK;
     }
     size_t size = (size_t)lhi_frame_payload(f);
     job *j = job_make(u, to, NULL, LHI_FRAME_BYTES + size);
@@ -287,7 +289,7 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     lhi_frame_write(f, j->bytes);
     if (size)
         memcpy(j->bytes + LHI_FRAME_BYTES, payload, size);
-    LHI_TRY(post(u, j, j->bytes, LHI_FRAME_BYTES + size, p->net.rank, err));
+    post(u, j, j->bytes, LHI_FRAME_BYTES + size, p->net.rank);
     if (op) /* its bytes are copied */
         lhi_proto_sent(p, op, LH_OK);
     return LH_OK;
@@ -325,6 +327,10 @@ static bool ucx_withdraw(lhi_proto *p, lhi_net_op *op)
         j = j->next;
     if (!j)
         return false;
+    if (!j->request) { /* never got out */
+        job_free(j);
+        return true;
+    }
     if (op->receives)
         u->call.request_cancel(u->worker, j->request);
     wait_jobs(u, op, op->receives ? 300 * ms_ns : 0);
@@ -475,7 +481,12 @@ static void look_at_clock(ucx *u)
         const peer_end *e = &u->ends[i];
         if (!e->ep || u->proto.peers[i].left)
             continue;
-        if (now_ns - e->heard_ns > u->silence_ns) {
+        if (e->lost_ns && now_ns - e->lost_ns > LOST_NS) {
+            char why[200];
+            snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
+                     u->proto.net.rank, u->call.status_string(e->lost));
+            lhi_failure_set(u->proto.net.failure, i, why);
+        } else if (now_ns - e->heard_ns > u->silence_ns) {
             char why[100];
             snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
                      (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
@@ -492,6 +503,7 @@ static void *thread_main(void *of)
     ucx *u = of;
     struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
                               {.fd = u->poke, .events = POLLIN}};
+    lhi_net_wake_sharply(false);
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
         while (u->call.worker_progress(u->worker))
@@ -507,7 +519,7 @@ static void *thread_main(void *of)
             return NULL;
         if (armed == UCS_ERR_BUSY)
             continue;
-        if (poll(polls, 2, (int)(u->silence_ns / 8 / ms_ns) + 1) > 0 &&
+        if (poll(polls, 2, (int)(u->silence_ns / 16 / ms_ns) + 1) > 0 &&
             polls[1].revents) {
             uint64_t count;
             ssize_t n = read(u->poke, &count, sizeof count);
@@ -560,10 +572,14 @@ static void take_leave(ucx *u)
 
 static void ucx_free(ucx *u)
 {
-    for (job *j = u->jobs; j; j = j->next) {
+    job *next;
+    for (job *j = u->jobs; j; j = next) {
+        next = j->next;
         j->op = NULL;
         if (j->request)
             u->call.request_cancel(u->worker, j->request);
+        else
+            job_free(j);
     }
     for (uint32_t i = 0; u->ends && i < u->proto.net.n_ranks; i++)
         cut(u, i);
@@ -576,6 +592,8 @@ static void ucx_free(ucx *u)
     }
     if (u->context)
         u->call.cleanup(u->context);
+    while (u->jobs)
+        job_free(u->jobs);
     while (u->first) {
         coming *c = u->first;
         u->first = c->next;
@@ -724,7 +742,7 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
     ucx *u = of;
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         if (u->ends[i].ep == ep)
-            fail_peer(u, i, "its connection was lost by", status);
+            note_lost(u, i, status);
 }
 
 /* Everyone learns where everyone is; `status`: of what this rank did before.
