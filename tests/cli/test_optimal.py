@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Optimal schedules: certificates, memory, and where searching is used."""
+import json
+import shutil
+
+from harness import ANY, ROOT, WORK, case, check, finish, json_case, read, write
+
+write("wave.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 8
+    devices: 4
+    backward: split
+    uniform: {placement: wave, chunks_per_device: 2, F: 38, D: 48, W: 20,
+              memory: {F: 2, D: 0, W: -2}}
+    datacenters: {count: 2, latency: 38, transfer: 0}
+    memory_limit: 16
+    """)
+write("ud.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 16
+    devices: 8
+    backward: split
+    uniform: {placement: ud, chunks_per_device: 1, F: 38, D: 48, W: 20,
+              memory: {F: 1, D: 0, W: -1}}
+    datacenters: {count: 2, latency: 76, transfer: 9.5}
+    """)
+
+# --- certificates ------------------------------------------------------------
+case("a proof by windows",
+     ["schedule", "wave.yaml", "-m", "optimal", "--certificate", "c.json",
+      "-o", "s.csv"],
+     out=r"makespan +1135 ms.*optimal.*certificate +c\.json: windows\n")
+case("is checked", ["check", "wave.yaml", "s.csv", "--certificate", "c.json"],
+     out=r"certificate: verified\n( +verified .*\n){5}\Z")
+found = json_case("as JSON", ["check", "wave.yaml", "s.csv", "--certificate",
+                              "c.json"])
+check(found["valid"] and found["certificate"]["status"] == "verified"
+      and found["certificate"]["proof"] == "windows", f"claims: {found}")
+text = json.loads(read("c.json"))
+text["proof"]["refuted_ns"] += 1
+text["bound_ns"] += 1
+write("lie.json", json.dumps(text))
+case("what is not so",
+     ["check", "wave.yaml", "s.csv", "--certificate", "lie.json"], 1,
+     out=r"certificate: wrong\n.*not verified +the judge's windows do not "
+         r"refute 1135000000 ns\n.*wrong +the bound is above the makespan")
+case("of another pipeline",
+     ["check", "ud.yaml", "s.csv", "--certificate", "c.json"], 1,
+     out=r"wrong +the certificate is for another pipeline")
+write("bad.json", read("c.json").replace('"windows"', '"windoes"', 1))
+case("not one", ["check", "wave.yaml", "s.csv", "--certificate", "bad.json"],
+     1, err=r"bad\.json:\d+: proof\.kind: ")
+found = json_case("none without a proof",
+                  ["schedule", "wave.yaml", "-m", "optimal", "--objective",
+                   "first-device", "--certificate", "n.json", "-o", "n.csv",
+                   "-q"])
+check(found["certificate"] == {"file": "n.json", "proof": "none"},
+      f"certificate: {found}")
+case("for optimal only",
+     ["schedule", "wave.yaml", "-m", "zb-v", "--certificate", "c.json"], 2,
+     err=r"--certificate is for --method optimal")
+
+# --- memory ------------------------------------------------------------------
+found = json_case("least memory",
+                  ["schedule", "ud.yaml", "-m", "optimal", "--objective",
+                   "memory", "--makespan", "2500ms", "-o", "m.csv"])
+check(found["memory_limit"] == 8 == found["memory_limit_bound"]
+      and found["memory_status"] == "optimal"
+      and found["makespan_s"] <= 2.5 and max(found["peak_memory"]) == 8,
+      f"memory: {found}")
+case("in words",
+     ["schedule", "ud.yaml", "-m", "optimal", "--objective", "memory", "-o",
+      "m.csv"], out=r"memory limit +16, the least that keeps 2169 ms\n")
+found = json_case("the curve", ["schedule", "ud.yaml", "-m", "optimal",
+                                "--pareto"])
+rows = found["rows"]
+check(found["complete"] and len(rows) == 16
+      and [r["memory_limit"] for r in rows] == list(range(16, 0, -1))
+      and all(a["makespan_s"] < b["makespan_s"]
+              for a, b in zip(rows, rows[1:]))
+      and rows[0]["makespan_s"] == 2.169 and rows[8]["makespan_s"] == 2.5,
+      f"curve: {rows}")
+case("the curve in words",
+     ["schedule", "wave.yaml", "-m", "optimal", "--pareto", "--points", "2",
+      "--html", "curve.html"],
+     out=r"\A +memory limit +makespan.*1135 ms.*optimal.*Not complete.*o optimal")
+check("<html" in read("curve.html"), "the curve's report")
+for args, message in [
+        (["--pareto", "-o", "x.csv"], "makes no single schedule"),
+        (["--makespan", "4s"], "--makespan is for --objective memory"),
+        (["--objective", "memory", "--makespan", "4"], "is not a time"),
+        (["--pareto", "--objective", "memory"], "leave --objective out")]:
+    case(f"wrong: {args}", ["schedule", "ud.yaml", "-m", "optimal", *args], 2,
+         err=message)
+case("not to be kept",
+     ["schedule", "ud.yaml", "-m", "optimal", "--objective", "memory",
+      "--makespan", "1s"], 1, err=r"no schedule takes at most 1 s, whatever")
+
+# --- auto, simulate, compare, plan ---------------------------------------------
+found = json_case("auto searches", ["schedule", "wave.yaml"])
+check(found["method"] == "optimal" and found["makespan_s"] == 1.135
+      and found["status"] == "optimal", f"auto: {found}")
+case("simulate takes the name", ["simulate", "wave.yaml", "-s", "optimal"],
+     out=r"schedule +optimal\nmakespan +1135 ms.*gap +\d")
+found = json_case("compare has it", ["compare", "wave.yaml"])
+check(found["rows"][0]["method"] == "optimal", f"compare: {found['rows'][0]}")
+shutil.copy(ROOT / "examples/llama3-8b-gcp-regions.yaml", WORK / "job.yaml")
+plain = json_case("a plan without", ["plan", "job.yaml", "--no-optimal"])
+plan = json_case("a plan", ["plan", "job.yaml", "-o", "plan.json"])
+check(plan["iteration_s"] <= plain["iteration_s"]
+      and plan["schedule"]["status"] in ("optimal", "feasible")
+      and plan["schedule"]["gap"] >= 0, "a plan that was searched")
+case("its bound", ["simulate", "plan.json"], out=r"lower bound +.*gap +\d")
+case("no effort", ["plan", "job.yaml", "--effort", "0"], 2, err=ANY)
+
+finish()
