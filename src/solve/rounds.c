@@ -355,8 +355,8 @@ static lh_status run_rounds(rounds *x)
         LHI_TRY(run_round(x));
         if (lhi_is_done(r))
             continue;
-        if (!x->gained && !r->windows->complete) {
-            lhi_windows_allow(r->windows, 2 * r->windows->live_states);
+        if (!r->windows->complete) {
+            lhi_windows_allow(r->windows, 3 * r->windows->live_states);
             lhi_report(r, "bounds");
             LHI_TRY(lhi_bound_by_windows(r, x->err));
         }
