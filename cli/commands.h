@@ -11,6 +11,7 @@
     X(cmd_compare)                                                             \
     X(cmd_simulate)                                                            \
     X(cmd_train)                                                               \
+    X(cmd_profile)                                                             \
     X(cmd_explain)                                                             \
     X(cmd_schedule)                                                            \
     X(cmd_check)                                                               \

@@ -8,8 +8,10 @@
 #ifndef LONGHAUL_ENGINE_H
 #define LONGHAUL_ENGINE_H
 
+#include <longhaul/job.h>
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>
+#include <longhaul/profile.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
@@ -184,6 +186,22 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_model *model,
                               const lh_train_options *options,
                               lh_train_result **out, lh_error *err);
+
+/* --- measuring ------------------------------------------------------------- */
+
+typedef struct lh_measure_options {
+    size_t size;      /* sizeof(lh_measure_options) */
+    uint32_t repeats; /* of every pass; 0: 9. The median counts. */
+    bool links;       /* also between two processes of this machine */
+} lh_measure_options;
+
+/* What the job's model takes on the cpu device: F, D and W of a layer, the
+ * embedding and the head, what they keep, and a link's alpha and beta. Release
+ * with lh_profile_free(). LH_EUNSUPPORTED: the cpu device does not run such a
+ * model. The caller must have no other threads if `links`. */
+LH_API lh_status lh_profile_measure(const lh_job *job,
+                                    const lh_measure_options *options,
+                                    lh_profile **out, lh_error *err);
 
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul profile: what passes and messages take on this machine. */
+#include "commands.h"
+#include "inputs.h"
+
+#include <inttypes.h>
+#include <longhaul/engine.h>
+#include <string.h>
+
+typedef struct settings {
+    uint32_t repeats;
+    bool no_links;
+} settings;
+
+static const cli_option options[] = {
+    {.name = "repeats",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, repeats),
+     .arg = "N",
+     .preset = "9",
+     .least = 1,
+     .most = 100000,
+     .help = "Run every pass and send every message at least N times; the "
+             "median counts."},
+    {.name = "no-links",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, no_links),
+     .help = "Measure passes alone."},
+};
+
+static const cli_example examples[] = {
+    {"longhaul profile job.yaml -o profile.json",
+     "Measure the job's model here; then name the file in the job: profile: "
+     "profile.json."},
+};
+
+static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
+                                    "chunk"};
+
+static void print_text(cli *c, const lh_profile *p, const char *path)
+{
+    char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
+    char kept[CLI_MEMORY_TEXT], held[CLI_MEMORY_TEXT];
+    fprintf(c->out, "  %-10s %12s %12s %12s %12s %12s\n", "", "F", "D", "W",
+            "kept", "held");
+    for (uint32_t i = 0; i < p->n_entries; i++) {
+        const lh_profile_entry *e = &p->entries[i];
+        fprintf(c->out, "  %-10s %12s %12s %12s %12s %12s\n", kinds[e->kind],
+                cli_time_text(e->f_ns, f), cli_time_text(e->d_ns, d),
+                cli_time_text(e->w_ns, w),
+                e->activation_bytes < 0
+                    ? "-"
+                    : cli_memory_text(e->activation_bytes, "bytes", kept),
+                cli_memory_text(e->static_bytes, "bytes", held));
+    }
+    for (uint32_t i = 0; i < p->n_links; i++)
+        fprintf(c->out,
+                "  a message takes %s, and %.3f ns for each byte (%.1f "
+                "Gbit/s)\n",
+                cli_time_text(p->links[i].alpha_ns, f),
+                p->links[i].beta_ns_per_byte,
+                p->links[i].beta_ns_per_byte > 0
+                    ? 8 / p->links[i].beta_ns_per_byte
+                    : 0.0);
+    if (path)
+        fprintf(c->out, "written       %s\n", path);
+}
+
+static lh_status put_profile(cli *c, const lh_profile *p)
+{
+    char *text = NULL;
+    size_t len;
+    const char *path = c->common.output;
+    CLI_TRY(lh_profile_format(p, &text, &len, &c->err));
+    lh_status status = LH_OK;
+    if (path)
+        status = cli_write(c, path, text, len);
+    if (status == LH_OK && (c->common.json || !path))
+        fwrite(text, 1, len, c->out);
+    else if (status == LH_OK)
+        print_text(c, p, path);
+    lh_text_free(text);
+    return status;
+}
+
+static lh_status read_job(cli *c, lh_job **out)
+{
+    cli_input input;
+    lh_status status = cli_input_open(c, c->operands[0], &input);
+    if (status == LH_OK && cli_input_is_other(&input, "job"))
+        status = cli_input_refuse(c, &input, "a job");
+    else if (status == LH_OK)
+        status = input.text ? lh_job_parse(input.text, input.len, input.path,
+                                           NULL, out, &c->err)
+                            : lh_job_read(input.path, out, &c->err);
+    cli_input_close(&input);
+    return status;
+}
+
+static lh_status run(cli *c)
+{
+    const settings *s = c->settings;
+    lh_job *job = NULL;
+    lh_profile *profile = NULL;
+    lh_measure_options with = {
+        .size = sizeof with, .repeats = s->repeats, .links = !s->no_links};
+    CLI_TRY(read_job(c, &job));
+    cli_progress(c, "measuring");
+    lh_status status = lh_profile_measure(job, &with, &profile, &c->err);
+    cli_progress_end();
+    if (status == LH_OK)
+        status = put_profile(c, profile);
+    lh_profile_free(profile);
+    lh_job_free(job);
+    return status;
+}
+
+const cli_command cmd_profile = {
+    .name = "profile",
+    .operands = "JOB",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Measure passes and messages on this machine",
+    .description =
+        "Runs a layer of the job's model, its embedding and its head on the "
+        "cpu device, with the job's sequence and microbatch (1 where the "
+        "layout has none): the times of F, D and W, what a microbatch keeps "
+        "from F to W, and what is held throughout. Messages of several sizes "
+        "between two processes give a latency and a time per byte.\n\n"
+        "What comes out is a profile that plan takes: name it in the job, "
+        "profile: FILE.",
+    .output_help = "Write the profile to FILE, and a summary to standard "
+                   "output; without it, the profile goes there.",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What passes take here. The model is cut into embedding, one layer and head,
+ * each a chunk of its own, and a few microbatches go through them. */
+#define _GNU_SOURCE
+#include "engine/measure.h"
+#include "dev/data.h"
+#include "dev/dev.h"
+
+#include <errno.h>
+#include <longhaul/engine.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EMBEDDING, LAYER, HEAD, N_PARTS, N_KINDS = 3, MICROBATCHES = 3 };
+
+typedef struct measuring {
+    const lh_job *job;
+    lh_model model; /* with one layer */
+    uint32_t micro_batch, repeats;
+    lhi_device *device;
+    char *messages[2]; /* forward, backward */
+    int64_t *times[N_PARTS][N_KINDS];
+    uint32_t n_times;
+    size_t kept[N_PARTS];
+} measuring;
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Random tokens, enough for all windows. */
+static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
+{
+    int fd = mkstemp(path);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (!file)
+        return lhi_fail(err, LH_EIO, "cannot write %s: %s", path,
+                        strerror(errno));
+    uint64_t n = ((uint64_t)m->job->training.sequence + 1) * 2 *
+                 m->micro_batch * MICROBATCHES;
+    uint64_t state = 1;
+    for (uint64_t i = 0; i < n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint32_t token = (uint32_t)((state >> 33) % m->model.vocab);
+        unsigned char bytes[4] = {
+            (unsigned char)token, (unsigned char)(token >> 8),
+            (unsigned char)(token >> 16), (unsigned char)(token >> 24)};
+        fwrite(bytes, 1, 4, file);
+    }
+    if (fclose(file) != 0)
+        return lhi_fail(err, LH_EIO, "cannot write %s: %s", path,
+                        strerror(errno));
+    return LH_OK;
+}
+
+static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
+                          uint32_t microbatch, bool counts, lh_error *err)
+{
+    lh_pass pass = {part, microbatch, 0, 1, (uint8_t)kind};
+    char *forward = m->messages[0], *backward = m->messages[1];
+    const void *in = NULL;
+    void *out = NULL;
+    lhi_span span;
+    if (kind == LH_F) {
+        in = part > 0 ? forward : NULL;
+        out = part < HEAD ? forward : NULL;
+    } else if (kind == LH_D) {
+        in = part < HEAD ? backward : NULL;
+        out = part > 0 ? backward : NULL;
+    }
+    int64_t begin = now_ns();
+    LHI_TRY(m->device->ops->run(m->device, &pass, in, out, begin, &span, err));
+    if (counts)
+        m->times[part][kind][m->n_times] = now_ns() - begin;
+    return LH_OK;
+}
+
+/* All passes of the microbatches; what a part keeps shows as growth of the
+ * peak when it gets the second one. */
+static lh_status run_step(measuring *m, uint64_t step, bool counts,
+                          lh_error *err)
+{
+    LHI_TRY(m->device->ops->begin(m->device, step, LHI_STEP_TRAIN, err));
+    uint32_t first = m->n_times;
+    size_t before = m->device->ops->peak_bytes(m->device);
+    for (uint32_t part = 0; part < N_PARTS; part++)
+        for (uint32_t i = 0; i < MICROBATCHES; i++) {
+            m->n_times = first + i;
+            LHI_TRY(run_pass(m, part, LH_F, i, counts, err));
+            size_t now = m->device->ops->peak_bytes(m->device);
+            if (step == 0 && i > 0 && now - before > m->kept[part])
+                m->kept[part] = now - before;
+            before = now;
+        }
+    for (uint32_t k = 0; k < 2; k++)
+        for (uint32_t part = N_PARTS; part-- > 0;)
+            for (uint32_t i = 0; i < MICROBATCHES; i++) {
+                m->n_times = first + i;
+                LHI_TRY(run_pass(m, part, k ? LH_W : LH_D, i, counts, err));
+            }
+    m->n_times = counts ? first + MICROBATCHES : first;
+    return LH_OK;
+}
+
+static lh_status allocate(measuring *m, lh_error *err)
+{
+    size_t bytes = m->device->ops->message_bytes(m->device, 0, false);
+    size_t n = (size_t)m->repeats + MICROBATCHES;
+    for (int k = 0; k < 2; k++)
+        if (!(m->messages[k] = calloc(1, bytes + 1)))
+            return lhi_fail_nomem(err);
+    for (int part = 0; part < N_PARTS; part++)
+        for (int kind = 0; kind < N_KINDS; kind++)
+            if (!(m->times[part][kind] =
+                      calloc(n, sizeof *m->times[part][kind])))
+                return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status run_passes(measuring *m, const lhi_data *data, lh_error *err)
+{
+    static const uint32_t first_layers[] = {0, 0, 1, 1}, mine[] = {0, 1, 2};
+    lhi_cpu_options o = {.model = &m->model,
+                         .n_chunks = N_PARTS,
+                         .first_layers = first_layers,
+                         .n_mine = N_PARTS,
+                         .mine = mine,
+                         .microbatch = m->micro_batch,
+                         .sequence = m->job->training.sequence,
+                         .n_microbatches = MICROBATCHES,
+                         .n_replicas = 1,
+                         .data = data};
+    LHI_TRY(lhi_device_cpu(&o, &m->device, err));
+    LHI_TRY(allocate(m, err));
+    LHI_TRY(run_step(m, 0, false, err)); /* warms up */
+    for (uint64_t step = 1; m->n_times < m->repeats; step++)
+        LHI_TRY(run_step(m, step, true, err));
+    return LH_OK;
+}
+
+static lh_status measure_passes(measuring *m, lh_error *err)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[512];
+    lhi_data *data;
+    snprintf(path, sizeof path, "%.400s/longhaul-profile-XXXXXX",
+             folder && *folder ? folder : "/tmp");
+    lh_status status = write_tokens(m, path, err);
+    lhi_data_options with = {.path = path,
+                             .kind = LHI_DATA_U32,
+                             .vocab = m->model.vocab,
+                             .sequence = m->job->training.sequence};
+    if (status == LH_OK)
+        status = lhi_data_open(&with, &data, err);
+    unlink(path);
+    if (status != LH_OK)
+        return status;
+    status = run_passes(m, data, err);
+    lhi_data_close(data);
+    return status;
+}
+
+static int64_t median(int64_t *times, uint32_t n)
+{
+    qsort(times, n, sizeof *times, lhi_compare_ns);
+    return times[n / 2];
+}
+
+/* Values, gradients and AdamW's two moments, all of 4 bytes. */
+static int64_t static_bytes(const measuring *m, uint32_t part)
+{
+    int64_t n = 0;
+    const lhi_device_ops *ops = m->device->ops;
+    for (uint32_t i = 0; i < ops->n_tensors(m->device, part); i++)
+        n += (int64_t)ops->tensor(m->device, part, i)->n;
+    return 16 * n;
+}
+
+static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
+{
+    static const lh_profile_kind kinds[] = {LH_PROFILE_EMBEDDING,
+                                            LH_PROFILE_LAYER, LH_PROFILE_HEAD};
+    *out = (lh_profile_entry){
+        .kind = kinds[part],
+        .gpu = m->job->datacenters[0].gpu.name,
+        .tensor = 1,
+        .context = 1,
+        .expert = 1,
+        .micro_batch = m->micro_batch,
+        .sequence = m->job->training.sequence,
+        .f_ns = median(m->times[part][LH_F], m->n_times),
+        .d_ns = median(m->times[part][LH_D], m->n_times),
+        .w_ns = median(m->times[part][LH_W], m->n_times),
+        .activation_bytes =
+            m->kept[part] ? (int64_t)m->kept[part] : LH_NOT_MEASURED,
+        .static_bytes = static_bytes(m, part),
+    };
+}
+
+static lh_status put_together(measuring *m, bool links, lh_profile **out,
+                              lh_error *err)
+{
+    lh_profile_entry entries[N_PARTS];
+    lh_profile_link link = {.path = LH_PATH_NODE};
+    double alpha = 0;
+    for (uint32_t part = 0; part < N_PARTS; part++)
+        fill_entry(m, part, &entries[part]);
+    if (links)
+        LHI_TRY(
+            lhi_measure_link(m->repeats, &alpha, &link.beta_ns_per_byte, err));
+    link.alpha_ns = llround(alpha);
+    lh_profile made = {.name = "measured",
+                       .model = m->job->model->name,
+                       .source = "longhaul profile, cpu device, float32",
+                       .n_entries = N_PARTS,
+                       .n_links = links,
+                       .entries = entries,
+                       .links = &link};
+    char *text;
+    size_t len;
+    LHI_TRY(lh_profile_format(&made, &text, &len, err));
+    lh_status status = lh_profile_parse(text, len, "measured", out, err);
+    lh_text_free(text);
+    return status;
+}
+
+lh_status lh_profile_measure(const lh_job *job,
+                             const lh_measure_options *options,
+                             lh_profile **out, lh_error *err)
+{
+    if (options && options->size != sizeof *options)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_measure_options.size is %zu, not %zu",
+                        options->size, sizeof *options);
+    measuring m = {.job = job, .model = *job->model};
+    m.model.layers = 1;
+    m.micro_batch = job->layout.micro_batch ? job->layout.micro_batch : 1;
+    m.repeats = options && options->repeats ? options->repeats : 9;
+    lh_status status = measure_passes(&m, err);
+    if (status == LH_OK)
+        status = put_together(&m, options && options->links, out, err);
+    for (int part = 0; part < N_PARTS; part++)
+        for (int kind = 0; kind < N_KINDS; kind++)
+            free(m.times[part][kind]);
+    free(m.messages[0]);
+    free(m.messages[1]);
+    if (m.device)
+        m.device->ops->close(m.device);
+    return status;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/measure.h"
+#include "net/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t sizes[] = {64, 4096, 65536, 1 << 18, 1 << 20, 1 << 22};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+typedef struct ping {
+    uint32_t repeats;
+} ping;
+
+int lhi_compare_ns(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
+                  double *alpha_ns, double *beta_ns_per_byte)
+{
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double weight = 1 / (ns[i] * ns[i]);
+        w += weight;
+        wx += weight * bytes[i];
+        wy += weight * ns[i];
+        wxx += weight * bytes[i] * bytes[i];
+        wxy += weight * bytes[i] * ns[i];
+    }
+    double beta = (w * wxy - wx * wy) / (w * wxx - wx * wx);
+    *beta_ns_per_byte = beta > 0 ? beta : 0;
+    double alpha = (wy - *beta_ns_per_byte * wx) / w;
+    *alpha_ns = alpha > 0 ? alpha : 0;
+}
+
+static lh_status pass_on(lhi_net *net, bool sends, uint64_t tag, void *data,
+                         size_t size, lh_error *err)
+{
+    lhi_net_op op = {0};
+    uint32_t peer = 1 - lhi_net_rank(net);
+    if (sends)
+        LHI_TRY(lhi_net_send(net, peer, tag, data, size, LHI_NET_NO_LINK,
+                             lhi_net_now(), LHI_NET_NO_TURN, &op, err));
+    else
+        LHI_TRY(lhi_net_receive(net, peer, tag, data, size, &op, err));
+    return lhi_net_wait(net, &op, 0, err);
+}
+
+/* There and back; half of it is one way. */
+static lh_status play(lhi_net *net, uint32_t repeats, char *data,
+                      int64_t *times, double *out, lh_error *err)
+{
+    bool leads = lhi_net_rank(net) == 0;
+    uint64_t tag = 1;
+    for (uint32_t s = 0; s < N_SIZES; s++) {
+        for (uint32_t i = 0; i < repeats + 2; i++) { /* two to warm up */
+            int64_t begin = lhi_net_now();
+            LHI_TRY(pass_on(net, leads, tag++, data, sizes[s], err));
+            LHI_TRY(pass_on(net, !leads, tag++, data, sizes[s], err));
+            if (i >= 2)
+                times[i - 2] = lhi_net_now() - begin;
+        }
+        qsort(times, repeats, sizeof *times, lhi_compare_ns);
+        out[s] = (double)times[repeats / 2] / 2;
+    }
+    return LH_OK;
+}
+
+static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
+                           lh_error *err)
+{
+    const ping *p = of;
+    char *data = calloc(1, sizes[N_SIZES - 1]);
+    int64_t *times = calloc(p->repeats + 1u, sizeof *times);
+    double *out = calloc(N_SIZES, sizeof *out);
+    lh_status status = data && times && out
+                           ? play(net, p->repeats, data, times, out, err)
+                           : lhi_fail_nomem(err);
+    free(data);
+    free(times);
+    if (status == LH_OK && lhi_net_rank(net) == 0) {
+        *result = (char *)out;
+        *size = N_SIZES * sizeof *out;
+    } else {
+        free(out);
+    }
+    return status;
+}
+
+lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
+                           double *beta_ns_per_byte, lh_error *err)
+{
+    ping p = {repeats};
+    lhi_rank_result results[2] = {{NULL, 0}, {NULL, 0}};
+    double bytes[N_SIZES], ns[N_SIZES];
+    lh_status status = lhi_local_run(2, 0, NULL, rank_main, &p, results, err);
+    if (status == LH_OK && results[0].size != sizeof ns)
+        status = lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    if (status == LH_OK) {
+        memcpy(ns, results[0].text, sizeof ns);
+        for (uint32_t i = 0; i < N_SIZES; i++)
+            bytes[i] = (double)sizes[i];
+        lhi_fit_link(bytes, ns, N_SIZES, alpha_ns, beta_ns_per_byte);
+    }
+    free(results[0].text);
+    free(results[1].text);
+    return status;
+}
