@@ -36,6 +36,20 @@ static int compare_messages(const void *a, const void *b)
                        : compare_passes(&(*x)->consumer, &(*y)->consumer);
 }
 
+static void note_parting(cli_difference *d, const lh_trace_run *p,
+                         int64_t later_ns)
+{
+    int64_t off = later_ns < 0 ? -later_ns : later_ns;
+    if (off <= d->predicted_ns / 1000 ||
+        (d->parts[0] && p->start_ns >= d->parts_at_ns))
+        return;
+    lh_pass_text(&p->pass, d->parts);
+    d->parts_device = p->device;
+    d->parts_at_ns = p->start_ns;
+    d->parts_by_ns = later_ns;
+    d->parts_waits = p->waits_for != LH_NONE;
+}
+
 static void match_run(cli_difference *d, const lh_trace_run *p,
                       const lh_trace_run *m)
 {
@@ -45,6 +59,7 @@ static void match_run(cli_difference *d, const lh_trace_run *p,
     kind->predicted_ns += p->end_ns - p->start_ns;
     kind->measured_ns += m->end_ns - m->start_ns;
     d->n_passes++;
+    note_parting(d, p, off);
     off = off < 0 ? -off : off;
     d->mean_start_ns += (double)off;
     if (off >= d->worst_start_ns) {
@@ -168,6 +183,15 @@ void cli_difference_text(cli *c, const cli_difference *d)
     fprintf(c->out, "  passes start %s off on average, at worst %s (%s)\n",
             cli_time_text((int64_t)d->mean_start_ns, p),
             cli_time_text(d->worst_start_ns, m), d->worst);
+    if (d->parts[0])
+        fprintf(c->out,
+                "  they part at %s on device %" PRIu32 ", predicted at %s: it "
+                "starts %s %s%s\n",
+                d->parts, d->parts_device, cli_time_text(d->parts_at_ns, p),
+                cli_time_text(
+                    d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, m),
+                d->parts_by_ns < 0 ? "earlier" : "later",
+                d->parts_waits ? " (it waits for a message)" : "");
     if (d->only_predicted || d->only_measured)
         fprintf(c->out,
                 "  not in both: %" PRIu64 " predicted, %" PRIu64
@@ -204,6 +228,13 @@ json_t *cli_difference_json(const cli_difference *d, const char *report)
                   d->mean_start_ns / 1e9, "worst_start_error_s",
                   cli_seconds(d->worst_start_ns), "worst_pass", d->worst,
                   "kinds", kinds, "messages", kind_json(&d->messages));
+    if (more && d->parts[0])
+        json_object_set_new(more, "parts",
+                            json_pack("{s:s, s:I, s:o, s:o}", "pass", d->parts,
+                                      "device", (json_int_t)d->parts_device,
+                                      "predicted_start_s",
+                                      cli_seconds(d->parts_at_ns), "later_s",
+                                      cli_seconds(d->parts_by_ns)));
     if (!more || json_object_update(all, more)) {
         json_decref(all);
         all = NULL;
@@ -220,6 +251,14 @@ lh_status cli_difference_facts(cli *c, const cli_difference *d,
              cli_time_text(d->predicted_ns, p),
              percent(d->predicted_ns, d->measured_ns));
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
+    if (d->parts[0]) {
+        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s", d->parts,
+                 d->parts_device,
+                 cli_time_text(
+                     d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, p),
+                 d->parts_by_ns < 0 ? "earlier" : "later");
+        CLI_TRY(lh_report_add_fact(report, "they part at", text, &c->err));
+    }
     snprintf(text, sizeof text, "%s on average",
              cli_time_text((int64_t)d->mean_start_ns, p));
     return lh_report_add_fact(report, "passes start off by", text, &c->err);

@@ -20,6 +20,12 @@ typedef struct cli_difference {
     double mean_start_ns; /* of the absolute differences */
     int64_t worst_start_ns;
     char worst[LH_PASS_TEXT];
+    /* Where the two part: the first pass by the predicted times that starts
+     * off by more than a thousandth of the makespan; "": none does. */
+    char parts[LH_PASS_TEXT];
+    uint32_t parts_device;
+    int64_t parts_at_ns, parts_by_ns; /* predicted start; later by so much */
+    bool parts_waits; /* it waited for a message that came later, too */
 } cli_difference;
 
 /* LH_EINPUT: the traces have no pass in common. */

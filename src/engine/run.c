@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a run, as threads or as processes, and puts together
  * what came of it. */
+#define _GNU_SOURCE
 #include "engine/job.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { DEFAULT_MESSAGE_BYTES = 65536, DEFAULT_SLIP_NS = 20000000 };
 
@@ -126,23 +128,50 @@ static lh_status run_threads(const lhi_job *job, const lhi_net_link *links,
 /* --- ranks as processes ----------------------------------------------------
  */
 
+/* Of an interrupted run a process hands back nothing; what it has goes through
+ * memory that it shares with the one that started it. */
+typedef struct forked {
+    const lhi_job *job;
+    char *shared;
+    size_t room;
+} forked;
+
 /* What stays when a rank has failed goes with its process. */
 static lh_status process_main(lhi_net *net, void *of, char **result,
                               size_t *size, lh_error *err)
 {
+    const forked *f = of;
     lhi_left left;
-    lh_status status = lhi_job_rank(of, net, result, size, &left, err);
+    lh_status status = lhi_job_rank(f->job, net, result, size, &left, err);
     if (status == LH_OK)
         lhi_job_leave(&left);
+    else if (*result && *size <= f->room - sizeof *size) {
+        memcpy(f->shared, size, sizeof *size);
+        memcpy(f->shared + sizeof *size, *result, *size);
+    }
     return status;
 }
 
-static lh_status run_processes(const lhi_job *job, const lhi_net_link *links,
-                               char **text, size_t *size, lh_error *err)
+static lh_status take_shared(const forked *f, char **text, size_t *size,
+                             lh_error *err)
 {
+    memcpy(size, f->shared, sizeof *size);
+    if (*size == 0)
+        return LH_OK;
+    *text = malloc(*size);
+    if (!*text)
+        return lhi_fail_nomem(err);
+    memcpy(*text, f->shared + sizeof *size, *size);
+    return LH_OK;
+}
+
+static lh_status fork_ranks(const forked *f, const lhi_net_link *links,
+                            char **text, size_t *size, lh_error *err)
+{
+    const lhi_job *job = f->job;
     uint32_t n = job->exec->n_ranks * job->n_replicas;
     lhi_rank_result *results = calloc(n, sizeof *results);
-    lhi_job copy = *job;
+    forked copy = *f;
     if (!results)
         return lhi_fail_nomem(err);
     lh_status status = lhi_local_run(n, job->exec->n_links, links, process_main,
@@ -152,6 +181,23 @@ static lh_status run_processes(const lhi_job *job, const lhi_net_link *links,
     for (uint32_t i = 1; i < n; i++)
         free(results[i].text);
     free(results);
+    if (status == LH_ECANCELED && take_shared(f, text, size, err) != LH_OK)
+        return LH_ENOMEM;
+    return status;
+}
+
+static lh_status run_processes(const lhi_job *job, const lhi_net_link *links,
+                               char **text, size_t *size, lh_error *err)
+{
+    forked f = {.job = job,
+                .room = sizeof(size_t) + sizeof(lhi_heading) +
+                        ((size_t)job->o.steps + 1) * sizeof(lh_iteration)};
+    f.shared = mmap(NULL, f.room, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f.shared == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    lh_status status = fork_ranks(&f, links, text, size, err);
+    munmap(f.shared, f.room);
     return status;
 }
 

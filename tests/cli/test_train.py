@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Running: train, explain, profile, and what report makes of a run."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
+                     json_case, read, uniform, write)
+
+uniform("p.yaml", latency=8, transfer=1, limit=4)
+QUIET = ["train", "p.yaml", "-s", "zb-h1"]
+
+# --- explain ------------------------------------------------------------------
+case("explain", ["explain", "p.yaml", "-s", "zb-h1", "--rank", "1"],
+     out=r"rank +1 of 4\n.*free of deadlock.*receive-prev +1F0 from rank 0")
+found = json_case("explain as JSON",
+                  ["explain", "p.yaml", "-s", "1f1b", "--receives", "late"])
+check(found["ranks"] == 4 and found["receives"] == "late" and
+      found["receive_buffers"] == 1, f"explain --json: {found.keys()}")
+streams = {i["stream"] for i in found["instructions"]}
+check(streams == {"compute", "send-next", "receive-next"},
+      f"rank 0's streams: {streams}")
+case("explain a rank that is not there", ["explain", "p.yaml", "-r", "4"], 2,
+     err="there are ranks 0 to 3")
+
+# --- timed runs ------------------------------------------------------------------
+for transport in ("inproc", "local"):
+    found = json_case(f"train over {transport}", [
+        *QUIET, "--transport", transport, "--steps", "2", "--trace",
+        f"{transport}.json", "--log", "log.jsonl"])
+    check(found["predicted_s"] == 0.458 and len(found["iterations"]) == 2,
+          f"train --json: {found}")
+    for one in found["iterations"]:
+        check(one["loss"] is None and one["seconds"] >= 0.458,
+              f"an iteration over {transport}: {one}")
+    check(json.loads(read(f"{transport}.json"))["source"] == "measured",
+          "the trace is measured")
+lines = [json.loads(line) for line in read("log.jsonl").splitlines()]
+check([line["step"] for line in lines] == [0, 1, 0, 1], f"the log: {lines}")
+
+case("the prediction's trace",
+     ["simulate", "p.yaml", "-s", "zb-h1", "--trace", "simulated.json"],
+     out=ANY)
+found = json_case("report of both", [
+    "report", "--predicted", "simulated.json", "--measured", "inproc.json",
+    "-o", "both.html"])
+check(found["passes"] == 4 * 12 * 3 and found["only_measured"] == 0 and
+      found["error"] >= 0 and found["messages"]["n"] == 2 * 3 * 12,
+      f"report --json: {found}")
+case("a report at once", [*QUIET, "-n", "1", "--html", "run.html"],
+     out=r"predicted +458 ms\nmeasured +.* %")
+check("measured" in read("run.html"), "the report shows the run")
+
+found = json_case("another delay", [
+    *QUIET, "-n", "1", "--inject", "dc0-dc1=latency:30ms,transfer:2ms"])
+check(found["predicted_s"] > 0.458 and
+      found["median_s"] >= found["predicted_s"], f"injected: {found}")
+case("receives posted late", [*QUIET, "-n", "1", "--receives", "late"],
+     out="predicted")
+slow = json_case("a slower link that was named by its ends", [
+    *QUIET, "-n", "1", "--inject", "0-1=latency:20ms"])
+check(slow["predicted_s"] > 0.458, f"a link that was added: {slow}")
+
+# --- refusals ----------------------------------------------------------------------
+for text, why in [("x=latency:1ms", "no link 'x'"),
+                  ("dc0-dc1", "LINK=latency"),
+                  ("dc0-dc1=speed:3", "must be latency:TIME"),
+                  ("dc0-dc1=gbps:0", "must be latency:TIME"),
+                  ("dc0-dc1=", "nothing is said")]:
+    code = 1 if text.startswith("x") else 2
+    case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
+case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],
+     2, err="trains the model of a plan")
+case("no mpirun", [*QUIET, "--transport", "ucx"], 1, err="mpirun -np 4")
+
+
+def await_lines(name):
+    """Until the run has done an iteration."""
+    for _ in range(400):
+        path = WORK / name
+        if path.exists() and path.read_text():
+            return
+        time.sleep(.05)
+
+
+# --- interrupts ----------------------------------------------------------------------
+for transport in ("inproc", "local"):
+    for times in (1, 2):
+        run = subprocess.Popen(
+            [PROGRAM, *QUIET, "--transport", transport, "--steps", "1000",
+             "--json", "--log", f"{transport}{times}.jsonl"], cwd=WORK,
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True)
+        await_lines(f"{transport}{times}.jsonl")
+        begin = time.monotonic()
+        for _ in range(times):
+            os.killpg(run.pid, signal.SIGINT)
+            time.sleep(.15)
+        out, err = run.communicate(timeout=30)
+        took = time.monotonic() - begin
+        ok = run.returncode == 1 and "stopping" in err
+        check(ok, f"{transport}, {times} interrupts: {run.returncode} {err}")
+        found = json.loads(out) if ok and out else {}
+        check(found.get("interrupted") is True and
+              0 < len(found.get("iterations", [])) < 1000 and took < 10,
+              f"{transport}, {times} interrupts: {took:.1f} s, "
+              f"{out[:200]} {err}")
+
+# --- a rank that dies -------------------------------------------------------------------
+run = subprocess.Popen([PROGRAM, *QUIET, "--transport", "local", "--steps",
+                        "1000", "--log", "killed.jsonl"], cwd=WORK,
+                       env=ENVIRONMENT, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True)
+await_lines("killed.jsonl")
+children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
+                          capture_output=True, text=True).stdout.split()
+check(len(children) == 4, f"a process per rank: {children}")
+begin = time.monotonic()
+if children:
+    os.kill(int(children[2]), signal.SIGKILL)
+out, err = run.communicate(timeout=30)
+check(run.returncode == 1 and time.monotonic() - begin < 5 and
+      err.count("\n") == 1 and "rank 2" in err and out == "",
+      f"a rank was killed: {run.returncode} {err!r}")
+
+# --- training ------------------------------------------------------------------------------
+job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+write("job.yaml", job.replace("hidden: 128, ffn: 384", "hidden: 64, ffn: 96")
+      .replace("head_dim: 32", "head_dim: 16").replace("sequence: 128",
+                                                       "sequence: 32"))
+case("plan to train", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+write("text", "It was the best of times, it was the worst of times.\n" * 200)
+TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--rate",
+         "1e-2", "--steps", "12"]
+probe = subprocess.run([PROGRAM, *TRAIN, "--json"], cwd=WORK, env=ENVIRONMENT,
+                       capture_output=True, text=True)
+if "OpenBLAS" in probe.stderr:
+    print("SKIPPED training: OpenBLAS is not installed")
+else:
+    found = json_case("train", [*TRAIN, "--checkpoint", "run",
+                                "--checkpoint-every", "6"])
+    losses = [one["loss"] for one in found["iterations"]]
+    check(len(losses) == 12 and 5 < losses[0] < 6 and losses[-1] < 4,
+          f"the loss falls: {losses}")
+    again = json_case("the rest of it", [
+        *TRAIN, "--resume", "run/step-00000006", "--transport", "local", "-s",
+        "1f1b"])
+    check([one["loss"] for one in again["iterations"]] == losses[6:],
+          "a resumed run goes on bit for bit")
+    case("training, for people", [*TRAIN, "--validation", "0.2"],
+         out=r"loss +5\.\d+ at step 1, .*validation +\d.*tokens/s")
+    case("another recipe", [*TRAIN, "--resume", "run", "--seed", "3"], 1,
+         err="rank \\d")
+    found = json_case("profile", ["profile", "job.yaml", "--repeats", "3",
+                                  "-o", "profile.json"])
+    write("measured.yaml", read("job.yaml") + "profile: profile.json\n")
+    case("plan by the profile", ["plan", "measured.yaml", "-o", "m.json"],
+         out="pass times +profile")
+case("profile wants a job", ["profile", "p.yaml"], 1, err="a job")
+finish()
