@@ -7,6 +7,8 @@
 
 #include "dev/blas.h"
 
+#include <pthread.h>
+
 static naive_llama *copy_of(small *s)
 {
     naive_llama *n = naive_make(&s->model);
@@ -184,6 +186,37 @@ static void same_bits(void)
     small_close(&one);
 }
 
+static void *step_in_thread(void *context)
+{
+    small *s = context;
+    for (uint64_t step = 0; step < 3; step++)
+        small_step(s, step, LHI_STEP_TRAIN, SMALL_SPLIT);
+    return NULL;
+}
+
+/* Whoever calls, and whatever else runs. */
+static void same_in_threads(void)
+{
+    enum { N = 4 };
+    static small s[N];
+    pthread_t threads[N];
+    for (int i = 0; i < N; i++) {
+        s[i] = small_sizes();
+        s[i].model.hidden = 128, s[i].model.head_dim = 32;
+        s[i].model.ffn = 192, s[i].sequence = 100;
+        small_open(&s[i]);
+    }
+    step_in_thread(&s[0]);
+    for (int i = 1; i < N; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, step_in_thread, &s[i]), 0);
+    for (int i = 1; i < N; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 1; i < N; i++)
+        check_same(&s[0], &s[i]);
+    for (int i = 0; i < N; i++)
+        small_close(&s[i]);
+}
+
 static void parts_cover_all(void)
 {
     small s = small_sizes(), whole = small_sizes();
@@ -255,6 +288,7 @@ int main(void)
     RUN(gradients_tied);
     RUN(gradients_shapes);
     RUN(same_bits);
+    RUN(same_in_threads);
     RUN(parts_cover_all);
     RUN(refusals);
     return test_summary();
