@@ -26,8 +26,8 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 
 #include "net/hello.h"
 #include "net/proto.h"
+#include "net/ucx_calls.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -35,7 +35,6 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
-#include <ucp/api/ucp.h>
 #include <unistd.h>
 
 /* Tags: what it is, the job's own number, and the sender of a frame or the
@@ -51,37 +50,6 @@ enum {
 static const int64_t ms_ns = 1000000;
 /* So long after a connection was lost, no reason for it will come any more. */
 #define LOST_NS INT64_C(500000000)
-
-/* X(name): the functions used, without their prefix. */
-#define UCX_LIST(X)                                                            \
-    X(config_read)                                                             \
-    X(config_modify)                                                           \
-    X(config_release)                                                          \
-    X(init_version)                                                            \
-    X(cleanup)                                                                 \
-    X(worker_create)                                                           \
-    X(worker_destroy)                                                          \
-    X(worker_get_address)                                                      \
-    X(worker_release_address)                                                  \
-    X(worker_get_efd)                                                          \
-    X(worker_arm)                                                              \
-    X(worker_progress)                                                         \
-    X(ep_create)                                                               \
-    X(ep_close_nbx)                                                            \
-    X(tag_send_nbx)                                                            \
-    X(tag_recv_nbx)                                                            \
-    X(tag_probe_nb)                                                            \
-    X(tag_msg_recv_nbx)                                                        \
-    X(request_cancel)                                                          \
-    X(request_check_status)                                                    \
-    X(request_free)
-
-typedef struct ucx_calls {
-#define UCX_MEMBER(name) __typeof__(ucp_##name) *name;
-    UCX_LIST(UCX_MEMBER)
-#undef UCX_MEMBER
-    const char *(*status_string)(ucs_status_t status);
-} ucx_calls;
 
 typedef struct ucx ucx;
 
@@ -117,7 +85,7 @@ typedef struct peer_end {
 struct ucx {
     lhi_proto proto; /* first */
     lhi_failure own_failure;
-    ucx_calls call;
+    lhi_ucx_calls call;
     ucp_context_h context;
     ucp_worker_h worker;
     int efd, poke;
@@ -630,32 +598,6 @@ static const lhi_net_ops ucx_ops = {
 
 /* ---- beginning ---- */
 
-/* ISO C has no conversion from an object's address to a function's; POSIX says
- * that the bytes are those. */
-static bool find(void *library, const char *name, void *function)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
-static lh_status load(ucx_calls *call, lh_error *err)
-{
-    /* Stays loaded: it leaves threads' keys behind. */
-    int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
-    void *ucs = dlopen("libucs.so.0", how), *ucp = dlopen("libucp.so.0", how);
-    bool all =
-        ucs && ucp && find(ucs, "ucs_status_string", &call->status_string);
-#define UCX_FIND(name) all = all && find(ucp, "ucp_" #name, &call->name);
-    UCX_LIST(UCX_FIND)
-#undef UCX_FIND
-    if (!all)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "UCX cannot be loaded (package libucx0): %s",
-                        dlerror());
-    return LH_OK;
-}
-
 static lh_status check(const ucx *u, ucs_status_t status, const char *what,
                        lh_error *err)
 {
@@ -837,7 +779,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *o, lhi_net **out, lh_error *err)
     u->silence_ns = o->silence_ns;
     u->closed = o->closed;
     u->closed_context = o->closed_context;
-    lh_status status = load(&u->call, err);
+    lh_status status = lhi_ucx_load(&u->call, err);
     if (status == LH_OK)
         status = lhi_proto_init(&u->proto, err);
     if (status != LH_OK) {

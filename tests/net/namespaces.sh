@@ -64,4 +64,37 @@ for transport in ucx tcp; do
         -x UCX_TLS=tcp -x UCX_NET_DEVICES=wan -x TEST_NET_MBIT=100 \
         -x TEST_NET_TRANSPORT=$transport $program --mpi" || failed=1
 done
+
+# The link between the hosts goes down, and TCP alone would not notice.
+for transport in ucx tcp; do
+    echo "a link that goes down, $transport:"
+    ip -n $a link set wan up
+    until ip -n $a link show wan | grep -q 'state UP' &&
+        ip -n $b link show wan | grep -q 'state UP'; do
+        sleep 0.1
+    done
+    for rank in 0 1; do
+        host=$a
+        [ $rank = 0 ] || host=$b
+        UCX_TLS=tcp UCX_NET_DEVICES=wan timeout 20 ip netns exec $host \
+            unshare -i "$program" --apart $rank 10.77.0.1 4711 $transport \
+            >"$work/rank$rank" 2>&1 &
+        eval "pid$rank=$!"
+    done
+    tries=0
+    until grep -q joined "$work/rank0" && grep -q joined "$work/rank1"; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || break
+        sleep 0.1
+    done
+    begin=$(date +%s%N)
+    ip -n $a link set wan down
+    # shellcheck disable=SC2154 # set by eval
+    wait "$pid0" || failed=1
+    wait "$pid1" || failed=1
+    took=$((($(date +%s%N) - begin) / 1000000))
+    cat "$work/rank0" "$work/rank1"
+    echo "after $took ms"
+    [ $took -lt 5000 ] || failed=1
+done
 exit $failed

@@ -299,7 +299,7 @@ static lh_status fifo(lhi_net *net, void *context, char **result, size_t *size,
     int64_t first_ns = ops[0].entered_ns;
     EXPECT(ops[1].entered_ns == first_ns + ms);
     for (int i = 0; i < 3; i++)
-        EXPECT_NEAR(ops[i].arrived_ns - first_ns, (4 * (i + 1) + 40) * ms, 0);
+        EXPECT_NEAR(ops[i].arrived_ns - first_ns, (4 * (i + 1) + 400) * ms, 0);
     EXPECT(lhi_net_now() >= ops[2].arrived_ns);
     return LH_OK;
 }
@@ -319,8 +319,8 @@ static lh_status shared_link(lhi_net *net, void *context, char **result,
         LHI_TRY(lhi_net_wait(net, &b, 0, err));
         LHI_TRY(lhi_net_wait(net, &a, 0, err));
         EXPECT(a.entered_ns == b.entered_ns);
-        EXPECT_NEAR(a.arrived_ns - a.entered_ns, 103 * ms, 0);
-        EXPECT_NEAR(b.arrived_ns - a.entered_ns, 106 * ms, 0);
+        EXPECT_NEAR(a.arrived_ns - a.entered_ns, 403 * ms, 0);
+        EXPECT_NEAR(b.arrived_ns - a.entered_ns, 406 * ms, 0);
         return LH_OK;
     }
     /* Rank 1 says when; rank 0 is late. */
@@ -520,8 +520,8 @@ const net_case net_cases[] = {
     {"misuse", 2, misuse, 0, {{0}}, NULL},
     {"collectives", 4, all_collectives, 0, {{0}}, NULL},
     {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
-    {"fifo", 3, fifo, 1, {{40000000, 3000000, 1000}}, NULL},
-    {"shared link", 3, shared_link, 2, {{0}, {100000000, 3000000, 0}}, NULL},
+    {"fifo", 3, fifo, 1, {{400000000, 3000000, 1000}}, NULL},
+    {"shared link", 3, shared_link, 2, {{0}, {400000000, 3000000, 0}}, NULL},
     {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
     {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
     {"wrong large size",

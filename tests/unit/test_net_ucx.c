@@ -185,8 +185,37 @@ static int under_mpi(void)
     return bad;
 }
 
+/* ---- one rank of two, on hosts of their own: until the other is lost ---- */
+
+static int apart(char **of)
+{
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    lhi_tcp_options o = {.rank = (uint32_t)atoi(of[0]),
+                         .n_ranks = 2,
+                         .host = of[1],
+                         .port = (uint16_t)atoi(of[2]),
+                         .job = "apart",
+                         .secret = secret,
+                         .secret_size = sizeof secret};
+    bool ucx = strcmp(of[3], "ucx") == 0;
+    if ((ucx ? lhi_net_ucx(&o, &net, &err) : lhi_net_tcp(&o, &net, &err))) {
+        printf("cannot join: %s\n", err.text);
+        return 2;
+    }
+    printf("joined\n");
+    fflush(stdout);
+    lh_status status = wait_for_next(net, NULL, NULL, NULL, &err);
+    lhi_net_close(net);
+    printf("%s\n", err.text);
+    return status == LH_EIO ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 6 && strcmp(argv[1], "--apart") == 0)
+        return apart(argv + 2);
     /* Its watch over memory does not go together with sanitizers'. */
     setenv("UCX_MEM_EVENTS", "n", 0);
     if (argc > 1 && strcmp(argv[1], "--mpi") == 0)

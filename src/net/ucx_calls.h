@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of UCX, from its library as it is loaded at run time. */
+#ifndef LHI_NET_UCX_CALLS_H
+#define LHI_NET_UCX_CALLS_H
+
+#ifdef LHI_HAVE_UCX
+
+#include <longhaul/status.h>
+
+#include <ucp/api/ucp.h>
+
+/* X(name): the functions used, without their prefix. */
+#define LHI_UCX_LIST(X)                                                        \
+    X(config_read)                                                             \
+    X(config_modify)                                                           \
+    X(config_release)                                                          \
+    X(init_version)                                                            \
+    X(cleanup)                                                                 \
+    X(worker_create)                                                           \
+    X(worker_destroy)                                                          \
+    X(worker_get_address)                                                      \
+    X(worker_release_address)                                                  \
+    X(worker_get_efd)                                                          \
+    X(worker_arm)                                                              \
+    X(worker_progress)                                                         \
+    X(ep_create)                                                               \
+    X(ep_close_nbx)                                                            \
+    X(tag_send_nbx)                                                            \
+    X(tag_recv_nbx)                                                            \
+    X(tag_probe_nb)                                                            \
+    X(tag_msg_recv_nbx)                                                        \
+    X(request_cancel)                                                          \
+    X(request_check_status)                                                    \
+    X(request_free)
+
+typedef struct lhi_ucx_calls {
+#define LHI_UCX_MEMBER(name) __typeof__(ucp_##name) *name;
+    LHI_UCX_LIST(LHI_UCX_MEMBER)
+#undef LHI_UCX_MEMBER
+    const char *(*status_string)(ucs_status_t status);
+} lhi_ucx_calls;
+
+/* LH_EUNSUPPORTED: UCX is not installed, or lacks something. It stays loaded.
+ */
+lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
+
+#endif
+#endif
