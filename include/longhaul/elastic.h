@@ -159,7 +159,7 @@ typedef struct lh_elastic_setting {
     uint32_t n_ops;
     const lh_elastic_op *ops;
     uint32_t shardings;   /* bits 1 << lh_elastic_sharding; 0: all */
-    uint32_t least_queue; /* 0: any that the stages allow */
+    uint32_t least_queue, most_queue; /* 0: any that the stages allow */
 } lh_elastic_setting;
 
 typedef struct lh_elastic_best {

@@ -132,6 +132,10 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                         out, err));
     }
     f = all;
+    f.depth_first = true;
+    LHI_TRY(add_row(job, best, &f, "depth-first, as interleaved-1f1b", mem,
+                    out, err));
+    f = all;
     f.breadth_first = true;
     return add_row(job, best, &f, "breadth-first, one group", mem, out, err);
 }

@@ -228,17 +228,23 @@ static lh_status search_setting(searcher *s, lh_error *err)
     LHI_TRY(prepare(s, err));
     const lh_elastic_case *g = &s->setting->given;
     uint32_t first = s->setting->least_queue;
+    uint32_t last = s->setting->most_queue ? s->setting->most_queue
+                                           : g->microbatches;
     lh_elastic_choice *published;
-    if (lh_elastic_choose(g, s->setting->n_ops, s->setting->ops, s->budget,
-                          LH_ELASTIC_LARGEST, &published, NULL) == LH_OK) {
+    lh_status status =
+        lh_elastic_choose(g, s->setting->n_ops, s->setting->ops, s->budget,
+                          LH_ELASTIC_LARGEST, &published, NULL);
+    if (status == LH_ENOMEM)
+        return lhi_fail_nomem(err);
+    if (status == LH_OK) {
         uint32_t q = published->plan->enqueue[0];
         lh_elastic_choice_free(published);
-        if (q >= first)
+        if (q >= first && q <= last)
             LHI_TRY(try_queue(s, q, err));
     }
     for (uint32_t q = g->microbatches; q >= g->stages && q >= 1 && q >= first;
          q--)
-        if (worth_trying(g, q))
+        if (q <= last && worth_trying(g, q))
             LHI_TRY(try_queue(s, q, err));
     return LH_OK;
 }

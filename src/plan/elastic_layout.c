@@ -420,7 +420,8 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
             .ops = s->ops,
             .shardings = s->freedom->shardings,
             .least_queue =
-                s->freedom->breadth_first ? s->config->microbatches : 0};
+                s->freedom->breadth_first ? s->config->microbatches : 0,
+            .most_queue = s->freedom->depth_first ? s->P : 0};
         lh_elastic_best *best;
         int64_t missing, before = out->makespan_ns;
         LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));

@@ -10,6 +10,7 @@ typedef struct lhi_elastic_freedom {
     uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
     bool recompute;     /* operations may be recomputed */
     bool breadth_first; /* all microbatches in one group */
+    bool depth_first;   /* groups as short as can be: interleaved 1F1B */
     uint32_t chunks;    /* per device; 0: any */
 } lhi_elastic_freedom;
 
