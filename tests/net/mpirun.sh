@@ -8,6 +8,7 @@ command -v mpirun >/dev/null || {
     echo 'SKIPPED: mpirun is not installed'
     exit 77
 }
+"$1" --probe || exit
 failed=0
 for transport in ucx tcp; do
     for n in 2 3 4; do

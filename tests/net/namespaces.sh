@@ -12,6 +12,7 @@ skip() {
     echo "SKIPPED: $*"
     exit 77
 }
+"$program" --probe || exit
 [ "$(id -u)" = 0 ] || skip 'network namespaces need root'
 for tool in ip tc mpirun unshare; do
     command -v $tool >/dev/null || skip "$tool is not installed"

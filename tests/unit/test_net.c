@@ -137,6 +137,40 @@ static lh_status one_is_stuck(lhi_net *net, void *context, char **result,
         pause();
 }
 
+/* Everyone sends everyone small and large messages, over an emulated link,
+ * until one rank is killed somewhere in the middle of that. */
+static lh_status dies_in_traffic(lhi_net *net, void *context, char **result,
+                                 size_t *size, lh_error *err)
+{
+    (void)result, (void)size;
+    enum { N = 60000, MOST = 4 };
+    static char out[N], in[MOST][N];
+    uint32_t seed = *(uint32_t *)context, me = lhi_net_rank(net);
+    uint32_t n = lhi_net_n_ranks(net), dies = seed % n;
+    for (uint32_t round = 0;; round++) {
+        lhi_net_op sends[MOST] = {{0}}, receives[MOST] = {{0}};
+        size_t bytes = (round * 7919 + seed) % 3 ? 100 : N;
+        for (uint32_t i = 0; i < n; i++) {
+            if (i == me)
+                continue;
+            if (me == dies && round == seed * 37 % 101 && i == seed % 3)
+                raise(SIGKILL);
+            LHI_TRY(lhi_net_receive(net, i, round, in[i], bytes, &receives[i],
+                                    err));
+            LHI_TRY(lhi_net_send(net, i, round, out, bytes, 0, lhi_net_now(),
+                                 LHI_NET_NO_TURN, &sends[i], err));
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            if (i == me)
+                continue;
+            if (me == dies && round == seed * 37 % 101 && i >= seed % 3)
+                raise(SIGKILL);
+            LHI_TRY(lhi_net_wait(net, &receives[i], 0, err));
+            LHI_TRY(lhi_net_wait(net, &sends[i], 0, err));
+        }
+    }
+}
+
 static unsigned open_files(void)
 {
     unsigned n = 0;
@@ -145,7 +179,7 @@ static unsigned open_files(void)
     return n;
 }
 
-static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main,
+static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main, void *context,
                            lh_status status, const char *text)
 {
     const lhi_net_link link = {1000, 0, 0};
@@ -153,7 +187,7 @@ static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main,
     lh_error err = {0};
     unsigned files = open_files();
     int64_t start_ns = lhi_net_now();
-    CHECK_INT(lhi_local_run(n, 1, &link, rank_main, NULL, results, &err),
+    CHECK_INT(lhi_local_run(n, 1, &link, rank_main, context, results, &err),
               status);
     CHECK_STR(err.text, text);
     CHECK(lhi_net_now() - start_ns < INT64_C(5000000000));
@@ -165,10 +199,21 @@ static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main,
 
 static void survives_deaths(void)
 {
-    ends_by_itself(5, is_killed, LH_EIO, "rank 2: killed by signal 9 (Killed)");
-    ends_by_itself(2, ends_itself, LH_EIO,
+    ends_by_itself(5, is_killed, NULL, LH_EIO,
+                   "rank 2: killed by signal 9 (Killed)");
+    ends_by_itself(2, ends_itself, NULL, LH_EIO,
                    "rank 1: ended without having finished (exit status 3)");
-    ends_by_itself(3, one_is_stuck, LH_EINPUT, "rank 1: no more paper");
+    ends_by_itself(3, one_is_stuck, NULL, LH_EINPUT, "rank 1: no more paper");
+}
+
+static void dies_anywhere(void)
+{
+    for (uint32_t seed = 1; seed <= 12; seed++) {
+        char text[60];
+        snprintf(text, sizeof text, "rank %u: killed by signal 9 (Killed)",
+                 seed % 4);
+        ends_by_itself(4, dies_in_traffic, &seed, LH_EIO, text);
+    }
 }
 
 /* Tells its process to who kills the launcher. */
@@ -212,6 +257,7 @@ int main(void)
     RUN(refuses);
     RUN(sleeps);
     RUN(survives_deaths);
+    RUN(dies_anywhere);
     RUN(dies_with_launcher);
     return test_summary();
 }
