@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tokens of a text, as 32-bit numbers on standard output:
+ *
+ *     print-tokens TOKENIZER.json TEXT */
+#include "base/text.h"
+#include "dev/tokenizer.h"
+
+#include <stdio.h>
+
+static int fail(const lh_error *err)
+{
+    fprintf(stderr, "print-tokens: %s\n", err->text);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    lh_error err;
+    lhi_tokenizer *t;
+    char *text;
+    uint32_t *tokens;
+    size_t len, n;
+    if (argc != 3)
+        return 2;
+    if (lhi_tokenizer_read(argv[1], &t, &err) != LH_OK ||
+        lhi_file_read(argv[2], 1 << 28, &text, &len, &err) != LH_OK ||
+        lhi_tokenizer_encode(t, text, len, &tokens, &n, &err) != LH_OK)
+        return fail(&err);
+    fwrite(tokens, sizeof *tokens, n, stdout);
+    lhi_tokens_free(tokens);
+    lh_text_free(text);
+    lhi_tokenizer_free(t);
+    return 0;
+}
