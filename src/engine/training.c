@@ -391,19 +391,18 @@ static lhi_train_options train_options(const lhi_training *t)
     return with;
 }
 
-/* What the run's numbers depend on beside what the checkpoint itself has. */
+/* What the run's numbers depend on beside what the checkpoint itself has; the
+ * number of steps is not in it, so that a run can be made longer. */
 static void describe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
     snprintf(t->recipe, sizeof t->recipe,
-             "sequence %" PRIu32 ", micro batch %" PRIu32 ", microbatches "
-             "%" PRIu32 ", seed %" PRIu64 ", steps %" PRIu64
-             ", rate %.9g to %.9g, warm-up %" PRIu64
-             ", decay %.9g, clip %.9g, validation %.9g",
+             "sequence %" PRIu32 ", micro batch %" PRIu32
+             ", microbatches %" PRIu32 ", seed %" PRIu64
+             ", rate %.9g to %.9g, decay %.9g, clip %.9g, validation %.9g",
              m->sequence, m->micro_batch,
-             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, t->o.steps,
-             with->rate, with->min_rate, with->warmup, with->weight_decay,
-             with->clip, m->validation);
+             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
+             with->min_rate, with->weight_decay, with->clip, m->validation);
     t->checkpoint = (lhi_checkpoint_options){.folder = m->checkpoint,
                                              .keep = m->keep,
                                              .recipe = t->recipe,

@@ -3,6 +3,7 @@
 """Running: train, explain, profile, and what report makes of a run."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -154,6 +155,30 @@ else:
          out=r"loss +5\.\d+ at step 1, .*validation +\d.*tokens/s")
     case("another recipe", [*TRAIN, "--resume", "run", "--seed", "3"], 1,
          err="rank \\d")
+    # A full disk (files of at most 40 kB) leaves the checkpoints as they were.
+    before = {f.name: f.read_bytes()
+              for f in (WORK / "run/step-00000012").iterdir()}
+    for transport in ("inproc", "local"):
+        full = subprocess.run(
+            [PROGRAM, *TRAIN[:-1], "14", "--resume", "run", "--checkpoint",
+             "run", "--transport", transport], cwd=WORK, env=ENVIRONMENT,
+            capture_output=True, text=True, timeout=60, restore_signals=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
+                                                  (40000, 40000)))
+        check(full.returncode == 1 and full.stderr.count("\n") == 1 and
+              "rank " in full.stderr and "large" in full.stderr,
+              f"a full disk: {full.stderr!r}")
+    after = {f.name: f.read_bytes()
+             for f in (WORK / "run/step-00000012").iterdir()}
+    check(before == after and sorted(os.listdir(WORK / "run")) ==
+          ["step-00000006", "step-00000012"],
+          f"checkpoints after that: {os.listdir(WORK / 'run')}")
+    weights = WORK / "run/step-00000012/model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-100] ^= 16
+    weights.write_bytes(damaged)
+    case("a damaged checkpoint", [*TRAIN[:-1], "14", "--resume", "run"], 1,
+         err=r"\Alonghaul: rank \d.*model\.safetensors[^\n]*\n\Z")
     found = json_case("profile", ["profile", "job.yaml", "--repeats", "3",
                                   "-o", "profile.json"])
     write("measured.yaml", read("job.yaml") + "profile: profile.json\n")
