@@ -6,11 +6,13 @@
 #include "test.h"
 
 #include "base/fail.h"
+#include "net/links.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -95,6 +97,141 @@ static void sleeps(void)
     CHECK(clock() - used < CLOCKS_PER_SEC / 20);
     lhi_net_close(nets[0]);
     lhi_net_close(nets[1]);
+}
+
+/* ---- the table of links, without a transport ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return *state >> 33;
+}
+
+static lhi_links *make_table(const lhi_net_link *link, size_t *bytes)
+{
+    lh_error err = {0};
+    *bytes = lhi_links_bytes(1);
+    lhi_links *table = mmap(NULL, *bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (table == MAP_FAILED)
+        abort();
+    CHECK_OK(lhi_links_init(table, 1, link, &err), err);
+    return table;
+}
+
+/* One message, as the model has it. */
+typedef struct entry {
+    int64_t entered_ns, arrives_ns;
+    uint64_t turn;
+    uint32_t sender, slot;
+    size_t bytes;
+} entry;
+
+static int by_entry(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->turn != y->turn)
+        return x->turn < y->turn ? -1 : 1;
+    if (x->entered_ns != y->entered_ns)
+        return x->entered_ns < y->entered_ns ? -1 : 1;
+    return x->sender < y->sender ? -1 : x->sender > y->sender;
+}
+
+/* Messages handed over in any order, entering in an hour: their dates are those
+ * of the model with all of them known. */
+static void random_link(uint64_t seed, bool in_turns)
+{
+    enum { N = 300 };
+    const lhi_net_link rule = {(int64_t)(next_random(&seed) % 5000),
+                               (int64_t)(next_random(&seed) % 90),
+                               (double)(next_random(&seed) % 8) * 0.25};
+    entry all[N];
+    size_t bytes;
+    lh_error err = {0};
+    lhi_links *table = make_table(&rule, &bytes);
+    int64_t base_ns = lhi_net_now() + INT64_C(3600000000000);
+    for (uint32_t i = 0; i < N; i++)
+        all[i] = (entry){.entered_ns =
+                             base_ns + (int64_t)(next_random(&seed) % 20000),
+                         .turn = in_turns ? i : LHI_NET_NO_TURN,
+                         .sender = i, /* no two are alike */
+                         .bytes = next_random(&seed) % 100};
+    for (uint32_t i = N; i > 1; i--) { /* in any order */
+        uint32_t k = (uint32_t)(next_random(&seed) % i);
+        entry swap = all[i - 1];
+        all[i - 1] = all[k];
+        all[k] = swap;
+    }
+    for (uint32_t i = 0; i < N; i++)
+        CHECK_OK(lhi_links_enter(table, 0, all[i].sender, all[i].bytes,
+                                 all[i].entered_ns, all[i].turn, &all[i].slot,
+                                 &err),
+                 err);
+    qsort(all, N, sizeof all[0], by_entry);
+    int64_t free_ns = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        int64_t start_ns =
+            all[i].entered_ns > free_ns ? all[i].entered_ns : free_ns;
+        free_ns = start_ns + rule.transfer_ns +
+                  (int64_t)((double)all[i].bytes * rule.ns_per_byte + 0.5);
+        all[i].arrives_ns = free_ns + rule.latency_ns;
+    }
+    for (uint32_t k = 0; k < N; k++) {
+        const entry *e = &all[(k * 7 + 3) % N]; /* received in any order */
+        bool taken = false;
+        int64_t arrived_ns = 0;
+        CHECK_OK(lhi_links_take(table, 0, e->slot, e->arrives_ns - 1, &taken,
+                                &arrived_ns, &err),
+                 err);
+        CHECK(!taken && arrived_ns == e->arrives_ns);
+        CHECK_OK(lhi_links_take(table, 0, e->slot, e->arrives_ns, &taken,
+                                &arrived_ns, &err),
+                 err);
+        CHECK(taken && arrived_ns == e->arrives_ns);
+    }
+    lhi_links_fini(table);
+    munmap(table, bytes);
+}
+
+static void links_follow_the_model(void)
+{
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        random_link(seed, false);
+        random_link(seed, true);
+    }
+}
+
+/* What nobody receives fills a link up; what is received makes room again. */
+static void links_fill_up(void)
+{
+    const lhi_net_link rule = {0, 0, 0};
+    size_t bytes;
+    uint32_t slot = 0, first = 0;
+    lh_error err = {0};
+    lhi_links *table = make_table(&rule, &bytes);
+    for (uint32_t i = 0; i < LHI_LINKS_SLOTS; i++)
+        CHECK_OK(lhi_links_enter(table, 0, 0, 0, i, LHI_NET_NO_TURN,
+                                 i ? &slot : &first, &err),
+                 err);
+    CHECK_INT(lhi_links_enter(table, 0, 0, 0, 9, LHI_NET_NO_TURN, &slot, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "that nobody has received");
+    bool taken = false;
+    int64_t arrived_ns;
+    CHECK_OK(lhi_links_take(table, 0, first, lhi_net_now(), &taken, &arrived_ns,
+                            &err),
+             err);
+    CHECK(taken);
+    CHECK_INT(lhi_links_take(table, 0, first, lhi_net_now(), &taken,
+                             &arrived_ns, &err),
+              LH_EIO);
+    CHECK_OK(lhi_links_enter(table, 0, 0, 0, 9, LHI_NET_NO_TURN, &slot, &err),
+             err);
+    CHECK_INT(slot, first);
+    CHECK_INT(lhi_links_enter(table, 1, 0, 0, 9, LHI_NET_NO_TURN, &slot, &err),
+              LH_EINVAL);
+    lhi_links_fini(table);
+    munmap(table, bytes);
 }
 
 /* ---- processes that die ---- */
@@ -256,6 +393,8 @@ int main(void)
     RUN(conforms);
     RUN(refuses);
     RUN(sleeps);
+    RUN(links_follow_the_model);
+    RUN(links_fill_up);
     RUN(survives_deaths);
     RUN(dies_anywhere);
     RUN(dies_with_launcher);
