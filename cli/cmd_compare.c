@@ -114,6 +114,34 @@ static void name_base(cli_base *base, const char *path)
     snprintf(base->name, sizeof base->name, "%.*s", len, name);
 }
 
+static lh_status copy_pipeline(cli *c, const lh_pipeline *from,
+                               lh_pipeline **out)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_pipeline_format(from, &text, &len, &c->err));
+    lh_status status = lh_pipeline_parse(text, len, "plan", out, &c->err);
+    lh_text_free(text);
+    return status;
+}
+
+/* The plan's own pipeline, whose chunks may be uneven, where the placement is
+ * the plan's. */
+static lh_status make_base(cli *c, const lh_plan *plan, lh_placement placement,
+                           uint32_t chunks, cli_base *base)
+{
+    const lh_choice *best = &plan->best;
+    lh_layout layout = best->layout;
+    if (placement == best->placement && chunks == layout.chunks_per_device &&
+        best->chunk_layers) {
+        base->after_ns = best->optimizer_ns + best->overhead_ns;
+        return copy_pipeline(c, plan->pipeline, &base->pipeline);
+    }
+    layout.chunks_per_device = chunks;
+    return lh_plan_pipeline(plan->job, &layout, placement, best->recompute,
+                            &base->pipeline, &base->after_ns, &c->err);
+}
+
 /* The placements that the best layout of a plan can take, each with the chunks
  * per device that it needs, unless the job fixes those. */
 static lh_status add_layouts(cli *c, const lh_plan *plan, cli_comparison *x)
@@ -131,11 +159,8 @@ static lh_status add_layouts(cli *c, const lh_plan *plan, cli_comparison *x)
         if (fixed && fixed != ways[i].chunks)
             continue;
         cli_base *base = &x->bases[x->n_bases];
-        lh_layout layout = *best;
-        layout.chunks_per_device = ways[i].chunks;
-        lh_status status = lh_plan_pipeline(
-            plan->job, &layout, ways[i].placement, plan->best.recompute,
-            &base->pipeline, &base->after_ns, &c->err);
+        lh_status status =
+            make_base(c, plan, ways[i].placement, ways[i].chunks, base);
         if (status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE) {
             cli_note(c, "no %s placement of this layout: %s",
                      lh_placement_name(ways[i].placement), c->err.text);

@@ -10,8 +10,14 @@ typedef struct settings {
     const char *html;
     const char *effort;
     uint32_t top, sub_blocks;
+    const char *ratio;
+    uint32_t search;
     bool no_optimal;
 } settings;
+
+/* As lh_partition_search numbers them. */
+static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
+                                       NULL};
 
 static const cli_option options[] = {
     {.name = "top",
@@ -42,6 +48,22 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, no_optimal),
      .help = "Do not look for optimal schedules: methods alone."},
+    {.name = "search",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, search),
+     .arg = "HOW",
+     .preset = "climb",
+     .choices = searches,
+     .help = "How layers are moved between the chunks of the fastest layouts: "
+             "as long as one move helps, all partitions, samples as "
+             "ScaleAcross Explorer draws them, or not at all."},
+    {.name = "max-chunk-ratio",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, ratio),
+     .arg = "R",
+     .preset = "3",
+     .help = "The largest chunk has at most R times as many layers as the "
+             "smallest."},
     {.name = "html",
      .type = CLI_TEXT,
      .at = offsetof(settings, html),
@@ -87,6 +109,18 @@ static void print_choice(cli *c, const lh_choice *x, bool chosen,
             fits ? "  " : "\n              ", why);
 }
 
+enum { MOST_SHOWN = 64 }; /* chunks */
+
+static void print_layers(cli *c, const lh_choice *b)
+{
+    uint32_t n = b->layout.pipeline * b->layout.chunks_per_device;
+    fputs("layers        ", c->out);
+    for (uint32_t i = 0; i < n && i < MOST_SHOWN; i++)
+        fprintf(c->out, "%s%" PRIu32, i ? " " : "", b->chunk_layers[i]);
+    fputs(n > MOST_SHOWN ? " ... in the chunks\n" : " in the chunks\n",
+          c->out);
+}
+
 static void print_best(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -101,6 +135,8 @@ static void print_best(cli *c, const lh_plan *p)
             b->tokens_per_s, 100 * b->mfu);
     fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
             cli_layout_text(b, layout, sizeof layout), b->microbatches);
+    if (b->chunk_layers)
+        print_layers(c, b);
     fprintf(c->out, "schedule      %s, chunks placed as %s\n",
             b->layout.schedule, lh_placement_name(b->placement));
     fprintf(c->out, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
@@ -175,7 +211,15 @@ static lh_status make(cli *c, lh_plan **plan)
     lh_plan_options how = {.size = sizeof how,
                            .top = s->top,
                            .sub_blocks = s->sub_blocks,
-                           .no_optimal = s->no_optimal};
+                           .no_optimal = s->no_optimal,
+                           .partition = (lh_partition_search)s->search};
+    const char *rest = "";
+    if (status == LH_OK &&
+        (!cli_parse_real(s->ratio, &how.max_chunk_ratio, &rest) || *rest ||
+         how.max_chunk_ratio < 1))
+        status = cli_usage(
+            c, "--max-chunk-ratio: '%.40s' is not a number, 1 or more",
+            s->ratio);
     if (status == LH_OK && s->effort &&
         !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
         status = cli_usage(
@@ -231,7 +275,8 @@ const cli_command cmd_plan = {
         "those that a lower bound shows to be slower than the best, are ruled "
         "out; every schedule is tried on the others. The "
         "winner and those close behind are then searched for their "
-        "optimal schedules, within --effort.\n\n"
+        "optimal schedules, within --effort. Layers are moved between the "
+        "chunks of the fastest layouts where that helps, see --search.\n\n"
         "The plan is written to plan.json, or to the file that -o names; with "
         "--json it is printed, and no file is written unless -o names one. It "
         "holds the layout, the pipeline, the schedule, what was predicted and "

@@ -59,6 +59,9 @@ typedef struct lh_choice {
     double mfu;      /* model FLOPs over peak FLOPs of the GPUs in use */
     const char *why; /* why it won, or lost; never NULL */
     const lh_plan_elastic *elastic; /* NULL: another schedule */
+    /* Of each chunk, pipeline * chunks_per_device of them; NULL: as even as it
+     * goes, what is left over in the middle. See lh_plan_layers(). */
+    const uint32_t *chunk_layers;
 } lh_choice;
 
 /* Immutable; owns everything it points to. */
@@ -85,6 +88,14 @@ typedef struct lh_plan {
     uint32_t n_unsupported, n_dropped;
 } lh_plan;
 
+/* How layers are moved between the chunks of the fastest layouts. */
+typedef enum lh_partition_search {
+    LH_PARTITION_CLIMB, /* while moving one or two layers helps */
+    LH_PARTITION_EXACT, /* every partition, where they are at most 200000 */
+    LH_PARTITION_MONTE_CARLO, /* as ScaleAcross Explorer (2026) has it */
+    LH_PARTITION_EVEN,        /* not at all */
+} lh_partition_search;
+
 typedef struct lh_plan_options {
     size_t size;       /* sizeof(lh_plan_options) */
     uint32_t top;      /* alternatives to keep; 0: 10 */
@@ -98,6 +109,8 @@ typedef struct lh_plan_options {
      * lh_solve_options; 0: 400000, about half a second. */
     uint64_t effort;
     bool no_optimal; /* no such search: methods alone */
+    lh_partition_search partition;
+    double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

@@ -21,14 +21,6 @@ typedef struct builder {
     lhi_built *built;
 } builder;
 
-static uint32_t device_of(const lhi_config *config, uint32_t chunk)
-{
-    uint32_t P = config->layout.pipeline;
-    if (config->placement == LH_PLACEMENT_WAVE && chunk >= P)
-        return 2 * P - 1 - chunk;
-    return chunk % P;
-}
-
 static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)
@@ -82,11 +74,11 @@ static lh_status cost_of(const builder *b, uint32_t c, lh_cost *cost,
         .head = c + 1 == b->n_chunks,
         .chunk = c,
         .of = b->n_chunks,
-        .datacenter = b->ranks[device_of(b->config, c)].datacenter,
+        .datacenter = b->ranks[lhi_config_device(b->config, c)].datacenter,
         .data_datacenters = b->data_datacenters,
     };
-    lhi_layer_range(b->job->model->layers, b->n_chunks, c, &slice.first_layer,
-                    &slice.n_layers);
+    lhi_config_layers(b->job->model->layers, b->config, c, &slice.first_layer,
+                      &slice.n_layers);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     lh_cost spread;
@@ -102,7 +94,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
     LHI_TRY(cost_of(b, c, &cost, err));
-    uint32_t d = device_of(b->config, c);
+    uint32_t d = lhi_config_device(b->config, c);
     lh_chunk *chunk = &b->chunks[c];
     chunk->device = d;
     chunk->f_ns = cost.f.total_ns;
@@ -311,7 +303,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
                            lh_pipeline **out, int64_t *optimizer_ns,
                            lh_error *err)
 {
-    lhi_config config = {*layout, placement, recompute, 0};
+    lhi_config config = {*layout, placement, recompute, 0, NULL};
     lhi_built built;
     uint64_t step = (uint64_t)layout->data * layout->micro_batch;
     if (!layout->tensor || !layout->context || !layout->expert ||

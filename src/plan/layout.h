@@ -25,6 +25,7 @@ typedef struct lhi_config {
     lh_placement placement;
     lh_recompute recompute;
     uint32_t microbatches;
+    const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
 } lhi_config;
 
 /* What a configuration comes to, before any schedule. */
@@ -49,6 +50,12 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
  * middle, away from embedding and head. */
 void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count);
+
+/* The same, where the configuration may say otherwise. */
+void lhi_config_layers(uint32_t layers, const lhi_config *config,
+                       uint32_t chunk, uint32_t *first, uint32_t *count);
+/* The pipeline rank that a chunk lies on. */
+uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
 /* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,

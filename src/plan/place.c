@@ -83,3 +83,26 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
     *first = chunk * each + before;
     *count = each + (chunk >= from && chunk < from + more);
 }
+
+void lhi_config_layers(uint32_t layers, const lhi_config *config,
+                       uint32_t chunk, uint32_t *first, uint32_t *count)
+{
+    const lh_layout *l = &config->layout;
+    if (!config->layers) {
+        lhi_layer_range(layers, l->pipeline * l->chunks_per_device, chunk,
+                        first, count);
+        return;
+    }
+    *first = 0;
+    for (uint32_t c = 0; c < chunk; c++)
+        *first += config->layers[c];
+    *count = config->layers[chunk];
+}
+
+uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)
+{
+    uint32_t P = config->layout.pipeline;
+    if (config->placement == LH_PLACEMENT_WAVE && chunk >= P)
+        return 2 * P - 1 - chunk;
+    return chunk % P;
+}

@@ -111,6 +111,7 @@ void lh_plan_free(lh_plan *plan)
 void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                     uint32_t *count)
 {
-    lhi_layer_range(plan->job->model->layers,
-                    lh_pipeline_n_chunks(plan->pipeline), chunk, first, count);
+    lhi_config config = {.layout = plan->best.layout,
+                         .layers = plan->best.chunk_layers};
+    lhi_config_layers(plan->job->model->layers, &config, chunk, first, count);
 }

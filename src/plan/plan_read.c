@@ -167,6 +167,26 @@ static lh_status read_elastic(const reader *r, const lhi_node *map,
 }
 
 /* Everything that set_choice() of the writer sets. */
+static lh_status read_layers(const reader *r, const lhi_node *list,
+                             lh_choice *out, lh_error *err)
+{
+    uint64_t n =
+        (uint64_t)out->layout.pipeline * out->layout.chunks_per_device;
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    if (list->n_items != n)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "has %" PRIu32 " numbers for %" PRIu64 " chunks",
+                            list->n_items, n);
+    uint32_t *layers = LHI_NEW(r->plan->mem, uint32_t, n);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next)
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_CHUNKS,
+                            &layers[node->index], err));
+    out->chunk_layers = layers;
+    return LH_OK;
+}
+
 static lh_status read_choice(const reader *r, const lhi_node *map,
                              lh_choice *out, lh_error *err)
 {
@@ -194,6 +214,8 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     LHI_TRY(get_real(r, map, "mfu", &out->mfu, err));
     if ((node = lhi_find(map, "elastic")))
         LHI_TRY(read_elastic(r, node, &out->elastic, err));
+    if ((node = lhi_find(map, "chunk_layers")))
+        LHI_TRY(read_layers(r, node, out, err));
     return get_string(r, map, "why", &out->why, err);
 }
 
@@ -207,7 +229,7 @@ static lh_status read_choices(const reader *r, const char *key,
         "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
         "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
         "mfu",          "why",               "elastic",
-        NULL};
+        "chunk_layers", NULL};
     const lhi_node *list;
     LHI_TRY(lhi_need(r->doc, r->doc->root, key, &list, err));
     LHI_TRY(lhi_want_list(r->doc, list, err));
@@ -315,6 +337,32 @@ static lh_status read_search(const reader *r, lh_error *err)
 }
 
 /* What is said twice in a plan says the same. */
+static lh_status check_layers(const reader *r, const lh_choice *c,
+                              lh_error *err)
+{
+    uint64_t sum = 0;
+    uint32_t n = c->layout.pipeline * c->layout.chunks_per_device;
+    for (uint32_t i = 0; c->chunk_layers && i < n; i++)
+        sum += c->chunk_layers[i];
+    if (!c->chunk_layers || sum == r->plan->job->model->layers)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
+                        "chunk_layers: %" PRIu64
+                        " layers for a model of %" PRIu32,
+                        sum, r->plan->job->model->layers);
+}
+
+static lh_status check_all_layers(const reader *r, lh_error *err)
+{
+    const lh_plan *p = &r->plan->plan;
+    LHI_TRY(check_layers(r, &p->best, err));
+    for (uint32_t i = 0; i < p->n_methods; i++)
+        LHI_TRY(check_layers(r, &p->methods[i], err));
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        LHI_TRY(check_layers(r, &p->alternatives[i], err));
+    return LH_OK;
+}
+
 static lh_status check_sums(const reader *r, lh_error *err)
 {
     const lh_plan *p = &r->plan->plan;
@@ -364,7 +412,8 @@ static lh_status read_all(const reader *r, lh_error *err)
         "iteration_s", "layout", "placement", "recompute", "microbatches",
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
-        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "schedule",
+        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic",
+        "chunk_layers", "schedule",
         "pipeline", "search", "methods", "alternatives", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
@@ -388,6 +437,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(lhi_want_map(r->doc, node, err));
     LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
     p->job = r->plan->job;
+    LHI_TRY(check_all_layers(r, err));
     return check_sums(r, err);
 }
 

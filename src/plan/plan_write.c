@@ -72,6 +72,18 @@ static json_t *elastic_to_json(const lh_plan_elastic *e)
                      (json_int_t)e->backward_buckets, "recomputed", list);
 }
 
+static json_t *layers_to_json(const lh_choice *c)
+{
+    uint32_t n = c->layout.pipeline * c->layout.chunks_per_device;
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (json_array_append_new(list, integer(c->chunk_layers[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 /* Fills in what every choice has; the best one stands at the top level. */
 static bool set_choice(json_t *map, const lh_choice *c)
 {
@@ -95,7 +107,9 @@ static bool set_choice(json_t *map, const lh_choice *c)
            set(map, "tokens_per_s", json_real(c->tokens_per_s)) &&
            set(map, "mfu", json_real(c->mfu)) &&
            set(map, "why", json_string(c->why)) &&
-           (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic)));
+           (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic))) &&
+           (!c->chunk_layers ||
+            set(map, "chunk_layers", layers_to_json(c)));
 }
 
 static json_t *choices_to_json(const lh_choice *choices, uint32_t n)

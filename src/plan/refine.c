@@ -175,7 +175,8 @@ static lhi_config config_of(const lh_choice *c)
     lhi_config config = {.layout = c->layout,
                          .placement = c->placement,
                          .recompute = c->recompute,
-                         .microbatches = c->microbatches};
+                         .microbatches = c->microbatches,
+                         .layers = c->chunk_layers};
     return config;
 }
 

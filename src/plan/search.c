@@ -6,7 +6,7 @@
 #include "plan/search.h"
 
 #include "plan/elastic_choices.h"
-#include "plan/layout.h"
+#include "plan/uneven.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
@@ -21,6 +21,7 @@ enum {
     SIMULATED_AT_LEAST = 8,  /* so that runners-up are times, not bounds */
     MOST_MICROBATCHES = 4096, /* more only if the job fixes micro_batch */
     ELASTIC_LAYOUTS = 2,      /* the fastest by other schedules */
+    UNEVEN_LAYOUTS = 2,       /* the fastest with even chunks */
 };
 
 typedef struct candidate {
@@ -234,6 +235,9 @@ static lh_status bound(search *s, candidate *c, lh_error *err)
     lh_bound b;
     lh_error why = {0};
     c->bound_ns = INT64_MAX;
+    if (!c->config.layers)
+        LHI_TRY(lhi_uneven_by_speed(s->job, &s->options, s->mem, &c->config,
+                                    err));
     lh_status status = lhi_layout_build(s->job, &c->config, &built, &why);
     if (status == LH_EUNSUPPORTED || status == LH_EINPUT ||
         status == LH_EINVAL) {
@@ -292,6 +296,7 @@ static lh_choice start_choice(const candidate *c, const char *method)
                         .placement = c->config.placement,
                         .recompute = c->config.recompute,
                         .microbatches = c->config.microbatches,
+                        .chunk_layers = c->config.layers,
                         .iteration_ns = -1,
                         .makespan_ns = -1,
                         .lower_bound_ns = c->bound_ns,
@@ -518,13 +523,72 @@ static lh_status search_elastic(search *s, lh_error *err)
         }
         if (!best)
             break;
-        likes[n++] = best->config;
+        likes[n] = best->config;
+        likes[n++].layers = NULL; /* its chunks are of its own making */
     }
     LHI_TRY(lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic,
                                      err));
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         add_rates(s, &s->elastic.rows[i]);
     return LH_OK;
+}
+
+/* --- uneven chunks -------------------------------------------------------- */
+
+/* The fastest of those not `done` yet. */
+static candidate *next_fastest(const search *s, const bool *done)
+{
+    candidate *best = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        candidate *c = &s->candidates[i];
+        if (c->simulated && !done[i] && c->choice.status == LH_CHOICE_OK &&
+            (!best || c->choice.iteration_ns < best->choice.iteration_ns))
+            best = c;
+    }
+    return best;
+}
+
+/* look-ahead takes its time: what it is made from stands for it. */
+static const char *quick_method(const char *method)
+{
+    return strcmp(method, "look-ahead") == 0 ? "greedy" : method;
+}
+
+/* A new partition is a new pipeline: with its own bound, under every method. It
+ * stays if the best of them is faster than before. */
+static lh_status move_layers(search *s, candidate *c, lh_error *err)
+{
+    candidate moved = *c;
+    int64_t ns = INT64_MAX;
+    if (!lhi_uneven_possible(s->job, &moved.config, &s->options))
+        return LH_OK;
+    LHI_TRY(lhi_uneven_search(s->job, &s->options,
+                              quick_method(c->choice.layout.schedule), s->mem,
+                              &moved.config, &ns, err));
+    if (moved.config.layers == c->config.layers)
+        return LH_OK;
+    LHI_TRY(bound(s, &moved, err));
+    LHI_TRY(simulate_candidate(s, &moved, err));
+    s->n_simulated--; /* a layout counts once */
+    if (moved.choice.status == LH_CHOICE_OK &&
+        moved.choice.iteration_ns < c->choice.iteration_ns)
+        *c = moved;
+    return LH_OK;
+}
+
+static lh_status move_all_layers(search *s, lh_error *err)
+{
+    bool *done = calloc(s->n + (size_t)1, sizeof *done);
+    lh_status status = done ? LH_OK : lhi_fail_nomem(err);
+    for (int i = 0; i < UNEVEN_LAYOUTS && status == LH_OK; i++) {
+        candidate *c = next_fastest(s, done);
+        if (!c)
+            break;
+        done[c - s->candidates] = true;
+        status = move_layers(s, c, err);
+    }
+    free(done);
+    return status;
 }
 
 /* --- the result ---------------------------------------------------------- */
@@ -797,6 +861,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         qsort(s.candidates, s.n, sizeof *s.candidates, compare_bounds);
     if (status == LH_OK)
         status = simulate_all(&s, err);
+    if (status == LH_OK)
+        status = move_all_layers(&s, err);
     if (status == LH_OK)
         status = search_elastic(&s, err);
     if (status == LH_OK)

@@ -349,7 +349,9 @@ static void finds_the_best_of_all(void)
         lh_plan *plan = NULL;
         lh_error err = {0};
         uint64_t n_layouts = 0;
-        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+        lh_plan_options even = {.size = sizeof even,
+                                .partition = LH_PARTITION_EVEN};
+        CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
         if (!plan) {
             lh_job_free(job);
             return;
@@ -442,7 +444,9 @@ static void round_trips(void)
     lh_error err = {0};
     char *text = NULL, *text2 = NULL;
     size_t len = 0, len2 = 0;
-    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    lh_plan_options even = {.size = sizeof even,
+                            .partition = LH_PARTITION_EVEN};
+    CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
     CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
     CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
     CHECK_OK(lh_plan_format(again, &text2, &len2, &err), err);

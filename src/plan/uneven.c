@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/uneven.h"
+
+#include "plan/partition.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_PASSES = 300000, /* scheduled while climbing, all together */
+    AT_LEAST = 20,         /* partitions, however many passes they have */
+    MOST_EXACT = 200000,   /* partitions that are all tried */
+};
+
+/* Counts per draw, as published. */
+static const lhi_partition_sampling as_published = {
+    .samples = 100, .keep = 100, .changes = 100, .seed = 1};
+
+static double ratio_of(const lh_plan_options *options)
+{
+    return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
+}
+
+static uint32_t count_chunks(const lhi_config *config)
+{
+    return config->layout.pipeline * config->layout.chunks_per_device;
+}
+
+bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options)
+{
+    uint32_t n = count_chunks(config);
+    return options->partition != LH_PARTITION_EVEN && n > 1 &&
+           job->model->layers > n && ratio_of(options) > 1;
+}
+
+typedef struct trial {
+    const lh_job *job;
+    const lh_plan_options *options;
+    const char *method;
+    lhi_config config;
+} trial;
+
+/* Not an answer: the partition does not work, another may. */
+static bool is_misfit(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EDEADLOCK;
+}
+
+static lh_status run(const trial *t, const lhi_built *built, int64_t *ns,
+                     lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how,
+                             .sub_blocks = t->options->sub_blocks};
+    lh_schedule *schedule = NULL;
+    lh_evaluator *evaluator = NULL;
+    int64_t makespan_ns;
+    lh_status status =
+        lh_method_run(t->method, built->pipeline, &how, &schedule, NULL, err);
+    if (status == LH_OK)
+        status = lh_evaluator_make(built->pipeline, NULL, &evaluator, err);
+    if (status == LH_OK)
+        status = lh_evaluator_run(evaluator, schedule, &makespan_ns, err);
+    if (status == LH_OK)
+        *ns = makespan_ns + built->optimizer_ns + built->overhead_ns;
+    lh_evaluator_free(evaluator);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
+                         lh_error *err)
+{
+    trial *t = context;
+    lhi_built built;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    t->config.layers = layers;
+    lh_status status = lhi_layout_build(t->job, &t->config, &built, &why);
+    if (status == LH_OK) {
+        status = run(t, &built, ns, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status != LH_OK && !is_misfit(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return LH_OK;
+}
+
+static lh_status search(lhi_partition *p, const lh_plan_options *options,
+                        uint64_t passes, uint32_t *best, int64_t *best_ns,
+                        lh_error *err)
+{
+    uint64_t most = MOST_PASSES / passes, all;
+    switch (options->partition) {
+    case LH_PARTITION_EXACT:
+        all = lhi_partition_count(p);
+        if (all > MOST_EXACT)
+            return lhi_fail(err, LH_EINVAL,
+                            "%" PRIu32 " layers in %" PRIu32
+                            " chunks are more than %d partitions, too many to "
+                            "try them all; search by climb",
+                            p->n_layers, p->n_chunks, MOST_EXACT);
+        return lhi_partition_exact(p, best, best_ns, err);
+    case LH_PARTITION_MONTE_CARLO:
+        return lhi_partition_sample(p, &as_published, best, best_ns, err);
+    default:
+        return lhi_partition_climb(p, most > AT_LEAST ? most : AT_LEAST, best,
+                                   best_ns, err);
+    }
+}
+
+lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
+                            const char *method, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    trial t = {job, options, method, *config};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .most_ratio = ratio_of(options),
+                       .time = time_of,
+                       .context = &t};
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    if (!best)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t first;
+        lhi_config_layers(job->model->layers, config, c, &first, &best[c]);
+    }
+    int64_t even_ns, ns;
+    LHI_TRY(time_of(&t, best, &even_ns, err));
+    ns = even_ns;
+    uint64_t passes = (uint64_t)n * config->microbatches * 3;
+    LHI_TRY(search(&p, options, passes, best, &ns, err));
+    if (ns < even_ns) {
+        *iteration_ns = ns;
+        config->layers = best;
+    }
+    return LH_OK;
+}
+
+/* --- sites of different speed ------------------------------------------------
+ */
+
+/* How long a layer in the middle of the model takes, F to W, at each site. */
+static lh_status layer_times(const lh_job *job, const lhi_config *config,
+                             double *ns, lh_error *err)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        lh_cost_slice slice = {.first_layer = job->model->layers / 2,
+                               .n_layers = 1,
+                               .datacenter = d,
+                               .data_datacenters = 1};
+        lh_cost_options options = {.size = sizeof options,
+                                   .estimate_missing = true};
+        lh_cost cost;
+        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
+                              &cost, err));
+        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
+    }
+    return LH_OK;
+}
+
+/* Layers in proportion to speed[0..n-1]: one each, and then one after the other
+ * to the chunk that is the least behind with one more. */
+static void share_out(uint32_t layers, uint32_t n, double most_ratio,
+                      const double *speed, uint32_t *out)
+{
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = 1;
+    for (uint32_t i = n; i < layers; i++) {
+        uint32_t to = 0;
+        for (uint32_t c = 1; c < n; c++)
+            if ((out[c] + 1) / speed[c] < (out[to] + 1) / speed[to])
+                to = c;
+        out[to]++;
+    }
+    /* The slowest get more where they would have too few. */
+    for (;;) {
+        uint32_t least = 0, most = 0;
+        for (uint32_t c = 1; c < n; c++) {
+            least = out[c] < out[least] ? c : least;
+            most = out[c] > out[most] ? c : most;
+        }
+        if (out[most] <= most_ratio * out[least] + 1e-9)
+            return;
+        out[most]--;
+        out[least]++;
+    }
+}
+
+static bool is_mixed(const lh_job *job)
+{
+    for (uint32_t d = 1; d < job->n_datacenters; d++)
+        if (memcmp(&job->datacenters[d].gpu.flops_per_s,
+                   &job->datacenters[0].gpu.flops_per_s, sizeof(double)) != 0)
+            return true;
+    return false;
+}
+
+lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config, lh_error *err)
+{
+    uint32_t n = count_chunks(config), dcs;
+    if (!is_mixed(job) || !lhi_uneven_possible(job, config, options) ||
+        config->layout.outermost == LH_OUTERMOST_DATA)
+        return LH_OK;
+    lhi_rank *ranks = calloc(config->layout.pipeline, sizeof *ranks);
+    double *times = calloc(job->n_datacenters, sizeof *times);
+    double *speed = calloc(n, sizeof *speed);
+    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    if (!ranks || !times || !speed || !layers)
+        status = lhi_fail_nomem(&why);
+    if (status == LH_OK)
+        status = lhi_layout_place(job, &config->layout, ranks, &dcs, &why);
+    if (status == LH_OK)
+        status = layer_times(job, config, times, &why);
+    for (uint32_t c = 0; status == LH_OK && c < n; c++)
+        speed[c] = 1 / times[ranks[lhi_config_device(config, c)].datacenter];
+    if (status == LH_OK) {
+        share_out(job->model->layers, n, ratio_of(options), speed, layers);
+        config->layers = layers;
+    }
+    free(ranks);
+    free(times);
+    free(speed);
+    if (status == LH_OK || status == LH_EUNSUPPORTED)
+        return LH_OK; /* building the layout will say why not */
+    if (err)
+        *err = why;
+    return status;
+}

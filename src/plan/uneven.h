@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers moved between the chunks of a layout, so that embedding, head and
+ * slower sites get less to do. */
+#ifndef LHI_UNEVEN_H
+#define LHI_UNEVEN_H
+
+#include "plan/layout.h"
+
+/* Whether there is another partition than the even one: several chunks, layers
+ * to move, and a ratio that allows it. */
+bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options);
+
+/* As options->partition says, from the layers of `config` on, by iterations
+ * under `method`. A faster partition's layers, which live in `mem`, go to
+ * config->layers, its time to *iteration_ns; else both stay. */
+lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
+                            const char *method, lhi_arena *mem,
+                            lhi_config *config, int64_t *iteration_ns,
+                            lh_error *err);
+
+/* Where sites have GPUs of different speed: layers in proportion to it, to
+ * config->layers. Else nothing. */
+lh_status lhi_uneven_by_speed(const lh_job *job,
+                              const lh_plan_options *options, lhi_arena *mem,
+                              lhi_config *config, lh_error *err);
+
+#endif

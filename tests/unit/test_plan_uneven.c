@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with uneven chunks: never slower than with even ones, layers all
+ * there, more of them where GPUs are faster. */
+#include "test.h"
+
+#include <longhaul/check.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 32 layers on 4 pipeline ranks; the second site's GPUs reach `tflops`. */
+static lh_job *job_on(double tflops, const char *more)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-8b\n"
+             "training: {global_batch: 32, sequence: 4096}\n"
+             "cluster:\n"
+             "  gpus_per_node: 4\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "  datacenters:\n"
+             "   - {name: west, nodes: 2, gpu: {tflops: 600, memory_gib: 80, "
+             "memory_gbps: 3000, efficiency: 0.5}}\n"
+             "   - {name: east, nodes: 2, gpu: {tflops: %g, memory_gib: 80, "
+             "memory_gbps: 3000, efficiency: 0.5}}\n"
+             "  links:\n"
+             "   - {between: [west, east], latency_ms: 5, gbps: 400}\n"
+             "layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, "
+             "outermost: pipeline%s}\n",
+             tflops, more);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+static lh_plan *plan_of(const lh_job *job, lh_partition_search how,
+                        double ratio)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o,
+                         .partition = how,
+                         .max_chunk_ratio = ratio,
+                         .no_optimal = true};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+static void check_layers(const lh_plan *plan, double ratio)
+{
+    uint32_t next = 0, least = UINT32_MAX, most = 0;
+    uint32_t n = lh_pipeline_n_chunks(plan->pipeline);
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t first, count;
+        lh_plan_layers(plan, c, &first, &count);
+        CHECK_INT(first, next);
+        next += count;
+        least = count < least ? count : least;
+        most = count > most ? count : most;
+    }
+    CHECK_INT(next, plan->job->model->layers);
+    CHECK(most <= ratio * least);
+    lh_verdict *verdict = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+    CHECK(lh_verdict_valid(verdict));
+    CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
+    lh_verdict_free(verdict);
+}
+
+static void never_slower(void)
+{
+    static const char *const more[] = {"", ", chunks_per_device: 1",
+                                       ", schedule: 1f1b"};
+    for (int i = 0; i < 3; i++) {
+        lh_job *job = job_on(600, more[i]);
+        lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+        lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+        lh_plan *drawn = plan_of(job, LH_PARTITION_MONTE_CARLO, 2);
+        if (even && moved && drawn) {
+            CHECK(!even->best.chunk_layers);
+            CHECK(moved->best.iteration_ns <= even->best.iteration_ns);
+            CHECK(drawn->best.iteration_ns <= even->best.iteration_ns);
+            check_layers(even, 3);
+            check_layers(moved, 3);
+            check_layers(drawn, 2);
+        }
+        lh_plan_free(even);
+        lh_plan_free(moved);
+        lh_plan_free(drawn);
+        lh_job_free(job);
+    }
+}
+
+/* The last chunk has the vocabulary's matrix, as much work as a few layers:
+ * 1F1B with one chunk per rank is faster if it has fewer of them. All
+ * partitions tried, none is faster. */
+static void head_gets_less(void)
+{
+    lh_job *job = job_on(600, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+    lh_plan *climbed = plan_of(job, LH_PARTITION_CLIMB, 0);
+    lh_plan *exact = plan_of(job, LH_PARTITION_EXACT, 0);
+    if (even && climbed && exact) {
+        uint32_t first, count;
+        lh_plan_layers(exact, 3, &first, &count);
+        CHECK(count < 8);
+        CHECK(exact->best.iteration_ns < even->best.iteration_ns);
+        CHECK_INT(climbed->best.iteration_ns, exact->best.iteration_ns);
+    }
+    lh_plan_free(even);
+    lh_plan_free(climbed);
+    lh_plan_free(exact);
+    lh_job_free(job);
+}
+
+/* A site with GPUs half as fast gets about half as many layers. */
+static void slow_site_gets_less(void)
+{
+    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+    lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
+    if (even && moved) {
+        uint32_t layers[4], first;
+        for (uint32_t c = 0; c < 4; c++)
+            lh_plan_layers(moved, c, &first, &layers[c]);
+        CHECK_INT(layers[0] + layers[1] + layers[2] + layers[3], 32);
+        CHECK_MSG(layers[0] + layers[1] >= 20, "%u %u %u %u layers", layers[0],
+                  layers[1], layers[2], layers[3]);
+        CHECK(moved->best.iteration_ns <
+              even->best.iteration_ns - even->best.iteration_ns / 5);
+        check_layers(moved, 3);
+    }
+    lh_plan_free(even);
+    lh_plan_free(moved);
+    lh_job_free(job);
+}
+
+/* In the file, and what contradicts itself there. */
+static void in_the_file(void)
+{
+    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_plan *plan = plan_of(job, LH_PARTITION_CLIMB, 0), *again = NULL;
+    char *text = NULL, *text2 = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    CHECK_OK(lh_plan_format(again, &text2, NULL, &err), err);
+    CHECK_STR(text2, text);
+    char *list = strstr(text, "\"chunk_layers\": [");
+    CHECK(list);
+    lh_plan *bad = NULL;
+    if (list) {
+        char *number = list + strcspn(list, "0123456789");
+        char digit = *number;
+        *number = digit == '9' ? '8' : '9';
+        CHECK_INT(lh_plan_parse(text, len, "plan.json", &bad, &err), LH_EINPUT);
+        CHECK_HAS(err.text, "layers for a model of 32");
+        *number = '0';
+        if (number[1] < '0' || number[1] > '9') {
+            CHECK_INT(lh_plan_parse(text, len, "plan.json", &bad, &err),
+                      LH_EINPUT);
+            CHECK_HAS(err.text, "chunk_layers");
+        }
+        *number = digit;
+        char *comma = strchr(number, ',');
+        *comma = ' ';
+        CHECK_INT(lh_plan_parse(text, len, "plan.json", &bad, &err), LH_EINPUT);
+    }
+    lh_text_free(text);
+    lh_text_free(text2);
+    lh_plan_free(again);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(never_slower);
+    RUN(head_gets_less);
+    RUN(slow_site_gets_less);
+    RUN(in_the_file);
+    return test_summary();
+}
