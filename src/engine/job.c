@@ -334,18 +334,25 @@ static bool stop_now(void *of)
     return asked_to_stop(of) == LH_STOP_NOW;
 }
 
+/* Steps begin once all ranks have made what they need. */
+static lh_status await_all(worker *w, lh_error *err)
+{
+    uint64_t ready = 0;
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(hear(w, r, LHI_TAG_BARRIER, &ready, sizeof ready, err));
+    return LH_OK;
+}
+
 static lh_status lead(worker *w, lhi_text *out, lh_error *err)
 {
-    lh_status status = LH_OK;
+    lh_status status = await_all(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
-    for (; step < w->job->o.steps; step++) {
+    for (; status == LH_OK && step < w->job->o.steps; step++) {
         if (asked_to_stop(w->job) != LH_STOP_NO) {
             w->interrupted = true;
             break;
         }
         status = lead_step(w, step, err);
-        if (status != LH_OK)
-            break;
     }
     if (status == LH_OK)
         status = lead_save(w, err);
@@ -360,6 +367,8 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
 
 static lh_status follow(worker *w, lh_error *err)
 {
+    uint64_t ready = 1;
+    LHI_TRY(tell(w, 0, LHI_TAG_BARRIER, &ready, sizeof ready, err));
     for (;;) {
         go order;
         done mine;

@@ -5,6 +5,7 @@
 #include "engine/rank.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGN = 64 };
 
@@ -13,11 +14,12 @@ static lhi_buffer *make_buffer(lhi_rank *rank)
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
     size_t size = (rank->message_bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (buffer)
-        buffer->data = calloc(1, size ? size : ALIGN);
+        buffer->data = malloc(size ? size : ALIGN);
     if (!buffer || !buffer->data) {
         free(buffer);
         return NULL;
     }
+    memset(buffer->data, 0, size); /* its pages are there before it is needed */
     rank->n_buffers++;
     return buffer;
 }

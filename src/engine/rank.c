@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { LOOK_NS = 100000000 }; /* how often a wait looks for `stop` */
@@ -69,8 +70,10 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
     if (!rank->records || !rank->receives || !rank->local)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
-        if (!(rank->receives[i].data = calloc(1, most ? most : 1)))
+        if (!(rank->receives[i].data = malloc(most ? most : 1)))
             return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_slots; i++)
+        memset(rank->receives[i].data, 0, most);
     if (!lhi_pool_make(rank, program->n_under_way + 2))
         return lhi_fail_nomem(err);
     return LH_OK;
@@ -240,6 +243,8 @@ static lh_status before_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     int64_t played = lhi_played_ready(rank, pass);
     if (played > *ready_ns)
         *ready_ns = played;
+    if (played > lhi_net_now())
+        lhi_sleep_until(played);
     return LH_OK;
 }
 
