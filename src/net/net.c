@@ -5,14 +5,13 @@
 #include "base/fail.h"
 #include "net/impl.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,32 +25,13 @@ int64_t lhi_net_now(void)
     return (int64_t)t.tv_sec * second_ns + t.tv_nsec;
 }
 
-/* What sched_setattr takes; older C libraries do not have it. */
-typedef struct scheduling {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns;
-} scheduling;
-
 bool lhi_net_wake_sharply(bool realtime)
 {
     /* Timers are 50 us late otherwise. */
     prctl(PR_SET_TIMERSLACK, 1);
-    scheduling s = {.size = sizeof s, .policy = SCHED_FIFO, .priority = 1};
-    if (realtime && syscall(SYS_sched_setattr, 0, &s, 0) == 0)
-        return true;
-    /* A thread that asks for short turns gets them sooner (Linux 6.12 and
-     * later; ignored before). */
-    errno = 0;
-    s = (scheduling){.size = sizeof s,
-                     .policy = SCHED_OTHER,
-                     .nice = getpriority(PRIO_PROCESS, 0),
-                     .runtime_ns = 100000};
-    if (errno == 0)
-        syscall(SYS_sched_setattr, 0, &s, 0);
-    return false;
+    const struct sched_param how = {.sched_priority = 1};
+    return realtime &&
+           pthread_setschedparam(pthread_self(), SCHED_FIFO, &how) == 0;
 }
 
 void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,

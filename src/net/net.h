@@ -108,11 +108,9 @@ const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
 /* The clock that all times here are of. */
 int64_t lhi_net_now(void);
 
-/* Has the system wake the calling thread as soon after the moment that it waits
- * for as it can, at the cost of others that compute: for threads that mostly
- * wait. Each thread calls it once. `realtime`: also before all ordinary
- * threads, where the user may have that (SCHED_FIFO); returns whether it was
- * had. */
+/* Has the system wake the calling thread at the moment that it waits for, not up
+ * to 50 us later. `realtime`: also before all ordinary threads, where the user
+ * may have that (SCHED_FIFO); returns whether it was had. */
 bool lhi_net_wake_sharply(bool realtime);
 
 /* Leaves the transport: waits until what was sent is out (or cannot get there

@@ -429,7 +429,6 @@ static void *thread_main(void *of)
     stream *s = of;
     struct epoll_event events[32];
     int64_t next_ns = 0;
-    lhi_net_wake_sharply(false);
     for (;;) {
         int wait_ms = -1;
         if (next_ns >= 0) {

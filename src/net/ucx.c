@@ -471,7 +471,6 @@ static void *thread_main(void *of)
     ucx *u = of;
     struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
                               {.fd = u->poke, .events = POLLIN}};
-    lhi_net_wake_sharply(false);
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
         while (u->call.worker_progress(u->worker))
