@@ -2,6 +2,7 @@
 /* Execution plans: what a schedule is lowered to, and that no plan which
  * passes the proof can stop. */
 #include "engine/exec.h"
+#include "engine/measure.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -267,6 +268,24 @@ static void proof_against_tokens(void)
               stuck);
 }
 
+/* alpha 20 us, 0.5 ns per byte, some noise that cancels. */
+static void line_through_sizes(void)
+{
+    double bytes[6], ns[6], alpha, beta;
+    for (int i = 0; i < 6; i++) {
+        bytes[i] = 64 << (2 * i);
+        ns[i] = (20000 + 0.5 * bytes[i]) * (i % 2 ? 1.001 : 0.999);
+    }
+    lhi_fit_link(bytes, ns, 6, &alpha, &beta);
+    CHECK_NEAR(alpha, 20000, 60);
+    CHECK_NEAR(beta, 0.5, 0.003);
+    for (int i = 0; i < 6; i++)
+        ns[i] = 1000; /* no slope, and none below */
+    lhi_fit_link(bytes, ns, 6, &alpha, &beta);
+    CHECK_NEAR(alpha, 1000, 1e-6);
+    CHECK_NEAR(beta, 0, 1e-12);
+}
+
 static void refusals(void)
 {
     lh_pipeline *p = parse(two);
@@ -286,6 +305,7 @@ int main(void)
     RUN(streams_of_two_ranks);
     RUN(late_fd_passes_over_w);
     RUN(proof_against_tokens);
+    RUN(line_through_sizes);
     RUN(refusals);
     return test_summary();
 }
