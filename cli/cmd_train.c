@@ -23,7 +23,8 @@ static const char *const formats[] = {"text", "u16", "u32", NULL};
 
 typedef struct settings {
     const char *schedule, *inject, *trace, *html, *log;
-    uint32_t device, transport, steps, sub_blocks, buffers, message_bytes;
+    uint32_t device, transport, steps, sub_blocks, buffers, message_bytes,
+        speed;
     bool realtime, emulate_links, real_links;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *warmup;
@@ -115,6 +116,15 @@ static const cli_option options[] = {
      .most = 1u << 30,
      .help = "timed: size of a message. Without this option: a GPU's share of "
              "an activation for a plan, 65536 for a pipeline."},
+    {.name = "speed",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, speed),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = 1000,
+     .help = "timed: play everything N times as fast: passes, links, and the "
+             "prediction. All times that come out are as played."},
     {.name = "trace",
      .type = CLI_TEXT,
      .at = offsetof(settings, trace),
@@ -570,6 +580,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "mfu",
                             json_real(utilisation(plan, sum->median_ns)));
     } else if (j) {
+        json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips", json_integer((json_int_t)sum->slips));
         json_object_set_new(j, "worst_late_s", cli_seconds(sum->worst_late_ns));
     }
@@ -625,9 +636,12 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
 {
     const settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    fprintf(c->out, "schedule      %s on %" PRIu32 " ranks, %s over %s\n",
+    fprintf(c->out, "schedule      %s on %" PRIu32 " ranks, %s over %s",
             v->method, lh_pipeline_n_devices(v->pipeline), devices[s->device],
             transports[s->transport]);
+    if (s->speed > 1)
+        fprintf(c->out, ", %" PRIu32 " times as fast", s->speed);
+    fputc('\n', c->out);
     fprintf(c->out, "iterations    %" PRIu32 "%s", r->n_iterations,
             r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
@@ -715,13 +729,35 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
     return status;
 }
 
+/* The pipeline as it is played: with other delays, faster. Each copy replaces
+ * the one before in *own. */
+static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
+                                 lh_pipeline **own)
+{
+    const settings *s = c->settings;
+    lh_pipeline *changed;
+    if (s->inject) {
+        CLI_TRY(cli_inject(c, s->inject, v->pipeline, message_bytes_of(c, plan),
+                           &changed));
+        v->pipeline = *own = changed;
+    }
+    if (s->speed > 1) {
+        CLI_TRY(cli_faster(c, v->pipeline, s->speed, &changed));
+        lh_pipeline_free(*own);
+        v->pipeline = *own = changed;
+    }
+    return LH_OK;
+}
+
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
-                             lh_pipeline **injected)
+                             lh_pipeline **own)
 {
     const settings *s = c->settings;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == DEVICE_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
+    if (s->device == DEVICE_CPU && s->speed > 1)
+        return cli_usage(c, "--speed is for the timed device");
     v->pipeline = cli_problem_pipeline(problem);
     v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
     if (v->schedule)
@@ -729,11 +765,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     else
         CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
                                   &s->model, s->sub_blocks));
-    if (s->inject) {
-        CLI_TRY(cli_inject(c, s->inject, v->pipeline,
-                           message_bytes_of(c, problem->plan), injected));
-        v->pipeline = *injected;
-    }
+    CLI_TRY(change_pipeline(c, v, problem->plan, own));
     return run_view(c, v, problem->plan);
 }
 

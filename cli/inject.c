@@ -232,3 +232,33 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
     free(copy);
     return status;
 }
+
+lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
+                     lh_pipeline **out)
+{
+    parts x = {0};
+    lh_pipeline_desc desc;
+    if (!allocate(&x, p, 0)) {
+        free_parts(&x);
+        return cli_no_memory(c);
+    }
+    fill(p, &x, &desc);
+    for (uint32_t i = 0; i < desc.n_chunks; i++) {
+        lh_chunk *k = &x.chunks[i];
+        k->f_ns /= speed;
+        k->d_ns /= speed;
+        k->w_ns /= speed;
+        k->all_gather_ns /= speed;
+        k->reduce_scatter_ns /= speed;
+        k->dp_latency_ns /= speed;
+    }
+    for (uint32_t i = 0; i < desc.n_links; i++) {
+        x.links[i].latency_ns /= speed;
+        x.links[i].transfer_ns /= speed;
+    }
+    for (uint32_t i = 0; i < desc.n_dp_ops; i++)
+        x.ops[i].transfer_ns /= speed;
+    lh_status status = lh_pipeline_make(&desc, out, &c->err);
+    free_parts(&x);
+    return status;
+}

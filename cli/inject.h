@@ -13,4 +13,8 @@
 lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
                      uint64_t message_bytes, lh_pipeline **out);
 
+/* A copy of the pipeline in which everything is `speed` times as fast. */
+lh_status cli_faster(cli *c, const lh_pipeline *pipeline, uint32_t speed,
+                     lh_pipeline **out);
+
 #endif

@@ -65,6 +65,10 @@ slow = json_case("a slower link that was named by its ends", [
     *QUIET, "-n", "1", "--inject", "0-1=latency:20ms"])
 check(slow["predicted_s"] > 0.458, f"a link that was added: {slow}")
 
+fast = json_case("five times as fast", [*QUIET, "-n", "1", "--speed", "5"])
+check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
+      f"--speed: {fast}")
+
 # --- refusals ----------------------------------------------------------------------
 for text, why in [("x=latency:1ms", "no link 'x'"),
                   ("dc0-dc1", "LINK=latency"),
