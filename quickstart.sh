@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian 12 machine to a plan: installs the compiler and the two
+# From a bare Debian 12 machine to a plan that runs: installs the compiler and the
 # libraries that longhaul needs (as root or with sudo), builds it in ./build,
-# and plans Llama 3 70B over two datacenters. What comes out is in ./out.
+# plans Llama 3 70B over two datacenters, runs the plan here with emulated links
+# and timed passes, and trains a small model for real. What comes out is in ./out.
 #
 #     ./quickstart.sh [JOB]
 set -eu
@@ -12,7 +13,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 say 'Packages'
 sh tools/need-packages.sh gcc libc6-dev meson ninja-build pkg-config \
-    libyaml-dev libjansson-dev
+    libyaml-dev libjansson-dev libopenblas0-pthread
 echo 'all there'
 
 say 'Building in ./build'
@@ -37,10 +38,37 @@ $longhaul compare "$job" --html out/report.html
 say 'One iteration of the plan: longhaul simulate out/plan.json'
 $longhaul simulate out/plan.json --trace out/trace.json
 
+# Four times as fast as it would be; messages carry fewer bytes than they would,
+# but take their time.
+played='--speed 4 --steps 2 --message-bytes 65536'
+say "The plan, run here: longhaul train out/plan.json $played"
+# shellcheck disable=SC2086 # words
+$longhaul train out/plan.json $played --trace out/measured.json \
+    --html out/run.html >out/run.txt
+cat out/run.txt
+
+say 'The fastest layout for 1F1B, run in the same way'
+{
+    grep -v '^layout:' "$job"
+    echo 'layout: {schedule: 1f1b}'
+} >out/1f1b.yaml
+$longhaul plan out/1f1b.yaml -o out/1f1b.json --top 1 >/dev/null
+# shellcheck disable=SC2086 # words
+$longhaul train out/1f1b.json $played >out/run-1f1b.txt
+cat out/run-1f1b.txt
+
+say 'Training for real, on this processor: longhaul train out/tiny.json --device cpu'
+$longhaul plan examples/tiny-llama-cpu.yaml -o out/tiny.json --top 1 >/dev/null
+$longhaul train out/tiny.json --device cpu --data README.md --steps 40 \
+    --rate 3e-3 --validation 0.1
+
 say 'Result'
 sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
+sed -n 's/^measured  /played x4 /p' out/run.txt
+sed -n 's/^measured  /with 1f1b /p' out/run-1f1b.txt
 echo
 echo "plan          $PWD/out/plan.json"
 echo "all layouts   $PWD/out/plan.html"
 echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
+echo "measured      $PWD/out/run.html"
 echo "report        $PWD/out/report.html"

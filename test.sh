@@ -58,17 +58,19 @@ suite() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
+# configure FOLDER OPTIONS...: sets up, if need be.
+configure() {
+    [ -f "$1/build.ninja" ] || step "configure $1" meson setup "$@"
+}
+
 # build FOLDER OPTIONS...: sets up, if need be, and builds.
 build() {
-    folder=$1
-    shift
-    [ -f "$folder/build.ninja" ] ||
-        step "configure $folder" meson setup "$folder" "$@" || return 1
-    step "build $folder" ninja -C "$folder"
+    configure "$@" && step "build $1" ninja -C "$1"
 }
 
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
-    libjansson-dev clang libclang-rt-14-dev python3 python3-venv mandoc chromium
+    libjansson-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
+    libopenblas0-pthread iproute2 procps clang libclang-rt-14-dev python3 python3-venv mandoc chromium
     zsh fish binutils'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'Packages'
@@ -105,6 +107,15 @@ if command -v clang >/dev/null; then
     fi
 else
     skip 'clang is not installed: no build with it, no fuzzing'
+fi
+
+say 'ThreadSanitizer: what runs on several threads'
+if configure build-tsan -Dbuildtype=debugoptimized -Db_sanitize=thread \
+    -Db_lundef=false; then
+    # shellcheck disable=SC2046 # a list
+    step 'build build-tsan' ninja -C build-tsan \
+        $(python3 tools/suite-targets.py build-tsan threads) &&
+        suite build-tsan --suite threads
 fi
 
 say 'The library by a plain compiler, without configuring'
