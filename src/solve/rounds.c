@@ -15,7 +15,8 @@ enum {
     MOST_TASKS = 64,
     LONGEST = 4000000, /* ticks of a task */
     LARGE = 4096,      /* operations: too many for annealing */
-    IDLE_ROUNDS = 1000
+    IDLE_ROUNDS = 1000,
+    MOST_WIDTH = 1536 /* of beams */
 };
 
 typedef enum task_kind {
@@ -49,8 +50,9 @@ typedef struct rounds {
     lhi_solver *r;
     task *tasks;
     uint32_t n, n_searches, n_merged, number, n_idle;
-    uint32_t n_vain; /* rounds since an improvement came */
-    uint32_t width;  /* of the next beams */
+    uint32_t n_vain;   /* rounds since an improvement came */
+    uint32_t width;    /* of the next beams */
+    uint64_t beams_at; /* and the effort after which it is their turn */
     uint64_t allow;
     int64_t low, high; /* units, when the round began */
     bool over;         /* later tasks are of no use */
@@ -340,6 +342,22 @@ static lh_status make_tasks(rounds *x, lh_error *err)
     return LH_OK;
 }
 
+/* Beams that bring nothing wait until four times their effort has gone into
+ * something else: they must not keep a search from its proof. */
+static lh_status run_beams(rounds *x)
+{
+    lhi_solver *r = x->r;
+    uint64_t before = r->budget.used;
+    int64_t best_ns = r->best_ns;
+    if (x->width > MOST_WIDTH || before < x->beams_at)
+        return LH_OK;
+    LHI_TRY(lhi_try_beams(r, x->width, x->err));
+    x->width += x->width / 2;
+    if (r->best_ns == best_ns)
+        x->beams_at = r->budget.used + 4 * (r->budget.used - before);
+    return LH_OK;
+}
+
 static lh_status run_rounds(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -360,9 +378,7 @@ static lh_status run_rounds(rounds *x)
             lhi_report(r, "bounds");
             LHI_TRY(lhi_bound_by_windows(r, x->err));
         }
-        if (x->width <= 1024)
-            LHI_TRY(lhi_try_beams(r, x->width, x->err));
-        x->width += x->width / 2;
+        LHI_TRY(run_beams(x));
     }
     return LH_OK;
 }
