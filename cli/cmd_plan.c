@@ -109,6 +109,13 @@ static void print_choice(cli *c, const lh_choice *x, bool chosen,
             fits ? "  " : "\n              ", why);
 }
 
+/* Whether a method was looked at with other chunks than the plan has. */
+static bool differs(const lh_choice *x, const lh_choice *best)
+{
+    return x->layout.chunks_per_device != best->layout.chunks_per_device ||
+           x->recompute != best->recompute;
+}
+
 enum { MOST_SHOWN = 64 }; /* chunks */
 
 static void print_layers(cli *c, const lh_choice *b)
@@ -154,7 +161,8 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     fprintf(c->out, "\nSchedules on this layout\n");
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status != LH_CHOICE_FAILED)
-            print_choice(c, &p->methods[i], i == 0, false);
+            print_choice(c, &p->methods[i], i == 0,
+                         differs(&p->methods[i], &p->best));
     fprintf(c->out, "\nOther layouts\n");
     for (uint32_t i = 0; i < p->n_alternatives; i++)
         print_choice(c, &p->alternatives[i], false, true);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic plans as choices among others: the best one, and what it would be
- * without each of its parts. */
+/* Elastic plans as choices among others: the best one, what it would be
+ * without each of its parts, and other schedules on its degrees. */
 #include "plan/elastic_choices.h"
 
 #include "pipe/pipeline.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/elastic.h>
+#include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static uint32_t bit(lh_elastic_sharding sharding)
 static lhi_elastic_freedom freedom_of(const lh_job *job)
 {
     const lh_training *t = &job->training;
-    lhi_elastic_freedom f = {.recompute = !t->recompute_given};
+    lhi_elastic_freedom f = {.recompute = !t->recompute_given, .uneven = true};
     if (t->zero_given)
         f.shardings = bit(t->zero == 1   ? LH_ELASTIC_ZERO1
                           : t->zero == 2 ? LH_ELASTIC_ZERO2
@@ -28,8 +29,16 @@ static lhi_elastic_freedom freedom_of(const lh_job *job)
     return f;
 }
 
+static void fini(lhi_elastic_result *r)
+{
+    lh_pipeline_free(r->built.pipeline);
+    lh_schedule_free(r->schedule);
+}
+
+/* `method`: where it is no elastic plan. */
 static lh_status fill_choice(const lhi_elastic_result *found,
-                             lh_choice *choice, lh_error *err)
+                             const char *method, lh_choice *choice,
+                             lh_error *err)
 {
     const lh_pipeline *p = found->built.pipeline;
     int64_t after = found->built.optimizer_ns + found->built.overhead_ns;
@@ -41,8 +50,9 @@ static lh_status fill_choice(const lhi_elastic_result *found,
                           .recompute = found->config.recompute,
                           .microbatches = found->config.microbatches,
                           .why = "",
-                          .elastic = found->details};
-    choice->layout.schedule = "elastic";
+                          .elastic = found->details,
+                          .chunk_layers = found->config.layers};
+    choice->layout.schedule = found->details ? "elastic" : method;
     LHI_TRY(lh_lower_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, found->schedule, NULL, &t, err));
     choice->makespan_ns = lh_timeline_makespan(t);
@@ -64,10 +74,34 @@ static lh_status fill_choice(const lhi_elastic_result *found,
     return LH_OK;
 }
 
-static void fini(lhi_elastic_result *r)
+/* Of what does not fit. */
+static lh_choice start_row(const lhi_config *like, const char *method)
 {
-    lh_pipeline_free(r->built.pipeline);
-    lh_schedule_free(r->schedule);
+    lh_choice row = {.status = LH_CHOICE_MEMORY,
+                     .layout = like->layout,
+                     .placement = like->placement,
+                     .recompute = like->recompute,
+                     .microbatches = like->microbatches,
+                     .iteration_ns = -1,
+                     .makespan_ns = -1};
+    row.layout.schedule = method;
+    return row;
+}
+
+/* `what`, and what that needs beside the device. */
+static lh_status say_what(const lhi_elastic_result *r, const char *what,
+                          lhi_arena *mem, lh_choice *row, lh_error *err)
+{
+    char text[LHI_ELASTIC_WHY];
+    row->why = what;
+    if (r->offloaded_bytes == 0)
+        return LH_OK;
+    double gib = (double)r->offloaded_bytes / (1 << 30);
+    snprintf(text, sizeof text,
+             "%s: %.0f GiB of host memory per GPU, %.1f s of copies each way",
+             what, gib, (double)r->copying_ns / 1e9);
+    row->why = lhi_arena_strdup(mem, text);
+    return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* One more row: a layout with so much freedom; `what` names it. */
@@ -81,21 +115,13 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     lh_choice *row = &out->rows[out->n_rows];
     lh_status status = lhi_elastic_layout(job, like, freedom, mem, r, &why);
     if (status == LH_OK) {
-        row->why = what;
         out->n_rows++;
-        lh_status filled = fill_choice(r, row, err);
-        row->why = what;
-        return filled;
+        LHI_TRY(fill_choice(r, NULL, row, err));
+        return say_what(r, what, mem, row, err);
     }
     if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED) {
         char text[LHI_ELASTIC_WHY];
-        *row = (lh_choice){.status = LH_CHOICE_MEMORY,
-                           .layout = like->layout,
-                           .placement = like->placement,
-                           .microbatches = like->microbatches,
-                           .iteration_ns = -1,
-                           .makespan_ns = -1};
-        row->layout.schedule = "elastic";
+        *row = start_row(like, "elastic");
         snprintf(text, sizeof text, "%s: %.200s", what, why.text);
         row->why = lhi_arena_strdup(mem, text);
         out->n_rows += row->why != NULL;
@@ -106,14 +132,20 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     return status;
 }
 
-/* Without each part that the job leaves open, and breadth-first. */
+/* Without each part that the job leaves open, and other orders. */
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
     lhi_elastic_freedom all = freedom_of(job);
     const lhi_config *best = &out->results[0].config;
     all.chunks = best->layout.chunks_per_device;
-    lhi_elastic_freedom f = all;
+    lhi_elastic_freedom even = all, f;
+    even.uneven = false;
+    if (best->layers)
+        LHI_TRY(
+            add_row(job, best, &even, "chunks of equal layers", mem, out, err));
+    all.layers = best->layers;
+    f = all;
     if (!job->training.zero_given) {
         f.shardings = bit(LH_ELASTIC_ZERO1);
         LHI_TRY(add_row(job, best, &f, "all ZeRO-1", mem, out, err));
@@ -131,13 +163,119 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
         LHI_TRY(add_row(job, best, &f, "all ZeRO-1, nothing recomputed", mem,
                         out, err));
     }
-    f = all;
+    f = even;
     f.depth_first = true;
-    LHI_TRY(add_row(job, best, &f, "depth-first, as interleaved-1f1b", mem,
-                    out, err));
-    f = all;
+    LHI_TRY(add_row(job, best, &f, "depth-first, as interleaved-1f1b", mem, out,
+                    err));
+    f = even;
     f.breadth_first = true;
-    return add_row(job, best, &f, "breadth-first, one group", mem, out, err);
+    LHI_TRY(add_row(job, best, &f, "breadth-first, one group", mem, out, err));
+    if (job->training.recompute_given &&
+        job->training.recompute != LH_RECOMPUTE_NONE)
+        return LH_OK;
+    f.recompute = false;
+    f.offload = true;
+    return add_row(job, best, &f, "breadth-first with offloading, as Fold3D",
+                   mem, out, err);
+}
+
+/* --- zero-bubble -------------------------------------------------------------
+ */
+
+typedef struct zero_bubble {
+    const char *method;
+    uint32_t chunks;
+    lh_placement placement;
+} zero_bubble;
+
+static lh_status run_method(const lh_job *job, const lhi_config *config,
+                            const char *method, lhi_elastic_result *out,
+                            lh_error *err)
+{
+    lh_timeline *t;
+    lh_method_options how = {.size = sizeof how};
+    out->config = *config;
+    LHI_TRY(lhi_layout_build(job, config, &out->built, err));
+    LHI_TRY(lh_method_run(method, out->built.pipeline, &how, &out->schedule,
+                          NULL, err));
+    LHI_TRY(lh_simulate(out->built.pipeline, out->schedule, NULL, &t, err));
+    out->makespan_ns = lh_timeline_makespan(t);
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+/* With the recomputation that is fastest of those that fit. */
+static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
+                                 const zero_bubble *z, lhi_arena *mem,
+                                 lhi_elastic_choices *out, lh_error *err)
+{
+    const lh_training *t = &job->training;
+    lhi_elastic_result best = {0};
+    lhi_config config = {.layout = like->layout,
+                         .placement = z->placement,
+                         .microbatches = like->microbatches};
+    char text[LHI_ELASTIC_WHY];
+    lh_error why = {0};
+    lh_status status = LH_OK, last = LH_OK;
+    config.layout.chunks_per_device = z->chunks;
+    for (uint32_t k = LH_RECOMPUTE_NONE;
+         k <= LH_RECOMPUTE_FULL && status == LH_OK; k++) {
+        lhi_elastic_result one = {0};
+        config.recompute = (lh_recompute)k;
+        if (t->recompute_given && k != (uint32_t)t->recompute)
+            continue;
+        last = run_method(job, &config, z->method, &one, &why);
+        bool better = last == LH_OK &&
+                      (!best.schedule || one.makespan_ns < best.makespan_ns);
+        if (better) {
+            lhi_elastic_result before = best;
+            best = one;
+            one = before;
+        }
+        fini(&one);
+        if (last != LH_OK && last != LH_EINFEASIBLE && last != LH_EUNSUPPORTED)
+            status = last;
+    }
+    if (status != LH_OK) {
+        fini(&best);
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (!best.schedule && last == LH_EUNSUPPORTED)
+        return LH_OK;
+    lh_choice *row = &out->rows[out->n_rows];
+    out->results[out->n_rows++] = best;
+    if (best.schedule) {
+        LHI_TRY(fill_choice(&best, z->method, row, err));
+        row->why = "zero-bubble with as much memory";
+        return LH_OK;
+    }
+    *row = start_row(&config, z->method);
+    snprintf(text, sizeof text, "zero-bubble: %.200s", why.text);
+    row->why = lhi_arena_strdup(mem, text);
+    return row->why ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Only where the job leaves the schedule and its chunks open. */
+static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
+                                  lhi_elastic_choices *out, lh_error *err)
+{
+    static const zero_bubble all[] = {{"zb-h1", 1, LH_PLACEMENT_UD},
+                                      {"zb-h2", 1, LH_PLACEMENT_UD},
+                                      {"zb-v", 2, LH_PLACEMENT_WAVE}};
+    const char *want = job->layout.schedule;
+    lhi_config like = out->results[0].config;
+    if (want && strcmp(want, "auto") != 0)
+        return LH_OK;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        uint32_t chunks = job->layout.chunks_per_device;
+        if ((chunks && chunks != all[i].chunks) ||
+            all[i].chunks * like.layout.pipeline > job->model->layers)
+            continue;
+        LHI_TRY(add_zero_bubble(job, &like, &all[i], mem, out, err));
+    }
+    return LH_OK;
 }
 
 static const char *sharding_text(const lh_plan_elastic *e, char *text,
@@ -162,10 +300,10 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
         (unsigned)e->enqueue[e->n_enqueue - 1], (unsigned)e->enqueue[0],
         sharding_text(e, shares, sizeof shares));
     for (uint32_t i = 0; i < e->n_recomputed && used + 40 < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.0f %%",
-                                 i ? ", " : "; recomputed: ",
-                                 e->recomputed[i].operation,
-                                 100 * e->recomputed[i].first);
+        used += (size_t)snprintf(
+            text + used, sizeof text - used, "%s%s %.0f %%",
+            i ? ", " : "; recomputed: ", e->recomputed[i].operation,
+            100 * e->recomputed[i].first);
     first->why = lhi_arena_strdup(mem, text);
     if (!first->why)
         return lhi_fail_nomem(err);
@@ -173,10 +311,17 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
         lh_choice *row = &out->rows[i];
         if (row->status != LH_CHOICE_OK)
             continue;
-        snprintf(text, sizeof text, "%s: %+.1f %%", row->why,
-                 100 * ((double)row->iteration_ns /
-                            (double)first->iteration_ns -
-                        1));
+        double idle = (double)row->makespan_ns * row->bubble_ratio;
+        double less = (double)first->makespan_ns * first->bubble_ratio;
+        double work = (double)row->makespan_ns - idle -
+                      ((double)first->makespan_ns - less);
+        snprintf(
+            text, sizeof text,
+            "%s: %+.1f %% against the fastest elastic plan, "
+            "work %+.3f s, waiting %+.3f s per device",
+            row->why,
+            100 * ((double)row->iteration_ns / (double)first->iteration_ns - 1),
+            work / 1e9, (idle - less) / 1e9);
         row->why = lhi_arena_strdup(mem, text);
         if (!row->why)
             return lhi_fail_nomem(err);
@@ -190,6 +335,7 @@ static void put_first(lhi_elastic_choices *out)
     uint32_t best = 0;
     for (uint32_t i = 1; i < out->n_rows; i++)
         if (out->rows[i].status == LH_CHOICE_OK &&
+            out->results[i].offloaded_bytes == 0 &&
             out->rows[i].iteration_ns < out->rows[best].iteration_ns)
             best = i;
     lh_choice row = out->rows[best];
@@ -214,11 +360,15 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
     lhi_elastic_freedom all = freedom_of(job);
     for (uint32_t i = 0; i < n_likes; i++) {
         lhi_elastic_choices one = {0};
-        LHI_TRY(add_row(job, &likes[i], &all, "shares by the paper's rules",
-                        mem, &one, err));
+        lh_status status =
+            add_row(job, &likes[i], &all, "searched together", mem, &one, err);
+        if (status != LH_OK) {
+            fini(&one.results[0]);
+            return status;
+        }
         bool better = one.rows[0].status == LH_CHOICE_OK &&
-                      (out->n_rows == 0 || one.rows[0].iteration_ns <
-                                               out->rows[0].iteration_ns);
+                      (out->n_rows == 0 ||
+                       one.rows[0].iteration_ns < out->rows[0].iteration_ns);
         if (!better) {
             fini(&one.results[0]);
             continue;
@@ -230,5 +380,6 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
         return LH_OK;
     LHI_TRY(add_rows(job, mem, out, err));
     put_first(out);
+    LHI_TRY(add_zero_bubbles(job, mem, out, err));
     return name_rows(out, mem, err);
 }

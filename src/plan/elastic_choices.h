@@ -5,17 +5,19 @@
 
 #include "plan/elastic_layout.h"
 
-enum { LHI_ELASTIC_WHY = 320, LHI_ELASTIC_ROWS = 8 };
+enum { LHI_ELASTIC_WHY = 320, LHI_ELASTIC_ROWS = 13 };
 
 typedef struct lhi_elastic_choices {
     uint32_t n_rows; /* 0: there is none; the first is the fastest */
     lh_choice rows[LHI_ELASTIC_ROWS];
-    lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits */
+    lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits,
+                                                     and of other schedules */
 } lhi_elastic_choices;
 
-/* The fastest elastic plan on any of the layouts `likes`, and what it takes
- * without its parts. Rates (tokens, mfu) are left 0. Texts live in `mem`;
- * release with lhi_elastic_choices_fini(), on failure too. */
+/* The fastest elastic plan on any of the layouts `likes`, what it takes
+ * without its parts, and what zero-bubble schedules take on its degrees. Rates
+ * (tokens, mfu) are left 0. Texts live in `mem`; release with
+ * lhi_elastic_choices_fini(), on failure too. */
 lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
                                    uint32_t n_likes, lhi_arena *mem,
                                    lhi_elastic_choices *out, lh_error *err);

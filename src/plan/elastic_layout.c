@@ -16,6 +16,8 @@
 #include <string.h>
 
 enum {
+    PARTS = 64, /* of activations: how finely they are offloaded */
+    PARTS_STEP = 4,
     MOST_CHUNKS = 16, /* per device */
     MOST_TRIES = 6,   /* budgets, where the real pipeline does not fit */
     MOST_MICROBATCHES = 512,
@@ -35,9 +37,12 @@ typedef struct shaper {
     const lhi_elastic_freedom *freedom;
     lhi_arena *mem; /* scratch */
     lhi_built built;
-    uint32_t P, M, n_chunks, layers; /* layers: most that a chunk has */
+    uint32_t P, M, n_chunks;
+    uint32_t layers; /* of an even chunk, rounded up */
+    uint32_t moved;  /* of PARTS of every activation, to the host */
+    double host_bytes_per_s;
     kinds kinds;
-    int64_t *weights, *gradients;    /* per chunk, bytes */
+    int64_t *weights, *gradients; /* per chunk, bytes */
     lh_elastic_case given;
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shaper;
@@ -49,12 +54,54 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     bool wanted = !method || strcmp(method, "auto") == 0 ||
                   strcmp(method, "elastic") == 0;
     bool shards = !job->training.zero_given || job->training.zero >= 1;
-    uint64_t passes =
-        2 * (uint64_t)config->microbatches * job->model->layers;
+    uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
     return wanted && shards && l->data * l->context > 1 && l->expert == 1 &&
            config->microbatches >= l->pipeline &&
            config->microbatches <= MOST_MICROBATCHES && passes <= MOST_PASSES &&
            !job->model->mtp_layers;
+}
+
+/* From a GPU to its host, one way: what NVIDIA's data sheets give for both ways
+ * halved (V100 PCIe 3.0, A100 4.0, H100 and later 5.0, GH200 NVLink-C2C), of
+ * which long copies reach about four fifths. GPUs without preset are taken to
+ * have PCIe 4.0. */
+static double host_link(const lh_job *job)
+{
+    static const struct {
+        const char *preset;
+        double both_gbps;
+    } links[] = {{"v100-32g", 32},
+                 {"h100-sxm", 128},
+                 {"h200", 128},
+                 {"gh200", 900},
+                 {"b200", 128}};
+    double least = 0;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const char *preset = job->datacenters[i].gpu.preset;
+        double gbps = 64;
+        for (size_t k = 0; preset && k < sizeof links / sizeof *links; k++)
+            if (strcmp(preset, links[k].preset) == 0)
+                gbps = links[k].both_gbps;
+        if (least == 0 || gbps < least)
+            least = gbps;
+    }
+    return 0.8 * least / 2 * 1e9;
+}
+
+static int64_t moved_of(const shaper *s, int64_t bytes)
+{
+    return bytes / PARTS * s->moved;
+}
+
+static int64_t copying_ns(const shaper *s, int64_t bytes)
+{
+    return bytes > 0 ? (int64_t)ceil((double)bytes / s->host_bytes_per_s * 1e9)
+                     : 0;
+}
+
+static int64_t moving_ns(const shaper *s, int64_t bytes)
+{
+    return copying_ns(s, moved_of(s, bytes));
 }
 
 static lh_status find_kinds(shaper *s, lh_error *err)
@@ -88,10 +135,8 @@ static lh_status find_state(shaper *s, int64_t *optimizer, int64_t *params,
                                .chunk = c,
                                .of = s->n_chunks};
         lh_cost cost;
-        lhi_layer_range(s->job->model->layers, s->n_chunks, c,
-                        &slice.first_layer, &slice.n_layers);
-        if (slice.n_layers > s->layers)
-            s->layers = slice.n_layers;
+        lhi_config_layers(s->job->model->layers, s->config, c,
+                          &slice.first_layer, &slice.n_layers);
         LHI_TRY(lh_cost_chunk(s->job, &s->config->layout, &slice, &options,
                               &cost, err));
         s->weights[c] = cost.weight_bytes;
@@ -165,7 +210,12 @@ static lh_status list_ops(shaper *s, lh_error *err)
             listed += s->kinds.ops[k].bytes;
         }
     }
-    s->given.kept_bytes = larger(stored - listed, 0);
+    int64_t moved = moved_of(s, stored);
+    s->given.kept_bytes = larger(stored - moved - listed, 0);
+    /* One that leaves, or comes back, beside the one in use. */
+    s->given.other_bytes += 2 * moved;
+    s->given.f_ns = larger(s->given.f_ns, moving_ns(s, stored));
+    s->given.b_ns = larger(s->given.b_ns, moving_ns(s, stored));
     /* One layer is whole while its backward runs. */
     s->given.other_bytes += again;
     return LH_OK;
@@ -212,7 +262,8 @@ static lh_status fill_case(shaper *s, lh_error *err)
     return list_ops(s, err);
 }
 
-/* --- the layout's own pipeline --------------------------------------------- */
+/* --- the layout's own pipeline ---------------------------------------------
+ */
 
 /* How many layers of a chunk of stage `d` recompute kind k. */
 static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
@@ -245,6 +296,32 @@ static void add_buffers(const shaper *s, double share_g, double share_p,
     }
 }
 
+/* A pass takes at least as long as its part is on its way. */
+static void offload(const shaper *s, uint32_t c, lh_chunk *chunk)
+{
+    int64_t ns = moving_ns(s, chunk->mem_f), most = 0;
+    for (uint32_t k = c; k < s->n_chunks && c < s->P; k += s->P)
+        most = larger(
+            most, moved_of(s, lh_pipeline_chunk(s->built.pipeline, k)->mem_f));
+    chunk->f_ns = larger(chunk->f_ns, ns);
+    chunk->d_ns = larger(chunk->d_ns, ns - chunk->w_ns);
+    chunk->mem_f -= moved_of(s, chunk->mem_f);
+    chunk->mem_static += 2 * most;
+}
+
+/* What the fullest host has for one of its GPUs. */
+static int64_t offloaded(const shaper *s)
+{
+    int64_t most = 0;
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t sum = 0;
+        for (uint32_t c = d; c < s->n_chunks; c += s->P)
+            sum += moved_of(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
+        most = larger(most, sum * s->config->microbatches);
+    }
+    return most;
+}
+
 static void fill_chunks(const shaper *s, const lh_elastic_best *best,
                         lh_chunk *chunks)
 {
@@ -258,16 +335,19 @@ static void fill_chunks(const shaper *s, const lh_elastic_best *best,
         lh_chunk *chunk = &chunks[c];
         uint32_t first, n_layers;
         *chunk = *lh_pipeline_chunk(s->built.pipeline, c);
-        lhi_layer_range(s->job->model->layers, s->n_chunks, c, &first,
-                        &n_layers);
+        lhi_config_layers(s->job->model->layers, s->config, c, &first,
+                          &n_layers);
         int64_t dropped = 0;
         for (uint32_t k = 0; k < s->kinds.n; k++) {
             uint32_t n = layers_again(s, best, chunk->device, k, n_layers);
             dropped += n * s->kinds.ops[k].bytes;
             chunk->d_ns += n * s->kinds.ops[k].ns;
         }
+        if (dropped > chunk->mem_f) /* layers that store less than others */
+            dropped = chunk->mem_f;
         if (dropped > 0 && c < s->P)
             chunk->mem_static += whole; /* of one layer, while it runs */
+        offload(s, c, chunk);
         chunk->mem_f -= dropped;
         chunk->mem_d = -chunk->mem_f;
         chunk->mem_w = 0;
@@ -284,13 +364,11 @@ static lh_status scale_ops(const shaper *s, lh_dp_op *ops, uint32_t n,
                            int64_t unit)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const lh_chunk *c =
-            lh_pipeline_chunk(s->built.pipeline, ops[i].chunk);
-        int64_t whole = ops[i].is_reduce_scatter ? c->reduce_scatter_ns
-                                                 : c->all_gather_ns;
-        ops[i].transfer_ns = (int64_t)ceil((double)whole *
-                                           (double)ops[i].transfer_ns /
-                                           (double)unit);
+        const lh_chunk *c = lh_pipeline_chunk(s->built.pipeline, ops[i].chunk);
+        int64_t whole =
+            ops[i].is_reduce_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+        ops[i].transfer_ns = (int64_t)ceil(
+            (double)whole * (double)ops[i].transfer_ns / (double)unit);
     }
     return LH_OK;
 }
@@ -329,7 +407,8 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
     return status;
 }
 
-/* --- what the plan says of it ------------------------------------------------ */
+/* --- what the plan says of it ------------------------------------------------
+ */
 
 static lh_status describe(const shaper *s, const lh_elastic_best *best,
                           lhi_arena *mem, const lh_plan_elastic **out,
@@ -339,8 +418,7 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
     lh_plan_elastic *e = LHI_NEW(mem, lh_plan_elastic, 1);
     uint32_t *enqueue = LHI_NEW(mem, uint32_t, plan->n_enqueue);
     uint32_t *dequeue = LHI_NEW(mem, uint32_t, plan->n_dequeue);
-    lh_plan_recomputed *again =
-        LHI_NEW(mem, lh_plan_recomputed, s->kinds.n);
+    lh_plan_recomputed *again = LHI_NEW(mem, lh_plan_recomputed, s->kinds.n);
     if (!e || !enqueue || !dequeue || !again)
         return lhi_fail_nomem(err);
     memcpy(enqueue, plan->enqueue, plan->n_enqueue * sizeof *enqueue);
@@ -396,6 +474,8 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
         out->built.pipeline = p;
         out->schedule = schedule;
         out->makespan_ns = lh_timeline_makespan(t);
+        out->offloaded_bytes = offloaded(s);
+        out->copying_ns = copying_ns(s, out->offloaded_bytes);
     } else {
         lh_pipeline_free(p);
         lh_schedule_free(schedule);
@@ -404,14 +484,15 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
     return status;
 }
 
-static lh_status search_chunks(shaper *s, lhi_arena *mem,
-                               lhi_elastic_result *out, lh_error *err)
+static lh_status search_budgets(shaper *s, lhi_arena *mem,
+                                lhi_elastic_result *out, lh_error *err)
 {
     int64_t budget = INT64_MAX;
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t limit = lh_pipeline_memory_limit(s->built.pipeline, d);
         budget = limit < budget ? limit : budget;
     }
+    s->layers = (s->job->model->layers + s->n_chunks - 1) / s->n_chunks;
     LHI_TRY(fill_case(s, err));
     for (int i = 0; i < MOST_TRIES; i++) {
         lh_elastic_setting setting = {
@@ -419,9 +500,9 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
             .n_ops = s->kinds.n * s->layers,
             .ops = s->ops,
             .shardings = s->freedom->shardings,
-            .least_queue =
-                s->freedom->breadth_first ? s->config->microbatches : 0,
-            .most_queue = s->freedom->depth_first ? s->P : 0};
+            .least_queue = s->freedom->breadth_first ? s->config->microbatches
+                                                     : s->freedom->queue,
+            .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue};
         lh_elastic_best *best;
         int64_t missing, before = out->makespan_ns;
         LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));
@@ -437,30 +518,39 @@ static lh_status search_chunks(shaper *s, lhi_arena *mem,
     return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
 }
 
-static lh_status try_chunks(const lh_job *job, const lhi_config *like,
-                            const lhi_elastic_freedom *freedom, uint32_t M,
-                            lhi_arena *mem, lhi_elastic_result *out,
-                            lh_error *err)
+/* With offloading, every share of it: less need not be faster, for it may need
+ * more sharding. */
+static lh_status search_chunks(shaper *s, lhi_arena *mem,
+                               lhi_elastic_result *out, lh_error *err)
 {
-    lhi_config config = {.layout = like->layout,
-                         .microbatches = like->microbatches};
-    config.layout.chunks_per_device = M;
-    config.placement = M == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
-    config.recompute = job->training.recompute_given ? job->training.recompute
-                                                     : LH_RECOMPUTE_NONE;
-    lh_job plain = *job;
-    plain.training.zero = 1;
-    plain.training.recompute = config.recompute;
-    shaper s = {.job = &plain,
-                .config = &config,
+    bool works = false;
+    if (!s->freedom->offload)
+        return search_budgets(s, mem, out, err);
+    s->host_bytes_per_s = host_link(s->job);
+    for (; s->moved <= PARTS; s->moved += PARTS_STEP) {
+        lh_status status = search_budgets(s, mem, out, err);
+        if (status != LH_OK && status != LH_EINFEASIBLE)
+            return status;
+        works = works || status == LH_OK;
+    }
+    return works ? LH_OK : LH_EINFEASIBLE;
+}
+
+static lh_status try_freedom(const lh_job *job, const lhi_config *config,
+                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                             lhi_elastic_result *out, lh_error *err)
+{
+    uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
+    shaper s = {.job = job,
+                .config = config,
                 .freedom = freedom,
-                .P = config.layout.pipeline,
+                .P = P,
                 .M = M,
-                .n_chunks = config.layout.pipeline * M,
+                .n_chunks = P * M,
                 .mem = lhi_arena_make(0)};
     if (!s.mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_layout_build(&plain, &config, &s.built, err);
+    lh_status status = lhi_layout_build(job, config, &s.built, err);
     if (status == LH_OK)
         status = find_kinds(&s, err);
     if (status == LH_OK)
@@ -470,29 +560,169 @@ static lh_status try_chunks(const lh_job *job, const lhi_config *like,
     return status;
 }
 
-lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
-                             const lhi_elastic_freedom *freedom,
-                             lhi_arena *mem, lhi_elastic_result *out,
-                             lh_error *err)
+static bool can_go_on(lh_status status)
+{
+    return status == LH_OK || status == LH_EINFEASIBLE ||
+           status == LH_EUNSUPPORTED;
+}
+
+/* The search takes all stages for equal, so what it finds fastest need not be
+ * so on the layout's own. Every sharding, with recomputation and without, is
+ * built and run. */
+static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
+                              const lhi_elastic_freedom *freedom,
+                              lhi_arena *mem, lhi_elastic_result *out,
+                              lh_error *err)
+{
+    lh_error why = {0};
+    lh_status last = LH_EINFEASIBLE;
+    bool works = false;
+    for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++)
+        for (int again = 0; again <= freedom->recompute; again++) {
+            lhi_elastic_freedom f = *freedom;
+            f.shardings = 1u << k;
+            f.recompute = again;
+            if (freedom->shardings && !(freedom->shardings & f.shardings))
+                continue;
+            lh_status status = try_freedom(job, config, &f, mem, out, &why);
+            if (!can_go_on(status)) {
+                if (err)
+                    *err = why;
+                return status;
+            }
+            works = works || status == LH_OK;
+            last = status;
+        }
+    if (!works && err)
+        *err = why;
+    return works ? LH_OK : last;
+}
+
+static lh_status try_chunks(const lh_job *job, const lhi_config *like,
+                            const lhi_elastic_freedom *freedom, uint32_t M,
+                            const uint32_t *layers, lhi_arena *mem,
+                            lhi_elastic_result *out, lh_error *err)
+{
+    lhi_config config = {.layout = like->layout,
+                         .microbatches = like->microbatches,
+                         .layers = layers};
+    config.layout.chunks_per_device = M;
+    config.placement = M == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
+    config.recompute = job->training.recompute_given ? job->training.recompute
+                                                     : LH_RECOMPUTE_NONE;
+    lh_job plain = *job;
+    plain.training.zero = 1;
+    plain.training.recompute = config.recompute;
+    return try_freedoms(&plain, &config, freedom, mem, out, err);
+}
+
+/* For the same reason, from the fastest on: longer and shorter queues. */
+static lh_status climb_queues(const lh_job *job,
+                              const lhi_elastic_freedom *freedom,
+                              lhi_arena *mem, lhi_elastic_result *out,
+                              lh_error *err)
+{
+    static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
+    lhi_elastic_freedom f = *freedom;
+    bool better = !f.depth_first && !f.breadth_first;
+    while (better) {
+        int64_t before = out->makespan_ns;
+        int64_t q = out->details->enqueue[0];
+        lhi_config like = out->config;
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            int64_t next = q + steps[i];
+            if (next < like.layout.pipeline || next > like.microbatches)
+                continue;
+            f.queue = (uint32_t)next;
+            lh_status status =
+                try_chunks(job, &like, &f, like.layout.chunks_per_device,
+                           like.layers, mem, out, err);
+            if (!can_go_on(status))
+                return status;
+        }
+        better = out->makespan_ns < before;
+    }
+    return LH_OK;
+}
+
+/* The gather before the first chunk's passes and the scatter after its last
+ * hide behind nothing, so fewer layers there may be faster. `less` layers of
+ * it go to other chunks of the stage, one each: the last ones, or, with
+ * `early`, the ones after it. */
+static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
+                               uint32_t M, uint32_t less, bool early,
+                               lhi_arena *mem)
+{
+    uint32_t P = like->layout.pipeline, each = layers / (P * M);
+    uint32_t *list = LHI_NEW(mem, uint32_t, (size_t)P * M);
+    for (uint32_t c = 0; list && c < P * M; c++) {
+        uint32_t column = c / P;
+        bool more = early ? column <= less : column >= M - less;
+        list[c] = column == 0 ? each - less : each + more;
+    }
+    return list;
+}
+
+static lh_status try_uneven(const lh_job *job, const lhi_config *like,
+                            const lhi_elastic_freedom *freedom, uint32_t M,
+                            lhi_arena *mem, lhi_elastic_result *out,
+                            lh_error *err)
+{
+    uint32_t layers = job->model->layers, P = like->layout.pipeline;
+    if (layers % (P * M) != 0)
+        return LH_OK;
+    for (uint32_t less = 1; less < layers / (P * M) && less < M; less++)
+        for (int early = 0; early < 2; early++) {
+            if (early && less == M - 1)
+                continue; /* all others get one either way */
+            uint32_t *list = smaller_first(like, layers, M, less, early, mem);
+            if (!list)
+                return lhi_fail_nomem(err);
+            lh_status status =
+                try_chunks(job, like, freedom, M, list, mem, out, err);
+            if (!can_go_on(status))
+                return status;
+        }
+    return LH_OK;
+}
+
+/* Every number of chunks, as even as the layers go; else the longest chunk
+ * says it all. */
+static lh_status try_all(const lh_job *job, const lhi_config *like,
+                         const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                         lhi_elastic_result *out, lh_error *err)
 {
     uint32_t P = like->layout.pipeline, layers = job->model->layers;
-    uint32_t want = freedom->chunks ? freedom->chunks
-                                    : job->layout.chunks_per_device;
-    uint32_t most = P == 1 ? (layers < MOST_CHUNKS ? layers : MOST_CHUNKS)
-                           : layers / P;
-    lh_error why = {0};
-    *out = (lhi_elastic_result){0};
+    uint32_t want =
+        freedom->chunks ? freedom->chunks : job->layout.chunks_per_device;
+    uint32_t most =
+        P == 1 ? (layers < MOST_CHUNKS ? layers : MOST_CHUNKS) : layers / P;
     for (uint32_t M = 1; M <= most && M <= MOST_CHUNKS; M++) {
-        /* As even as the layers go; else the longest chunk says it all. */
         if (want ? M != want : M > 2 && layers % (P * M) != 0)
             continue;
         lh_status status =
-            try_chunks(job, like, freedom, M, mem, out, &why);
-        if (status == LH_OK || status == LH_EINFEASIBLE ||
-            status == LH_EUNSUPPORTED)
-            continue;
+            try_chunks(job, like, freedom, M, freedom->layers, mem, out, err);
+        if (can_go_on(status) && freedom->uneven && !freedom->layers)
+            status = try_uneven(job, like, freedom, M, mem, out, err);
+        if (!can_go_on(status))
+            return status;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
+                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                             lhi_elastic_result *out, lh_error *err)
+{
+    lh_error why = {0};
+    *out = (lhi_elastic_result){0};
+    lh_status status = try_all(job, like, freedom, mem, out, &why);
+    if (status == LH_OK && out->schedule)
+        status = climb_queues(job, freedom, mem, out, &why);
+    if (status != LH_OK) {
         lh_pipeline_free(out->built.pipeline);
         lh_schedule_free(out->schedule);
+        *out = (lhi_elastic_result){0};
         if (err)
             *err = why;
         return status;

@@ -347,13 +347,14 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
     const char *want = job->layout.schedule;
     char why[160] = "";
-    if (options->no_optimal || is_elastic(&plan->best) ||
+    if (options->no_optimal ||
         (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0))
         return LH_OK;
     uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);
-    LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
+    if (!is_elastic(&plan->best))
+        LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
     LHI_TRY(improve_others(&r, why, sizeof why, err));
-    if (!r.changed)
+    if (!r.changed || is_elastic(&plan->best))
         return LH_OK;
     lh_bound bound;
     LHI_TRY(lh_lower_bound(plan->pipeline, &bound, err));

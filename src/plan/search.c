@@ -707,8 +707,10 @@ static const char *why_lost(search *s, const candidate *c,
     return lhi_arena_strdup(s->mem, text);
 }
 
+/* `first` is the plan's choice, and faster than `best` where it is not of it. */
 static lh_status list_alternatives(search *s, const candidate *best,
-                                   lh_plan *plan, lh_error *err)
+                                   const lh_choice *first, lh_plan *plan,
+                                   lh_error *err)
 {
     uint32_t top = s->options.top ? s->options.top : 10;
     lh_choice *list = LHI_NEW(s->mem, lh_choice, s->n);
@@ -716,8 +718,9 @@ static lh_status list_alternatives(search *s, const candidate *best,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < s->n; i++) {
         candidate *c = &s->candidates[i];
-        if (c == best || c->bound_ns == INT64_MAX ||
-            same_layout(&c->config, &best->config))
+        bool won = c == best && first == &best->choice;
+        if (won || c->bound_ns == INT64_MAX ||
+            (c != best && same_layout(&c->config, &best->config)))
             continue;
         lh_choice *o = &list[plan->n_alternatives];
         if (c->simulated) {
@@ -726,7 +729,7 @@ static lh_status list_alternatives(search *s, const candidate *best,
             *o = start_choice(c, NULL);
             o->status = LH_CHOICE_BOUNDED;
         }
-        o->why = why_lost(s, c, &best->choice);
+        o->why = why_lost(s, c, first);
         if (!o->why)
             return lhi_fail_nomem(err);
         plan->n_alternatives++;
@@ -816,7 +819,12 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)
         return finish_elastic(s, plan, err);
-    LHI_TRY(list_alternatives(s, best, plan, err));
+    bool elastic =
+        s->elastic.n_rows &&
+        s->elastic.rows[0].iteration_ns < best->choice.iteration_ns;
+    LHI_TRY(list_alternatives(s, best,
+                              elastic ? &s->elastic.rows[0] : &best->choice,
+                              plan, err));
     plan->best = best->choice;
     char why[320];
     double gap = (double)best->choice.iteration_ns /
@@ -828,10 +836,7 @@ static lh_status finish(search *s, lh_plan *plan, lh_error *err)
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);
-    if (s->elastic.n_rows &&
-        s->elastic.rows[0].iteration_ns < plan->best.iteration_ns)
-        return finish_elastic(s, plan, err);
-    return LH_OK;
+    return elastic ? finish_elastic(s, plan, err) : LH_OK;
 }
 
 static lh_status check_schedule(const lh_job *job, lh_error *err)

@@ -118,7 +118,13 @@ static lh_status take_best(chooser *k, lh_error *err)
     }
     if (by_method <= k->out->bound_ns)
         return LH_OK;
-    LHI_TRY(search(k, AUTO_EFFORT, &s, err));
+    status = search(k, AUTO_EFFORT, &s, err);
+    if (status == LH_EUNSUPPORTED) { /* then the methods have the last word */
+        if (none && err)
+            *err = why;
+        return none ? LH_EINFEASIBLE : LH_OK;
+    }
+    LHI_TRY(status);
     if (s.bound_ns > k->out->bound_ns)
         take_bound(k, &s);
     status = s.schedule ? time_of(k, s.schedule, &by_search, err) : LH_OK;

@@ -128,11 +128,38 @@ static void refuses(void)
     lh_pipeline_free(p);
 }
 
+/* The search has no data-parallel operations that passes launch: then auto is
+ * the best of the methods, and where none works it says why none does. */
+static void operations_leave_it_to_the_methods(void)
+{
+    static const char text[] =
+        "longhaul: pipeline/1\n"
+        "microbatches: 4\n"
+        "devices: 2\n"
+        "backward: joint\n"
+        "uniform: {placement: loop, chunks_per_device: 2, F: 6, D: 6, W: 6}\n"
+        "data_parallel:\n"
+        "  operations:\n"
+        "    - {chunk: 2, all_gather: 20, launch: 0F0, before: 2F0}\n";
+    lh_pipeline *p = NULL;
+    lh_best best = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_INT(lh_best_schedule("optimal", p, NULL, &best, &err),
+              LH_EUNSUPPORTED);
+    lh_best_fini(&best);
+    CHECK_OK(lh_best_schedule("auto", p, NULL, &best, &err), err);
+    CHECK(best.schedule && strcmp(best.method, "optimal") != 0);
+    lh_best_fini(&best);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
     RUN(names);
     RUN(searching_wins);
     RUN(judged_as_asked);
     RUN(refuses);
+    RUN(operations_leave_it_to_the_methods);
     return test_summary();
 }

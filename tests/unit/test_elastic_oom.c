@@ -4,6 +4,8 @@
 #include "test.h"
 
 #include <longhaul/elastic.h>
+#include <longhaul/plan.h>
+#include <string.h>
 
 static const lh_elastic_op ops[] = {{40, 1}, {20, 1}, {60, 3}};
 static const lh_elastic_case given = {.size = sizeof given,
@@ -88,11 +90,54 @@ static void searches(void)
     });
 }
 
+/* Elastic plans of a job and all that stands beside them: a spread of its
+ * allocations, denser at the beginning. */
+static void plans_of_jobs(void)
+{
+    static const char text[] =
+        "longhaul: job/1\n"
+        "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8,\n"
+        "        head_dim: 128, vocab: 100}\n"
+        "training: {global_batch: 8, sequence: 1024}\n"
+        "cluster:\n"
+        "  gpu: h100-sxm\n"
+        "  gpus_per_node: 2\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+        "  links: [{between: [west, east], latency_ms: 1, gbps: 10}]\n"
+        "layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1,\n"
+        "         outermost: data}\n";
+    lh_job *job = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    if (!job)
+        return;
+    bool failed = true, elastic = false;
+    for (int64_t n = 0; failed; n += 1 + n / 60) {
+        lh_plan *plan = NULL;
+        fail_alloc_hit = false;
+        fail_alloc_after = n;
+        lh_status status = lh_plan_make(job, &o, &plan, &err);
+        fail_alloc_after = -1;
+        failed = fail_alloc_hit;
+        CHECK_INT(status, failed ? LH_ENOMEM : LH_OK);
+        CHECK((status == LH_OK) == (plan != NULL));
+        for (uint32_t i = 0; plan && i < plan->n_methods; i++)
+            elastic = elastic || plan->methods[i].elastic;
+        lh_plan_free(plan);
+    }
+    CHECK(elastic);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(plans);
     RUN(pipelines);
     RUN(files);
     RUN(searches);
+    RUN(plans_of_jobs);
     return test_summary();
 }
