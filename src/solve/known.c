@@ -27,6 +27,8 @@ bool lhi_is_closed(const lhi_solver *r)
 
 void lhi_report(lhi_solver *r, const char *phase)
 {
+    if (r->is_part)
+        return;
     r->budget.now.best_ns = r->best_ns;
     r->budget.now.bound_ns = r->bound_ns;
     r->budget.now.phase = phase;
@@ -61,7 +63,8 @@ static void keep(lhi_solver *r, lh_schedule *schedule, int64_t ns,
     r->schedule = schedule;
     r->best_ns = ns;
     r->found_by = by;
-    r->budget.now.best_ns = ns;
+    if (!r->is_part)
+        r->budget.now.best_ns = ns;
 }
 
 /* --- schedules from elsewhere
@@ -211,7 +214,8 @@ void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by)
     if (r->shop->restricted || units * r->shop->unit_ns <= r->bound_ns)
         return;
     r->bound_ns = units * r->shop->unit_ns;
-    r->budget.now.bound_ns = r->bound_ns;
+    if (!r->is_part)
+        r->budget.now.bound_ns = r->bound_ns;
     r->proven_by = by;
 }
 

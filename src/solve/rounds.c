@@ -4,6 +4,7 @@
  * depends only on what the rounds before it brought, and its results are taken
  * in order, as far as they are of use: so it does not matter how many threads
  * there are (docs/theory/optimal.md, "Threads"). */
+#include "solve/fewer.h"
 #include "solve/solver.h"
 #include "solve/team.h"
 #include "solve/tune.h"
@@ -11,6 +12,7 @@
 #include "base/fail.h"
 
 enum {
+    CLIMB_AFTER = 3000000, /* ticks: most searches have ended then */
     LEAST_TASKS = 4,
     MOST_TASKS = 64,
     LONGEST = 4000000, /* ticks of a task */
@@ -59,6 +61,7 @@ typedef struct rounds {
     bool gained, improved;
     lh_status status;
     lh_error *err;
+    uint64_t climb; /* ticks after which fewer microbatches are tried */
 } rounds;
 
 /* --- one task
@@ -361,9 +364,16 @@ static lh_status run_beams(rounds *x)
 static lh_status run_rounds(rounds *x)
 {
     lhi_solver *r = x->r;
+    LHI_TRY(lhi_fewer_make(r, &r->fewer, x->err));
+    x->climb = r->shop->n_ops > LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
         bool refuted;
         x->low = r->low;
+        if (r->fewer && !r->is_part && r->budget.used >= x->climb) {
+            LHI_TRY(lhi_fewer_climb(r, x->err));
+            x->climb = 2 * r->budget.used;
+            x->low = r->low;
+        }
         x->high = lhi_first_enough(r);
         if (x->low >= x->high)
             break;

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "pipe/pipeline.h"
 #include "solve/beam.h"
+#include "solve/fewer.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
 
@@ -192,6 +193,8 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_words_make(shop, r->mem, &r->found, err));
     LHI_TRY(lhi_justifier_make(shop, r->mem, &r->justifier, err));
     r->shop = shop;
+    if (r->is_part)
+        lhi_fewer_tails(r);
     return LH_OK;
 }
 
@@ -232,6 +235,8 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(find_any(r, err));
     if (r->best_ns < 0 || lhi_is_done(r))
         return LH_OK;
+    if (r->is_part && !lhi_is_done(r))
+        LHI_TRY(lhi_fewer_stretch(r, err));
     if (!r->windows->complete)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
@@ -245,7 +250,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     return lhi_close_gap(r, err);
 }
 
-static lh_status solve(lhi_solver *r, lh_error *err)
+lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
     r->best_ns = -1;
@@ -337,8 +342,9 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);
-    lh_status status = solve(&r, err);
+    lh_status status = lhi_solve_within(&r, err);
     lhi_windows_free(r.windows);
+    lhi_fewer_free(r.fewer);
     lhi_arena_free(r.mem);
     if (status != LH_OK) {
         lh_schedule_free(r.schedule);

@@ -8,6 +8,8 @@
 #include "solve/windows.h"
 #include "solve/words.h"
 
+typedef struct lhi_fewer lhi_fewer;
+
 typedef struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
@@ -24,6 +26,8 @@ typedef struct lhi_solver {
     const char *found_by, *proven_by;
     char why[160];
     bool infeasible;
+    lhi_fewer *fewer; /* may be NULL */
+    bool is_part;     /* it solves one of those, and tells nobody */
 } lhi_solver;
 
 /* --- what is known: known.c */
@@ -56,6 +60,9 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
 const char *lhi_windows_name(const lhi_solver *r);
 /* Beam searches of this width for deadlines between the bound and the best. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
+
+/* All of it, from r->p, options, budget and arena. */
+lh_status lhi_solve_within(lhi_solver *r, lh_error *err);
 
 /* --- rounds of searches and improvements at the same time: rounds.c */
 

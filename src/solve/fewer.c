@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Microbatches are alike, so what is left of a schedule when the first k are
+ * taken out is one of n - k of them: it takes no less than theirs, from the
+ * k-th first forward on. And a good schedule of some microbatches has a middle
+ * that can be repeated. So pipelines of n/4, 3n/8, .. microbatches are solved
+ * first, as far as a little effort goes, each with what smaller ones brought.
+ */
+#include "solve/fewer.h"
+
+#include "base/fail.h"
+#include "pipe/pipeline.h"
+
+#include <longhaul/bounds.h>
+#include <string.h>
+
+enum { RUNGS = 8, FIRST_RUNG = 2, LEAST = 8 };
+
+/* --- tails
+ * ------------------------------------------------------------------------ */
+
+/* Taking a microbatch out never adds to what is held. */
+static bool only_holds(const lh_pipeline *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        if (k->mem_f < 0 || k->mem_f + k->mem_d < 0 ||
+            k->mem_f + k->mem_d + k->mem_w < 0)
+            return false;
+    }
+    return true;
+}
+
+lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
+{
+    const lh_pipeline *p = r->p;
+    uint32_t n = p->n_microbatches;
+    *out = NULL;
+    /* Machines of many streams gain nothing: few microbatches interleave there
+     * in another way than many do. */
+    if (r->fewer || !r->windows->complete || n < LEAST || r->o.fifo ||
+        p->has_collectives || r->o.objective != LH_OBJECTIVE_MAKESPAN ||
+        r->shop->restricted || !only_holds(p))
+        return LH_OK;
+    lhi_fewer *f = LHI_NEW(r->mem, lhi_fewer, 1);
+    if (!f)
+        return lhi_fail_nomem(err);
+    f->n = n;
+    f->ticks = 250 * (uint64_t)r->shop->n_ops;
+    f->rung = LHI_NEW(r->mem, lhi_rung, n);
+    if (!f->rung)
+        return lhi_fail_nomem(err);
+    lh_pipeline part = *p;
+    for (uint32_t m = 1; m < n; m++) {
+        lh_bound bound = {0};
+        part.n_microbatches = m;
+        LHI_TRY(lh_lower_bound(&part, &bound, err));
+        f->rung[m].bound_ns = bound.ns;
+        f->rung[m].best_ns = -1;
+    }
+    *out = f;
+    return LH_OK;
+}
+
+void lhi_fewer_free(lhi_fewer *f)
+{
+    for (uint32_t m = 0; f && f->rung && m < f->n; m++)
+        lh_schedule_free(f->rung[m].best);
+}
+
+void lhi_fewer_tails(lhi_solver *r)
+{
+    lhi_shop *s = r->shop;
+    const lhi_stream *t = &s->streams[s->f[0]];
+    int64_t low = 0;
+    for (uint32_t m = 1; m < s->n_microbatches; m++) {
+        int64_t ns = r->fewer->rung[m].bound_ns;
+        int64_t units = (ns + s->unit_ns - 1) / s->unit_ns * s->scale;
+        uint32_t o = t->first + t->count - m;
+        /* The second forward starts after the first. */
+        low = low + s->time[o] > units ? low + s->time[o] : units;
+        if (s->tail[o] < low - s->time[o])
+            s->tail[o] = low - s->time[o];
+    }
+}
+
+/* --- stretching
+ * ------------------------------------------------------------------------ */
+
+/* A schedule of m microbatches; from..from + period - 1 are repeated, each
+ * time `shift` later. */
+typedef struct stretch {
+    const lhi_rung *rung;
+    uint32_t m, from, period;
+    int64_t shift;
+} stretch;
+
+static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
+                        uint32_t x)
+{
+    const lhi_stream *t = &s->streams[stream];
+    uint32_t j = x / t->per, extra = s->n_microbatches - k->m, turns = 0;
+    if (j >= k->from + extra)
+        turns = extra / k->period;
+    else if (j >= k->from)
+        turns = (j - k->from) / k->period;
+    /* Streams of the smaller shop begin at the same share of its passes. */
+    uint32_t first = t->first / s->n_microbatches * k->m;
+    return k->rung->start[first + x - turns * k->period * t->per] +
+           turns * k->shift;
+}
+
+static void make_due(const lhi_shop *s, const stretch *k, int64_t *due)
+{
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        for (uint32_t x = 0; x < s->streams[i].count; x++)
+            due[s->streams[i].first + x] = start_at(s, k, i, x);
+}
+
+/* Orders by what is due; false: memory or the model's rules forbid them. */
+static bool merge(const lhi_words *w, const int64_t *due)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t at[64];
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const lhi_machine *k = &s->machines[m];
+        int64_t held = 0;
+        if (k->n_streams > 64)
+            return false;
+        memset(at, 0, sizeof at);
+        for (uint32_t i = 0; i < w->n[m]; i++) {
+            uint32_t pick = NONE;
+            for (uint32_t j = 0; j < k->n_streams; j++) {
+                const lhi_stream *t = &s->streams[k->first_stream + j];
+                uint32_t o = t->first + at[j];
+                if (at[j] < t->count && (pick == NONE || due[o] < due[pick]))
+                    pick = o;
+            }
+            w->order[m][i] = pick;
+            at[s->streams[s->stream_of[pick]].slot]++;
+            held += s->memory[pick];
+            if (held > k->memory_limit)
+                return false;
+        }
+    }
+    return true;
+}
+
+typedef struct stretcher {
+    lhi_solver *r;
+    int64_t *due, best;
+    lh_error *err;
+} stretcher;
+
+static lh_status take(stretcher *a)
+{
+    lhi_solver *r = a->r;
+    int64_t time = lhi_words_time(r->found);
+    if (time < 0 || (a->best >= 0 && time > a->best + a->best / 32))
+        return LH_OK;
+    if (a->best < 0 || time < a->best)
+        a->best = time;
+    if (r->justifier) {
+        lhi_justify how = {.seed = r->o.seed,
+                           .ticks = UINT64_MAX / 2,
+                           .target = lhi_shop_deadline(r->shop, r->low),
+                           .calm = true};
+        LHI_TRY(lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget,
+                                a->err));
+    }
+    if (time < a->best)
+        a->best = time;
+    if (lhi_units_of(r, r->best_ns) * r->shop->scale <= time)
+        return LH_OK;
+    return lhi_offer(r, r->found, "stretching", a->err);
+}
+
+static lh_status try_stretch(stretcher *a, const stretch *k)
+{
+    lhi_solver *r = a->r;
+    bool ok;
+    make_due(r->shop, k, a->due);
+    lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
+    if (merge(r->found, a->due))
+        LHI_TRY(take(a));
+    LHI_TRY(lhi_words_dispatch(r->found, a->due, &ok, r->mem, a->err));
+    return ok ? take(a) : LH_OK;
+}
+
+/* The least, the middle and the largest step of a stream over the period. */
+static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
+{
+    int64_t all[256];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_streams && n < 256; i++) {
+        uint32_t per = s->streams[i].per;
+        const int64_t *start =
+            k->rung->start + s->streams[i].first / s->n_microbatches * k->m;
+        if (k->from + k->period >= k->m)
+            break;
+        int64_t d = start[(k->from + k->period) * per] - start[k->from * per];
+        uint32_t j = n++;
+        for (; j > 0 && all[j - 1] > d; j--)
+            all[j] = all[j - 1];
+        all[j] = d;
+    }
+    for (int i = 0; i < 3; i++)
+        out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
+}
+
+static lh_status stretch_rung(stretcher *a, uint32_t m)
+{
+    const lhi_shop *s = a->r->shop;
+    uint32_t extra = s->n_microbatches - m;
+    stretch k = {.rung = &a->r->fewer->rung[m], .m = m};
+    for (k.period = 1; k.period < m && k.period <= extra; k.period++) {
+        if (extra % k.period)
+            continue;
+        for (k.from = 0; k.from + k.period < m; k.from++) {
+            int64_t shifts[3];
+            shifts_of(s, &k, shifts);
+            for (int i = 0; i < 3; i++) {
+                if (lhi_is_done(a->r))
+                    return LH_OK;
+                k.shift = shifts[i];
+                if (i > 0 && shifts[i] == shifts[i - 1])
+                    continue;
+                LHI_TRY(try_stretch(a, &k));
+            }
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lhi_fewer_stretch(lhi_solver *r, lh_error *err)
+{
+    uint32_t done = 0;
+    lhi_mark mark = lhi_arena_mark(r->mem);
+    stretcher a = {.r = r, .best = -1, .err = err};
+    a.due = LHI_NEW(r->mem, int64_t, r->shop->n_ops);
+    if (!a.due)
+        return lhi_fail_nomem(err);
+    lhi_report(r, "stretching");
+    lh_status status = LH_OK;
+    for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
+        if (!r->fewer->rung[m].start || status != LH_OK || lhi_is_done(r))
+            continue;
+        status = stretch_rung(&a, m);
+        done++;
+    }
+    lhi_arena_rewind(r->mem, mark);
+    return status;
+}
+
+/* --- climbing
+ * ------------------------------------------------------------------------ */
+
+/* Takes over what the solver of a rung brought. */
+static lh_status keep(lhi_solver *r, lhi_solver *part, lhi_rung *g,
+                      lh_error *err)
+{
+    if (part->bound_ns > g->bound_ns)
+        g->bound_ns = part->bound_ns;
+    if (!part->schedule || (g->best_ns >= 0 && part->best_ns >= g->best_ns))
+        return LH_OK;
+    lh_schedule_free(g->best);
+    g->best = part->schedule;
+    g->best_ns = part->best_ns;
+    part->schedule = NULL;
+    if (!part->has_words || lhi_words_time(part->best) < 0)
+        return LH_OK;
+    const lhi_shop *s = part->shop;
+    if (!g->start)
+        g->start = LHI_NEW(r->mem, int64_t, s->n_ops);
+    if (!g->start)
+        return lhi_fail_nomem(err);
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        g->start[o] = part->best->end[o] - s->time[o];
+    return LH_OK;
+}
+
+static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
+{
+    lhi_rung *g = &r->fewer->rung[m];
+    lh_pipeline p = *r->p;
+    lhi_solver part = {.p = &p, .o = r->o, .fewer = r->fewer, .is_part = true};
+    p.n_microbatches = m;
+    part.o.effort = lhi_budget_left(&r->budget, r->fewer->ticks);
+    part.o.start = g->best;
+    part.o.target_ns = 0;
+    part.o.gap = 0;
+    part.o.memory = r->o.memory / 8;
+    part.budget = lhi_budget_part(&r->budget, part.o.effort, NULL);
+    part.budget.calls = r->budget.calls;
+    part.mem = lhi_arena_make(0);
+    if (!part.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_solve_within(&part, err);
+    if (status == LH_OK && !part.infeasible)
+        status = keep(r, &part, g, err);
+    lhi_windows_free(part.windows);
+    lhi_arena_free(part.mem);
+    lh_schedule_free(part.schedule);
+    r->budget.last_call_s = part.budget.last_call_s;
+    r->budget.stop = r->budget.stop || part.budget.late;
+    r->budget.late = r->budget.late || part.budget.late;
+    lhi_spend(&r->budget, part.budget.used);
+    return status;
+}
+
+lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
+{
+    lhi_fewer *f = r->fewer;
+    lhi_report(r, "fewer microbatches");
+    for (uint32_t i = FIRST_RUNG; i < RUNGS && !lhi_is_done(r); i++) {
+        uint32_t m = f->n * i / RUNGS;
+        lhi_rung *g = &f->rung[m];
+        if (g->best_ns >= 0 && g->best_ns <= g->bound_ns)
+            continue;
+        LHI_TRY(solve_rung(r, m, err));
+    }
+    f->ticks *= 2;
+    if (lhi_is_done(r))
+        return LH_OK;
+    lhi_fewer_tails(r);
+    LHI_TRY(lhi_bound_by_windows(r, err));
+    return lhi_fewer_stretch(r, err);
+}
