@@ -222,8 +222,9 @@ const cli_command cmd_export = {
         "torchtitan: the layout as options of torchtitan, which runs the "
         "schedule by pytorch's CSV.\n\n"
         "megatron: the layout as command-line arguments. Megatron-LM brings "
-        "its own schedules, 1f1b and interleaved 1f1b; remarks say what the "
-        "plan loses by that.\n\n"
+        "its own schedules, 1f1b and interleaved 1f1b, which has groups of "
+        "one size as elastic has; remarks say what the plan loses by that, "
+        "and what of it no argument says.\n\n"
         "chrome: the predicted iteration as Chrome trace events.",
     .output_help = "Write the export to FILE.",
     .own_output = true,

@@ -105,6 +105,14 @@ static void put_data_parallel(FILE *out, const lh_plan *plan)
     put(out, "parallelism.data_parallel_replicate_degree",
         zero == 0 ? degree : 1);
     put(out, "parallelism.data_parallel_shard_degree", zero == 0 ? 1 : degree);
+    const lh_plan_elastic *e = plan->best.elastic;
+    if (e && e->parameters > 0 && e->parameters < 1)
+        fprintf(out,
+                "# Not expressed: the plan gathers %.0f %% of the parameters "
+                "per block, torchtitan all or none.\n",
+                100 * e->parameters);
+    if (e && e->parameters >= 1)
+        zero = 3;
     if (zero == 1)
         fputs("# ZeRO 1 becomes ZeRO 2: torchtitan shards gradients, too.\n",
               out);
@@ -160,6 +168,13 @@ static void put_all(FILE *out, const lh_plan *plan)
         (uint64_t)t->global_batch * t->sequence);
     if (t->precision != LH_PRECISION_FP32)
         fputs("--training.mixed_precision_param bfloat16\n", out);
+    const lh_plan_elastic *e = plan->best.elastic;
+    for (uint32_t i = 0; e && i < e->n_recomputed; i++)
+        fprintf(out,
+                "# Not expressed: recomputed %s, in %.0f to %.0f %% of the "
+                "layers.\n",
+                e->recomputed[i].operation, 100 * e->recomputed[i].first,
+                100 * e->recomputed[i].last);
     if (plan->best.recompute != LH_RECOMPUTE_NONE)
         fprintf(out, "# In the configuration: activation checkpointing, %s.\n",
                 lh_recompute_name(plan->best.recompute));

@@ -228,6 +228,33 @@ case("Megatron-LM", ["export", "mega.json", "--to", "megatron"],
      out=r"--tensor-model-parallel-size \d+\n.*"
          r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n.*"
          r"--num-layers 80\n")
+# PipeMesh's plans: what Megatron-LM has arguments for becomes these, the rest is
+# said; torchtitan numbers ranks another way.
+ELASTIC = pathlib.Path(JOB).with_name("llama3-70b-elastic.yaml")
+case("an elastic plan", ["plan", str(ELASTIC), "-o", "elastic.json"],
+     out=r"schedule +elastic, .*zero-bubble.*Other layouts", err=ANY)
+text = run("export", "elastic.json", "--to", "megatron").stdout
+groups = json.loads((WORK / "elastic.json").read_text())["elastic"]
+size = int(re.search(r"--microbatch-group-size-per-virtual-pipeline-stage (\d+)",
+                     text)[1])
+check(4 <= size <= groups["enqueue"][0] and (64 % size == 0 or 64 % size >= 4),
+      f"a group that Megatron-LM takes: {size}")
+check(re.search(rf"takes {size} microbatches together.*: \d+\.\d+ s", text),
+      f"what these groups take: {text}")
+check((groups["gradients"] > 0) == ("sharded beyond ZeRO-1" in text),
+      f"sharding that is not expressed: {text}")
+elastic = json.loads((WORK / "elastic.json").read_text())
+elastic["elastic"]["recomputed"] = [
+    {"operation": name, "first": 1, "last": last}
+    for name, last in (("attention norm", 1), ("mlp norm", 1), ("value", 0.5))]
+(WORK / "again.json").write_text(json.dumps(elastic))
+text = run("export", "again.json", "--to", "megatron").stdout
+check("--recompute-granularity selective\n--recompute-modules layernorm\n" in text,
+      f"recomputed modules: {text}")
+check("recomputed value 100 to 50 % of the layers" in text and
+      "recomputed attention norm" not in text, f"and what is none: {text}")
+case("torchtitan cannot", ["export", "elastic.json", "--to", "torchtitan"], 1,
+     err=r"layout\.outermost: pipeline")
 case("Chrome", ["export", "plan.json", "--to", "chrome", "-o", "x.json"],
      out=ANY)
 found = json_case("report", ["report", "--predicted", "plan.json",
