@@ -9,13 +9,17 @@ command -v mpirun >/dev/null || {
     exit 77
 }
 "$1" --probe || exit
+# Open MPI and UCX leave memory to the end of the process; leaks of our own show
+# in the tests of the other transports.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 failed=0
 for transport in ucx tcp; do
     for n in 2 3 4; do
         echo "$n ranks, $transport:"
         OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
             TEST_NET_TRANSPORT=$transport timeout 60 \
-            mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np $n \
+            mpirun --oversubscribe --mca mpi_yield_when_idle 1 \
+            -x ASAN_OPTIONS -np $n \
             "$1" --mpi || failed=1
     done
 done

@@ -17,6 +17,8 @@ skip() {
 for tool in ip tc mpirun unshare; do
     command -v $tool >/dev/null || skip "$tool is not installed"
 done
+# As in mpirun.sh.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 a=lh$$a b=lh$$b
 clean() {
     ip netns del $a 2>/dev/null
@@ -63,7 +65,8 @@ for transport in ucx tcp; do
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include wan \
         --mca oob_tcp_if_include wan --mca btl tcp,self --mca pml ob1 \
         -x UCX_TLS=tcp -x UCX_NET_DEVICES=wan -x TEST_NET_MBIT=100 \
-        -x TEST_NET_TRANSPORT=$transport $program --mpi" || failed=1
+        -x ASAN_OPTIONS -x TEST_NET_TRANSPORT=$transport $program --mpi" ||
+        failed=1
 done
 
 # The link between the hosts goes down, and TCP alone would not notice.
