@@ -248,14 +248,18 @@ static lh_status add_up(lhi_training *t, uint64_t turn, double *values,
     return status;
 }
 
-static lh_status take_tally(lhi_training *t, uint64_t turn, double **out,
-                            lh_error *err)
+/* The sum of what all ranks say, by lhi_train_tally() or, of a step that
+ * validates, lhi_train_validation_tally(). */
+static lh_status take_tally(lhi_training *t, uint64_t turn,
+                            lh_status (*fill)(lhi_train *, double *,
+                                              lh_error *),
+                            double **out, lh_error *err)
 {
     size_t n = lhi_train_tally_size(t->train);
     double *tally = calloc(n + 1, sizeof *tally);
     if (!tally)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_train_tally(t->train, tally, err);
+    lh_status status = fill(t->train, tally, err);
     if (status == LH_OK)
         status = add_up(t, turn, tally, n, err);
     if (status != LH_OK) {
@@ -272,7 +276,7 @@ lh_status lhi_training_end(lhi_training *t, uint64_t turn,
     double *tally;
     LHI_TRY(await_scatters(t, err));
     LHI_TRY(exchange_tied(t, turn, err));
-    LHI_TRY(take_tally(t, turn, &tally, err));
+    LHI_TRY(take_tally(t, turn, lhi_train_tally, &tally, err));
     lh_status status = lhi_train_update(t->train, tally, report, err);
     free(tally);
     t->whole = false;
@@ -296,7 +300,7 @@ lh_status lhi_training_validated(lhi_training *t, uint64_t turn, double *loss,
                                  lh_error *err)
 {
     double *tally;
-    LHI_TRY(take_tally(t, turn, &tally, err));
+    LHI_TRY(take_tally(t, turn, lhi_train_validation_tally, &tally, err));
     lh_status status = lhi_train_validated(t->train, tally, loss, err);
     free(tally);
     return status;

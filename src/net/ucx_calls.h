@@ -3,9 +3,9 @@
 #ifndef LHI_NET_UCX_CALLS_H
 #define LHI_NET_UCX_CALLS_H
 
-#ifdef LHI_HAVE_UCX
-
 #include <longhaul/status.h>
+
+#ifdef LHI_HAVE_UCX
 
 #include <ucp/api/ucp.h>
 

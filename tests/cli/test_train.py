@@ -79,6 +79,19 @@ for text, why in [("x=latency:1ms", "no link 'x'"),
     case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
 case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],
      2, err="trains the model of a plan")
+for options, why in [(["--ranks", "local", "--transport", "tcp"], "--ranks"),
+                     (["--data", "x"], "cpu device"),
+                     (["--checkpoint", "x"], "cpu device"),
+                     (["--resume", "x"], "cpu device"),
+                     (["--emulate-links"], "cpu device"),
+                     (["--device", "cpu", "--speed", "3"], "timed device"),
+                     (["--device", "cpu", "--real-links"], "timed device"),
+                     (["--device", "cpu", "--checkpoint-every", "2"],
+                      "needs a folder")]:
+    case(" ".join(options), [*QUIET, *options], 2, err=why)
+found = json_case("ranks as processes", [*QUIET, "-n", "1", "--ranks",
+                                         "local"])
+check(found["transport"] == "local", f"--ranks local: {found['transport']}")
 case("no mpirun", [*QUIET, "--transport", "ucx"], 1, err="mpirun -np 4")
 
 

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "difference.h"
+#include "train.h"
+
+#include <inttypes.h>
+#include <longhaul/cost.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* --- iterations ----------------------------------------------------------- */
+
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+double train_tokens_per_s(const lh_iteration *it)
+{
+    return it->ns > 0 ? (double)it->tokens * 1e9 / (double)it->ns : 0;
+}
+
+json_t *train_iteration_json(const lh_iteration *it)
+{
+    json_t *j =
+        json_pack("{s:I, s:f, s:o}", "step", (json_int_t)it->step, "seconds",
+                  (double)it->ns / 1e9, "loss", number_or_null(it->loss));
+    if (j && isfinite(it->loss)) {
+        json_object_set_new(j, "gradient_norm", number_or_null(it->norm));
+        json_object_set_new(j, "rate", number_or_null(it->rate));
+        json_object_set_new(j, "tokens_per_s",
+                            json_real(train_tokens_per_s(it)));
+        if (isfinite(it->validation_loss))
+            json_object_set_new(j, "validation_loss",
+                                json_real(it->validation_loss));
+    } else if (j) {
+        json_object_set_new(j, "slips", json_integer((json_int_t)it->slips));
+    }
+    return j;
+}
+
+/* --- the run -------------------------------------------------------------- */
+
+static int compare_ns(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+typedef struct summary {
+    int64_t median_ns, least_ns, most_ns, worst_late_ns;
+    uint64_t slips;
+} summary;
+
+static lh_status summarise(cli *c, const lh_train_result *r, summary *out)
+{
+    *out = (summary){0};
+    uint32_t n = r->n_iterations;
+    int64_t *ns = calloc((size_t)n + 1, sizeof *ns);
+    if (!ns)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_iteration *it = &r->iterations[i];
+        ns[i] = it->ns;
+        out->slips += it->slips;
+        if (it->worst_late_ns > out->worst_late_ns)
+            out->worst_late_ns = it->worst_late_ns;
+    }
+    qsort(ns, n, sizeof *ns, compare_ns);
+    if (n) {
+        out->median_ns = n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
+        out->least_ns = ns[0];
+        out->most_ns = ns[n - 1];
+    }
+    free(ns);
+    return LH_OK;
+}
+
+static double error_of(int64_t predicted_ns, int64_t measured_ns)
+{
+    return predicted_ns > 0 ? (double)measured_ns / (double)predicted_ns - 1
+                            : 0;
+}
+
+static json_t *iterations_json(const lh_train_result *r)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < r->n_iterations; i++) {
+        json_t *one = train_iteration_json(&r->iterations[i]);
+        if (!one || json_array_append_new(list, one)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* Of the machines that the plan counts on; negative: not trained. */
+static double utilisation(const lh_plan *plan, int64_t ns)
+{
+    if (!plan || ns <= 0)
+        return -1;
+    const lh_job *job = plan->job;
+    const lh_layout *l = &plan->best.layout;
+    double ranks = (double)l->pipeline * l->data;
+    return lh_cost_iteration_flops(job) /
+           ((double)ns / 1e9 * ranks * job->datacenters[0].gpu.flops_per_s);
+}
+
+static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_train_result *r, const summary *sum)
+{
+    const train_settings *s = c->settings;
+    int64_t predicted = lh_timeline_makespan(v->timeline);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:b, s:o}", "device",
+        train_devices[s->device], "transport", train_transports[s->transport],
+        "schedule", v->method, "ranks",
+        (json_int_t)lh_pipeline_n_devices(v->pipeline), "receives",
+        cli_receives[s->model.receives], "predicted_s", cli_seconds(predicted),
+        "median_s", cli_seconds(sum->median_ns), "error",
+        error_of(predicted, sum->median_ns), "interrupted", (int)r->interrupted,
+        "iterations", iterations_json(r));
+    if (j && s->device == TRAIN_CPU) {
+        json_object_set_new(j, "mfu",
+                            json_real(utilisation(plan, sum->median_ns)));
+    } else if (j) {
+        json_object_set_new(j, "speed", json_integer(s->speed));
+        json_object_set_new(j, "slips", json_integer((json_int_t)sum->slips));
+        json_object_set_new(j, "worst_late_s", cli_seconds(sum->worst_late_ns));
+    }
+    return cli_put_json(c, j);
+}
+
+static void print_timed(cli *c, const cli_view *v, const summary *sum)
+{
+    char a[CLI_TIME_TEXT];
+    int64_t predicted = lh_timeline_makespan(v->timeline);
+    fprintf(c->out, "predicted     %s\n", cli_time_text(predicted, a));
+    fprintf(c->out, "measured      %s, %+.2f %%\n",
+            cli_time_text(sum->median_ns, a),
+            100 * error_of(predicted, sum->median_ns));
+    fprintf(c->out, "lateness      %s at worst",
+            cli_time_text(sum->worst_late_ns, a));
+    if (sum->slips)
+        fprintf(c->out, "; %" PRIu64 " passes began too late to end in time",
+                sum->slips);
+    fputc('\n', c->out);
+}
+
+static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r,
+                          const summary *sum)
+{
+    const lh_iteration *first = &r->iterations[0];
+    const lh_iteration *last = &r->iterations[r->n_iterations - 1];
+    double share = utilisation(plan, sum->median_ns);
+    char a[CLI_TIME_TEXT];
+    fprintf(c->out,
+            "loss          %.4f at step %" PRIu64 ", %.4f at step "
+            "%" PRIu64 "\n",
+            first->loss, first->step + 1, last->loss, last->step + 1);
+    for (uint32_t i = r->n_iterations; i-- > 0;)
+        if (isfinite(r->iterations[i].validation_loss)) {
+            fprintf(c->out, "validation    %.4f after step %" PRIu64 "\n",
+                    r->iterations[i].validation_loss,
+                    r->iterations[i].step + 1);
+            break;
+        }
+    fprintf(c->out, "iteration     %s: %.0f tokens/s",
+            cli_time_text(sum->median_ns, a),
+            sum->median_ns > 0
+                ? (double)last->tokens * 1e9 / (double)sum->median_ns
+                : 0.0);
+    if (share >= 0)
+        fprintf(c->out, ", %.1f %% of the plan's peak FLOPs", 100 * share);
+    fputc('\n', c->out);
+}
+
+static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
+                       const lh_train_result *r, const summary *sum)
+{
+    const train_settings *s = c->settings;
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    fprintf(c->out, "schedule      %s on %" PRIu32 " ranks, %s over %s",
+            v->method, lh_pipeline_n_devices(v->pipeline),
+            train_devices[s->device], train_transports[s->transport]);
+    if (s->speed > 1)
+        fprintf(c->out, ", %" PRIu32 " times as fast", s->speed);
+    fputc('\n', c->out);
+    fprintf(c->out, "iterations    %" PRIu32 "%s", r->n_iterations,
+            r->interrupted ? ", interrupted" : "");
+    if (r->n_iterations)
+        fprintf(c->out, ", %s to %s", cli_time_text(sum->least_ns, a),
+                cli_time_text(sum->most_ns, b));
+    fputc('\n', c->out);
+    if (r->n_iterations && s->device == TRAIN_CPU)
+        print_trained(c, plan, r, sum);
+    else if (r->n_iterations)
+        print_timed(c, v, sum);
+}
+
+static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
+{
+    const train_settings *s = c->settings;
+    lh_report *report = NULL;
+    cli_difference d = {0};
+    CLI_TRY(cli_difference_make(c, v->trace, trace, &d));
+    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    lh_status status = cli_difference_facts(c, &d, report);
+    if (status == LH_OK)
+        status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
+                                     &c->err);
+    if (status == LH_OK)
+        status = lh_report_add_trace(report, trace, "measured", NULL, &c->err);
+    if (status == LH_OK)
+        status = cli_write_html(c, report, s->html);
+    lh_report_free(report);
+    return status;
+}
+
+lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_train_result *r)
+{
+    const train_settings *s = c->settings;
+    summary sum;
+    if (r->elsewhere)
+        return LH_OK;
+    CLI_TRY(summarise(c, r, &sum));
+    if (s->trace && r->trace)
+        CLI_TRY(cli_write_trace(c, r->trace, s->trace));
+    if (s->html && r->trace)
+        CLI_TRY(write_html(c, v, r->trace));
+    if (c->common.json)
+        return print_json(c, v, plan, r, &sum);
+    print_text(c, v, plan, r, &sum);
+    return LH_OK;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a plan: what it is to be, and while it runs. */
+#define _POSIX_C_SOURCE 200809L
+#include "inject.h"
+#include "train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <longhaul/cost.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- while it runs
+ * -------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupts = interrupts + 1;
+}
+
+typedef struct watch {
+    cli *c;
+    FILE *log;
+    uint32_t steps;
+    bool told;
+} watch;
+
+static int asked_to_stop(void *of)
+{
+    watch *w = of;
+    if (interrupts == 0)
+        return LH_STOP_NO;
+    if (!w->told)
+        cli_note(w->c, "stopping after this iteration; interrupt again to "
+                       "stop at once");
+    w->told = true;
+    return interrupts > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
+}
+
+static void show_iteration(void *of, const lh_iteration *it)
+{
+    watch *w = of;
+    char time[CLI_TIME_TEXT];
+    cli_time_text(it->ns, time);
+    if (isfinite(it->loss))
+        cli_progress(
+            w->c, "step %" PRIu64 " of %" PRIu32 ": loss %.4f, %.0f tokens/s",
+            it->step + 1, w->steps, it->loss, train_tokens_per_s(it));
+    else
+        cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s",
+                     it->step + 1, w->steps, time);
+    if (!w->log)
+        return;
+    json_t *line = train_iteration_json(it);
+    char *text =
+        line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    if (text)
+        fprintf(w->log, "%s\n", text);
+    fflush(w->log);
+    free(text);
+    json_decref(line);
+}
+
+static void catch_interrupts(struct sigaction old[2])
+{
+    struct sigaction new = {.sa_handler = on_interrupt};
+    sigemptyset(&new.sa_mask);
+    interrupts = 0;
+    sigaction(SIGINT, &new, &old[0]);
+    sigaction(SIGTERM, &new, &old[1]);
+}
+
+static void restore_interrupts(const struct sigaction old[2])
+{
+    sigaction(SIGINT, &old[0], NULL);
+    sigaction(SIGTERM, &old[1], NULL);
+}
+
+static lh_status take_real(cli *c, const char *option, const char *text,
+                           double *out)
+{
+    const char *rest;
+    if (!text)
+        return LH_OK;
+    if (!cli_parse_real(text, out, &rest) || *rest)
+        return cli_usage(c, "--%s: '%.40s' is not a number of 0 or more",
+                         option, text);
+    return LH_OK;
+}
+
+static lh_status take_numbers(cli *c, lh_train_model *m)
+{
+    const train_settings *s = c->settings;
+    if (s->warmup && !cli_parse_count(s->warmup, 0, 100000000, &m->warmup))
+        return cli_usage(c, "--warmup: '%.40s' is not a number of iterations",
+                         s->warmup);
+    CLI_TRY(take_real(c, "rate", s->rate, &m->rate));
+    CLI_TRY(take_real(c, "min-rate", s->min_rate, &m->min_rate));
+    CLI_TRY(take_real(c, "weight-decay", s->weight_decay, &m->weight_decay));
+    CLI_TRY(take_real(c, "clip", s->clip, &m->clip));
+    CLI_TRY(take_real(c, "validation", s->validation, &m->validation));
+    return m->validation < 1
+               ? LH_OK
+               : cli_usage(c, "--validation: at least 0 and less than 1");
+}
+
+static lh_status take_model(cli *c, const lh_plan *plan, lh_train_model *m)
+{
+    const train_settings *s = c->settings;
+    *m = lh_train_model_defaults();
+    m->model = plan->job->model;
+    m->micro_batch = plan->best.layout.micro_batch;
+    m->sequence = plan->job->training.sequence;
+    m->replicas = plan->best.layout.data;
+    m->seed = c->common.seed;
+    m->data = s->data;
+    m->token_bytes = 2 * s->format;
+    m->tokenizer = s->tokenizer;
+    m->validate_every = s->validate_every;
+    m->checkpoint = s->checkpoint;
+    m->checkpoint_every = s->checkpoint_every;
+    m->keep = s->keep;
+    m->resume = s->resume;
+    m->weights = s->weights;
+    m->emulate_links = s->emulate_links || s->inject;
+    return take_numbers(c, m);
+}
+
+/* What the cpu device cannot do, before it is asked to. */
+static lh_status check_cpu(cli *c, const lh_plan *plan)
+{
+    const train_settings *s = c->settings;
+    if (!plan)
+        return cli_usage(c, "--device cpu trains the model of a plan; a "
+                            "pipeline has none");
+    if (!s->data)
+        return cli_usage(c, "--device cpu needs something to train on: --data");
+    const lh_layout *l = &plan->best.layout;
+    if (l->tensor * l->context * l->expert != 1)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "the plan has tensor %" PRIu32 ", context %" PRIu32
+                         ", expert %" PRIu32
+                         "; the cpu device runs whole layers: set these to 1 "
+                         "in the job's layout",
+                         l->tensor, l->context, l->expert);
+    return LH_OK;
+}
+
+static lh_status train_cpu(cli *c, const lh_plan *plan,
+                           const lh_pipeline *pipeline, const lh_exec *exec,
+                           const lh_train_options *with, lh_train_result **out)
+{
+    lh_train_model m;
+    uint32_t n = lh_pipeline_n_chunks(pipeline);
+    CLI_TRY(take_model(c, plan, &m));
+    uint32_t *first_layers = calloc((size_t)n + 1, sizeof *first_layers);
+    if (!first_layers)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t count;
+        lh_plan_layers(plan, i, &first_layers[i], &count);
+        first_layers[i + 1] = first_layers[i] + count;
+    }
+    m.first_layers = first_layers;
+    lh_status status = lh_train_cpu(pipeline, exec, &m, with, out, &c->err);
+    free(first_layers);
+    return status;
+}
+
+static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
+                       const lh_exec *exec, uint64_t message_bytes,
+                       lh_train_result **out)
+{
+    const train_settings *s = c->settings;
+    watch w = {.c = c, .steps = s->steps};
+    if (s->log && !(w.log = fopen(s->log, "a")))
+        return cli_error(c, LH_EIO, "cannot write %s: %s", s->log,
+                         strerror(errno));
+    lh_train_options with = {.size = sizeof with,
+                             .transport = train_transports[s->transport],
+                             .steps = s->steps,
+                             .message_bytes = message_bytes,
+                             .real_links = s->real_links,
+                             .realtime = s->realtime,
+                             .progress = show_iteration,
+                             .stop = asked_to_stop,
+                             .context = &w};
+    struct sigaction old[2];
+    catch_interrupts(old);
+    lh_status status =
+        s->device == TRAIN_CPU
+            ? train_cpu(c, plan, pipeline, exec, &with, out)
+            : lh_train_timed(pipeline, exec, &with, out, &c->err);
+    restore_interrupts(old);
+    cli_progress_end();
+    if (w.log && fclose(w.log) != 0 && status == LH_OK)
+        status = cli_error(c, LH_EIO, "cannot write %s", s->log);
+    if (status == LH_OK && (*out)->interrupted)
+        c->exit_code = EXIT_FAILED;
+    return status;
+}
+
+/* --- the command
+ * ------------------------------------------------------------------ */
+
+/* A GPU's share of a message of the plan. */
+static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
+{
+    const train_settings *s = c->settings;
+    if (s->message_bytes)
+        return s->message_bytes;
+    if (!plan)
+        return 65536;
+    const lh_layout *l = &plan->best.layout;
+    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
+    int64_t all = lh_cost_message_bytes(plan->job, l);
+    return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus : 65536;
+}
+
+static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
+{
+    const train_settings *s = c->settings;
+    cli_model model = s->model;
+    lh_exec_options with = {.size = sizeof with,
+                            .receives = (lh_receives)model.receives,
+                            .fifo = model.fifo,
+                            .receive_slots = s->buffers};
+    lh_exec *exec = NULL;
+    lh_train_result *result = NULL;
+    CLI_TRY(cli_view_simulate(c, v, &model, c->operands[0]));
+    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
+    lh_status status =
+        train(c, plan, v->pipeline, exec, message_bytes_of(c, plan), &result);
+    if (status == LH_OK)
+        status = train_put_results(c, v, plan, result);
+    lh_train_result_free(result);
+    lh_exec_free(exec);
+    return status;
+}
+
+/* The pipeline as it is played: with other delays, faster. Each copy replaces
+ * the one before in *own. */
+static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
+                                 lh_pipeline **own)
+{
+    const train_settings *s = c->settings;
+    lh_pipeline *changed;
+    if (s->inject) {
+        CLI_TRY(cli_inject(c, s->inject, v->pipeline, message_bytes_of(c, plan),
+                           &changed));
+        v->pipeline = *own = changed;
+    }
+    if (s->speed > 1) {
+        CLI_TRY(cli_faster(c, v->pipeline, s->speed, &changed));
+        lh_pipeline_free(*own);
+        v->pipeline = *own = changed;
+    }
+    return LH_OK;
+}
+
+/* Options that would be of no effect are refused. */
+static lh_status check_options(cli *c)
+{
+    train_settings *s = c->settings;
+    bool cpu = s->device == TRAIN_CPU;
+    const struct {
+        const char *name;
+        bool is_given, is_for_cpu;
+    } some[] = {
+        {"speed", s->speed > 1, false},
+        {"message-bytes", s->message_bytes > 0, false},
+        {"real-links", s->real_links, false},
+        {"emulate-links", s->emulate_links, true},
+        {"data", s->data, true},
+        {"tokenizer", s->tokenizer, true},
+        {"min-rate", s->min_rate, true},
+        {"warmup", s->warmup, true},
+        {"checkpoint", s->checkpoint, true},
+        {"checkpoint-every", s->checkpoint_every > 0, true},
+        {"resume", s->resume, true},
+        {"weights", s->weights, true},
+    };
+    for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
+        if (some[i].is_given && some[i].is_for_cpu != cpu)
+            return cli_usage(c, "--%s is for the %s device", some[i].name,
+                             cpu ? "timed" : "cpu");
+    if (s->checkpoint_every && !s->checkpoint)
+        return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
+    if (s->resume && s->weights)
+        return cli_usage(c, "--resume has weights already: no --weights");
+    if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)
+        return cli_usage(c,
+                         "--ranks local: ranks that the program starts do not "
+                         "use %s; see --transport",
+                         train_transports[s->transport]);
+    if (s->ranks == TRAIN_RANKS_LOCAL)
+        s->transport = TRAIN_LOCAL;
+    return LH_OK;
+}
+
+static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
+                             lh_pipeline **own)
+{
+    const train_settings *s = c->settings;
+    CLI_TRY(check_options(c));
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
+    if (s->device == TRAIN_CPU)
+        CLI_TRY(check_cpu(c, problem->plan));
+    v->pipeline = cli_problem_pipeline(problem);
+    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
+    if (v->schedule)
+        v->method = problem->plan->best.layout.schedule;
+    else
+        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
+                                  &s->model, s->sub_blocks));
+    CLI_TRY(change_pipeline(c, v, problem->plan, own));
+    return run_view(c, v, problem->plan);
+}
+
+lh_status train_run(cli *c)
+{
+    cli_problem problem = {0};
+    cli_view view = {0};
+    lh_pipeline *injected = NULL;
+    lh_status status = run_problem(c, &problem, &view, &injected);
+    cli_view_fini(&view);
+    lh_pipeline_free(injected);
+    cli_problem_fini(&problem);
+    return status;
+}
