@@ -62,8 +62,8 @@ static const cli_option options[] = {
      .at = offsetof(settings, enqueue),
      .arg = "N,N,...",
      .help = "elastic: microbatches that go forward together, group by group; "
-             "they add up to all. Without this option the queue that takes "
-             "least by PipeMesh's formula."},
+             "they add up to all. Without this option the pipeline's own, or "
+             "the queue that takes least by PipeMesh's formula."},
     {.name = "dequeue",
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),

@@ -180,6 +180,8 @@ static void fill(const lh_pipeline *p, parts *x, lh_pipeline_desc *desc)
         .n_dp_ops = lh_pipeline_n_dp_ops(p),
         .dp_ops = x->ops,
     };
+    desc->n_enqueue = lh_pipeline_enqueue(p, &desc->enqueue);
+    desc->n_dequeue = lh_pipeline_dequeue(p, &desc->dequeue);
     for (uint32_t i = 0; i < desc->n_chunks; i++)
         x->chunks[i] = *lh_pipeline_chunk(p, i);
     for (uint32_t i = 0; i < desc->n_links; i++)

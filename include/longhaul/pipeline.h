@@ -92,6 +92,11 @@ typedef struct lh_pipeline_desc {
     /* Those launched with the same pass go in this order. */
     uint32_t n_dp_ops;
     const lh_dp_op *dp_ops;
+    /* Microbatches that go forward, and backward, together, where the
+     * operations belong to such groups: those of the method "elastic". Each
+     * adds up to n_microbatches; both or neither. */
+    uint32_t n_enqueue, n_dequeue;
+    const uint32_t *enqueue, *dequeue;
 } lh_pipeline_desc;
 
 /* LH_EINPUT: a value is out of range or contradicts another; `err` says
@@ -124,6 +129,11 @@ LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
 /* In the order of their launching passes: by chunk, forward before backward,
  * microbatch. */
+/* The description's groups; 0: none are given. */
+LH_API uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
+                                    const uint32_t **groups);
+LH_API uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
+                                    const uint32_t **groups);
 LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);

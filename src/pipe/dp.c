@@ -54,8 +54,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           lh_error *err)
 {
     if (op->chunk >= p->n_chunks)
-        return refuse(origin, i, err, "there is no chunk %" PRIu32,
-                      op->chunk);
+        return refuse(origin, i, err, "there is no chunk %" PRIu32, op->chunk);
     if (op->transfer_ns < 0 || op->transfer_ns > LHI_MAX_TIME_NS)
         return refuse(origin, i, err,
                       "a time is negative or above 2^52 ns (52 days)");
@@ -79,6 +78,58 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
 static size_t point_of(const lh_pipeline *p, const lh_dp_point *at)
 {
     return lhi_point(p, at->chunk, at->microbatch, at->backward);
+}
+
+static lh_status take_groups(lh_pipeline *p, const char *name, uint32_t n,
+                             const uint32_t *from, uint32_t **to, lh_error *err)
+{
+    uint64_t sum = 0;
+    *to = LHI_NEW(p->mem, uint32_t, n);
+    if (!*to)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        (*to)[i] = from[i];
+        sum += from[i];
+    }
+    if (sum == p->n_microbatches)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "pipeline: data_parallel.groups.%s: the groups have "
+                    "%" PRIu64 " microbatches, %" PRIu64 " %s than the %" PRIu32
+                    " there are",
+                    name, sum,
+                    sum > p->n_microbatches ? sum - p->n_microbatches
+                                            : p->n_microbatches - sum,
+                    sum > p->n_microbatches ? "more" : "fewer",
+                    p->n_microbatches);
+}
+
+lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                             lh_error *err)
+{
+    if (desc->n_enqueue == 0 && desc->n_dequeue == 0)
+        return LH_OK;
+    LHI_TRY(take_groups(p, "enqueue", desc->n_enqueue, desc->enqueue,
+                        &p->enqueue, err));
+    LHI_TRY(take_groups(p, "dequeue", desc->n_dequeue, desc->dequeue,
+                        &p->dequeue, err));
+    p->n_enqueue = desc->n_enqueue;
+    p->n_dequeue = desc->n_dequeue;
+    return LH_OK;
+}
+
+uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
+                             const uint32_t **groups)
+{
+    *groups = pipeline->enqueue;
+    return pipeline->n_enqueue;
+}
+
+uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
+                             const uint32_t **groups)
+{
+    *groups = pipeline->dequeue;
+    return pipeline->n_dequeue;
 }
 
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
@@ -128,7 +179,8 @@ const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline, uint32_t op)
     return &pipeline->dp_ops[op];
 }
 
-/* --- writing ---------------------------------------------------------------- */
+/* --- writing ----------------------------------------------------------------
+ */
 
 static bool append(json_t *list, json_t *item)
 {
@@ -140,8 +192,7 @@ static json_t *chunks_to_json(const lh_pipeline *p)
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < p->n_chunks; i++) {
         const lh_chunk *c = &p->chunks[i];
-        bool has =
-            c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns;
+        bool has = c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns;
         if (has && !append(list, json_pack("{s:I, s:I, s:I, s:I}", "chunk",
                                            (json_int_t)i, "all_gather",
                                            c->all_gather_ns, "reduce_scatter",
@@ -171,12 +222,12 @@ static json_t *op_to_json(const lh_dp_op *op)
                   op->transfer_ns, "launch", point_to_json(&op->launch));
     snprintf(bucket, sizeof bucket, "%" PRIu32 "/%" PRIu32, op->bucket,
              op->n_buckets);
-    bool ok = map &&
-              (op->n_buckets == 1 ||
-               json_object_set_new(map, "bucket", json_string(bucket)) == 0) &&
-              (op->before.chunk == LH_NONE ||
-               json_object_set_new(map, "before",
-                                   point_to_json(&op->before)) == 0);
+    bool ok =
+        map &&
+        (op->n_buckets == 1 ||
+         json_object_set_new(map, "bucket", json_string(bucket)) == 0) &&
+        (op->before.chunk == LH_NONE ||
+         json_object_set_new(map, "before", point_to_json(&op->before)) == 0);
     if (ok)
         return map;
     json_decref(map);
@@ -194,20 +245,44 @@ static json_t *ops_to_json(const lh_pipeline *p)
     return list;
 }
 
+static json_t *numbers_to_json(uint32_t n, const uint32_t *numbers)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++)
+        if (!append(list, json_integer(numbers[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* Takes `chunks`. */
+static json_t *all_to_json(const lh_pipeline *p, json_t *chunks)
+{
+    json_t *map = json_pack("{s:o}", "chunks", chunks);
+    bool ok =
+        map && (p->n_dp_ops == 0 ||
+                json_object_set_new(map, "operations", ops_to_json(p)) == 0);
+    if (ok && p->n_enqueue > 0) {
+        json_t *groups = json_pack(
+            "{s:o, s:o}", "enqueue", numbers_to_json(p->n_enqueue, p->enqueue),
+            "dequeue", numbers_to_json(p->n_dequeue, p->dequeue));
+        ok = json_object_set_new(map, "groups", groups) == 0;
+    }
+    if (ok)
+        return map;
+    json_decref(map);
+    return NULL;
+}
+
 bool lhi_dp_to_json(const lh_pipeline *p, json_t *map)
 {
     json_t *chunks = chunks_to_json(p);
     if (!chunks)
         return false;
-    if (p->n_dp_ops > 0) {
-        json_t *both = json_pack("{s:o}", "chunks", chunks);
-        if (both &&
-            json_object_set_new(both, "operations", ops_to_json(p)) != 0) {
-            json_decref(both);
-            both = NULL;
-        }
-        return json_object_set_new(map, "data_parallel", both) == 0;
-    }
+    if (p->n_dp_ops > 0 || p->n_enqueue > 0)
+        return json_object_set_new(map, "data_parallel",
+                                   all_to_json(p, chunks)) == 0;
     if (json_array_size(chunks) > 0)
         return json_object_set_new(map, "data_parallel", chunks) == 0;
     json_decref(chunks);

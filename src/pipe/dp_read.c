@@ -50,8 +50,8 @@ static lh_status read_collective(const reader *r, const lhi_node *node,
                             "chunk %" PRIu32 " is there twice; keep one", c);
     seen[c] = true;
     lh_chunk *chunk = &r->chunks[c];
-    LHI_TRY(read_optional_time(r, node, "all_gather", &chunk->all_gather_ns,
-                               err));
+    LHI_TRY(
+        read_optional_time(r, node, "all_gather", &chunk->all_gather_ns, err));
     LHI_TRY(read_optional_time(r, node, "reduce_scatter",
                                &chunk->reduce_scatter_ns, err));
     return read_optional_time(r, node, "latency", &chunk->dp_latency_ns, err);
@@ -69,7 +69,8 @@ static lh_status read_collectives(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- operations ------------------------------------------------------------- */
+/* --- operations -------------------------------------------------------------
+ */
 
 /* Digits into *out; what follows them, or NULL: none, or too large. */
 static const char *read_digits(const char *text, uint32_t *out)
@@ -120,9 +121,9 @@ static lh_status read_bucket(const reader *r, const lhi_node *node,
 static lh_status read_operation(const reader *r, const lhi_node *node,
                                 lh_dp_op *out, lh_error *err)
 {
-    static const char *const keys[] = {"chunk",  "all_gather",
-                                       "reduce_scatter", "bucket",
-                                       "launch", "before", NULL};
+    static const char *const keys[] = {"chunk",  "all_gather", "reduce_scatter",
+                                       "bucket", "launch",     "before",
+                                       NULL};
     const lhi_node *value;
     *out = (lh_dp_op){.n_buckets = 1, .before = {LH_NONE, 0, false}};
     LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
@@ -163,7 +164,8 @@ static lh_status read_operations(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- the shorthand ---------------------------------------------------------- */
+/* --- the shorthand ----------------------------------------------------------
+ */
 
 /* Parameters are not part of a pipeline: shares are of this many. */
 #define WHOLE INT64_C(1000000000000)
@@ -193,7 +195,11 @@ static lh_status read_share(const reader *r, const lhi_node *map,
     const lhi_node *node = lhi_find(map, key);
     if (!node)
         return LH_OK;
-    LHI_TRY(lhi_get_number(r->doc, node, 0, 1e9, &share, err));
+    LHI_TRY(lhi_get_number(r->doc, node, -1e9, 1e9, &share, err));
+    if (share < 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "a share of %.15g is %.15g less than none", share,
+                            -share);
     if (share > 1)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "a share of %.15g is %.15g more than all there is",
@@ -214,13 +220,12 @@ static lh_status read_buckets(const reader *r, const lhi_node *map,
     LHI_TRY(lhi_known_keys(r->doc, buckets, keys, err));
     for (int i = 0; keys[i]; i++)
         if ((node = lhi_find(buckets, keys[i])))
-            LHI_TRY(lhi_get_u32(r->doc, node, 0, LH_MAX_MICROBATCHES,
-                                values[i], err));
+            LHI_TRY(lhi_get_u32(r->doc, node, 0, LH_MAX_MICROBATCHES, values[i],
+                                err));
     return LH_OK;
 }
 
-static lh_status need_loop(const reader *r, const lhi_node *node,
-                           lh_error *err)
+static lh_status need_loop(const reader *r, const lhi_node *node, lh_error *err)
 {
     uint32_t P = r->desc->n_devices;
     for (uint32_t c = 0; c < r->desc->n_chunks; c++)
@@ -267,10 +272,9 @@ static lh_status take_operations(const reader *r, const lhi_node *node,
 static lh_status read_elastic(const reader *r, const lhi_node *map,
                               lh_error *err)
 {
-    static const char *const keys[] = {"enqueue",   "dequeue",
-                                       "transfer",  "latency",
-                                       "gradients", "parameters",
-                                       "buckets",   NULL};
+    static const char *const keys[] = {"enqueue", "dequeue",   "transfer",
+                                       "latency", "gradients", "parameters",
+                                       "buckets", NULL};
     lh_elastic_plan wanted = {0};
     int64_t latency_ns = 0;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -296,22 +300,46 @@ static lh_status read_elastic(const reader *r, const lhi_node *map,
                         err));
     LHI_TRY(read_share(r, map, "gradients", &wanted.params_g, err));
     LHI_TRY(read_share(r, map, "parameters", &wanted.params_p, err));
+    if (wanted.params_p > wanted.params_g)
+        return lhi_doc_fail(r->doc, lhi_find(map, "parameters"), err, LH_EINPUT,
+                            "a share of %.12g is %.12g more than 'gradients', "
+                            "%.12g; ZeRO-3 shards both",
+                            (double)wanted.params_p / (double)WHOLE,
+                            (double)(wanted.params_p - wanted.params_g) /
+                                (double)WHOLE,
+                            (double)wanted.params_g / (double)WHOLE);
     LHI_TRY(read_buckets(r, map, &wanted, err));
     for (uint32_t i = 0; i < r->desc->n_chunks; i++)
         r->chunks[i].dp_latency_ns = latency_ns;
     for (uint32_t i = 0; i < P; i++)
         r->chunks[i].all_gather_ns = r->chunks[i].reduce_scatter_ns =
             given.dp_ns;
+    r->desc->n_enqueue = wanted.n_enqueue;
+    r->desc->n_dequeue = wanted.n_dequeue;
+    r->desc->enqueue = wanted.enqueue;
+    r->desc->dequeue = wanted.dequeue;
     return take_operations(r, map, &given, &wanted, err);
 }
 
-lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
-                      int64_t unit_ns, lhi_arena *scratch,
-                      lh_pipeline_desc *desc, lh_chunk *chunks,
-                      lhi_pipeline_origin *origin, lh_error *err)
+/* Of operations that are written out. */
+static lh_status read_group_lists(const reader *r, const lhi_node *map,
+                                  lh_error *err)
 {
-    static const char *const keys[] = {"chunks", "operations", "elastic",
-                                       NULL};
+    static const char *const keys[] = {"enqueue", "dequeue", NULL};
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(read_groups(r, map, "enqueue", &r->desc->n_enqueue,
+                        &r->desc->enqueue, err));
+    return read_groups(r, map, "dequeue", &r->desc->n_dequeue,
+                       &r->desc->dequeue, err);
+}
+
+lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
+                      lhi_arena *scratch, lh_pipeline_desc *desc,
+                      lh_chunk *chunks, lhi_pipeline_origin *origin,
+                      lh_error *err)
+{
+    static const char *const keys[] = {"chunks", "operations", "groups",
+                                       "elastic", NULL};
     reader r = {doc, unit_ns, scratch, desc, chunks, origin};
     if (node->kind != LHI_MAP)
         return read_collectives(&r, node, err);
@@ -319,13 +347,16 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
     const lhi_node *list = lhi_find(node, "chunks");
     const lhi_node *operations = lhi_find(node, "operations");
     const lhi_node *elastic = lhi_find(node, "elastic");
-    if (elastic && (list || operations))
+    const lhi_node *groups = lhi_find(node, "groups");
+    if (elastic && (list || operations || groups))
         return lhi_doc_fail(doc, elastic, err, LH_EINPUT,
-                            "'elastic' makes chunks and operations itself; "
-                            "keep it, or the two");
+                            "'elastic' makes chunks, operations and groups "
+                            "itself; keep it, or these");
     if (elastic)
         return read_elastic(&r, elastic, err);
     if (list)
         LHI_TRY(read_collectives(&r, list, err));
+    if (groups)
+        LHI_TRY(read_group_lists(&r, groups, err));
     return operations ? read_operations(&r, operations, err) : LH_OK;
 }

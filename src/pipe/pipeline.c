@@ -348,6 +348,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                              p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
     LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
+    LHI_TRY(lhi_dp_groups_take(p, desc, err));
     count_routes(p);
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);

@@ -45,6 +45,8 @@ struct lh_pipeline {
     uint32_t n_dp_ops;
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
+    uint32_t n_enqueue, n_dequeue;
+    uint32_t *enqueue, *dequeue;
 };
 
 /* Where a description came from, for messages: the document, and the nodes of
@@ -65,6 +67,8 @@ static inline size_t lhi_point(const lh_pipeline *p, uint32_t chunk,
 }
 
 /* dp.c: checks, sorts and numbers the operations of a description. */
+lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                             lh_error *err);
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
 /* dp_read.c: the `data_parallel` of a file. Operations go to desc->dp_ops. */

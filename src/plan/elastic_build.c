@@ -59,7 +59,11 @@ static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
                              .links = links,
                              .memory_unit = "bytes",
                              .n_dp_ops = n_ops,
-                             .dp_ops = ops};
+                             .dp_ops = ops,
+                             .n_enqueue = plan->n_enqueue,
+                             .n_dequeue = plan->n_dequeue,
+                             .enqueue = plan->enqueue,
+                             .dequeue = plan->dequeue};
     return lh_pipeline_make(&desc, out, err);
 }
 

@@ -401,7 +401,11 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
                              .sites = p->sites,
                              .device_sites = p->device_sites,
                              .n_dp_ops = n_ops,
-                             .dp_ops = ops};
+                             .dp_ops = ops,
+                             .n_enqueue = best->plan->n_enqueue,
+                             .n_dequeue = best->plan->n_dequeue,
+                             .enqueue = best->plan->enqueue,
+                             .dequeue = best->plan->dequeue};
     lh_status status = lh_pipeline_make(&desc, out, err);
     lh_elastic_ops_free(ops);
     return status;

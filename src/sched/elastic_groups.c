@@ -116,6 +116,13 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
 {
     if (o->enqueue)
         return given_groups(g, o, orders->mem, out, err);
+    if (!o->dequeue && p->n_enqueue > 0) {
+        lh_elastic_plan wanted = {.n_enqueue = p->n_enqueue,
+                                  .enqueue = p->enqueue,
+                                  .n_dequeue = p->n_dequeue,
+                                  .dequeue = p->dequeue};
+        return lh_elastic_plan_make(g, &wanted, out, err);
+    }
     if (o->dequeue)
         return lhi_fail(err, LH_EINVAL,
                         "groups to dequeue need groups to enqueue");

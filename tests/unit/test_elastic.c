@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <longhaul/check.h>
+#include <longhaul/best.h>
 #include <longhaul/elastic.h>
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
@@ -408,6 +409,21 @@ static void file_and_method(void)
     CHECK_STR(second, first);
     lh_text_free(first);
     lh_text_free(second);
+    /* The groups that the file names need not be said again, nor where it has
+     * been written out; auto finds them. */
+    const char *const methods[] = {"elastic", "auto"};
+    for (size_t i = 0; i < 2; i++) {
+        int64_t ns = -1;
+        lh_best best = {0};
+        CHECK_OK(lh_best_schedule(methods[i], again, NULL, &best, &err), err);
+        CHECK_STR(best.method, "elastic");
+        lh_evaluator *events = NULL;
+        CHECK_OK(lh_evaluator_make(again, NULL, &events, &err), err);
+        CHECK_OK(lh_evaluator_run(events, best.schedule, &ns, &err), err);
+        CHECK_INT(ns, lh_timeline_makespan(t));
+        lh_evaluator_free(events);
+        lh_best_fini(&best);
+    }
     lh_timeline_free(t);
     lh_schedule_free(s);
     lh_pipeline_free(again);
@@ -438,9 +454,22 @@ static void refused_files(void)
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
                  "gradients: 1.25}}",
                  "a share of 1.25 is 0.25 more");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
+                 "gradients: -0.5}}",
+                 "a share of -0.5 is 0.5 less than none");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
+                 "gradients: 0.1, parameters: 0.25}}",
+                 "a share of 0.25 is 0.15 more than 'gradients'");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
                  "operations: []}",
                  "'elastic' makes");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
+                 "groups: {enqueue: [12], dequeue: [12]}}",
+                 "'elastic' makes");
+    refused_file("{groups: {enqueue: [12], dequeue: [7, 6]}}",
+                 "dequeue: the groups have 13 microbatches, 1 more than the "
+                 "12");
+    refused_file("{groups: {enqueue: [12]}}", "key 'dequeue' is missing");
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 1F0}]}",
                  "launch: chunk 1 is on device 1");
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F12}]}",
