@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *predicted, *measured, *title;
+    const char *predicted, *measured, *log, *title;
 } settings;
 
 static const cli_option options[] = {
@@ -24,6 +24,13 @@ static const cli_option options[] = {
      .at = offsetof(settings, measured),
      .arg = "FILE",
      .help = "The measured iteration, a trace.",
+     .words = CLI_WORDS_FILES},
+    {.name = "log",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, log),
+     .arg = "FILE",
+     .help = "With --measured: what train --log wrote, to hold every "
+             "iteration of its last run against the prediction.",
      .words = CLI_WORDS_FILES},
     {.name = "title",
      .type = CLI_TEXT,
@@ -127,6 +134,8 @@ static lh_status add_pair(cli *c, lh_report *report, cli_difference *d)
     if (status == LH_OK)
         status = cli_difference_make(c, trace_of(&predicted),
                                      trace_of(&measured), d);
+    if (status == LH_OK && s->log)
+        status = cli_difference_log(c, s->log, d);
     if (status == LH_OK)
         status = cli_difference_facts(c, d, report);
     if (status == LH_OK)
@@ -143,25 +152,26 @@ static lh_status check_usage(cli *c)
     const settings *s = c->settings;
     if (!s->predicted != !s->measured)
         return cli_usage(c, "--predicted and --measured belong together");
+    if (s->log && !s->measured)
+        return cli_usage(c, "--log belongs to --measured");
     if (!s->predicted && c->n_operands == 0)
         return cli_usage(c, "nothing to report on; name plans or traces");
     return LH_OK;
 }
 
-static lh_status write_report(cli *c, lh_report *report)
+static lh_status write_report(cli *c, lh_report *report, cli_difference *d)
 {
     const settings *s = c->settings;
     const char *path = c->common.output ? c->common.output : "report.html";
-    cli_difference d = {0};
     if (s->predicted)
-        CLI_TRY(add_pair(c, report, &d));
+        CLI_TRY(add_pair(c, report, d));
     for (uint32_t i = 0; i < c->n_operands; i++)
         CLI_TRY(add_file(c, c->operands[i], report));
     CLI_TRY(cli_write_html(c, report, path));
     if (c->common.json)
-        return cli_put_json(c, cli_difference_json(&d, path));
+        return cli_put_json(c, cli_difference_json(d, path));
     if (s->predicted)
-        cli_difference_text(c, &d);
+        cli_difference_text(c, d);
     fprintf(c->out, "report        %s\n", path);
     return LH_OK;
 }
@@ -174,8 +184,10 @@ static lh_status run(cli *c)
                         : s->predicted ? "predicted and measured"
                                        : c->operands[0];
     lh_report *report = NULL;
+    cli_difference d = {0};
     CLI_TRY(lh_report_make(title, &report, &c->err));
-    lh_status status = write_report(c, report);
+    lh_status status = write_report(c, report, &d);
+    cli_difference_fini(&d);
     lh_report_free(report);
     return status;
 }
@@ -192,7 +204,8 @@ const cli_command cmd_report = {
         "files are shown one under the other on one axis of time.\n\n"
         "With --predicted and --measured, two traces of the same passes are "
         "compared: how far the makespans differ, how much longer passes of "
-        "each kind took, and how far off their starts are.",
+        "each kind took, and how far off their starts are; with --log, all "
+        "iterations of the run too.",
     .output_help = "Write the report to FILE (default: report.html).",
     .own_output = true,
     CLI_OPTIONS(options),

@@ -169,6 +169,45 @@ static void print_kind(cli *c, const char *name, const cli_kind_difference *k)
                 percent(k->predicted_ns, k->measured_ns));
 }
 
+/* The median, and those that differ most from the prediction. */
+static void print_iterations(cli *c, const cli_difference *d)
+{
+    char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
+    if (!d->iterations)
+        return;
+    uint32_t worst = 0;
+    for (uint32_t i = 1; i < d->n_iterations; i++)
+        if (llabs(d->iterations[i].ns - d->predicted_ns) >
+            llabs(d->iterations[worst].ns - d->predicted_ns))
+            worst = i;
+    fprintf(c->out, "  %-10s %8" PRIu32 " %14s %14s %+8.2f %%, median\n",
+            "iterations", d->n_iterations, cli_time_text(d->predicted_ns, p),
+            cli_time_text(d->median_ns, m),
+            percent(d->predicted_ns, d->median_ns));
+    fprintf(c->out, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n",
+            "iteration", d->iterations[worst].step + 1,
+            cli_time_text(d->predicted_ns, p),
+            cli_time_text(d->iterations[worst].ns, m),
+            percent(d->predicted_ns, d->iterations[worst].ns));
+}
+
+static json_t *iterations_json(const cli_difference *d)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; all && i < d->n_iterations; i++) {
+        const struct cli_logged *it = &d->iterations[i];
+        json_t *one = json_pack(
+            "{s:I, s:o, s:f}", "step", (json_int_t)it->step, "seconds",
+            cli_seconds(it->ns), "error",
+            percent(d->predicted_ns, it->ns) / 100);
+        if (!one || json_array_append_new(all, one)) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
 void cli_difference_text(cli *c, const cli_difference *d)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
@@ -180,6 +219,7 @@ void cli_difference_text(cli *c, const cli_difference *d)
     for (uint32_t i = 0; i <= LH_B; i++)
         print_kind(c, kind_names[i], &d->kinds[i]);
     print_kind(c, "messages", &d->messages);
+    print_iterations(c, d);
     fprintf(c->out, "  passes start %s off on average, at worst %s (%s)\n",
             cli_time_text((int64_t)d->mean_start_ns, p),
             cli_time_text(d->worst_start_ns, m), d->worst);
@@ -235,6 +275,12 @@ json_t *cli_difference_json(const cli_difference *d, const char *report)
                                       "predicted_start_s",
                                       cli_seconds(d->parts_at_ns), "later_s",
                                       cli_seconds(d->parts_by_ns)));
+    if (more && d->iterations &&
+        (json_object_set_new(more, "median_s", cli_seconds(d->median_ns)) ||
+         json_object_set_new(more, "iterations", iterations_json(d)))) {
+        json_decref(more);
+        more = NULL;
+    }
     if (!more || json_object_update(all, more)) {
         json_decref(all);
         all = NULL;
@@ -251,6 +297,12 @@ lh_status cli_difference_facts(cli *c, const cli_difference *d,
              cli_time_text(d->predicted_ns, p),
              percent(d->predicted_ns, d->measured_ns));
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
+    if (d->iterations) {
+        snprintf(text, sizeof text, "%" PRIu32 ", median %s, %+.2f %%",
+                 d->n_iterations, cli_time_text(d->median_ns, p),
+                 percent(d->predicted_ns, d->median_ns));
+        CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
+    }
     if (d->parts[0]) {
         snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s", d->parts,
                  d->parts_device,

@@ -26,11 +26,22 @@ typedef struct cli_difference {
     uint32_t parts_device;
     int64_t parts_at_ns, parts_by_ns; /* predicted start; later by so much */
     bool parts_waits; /* it waited for a message that came later, too */
+    /* All iterations of the run, of its log; NULL: there was none. */
+    struct cli_logged {
+        uint64_t step;
+        int64_t ns;
+    } *iterations;
+    uint32_t n_iterations;
+    int64_t median_ns; /* of them */
 } cli_difference;
 
 /* LH_EINPUT: the traces have no pass in common. */
 lh_status cli_difference_make(cli *c, const lh_trace *predicted,
                               const lh_trace *measured, cli_difference *out);
+/* The iterations of the last run in a log that train wrote (--log). Release
+ * with cli_difference_fini(). */
+lh_status cli_difference_log(cli *c, const char *path, cli_difference *d);
+void cli_difference_fini(cli_difference *d);
 void cli_difference_text(cli *c, const cli_difference *d);
 json_t *cli_difference_json(const cli_difference *d, const char *report);
 lh_status cli_difference_facts(cli *c, const cli_difference *d,

@@ -191,6 +191,9 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (r->n_iterations)
         fprintf(c->out, ", %s to %s", cli_time_text(sum->least_ns, a),
                 cli_time_text(sum->most_ns, b));
+    else if (s->resume && !r->interrupted)
+        fprintf(c->out, ": the checkpoint has as many steps as --steps says, "
+                        "which counts from the first run's beginning");
     fputc('\n', c->out);
     if (r->n_iterations && s->device == TRAIN_CPU)
         print_trained(c, plan, r, sum);

@@ -51,6 +51,22 @@ found = json_case("report of both", [
 check(found["passes"] == 4 * 12 * 3 and found["only_measured"] == 0 and
       found["error"] >= 0 and found["messages"]["n"] == 2 * 3 * 12,
       f"report --json: {found}")
+found = json_case("report of all iterations", [
+    "report", "--predicted", "simulated.json", "--measured", "local.json",
+    "--log", "log.jsonl", "-o", "both.html"])
+check([(one["step"], one["seconds"] >= .458, abs(
+    one["error"] - (one["seconds"] / .458 - 1)) < 1e-6)
+       for one in found["iterations"]] == [(0, True, True), (1, True, True)] and
+      found["median_s"] >= .458, f"report --log: {found}")
+case("the same for people", [
+    "report", "--predicted", "simulated.json", "--measured", "local.json",
+    "--log", "log.jsonl", "-o", "both.html"],
+     out=r"iterations +2 +458 ms .* %, median\n +iteration +[12] .*at worst")
+write("bad.jsonl", '{"step": 0, "seconds": 1}\n{"step": 1}\n')
+case("not a log", ["report", "--predicted", "simulated.json", "--measured",
+                   "local.json", "--log", "bad.jsonl"], 1, err="bad.jsonl:2:")
+case("a log alone", ["report", "local.json", "--log", "log.jsonl"], 2,
+     err="belongs to --measured")
 case("a report at once", [*QUIET, "-n", "1", "--html", "run.html"],
      out=r"predicted +458 ms\nmeasured +.* %")
 check("measured" in read("run.html"), "the report shows the run")
