@@ -61,7 +61,10 @@ typedef struct rounds {
     bool gained, improved;
     lh_status status;
     lh_error *err;
-    uint64_t climb; /* ticks after which fewer microbatches are tried */
+    uint64_t climb;    /* ticks after which fewer microbatches are tried */
+    uint64_t near_at;  /* ticks after which neighbourhoods are searched */
+    uint64_t near_end; /* ticks when they last were */
+    lhi_near near;
 } rounds;
 
 /* --- one task
@@ -361,10 +364,24 @@ static lh_status run_beams(rounds *x)
     return LH_OK;
 }
 
+/* As long as all the rest of a round. */
+static lh_status run_near(rounds *x)
+{
+    lhi_solver *r = x->r;
+    if (x->n_searches == 0 || !r->has_words || r->budget.used < x->near_at)
+        return LH_OK;
+    LHI_TRY(lhi_try_near(r, &x->near, r->budget.used - x->near_end, x->err));
+    x->near_end = r->budget.used;
+    return LH_OK;
+}
+
 static lh_status run_rounds(rounds *x)
 {
     lhi_solver *r = x->r;
     LHI_TRY(lhi_fewer_make(r, &r->fewer, x->err));
+    x->near_at = r->windows->complete ? CLIMB_AFTER : 0;
+    x->near_end = r->windows->complete ? CLIMB_AFTER / 2 : r->budget.used;
+    x->near = (lhi_near){.share = 128, .step = 1};
     x->climb = r->shop->n_ops > LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
         bool refuted;
@@ -388,6 +405,7 @@ static lh_status run_rounds(rounds *x)
             lhi_report(r, "bounds");
             LHI_TRY(lhi_bound_by_windows(r, x->err));
         }
+        LHI_TRY(run_near(x));
         LHI_TRY(run_beams(x));
     }
     return LH_OK;

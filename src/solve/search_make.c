@@ -206,7 +206,7 @@ static bool set_orders(lhi_search *s, const lhi_windows *w)
             uint32_t least = w->fixed[at], most = u->count;
             if (i == t->slot)
                 continue;
-            if (lhi_windows_lattice(w, t->machine)) {
+            if (w->near || lhi_windows_lattice(w, t->machine)) {
                 least = w->least[at] > least ? w->least[at] : least;
                 most = w->most[at];
             }

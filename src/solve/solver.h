@@ -61,6 +61,16 @@ const char *lhi_windows_name(const lhi_solver *r);
 /* Beam searches of this width for deadlines between the bound and the best. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
 
+/* Improves the best schedule by searches that may change it in a stretch of
+ * time only. */
+typedef struct lhi_near {
+    int64_t at, share; /* of the makespan, in 1024th */
+    int64_t step;      /* units that a schedule is to be shorter */
+    uint32_t n_vain;   /* questions since one was */
+} lhi_near;
+lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
+                       lh_error *err);
+
 /* All of it, from r->p, options, budget and arena. */
 lh_status lhi_solve_within(lhi_solver *r, lh_error *err);
 

@@ -36,6 +36,7 @@ typedef struct lhi_windows {
     uint32_t *queue; /* of operations, a ring */
     bool *queued, *dirty;
     uint32_t front, n_queue;
+    bool near;     /* least and most hold for all machines, near a schedule */
     bool complete; /* every machine whose order is open had its lattice when
                       windows were last set */
 } lhi_windows;
