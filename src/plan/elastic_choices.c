@@ -322,6 +322,15 @@ static lh_status name_rows(lhi_elastic_choices *out, lhi_arena *mem,
             row->why,
             100 * ((double)row->iteration_ns / (double)first->iteration_ns - 1),
             work / 1e9, (idle - less) / 1e9);
+        if (out->results[i].offloaded_bytes > 0) {
+            /* The device alone cannot hold it, and nobody said what the host
+             * has: a time to compare with, not a plan. */
+            size_t end = strlen(text);
+            snprintf(text + end, sizeof text - end, ": %.3f s",
+                     (double)row->iteration_ns / 1e9);
+            row->status = LH_CHOICE_MEMORY;
+            row->iteration_ns = row->makespan_ns = -1;
+        }
         row->why = lhi_arena_strdup(mem, text);
         if (!row->why)
             return lhi_fail_nomem(err);
@@ -361,7 +370,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
     for (uint32_t i = 0; i < n_likes; i++) {
         lhi_elastic_choices one = {0};
         lh_status status =
-            add_row(job, &likes[i], &all, "searched together", mem, &one, err);
+            add_row(job, &likes[i], &all, "as the search over equal stages has it", mem, &one, err);
         if (status != LH_OK) {
             fini(&one.results[0]);
             return status;

@@ -706,10 +706,32 @@ static lh_status try_all(const lh_job *job, const lhi_config *like,
             continue;
         lh_status status =
             try_chunks(job, like, freedom, M, freedom->layers, mem, out, err);
-        if (can_go_on(status) && freedom->uneven && !freedom->layers)
-            status = try_uneven(job, like, freedom, M, mem, out, err);
         if (!can_go_on(status))
             return status;
+    }
+    return LH_OK;
+}
+
+/* With the queue of the best so far, which may do for other chunks, too; and
+ * smaller first chunks, with it and with any. */
+static lh_status try_again(const lh_job *job, const lhi_config *like,
+                           const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                           lhi_elastic_result *out, lh_error *err)
+{
+    lhi_elastic_freedom same = *freedom;
+    bool free_queue = !freedom->depth_first && !freedom->breadth_first;
+    bool uneven = freedom->uneven && !freedom->layers;
+    uint32_t want =
+        freedom->chunks ? freedom->chunks : job->layout.chunks_per_device;
+    same.queue = out->details->enqueue[0];
+    if (free_queue)
+        LHI_TRY(try_all(job, like, &same, mem, out, err));
+    for (uint32_t M = 1; uneven && M <= MOST_CHUNKS; M++) {
+        if (want && M != want)
+            continue;
+        if (free_queue)
+            LHI_TRY(try_uneven(job, like, &same, M, mem, out, err));
+        LHI_TRY(try_uneven(job, like, freedom, M, mem, out, err));
     }
     return LH_OK;
 }
@@ -723,6 +745,12 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
     lh_status status = try_all(job, like, freedom, mem, out, &why);
     if (status == LH_OK && out->schedule)
         status = climb_queues(job, freedom, mem, out, &why);
+    if (status == LH_OK && out->schedule) {
+        int64_t before = out->makespan_ns;
+        status = try_again(job, like, freedom, mem, out, &why);
+        if (status == LH_OK && out->makespan_ns < before)
+            status = climb_queues(job, freedom, mem, out, &why);
+    }
     if (status != LH_OK) {
         lh_pipeline_free(out->built.pipeline);
         lh_schedule_free(out->schedule);

@@ -352,14 +352,49 @@ static lh_status check_layers(const reader *r, const lh_choice *c,
                         sum, r->plan->job->model->layers);
 }
 
-static lh_status check_all_layers(const reader *r, lh_error *err)
+static lh_status check_groups(const reader *r, const char *name, uint32_t n,
+                              const uint32_t *groups, uint32_t microbatches,
+                              lh_error *err)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += groups[i];
+    if (sum == microbatches)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
+                        "elastic.%s: the groups have %" PRIu64
+                        " microbatches, the plan %" PRIu32,
+                        name, sum, microbatches);
+}
+
+static lh_status check_choice(const reader *r, const lh_choice *c,
+                              lh_error *err)
+{
+    const lh_plan_elastic *e = c->elastic;
+    LHI_TRY(check_layers(r, c, err));
+    if (!e)
+        return LH_OK;
+    LHI_TRY(check_groups(r, "enqueue", e->n_enqueue, e->enqueue,
+                         c->microbatches, err));
+    LHI_TRY(check_groups(r, "dequeue", e->n_dequeue, e->dequeue,
+                         c->microbatches, err));
+    if (e->parameters <= e->gradients)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
+                        "elastic.parameters: a share of %.12g is %.12g more "
+                        "than 'gradients', %.12g; ZeRO-3 shards both",
+                        e->parameters, e->parameters - e->gradients,
+                        e->gradients);
+}
+
+static lh_status check_all_choices(const reader *r, lh_error *err)
 {
     const lh_plan *p = &r->plan->plan;
-    LHI_TRY(check_layers(r, &p->best, err));
+    LHI_TRY(check_choice(r, &p->best, err));
     for (uint32_t i = 0; i < p->n_methods; i++)
-        LHI_TRY(check_layers(r, &p->methods[i], err));
+        LHI_TRY(check_choice(r, &p->methods[i], err));
     for (uint32_t i = 0; i < p->n_alternatives; i++)
-        LHI_TRY(check_layers(r, &p->alternatives[i], err));
+        LHI_TRY(check_choice(r, &p->alternatives[i], err));
     return LH_OK;
 }
 
@@ -437,7 +472,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(lhi_want_map(r->doc, node, err));
     LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
     p->job = r->plan->job;
-    LHI_TRY(check_all_layers(r, err));
+    LHI_TRY(check_all_choices(r, err));
     return check_sums(r, err);
 }
 

@@ -253,6 +253,17 @@ check("--recompute-granularity selective\n--recompute-modules layernorm\n" in te
       f"recomputed modules: {text}")
 check("recomputed value 100 to 50 % of the layers" in text and
       "recomputed attention norm" not in text, f"and what is none: {text}")
+for key, value, why in (
+        ("enqueue", [60, 5], r"elastic\.enqueue: the groups have 65 micro"
+                             r"batches, the plan 64"),
+        ("dequeue", [], r"elastic\.dequeue: must hold at least one group"),
+        ("parameters", 1.5, r"1\.5 is out of range"),
+        ("parameters", 1, r"a share of 1 is .* more than 'gradients'")):
+    broken = json.loads((WORK / "elastic.json").read_text())
+    broken["elastic"][key] = value
+    (WORK / "broken.json").write_text(json.dumps(broken))
+    case(f"an elastic plan of {key} {value}", ["simulate", "broken.json"], 1,
+         err=why)
 case("torchtitan cannot", ["export", "elastic.json", "--to", "torchtitan"], 1,
      err=r"layout\.outermost: pipeline")
 case("Chrome", ["export", "plan.json", "--to", "chrome", "-o", "x.json"],
