@@ -129,7 +129,7 @@ static lh_status look_around(lhi_solver *r, near *k, lhi_near *state,
     int64_t units = -1, span = 0;
     state->n_vain = 0;
     while ((r->budget.used < end || state->n_vain < PATIENCE) &&
-           !lhi_is_done(r)) {
+           state->n_vain < 2 * PATIENCE && !lhi_is_done(r)) {
         lhi_answer answer = LHI_GAVE_UP;
         uint64_t before = r->budget.used;
         int64_t now = lhi_first_enough(r) - 1;

@@ -62,6 +62,7 @@ typedef struct rounds {
     lh_status status;
     lh_error *err;
     uint64_t climb;    /* ticks after which fewer microbatches are tried */
+    int64_t leap;      /* of the first search above the bound: units */
     uint64_t near_at;  /* ticks after which neighbourhoods are searched */
     uint64_t near_end; /* ticks when they last were */
     lhi_near near;
@@ -155,6 +156,8 @@ static lh_status merge_search(rounds *x, task *t)
         LHI_TRY(lhi_offer(r, t->found, "search", x->err));
     if (t->answer == LHI_REFUTED)
         lhi_raise_bound(r, t->units + 1, "search");
+    if (t == x->tasks && t->answer != LHI_FOUND)
+        x->leap = t->answer == LHI_REFUTED ? 2 * x->leap + 1 : x->leap / 2;
     x->gained = x->gained || t->answer != LHI_GAVE_UP;
     /* In a relaxed shop what was found may take longer: this deadline is of no
      * more use. One without room learns nothing more. */
@@ -252,8 +255,13 @@ static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
     lhi_solver *r = x->r;
     task *t = &x->tasks[i];
     int64_t first = lhi_first_deadline(r), units = first;
-    bool keep = t->search && t->units == first;
-    if (i > 0) {
+    bool keep = false;
+    if (i == 0) {
+        int64_t most = (x->high - 1 - first) / 2;
+        x->leap = x->leap < most ? x->leap : most > 0 ? most : 0;
+        units = first + x->leap;
+        keep = t->search && t->units == units;
+    } else {
         units = second_deadline(x, first);
         keep = t->search && t->units > first && t->units < x->high &&
                t->spent < 3 * x->allow;
