@@ -13,7 +13,7 @@ typedef struct arc {
 typedef struct maker {
     lhi_shop *s;
     const lh_pipeline *p;
-    bool fifo;
+    bool fifo, loose;
     uint32_t *per_device, *chunk_at, *chunks; /* chunks by device */
     uint32_t *n_gathers, *n_scatters;         /* per device */
     int64_t *gather_sum;
@@ -188,11 +188,24 @@ static lh_status add_links(maker *m, lh_error *err)
 
 /* --- operations ---------------------------------------------------------- */
 
+/* The least of a part's time or memory. */
+static int64_t least_share(int64_t total, uint32_t parts)
+{
+    int64_t least = total;
+    for (uint32_t i = 0; i < parts; i++) {
+        int64_t share = lhi_share(total, i, parts);
+        least = i == 0 || share < least ? share : least;
+    }
+    return least;
+}
+
 static int64_t op_ns(const maker *m, const lhi_stream *t, uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
                     LH_W};
+    if (t->kind == LHI_W && m->loose)
+        return least_share(c->w_ns, t->per);
     switch (t->kind) {
     case LHI_F:
     case LHI_D:
@@ -215,6 +228,8 @@ static int64_t op_memory(const maker *m, const lhi_stream *t, uint32_t x)
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
                     LH_W};
+    if (t->kind == LHI_W && m->loose)
+        return least_share(c->mem_w, t->per);
     switch (t->kind) {
     case LHI_F:
         return c->mem_f;
@@ -289,15 +304,23 @@ static void add_memory(maker *m, uint32_t c)
         (joint ? k->mem_d + k->mem_w > 0 : k->mem_d != 0 || k->mem_w > 0))
         return;
     const lhi_stream *f = &s->streams[s->f[c]];
-    const lhi_stream *w = &s->streams[joint ? s->d[c] : s->w[c]];
-    int64_t held = 0;
-    uint32_t released = 0;
+    const lhi_stream *d = &s->streams[s->d[c]];
+    const lhi_stream *w = joint ? d : &s->streams[s->w[c]];
+    int64_t held = 0, held_whole = 0;
+    uint32_t released = 0, whole = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         held += k->mem_f;
         while (held > room && released < i * w->per)
             held += s->memory[w->first + released++];
         if (released > 0)
             add_arc(m, w->first + released - 1, f->first + i, 0);
+        /* However much its parts free, a microbatch gives back no more than a
+         * W: so many of them have had their D. */
+        held_whole += m->loose ? k->mem_f : 0;
+        for (; m->loose && held_whole > room && whole < i; whole++)
+            held_whole += k->mem_w;
+        if (whole > 0)
+            add_arc(m, d->first + whole - 1, f->first + i, 0);
     }
 }
 
@@ -547,12 +570,13 @@ static lh_status make(maker *m, lh_objective objective, lh_error *err)
     return scale_times(m, err);
 }
 
-lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
-                        lh_objective objective, lhi_arena *mem, lhi_shop **out,
-                        lh_error *err)
+/* m.p, m.fifo and m.loose are given. */
+static lh_status make_shop(maker m, uint32_t parts, lh_objective objective,
+                           lhi_arena *mem, lhi_shop **out, lh_error *err)
 {
+    const lh_pipeline *p = m.p;
     lhi_shop *s = LHI_NEW(mem, lhi_shop, 1);
-    maker m = {.s = s, .p = p, .fifo = fifo};
+    m.s = s;
     size_t chunks = p->n_chunks, devices = p->n_devices;
     m.per_device = LHI_NEW(mem, uint32_t, devices);
     m.chunk_at = LHI_NEW(mem, uint32_t, devices);
@@ -586,6 +610,22 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
     LHI_TRY(make(&m, objective, err));
     *out = s;
     return LH_OK;
+}
+
+lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
+                        lh_objective objective, lhi_arena *mem, lhi_shop **out,
+                        lh_error *err)
+{
+    return make_shop((maker){.p = p, .fifo = fifo}, parts, objective, mem, out,
+                     err);
+}
+
+lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
+                              lh_objective objective, lhi_arena *mem,
+                              lhi_shop **out, lh_error *err)
+{
+    return make_shop((maker){.p = p, .fifo = fifo, .loose = true}, parts,
+                     objective, mem, out, err);
 }
 
 uint32_t lhi_machine_ops(const lhi_shop *shop, uint32_t machine)

@@ -92,6 +92,12 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_objective objective, lhi_arena *mem, lhi_shop **out,
                         lh_error *err);
 
+/* The same with the parts of a W alike: each as short, and freeing as much, as
+ * any of them. Never restricted: its bounds hold for all orders of the parts. */
+lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
+                              lh_objective objective, lhi_arena *mem,
+                              lhi_shop **out, lh_error *err);
+
 /* The shop's deadline for "makespan <= units * unit_ns", and back: the least
  * number of units that a shop time needs. */
 int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units);

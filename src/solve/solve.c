@@ -5,6 +5,7 @@
 #include "pipe/pipeline.h"
 #include "solve/beam.h"
 #include "solve/fewer.h"
+#include "solve/loose.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
 
@@ -221,6 +222,10 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
     lhi_report(r, "bounds");
+    if (r->shop->restricted)
+        LHI_TRY(lhi_bound_loosely(r, err));
+    if (lhi_is_done(r) && r->best_ns >= 0)
+        return LH_OK;
     LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
                              &r->windows, &impossible, err));
     if (impossible != NONE) {

@@ -100,6 +100,14 @@ bool brute_shared_links(const lh_pipeline *p)
     return false;
 }
 
+/* Of a microbatch's `total`, what the first x operations of a stream take; the
+ * parts of a W are as alike as whole numbers can be. */
+static int64_t first_of(const stream *s, int64_t total, uint32_t x)
+{
+    int64_t per = s->per, part = x % s->per;
+    return x / s->per * total + total / per * part + total % per * part / per;
+}
+
 static uint32_t add(brute *b, stream s)
 {
     b->s[b->n_streams] = s;
@@ -150,8 +158,8 @@ static bool set_up(brute *b)
         if (!joint) {
             s.per = b->o.parts;
             s.count = b->n * s.per;
-            s.time = k->w_ns / s.per;
-            s.memory = k->mem_w / s.per;
+            s.time = k->w_ns;
+            s.memory = k->mem_w;
             s.weight = true;
             b->w[c] = add(b, s);
         }
@@ -253,7 +261,8 @@ static void run_next(const brute *b, int64_t *v, uint32_t i, uint32_t x)
         if (*line + k->dp_latency_ns > start)
             start = *line + k->dp_latency_ns;
     }
-    int64_t now = start + s->time, end = now;
+    int64_t now = start + first_of(s, s->time, x + 1) - first_of(s, s->time, x);
+    int64_t end = now;
     v[b->ready_at[i] + x] = -1;
     *busy = now;
     bool release =
@@ -279,7 +288,9 @@ static bool is_late(const brute *b, const uint8_t *counts, int64_t *v)
     if (*end_at(b, v) >= b->o.below_ns)
         return true;
     for (uint32_t i = 0; i < b->n_streams; i++)
-        work[b->s[i].machine] += (b->s[i].count - counts[i]) * b->s[i].time;
+        work[b->s[i].machine] +=
+            first_of(&b->s[i], b->s[i].time, b->s[i].count) -
+            first_of(&b->s[i], b->s[i].time, counts[i]);
     for (uint32_t d = 0; d < b->n_devices && !b->o.first_device; d++)
         if (*free_at(b, v, d) + work[d] >= b->o.below_ns)
             return true;
@@ -332,12 +343,13 @@ static void insert(layer *l, const brute *b, state *s, const int64_t *v)
 static bool fits(const brute *b, const uint8_t *counts, uint32_t i)
 {
     uint32_t d = b->s[i].machine;
-    int64_t held = b->s[i].memory;
+    int64_t held = 0;
     if (b->s[i].message)
         return true;
     for (uint32_t k = 0; k < b->n_streams; k++)
         if (!b->s[k].message && b->s[k].machine == d)
-            held += b->s[k].memory * counts[k];
+            held += first_of(&b->s[k], b->s[k].memory,
+                             counts[k] + (k == i ? 1u : 0u));
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(b->p); c++)
         if (lh_pipeline_chunk(b->p, c)->device == d)
             held += lh_pipeline_chunk(b->p, c)->mem_static;

@@ -17,7 +17,7 @@ typedef struct brute_options {
     int64_t below_ns;
     bool fifo;         /* links with one sender only */
     bool first_device; /* the end of the last pass on chunk 0's device */
-    uint32_t parts;    /* of a W, which they have to divide */
+    uint32_t parts;    /* of a W, taken in order */
     uint32_t most;     /* states */
 } brute_options;
 

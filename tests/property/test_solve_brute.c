@@ -163,6 +163,41 @@ static void agrees_with_brute_force(void)
     CHECK(n_cases < 3000 || seen.compared >= 2000);
 }
 
+/* Where a W does not divide evenly no proof by searching holds, but bounds do:
+ * no schedule that takes the parts in order is below them. */
+static void bounds_hold_for_uneven_parts(void)
+{
+    uint32_t n_tight = 0, n_seen = 0;
+    for (uint32_t i = 0; i < n_cases / 5 && !test_state.bad; i++) {
+        rng r = {first_case + i + 1000000};
+        lh_pipeline *p = make(&r);
+        lh_solve_options o = {.size = sizeof o, .effort = 100000};
+        lh_solution s = {0};
+        lh_error err = {0};
+        o.sub_blocks = 2 + rng_below(&r, 2);
+        if (!lh_pipeline_is_joint(p) && !divides(p, o.sub_blocks)) {
+            CHECK_OK(lh_solve(p, &o, &s, &err), err);
+            brute_options b = {.below_ns = s.schedule ? s.bound_ns : INT64_MAX,
+                               .parts = o.sub_blocks,
+                               .most = 60000};
+            CHECK_MSG(brute_force(p, &b) != BRUTE_FASTER, "case %u: %s",
+                      first_case + i, lh_solve_status_text(s.status));
+            if (test_state.bad) {
+                fprintf(stderr,
+                        "%u parts, found by %s, %" PRId64 " ns proven by %s\n",
+                        o.sub_blocks, s.found_by, s.bound_ns, s.proven_by);
+                print_case(p, s.schedule);
+            }
+            n_seen++;
+            n_tight += s.status == LH_SOLVE_OPTIMAL;
+        }
+        lh_solution_fini(&s);
+        lh_pipeline_free(p);
+    }
+    printf("%u with uneven parts, %u of them proven\n", n_seen, n_tight);
+    CHECK(n_cases < 3000 || n_seen >= 200);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -170,5 +205,6 @@ int main(int argc, char **argv)
     if (argc > 2)
         first_case = (uint32_t)strtoul(argv[2], NULL, 10);
     RUN(agrees_with_brute_force);
+    RUN(bounds_hold_for_uneven_parts);
     return test_summary();
 }

@@ -34,9 +34,13 @@ static const solve_row solve_ud_rows[] = {
     BOTH(32, 16, 48, 2, 2, 3998, 4830),
     BOTH(32, 8, 86, 0, 0, 5336, 5336),
     BOTH(32, 8, 86, .25, .25, 5412, 5564),
+    BOTH(32, 8, 86, 2, 2, 6440, 8792),
+};
+
+/* Twice the search of any other. */
+static const solve_row solve_long_ud_rows[] = {
     BOTH(32, 8, 86, .25, 2, 5926, 7200),
     BOTH(32, 8, 86, 2, .25, 5926, 7200),
-    BOTH(32, 8, 86, 2, 2, 6440, 8792),
 #undef BOTH
 };
 

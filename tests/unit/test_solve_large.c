@@ -9,8 +9,16 @@ static void waves_and_loops(void)
         solve_row_check(&solve_large_rows[i], 30000000);
 }
 
+static void long_ud_pipelines(void)
+{
+    for (size_t i = 0;
+         i < sizeof solve_long_ud_rows / sizeof *solve_long_ud_rows; i++)
+        solve_row_check(&solve_long_ud_rows[i], 2000000);
+}
+
 int main(void)
 {
+    RUN(long_ud_pipelines);
     RUN(waves_and_loops);
     return test_summary();
 }

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a W does not divide evenly, its parts differ by a unit of time or of
+ * memory, and which of them comes when is open: a search that takes them in
+ * order proves nothing of schedules that do not. If every part takes as long as
+ * the shortest and frees as much as any, they are alike, no schedule gets
+ * slower or larger, and the windows of that shop are bounds again. */
+#include "solve/loose.h"
+
+#include "base/fail.h"
+
+static lh_status bound(lhi_solver *r, lh_error *err)
+{
+    uint32_t impossible;
+    int64_t unit_ns = r->shop->unit_ns;
+    r->low = (r->bound_ns + unit_ns - 1) / unit_ns;
+    LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
+                             &r->windows, &impossible, err));
+    return impossible == NONE ? lhi_bound_by_windows(r, err) : LH_OK;
+}
+
+lh_status lhi_bound_loosely(lhi_solver *r, lh_error *err)
+{
+    lhi_shop *own = r->shop, *loose = NULL;
+    lh_error why = {0};
+    lh_status status = lhi_shop_make_loose(
+        r->p, r->o.sub_blocks, r->o.fifo, r->o.objective, r->mem, &loose, &why);
+    if (status == LH_EUNSUPPORTED)
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    r->shop = loose;
+    status = bound(r, err);
+    lhi_windows_free(r->windows);
+    r->windows = NULL;
+    r->shop = own;
+    r->low = (r->bound_ns + own->unit_ns - 1) / own->unit_ns;
+    return status;
+}
