@@ -100,6 +100,7 @@ struct cli {
     FILE *out; /* in memory until the command has succeeded */
     int exit_code;
     bool usage; /* the error is one of usage */
+    bool is_said; /* the error has been printed, by this process or another */
     lh_error err;
 };
 

@@ -47,6 +47,8 @@ static const cli_command *find_command(const char *name)
 static int report_error(const cli *c)
 {
     cli_progress_end();
+    if (c->is_said)
+        return EXIT_FAILED;
     if (!c->usage) {
         fprintf(stderr, "longhaul: %s\n", c->err.text);
         return EXIT_FAILED;

@@ -66,6 +66,16 @@ static void show_iteration(void *of, const lh_iteration *it)
     json_decref(line);
 }
 
+/* At once: mpirun leaves a second to those that it ends. */
+static void show_failure(void *of, const char *why)
+{
+    watch *w = of;
+    cli_progress_end();
+    if (why)
+        fprintf(stderr, "longhaul: %s\n", why);
+    w->c->is_said = true;
+}
+
 static void catch_interrupts(struct sigaction old[2])
 {
     struct sigaction new = {.sa_handler = on_interrupt};
@@ -189,6 +199,7 @@ static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
                              .realtime = s->realtime,
                              .progress = show_iteration,
                              .stop = asked_to_stop,
+                             .failed = show_failure,
                              .context = &w};
     struct sigaction old[2];
     catch_interrupts(old);

@@ -127,6 +127,10 @@ typedef struct lh_train_options {
     /* After each iteration, on rank 0. */
     void (*progress)(void *context, const lh_iteration *iteration);
     int (*stop)(void *context); /* LH_STOP_...; asked often, on rank 0 */
+    /* A run that mpirun started has failed: called before this rank leaves it,
+     * which takes a moment. `why` is NULL on all ranks but the one that is to
+     * tell people. May be NULL. */
+    void (*failed)(void *context, const char *why);
     void *context;
 } lh_train_options;
 

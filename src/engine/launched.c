@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of a run that mpirun or the like has started: one in this process. */
+#define _POSIX_C_SOURCE 200809L
 #include "engine/job.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 static lh_status run_rank(const lhi_job *job, lhi_mpi *mpi,
                           const lhi_net_link *links, char **text, size_t *size,
@@ -20,8 +22,14 @@ static lh_status run_rank(const lhi_job *job, lhi_mpi *mpi,
                         job->emulates ? job->exec->n_links : 0, links, &net,
                         err));
     lh_status status = lhi_job_rank(job, net, text, size, &left, err);
+    bool speaks = status == LH_OK || lhi_net_speaks(net);
+    if (status != LH_OK && status != LH_ECANCELED && job->o.failed)
+        job->o.failed(job->o.context, speaks ? lhi_net_failure(net) : NULL);
     lhi_net_close(net);
     lhi_job_leave(&left);
+    /* mpirun kills all once one has ended: the one that says why goes first. */
+    if (!speaks)
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     return status;
 }
 

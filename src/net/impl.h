@@ -10,14 +10,19 @@
 /* Whatever happens, a sleeping rank looks this often whether the run failed. */
 #define LHI_NET_LOOK_NS INT64_C(150000000)
 
+#define LHI_NET_SEEN UINT32_MAX
+
 /* Why a run has failed: set once, in memory that ranks may share. */
 typedef struct lhi_failure {
     uint32_t state; /* atomic: 0 nothing, 1 being written, 2 there */
+    uint32_t rank;  /* that failed */
+    uint32_t from;  /* the rank that told it, LHI_NET_SEEN: nobody */
     char text[500];
 } lhi_failure;
 
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
-void lhi_failure_set_text(lhi_failure *failure, const char *text);
+/* What rank `from` told of it. */
+void lhi_failure_tell(lhi_failure *failure, uint32_t from, const char *text);
 const char *lhi_failure_text(const lhi_failure *failure); /* NULL: none */
 
 typedef struct lhi_net_ops {

@@ -51,13 +51,16 @@ void lhi_futex_wake(uint32_t *word, bool shared)
     syscall(SYS_futex, word, how, INT32_MAX, NULL, NULL, 0);
 }
 
-void lhi_failure_set_text(lhi_failure *failure, const char *text)
+static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
+                        const char *text)
 {
     uint32_t none = 0;
     if (!__atomic_compare_exchange_n(&failure->state, &none, 1, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
     snprintf(failure->text, sizeof failure->text, "%s", text);
+    failure->rank = rank;
+    failure->from = from;
     __atomic_store_n(&failure->state, 2, __ATOMIC_RELEASE);
 }
 
@@ -65,7 +68,24 @@ void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
 {
     char text[sizeof failure->text];
     snprintf(text, sizeof text, "rank %u: %s", rank, reason);
-    lhi_failure_set_text(failure, text);
+    set_failure(failure, rank, LHI_NET_SEEN, text);
+}
+
+void lhi_failure_tell(lhi_failure *failure, uint32_t from, const char *text)
+{
+    unsigned rank;
+    if (sscanf(text, "rank %9u:", &rank) != 1)
+        rank = from;
+    set_failure(failure, rank, from, text);
+}
+
+bool lhi_net_speaks(const lhi_net *net)
+{
+    const lhi_failure *f = net->failure;
+    if (__atomic_load_n(&f->state, __ATOMIC_ACQUIRE) != 2 ||
+        f->rank == net->rank)
+        return true;
+    return f->from != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
 }
 
 const char *lhi_failure_text(const lhi_failure *failure)

@@ -101,6 +101,10 @@ void lhi_net_abort(lhi_net *net, const char *reason);
 /* NULL while nothing has failed; else why, with the rank ("rank 3: ..."). */
 const char *lhi_net_failure(const lhi_net *net);
 
+/* Of a failed run: this rank is the one to tell people why, the one that failed
+ * or, where that was lost, the first of the others. */
+bool lhi_net_speaks(const lhi_net *net);
+
 uint32_t lhi_net_rank(const lhi_net *net);
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */

@@ -246,8 +246,9 @@ static void tell_failure(stream *s)
 
 /* ---- reading ---- */
 
-static lh_status end_frame(stream *s, connection *c, lh_error *err)
+static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
+    connection *c = &s->connections[peer];
     c->in_frame = false;
     lhi_net_op *op = c->op;
     lhi_kept *kept = c->kept;
@@ -256,7 +257,7 @@ static lh_status end_frame(stream *s, connection *c, lh_error *err)
     if (c->frame.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_text(c->reason, c->size, text, sizeof text);
-        lhi_failure_set_text(s->proto.net.failure, text);
+        lhi_failure_tell(s->proto.net.failure, peer, text);
         s->told = true; /* whoever began it tells everyone */
         return LH_OK;
     }
@@ -275,7 +276,7 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
     c->filled = 0;
     c->size = (size_t)lhi_frame_payload(&c->frame);
     c->into = c->frame.kind == LHI_FRAME_ABORT ? c->reason : into;
-    return c->size ? LH_OK : end_frame(s, c, err);
+    return c->size ? LH_OK : end_frame(s, peer, err);
 }
 
 /* Whatever of the payload was read ahead. */
@@ -297,7 +298,7 @@ static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
         c->at += n;
         c->filled += n;
         if (c->filled == c->size)
-            LHI_TRY(end_frame(s, c, err));
+            LHI_TRY(end_frame(s, peer, err));
     }
     if (c->at > 0) {
         memmove(c->buffer, c->buffer + c->at, c->end - c->at);
@@ -325,7 +326,7 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
     if (direct) {
         c->filled += (size_t)n;
         if (c->filled == c->size)
-            status = end_frame(s, c, err);
+            status = end_frame(s, peer, err);
     } else {
         c->end += (size_t)n;
         status = use_buffer(s, peer, err);

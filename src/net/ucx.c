@@ -386,7 +386,7 @@ static lh_status use_frame(ucx *u, const coming *c, lh_error *err)
     if (f.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_text(payload, (size_t)f.size, text, sizeof text);
-        lhi_failure_set_text(u->proto.net.failure, text);
+        lhi_failure_tell(u->proto.net.failure, c->from, text);
         u->told = true;
         return LH_OK;
     }

@@ -29,9 +29,10 @@ static lh_status check(const lhi_train_options *o, lh_error *err)
     bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
     if (!rates || !betas || !(o->epsilon > 0) || !(o->weight_decay >= 0) ||
         !(o->clip >= 0))
-        return lhi_fail(err, LH_EINVAL,
-                        "rates must be 0 to 1e9, decay and clipping not negative, "
-                        "betas 0 <= beta < 1, epsilon above 0");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "rates must be 0 to 1e9, decay and clipping not negative, "
+            "betas 0 <= beta < 1, epsilon above 0");
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
         return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
                         o->replica, o->n_replicas);

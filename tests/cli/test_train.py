@@ -4,6 +4,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -159,6 +160,30 @@ out, err = run.communicate(timeout=30)
 check(run.returncode == 1 and time.monotonic() - begin < 5 and
       err.count("\n") == 1 and "rank 2" in err and out == "",
       f"a rank was killed: {run.returncode} {err!r}")
+
+# --- the same under mpirun: one rank says it --------------------------------------
+if not shutil.which("mpirun"):
+    print("SKIPPED mpirun: it is not installed")
+else:
+    run = subprocess.Popen(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
+         PROGRAM, *QUIET, "--transport", "tcp", "--steps", "1000", "--log",
+         "mpi.jsonl"], cwd=WORK, env=ENVIRONMENT, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    await_lines("mpi.jsonl")
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
+                              capture_output=True, text=True).stdout.split()
+    begin = time.monotonic()
+    for child in children:
+        with open(f"/proc/{child}/environ", encoding="latin1") as of:
+            if "OMPI_COMM_WORLD_RANK=2" in of.read().split("\0"):
+                os.kill(int(child), signal.SIGKILL)
+    out, err = run.communicate(timeout=60)
+    ours = [line for line in err.splitlines() if line.startswith("longhaul:")]
+    # mpirun leaves a second to the others, and says which rank was killed.
+    check(run.returncode != 0 and time.monotonic() - begin < 10 and
+          len(ours) <= 1 and all("rank 2:" in line for line in ours) and
+          "rank 2" in err, f"a rank was killed under mpirun: {err!r}")
 
 # --- training ------------------------------------------------------------------------------
 job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
