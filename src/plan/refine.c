@@ -47,7 +47,7 @@ static bool watch(void *context, const lh_solve_progress *now)
 /* Its groups and its sharding belong together with its order. */
 static bool is_elastic(const lh_choice *c)
 {
-    return c->layout.schedule && strcmp(c->layout.schedule, "elastic") == 0;
+    return c->elastic != NULL; /* plain groups are an order like others */
 }
 
 static uint64_t passes_of(const lh_pipeline *p)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elastic plans of jobs, and what stands beside them. */
+#include "test.h"
+
+#include <longhaul/check.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+
+/* A job of 2 x 8 GPUs; `layout` and `batch` vary. */
+static lh_job *job_with(const char *layout, unsigned batch, unsigned nodes_east,
+                        double memory_gib)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-8b\n"
+             "training: {global_batch: %u, sequence: 4096}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 500, memory_gib: %g, memory_gbps: 3000, "
+             "efficiency: 0.5}\n"
+             "  gpus_per_node: 4\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "  datacenters:\n"
+             "   - {name: west, nodes: 2}\n"
+             "   - {name: east, nodes: %u}\n"
+             "  links:\n"
+             "   - {between: [west, east], latency_ms: 20, gbps: 400}\n"
+             "%s%s\n",
+             batch, memory_gib, nodes_east, layout ? "layout: " : "",
+             layout ? layout : "");
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+static void reads_back(const lh_plan *plan)
+{
+    char *text = NULL, *again = NULL;
+    lh_plan *copy = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    CHECK_OK(lh_plan_parse(text, strlen(text), "p.json", &copy, &err), err);
+    if (copy) {
+        CHECK_OK(lh_plan_format(copy, &again, NULL, &err), err);
+        CHECK_STR(again, text);
+    }
+    lh_text_free(text);
+    lh_text_free(again);
+    lh_plan_free(copy);
+}
+
+/* Groups, shares and recomputed operations are a plan's too: it runs, fits and
+ * reads back, and without its parts it is no faster. */
+static void elastic_plans(void)
+{
+    lh_job *job = job_with("{schedule: elastic}", 32, 2, 16);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK(plan && plan->best.elastic);
+    if (plan && plan->best.elastic) {
+        const lh_plan_elastic *e = plan->best.elastic;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < e->n_enqueue; i++)
+            n += e->enqueue[i];
+        CHECK_INT(n, plan->best.microbatches);
+        CHECK(e->parameters <= e->gradients && e->gradients <= 1);
+        CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
+        CHECK(plan->best.layout.chunks_per_device == 1 ||
+              lh_pipeline_n_dp_ops(plan->pipeline) > 0);
+        lh_verdict *verdict = NULL;
+        CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+        CHECK(lh_verdict_valid(verdict));
+        CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
+        lh_verdict_free(verdict);
+        for (uint32_t i = 0; i < plan->n_methods; i++)
+            CHECK(plan->methods[i].status != LH_CHOICE_OK ||
+                  plan->methods[i].iteration_ns >= plan->best.iteration_ns);
+        reads_back(plan);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* A row of the table whose reason has these words. */
+static const lh_choice *row_of(const lh_plan *plan, const char *words)
+{
+    for (uint32_t i = 0; plan && i < plan->n_methods; i++)
+        if (strstr(plan->methods[i].why, words))
+            return &plan->methods[i];
+    return NULL;
+}
+
+/* What stands beside an elastic plan, each with what it takes: depth-first,
+ * breadth-first, the same with the host's memory, zero-bubble. */
+static void beside_elastic_plans(void)
+{
+    lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
+                           "outermost: data}",
+                           32, 2, 20);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    const lh_choice *depth = row_of(plan, "depth-first");
+    const lh_choice *breadth = row_of(plan, "one group");
+    const lh_choice *host = row_of(plan, "offloading");
+    const lh_choice *bubble = row_of(plan, "zero-bubble");
+    CHECK(depth && depth->elastic && depth->elastic->enqueue[0] == 4);
+    CHECK(breadth && (breadth->elastic ? breadth->elastic->n_enqueue == 1
+                                       : breadth->status == LH_CHOICE_MEMORY));
+    if (breadth && !breadth->elastic) /* says by how much */
+        CHECK_HAS(breadth->why, "bytes more than stays below the budget");
+    CHECK(host && host->elastic && host->elastic->n_enqueue == 1 &&
+          host->elastic->n_recomputed == 0);
+    if (host) {
+        CHECK_HAS(host->why, "GiB of host memory per GPU");
+        CHECK_HAS(host->why, "s of copies each way");
+        CHECK(host->peak_memory_bytes <= host->memory_limit_bytes);
+    }
+    CHECK(bubble && !bubble->elastic);
+    for (uint32_t i = 0; plan && i < plan->n_methods; i++)
+        CHECK(!plan->methods[i].elastic || plan->methods[i].why[0]);
+    if (plan && plan->best.elastic) {
+        bool kept = false; /* what would be the plan otherwise */
+        for (uint32_t i = 0; i < plan->n_alternatives; i++)
+            kept = kept || !plan->alternatives[i].elastic;
+        CHECK(kept);
+    }
+    if (plan)
+        reads_back(plan);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* Where the data parallelism is slow, what hides behind nothing at both ends
+ * of an iteration is worth a first chunk of fewer layers. */
+static void smaller_first_chunks(void)
+{
+    static const char text[] =
+        "longhaul: job/1\n"
+        "model: llama3-70b\n"
+        "training: {global_batch: 512, sequence: 8192}\n"
+        "cluster:\n"
+        "  gpu: h100-sxm\n"
+        "  gpus_per_node: 8\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters:\n"
+        "    - {name: west, nodes: 16}\n"
+        "    - {name: east, nodes: 16}\n"
+        "  links:\n"
+        "    - {between: [west, east], latency_ms: 20, gbps: 800}\n"
+        "layout: {tensor: 8, pipeline: 4, data: 8, micro_batch: 1,\n"
+        "         chunks_per_device: 4, outermost: data, schedule: elastic}\n";
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    const lh_choice *even = row_of(plan, "equal layers");
+    CHECK(plan && plan->best.elastic && plan->best.chunk_layers);
+    CHECK(even && even->iteration_ns > plan->best.iteration_ns);
+    if (plan && plan->best.chunk_layers) {
+        uint32_t sum = 0;
+        for (uint32_t c = 0; c < 16; c++) {
+            uint32_t n = plan->best.chunk_layers[c];
+            CHECK(c < 4 ? n < 5 : n >= 5);
+            sum += n;
+        }
+        CHECK_INT(sum, 80);
+        lh_verdict *verdict = NULL;
+        CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);
+        CHECK(lh_verdict_valid(verdict));
+        CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
+        lh_verdict_free(verdict);
+        reads_back(plan);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(elastic_plans);
+    RUN(beside_elastic_plans);
+    RUN(smaller_first_chunks);
+    return test_summary();
+}
