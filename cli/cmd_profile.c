@@ -62,6 +62,10 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
                 p->links[i].beta_ns_per_byte > 0
                     ? 8 / p->links[i].beta_ns_per_byte
                     : 0.0);
+    fputs("  links between hosts (fabric, wan) are not measured: the program "
+          "runs on one; add what is known of them to the profile's links, or "
+          "leave them to the job\n",
+          c->out);
     if (path)
         fprintf(c->out, "written       %s\n", path);
 }
@@ -127,7 +131,10 @@ const cli_command cmd_profile = {
         "cpu device, with the job's sequence and microbatch (1 where the "
         "layout has none): the times of F, D and W, what a microbatch keeps "
         "from F to W, and what is held throughout. Messages of several sizes "
-        "between two processes give a latency and a time per byte.\n\n"
+        "between two processes give a latency and a time per byte, which is "
+        "the profile's path node. Links between hosts (fabric, wan) are not "
+        "measured: the job says them, or the profile if they are added to "
+        "it.\n\n"
         "What comes out is a profile that plan takes: name it in the job, "
         "profile: FILE.",
     .output_help = "Write the profile to FILE, and a summary to standard "

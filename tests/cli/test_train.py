@@ -213,6 +213,20 @@ else:
          out=r"loss +5\.\d+ at step 1, .*validation +\d.*tokens/s")
     case("another recipe", [*TRAIN, "--resume", "run", "--seed", "3"], 1,
          err="rank \\d")
+    whole = (WORK / "run/step-00000012/model.safetensors").read_bytes()
+    for transport in ("tcp", "ucx") if shutil.which("mpirun") else ():
+        launched = subprocess.run(
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
+             PROGRAM, *TRAIN, "--transport", transport, "--checkpoint",
+             transport, "--json"], cwd=WORK, env=ENVIRONMENT,
+            capture_output=True, text=True, timeout=120)
+        if "this build" in launched.stderr or "UCX" in launched.stderr:
+            print(f"SKIPPED training over {transport}: {launched.stderr}")
+            continue
+        weights = WORK / transport / "step-00000012/model.safetensors"
+        check(launched.returncode == 0 and weights.exists() and
+              weights.read_bytes() == whole,
+              f"the same weights over {transport}: {launched.stderr}")
     # A full disk (files of at most 40 kB) leaves the checkpoints as they were.
     before = {f.name: f.read_bytes()
               for f in (WORK / "run/step-00000012").iterdir()}
@@ -239,6 +253,9 @@ else:
          err=r"\Alonghaul: rank \d.*model\.safetensors[^\n]*\n\Z")
     found = json_case("profile", ["profile", "job.yaml", "--repeats", "3",
                                   "-o", "profile.json"])
+    case("profile says what it did not measure",
+         ["profile", "job.yaml", "--repeats", "1", "-o", "profile2.json"],
+         out="between hosts .*are not measured")
     write("measured.yaml", read("job.yaml") + "profile: profile.json\n")
     case("plan by the profile", ["plan", "measured.yaml", "-o", "m.json"],
          out="pass times +profile")
