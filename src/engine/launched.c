@@ -6,6 +6,15 @@
 #include <inttypes.h>
 #include <time.h>
 
+/* mpirun kills all once one has ended: the one that says why goes first. */
+static void leave_saying(const lhi_job *job, const char *why)
+{
+    if (job->o.failed)
+        job->o.failed(job->o.context, why);
+    if (!why)
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+}
+
 static lh_status run_rank(const lhi_job *job, lhi_mpi *mpi,
                           const lhi_net_link *links, char **text, size_t *size,
                           lh_error *err)
@@ -13,23 +22,23 @@ static lh_status run_rank(const lhi_job *job, lhi_mpi *mpi,
     uint32_t n = job->exec->n_ranks * job->n_replicas;
     lhi_net *net;
     lhi_left left;
-    if (lhi_mpi_n_ranks(mpi) != n)
+    if (lhi_mpi_n_ranks(mpi) != n) {
+        if (lhi_mpi_rank(mpi) != 0) /* all find the same; rank 0 says it */
+            leave_saying(job, NULL);
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " ranks were started, but the plan has "
                         "%" PRIu32 ": mpirun -np %" PRIu32,
                         lhi_mpi_n_ranks(mpi), n, n);
+    }
     LHI_TRY(lhi_net_mpi(mpi, job->o.transport,
                         job->emulates ? job->exec->n_links : 0, links, &net,
                         err));
     lh_status status = lhi_job_rank(job, net, text, size, &left, err);
     bool speaks = status == LH_OK || lhi_net_speaks(net);
-    if (status != LH_OK && status != LH_ECANCELED && job->o.failed)
-        job->o.failed(job->o.context, speaks ? lhi_net_failure(net) : NULL);
+    if (status != LH_OK && status != LH_ECANCELED)
+        leave_saying(job, speaks ? lhi_net_failure(net) : NULL);
     lhi_net_close(net);
     lhi_job_leave(&left);
-    /* mpirun kills all once one has ended: the one that says why goes first. */
-    if (!speaks)
-        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     return status;
 }
 

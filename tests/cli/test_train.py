@@ -165,6 +165,12 @@ check(run.returncode == 1 and time.monotonic() - begin < 5 and
 if not shutil.which("mpirun"):
     print("SKIPPED mpirun: it is not installed")
 else:
+    few = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3",
+         PROGRAM, *QUIET, "--transport", "tcp"], cwd=WORK, env=ENVIRONMENT,
+        capture_output=True, text=True, timeout=60)
+    check(few.returncode != 0 and few.stderr.count("longhaul: ") == 1 and
+          "mpirun -np 4" in few.stderr, f"too few ranks: {few.stderr!r}")
     run = subprocess.Popen(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
          PROGRAM, *QUIET, "--transport", "tcp", "--steps", "1000", "--log",
