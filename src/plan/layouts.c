@@ -29,7 +29,8 @@ static lh_status add(lhi_layouts *s, const lhi_config *config, lh_error *err)
     return LH_OK;
 }
 
-static lh_status add_chunkings(lhi_layouts *s, lhi_config *config, lh_error *err)
+static lh_status add_chunkings(lhi_layouts *s, lhi_config *config,
+                               lh_error *err)
 {
     static const struct {
         uint32_t chunks;
@@ -61,9 +62,8 @@ static lh_status add_recomputations(lhi_layouts *s, lhi_config *config,
                                     lh_error *err)
 {
     const lh_training *t = &s->job->training;
-    static const lh_recompute all[] = {LH_RECOMPUTE_NONE,
-                                       LH_RECOMPUTE_SELECTIVE,
-                                       LH_RECOMPUTE_FULL};
+    static const lh_recompute all[] = {
+        LH_RECOMPUTE_NONE, LH_RECOMPUTE_SELECTIVE, LH_RECOMPUTE_FULL};
     for (int i = 0; i < 3; i++) {
         if (t->recompute_given && all[i] != t->recompute)
             continue;
@@ -73,7 +73,8 @@ static lh_status add_recomputations(lhi_layouts *s, lhi_config *config,
     return LH_OK;
 }
 
-static lh_status add_micro_batches(lhi_layouts *s, lhi_config *config, lh_error *err)
+static lh_status add_micro_batches(lhi_layouts *s, lhi_config *config,
+                                   lh_error *err)
 {
     uint32_t want = s->job->layout.micro_batch;
     uint64_t data = config->layout.data, batch = s->job->training.global_batch;
@@ -93,7 +94,8 @@ static lh_status add_micro_batches(lhi_layouts *s, lhi_config *config, lh_error 
     return LH_OK;
 }
 
-static lh_status add_outermost(lhi_layouts *s, lhi_config *config, lh_error *err)
+static lh_status add_outermost(lhi_layouts *s, lhi_config *config,
+                               lh_error *err)
 {
     lh_outermost want = s->job->layout.outermost;
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
@@ -108,7 +110,8 @@ static lh_status add_outermost(lhi_layouts *s, lhi_config *config, lh_error *err
     return LH_OK;
 }
 
-static lh_status add_pipelines(lhi_layouts *s, lhi_config *config, lh_error *err)
+static lh_status add_pipelines(lhi_layouts *s, lhi_config *config,
+                               lh_error *err)
 {
     const lh_layout *want = &s->job->layout;
     uint32_t groups = s->job->n_gpus / lhi_group_size(&config->layout);
@@ -148,8 +151,8 @@ lh_status lhi_layouts_find(const lh_job *job, lhi_layouts *out, lh_error *err)
         for (uint32_t tp = 1; tp <= s->job->n_gpus; tp++) {
             uint64_t group = (uint64_t)tp * context * ep;
             if (!given(tp, want->tensor) || group > s->job->n_gpus ||
-                (!want->tensor && (group > node || node % tp != 0 ||
-                                   model->heads % tp != 0)))
+                (!want->tensor &&
+                 (group > node || node % tp != 0 || model->heads % tp != 0)))
                 continue;
             if (s->job->n_gpus % group != 0 && !(want->pipeline && want->data))
                 continue;
