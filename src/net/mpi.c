@@ -127,6 +127,11 @@ lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err)
     lhi_mpi *m = calloc(1, sizeof *m);
     if (!m)
         return lhi_fail_nomem(err);
+#ifdef OMPI_MAJOR_VERSION
+    /* Its segments in /dev/shm would stay where mpirun kills the ranks, and
+     * nothing but addresses goes by MPI. What the user has set stands. */
+    setenv("OMPI_MCA_btl", "^vader,sm", 0);
+#endif
     lh_status status = load(m, err);
     int rank = 0, n = 0, provided = 0;
     if (status == LH_OK &&
