@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts, emulated by network namespaces with a link of 100 Mbit/s between
-# them, run the conformance suite over MPI with UCX and with tcp.
+# them, run the conformance suite, and a job, over MPI with UCX and with tcp.
 #
-#     tests/net/namespaces.sh PROGRAM       (test_net_ucx)
+#     tests/net/namespaces.sh PROGRAM LONGHAUL       (test_net_ucx, the program)
 #
 # Exit status 77, and why, where that is not possible here.
 set -u
-program=$1
+program=$1 longhaul=$2
 skip() {
     echo "SKIPPED: $*"
     exit 77
@@ -56,17 +56,38 @@ exec ip netns exec $b unshare -u -i sh -c "hostname east; \$*"
 AGENT
 chmod +x "$work/agent"
 
-failed=0
-for transport in ucx tcp; do
-    echo "two hosts, $transport:"
+# A job on two ranks; a rank's time is a tenth of a second, a message a quarter MB.
+cat >"$work/pair.yaml" <<PAIR
+longhaul: pipeline/1
+time_unit: ms
+microbatches: 4
+devices: 2
+uniform: {placement: ud, F: 10, D: 10, W: 5, memory: {F: 1, W: -1}}
+PAIR
+
+# there TRANSPORT COMMAND: two ranks of it, one on each host.
+there() {
     ip netns exec $a unshare -u -i sh -c "hostname west; exec timeout 100 \
         env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         mpirun --mca plm_rsh_agent $work/agent --host west:1,east:1 -np 2 \
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include wan \
         --mca oob_tcp_if_include wan --mca btl tcp,self --mca pml ob1 \
         -x UCX_TLS=tcp -x UCX_NET_DEVICES=wan -x TEST_NET_MBIT=100 \
-        -x ASAN_OPTIONS -x TEST_NET_TRANSPORT=$transport $program --mpi" ||
+        -x ASAN_OPTIONS -x TEST_NET_TRANSPORT=$1 $2"
+}
+
+failed=0
+for transport in ucx tcp; do
+    echo "two hosts, $transport:"
+    there $transport "$program --mpi" || failed=1
+    there $transport "$longhaul train $work/pair.yaml -s zb-h1 --steps 3 \
+        --transport $transport --real-links --message-bytes 262144 --json" \
+        >"$work/run.json" || failed=1
+    [ "$(grep -c '"seconds"' "$work/run.json")" = 3 ] || {
+        echo 'the job did not run'
+        cat "$work/run.json"
         failed=1
+    }
 done
 
 # The link between the hosts goes down, and TCP alone would not notice.
