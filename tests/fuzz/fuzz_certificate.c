@@ -32,7 +32,7 @@ static struct {
 static void solve(const lh_pipeline *p, uint32_t parts)
 {
     lh_solve_options o = {
-        .size = sizeof o, .effort = 2000000, .sub_blocks = parts};
+        .size = sizeof o, .effort = 300000, .sub_blocks = parts};
     lh_solution s;
     lh_error err;
     MUST(lh_solve(p, &o, &s, &err), err);
