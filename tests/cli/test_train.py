@@ -162,19 +162,23 @@ check(run.returncode == 1 and time.monotonic() - begin < 5 and
       f"a rank was killed: {run.returncode} {err!r}")
 
 # --- the same under mpirun: one rank says it --------------------------------------
+# Open MPI and UCX leave memory to the end of the process; our own leaks show
+# over the other transports.
+UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
+    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 if not shutil.which("mpirun"):
     print("SKIPPED mpirun: it is not installed")
 else:
     few = subprocess.run(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3",
-         PROGRAM, *QUIET, "--transport", "tcp"], cwd=WORK, env=ENVIRONMENT,
+         PROGRAM, *QUIET, "--transport", "tcp"], cwd=WORK, env=UNDER_MPI,
         capture_output=True, text=True, timeout=60)
     check(few.returncode != 0 and few.stderr.count("longhaul: ") == 1 and
           "mpirun -np 4" in few.stderr, f"too few ranks: {few.stderr!r}")
     run = subprocess.Popen(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
          PROGRAM, *QUIET, "--transport", "tcp", "--steps", "1000", "--log",
-         "mpi.jsonl"], cwd=WORK, env=ENVIRONMENT, stdout=subprocess.PIPE,
+         "mpi.jsonl"], cwd=WORK, env=UNDER_MPI, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
     await_lines("mpi.jsonl")
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
@@ -224,7 +228,7 @@ else:
         launched = subprocess.run(
             ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
              PROGRAM, *TRAIN, "--transport", transport, "--checkpoint",
-             transport, "--json"], cwd=WORK, env=ENVIRONMENT,
+             transport, "--json"], cwd=WORK, env=UNDER_MPI,
             capture_output=True, text=True, timeout=120)
         if "this build" in launched.stderr or "UCX" in launched.stderr:
             print(f"SKIPPED training over {transport}: {launched.stderr}")
