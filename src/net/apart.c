@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp transport: the job's secret, and an endpoint once all have joined. */
+/* The tcp transport: an endpoint once all have joined. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
 #include "base/fail.h"
-#include "base/text.h"
 #include "net/shared.h"
 #include "net/stream.h"
 #include "net/tcp.h"
@@ -12,56 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- the secret ---- */
-
-static lh_status check_secret(char *text, size_t *size, const char *from,
-                              lh_error *err)
-{
-    if (*size > 0 && text[*size - 1] == '\n')
-        text[--*size] = '\0';
-    if (*size < LHI_SECRET_LEAST)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: the secret has %zu bytes; it needs at least %d, "
-                        "such as from `openssl rand -hex 32`",
-                        from, *size, LHI_SECRET_LEAST);
-    return LH_OK;
-}
-
-lh_status lhi_net_secret(char **out, size_t *size, lh_error *err)
-{
-    const char *path = getenv("LONGHAUL_SECRET_FILE");
-    const char *value = getenv("LONGHAUL_SECRET");
-    char *text = NULL;
-    if (path && *path) {
-        struct stat st;
-        if (stat(path, &st) == 0 && (st.st_mode & 077))
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: others may read the secret; chmod 600 it",
-                            path);
-        LHI_TRY(lhi_file_read(path, LHI_SECRET_MOST, &text, size, err));
-    } else if (value && *value) {
-        path = "LONGHAUL_SECRET";
-        *size = strlen(value);
-        text = strdup(value);
-        if (!text)
-            return lhi_fail_nomem(err);
-    } else {
-        return lhi_fail(err, LH_EINPUT,
-                        "the job has no secret: name a file that holds it in "
-                        "LONGHAUL_SECRET_FILE");
-    }
-    lh_status status = check_secret(text, size, path, err);
-    if (status == LH_OK)
-        *out = text;
-    else
-        lh_text_free(text);
-    return status;
-}
-
-/* ---- the transport ---- */
 
 static lh_status find_shared(void *context, const lhi_tcp_options *o,
                              const lhi_tcp_extra *extra, lh_error *err)

@@ -186,7 +186,7 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
 
 /* tcp: ranks that were started apart from each other, on one host or several.
  */
-enum { LHI_SECRET_LEAST = 16, LHI_SECRET_MOST = 4096 };
+enum { LHI_SECRET_LEAST = 16 };
 typedef struct lhi_tcp_options {
     uint32_t rank, n_ranks;
     const char *host;   /* of rank 0; NULL: 127.0.0.1. Ranks listen where they
@@ -206,12 +206,6 @@ typedef struct lhi_tcp_options {
  * come, is refused or refuses this one; every rank then gets an error. */
 lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
-
-/* The job's secret, from the file that LONGHAUL_SECRET_FILE names (which nobody
- * but its owner may read) or else from LONGHAUL_SECRET; a newline at the end
- * does not count. *out: release with lh_text_free. LH_EINPUT: there is none, or
- * it cannot be used. */
-lh_status lhi_net_secret(char **out, size_t *size, lh_error *err);
 
 /* ucx: messages over UCX (openucx.org), with the same options as tcp, by which
  * the ranks find each other and see who is lost. What the environment says

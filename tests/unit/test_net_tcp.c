@@ -412,45 +412,12 @@ static void cut(void)
     all_end(&j, 4, cuts, "its connection to rank", NULL);
 }
 
-static void secrets(void)
-{
-    char *text = NULL;
-    size_t size = 0;
-    lh_error err = {0};
-    char path[] = "/tmp/test-net-secret-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(write(fd, "a secret of thirty-one bytes 31\n", 32) == 32);
-    close(fd);
-    unsetenv("LONGHAUL_SECRET");
-    unsetenv("LONGHAUL_SECRET_FILE");
-    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "LONGHAUL_SECRET_FILE");
-    setenv("LONGHAUL_SECRET", "0123456789abcde", 1);
-    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "has 15 bytes");
-    setenv("LONGHAUL_SECRET", "0123456789abcdef", 1);
-    CHECK_OK(lhi_net_secret(&text, &size, &err), err);
-    CHECK_STR(text, "0123456789abcdef");
-    lh_text_free(text);
-    setenv("LONGHAUL_SECRET_FILE", path, 1);
-    CHECK_OK(lhi_net_secret(&text, &size, &err), err);
-    CHECK_STR(text, "a secret of thirty-one bytes 31");
-    CHECK_INT(size, 31);
-    lh_text_free(text);
-    chmod(path, 0644);
-    CHECK_INT(lhi_net_secret(&text, &size, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "chmod 600");
-    unlink(path);
-    CHECK(lhi_net_secret(&text, &size, &err) != LH_OK);
-}
-
 int main(void)
 {
     if (!lhi_hello_can_prove()) {
         printf("SKIPPED: this build has no OpenSSL, so no tcp transport\n");
         return 77;
     }
-    RUN(secrets);
     RUN(conforms);
     RUN(wrong_secret);
     RUN(wrong_secret_of_rank_0);
