@@ -98,12 +98,25 @@ typedef enum lh_outermost {
     LH_OUTERMOST_DATA,
 } lh_outermost;
 
-/* 0, LH_OUTERMOST_ANY and NULL: not given, to be searched. */
+/* How the data-parallel replicas of several datacenters share weights,
+ * gradients and optimizer state where training.zero divides these
+ * (longhaul/cost.h). */
+typedef enum lh_sharding {
+    LH_SHARDING_ANY,            /* not given */
+    LH_SHARDING_FULL,           /* over all replicas */
+    LH_SHARDING_HYBRID,         /* over those of a datacenter; between these
+                                   every GPU sums its share with its peers */
+    LH_SHARDING_HYBRID_LEADERS, /* the same, but one GPU of each datacenter
+                                   sums the whole gradient */
+} lh_sharding;
+
+/* 0, LH_OUTERMOST_ANY, LH_SHARDING_ANY and NULL: not given, to be searched. */
 typedef struct lh_layout {
     uint32_t tensor, context, expert, pipeline, data;
     uint32_t micro_batch; /* sequences in a microbatch */
     uint32_t chunks_per_device;
     lh_outermost outermost;
+    lh_sharding sharding;
     const char *schedule; /* a method's name (lh_methods) */
 } lh_layout;
 
@@ -147,6 +160,7 @@ LH_API const char *lh_precision_name(lh_precision precision);
 LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
 LH_API const char *lh_recompute_name(lh_recompute recompute);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
+LH_API const char *lh_sharding_name(lh_sharding sharding);    /* "any" too */
 LH_API uint32_t lh_precision_bytes(lh_precision precision);
 
 #ifdef __cplusplus

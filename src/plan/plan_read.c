@@ -68,11 +68,12 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
 {
     static const char *const keys[] = {
         "tensor", "context", "expert", "pipeline", "data",
-        "micro_batch", "chunks_per_device", "outermost", "schedule", NULL};
+        "micro_batch", "chunks_per_device", "outermost", "sharding",
+        "schedule", NULL};
     uint32_t *const values[] = {
         &out->tensor, &out->context, &out->expert, &out->pipeline,
         &out->data, &out->micro_batch, &out->chunks_per_device};
-    uint32_t outermost;
+    uint32_t outermost, sharding;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         const lhi_node *node;
@@ -82,6 +83,11 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
     LHI_TRY(get_choice(r, map, "outermost", lhi_outermost_names, &outermost,
                        err));
     out->outermost = (lh_outermost)(outermost + 1);
+    if (lhi_find(map, "sharding")) {
+        LHI_TRY(get_choice(r, map, "sharding", lhi_sharding_names, &sharding,
+                           err));
+        out->sharding = (lh_sharding)(sharding + 1);
+    }
     if (lhi_find(map, "schedule"))
         LHI_TRY(get_string(r, map, "schedule", &out->schedule, err));
     return LH_OK;

@@ -31,6 +31,8 @@ static json_t *layout_to_json(const lh_choice *c)
               set(map, "chunks_per_device", integer(l->chunks_per_device)) &&
               set(map, "outermost",
                   json_string(lh_outermost_name(l->outermost)));
+    if (ok && l->sharding != LH_SHARDING_ANY)
+        ok = set(map, "sharding", json_string(lh_sharding_name(l->sharding)));
     if (ok && l->schedule)
         ok = set(map, "schedule", json_string(l->schedule));
     if (!ok) {

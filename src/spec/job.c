@@ -10,6 +10,8 @@ const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
 const char *const lhi_outermost_names[] = {"pipeline", "data", NULL};
+const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
+                                          NULL};
 
 const char *lh_precision_name(lh_precision precision)
 {
@@ -30,6 +32,12 @@ const char *lh_outermost_name(lh_outermost outermost)
 {
     return outermost == LH_OUTERMOST_ANY ? "any"
                                          : lhi_outermost_names[outermost - 1];
+}
+
+const char *lh_sharding_name(lh_sharding sharding)
+{
+    return sharding == LH_SHARDING_ANY ? "any"
+                                       : lhi_sharding_names[sharding - 1];
 }
 
 uint32_t lh_precision_bytes(lh_precision precision)
@@ -252,10 +260,11 @@ static lh_status read_layout(reader *r, lh_error *err)
 {
     static const char *const keys[] = {
         "tensor",      "context",           "expert",    "pipeline", "data",
-        "micro_batch", "chunks_per_device", "outermost", "schedule", NULL};
+        "micro_batch", "chunks_per_device", "outermost", "sharding", "schedule",
+        NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
-    uint32_t outermost;
+    uint32_t outermost, sharding;
     bool given;
     if (!map)
         return LH_OK;
@@ -272,6 +281,10 @@ static lh_status read_layout(reader *r, lh_error *err)
                         &given, err));
     if (given)
         l->outermost = (lh_outermost)(outermost + 1);
+    LHI_TRY(read_choice(r, map, "sharding", lhi_sharding_names, &sharding,
+                        &given, err));
+    if (given)
+        l->sharding = (lh_sharding)(sharding + 1);
     if ((node = lhi_find(map, "schedule"))) {
         LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))

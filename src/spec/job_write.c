@@ -161,6 +161,8 @@ static json_t *layout_to_json(const lh_layout *l)
         set_given(map, "chunks_per_device", l->chunks_per_device) &&
         (l->outermost == LH_OUTERMOST_ANY ||
          set(map, "outermost", json_string(lh_outermost_name(l->outermost)))) &&
+        (l->sharding == LH_SHARDING_ANY ||
+         set(map, "sharding", json_string(lh_sharding_name(l->sharding)))) &&
         (!l->schedule || set(map, "schedule", json_string(l->schedule)));
     return finish(map, ok);
 }

@@ -386,10 +386,12 @@ static void given_layouts_are_kept(void)
 {
     lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 2, "
                            "chunks_per_device: 1, outermost: pipeline, "
-                           "schedule: 1f1b}",
+                           "sharding: full, schedule: 1f1b}",
                            32, 2, 80);
-    lh_plan *plan = NULL;
+    lh_plan *plan = NULL, *again = NULL;
     lh_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
     CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
     if (plan) {
         const lh_layout *l = &plan->best.layout;
@@ -399,7 +401,13 @@ static void given_layouts_are_kept(void)
         CHECK_INT(l->micro_batch, 2);
         CHECK_STR(l->schedule, "1f1b");
         CHECK_INT(plan->best.microbatches, 8);
+        CHECK_INT(l->sharding, LH_SHARDING_FULL);
+        CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+        CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
     }
+    CHECK(again && again->best.layout.sharding == LH_SHARDING_FULL);
+    lh_text_free(text);
+    lh_plan_free(again);
     lh_plan_free(plan);
     lh_job_free(job);
 }

@@ -58,7 +58,8 @@ static void a_job_means_what_it_says(void)
         " oversubscription: 4}\n"
         "    - {from: b, to: a, latency_ms: 0.5, gbps: 16}\n"
         "layout: {tensor: 2, context: 1, pipeline: 4, data: 2, micro_batch: 4,"
-        " chunks_per_device: 2, outermost: data, schedule: 1f1b}\n",
+        " chunks_per_device: 2, outermost: data, sharding: hybrid-leaders,"
+        " schedule: 1f1b}\n",
         &err);
     CHECK_MSG(j, "%s", err.text);
     if (!j)
@@ -92,6 +93,8 @@ static void a_job_means_what_it_says(void)
     CHECK_INT(ba->latency_ns, 500000);
     CHECK_NEAR(ba->oversubscription, 1, 0);
     CHECK_INT(j->layout.outermost, LH_OUTERMOST_DATA);
+    CHECK_INT(j->layout.sharding, LH_SHARDING_HYBRID_LEADERS);
+    CHECK_STR(lh_sharding_name(j->layout.sharding), "hybrid-leaders");
     CHECK_STR(j->layout.schedule, "1f1b");
     CHECK_INT(j->layout.chunks_per_device, 2);
     CHECK_INT(j->layout.expert, 0);
@@ -112,6 +115,7 @@ static void what_is_left_out_is_filled_in(void)
     CHECK_INT(j->wans[1].latency_ns, j->wans[2].latency_ns);
     CHECK_INT(j->layout.tensor, 0);
     CHECK_INT(j->layout.outermost, LH_OUTERMOST_ANY);
+    CHECK_INT(j->layout.sharding, LH_SHARDING_ANY);
     CHECK(j->layout.schedule == NULL && j->profile == NULL);
     lh_job_free(j);
 }
@@ -313,6 +317,7 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("micro_batch: 16"), "cannot be cut");
     refuse(LAYOUT("expert: 2"), "has no experts");
     refuse(LAYOUT("outermost: tensor"), "must be pipeline or data");
+    refuse(LAYOUT("sharding: any"), "must be full, hybrid or hybrid-leaders");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
@@ -380,6 +385,8 @@ static void odd_jobs_survive_a_round_trip(void)
     static const char *const jobs[] = {
         JOB,
         JOB "layout: {tensor: 2, outermost: data, schedule: zb-h1}\n",
+        JOB "layout: {sharding: full}\n",
+        JOB "layout: {sharding: hybrid}\n",
         /* numbers that binary fractions cannot hold */
         HEAD TRAINING
         "cluster:\n"
