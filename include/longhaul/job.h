@@ -79,8 +79,9 @@ typedef struct lh_datacenter {
     uint32_t nodes, gpus_per_node;
     uint32_t gpus; /* nodes * gpus_per_node */
     lh_gpu gpu;
-    lh_network node_link; /* inside a node; there if gpus_per_node > 1 */
-    lh_network fabric;    /* between nodes; there if the job has > 1 node */
+    lh_network node_link;    /* inside a node; there if gpus_per_node > 1 */
+    lh_network fabric;       /* between nodes; there if the job has > 1 node */
+    double usd_per_gpu_hour; /* 0: no price is given */
 } lh_datacenter;
 
 /* From one datacenter to another: for all traffic in this direction. */
@@ -90,6 +91,7 @@ typedef struct lh_wan {
     int64_t latency_ns;      /* one way */
     double loss;             /* share of packets lost, 0 <= loss < 1 */
     double oversubscription; /* >= 1: others' demand on the same capacity */
+    double usd_per_gb;       /* of what is sent, per 10^9 bytes; 0: free */
 } lh_wan;
 
 typedef enum lh_outermost {

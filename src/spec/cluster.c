@@ -172,8 +172,14 @@ static lh_status check_name(const reader *r, const lhi_node *node,
 static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
                            lh_error *err)
 {
-    static const char *const keys[] = {
-        "name", "nodes", "gpu", "gpus_per_node", "node_link", "fabric", NULL};
+    static const char *const keys[] = {"name",
+                                       "nodes",
+                                       "gpu",
+                                       "gpus_per_node",
+                                       "node_link",
+                                       "fabric",
+                                       "usd_per_gpu_hour",
+                                       NULL};
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
@@ -195,7 +201,12 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
                             site->nodes, site->gpus_per_node, LH_MAX_GPUS);
     site->gpus = site->nodes * site->gpus_per_node;
     LHI_TRY(need_for_site(r, map, "gpu", &node, err));
-    return read_gpu(r, node, &site->gpu, err);
+    LHI_TRY(read_gpu(r, node, &site->gpu, err));
+    node = find_for_site(r, map, "usd_per_gpu_hour");
+    if (!node)
+        return LH_OK;
+    return lhi_get_number15(r->doc, node, 1e-6, LHI_MAX_PRICE,
+                            &site->usd_per_gpu_hour, err);
 }
 
 /* Networks, once it is known what there is to connect. */
@@ -308,9 +319,9 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
 
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
-    static const char *const keys[] = {"between",          "from", "to",
-                                       "latency_ms",       "gbps", "loss",
-                                       "oversubscription", NULL};
+    static const char *const keys[] = {"between",          "from",       "to",
+                                       "latency_ms",       "gbps",       "loss",
+                                       "oversubscription", "usd_per_gb", NULL};
     const lhi_node *node;
     uint32_t from, to;
     bool both;
@@ -324,6 +335,9 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
     LHI_TRY(read_optional(r->doc, map, "loss", 0, 0.99, &wan.loss, err));
     LHI_TRY(read_optional(r->doc, map, "oversubscription", 1, 1e6,
                           &wan.oversubscription, err));
+    LHI_TRY(read_optional(r->doc, lhi_find(map, "usd_per_gb") ? map : r->map,
+                          "usd_per_gb", 0, LHI_MAX_PRICE, &wan.usd_per_gb,
+                          err));
     LHI_TRY(add_link(r, map, from, to, &wan, err));
     return both ? add_link(r, map, to, from, &wan, err) : LH_OK;
 }
@@ -350,9 +364,9 @@ static lh_status read_links(reader *r, lh_error *err)
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err)
 {
-    static const char *const keys[] = {"gpu",    "gpus_per_node", "node_link",
-                                       "fabric", "datacenters",   "links",
-                                       NULL};
+    static const char *const keys[] = {
+        "gpu",   "gpus_per_node",    "node_link",  "fabric", "datacenters",
+        "links", "usd_per_gpu_hour", "usd_per_gb", NULL};
     const lhi_node *list;
     reader r = {.doc = doc,
                 .map = map,

@@ -91,6 +91,11 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
     return set(map, key, finish(value, ok));
 }
 
+static bool set_price(json_t *map, const char *key, double usd)
+{
+    return same_number(usd, 0) || set_number(map, key, usd);
+}
+
 static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
 {
     json_t *map = json_object();
@@ -99,7 +104,8 @@ static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
               set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
               set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
               set_network(map, "node_link", &site->node_link) &&
-              set_network(map, "fabric", &site->fabric);
+              set_network(map, "fabric", &site->fabric) &&
+              set_price(map, "usd_per_gpu_hour", site->usd_per_gpu_hour);
     return finish(map, ok);
 }
 
@@ -113,7 +119,8 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
               set_time(map, "latency_ms", wan->latency_ns, 1e6) &&
               set_number(map, "gbps", wan->gbps) &&
               set_number(map, "loss", wan->loss) &&
-              set_number(map, "oversubscription", wan->oversubscription);
+              set_number(map, "oversubscription", wan->oversubscription) &&
+              set_price(map, "usd_per_gb", wan->usd_per_gb);
     return finish(map, ok);
 }
 

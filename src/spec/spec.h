@@ -22,6 +22,7 @@ enum {
     LHI_MAX_ENTRIES = 4096, /* of a profile */
 };
 
+#define LHI_MAX_PRICE 1e9
 #define LHI_HOUR_NS INT64_C(3600000000000)
 
 /* Numbers in job and profile files keep 15 significant digits: every decimal

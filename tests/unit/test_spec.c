@@ -120,6 +120,38 @@ static void what_is_left_out_is_filled_in(void)
     lh_job_free(j);
 }
 
+static void prices_are_inherited(void)
+{
+    lh_error err;
+    lh_job *j =
+        parse(HEAD TRAINING
+              "cluster:\n"
+              "  gpu: a100-80g\n"
+              "  gpus_per_node: 1\n"
+              "  fabric: {gbps: 100, latency_us: 7}\n"
+              "  usd_per_gpu_hour: 2.5\n"
+              "  usd_per_gb: 0.02\n"
+              "  datacenters:\n"
+              "    - {name: a, nodes: 2}\n"
+              "    - {name: b, nodes: 1, usd_per_gpu_hour: 1.75}\n"
+              "  links:\n"
+              "    - {from: a, to: b, latency_ms: 1, gbps: 8, usd_per_gb: 0}\n"
+              "    - {from: b, to: a, latency_ms: 1, gbps: 8}\n",
+              &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_NEAR(j->datacenters[0].usd_per_gpu_hour, 2.5, 0);
+    CHECK_NEAR(j->datacenters[1].usd_per_gpu_hour, 1.75, 0);
+    CHECK_NEAR(j->wans[1].usd_per_gb, 0, 0);
+    CHECK_NEAR(j->wans[2].usd_per_gb, 0.02, 0);
+    lh_job_free(j);
+    j = parse(JOB, &err);
+    CHECK(j && j->datacenters[0].usd_per_gpu_hour <= 0 &&
+          j->wans[1].usd_per_gb <= 0);
+    lh_job_free(j);
+}
+
 static void gpu_presets(void)
 {
     size_t n = 0;
@@ -265,6 +297,12 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 4194304}, "
                          "{name: b, nodes: 1}]\n"),
            "more than 16777216 GPUs in all");
+    refuse(WITH(GPU NETS "  usd_per_gpu_hour: 0\n"
+                         "  datacenters: [{name: a, nodes: 2}]\n"),
+           "cluster.usd_per_gpu_hour: 0 is out of range");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, "
+                         "usd_per_gpu_hour: .inf}]\n"),
+           "usd_per_gpu_hour: ");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, rack: 1}]\n"),
            "datacenters[0].rack: unknown key");
 }
@@ -298,6 +336,9 @@ static void bad_links_are_refused(void)
     refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, "
                  "oversubscription: 0.5}]"),
            "oversubscription: 0.5 is out of range");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, "
+                 "usd_per_gb: -0.1}]"),
+           "links[0].usd_per_gb: -0.1 is out of range");
     refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
            "did you mean 'latency_ms'");
 }
@@ -689,6 +730,7 @@ int main(void)
 {
     RUN(a_job_means_what_it_says);
     RUN(what_is_left_out_is_filled_in);
+    RUN(prices_are_inherited);
     RUN(gpu_presets);
     RUN(bad_models_are_refused);
     RUN(bad_training_is_refused);
