@@ -281,6 +281,8 @@ lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
     const lh_layout *l = &config->layout;
     lh_job as_configured = *job;
     as_configured.training.recompute = config->recompute;
+    if (config->zero_given)
+        as_configured.training.zero = config->zero;
     builder b = {.job = &as_configured, .config = config, .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (n_chunks > job->model->layers)
@@ -303,7 +305,8 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
                            lh_pipeline **out, int64_t *optimizer_ns,
                            lh_error *err)
 {
-    lhi_config config = {*layout, placement, recompute, 0, NULL};
+    lhi_config config = {
+        .layout = *layout, .placement = placement, .recompute = recompute};
     lhi_built built;
     uint64_t step = (uint64_t)layout->data * layout->micro_batch;
     if (!layout->tensor || !layout->context || !layout->expert ||

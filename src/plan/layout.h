@@ -26,6 +26,8 @@ typedef struct lhi_config {
     lh_recompute recompute;
     uint32_t microbatches;
     const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
+    bool zero_given; /* else the job's ZeRO stage */
+    uint32_t zero;
 } lhi_config;
 
 /* What a configuration comes to, before any schedule. */

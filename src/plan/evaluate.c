@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every method makes of a layout. */
+#include "plan/candidate.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <string.h>
+
+lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
+{
+    lh_choice choice = {.status = LH_CHOICE_FAILED,
+                        .layout = c->config.layout,
+                        .placement = c->config.placement,
+                        .recompute = c->config.recompute,
+                        .microbatches = c->config.microbatches,
+                        .chunk_layers = c->config.layers,
+                        .iteration_ns = -1,
+                        .makespan_ns = -1,
+                        .lower_bound_ns = c->bound_ns,
+                        .why = ""};
+    choice.layout.schedule = method;
+    return choice;
+}
+
+static void take_memory(lh_choice *choice, const lh_pipeline *p,
+                        const lh_timeline *t)
+{
+    int64_t least_room = INT64_MAX;
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
+        int64_t limit = lh_pipeline_memory_limit(p, d);
+        int64_t peak = lh_timeline_peak_memory(t, d);
+        if (limit - peak < least_room) {
+            least_room = limit - peak;
+            choice->peak_memory_bytes = peak;
+            choice->memory_limit_bytes = limit;
+        }
+    }
+}
+
+static double peak_flops(const lhi_search *s, const lh_layout *l)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        all += s->job->datacenters[i].gpus *
+               s->job->datacenters[i].gpu.flops_per_s;
+    double used = (double)lhi_group_size(l) * l->pipeline * l->data;
+    return all * used / s->job->n_gpus;
+}
+
+/* Runs one method; *schedule is NULL, and `why` says so, where it does not
+ * work. */
+static lh_status try_method(const lh_plan_options *options,
+                            const lhi_built *built, const char *method,
+                            lh_choice *choice, lh_schedule **schedule,
+                            lh_error *why, lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how,
+                             .sub_blocks = options->sub_blocks};
+    lh_timeline *timeline;
+    const lh_pipeline *p = built->pipeline;
+    *schedule = NULL;
+    lh_status status = lh_method_run(method, p, &how, schedule, NULL, why);
+    if (status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE) {
+        choice->status =
+            status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
+        return LH_OK;
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = *why;
+        return status;
+    }
+    status = lh_simulate(p, *schedule, NULL, &timeline, err);
+    if (status != LH_OK) {
+        lh_schedule_free(*schedule);
+        *schedule = NULL;
+        lhi_wrap(err, "method %s", method);
+        return status;
+    }
+    uint32_t device;
+    take_memory(choice, p, timeline);
+    if (!lh_timeline_fits(timeline, &device)) {
+        choice->status = LH_CHOICE_MEMORY;
+        lhi_fail(why, LH_EINFEASIBLE,
+                 "needs %.1f GiB more than device %" PRIu32 " has",
+                 (double)(lh_timeline_peak_memory(timeline, device) -
+                          lh_pipeline_memory_limit(p, device)) /
+                     (1 << 30),
+                 device);
+        lh_schedule_free(*schedule);
+        *schedule = NULL;
+    } else {
+        choice->status = LH_CHOICE_OK;
+        choice->makespan_ns = lh_timeline_makespan(timeline);
+        choice->optimizer_ns = built->optimizer_ns;
+        choice->overhead_ns = built->overhead_ns;
+        choice->iteration_ns =
+            choice->makespan_ns + built->optimizer_ns + built->overhead_ns;
+        choice->bubble_ratio = lh_timeline_bubble_ratio(timeline);
+    }
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+void lhi_search_rates(const lhi_search *s, lh_choice *choice)
+{
+    if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
+        return;
+    double seconds = (double)choice->iteration_ns / 1e9;
+    const lh_training *t = &s->job->training;
+    choice->tokens_per_s =
+        (double)t->global_batch * (double)t->sequence / seconds;
+    choice->mfu = lh_cost_iteration_flops(s->job) /
+                  (seconds * peak_flops(s, &choice->layout));
+}
+
+/* The methods that a plan considers: all that stand for themselves. */
+static bool considered(const lhi_search *s, const char *name)
+{
+    const char *want = s->job->layout.schedule;
+    if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
+        return strcmp(want, name) == 0;
+    return strcmp(name, "auto") != 0;
+}
+
+lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
+                                const lhi_built *built, lh_schedule **best,
+                                lh_choice *all, uint32_t *n_all, lh_error *err)
+{
+    *best = NULL;
+    c->choice = lhi_candidate_choice(c, NULL);
+    c->simulated = true;
+    for (uint32_t m = 0; m < lh_method_count(); m++) {
+        const char *name = lh_method_name(m);
+        lh_schedule *schedule;
+        lh_error why = {0};
+        if (!considered(s, name))
+            continue;
+        lh_choice choice = lhi_candidate_choice(c, name);
+        LHI_TRY(try_method(&s->options, built, name, &choice, &schedule, &why,
+                           err));
+        lhi_search_rates(s, &choice);
+        choice.why = lhi_arena_strdup(s->mem, why.text);
+        if (!choice.why) {
+            lh_schedule_free(schedule);
+            return lhi_fail_nomem(err);
+        }
+        if (all)
+            all[(*n_all)++] = choice;
+        bool better = choice.status == LH_CHOICE_OK &&
+                      (c->choice.status != LH_CHOICE_OK ||
+                       choice.iteration_ns < c->choice.iteration_ns);
+        if (better) {
+            lh_schedule_free(*best);
+            *best = schedule;
+            c->choice = choice;
+        } else {
+            lh_schedule_free(schedule);
+            if (c->choice.status != LH_CHOICE_OK &&
+                (!c->choice.layout.schedule ||
+                 choice.status == LH_CHOICE_MEMORY))
+                c->choice = choice;
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lhi_candidate_simulate(lhi_search *s, lhi_candidate *c, lh_error *err)
+{
+    lhi_built built;
+    lh_schedule *best;
+    LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
+    lh_status status =
+        lhi_candidate_methods(s, c, &built, &best, NULL, NULL, err);
+    lh_schedule_free(best);
+    lh_pipeline_free(built.pipeline);
+    s->n_simulated++;
+    return status;
+}

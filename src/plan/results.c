@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the search came to: the best, those that lost and why. */
+#include "plan/candidate.h"
+#include "plan/layouts.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lhi_candidate *lhi_search_best(const lhi_search *s)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (c->simulated && c->choice.status == LH_CHOICE_OK &&
+            (!best || c->choice.iteration_ns < best->choice.iteration_ns))
+            best = c;
+    }
+    return best;
+}
+
+/* Nothing works: say what comes closest. */
+static lh_status refuse(const lhi_search *s, lh_error *err)
+{
+    const lhi_candidate *closest = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (c->missing > 0 && (!closest || c->missing < closest->missing))
+            closest = c;
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (c->simulated && c->choice.why[0])
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "%s: no schedule works with the layouts that fit "
+                            "(tensor %" PRIu32 ", pipeline %" PRIu32
+                            ", data %" PRIu32 "): %s",
+                            s->job->name, c->config.layout.tensor,
+                            c->config.layout.pipeline, c->config.layout.data,
+                            c->choice.why);
+    }
+    if (closest) {
+        const lh_layout *l = &closest->config.layout;
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: no layout fits in memory; the closest (tensor "
+            "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+            ", micro_batch %" PRIu32 ", recompute %s) needs %.1f "
+            "GiB more than a GPU of device %" PRIu32
+            " has; use more GPUs, a higher ZeRO stage or larger "
+            "degrees",
+            s->job->name, l->tensor, l->pipeline, l->data, l->micro_batch,
+            lh_recompute_name(closest->config.recompute),
+            (double)closest->missing / (1 << 30), closest->missing_on);
+    }
+    if (s->n == 0 && s->n_dropped)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: every layout has more than %d microbatches; give "
+                        "layout.micro_batch, or a smaller global batch",
+                        s->job->name, LHI_MOST_MICROBATCHES);
+    if (s->n == 0)
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: no layout divides %" PRIu32 " GPUs and a global "
+            "batch of %" PRIu32 "; change the batch or what layout fixes",
+            s->job->name, s->job->n_gpus, s->job->training.global_batch);
+    return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout works, e.g.: %s",
+                    s->job->name, s->first_refusal.text);
+}
+
+static bool same_layout(const lhi_config *a, const lhi_config *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    return x->tensor == y->tensor && x->context == y->context &&
+           x->expert == y->expert && x->pipeline == y->pipeline &&
+           x->data == y->data && x->micro_batch == y->micro_batch &&
+           x->chunks_per_device == y->chunks_per_device &&
+           x->outermost == y->outermost && a->recompute == b->recompute;
+}
+
+static int compare_choices(const void *a, const void *b)
+{
+    const lh_choice *x = a, *y = b;
+    if (x->status != y->status)
+        return x->status < y->status ? -1 : 1;
+    int64_t m = x->status == LH_CHOICE_OK ? x->iteration_ns : x->lower_bound_ns;
+    int64_t n = y->status == LH_CHOICE_OK ? y->iteration_ns : y->lower_bound_ns;
+    if (m != n)
+        return m < n ? -1 : 1;
+    return 0;
+}
+
+/* Why a layout that was looked at is not the best one. */
+static const char *why_lost(lhi_search *s, const lhi_candidate *c,
+                            const lh_choice *best)
+{
+    char text[320];
+    const lh_choice *o = &c->choice;
+    if (!c->simulated) {
+        snprintf(text, sizeof text,
+                 "%.1f %% slower even by its lower bound: %s",
+                 100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
+                 c->bound_text);
+    } else if (o->status == LH_CHOICE_OK) {
+        double scale = 1e-9;
+        double work = (double)o->makespan_ns * (1 - o->bubble_ratio);
+        double best_work = (double)best->makespan_ns * (1 - best->bubble_ratio);
+        double idle = (double)o->makespan_ns * o->bubble_ratio;
+        double best_idle = (double)best->makespan_ns * best->bubble_ratio;
+        snprintf(text, sizeof text,
+                 "%+.1f %%: work %+.3f s, waiting %+.3f s per device",
+                 100.0 *
+                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
+                 (work - best_work) * scale, (idle - best_idle) * scale);
+    } else {
+        return o->why;
+    }
+    return lhi_arena_strdup(s->mem, text);
+}
+
+/* `first` is the plan's choice, and faster than `best` where it is not of it.
+ */
+static lh_status list_alternatives(lhi_search *s, const lhi_candidate *best,
+                                   const lh_choice *first, lh_plan *plan,
+                                   lh_error *err)
+{
+    uint32_t top = s->options.top ? s->options.top : 10;
+    lh_choice *list = LHI_NEW(s->mem, lh_choice, s->n);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        bool won = c == best && first == &best->choice;
+        if (won || c->bound_ns == INT64_MAX ||
+            (c != best && same_layout(&c->config, &best->config)))
+            continue;
+        lh_choice *o = &list[plan->n_alternatives];
+        if (c->simulated) {
+            *o = c->choice;
+        } else {
+            *o = lhi_candidate_choice(c, NULL);
+            o->status = LH_CHOICE_BOUNDED;
+        }
+        o->why = why_lost(s, c, first);
+        if (!o->why)
+            return lhi_fail_nomem(err);
+        plan->n_alternatives++;
+    }
+    if (plan->n_alternatives)
+        qsort(list, plan->n_alternatives, sizeof *list, compare_choices);
+    if (plan->n_alternatives > top)
+        plan->n_alternatives = top;
+    plan->alternatives = list;
+    return LH_OK;
+}
+
+/* Every method on the best layout, on each placement it can have. */
+static lh_status list_methods(lhi_search *s, lhi_candidate *best, lh_plan *plan,
+                              lh_error *err)
+{
+    lh_choice *list =
+        LHI_NEW(s->mem, lh_choice, 2 * lh_method_count() + LHI_ELASTIC_ROWS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; best && i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        lhi_built built;
+        lh_schedule *schedule;
+        if (!same_layout(&c->config, &best->config) ||
+            (c != best && plan->n_methods > lh_method_count()))
+            continue;
+        lhi_candidate again = *c;
+        LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
+        lh_status status = lhi_candidate_methods(s, &again, &built, &schedule,
+                                                 list, &plan->n_methods, err);
+        if (status == LH_OK && c == best) {
+            plan->pipeline = built.pipeline;
+            plan->schedule = schedule;
+            plan->cost_source = lh_cost_source_name(built.source);
+        } else {
+            lh_schedule_free(schedule);
+            lh_pipeline_free(built.pipeline);
+        }
+        LHI_TRY(status);
+    }
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        list[plan->n_methods++] = s->elastic.rows[i];
+    qsort(list, plan->n_methods, sizeof *list, compare_choices);
+    plan->methods = list;
+    return LH_OK;
+}
+
+/* The elastic plan takes the place of the best of the others. */
+static lh_status finish_elastic(lhi_search *s, lh_plan *plan, lh_error *err)
+{
+    const lh_choice *won = &s->elastic.rows[0];
+    char why[2 * LHI_ELASTIC_WHY];
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    lhi_elastic_result *best = &s->elastic.results[0];
+    plan->pipeline = best->built.pipeline;
+    plan->schedule = best->schedule;
+    best->built.pipeline = NULL;
+    best->schedule = NULL;
+    plan->cost_source = lh_cost_source_name(best->built.source);
+    int64_t other_ns = plan->best.iteration_ns;
+    plan->best = *won;
+    if (other_ns > 0)
+        snprintf(why, sizeof why,
+                 "%.1f %% faster than any other schedule on any layout: %s",
+                 100 * ((double)other_ns / (double)won->iteration_ns - 1),
+                 won->why);
+    else
+        snprintf(why, sizeof why, "the only one that fits: %s", won->why);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    return plan->best.why ? LH_OK : lhi_fail_nomem(err);
+}
+
+lh_status lhi_search_finish(lhi_search *s, lh_plan *plan, lh_error *err)
+{
+    lhi_candidate *best = lhi_search_best(s);
+    if (!best && !s->elastic.n_rows)
+        return refuse(s, err);
+    plan->n_layouts = s->n - s->n_unsupported;
+    plan->n_unsupported = s->n_unsupported;
+    plan->n_dropped = s->n_dropped;
+    plan->n_memory = s->n_memory;
+    plan->n_simulated = s->n_simulated;
+    plan->n_bounded = s->n - s->n_memory - s->n_unsupported - s->n_simulated;
+    LHI_TRY(list_methods(s, best, plan, err));
+    if (!best)
+        return finish_elastic(s, plan, err);
+    bool elastic = s->elastic.n_rows &&
+                   s->elastic.rows[0].iteration_ns < best->choice.iteration_ns;
+    LHI_TRY(list_alternatives(
+        s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
+    plan->best = best->choice;
+    char why[320];
+    double gap = (double)best->choice.iteration_ns /
+                     (double)best->choice.lower_bound_ns -
+                 1;
+    snprintf(why, sizeof why,
+             "the fastest of %" PRIu32 " layouts under every schedule; no "
+             "schedule of this layout is more than %.1f %% faster (%s)",
+             s->n - s->n_unsupported, 100 * gap, best->bound_text);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    if (!plan->best.why)
+        return lhi_fail_nomem(err);
+    return elastic ? finish_elastic(s, plan, err) : LH_OK;
+}
