@@ -26,6 +26,8 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 typedef enum cli_type {
     CLI_FLAG,   /* bool */
     CLI_TEXT,   /* const char *, NULL where not given */
+    CLI_OUTPUT, /* the same: a file to write, so that where none can be made
+                   the command does not begin */
     CLI_COUNT,  /* uint32_t, least..most */
     CLI_SEED,   /* uint64_t */
     CLI_CHOICE, /* uint32_t, index into choices */
@@ -76,6 +78,8 @@ typedef struct cli_command {
     const char *description; /* paragraphs, an empty line between them */
     const char *output_help; /* what -o does */
     bool own_output;         /* the command itself deals with -o */
+    bool on_many_hosts;      /* which need not all have the files' folders:
+                                the command itself calls cli_check_outputs() */
     const cli_option *options;
     uint32_t n_options;
     const cli_example *examples;
@@ -99,7 +103,7 @@ struct cli {
     char **operands;
     FILE *out; /* in memory until the command has succeeded */
     int exit_code;
-    bool usage; /* the error is one of usage */
+    bool usage;   /* the error is one of usage */
     bool is_said; /* the error has been printed, by this process or another */
     lh_error err;
 };
@@ -133,6 +137,9 @@ const char *cli_nearest(const char *typed, const char *const *words);
 /* Parses argv[first..] into c->settings (c->command->settings_size bytes,
  * zeroed) and c->operands (n_argv pointers of room). */
 lh_status cli_parse(cli *c, int argc, char **argv, int first);
+/* After cli_parse(): whether every file that is to be written can be made.
+ * Hours of work are not to end in "cannot write". */
+lh_status cli_check_outputs(cli *c);
 /* The option of that name, of the command or common; NULL: none. */
 const cli_option *cli_find_option(const cli_command *command, const char *name);
 /* Strict decimal number; false: it is not one, or not in least..most. */

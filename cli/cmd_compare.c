@@ -54,7 +54,7 @@ static const cli_option options[] = {
      .help = "In a sweep, keep the schedules made for the delays of the file "
              "in place of making new ones at every point."},
     {.name = "html",
-     .type = CLI_TEXT,
+     .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
      .arg = "FILE",
      .help = "Write a report for the browser: table, timelines, curves.",

@@ -24,7 +24,7 @@ static const cli_option options[] = {
      .help = "Simulate so many seeds and policies at once; without it, one per "
              "processor. The result is the same."},
     {.name = "html",
-     .type = CLI_TEXT,
+     .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
      .arg = "FILE",
      .help = "Write a report for the browser: policies with their spread, "

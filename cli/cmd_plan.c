@@ -65,7 +65,7 @@ static const cli_option options[] = {
      .help = "The largest chunk has at most R times as many layers as the "
              "smallest."},
     {.name = "html",
-     .type = CLI_TEXT,
+     .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
      .arg = "FILE",
      .help = "Write a report for the browser: the plan's timeline, and every "
@@ -124,8 +124,7 @@ static void print_layers(cli *c, const lh_choice *b)
     fputs("layers        ", c->out);
     for (uint32_t i = 0; i < n && i < MOST_SHOWN; i++)
         fprintf(c->out, "%s%" PRIu32, i ? " " : "", b->chunk_layers[i]);
-    fputs(n > MOST_SHOWN ? " ... in the chunks\n" : " in the chunks\n",
-          c->out);
+    fputs(n > MOST_SHOWN ? " ... in the chunks\n" : " in the chunks\n", c->out);
 }
 
 static void print_best(cli *c, const lh_plan *p)

@@ -111,13 +111,13 @@ static const cli_option options[] = {
      .help = "timed: play everything N times as fast: passes, links, and the "
              "prediction. All times that come out are as played."},
     {.name = "trace",
-     .type = CLI_TEXT,
+     .type = CLI_OUTPUT,
      .at = offsetof(train_settings, trace),
      .arg = "FILE",
      .help = "Write what the last iteration did, as Chrome trace events.",
      .words = CLI_WORDS_FILES},
     {.name = "html",
-     .type = CLI_TEXT,
+     .type = CLI_OUTPUT,
      .at = offsetof(train_settings, html),
      .arg = "FILE",
      .help = "Write a report that shows the last iteration beside its "
@@ -278,5 +278,6 @@ const cli_command cmd_train = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(train_settings),
+    .on_many_hosts = true,
     .run = train_run,
 };

@@ -72,6 +72,8 @@ static lh_status run_command(cli *c, int argc, char **argv)
         fprintf(c->out, "longhaul %s\n", lh_version());
         return LH_OK;
     }
+    if (!c->command->on_many_hosts)
+        CLI_TRY(cli_check_outputs(c));
     return c->command->run(c);
 }
 

@@ -49,7 +49,7 @@ typedef struct cli_search {
                  "processors); the result by --effort does not depend on "     \
                  "it."},                                                       \
         {.name = "certificate",                                                \
-         .type = CLI_TEXT,                                                     \
+         .type = CLI_OUTPUT,                                                   \
          .at = offsetof(settings, search.certificate),                         \
          .arg = "FILE",                                                        \
          .help = "optimal: write the record of the proof, which 'longhaul "    \

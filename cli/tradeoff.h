@@ -37,7 +37,7 @@ typedef struct cli_tradeoff {
              "--pareto: at most so many points, evenly spread where there "    \
              "are more."},                                                     \
     {                                                                          \
-        .name = "html", .type = CLI_TEXT,                                      \
+        .name = "html", .type = CLI_OUTPUT,                                    \
         .at = offsetof(settings, tradeoff.html), .arg = "FILE",                \
         .help = "--pareto: write the curve as a report for the browser.",      \
         .words = CLI_WORDS_FILES                                               \

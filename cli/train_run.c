@@ -311,7 +311,7 @@ static lh_status check_options(cli *c)
                          train_transports[s->transport]);
     if (s->ranks == TRAIN_RANKS_LOCAL)
         s->transport = TRAIN_LOCAL;
-    return LH_OK;
+    return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,

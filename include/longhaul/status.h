@@ -59,6 +59,10 @@ LH_API void lh_text_free(char *text);
 LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
                                lh_error *err);
 
+/* Whether lh_file_write() could begin now: the same LH_EIO if not. Nothing is
+ * left behind, and what is there stays. */
+LH_API lh_status lh_file_writable(const char *path, lh_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -264,3 +264,45 @@ lh_status lh_file_write(const char *path, const char *text, size_t len,
         return write_in_place(path, text, len, err);
     return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);
 }
+
+/* A new file beside `path`, for a moment. */
+static lh_status try_beside(const char *path, lh_error *err)
+{
+    size_t room = strlen(path) + 48;
+    char *temp = malloc(room);
+    if (!temp)
+        return lhi_fail_nomem(err);
+    int fd = open_beside(path, temp, room);
+    int cause = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(temp);
+    }
+    free(temp);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
+                        strerror(cause));
+    return LH_OK;
+}
+
+lh_status lh_file_writable(const char *path, lh_error *err)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return try_beside(path, err);
+    if (S_ISDIR(info.st_mode))
+        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    /* Opening a pipe would wait for its reader. */
+    if (is_special(path) || !S_ISREG(info.st_mode))
+        return access(path, W_OK) == 0
+                   ? LH_OK
+                   : lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
+                              strerror(errno));
+    char *target = realpath(path, NULL);
+    if (!target)
+        return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
+                        strerror(errno));
+    lh_status status = try_beside(target, err);
+    free(target);
+    return status;
+}

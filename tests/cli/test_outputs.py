@@ -293,7 +293,10 @@ for args in (["schedule", "p.yaml", "-o"], ["simulate", "p.yaml", "--html"],
              ["simulate", "p.yaml", "--trace"], ["plan", JOB, "-o"],
              ["simulate", "p.yaml", "-o"], ["compare", "p.yaml", "-o"],
              ["check", "p.yaml", "s.csv", "-o"], ["export", "plan.json", "-o"],
-             ["report", "plan.json", "-o"]):
+             ["report", "plan.json", "-o"],
+             ["train", "p.yaml", "--steps", "100000000", "--trace"],
+             ["train", "p.yaml", "--steps", "100000000", "--html"],
+             ["train", "p.yaml", "--steps", "100000000", "-o"]):
     case(f"no such folder: {args}", [*args, "nowhere/f"], 1,
          err=r"\A(longhaul: [^\n]*\n)?longhaul: nowhere/f: cannot write: No "
              r"such file or directory\n\Z")

@@ -270,9 +270,9 @@ static void link_orders_stand_beside(void)
     uint32_t count;
     const lh_pass *order = lh_schedule_order(s, 0, &count);
     lh_link_order order_of_link = {"west-east", 1, order};
-    CHECK_OK(lh_schedule_make(1, &order, &count, 1, &order_of_link, &with,
-                              &err),
-             err);
+    CHECK_OK(
+        lh_schedule_make(1, &order, &count, 1, &order_of_link, &with, &err),
+        err);
     CHECK_OK(lh_schedule_write(with, path, &err), err);
     CHECK_OK(lh_schedule_read(path, false, &read, &err), err);
     CHECK_INT(lh_schedule_n_link_orders(read), 1);
@@ -337,7 +337,20 @@ static void links_stay_links(void)
     CHECK(symlink(folder, link) == 0);
     CHECK_INT(lh_file_write(link, "x", 1, &err), LH_EIO);
     CHECK_HAS(err.text, "is a directory");
+    CHECK_INT(lh_file_writable(link, &err), LH_EIO);
+    CHECK_HAS(err.text, "is a directory");
     unlink(link);
+    /* Asking leaves what is there as it was, and makes nothing. */
+    put(file, "stays\n");
+    CHECK_OK(lh_file_writable(file, &err), err);
+    has_text(file, "stays\n");
+    unlink(file);
+    CHECK_OK(lh_file_writable(file, &err), err);
+    CHECK(lstat(file, &info) != 0);
+    CHECK_OK(lh_file_writable("/dev/null", &err), err);
+    snprintf(link, sizeof link, "%s/none/here", folder);
+    CHECK_INT(lh_file_writable(link, &err), LH_EIO);
+    CHECK_HAS(err.text, "cannot write: No such file");
     /* An open file by its number, which may be anybody's. */
     FILE *open_file = fopen(file, "w");
     snprintf(link, sizeof link, "/dev/fd/%d", fileno(open_file));
