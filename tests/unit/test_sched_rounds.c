@@ -166,6 +166,40 @@ static void check_valid(const char *method, const char *placement,
     lh_pipeline_free(p);
 }
 
+/* Two all-gathers of 3 each at the start, two reduce-scatters of 5 each as the
+ * chunks of a rank end: the last pass ends at 30, the last of these at 36. */
+static void with_data_parallel(void)
+{
+    lh_pipeline *p = uniform_make((uniform){
+        .placement = "loop",
+        .devices = 2,
+        .microbatches = 4,
+        .f = 2,
+        .d = 2,
+        .w = 2,
+        .more = "data_parallel:\n"
+                "  - {chunk: 0, all_gather: 3, reduce_scatter: 5}\n"
+                "  - {chunk: 1, all_gather: 3, reduce_scatter: 5}\n"
+                "  - {chunk: 2, all_gather: 3, reduce_scatter: 5}\n"
+                "  - {chunk: 3, all_gather: 3, reduce_scatter: 5}\n"});
+    lh_schedule *s = make("dorapp", p, 2, false);
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    int64_t last = 0;
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    for (uint32_t d = 0; t && d < 2; d++) {
+        uint32_t n = 0;
+        const lh_run *runs = lh_timeline_runs(t, d, &n);
+        last = runs[n - 1].end_ns > last ? runs[n - 1].end_ns : last;
+    }
+    CHECK_INT(last, 30000000);
+    if (t)
+        CHECK_INT(lh_timeline_makespan(t), 36000000);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 /* No deadlock and every pass once, for any size, or a refusal where a round is
  * too short. */
 static void every_size(void)
@@ -192,6 +226,7 @@ int main(void)
     RUN(orders_by_hand);
     RUN(makespans_under_latency);
     RUN(rounds_of_p);
+    RUN(with_data_parallel);
     RUN(every_size);
     return test_summary();
 }
