@@ -170,16 +170,6 @@ static lh_status improve_best(refiner *r, uint64_t effort, char *why,
 
 /* --- those behind it ----------------------------------------------------- */
 
-static lhi_config config_of(const lh_choice *c)
-{
-    lhi_config config = {.layout = c->layout,
-                         .placement = c->placement,
-                         .recompute = c->recompute,
-                         .microbatches = c->microbatches,
-                         .layers = c->chunk_layers};
-    return config;
-}
-
 /* Every method on a pipeline that is now the plan's. */
 static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
 {
@@ -259,7 +249,7 @@ static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
 {
-    lhi_config config = config_of(&list[i]);
+    lhi_config config = lhi_config_of(&list[i]);
     lhi_built built;
     lh_schedule *schedule = NULL;
     LHI_TRY(lhi_layout_build(r->job, &config, &built, err));
