@@ -76,7 +76,7 @@ double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
     if (!is_usable(flow))
         return 0;
     double kept = 1 - flow->loss;
-    if (recovery == LH_SELECTIVE_REPEAT)
+    if (recovery != LH_GO_BACK_N)
         return kept;
     double window = 2 * flow->latency_ns / packet_ns(flow);
     return kept / (kept + flow->loss * (window + 1));
