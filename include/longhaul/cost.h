@@ -103,6 +103,11 @@ typedef struct lh_pass_cost {
     double flops;             /* of matrix products, per GPU */
 } lh_pass_cost;
 
+/* Data-parallel replicas in one datacenter. */
+typedef struct lh_cost_site {
+    uint32_t datacenter, replicas;
+} lh_cost_site;
+
 /* Consecutive layers, and where they run. */
 typedef struct lh_cost_slice {
     uint32_t first_layer, n_layers;
@@ -114,6 +119,13 @@ typedef struct lh_cost_slice {
     /* Over how many datacenters, from `datacenter` on, its data-parallel
      * replicas are spread evenly; 0 and 1: all are in one. */
     uint32_t data_datacenters;
+    /* In place of data_datacenters: where the replicas of these layers are,
+     * in the order of the ring between the datacenters. Replicas add up to the
+     * layout's `data`, no datacenter is there twice. NULL: none. */
+    uint32_t n_sites;
+    const lh_cost_site *sites;
+    /* With `sites`: pipeline ranks whose rings share a link; 0: all. */
+    uint32_t sharing;
 } lh_cost_slice;
 
 typedef struct lh_cost {
@@ -219,6 +231,10 @@ typedef struct lh_cost_group {
     uint32_t size, per_node, per_datacenter;
     uint32_t datacenter;
     uint32_t concurrent;
+    /* More than one: over these, and `per_datacenter` is what the smallest
+     * has. */
+    uint32_t n_sites;
+    const lh_cost_site *sites;
 } lh_cost_group;
 
 /* The slowest path a group crosses. Between nodes a group with k members on
@@ -263,6 +279,8 @@ LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
 typedef struct lh_cost_hop {
     uint32_t from, to;
     uint32_t from_gpu, to_gpu;
+    uint32_t replicas; /* that send at once over the same link between
+                          datacenters; 0: all of the layout's `data` */
 } lh_cost_hop;
 
 typedef struct lh_cost_message {
@@ -275,7 +293,7 @@ typedef struct lh_cost_message {
 
 /* An activation, or its gradient, of one microbatch: micro_batch * sequence *
  * hidden elements, each GPU sending its share [Nar section 4.1]. Between
- * datacenters all `data` replicas send at the same time over one link. */
+ * datacenters the replicas send at the same time over one link. */
 LH_API lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_hop *hop,
                                      const lh_cost_options *options,

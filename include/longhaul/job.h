@@ -98,6 +98,7 @@ typedef enum lh_outermost {
     LH_OUTERMOST_ANY, /* not given */
     LH_OUTERMOST_PIPELINE,
     LH_OUTERMOST_DATA,
+    LH_OUTERMOST_MIXED, /* pipelines cross some boundaries, replicas others */
 } lh_outermost;
 
 /* How the data-parallel replicas of several datacenters share weights,
@@ -112,6 +113,26 @@ typedef enum lh_sharding {
                                    sums the whole gradient */
 } lh_sharding;
 
+/* Consecutive stages of a pipeline in one datacenter. */
+typedef struct lh_site_stages {
+    uint32_t datacenter, stages;
+} lh_site_stages;
+
+/* Replicas whose stages lie in the same datacenters. */
+typedef struct lh_site_group {
+    uint32_t replicas;
+    uint32_t n_parts;
+    const lh_site_stages *parts; /* in pipeline order, no datacenter twice */
+} lh_site_group;
+
+/* Which datacenters every replica and every stage lies in. The groups' replicas
+ * add up to the layout's `data`, the stages of each to its `pipeline`; in a
+ * job's own layout numbers may be 0: to be searched. */
+typedef struct lh_sites {
+    uint32_t n_groups;
+    const lh_site_group *groups;
+} lh_sites;
+
 /* 0, LH_OUTERMOST_ANY, LH_SHARDING_ANY and NULL: not given, to be searched. */
 typedef struct lh_layout {
     uint32_t tensor, context, expert, pipeline, data;
@@ -120,6 +141,9 @@ typedef struct lh_layout {
     lh_outermost outermost;
     lh_sharding sharding;
     const char *schedule; /* a method's name (lh_methods) */
+    const lh_sites *sites; /* NULL in a complete layout: what `outermost` says,
+                              datacenters in the order in which the job has
+                              them (docs/theory/placement.md) */
 } lh_layout;
 
 typedef struct lh_job {

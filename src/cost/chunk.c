@@ -392,6 +392,36 @@ typedef struct collective_time {
     double transfer, latency;
 } collective_time;
 
+/* Over datacenters that are listed: the slowest of them inside, then the shares
+ * of the smallest between them. */
+static lh_status time_sites(const prices *p, lh_collective_kind kind,
+                            lh_cost_dimension dimension,
+                            const lh_cost_group *group, double bytes,
+                            collective_time *add, lh_error *err)
+{
+    collective_time slowest = {0};
+    lh_cost_path path;
+    double transfer, latency;
+
+    for (uint32_t i = 0; i < group->n_sites; i++) {
+        lh_cost_group inner;
+
+        lhi_group_at(p->job, p->layout, dimension, &group->sites[i], &inner);
+        if (inner.size < 2)
+            continue;
+        LHI_TRY(lh_cost_group_path(p->job, &inner, &p->options, &path, err));
+        lh_cost_collective(kind, inner.size, bytes, &path, &transfer, &latency);
+        if (transfer + latency > slowest.transfer + slowest.latency)
+            slowest = (collective_time){transfer, latency};
+    }
+    LHI_TRY(lh_cost_group_path(p->job, group, &p->options, &path, err));
+    lh_cost_collective(kind, group->n_sites, bytes / group->per_datacenter,
+                       &path, &transfer, &latency);
+    add->transfer += slowest.transfer + transfer;
+    add->latency += slowest.latency + latency;
+    return LH_OK;
+}
+
 /* Inside each datacenter first, then the shares between datacenters: only the
  * few ranks of the second ring pay the long latency. */
 static lh_status time_data(const prices *p, lh_collective_kind kind,
@@ -407,6 +437,8 @@ static lh_status time_data(const prices *p, lh_collective_kind kind,
         lh_cost_group_of(p->job, p->layout, dimension, p->slice, &group, err));
     if (group.size < 2 || bytes <= 0)
         return LH_OK;
+    if (group.n_sites > 1)
+        return time_sites(p, kind, dimension, &group, bytes, add, err);
     spread = group.size / group.per_datacenter;
     inner = group;
     inner.size = group.per_datacenter;

@@ -105,8 +105,19 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* A ring through n datacenters from `first` on goes over n links; each step
- * takes as long as the slowest. */
+/* Each step of a ring takes as long as the slowest of its links. */
+static void slower(lh_cost_path *slowest, const lh_cost_path *path, bool first)
+{
+    if (first) {
+        *slowest = *path;
+        return;
+    }
+    slowest->bytes_per_s = fmin(slowest->bytes_per_s, path->bytes_per_s);
+    slowest->latency_ns = fmax(slowest->latency_ns, path->latency_ns);
+    slowest->measured = slowest->measured && path->measured;
+}
+
+/* A ring through n datacenters from `first` on goes over n links. */
 static lh_status around(const lh_job *job, uint32_t first, uint32_t n,
                         double concurrent, const lh_cost_options *options,
                         lh_cost_path *out, lh_error *err)
@@ -118,13 +129,28 @@ static lh_status around(const lh_job *job, uint32_t first, uint32_t n,
 
         LHI_TRY(lhi_between(job, first + i, first + (i + 1) % n, concurrent,
                             options, &path, err));
-        if (i == 0) {
-            slowest = path;
-            continue;
-        }
-        slowest.bytes_per_s = fmin(slowest.bytes_per_s, path.bytes_per_s);
-        slowest.latency_ns = fmax(slowest.latency_ns, path.latency_ns);
-        slowest.measured = slowest.measured && path.measured;
+        slower(&slowest, &path, i == 0);
+    }
+    *out = slowest;
+    return LH_OK;
+}
+
+/* The same through datacenters as they are listed. */
+static lh_status around_sites(const lh_job *job, const lh_cost_group *group,
+                              const lh_cost_options *options, lh_cost_path *out,
+                              lh_error *err)
+{
+    uint32_t n = group->n_sites;
+    double concurrent = group->concurrent ? group->concurrent : 1;
+    lh_cost_path slowest = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        lh_cost_path path;
+
+        LHI_TRY(lhi_between(job, group->sites[i].datacenter,
+                            group->sites[(i + 1) % n].datacenter, concurrent,
+                            options, &path, err));
+        slower(&slowest, &path, i == 0);
     }
     *out = slowest;
     return LH_OK;
@@ -141,6 +167,8 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
     if (!group->size || !group->per_node || !group->per_datacenter ||
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
+    if (group->n_sites > 1)
+        return around_sites(job, group, &full, out, err);
     if (group->size <= group->per_node)
         return lhi_inside(job, group->datacenter, true, 1, &full, out, err);
     if (group->size <= group->per_datacenter)
@@ -164,13 +192,97 @@ static uint32_t on_node(uint32_t count, uint64_t stride, uint32_t per_node)
     return n < count ? (uint32_t)n : count;
 }
 
+static bool spread_dimension(lh_cost_dimension dimension)
+{
+    return dimension == LH_COST_DATA || dimension == LH_COST_DATA_SHARED;
+}
+
+static uint64_t device_gpus(const lh_layout *layout)
+{
+    return (uint64_t)layout->tensor * layout->context * layout->expert;
+}
+
+static uint64_t replica_stride(const lh_layout *layout)
+{
+    return layout->outermost == LH_OUTERMOST_DATA
+               ? device_gpus(layout) * layout->pipeline
+               : device_gpus(layout);
+}
+
+void lhi_group_at(const lh_job *job, const lh_layout *layout,
+                  lh_cost_dimension dimension, const lh_cost_site *site,
+                  lh_cost_group *out)
+{
+    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
+    uint32_t each = layout->context;
+
+    if (dimension == LH_COST_DATA_SHARED)
+        each *= layout->expert;
+    *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
+    out->size = out->per_datacenter = site->replicas * each;
+    out->per_node = on_node(each, layout->tensor, per_node) *
+                    on_node(site->replicas, replica_stride(layout), per_node);
+}
+
+static lh_status check_sites(const lh_job *job, const lh_layout *layout,
+                             const lh_cost_slice *slice, lh_error *err)
+{
+    uint64_t replicas = 0;
+
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        if (slice->sites[i].datacenter >= job->n_datacenters ||
+            !slice->sites[i].replicas)
+            return lhi_fail(err, LH_EINVAL,
+                            "replicas in a datacenter that the job does not "
+                            "have, or none in one that is listed");
+        replicas += slice->sites[i].replicas;
+    }
+    if (replicas != layout->data)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu64 " replicas in all datacenters, but data is "
+                        "%" PRIu32,
+                        replicas, layout->data);
+    return LH_OK;
+}
+
+/* Rings between datacenters: as many at once as the smallest datacenter has
+ * GPUs for, so that every one of them has a share of its own. */
+static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_slice *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
+    uint32_t replicas = UINT32_MAX;
+
+    LHI_TRY(check_sites(job, layout, slice, err));
+    out->per_datacenter = out->per_node = UINT32_MAX;
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        lh_cost_group at;
+
+        lhi_group_at(job, layout, dimension, &slice->sites[i], &at);
+        if (at.size < out->per_datacenter)
+            out->per_datacenter = at.size;
+        if (at.per_node < out->per_node)
+            out->per_node = at.per_node;
+        if (slice->sites[i].replicas < replicas)
+            replicas = slice->sites[i].replicas;
+    }
+    if (slice->n_sites > 1) {
+        out->n_sites = slice->n_sites;
+        out->sites = slice->sites;
+        out->concurrent = (uint32_t)(device_gpus(layout) * sharing * replicas);
+    }
+    return LH_OK;
+}
+
 lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
                            lh_cost_dimension dimension,
                            const lh_cost_slice *slice, lh_cost_group *out,
                            lh_error *err)
 {
-    uint64_t t = layout->tensor, c = layout->context, e = layout->expert;
-    uint64_t device = t * c * e, stride;
+    uint64_t t = layout->tensor, c = layout->context;
+    uint64_t device = device_gpus(layout), stride = replica_stride(layout);
     uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
     uint32_t per_node, spread = 1;
 
@@ -180,8 +292,6 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
                         "a slice lies in a datacenter that "
                         "the job does not have");
     per_node = job->datacenters[slice->datacenter].gpus_per_node;
-    stride = layout->outermost == LH_OUTERMOST_DATA ? device * layout->pipeline
-                                                    : device;
     *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
     switch (dimension) {
     case LH_COST_TENSOR:
@@ -211,6 +321,8 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
     default:
         return lhi_fail(err, LH_EINVAL, "no such dimension");
     }
+    if (slice->n_sites && spread_dimension(dimension))
+        return spread_sites(job, layout, dimension, slice, out, err);
     if (layout->data % spread)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data (%" PRIu32 ") does not "
@@ -261,7 +373,7 @@ static lh_status hop_path(const lh_job *job, const lh_layout *layout,
                         "the job does not have");
     if (hop->from != hop->to) {
         senders = (double)layout->tensor * layout->context * layout->expert *
-                  layout->data;
+                  (hop->replicas ? hop->replicas : layout->data);
         return lhi_between(job, hop->from, hop->to, senders, options, out, err);
     }
     per_node = job->datacenters[hop->from].gpus_per_node;

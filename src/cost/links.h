@@ -20,4 +20,10 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
                       lh_cost_path *out, lh_error *err);
 
+/* The members of a data-parallel group (LH_COST_DATA or LH_COST_DATA_SHARED)
+ * that lie in one datacenter. */
+void lhi_group_at(const lh_job *job, const lh_layout *layout,
+                  lh_cost_dimension dimension, const lh_cost_site *site,
+                  lh_cost_group *out);
+
 #endif

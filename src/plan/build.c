@@ -10,16 +10,22 @@ typedef struct builder {
     const lh_job *job; /* with the recomputation of the configuration */
     const lhi_config *config;
     lhi_arena *mem;
-    lhi_rank *ranks;
-    uint32_t data_datacenters;
+    lhi_places places;
     lh_chunk *chunks;
     uint32_t n_chunks, n_links;
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
+    uint32_t *shared; /* per pair of datacenters: see share_links() */
     int64_t *optimizer_ns, *workspace; /* per device */
     bool *has_chunk;                   /* per device */
     lhi_built *built;
 } builder;
+
+static const lhi_rank *rank_of(const builder *b, uint32_t group, uint32_t stage)
+{
+    size_t P = b->config->layout.pipeline;
+    return &b->places.ranks[group * P + stage];
+}
 
 static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
@@ -32,61 +38,66 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Replicas spread over datacenters wait for each other: each pass takes as long
- * as where it is slowest, and memory is that of the fullest. Their
- * communication is in `spread`. */
-static lh_status cost_of_replicas(const builder *b, lh_cost_slice *slice,
-                                  const lh_cost_options *options,
-                                  const lh_cost *spread, lh_cost *cost,
-                                  lh_error *err)
+/* State and nothing else: what all passes of a device share is apart. */
+static int64_t state_bytes(const lh_cost *cost)
 {
-    slice->data_datacenters = 1;
-    for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
-        lh_cost here;
-        slice->datacenter = dc;
-        LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, slice, options,
-                              &here, err));
-        if (dc == 0) {
-            *cost = here;
-            continue;
-        }
-        slower(&cost->f, &here.f);
-        slower(&cost->d, &here.d);
-        slower(&cost->w, &here.w);
-        cost->optimizer_ns = larger(cost->optimizer_ns, here.optimizer_ns);
-        if (cost->time_source != here.time_source)
-            cost->time_source = LH_COST_MIXED;
-    }
-    cost->all_gather_ns = spread->all_gather_ns;
-    cost->reduce_scatter_ns = spread->reduce_scatter_ns;
-    cost->data_latency_ns = spread->data_latency_ns;
-    /* State that is sharded is so over all replicas, wherever they are. */
-    cost->static_bytes = spread->static_bytes;
-    cost->workspace_bytes = spread->workspace_bytes;
-    return LH_OK;
+    return cost->static_bytes - cost->workspace_bytes - cost->reserved_bytes;
+}
+
+/* Replicas in different datacenters wait for each other: each pass takes as
+ * long as where it is slowest, and memory is that of the fullest. */
+static void take_worst(lh_cost *cost, const lh_cost *here)
+{
+    int64_t state = larger(state_bytes(cost), state_bytes(here));
+    slower(&cost->f, &here->f);
+    slower(&cost->d, &here->d);
+    slower(&cost->w, &here->w);
+    cost->optimizer_ns = larger(cost->optimizer_ns, here->optimizer_ns);
+    cost->activation_bytes =
+        larger(cost->activation_bytes, here->activation_bytes);
+    cost->weight_input_bytes =
+        larger(cost->weight_input_bytes, here->weight_input_bytes);
+    cost->workspace_bytes =
+        larger(cost->workspace_bytes, here->workspace_bytes);
+    cost->reserved_bytes = larger(cost->reserved_bytes, here->reserved_bytes);
+    cost->static_bytes = state + cost->workspace_bytes + cost->reserved_bytes;
+    cost->all_gather_ns = larger(cost->all_gather_ns, here->all_gather_ns);
+    cost->reduce_scatter_ns =
+        larger(cost->reduce_scatter_ns, here->reduce_scatter_ns);
+    cost->data_latency_ns =
+        larger(cost->data_latency_ns, here->data_latency_ns);
+    if (cost->time_source != here->time_source)
+        cost->time_source = LH_COST_MIXED;
 }
 
 static lh_status cost_of(const builder *b, uint32_t c, lh_cost *cost,
                          lh_error *err)
 {
+    const lhi_spread *spread =
+        &b->places.spreads[lhi_config_device(b->config, c)];
     lh_cost_slice slice = {
         .embedding = c == 0,
         .head = c + 1 == b->n_chunks,
         .chunk = c,
         .of = b->n_chunks,
-        .datacenter = b->ranks[lhi_config_device(b->config, c)].datacenter,
-        .data_datacenters = b->data_datacenters,
+        .n_sites = spread->n_sites,
+        .sites = spread->sites,
+        .sharing = spread->sharing,
     };
     lhi_config_layers(b->job->model->layers, b->config, c, &slice.first_layer,
                       &slice.n_layers);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    lh_cost spread;
-    LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, &slice, &options, &spread,
-                          err));
-    if (b->data_datacenters > 1)
-        return cost_of_replicas(b, &slice, &options, &spread, cost, err);
-    *cost = spread;
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        lh_cost here;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, &slice, &options,
+                              &here, err));
+        if (i == 0)
+            *cost = here;
+        else
+            take_worst(cost, &here);
+    }
     return LH_OK;
 }
 
@@ -104,8 +115,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
     chunk->mem_w = -cost.weight_input_bytes;
     /* Weights, gradients, optimizer; measured where the profile says so. */
-    chunk->mem_static =
-        cost.static_bytes - cost.workspace_bytes - cost.reserved_bytes;
+    chunk->mem_static = state_bytes(&cost);
     /* What is there once, however many chunks a device has. */
     if (!b->has_chunk[d])
         chunk->mem_static += cost.reserved_bytes;
@@ -126,23 +136,41 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     return LH_OK;
 }
 
-/* The message between two ranks; of replicas spread over datacenters, in the
- * one where it takes longest. */
+/* How many replicas send at once where group g does, from one stage to
+ * another: those of all groups that cross the same link there. */
+static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
+                        uint32_t to)
+{
+    const lh_sites *sites = b->places.sites;
+    uint32_t replicas = 0;
+    for (uint32_t i = 0; i < sites->n_groups; i++)
+        if (rank_of(b, i, from)->datacenter ==
+                rank_of(b, g, from)->datacenter &&
+            rank_of(b, i, to)->datacenter == rank_of(b, g, to)->datacenter)
+            replicas += sites->groups[i].replicas;
+    return replicas;
+}
+
+static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
+                          uint32_t to)
+{
+    const lhi_rank *a = rank_of(b, g, from), *z = rank_of(b, g, to);
+    return (lh_cost_hop){a->datacenter, z->datacenter, a->first_gpu,
+                         z->first_gpu, senders(b, g, from, to)};
+}
+
+/* The message between two stages, of the group where it takes longest. */
 static lh_status message_between(const builder *b, uint32_t from, uint32_t to,
                                  lh_cost_message *out, lh_error *err)
 {
-    const lhi_rank *a = &b->ranks[from], *z = &b->ranks[to];
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
-        lh_cost_hop hop = {a->datacenter, z->datacenter, a->first_gpu,
-                           z->first_gpu};
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, from, to);
         lh_cost_message here;
-        if (b->data_datacenters > 1)
-            hop.from = hop.to = dc;
         LHI_TRY(lh_cost_hop_message(b->job, &b->config->layout, &hop, &options,
                                     &here, err));
-        if (dc == 0) {
+        if (g == 0) {
             *out = here;
             continue;
         }
@@ -154,23 +182,74 @@ static lh_status message_between(const builder *b, uint32_t from, uint32_t to,
 
 static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
-    const lh_datacenter *dcs = b->job->datacenters;
     lh_cost_message message;
     LHI_TRY(message_between(b, from, to, &message, err));
     lh_link *link = &b->links[b->n_links];
     *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
-    if (message.kind == LH_PATH_WAN) {
-        /* No site has '>' in its name, so no two links get one name. */
-        char name[256];
-        snprintf(name, sizeof name, "%s->%s",
-                 dcs[b->ranks[from].datacenter].name,
-                 dcs[b->ranks[to].datacenter].name);
-        link->name = lhi_arena_strdup(b->mem, name);
-        if (!link->name)
-            return lhi_fail_nomem(err);
-    }
     b->link_before[b->n_links] = b->last_link[from];
     b->last_link[from] = ++b->n_links;
+    return LH_OK;
+}
+
+/* The link between datacenters that a group uses, plus 1; 0: none. */
+static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
+{
+    uint32_t from = rank_of(b, g, link->from)->datacenter;
+    uint32_t to = rank_of(b, g, link->to)->datacenter;
+    return from == to ? 0 : from * b->job->n_datacenters + to + 1;
+}
+
+/* Those of a set lead to its least member. */
+static uint32_t least_of(uint32_t *shared, uint32_t pair)
+{
+    while (shared[pair] != pair)
+        pair = shared[pair] = shared[shared[pair]];
+    return pair;
+}
+
+static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
+                           lh_error *err)
+{
+    const lh_datacenter *dcs = b->job->datacenters;
+    uint32_t n = b->job->n_datacenters;
+    /* No site has '>' in its name, so no two links get one name. */
+    char name[256];
+    snprintf(name, sizeof name, "%s->%s", dcs[pair / n].name,
+             dcs[pair % n].name);
+    link->name = lhi_arena_strdup(b->mem, name);
+    return link->name ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* A link between datacenters is one for all pairs of stages that use it. The
+ * pipeline stands for every group at once, so what one message uses in several
+ * groups becomes a single link: the pipeline waits for either as for both. */
+static lh_status share_links(builder *b, lh_error *err)
+{
+    uint32_t n = b->job->n_datacenters, G = b->places.sites->n_groups;
+    for (uint32_t i = 0; i < n * n; i++)
+        b->shared[i] = i;
+    for (uint32_t i = 0; i < b->n_links; i++) {
+        uint32_t all = 0;
+        for (uint32_t g = 0; g < G; g++) {
+            uint32_t pair = crossed(b, g, &b->links[i]);
+            if (!pair)
+                continue;
+            pair = least_of(b->shared, pair - 1);
+            if (all) {
+                uint32_t other = least_of(b->shared, all - 1);
+                b->shared[pair > other ? pair : other] =
+                    pair > other ? other : pair;
+            }
+            all = pair + 1;
+        }
+    }
+    for (uint32_t i = 0; i < b->n_links; i++)
+        for (uint32_t g = 0; g < G && !b->links[i].name; g++) {
+            uint32_t pair = crossed(b, g, &b->links[i]);
+            if (pair)
+                LHI_TRY(name_link(b, least_of(b->shared, pair - 1),
+                                  &b->links[i], err));
+        }
     return LH_OK;
 }
 
@@ -188,7 +267,8 @@ static lh_status hop_to(builder *b, uint32_t from, uint32_t to, lh_error *err)
 static lh_status allocate(builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
-    b->ranks = LHI_NEW(b->mem, lhi_rank, P);
+    size_t n = b->job->n_datacenters;
+    b->shared = LHI_NEW(b->mem, uint32_t, n * n);
     b->chunks = LHI_NEW(b->mem, lh_chunk, b->n_chunks);
     b->links = LHI_NEW(b->mem, lh_link, 2 * (size_t)b->n_chunks);
     b->link_before = LHI_NEW(b->mem, uint32_t, 2 * (size_t)b->n_chunks);
@@ -196,7 +276,7 @@ static lh_status allocate(builder *b, lh_error *err)
     b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
     b->workspace = LHI_NEW(b->mem, int64_t, P);
     b->has_chunk = LHI_NEW(b->mem, bool, P);
-    if (!b->ranks || !b->chunks || !b->links || !b->link_before ||
+    if (!b->shared || !b->chunks || !b->links || !b->link_before ||
         !b->last_link || !b->optimizer_ns || !b->workspace || !b->has_chunk)
         return lhi_fail_nomem(err);
     return LH_OK;
@@ -209,14 +289,17 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
     uint32_t last = b->chunks[b->n_chunks - 1].device;
     if (first == last)
         return LH_OK;
-    lh_cost_hop hop = {b->ranks[first].datacenter, b->ranks[last].datacenter,
-                       b->ranks[first].first_gpu, b->ranks[last].first_gpu};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    int64_t ns;
-    LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop, &options,
-                                   &ns, err));
-    b->built->overhead_ns += ns;
+    int64_t longest = 0;
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, first, last);
+        int64_t ns;
+        LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
+                                       &options, &ns, err));
+        longest = larger(longest, ns);
+    }
+    b->built->overhead_ns += longest;
     return LH_OK;
 }
 
@@ -231,12 +314,14 @@ static lh_status finish(builder *b, lh_error *err)
     for (uint32_t i = 0; i < b->job->n_datacenters; i++)
         sites[i].name = b->job->datacenters[i].name;
     for (uint32_t d = 0; d < P; d++) {
-        at[d] = b->ranks[d].datacenter;
+        const lhi_spread *spread = &b->places.spreads[d];
+        at[d] = rank_of(b, 0, d)->datacenter;
         limits[d] = b->job->datacenters[at[d]].gpu.memory_bytes;
         /* Every replica has to fit where it is. */
-        for (uint32_t dc = 0; dc < b->data_datacenters; dc++) {
+        for (uint32_t i = 0; i < spread->n_sites; i++) {
+            uint32_t dc = spread->sites[i].datacenter;
             int64_t room = b->job->datacenters[dc].gpu.memory_bytes;
-            if (b->data_datacenters > 1 && room < limits[d])
+            if (room < limits[d])
                 limits[d] = room;
         }
         if (b->optimizer_ns[d] > b->built->optimizer_ns)
@@ -264,13 +349,14 @@ static lh_status build(builder *b, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
     LHI_TRY(allocate(b, err));
-    LHI_TRY(lhi_layout_place(b->job, l, b->ranks, &b->data_datacenters, err));
+    LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
     for (uint32_t c = 0; c < b->n_chunks; c++)
         LHI_TRY(add_chunk(b, c, err));
     for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
         LHI_TRY(hop_to(b, b->chunks[c].device, b->chunks[c + 1].device, err));
         LHI_TRY(hop_to(b, b->chunks[c + 1].device, b->chunks[c].device, err));
     }
+    LHI_TRY(share_links(b, err));
     LHI_TRY(add_tied_embedding(b, err));
     return finish(b, err);
 }

@@ -12,12 +12,27 @@
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 
-/* Where the ranks of one data-parallel replica are. */
+/* Where a pipeline rank of one data-parallel replica is. */
 typedef struct lhi_rank {
     uint32_t datacenter;
     uint32_t first_gpu; /* of its tensor x context x expert group, counted in
                            the datacenter */
 } lhi_rank;
+
+/* Where one stage is, all replicas together. */
+typedef struct lhi_spread {
+    uint32_t n_sites;
+    const lh_cost_site *sites; /* in the order of the ring between them */
+    uint32_t sharing; /* stages whose rings use the same links, itself too */
+} lhi_spread;
+
+/* Where everything is. */
+typedef struct lhi_places {
+    const lh_sites *sites;
+    const lhi_rank *ranks;     /* ranks[group * pipeline + stage]: of the first
+                                  replica of each group */
+    const lhi_spread *spreads; /* of each stage */
+} lhi_places;
 
 /* A layout with everything decided. */
 typedef struct lhi_config {
@@ -40,13 +55,23 @@ typedef struct lhi_built {
 /* GPUs that share one pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Places layout.pipeline ranks; `ranks` has room for them. With data
- * outermost they are those of the first replica, and *data_datacenters is over
- * how many datacenters the replicas spread, equally many in each (else 1).
- * LH_EUNSUPPORTED: `err` says what does not divide. */
+/* Places all ranks: as layout->sites say, else as `outermost` does. Everything
+ * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:
+ * `err` says what does not divide, or where there is no room. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
-                           lhi_rank *ranks, uint32_t *data_datacenters,
-                           lh_error *err);
+                           lhi_arena *mem, lhi_places *out, lh_error *err);
+
+/* What a layout without sites stands for: with pipeline outermost each
+ * datacenter takes as many consecutive stages as it has room for, in the job's
+ * order; with data outermost all have equally many whole replicas. */
+lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
+                            lhi_arena *mem, const lh_sites **out,
+                            lh_error *err);
+
+/* Puts n >= 2 datacenters with replicas in a good order for a ring in which
+ * `concurrent` rings of `bytes` share each link (ring.c). */
+lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
+                         double concurrent, double bytes, lh_error *err);
 
 /* The layers of chunk c of n: as even as they go, what is left over in the
  * middle, away from embedding and head. */

@@ -208,32 +208,45 @@ static bool is_mixed(const lh_job *job)
     return false;
 }
 
+/* Replicas of a stage wait for each other. */
+static double slowest_of(const lhi_spread *spread, const double *times)
+{
+    double slowest = 0;
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        if (times[spread->sites[i].datacenter] > slowest)
+            slowest = times[spread->sites[i].datacenter];
+    return slowest;
+}
+
 lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
                               lhi_arena *mem, lhi_config *config, lh_error *err)
 {
-    uint32_t n = count_chunks(config), dcs;
+    uint32_t n = count_chunks(config);
+    lhi_places places;
     if (!is_mixed(job) || !lhi_uneven_possible(job, config, options) ||
         config->layout.outermost == LH_OUTERMOST_DATA)
         return LH_OK;
-    lhi_rank *ranks = calloc(config->layout.pipeline, sizeof *ranks);
+    lhi_arena *own = lhi_arena_make(0);
     double *times = calloc(job->n_datacenters, sizeof *times);
     double *speed = calloc(n, sizeof *speed);
     uint32_t *layers = LHI_NEW(mem, uint32_t, n);
     lh_error why = {0};
     lh_status status = LH_OK;
-    if (!ranks || !times || !speed || !layers)
+    if (!own || !times || !speed || !layers)
         status = lhi_fail_nomem(&why);
     if (status == LH_OK)
-        status = lhi_layout_place(job, &config->layout, ranks, &dcs, &why);
+        status = lhi_layout_place(job, &config->layout, own, &places, &why);
     if (status == LH_OK)
         status = layer_times(job, config, times, &why);
     for (uint32_t c = 0; status == LH_OK && c < n; c++)
-        speed[c] = 1 / times[ranks[lhi_config_device(config, c)].datacenter];
+        speed[c] = 1 / slowest_of(
+                           &places.spreads[lhi_config_device(config, c)],
+                           times);
     if (status == LH_OK) {
         share_out(job->model->layers, n, ratio_of(options), speed, layers);
         config->layers = layers;
     }
-    free(ranks);
+    lhi_arena_free(own);
     free(times);
     free(speed);
     if (status == LH_OK || status == LH_EUNSUPPORTED)

@@ -9,7 +9,8 @@
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
-const char *const lhi_outermost_names[] = {"pipeline", "data", NULL};
+const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed",
+                                           NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
 

@@ -37,33 +37,33 @@ static void slowest_path_counts(void)
     lh_cost_path p;
 
     fixture_init(&f, "llama3-8b");
-    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1});
+    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
     CHECK_INT(p.kind, LH_PATH_NODE);
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
     CHECK_NEAR(p.latency_ns, 3000, 0);
     /* One member per node: one interface. */
-    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1});
+    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
     CHECK_INT(p.kind, LH_PATH_FABRIC);
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
     CHECK_NEAR(p.latency_ns, 8000, 0);
     /* Four: four of them; eight: no faster than inside the node. */
-    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1});
+    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 4 * c->fabric_efficiency * 50e9, 1);
-    p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1});
+    p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
     /* Over both datacenters, the link shared by 64. */
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL});
     CHECK_INT(p.kind, LH_PATH_WAN);
     CHECK_NEAR(p.bytes_per_s, 400e9 / 64, 1);
     CHECK_NEAR(p.latency_ns, 2e7, 0);
     /* Alone, a GPU is limited by its own interface. */
-    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1});
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
     /* Loss and others' demand; the worse direction of the ring. */
     f.wans[2].loss = 0.1;
     f.wans[2].oversubscription = 4;
     f.wans[1].latency_ns = 30000000;
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 400e9 * 0.9 / 4 / 64, 1);
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
@@ -71,7 +71,7 @@ static void slowest_path_counts(void)
 static void missing_networks(void)
 {
     fixture f;
-    lh_cost_group group = {16, 1, 1024, 0, 1};
+    lh_cost_group group = {16, 1, 1024, 0, 1, 0, NULL};
     lh_cost_path path;
 
     fixture_init(&f, "llama3-8b");
@@ -79,14 +79,14 @@ static void missing_networks(void)
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "west has no fabric");
-    group = (lh_cost_group){16, 1, 8, 1, 1};
+    group = (lh_cost_group){16, 1, 8, 1, 1, 0, NULL};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EINVAL);
-    group = (lh_cost_group){0, 1, 8, 0, 1};
+    group = (lh_cost_group){0, 1, 8, 0, 1, 0, NULL};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EINVAL);
     f.wans[1].bytes_per_s = 0;
-    group = (lh_cost_group){16, 1, 8, 0, 1};
+    group = (lh_cost_group){16, 1, 8, 0, 1, 0, NULL};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "no link from west to east");
@@ -165,21 +165,21 @@ static void messages(void)
     f.layout.pipeline = 8;
     CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout), bytes);
     /* Each of eight GPUs sends an eighth on its own interface. */
-    m = message(&f, (lh_cost_hop){0, 0, 0, 32});
+    m = message(&f, (lh_cost_hop){0, 0, 0, 32, 0});
     CHECK_INT(m.bytes, bytes);
     CHECK_INT(m.kind, LH_PATH_FABRIC);
     CHECK_NEAR((double)m.transfer_ns, bytes / 8 / (c->fabric_efficiency * 50),
                1);
     CHECK_INT(m.latency_ns, 8000);
-    m = message(&f, (lh_cost_hop){0, 0, 0, 4});
+    m = message(&f, (lh_cost_hop){0, 0, 0, 4, 0});
     CHECK_INT(m.kind, LH_PATH_NODE);
     /* Between datacenters four replicas share 400 GB/s. */
-    m = message(&f, (lh_cost_hop){0, 1, 0, 0});
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0});
     CHECK_INT(m.kind, LH_PATH_WAN);
     CHECK_NEAR((double)m.transfer_ns, 4 * bytes / 400, 1);
     CHECK_INT(m.latency_ns, 20000000);
     f.options.whole_messages = true;
-    m = message(&f, (lh_cost_hop){0, 1, 0, 0});
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0});
     CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
 }
 
@@ -270,7 +270,7 @@ static void experts_reduce_apart(void)
 static void tied_embedding(void)
 {
     fixture f;
-    lh_cost_hop ends = {0, 0, 0, 32};
+    lh_cost_hop ends = {0, 0, 0, 32, 0};
     int64_t ns;
 
     fixture_init(&f, "llama3-8b");

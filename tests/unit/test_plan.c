@@ -77,33 +77,36 @@ static void ranks_are_placed(void)
 {
     lh_job *job = job_with(NULL, 64, 2, 80);
     lh_error err = {0};
-    lhi_rank ranks[8];
-    uint32_t spread;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_places at;
     lh_layout l = layout_of(2, 4, 2, LH_OUTERMOST_PIPELINE);
-    CHECK_OK(lhi_layout_place(job, &l, ranks, &spread, &err), err);
-    CHECK_INT(ranks[1].datacenter, 0);
-    CHECK_INT(ranks[1].first_gpu, 4);
-    CHECK_INT(ranks[2].datacenter, 1);
-    CHECK_INT(ranks[2].first_gpu, 0);
-    CHECK_INT(spread, 1);
+    CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
+    CHECK_INT(at.ranks[1].datacenter, 0);
+    CHECK_INT(at.ranks[1].first_gpu, 4);
+    CHECK_INT(at.ranks[2].datacenter, 1);
+    CHECK_INT(at.ranks[2].first_gpu, 0);
+    CHECK_INT(at.spreads[1].n_sites, 1);
     l = layout_of(2, 4, 2, LH_OUTERMOST_DATA);
-    CHECK_OK(lhi_layout_place(job, &l, ranks, &spread, &err), err);
-    CHECK_INT(ranks[3].datacenter, 0);
-    CHECK_INT(ranks[3].first_gpu, 6);
-    CHECK_INT(spread, 2);
+    CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
+    CHECK_INT(at.ranks[3].datacenter, 0);
+    CHECK_INT(at.ranks[3].first_gpu, 6);
+    CHECK_INT(at.spreads[1].n_sites, 2);
+    CHECK_INT(at.spreads[1].sites[1].replicas, 1);
+    CHECK_INT(at.spreads[1].sharing, 4);
     /* Three replicas over two datacenters; a replica larger than one. */
     l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
-    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "data 3 does not divide over 2 datacenters");
     l = layout_of(4, 4, 2, LH_OUTERMOST_DATA);
-    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "room for 0 whole replicas of 16 GPUs");
     l = layout_of(4, 5, 1, LH_OUTERMOST_PIPELINE);
-    CHECK_INT(lhi_layout_place(job, &l, ranks, &spread, &err),
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
               LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "room for 4 whole stages");
+    lhi_arena_free(mem);
     lh_job_free(job);
 }
 

@@ -357,7 +357,7 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("data: 3"), "global batch of 8 cannot be cut");
     refuse(LAYOUT("micro_batch: 16"), "cannot be cut");
     refuse(LAYOUT("expert: 2"), "has no experts");
-    refuse(LAYOUT("outermost: tensor"), "must be pipeline or data");
+    refuse(LAYOUT("outermost: tensor"), "must be pipeline, data or mixed");
     refuse(LAYOUT("sharding: any"), "must be full, hybrid or hybrid-leaders");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
