@@ -11,6 +11,7 @@
 #include <longhaul/model.h>
 #include <longhaul/profile.h>
 #include <longhaul/status.h>
+#include <longhaul/transport.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,6 +92,7 @@ typedef struct lh_wan {
     int64_t latency_ns;      /* one way */
     double loss;             /* share of packets lost, 0 <= loss < 1 */
     double oversubscription; /* >= 1: others' demand on the same capacity */
+    lh_link_setting setting; /* of its ends; all 0 where nothing is given */
     double usd_per_gb;       /* of what is sent, per 10^9 bytes; 0: free */
 } lh_wan;
 
@@ -140,7 +142,7 @@ typedef struct lh_layout {
     uint32_t chunks_per_device;
     lh_outermost outermost;
     lh_sharding sharding;
-    const char *schedule; /* a method's name (lh_methods) */
+    const char *schedule;  /* a method's name (lh_methods) */
     const lh_sites *sites; /* NULL in a complete layout: what `outermost` says,
                               datacenters in the order in which the job has
                               them (docs/theory/placement.md) */

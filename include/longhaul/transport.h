@@ -147,7 +147,7 @@ typedef struct lh_link_setting {
 LH_API bool lh_link_setting_is_default(const lh_link_setting *setting);
 
 /* A link in one direction, and what goes over it. */
-typedef struct lh_link_use {
+typedef struct lh_link_load {
     double line_bytes_per_s; /* of all its paths together */
     double latency_ns;       /* one way */
     double loss;             /* of packets, 0..1 */
@@ -155,7 +155,7 @@ typedef struct lh_link_use {
     double senders;          /* GPUs that send at once, equal amounts */
     double own_bytes_per_s;  /* of a sender's interface; 0: no limit */
     double message_bytes;    /* that one sender sends in one piece; 0: none */
-} lh_link_use;
+} lh_link_load;
 
 /* Which of the numbers below is the rate's bound. */
 typedef enum lh_link_limit {
@@ -189,7 +189,7 @@ typedef struct lh_link_effect {
 /* What a setting comes to. A sender's queue pairs share its rate evenly, and
  * each repeats only its own losses; that the slowest of them is later than
  * their mean is left out. LH_EINVAL: numbers that make no sense. */
-LH_API lh_status lh_cost_link_setting(const lh_link_use *use,
+LH_API lh_status lh_cost_link_setting(const lh_link_load *use,
                                       const lh_link_setting *setting,
                                       lh_link_effect *out, lh_error *err);
 

@@ -81,6 +81,29 @@ lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
     return LH_OK;
 }
 
+/* The rate that the settings of its ends leave. A round trip takes twice this
+ * direction's latency. */
+static lh_status by_setting(const lh_wan *wan, double concurrent, double own,
+                            const lh_cost_options *options, lh_cost_path *out,
+                            lh_error *err)
+{
+    const lh_cost_constants *c = options->constants;
+    lh_link_load use = {
+        .line_bytes_per_s = wan->bytes_per_s * c->wan_efficiency,
+        .latency_ns = (double)wan->latency_ns,
+        .loss = wan->loss,
+        .oversubscription = wan->oversubscription,
+        .senders = concurrent,
+        .own_bytes_per_s = own * c->fabric_efficiency,
+    };
+    lh_link_effect effect;
+
+    LHI_TRY(lh_cost_link_setting(&use, &wan->setting, &effect, err));
+    out->bytes_per_s = effect.bytes_per_s;
+    out->latency_ns = use.latency_ns;
+    return LH_OK;
+}
+
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
                       lh_cost_path *out, lh_error *err)
@@ -94,10 +117,12 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     if (!(wan->bytes_per_s > 0))
         return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
                         job->datacenters[from].name, job->datacenters[to].name);
+    own = job->datacenters[from].fabric.bytes_per_s;
+    if (!lh_link_setting_is_default(&wan->setting))
+        return by_setting(wan, concurrent, own, options, out, err);
     /* What is lost is sent again, once and alone (selective repeat). */
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);
-    own = job->datacenters[from].fabric.bytes_per_s;
     if (own > 0)
         rate = fmin(rate, own * options->constants->fabric_efficiency);
     out->bytes_per_s = rate;

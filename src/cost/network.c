@@ -164,9 +164,8 @@ double lh_fec_residual(uint32_t data, uint32_t parity, double loss)
         return 1;
     /* From where the binomial terms are largest, which do not vanish there. */
     double at = fmax(first, fmin(n, floor(n * loss)));
-    double largest =
-        exp(lgamma(n + 1) - lgamma(at + 1) - lgamma(n - at + 1) +
-            at * log(loss) + (n - at) * log1p(-loss));
+    double largest = exp(lgamma(n + 1) - lgamma(at + 1) - lgamma(n - at + 1) +
+                         at * log(loss) + (n - at) * log1p(-loss));
     double term = largest;
     for (double j = at; j <= n && term > 1e-18 * largest; j++) {
         left += term * j / n;
@@ -203,7 +202,7 @@ bool lh_link_setting_is_default(const lh_link_setting *s)
            !(s->queue_bytes > 0);
 }
 
-static lh_status check(const lh_link_use *use, const lh_link_setting *s,
+static lh_status check(const lh_link_load *use, const lh_link_setting *s,
                        lh_error *err)
 {
     if (!(use->line_bytes_per_s > 0 && use->latency_ns >= 0 && use->loss >= 0 &&
@@ -223,7 +222,7 @@ static lh_status check(const lh_link_use *use, const lh_link_setting *s,
 }
 
 /* Rates on the wire. */
-static void fill_wire(const lh_link_use *use, const lh_link_setting *s,
+static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lh_link_effect *e)
 {
     double paths = s->paths ? s->paths : 1, flows = use->senders * queue_pairs;
@@ -263,7 +262,7 @@ static void fill_wire(const lh_link_use *use, const lh_link_setting *s,
     }
 }
 
-lh_status lh_cost_link_setting(const lh_link_use *use,
+lh_status lh_cost_link_setting(const lh_link_load *use,
                                const lh_link_setting *setting,
                                lh_link_effect *out, lh_error *err)
 {

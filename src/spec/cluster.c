@@ -319,9 +319,23 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
 
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
-    static const char *const keys[] = {"between",          "from",       "to",
-                                       "latency_ms",       "gbps",       "loss",
-                                       "oversubscription", "usd_per_gb", NULL};
+    static const char *const keys[] = {"between",
+                                       "from",
+                                       "to",
+                                       "latency_ms",
+                                       "gbps",
+                                       "loss",
+                                       "oversubscription",
+                                       "load_balancing",
+                                       "queue_pairs",
+                                       "paths",
+                                       "window_kib",
+                                       "congestion_control",
+                                       "queue_kib",
+                                       "recovery",
+                                       "fec",
+                                       "usd_per_gb",
+                                       NULL};
     const lhi_node *node;
     uint32_t from, to;
     bool both;
@@ -335,6 +349,7 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
     LHI_TRY(read_optional(r->doc, map, "loss", 0, 0.99, &wan.loss, err));
     LHI_TRY(read_optional(r->doc, map, "oversubscription", 1, 1e6,
                           &wan.oversubscription, err));
+    LHI_TRY(lhi_link_setting_from_map(r->doc, map, &wan.setting, err));
     LHI_TRY(read_optional(r->doc, lhi_find(map, "usd_per_gb") ? map : r->map,
                           "usd_per_gb", 0, LHI_MAX_PRICE, &wan.usd_per_gb,
                           err));

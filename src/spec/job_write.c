@@ -120,6 +120,7 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
               set_number(map, "gbps", wan->gbps) &&
               set_number(map, "loss", wan->loss) &&
               set_number(map, "oversubscription", wan->oversubscription) &&
+              lhi_link_setting_to_map(&wan->setting, map) &&
               set_price(map, "usd_per_gb", wan->usd_per_gb);
     return finish(map, ok);
 }

@@ -68,6 +68,12 @@ bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
+/* The keys of a link that say what its ends are set to. */
+lh_status lhi_link_setting_from_map(const lhi_doc *doc, const lhi_node *map,
+                                    lh_link_setting *out, lh_error *err);
+/* Adds those that are given. False: no memory. */
+bool lhi_link_setting_to_map(const lh_link_setting *setting, json_t *map);
+
 /* --- profiles --- */
 
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,

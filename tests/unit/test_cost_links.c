@@ -68,6 +68,46 @@ static void slowest_path_counts(void)
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
 
+/* Settings of a link change what messages and rings over it get. */
+static void settings_change_rates(void)
+{
+    fixture f;
+    lh_cost_message m;
+    lh_cost_path p;
+    const double bytes = 8192.0 * 4096 * 2; /* 16 Ki packets */
+
+    fixture_init(&f, "llama3-8b");
+    f.wans[1] = f.wans[2] = (lh_wan){.bytes_per_s = 12.5e9,
+                                     .latency_ns = 1000000,
+                                     .loss = 2e-4,
+                                     .oversubscription = 1};
+    f.layout.pipeline = 2;
+    f.wans[1].setting.recovery = LH_GO_BACK_N;
+    m = (lh_cost_message){0};
+    CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
+                                 &(lh_cost_hop){0, 1, 0, 0, 0}, &f.options, &m,
+                                 &f.err),
+             f.err);
+    CHECK_INT(m.latency_ns, 1000000);
+    CHECK_NEAR(
+        (double)(m.transfer_ns + m.latency_ns),
+        lh_message_ns(LH_GO_BACK_N, bytes, &(lh_flow){12.5e9, 1e6, 2e-4}), 2);
+    /* A ring over both is as slow as its slower direction, in which the
+     * windows of sprayed packets are the bound. */
+    f.wans[2].setting =
+        (lh_link_setting){.balancing = LH_BALANCING_SPRAY, .queue_pairs = 2};
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    CHECK_NEAR(p.bytes_per_s, 2 * LH_WINDOW_BYTES / 2e-3 * (1 - 2e-4), 1);
+    /* Shared by eight they are not. */
+    f.wans[1].setting = f.wans[2].setting;
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
+    CHECK_NEAR(p.bytes_per_s, 12.5e9 / 8 * (1 - 2e-4), 1);
+    /* An interface slower than all of that. */
+    f.sites[0].fabric.bytes_per_s = f.sites[1].fabric.bytes_per_s = 1e9;
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
+    CHECK_NEAR(p.bytes_per_s, 0.985e9 * (1 - 2e-4), 1);
+}
+
 static void missing_networks(void)
 {
     fixture f;
@@ -296,6 +336,7 @@ int main(void)
 {
     RUN(rings);
     RUN(slowest_path_counts);
+    RUN(settings_change_rates);
     RUN(missing_networks);
     RUN(groups_lie_as_numbered);
     RUN(messages);

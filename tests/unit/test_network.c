@@ -87,7 +87,7 @@ static void congestion(void)
                1e-12);
 }
 
-static lh_link_effect effect(lh_link_use use, lh_link_setting setting)
+static lh_link_effect effect(lh_link_load use, lh_link_setting setting)
 {
     lh_link_effect e = {0};
     lh_error err = {0};
@@ -98,11 +98,11 @@ static lh_link_effect effect(lh_link_use use, lh_link_setting setting)
 
 static void shares(void)
 {
-    lh_link_use use = {.line_bytes_per_s = 100e9,
-                       .latency_ns = 1 * ms,
-                       .loss = 0.1,
-                       .oversubscription = 4,
-                       .senders = 10};
+    lh_link_load use = {.line_bytes_per_s = 100e9,
+                        .latency_ns = 1 * ms,
+                        .loss = 0.1,
+                        .oversubscription = 4,
+                        .senders = 10};
     lh_link_setting none = {0};
     lh_link_effect e = effect(use, none);
 
@@ -117,10 +117,10 @@ static void shares(void)
     CHECK_INT(e.limit, LH_LIMIT_OWN);
     CHECK_NEAR(e.bytes_per_s, 0.9e9, 1e-3);
     /* One flow of a link of eight paths has one of them. */
-    use = (lh_link_use){.line_bytes_per_s = 100e9,
-                        .latency_ns = 50 * us,
-                        .oversubscription = 1,
-                        .senders = 1};
+    use = (lh_link_load){.line_bytes_per_s = 100e9,
+                         .latency_ns = 50 * us,
+                         .oversubscription = 1,
+                         .senders = 1};
     e = effect(use,
                (lh_link_setting){.balancing = LH_BALANCING_ECMP, .paths = 8});
     CHECK_NEAR(e.bytes_per_s, 12.5e9, 1);
@@ -134,10 +134,10 @@ static void shares(void)
 /* One and four queue pairs at 1 ms, one at 50 us, of a fast line. */
 static void spraying(void)
 {
-    lh_link_use use = {.line_bytes_per_s = 400e9,
-                       .latency_ns = 1 * ms,
-                       .oversubscription = 1,
-                       .senders = 1};
+    lh_link_load use = {.line_bytes_per_s = 400e9,
+                        .latency_ns = 1 * ms,
+                        .oversubscription = 1,
+                        .senders = 1};
     lh_link_setting spray = {.balancing = LH_BALANCING_SPRAY};
     lh_link_effect e = effect(use, spray);
 
@@ -162,12 +162,12 @@ static void spraying(void)
 
 static void loss(void)
 {
-    lh_link_use use = {.line_bytes_per_s = 12.5e9,
-                       .latency_ns = 1 * ms,
-                       .loss = 2e-4,
-                       .oversubscription = 1,
-                       .senders = 1,
-                       .message_bytes = 41943040};
+    lh_link_load use = {.line_bytes_per_s = 12.5e9,
+                        .latency_ns = 1 * ms,
+                        .loss = 2e-4,
+                        .oversubscription = 1,
+                        .senders = 1,
+                        .message_bytes = 41943040};
     lh_link_effect back =
         effect(use, (lh_link_setting){.recovery = LH_GO_BACK_N});
     lh_link_effect one =
@@ -195,11 +195,11 @@ static void loss(void)
 
 static void signals(void)
 {
-    lh_link_use use = {.line_bytes_per_s = 100e9,
-                       .latency_ns = 1 * ms,
-                       .oversubscription = 8,
-                       .senders = 4,
-                       .own_bytes_per_s = 50e9};
+    lh_link_load use = {.line_bytes_per_s = 100e9,
+                        .latency_ns = 1 * ms,
+                        .oversubscription = 8,
+                        .senders = 4,
+                        .own_bytes_per_s = 50e9};
     lh_link_setting on = {.congestion = LH_CONGESTION_ON};
     lh_link_setting off = {.congestion = LH_CONGESTION_OFF};
     lh_link_effect slow = effect(use, on), fast = effect(use, off);
@@ -218,7 +218,7 @@ static void signals(void)
 
 static void nonsense(void)
 {
-    lh_link_use use = {.line_bytes_per_s = 1, .oversubscription = 1};
+    lh_link_load use = {.line_bytes_per_s = 1, .oversubscription = 1};
     lh_link_setting setting = {0};
     lh_link_effect e;
     lh_error err;

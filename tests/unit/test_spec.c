@@ -56,7 +56,10 @@ static void a_job_means_what_it_says(void)
         "  links:\n"
         "    - {from: a, to: b, latency_ms: 20, gbps: 8, loss: 0.001,"
         " oversubscription: 4}\n"
-        "    - {from: b, to: a, latency_ms: 0.5, gbps: 16}\n"
+        "    - {from: b, to: a, latency_ms: 0.5, gbps: 16, load_balancing: "
+        "ecmp,"
+        " queue_pairs: 4, paths: 8, window_kib: 3, congestion_control: on,"
+        " queue_kib: 256, recovery: go-back-n, fec: {data: 32, parity: 2}}\n"
         "layout: {tensor: 2, context: 1, pipeline: 4, data: 2, micro_batch: 4,"
         " chunks_per_device: 2, outermost: data, sharding: hybrid-leaders,"
         " schedule: 1f1b}\n",
@@ -92,6 +95,15 @@ static void a_job_means_what_it_says(void)
     CHECK_NEAR(ab->oversubscription, 4, 0);
     CHECK_INT(ba->latency_ns, 500000);
     CHECK_NEAR(ba->oversubscription, 1, 0);
+    CHECK(lh_link_setting_is_default(&ab->setting));
+    CHECK_INT(ba->setting.balancing, LH_BALANCING_ECMP);
+    CHECK_INT(ba->setting.queue_pairs, 4);
+    CHECK_INT(ba->setting.paths, 8);
+    CHECK_NEAR(ba->setting.window_bytes, 3072, 0);
+    CHECK_INT(ba->setting.congestion, LH_CONGESTION_ON);
+    CHECK_NEAR(ba->setting.queue_bytes, 262144, 0);
+    CHECK_INT(ba->setting.recovery, LH_GO_BACK_N);
+    CHECK(ba->setting.fec_data == 32 && ba->setting.fec_parity == 2);
     CHECK_INT(j->layout.outermost, LH_OUTERMOST_DATA);
     CHECK_INT(j->layout.sharding, LH_SHARDING_HYBRID_LEADERS);
     CHECK_STR(lh_sharding_name(j->layout.sharding), "hybrid-leaders");
@@ -339,6 +351,17 @@ static void bad_links_are_refused(void)
     refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, "
                  "usd_per_gb: -0.1}]"),
            "links[0].usd_per_gb: -0.1 is out of range");
+#define SET(keys) LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, " keys "}]")
+    refuse(SET("load_balancing: even"), "must be ecmp or spray");
+    refuse(SET("queue_pairs: 0"), "queue_pairs: 0 is out of range");
+    refuse(SET("paths: 2"), "paths: matters with load_balancing: ecmp only");
+    refuse(SET("queue_kib: 2"), "matters with congestion_control: on only");
+    refuse(SET("window_kib: 0"), "window_kib: 0 is out of range");
+    refuse(SET("congestion_control: 1"), "must be off or on");
+    refuse(SET("recovery: none"), "must be go-back-n or selective-repeat");
+    refuse(SET("fec: 1"), "fec: must be a map");
+    refuse(SET("fec: {data: 1}"), "'parity' is missing");
+    refuse(SET("fec: {data: 0, parity: 1}"), "fec.data: 0 is out of range");
     refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
            "did you mean 'latency_ms'");
 }
@@ -427,6 +450,14 @@ static void odd_jobs_survive_a_round_trip(void)
         JOB,
         JOB "layout: {tensor: 2, outermost: data, schedule: zb-h1}\n",
         JOB "layout: {sharding: full}\n",
+        HEAD TRAINING TWO
+        "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
+        "spray, window_kib: 1.1, congestion_control: off, recovery: "
+        "selective-repeat}]\n",
+        HEAD TRAINING TWO
+        "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
+        "ecmp, paths: 3, congestion_control: on, queue_kib: 1234.5678, "
+        "fec: {data: 7, parity: 65536}}]\n",
         JOB "layout: {sharding: hybrid}\n",
         /* numbers that binary fractions cannot hold */
         HEAD TRAINING
