@@ -146,6 +146,7 @@ static lh_status make_base(cli *c, const lh_plan *plan, lh_placement placement,
  * per device that it needs, unless the job fixes those. */
 static lh_status add_layouts(cli *c, const lh_plan *plan, cli_comparison *x)
 {
+    const settings *s = c->settings;
     const lh_layout *best = &plan->best.layout;
     uint32_t fixed = plan->job->layout.chunks_per_device;
     uint32_t loop = best->chunks_per_device > 2 ? best->chunks_per_device : 2;
@@ -174,6 +175,10 @@ static lh_status add_layouts(cli *c, const lh_plan *plan, cli_comparison *x)
         x->n_bases++;
     }
     x->iterations = true;
+    if (s->jitter.spec) {
+        CLI_TRY(cli_read_jitter(c, &s->jitter, &x->jitter));
+        x->jitter = lh_plan_jitter(plan->job, &plan->best, &x->jitter);
+    }
     return LH_OK;
 }
 
@@ -266,7 +271,7 @@ static bool is_answer(lh_status status)
 
 static lh_status simulate(cli *c, const settings *s, const lh_pipeline *p,
                           const lh_schedule *schedule, int64_t after_ns,
-                          cli_outcome *o)
+                          const lh_jitter *jitter, cli_outcome *o)
 {
     lh_sim_options sim = cli_sim_options(&s->model);
     lh_timeline *t = NULL;
@@ -282,9 +287,7 @@ static lh_status simulate(cli *c, const settings *s, const lh_pipeline *p,
         return cli_no_memory(c);
     if (!s->jitter.spec)
         return LH_OK;
-    lh_jitter jitter;
-    CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
-    CLI_TRY(lh_jitter_run(p, schedule, &sim, &jitter, &o->jitter, &c->err));
+    CLI_TRY(lh_jitter_run(p, schedule, &sim, jitter, &o->jitter, &c->err));
     if (s->by == BY_MEAN)
         o->ns = (int64_t)o->jitter.mean_ns + after_ns;
     if (s->by == BY_P95)
@@ -308,8 +311,8 @@ static lh_status contend(cli *c, const cli_comparison *x,
     lh_status status =
         lh_best_schedule(who->method, made_for, &how, &best, &c->err);
     if (status == LH_OK)
-        status =
-            simulate(c, s, p, best.schedule, x->bases[who->base].after_ns, o);
+        status = simulate(c, s, p, best.schedule, x->bases[who->base].after_ns,
+                          &x->jitter, o);
     if (status == LH_OK && p == made_for && best.bound_ns > o->bound_ns)
         o->bound_ns = best.bound_ns;
     lh_best_fini(&best);
@@ -359,11 +362,10 @@ static lh_status work_out_point(cli *c, cli_comparison *x, uint32_t l,
 static lh_status check_jitter(cli *c, cli_comparison *x)
 {
     const settings *s = c->settings;
-    lh_jitter jitter;
     x->number = x->iterations ? "iteration" : "makespan";
-    if (s->jitter.spec)
-        CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
-    else if (s->by != BY_PREDICTED)
+    if (s->jitter.spec && !x->jitter.size)
+        CLI_TRY(cli_read_jitter(c, &s->jitter, &x->jitter));
+    else if (!s->jitter.spec && s->by != BY_PREDICTED)
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
     if (s->by != BY_PREDICTED)
         x->number = s->by == BY_MEAN ? "mean" : "95 % within";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
+#include "jitter.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -13,11 +14,16 @@ typedef struct settings {
     const char *ratio;
     uint32_t search;
     bool no_optimal;
+    cli_jitter jitter;
+    uint32_t by;
 } settings;
 
 /* As lh_partition_search numbers them. */
 static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
                                        NULL};
+
+/* As lh_plan_by numbers them. */
+static const char *const numbers[] = {"mean", "p95", NULL};
 
 static const cli_option options[] = {
     {.name = "top",
@@ -64,6 +70,15 @@ static const cli_option options[] = {
      .preset = "3",
      .help = "The largest chunk has at most R times as many layers as the "
              "smallest."},
+    CLI_JITTER_ROWS(settings),
+    {.name = "by",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, by),
+     .arg = "NUMBER",
+     .preset = "mean",
+     .choices = numbers,
+     .help = "With --jitter, what the plan is chosen by: the mean of all "
+             "iterations, or what 95 % of them keep."},
     {.name = "html",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
@@ -80,6 +95,8 @@ static const cli_example examples[] = {
      "The same to another file, with a report."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
+    {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
+     "The plan whose unlucky iterations are the shortest."},
 };
 
 /* --- text
@@ -89,12 +106,16 @@ static const cli_example examples[] = {
 static void print_choice(cli *c, const lh_choice *x, bool chosen,
                          bool show_layout)
 {
-    char time[CLI_TIME_TEXT], layout[120], method[64], line[240];
+    char time[CLI_TIME_TEXT + 40], layout[120], method[64], line[280];
     const char *why = chosen ? "chosen" : x->why;
     snprintf(method, sizeof method, "%s %s",
              x->layout.schedule ? x->layout.schedule : "any schedule",
              lh_placement_name(x->placement));
-    if (x->iteration_ns >= 0)
+    if (x->jitter)
+        snprintf(time, sizeof time, "%8.3f s  %8.3f s  %8.3f s",
+                 (double)x->iteration_ns / 1e9, x->jitter->mean_ns / 1e9,
+                 (double)x->jitter->p95_ns / 1e9);
+    else if (x->iteration_ns >= 0)
         snprintf(time, sizeof time, "%8.3f s", (double)x->iteration_ns / 1e9);
     else
         snprintf(time, sizeof time, "%10s", "-");
@@ -127,6 +148,27 @@ static void print_layers(cli *c, const lh_choice *b)
     fputs(n > MOST_SHOWN ? " ... in the chunks\n" : " in the chunks\n", c->out);
 }
 
+static void print_jitter(cli *c, const lh_plan *p)
+{
+    const lh_jitter_result *r = p->best.jitter;
+    const lh_plan_robust *how = p->robust;
+    fprintf(c->out,
+            "with jitter   mean %.3f s, 95 %% within %.3f s, 99 %% within "
+            "%.3f s (%" PRIu32 " iterations)\n",
+            r->mean_ns / 1e9, (double)r->p95_ns / 1e9, (double)r->p99_ns / 1e9,
+            r->samples);
+    fprintf(c->out,
+            "chosen by     %s, among %" PRIu32 " schedules of %" PRIu32
+            " layouts\n",
+            how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
+            how->n_schedules, how->n_layouts);
+    if (how->n_untried)
+        fprintf(c->out,
+                "              %" PRIu32 " layouts that may be better were not "
+                "tried\n",
+                how->n_untried);
+}
+
 static void print_best(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -149,6 +191,8 @@ static void print_best(cli *c, const lh_plan *p)
     fprintf(c->out, "memory        %s of %s on the fullest device\n",
             cli_memory_text(b->peak_memory_bytes, "bytes", used),
             cli_memory_text(b->memory_limit_bytes, "bytes", limit));
+    if (b->jitter)
+        print_jitter(c, p);
     fprintf(c->out, "pass times    %s\n", p->cost_source);
     fprintf(c->out, "why           %s\n", b->why);
 }
@@ -157,7 +201,8 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
 {
     const settings *s = c->settings;
     print_best(c, p);
-    fprintf(c->out, "\nSchedules on this layout\n");
+    fprintf(c->out, "\nSchedules on this layout%s\n",
+            p->robust ? ": without jitter, its mean, its 95th percentile" : "");
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status != LH_CHOICE_FAILED)
             print_choice(c, &p->methods[i], i == 0,
@@ -227,6 +272,14 @@ static lh_status make(cli *c, lh_plan **plan)
         status = cli_usage(
             c, "--max-chunk-ratio: '%.40s' is not a number, 1 or more",
             s->ratio);
+    lh_jitter jitter;
+    if (status == LH_OK && s->jitter.spec) {
+        status = cli_read_jitter(c, &s->jitter, &jitter);
+        how.jitter = &jitter;
+        how.by = (lh_plan_by)s->by;
+    } else if (status == LH_OK && s->by != LH_PLAN_BY_MEAN) {
+        status = cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+    }
     if (status == LH_OK && s->effort &&
         !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
         status = cli_usage(
@@ -284,6 +337,10 @@ const cli_command cmd_plan = {
         "winner and those close behind are then searched for their "
         "optimal schedules, within --effort. Layers are moved between the "
         "chunks of the fastest layouts where that helps, see --search.\n\n"
+        "With --jitter the plan is the one that does best where delays and "
+        "devices vary: by the mean iteration, or by the 95th percentile (--by "
+        "p95). All layouts whose lower bounds leave them a chance are drawn "
+        "for, under every schedule.\n\n"
         "The plan is written to plan.json, or to the file that -o names; with "
         "--json it is printed, and no file is written unless -o names one. It "
         "holds the layout, the pipeline, the schedule, what was predicted and "

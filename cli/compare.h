@@ -43,6 +43,7 @@ typedef struct cli_comparison {
     uint32_t n_latencies, n_transfers; /* at least 1 each */
     /* [(transfer * n_latencies + latency) * n_contenders + contender] */
     cli_outcome *outcomes;
+    lh_jitter jitter;   /* size 0: none */
     bool iterations;    /* what is compared are iterations of a job */
     const char *number; /* what is compared of them, for the table's head */
 } cli_comparison;

@@ -21,7 +21,8 @@ typedef struct cli_jitter {
      .help = "Iterations under delays drawn at random: latency=A and "         \
              "transfer=A make links slower by the share A on average "         \
              "(exponentially distributed), degraded=PxK a link K times as "    \
-             "slow with probability P, straggler=PxK a device."},              \
+             "slow with probability P, straggler=PxK a device (of jobs and "   \
+             "plans: a GPU, and the devices that it is part of)."},            \
     {                                                                          \
         .name = "samples", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, jitter.samples), .arg = "N",                  \

@@ -12,16 +12,18 @@
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct lh_jitter {
     size_t size; /* sizeof(lh_jitter) */
-    /* A link's latency is multiplied by 1 + latency * E, its transfer, and that
-     * of a device's data-parallel communication, by 1 + transfer * E, E
-     * exponentially distributed with mean 1: long tails, never faster than the
-     * file. 0: as the file says. At most 1000. */
+    /* A link's latency is multiplied by 1 + latency * E, its transfer by 1 +
+     * transfer * E, E exponentially distributed with mean 1: long tails, never
+     * faster than the file. 0: as the file says. At most 1000. A device's
+     * data-parallel communication has a link of its own, drawn likewise. */
     double latency, transfer;
     /* With this probability a link is degraded for the iteration: latency and
      * transfer are multiplied by `degraded_factor` (1 or more, at most 1e6). */
@@ -34,6 +36,9 @@ typedef struct lh_jitter {
      * schedule and every pipeline of the same links and devices, so that their
      * difference is theirs. */
     uint64_t seed;
+    /* All devices' data-parallel communication crosses the same links, so that
+     * these draw once for all. */
+    bool one_data_link;
 } lh_jitter;
 
 typedef struct lh_jitter_result {

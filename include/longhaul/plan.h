@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_PLAN_H
 #define LONGHAUL_PLAN_H
 
+#include <longhaul/jitter.h>
 #include <longhaul/job.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
@@ -62,7 +63,34 @@ typedef struct lh_choice {
     /* Of each chunk, pipeline * chunks_per_device of them; NULL: as even as it
      * goes, what is left over in the middle. See lh_plan_layers(). */
     const uint32_t *chunk_layers;
+    /* Of whole iterations under plan->robust->jitter; NULL: not drawn. */
+    const lh_jitter_result *jitter;
 } lh_choice;
+
+/* What a plan is chosen by where delays vary. */
+typedef enum lh_plan_by {
+    LH_PLAN_BY_MEAN, /* of the iterations drawn */
+    LH_PLAN_BY_P95,  /* what 95 % of them keep */
+} lh_plan_by;
+
+LH_API const char *lh_plan_by_name(lh_plan_by by); /* "mean" */
+
+/* What is drawn for a choice's pipeline: `given` with a straggler rate that is
+ * of a GPU, where a device stands for all GPUs of a pipeline rank, those of
+ * other replicas too, and is slow if one of them is; and with one data-parallel
+ * link where the replicas are spread over datacenters. */
+LH_API lh_jitter lh_plan_jitter(const lh_job *job, const lh_choice *choice,
+                                const lh_jitter *given);
+
+/* How a plan was chosen for delays that vary. Layouts whose bounds show that
+ * they cannot be better on the samples are left out. */
+typedef struct lh_plan_robust {
+    lh_jitter jitter; /* as given; see lh_plan_jitter() */
+    lh_plan_by by;
+    uint32_t n_layouts;   /* drawn for */
+    uint32_t n_schedules; /* drawn for to the end: the others had lost before */
+    uint32_t n_untried;   /* layouts that might be better; too many */
+} lh_plan_robust;
 
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
@@ -86,6 +114,7 @@ typedef struct lh_plan {
      * microbatches where the job leaves micro_batch open. */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
+    const lh_plan_robust *robust; /* NULL: delays are as the job says */
 } lh_plan;
 
 /* How layers are moved between the chunks of the fastest layouts. */
@@ -111,6 +140,8 @@ typedef struct lh_plan_options {
     bool no_optimal; /* no such search: methods alone */
     lh_partition_search partition;
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
+    const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
+    lh_plan_by by;           /* with jitter */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

@@ -2,6 +2,7 @@
 #include "plan/layout.h"
 #include "plan/planfile.h"
 #include "plan/refine.h"
+#include "plan/robust.h"
 #include "plan/search.h"
 
 #include "base/fail.h"
@@ -17,6 +18,13 @@ const char *const lhi_choice_status_names[] = {"ok", "bounded", "memory",
 const char *lh_choice_status_name(lh_choice_status status)
 {
     return (unsigned)status < 4 ? lhi_choice_status_names[status] : "unknown";
+}
+
+const char *const lhi_plan_by_names[] = {"mean", "p95", NULL};
+
+const char *lh_plan_by_name(lh_plan_by by)
+{
+    return (unsigned)by < 2 ? lhi_plan_by_names[by] : "unknown";
 }
 
 double lhi_choice_gap(const lh_choice *choice)
@@ -62,10 +70,15 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
                       lhi_plan *plan, lh_error *err)
 {
     LHI_TRY(copy_job(job, plan, err));
+    lh_plan_options all = *options;
+    if (options->jitter) /* more than are shown may be the best then */
+        all.top = UINT32_MAX;
     lh_status status =
-        lhi_plan_search(plan->job, options, plan->mem, &plan->plan, err);
+        lhi_plan_search(plan->job, &all, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_refine(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->jitter)
+        status = lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;

@@ -220,6 +220,9 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     LHI_TRY(get_real(r, map, "mfu", &out->mfu, err));
     if ((node = lhi_find(map, "elastic")))
         LHI_TRY(read_elastic(r, node, &out->elastic, err));
+    if ((node = lhi_find(map, "jitter")))
+        LHI_TRY(lhi_jitter_from_node(r->doc, node, r->plan->mem, &out->jitter,
+                                     err));
     if ((node = lhi_find(map, "chunk_layers")))
         LHI_TRY(read_layers(r, node, out, err));
     return get_string(r, map, "why", &out->why, err);
@@ -235,7 +238,7 @@ static lh_status read_choices(const reader *r, const char *key,
         "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
         "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
         "mfu",          "why",               "elastic",
-        "chunk_layers", NULL};
+        "chunk_layers", "jitter", NULL};
     const lhi_node *list;
     LHI_TRY(lhi_need(r->doc, r->doc->root, key, &list, err));
     LHI_TRY(lhi_want_list(r->doc, list, err));
@@ -454,7 +457,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic",
-        "chunk_layers", "schedule",
+        "chunk_layers", "jitter", "robust", "schedule",
         "pipeline", "search", "methods", "alternatives", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
@@ -471,6 +474,9 @@ static lh_status read_all(const reader *r, lh_error *err)
     p->pipeline = r->plan->pipeline;
     LHI_TRY(read_schedule(r, err));
     LHI_TRY(read_search(r, err));
+    if ((node = lhi_find(root, "robust")))
+        LHI_TRY(lhi_robust_from_node(r->doc, node, r->plan->mem, &p->robust,
+                                     err));
     LHI_TRY(read_choices(r, "methods", &p->methods, &p->n_methods, err));
     LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
                          &p->n_alternatives, err));

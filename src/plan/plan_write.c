@@ -110,6 +110,7 @@ static bool set_choice(json_t *map, const lh_choice *c)
            set(map, "mfu", json_real(c->mfu)) &&
            set(map, "why", json_string(c->why)) &&
            (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic))) &&
+           (!c->jitter || set(map, "jitter", lhi_jitter_to_json(c->jitter))) &&
            (!c->chunk_layers ||
             set(map, "chunk_layers", layers_to_json(c)));
 }
@@ -199,6 +200,8 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
     ok = set(map, "schedule", schedule) && ok;
     ok = set(map, "pipeline", pipeline) && ok;
     return ok && set(map, "search", search_to_json(plan)) &&
+           (!plan->robust ||
+            set(map, "robust", lhi_robust_to_json(plan->robust))) &&
            set(map, "methods",
                choices_to_json(plan->methods, plan->n_methods)) &&
            set(map, "alternatives",

@@ -18,10 +18,20 @@ typedef struct lhi_plan {
     lh_schedule *schedule;
 } lhi_plan;
 
-extern const char *const lhi_choice_status_names[];
+extern const char *const lhi_choice_status_names[], *const lhi_plan_by_names[];
 
 /* How far the makespan is above the bound for this layout, as a share of that
  * bound; 0: optimal. */
 double lhi_choice_gap(const lh_choice *choice);
+
+/* `jitter` of a choice and `robust` of a plan. */
+json_t *lhi_jitter_to_json(const lh_jitter_result *result);
+lh_status lhi_jitter_from_node(const lhi_doc *doc, const lhi_node *map,
+                               lhi_arena *mem, const lh_jitter_result **out,
+                               lh_error *err);
+json_t *lhi_robust_to_json(const lh_plan_robust *robust);
+lh_status lhi_robust_from_node(const lhi_doc *doc, const lhi_node *map,
+                               lhi_arena *mem, const lh_plan_robust **out,
+                               lh_error *err);
 
 #endif

@@ -308,6 +308,21 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
     return LH_OK;
 }
 
+lh_status lhi_refine_again(const lh_plan_options *options,
+                           const lh_pipeline *pipeline, lh_schedule **out,
+                           lh_error *err)
+{
+    lh_plan_options alone = *options;
+    alone.progress = NULL;
+    refiner r = {.options = &alone};
+    lh_solution s = {0};
+    LHI_TRY(search(&r, pipeline, effort_of(&r) / SHARE, &s, err));
+    *out = s.schedule;
+    s.schedule = NULL;
+    lh_solution_fini(&s);
+    return LH_OK;
+}
+
 /* --- the plan ------------------------------------------------------------ */
 
 static lh_status say_why(refiner *r, const char *limit, lh_error *err)

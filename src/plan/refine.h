@@ -14,4 +14,10 @@
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 
+/* The schedule that was found for an alternative with this pipeline; *out is
+ * NULL where none was. */
+lh_status lhi_refine_again(const lh_plan_options *options,
+                           const lh_pipeline *pipeline, lh_schedule **out,
+                           lh_error *err);
+
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/draws.h"
+
 #include "base/fail.h"
 #include "base/random.h"
 #include "pipe/pipeline.h"
 
 #include <inttypes.h>
-#include <longhaul/jitter.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -19,9 +20,14 @@ typedef struct jittery {
     lhi_arena *mem;
     lh_pipeline now;
     double *latency, *transfer; /* per resource: factors */
-    double *work, *shared;      /* per device: of passes, of data-parallel
-                                   communication */
+    double *work;               /* per device: of its passes */
+    double *far, *shared; /* latency and transfer of its data-parallel link */
 } jittery;
+
+struct lhi_jitter_draws {
+    lh_jitter jitter;
+    jittery x;
+};
 
 /* What is drawn for one thing in one sample depends on nothing else. */
 static lhi_random source(const lh_jitter *j, uint32_t sample, uint32_t kind,
@@ -66,7 +72,12 @@ static void draw(jittery *x, uint32_t sample)
     for (uint32_t d = 0; d < x->from->n_devices; d++) {
         lhi_random r = source(j, sample, 1, d);
         x->work[d] = happens(&r, j->straggler_rate) ? j->straggler_factor : 1;
-        x->shared[d] = 1 + j->transfer * exponential(&r);
+        if (j->one_data_link)
+            r = source(j, sample, 2, 0);
+        double transfer = exponential(&r);
+        double bad = happens(&r, j->degraded_rate) ? j->degraded_factor : 1;
+        x->shared[d] = bad * (1 + j->transfer * transfer);
+        x->far[d] = bad * (1 + j->latency * exponential(&r));
     }
 }
 
@@ -92,6 +103,7 @@ static void apply(jittery *x)
         to->w_ns = times(from->w_ns, work);
         to->all_gather_ns = times(from->all_gather_ns, shared);
         to->reduce_scatter_ns = times(from->reduce_scatter_ns, shared);
+        to->dp_latency_ns = times(from->dp_latency_ns, x->far[from->device]);
         vary_route(x, &p->forward[c], &x->now.forward[c]);
         vary_route(x, &p->backward[c], &x->now.backward[c]);
     }
@@ -125,10 +137,11 @@ static lh_status prepare(jittery *x, lh_error *err)
     x->latency = LHI_NEW(x->mem, double, p->n_resources + 1);
     x->transfer = LHI_NEW(x->mem, double, p->n_resources + 1);
     x->work = LHI_NEW(x->mem, double, p->n_devices);
+    x->far = LHI_NEW(x->mem, double, p->n_devices);
     x->shared = LHI_NEW(x->mem, double, p->n_devices);
     if (!x->now.chunks || !x->now.links || !x->now.forward ||
         !x->now.backward || !x->now.dp_ops || !x->latency || !x->transfer ||
-        !x->work || !x->shared)
+        !x->work || !x->far || !x->shared)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -164,24 +177,6 @@ static void sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
                               .most_ns = ns[n - 1]};
 }
 
-/* One evaluator for all: it reads the pipeline's times anew in every run. */
-static lh_status run_all(jittery *x, const lh_schedule *schedule,
-                         const lh_sim_options *options, uint32_t n, int64_t *ns,
-                         lh_error *err)
-{
-    lh_evaluator *evaluator;
-    lh_status status = lh_evaluator_make(&x->now, options, &evaluator, err);
-    if (status != LH_OK)
-        return status;
-    for (uint32_t i = 0; i < n && status == LH_OK; i++) {
-        draw(x, i);
-        apply(x);
-        status = lh_evaluator_run(evaluator, schedule, &ns[i], err);
-    }
-    lh_evaluator_free(evaluator);
-    return status;
-}
-
 /* --- checks ----------------------------------------------------------------
  */
 
@@ -213,21 +208,88 @@ static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
     return in_range("samples", out->samples, 1, MOST_SAMPLES, err);
 }
 
+lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
+                                const lh_jitter *jitter, lhi_jitter_draws **out,
+                                lh_error *err)
+{
+    lh_jitter j;
+    LHI_TRY(complete(jitter, &j, err));
+    lhi_jitter_draws *d = calloc(1, sizeof *d);
+    if (!d)
+        return lhi_fail_nomem(err);
+    d->jitter = j;
+    d->x = (jittery){.from = pipeline, .jitter = &d->jitter};
+    lh_status status = prepare(&d->x, err);
+    if (status != LH_OK) {
+        lhi_jitter_draws_free(d);
+        return status;
+    }
+    /* An evaluator looks at routes when it is made. */
+    lhi_jitter_draws_next(d, 0);
+    *out = d;
+    return LH_OK;
+}
+
+void lhi_jitter_draws_free(lhi_jitter_draws *draws)
+{
+    if (!draws)
+        return;
+    lhi_arena_free(draws->x.mem);
+    free(draws);
+}
+
+uint32_t lhi_jitter_draws_count(const lhi_jitter_draws *draws)
+{
+    return draws->jitter.samples;
+}
+
+const lh_pipeline *lhi_jitter_draws_pipeline(const lhi_jitter_draws *draws)
+{
+    return &draws->x.now;
+}
+
+void lhi_jitter_draws_next(lhi_jitter_draws *draws, uint32_t sample)
+{
+    draw(&draws->x, sample);
+    apply(&draws->x);
+}
+
+void lhi_jitter_sum_up(int64_t *ns, uint32_t n, lh_jitter_result *out)
+{
+    sum_up(ns, n, out);
+}
+
+/* One evaluator for all: it reads the pipeline's times anew in every run. */
+static lh_status run_all(lhi_jitter_draws *draws, const lh_schedule *schedule,
+                         const lh_sim_options *options, int64_t *ns,
+                         lh_error *err)
+{
+    lh_evaluator *evaluator;
+    lh_status status =
+        lh_evaluator_make(&draws->x.now, options, &evaluator, err);
+    if (status != LH_OK)
+        return status;
+    for (uint32_t i = 0; i < draws->jitter.samples && status == LH_OK; i++) {
+        lhi_jitter_draws_next(draws, i);
+        status = lh_evaluator_run(evaluator, schedule, &ns[i], err);
+    }
+    lh_evaluator_free(evaluator);
+    return status;
+}
+
 lh_status lh_jitter_run(const lh_pipeline *pipeline,
                         const lh_schedule *schedule,
                         const lh_sim_options *options, const lh_jitter *jitter,
                         lh_jitter_result *out, lh_error *err)
 {
-    lh_jitter j;
-    LHI_TRY(complete(jitter, &j, err));
-    jittery x = {.from = pipeline, .jitter = &j};
-    int64_t *ns = calloc(j.samples, sizeof *ns);
-    lh_status status = ns ? prepare(&x, err) : lhi_fail_nomem(err);
+    lhi_jitter_draws *draws;
+    LHI_TRY(lhi_jitter_draws_make(pipeline, jitter, &draws, err));
+    int64_t *ns = calloc(draws->jitter.samples, sizeof *ns);
+    lh_status status =
+        ns ? run_all(draws, schedule, options, ns, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = run_all(&x, schedule, options, j.samples, ns, err);
-    if (status == LH_OK)
-        sum_up(ns, j.samples, out);
+        sum_up(ns, draws->jitter.samples, out);
     free(ns);
-    lhi_arena_free(x.mem);
+    lhi_jitter_draws_free(draws);
     return status;
 }

@@ -97,6 +97,74 @@ static void all_degraded(void)
     lh_pipeline_free(q);
 }
 
+/* Links that several devices share go through the event engine. */
+static void shared_links(void)
+{
+    uniform u = {.placement = "loop",
+                 .devices = 4,
+                 .microbatches = 8,
+                 .f = 8,
+                 .d = 8,
+                 .w = 8,
+                 .datacenters = 2,
+                 .latency = 3,
+                 .transfer = 6};
+    lh_pipeline *p = uniform_make(u);
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("interleaved-1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    lh_jitter_result r = run(p, "interleaved-1f1b", (lh_jitter){.samples = 2});
+    CHECK_INT(r.least_ns, lh_timeline_makespan(t));
+    CHECK_INT(r.most_ns, lh_timeline_makespan(t));
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static lh_pipeline *make_shared(double latency, double gather, double reduce)
+{
+    char more[400];
+    uniform u = two;
+    u.latency = u.transfer = 0;
+    snprintf(
+        more, sizeof more,
+        "data_parallel:\n"
+        "  - {chunk: 0, all_gather: %g, reduce_scatter: %g, latency: %g}\n"
+        "  - {chunk: 1, all_gather: %g, reduce_scatter: %g, latency: %g}\n",
+        gather, reduce, latency, gather, reduce, latency);
+    u.more = more;
+    return uniform_make(u);
+}
+
+/* The data-parallel links are links. */
+static void data_parallel_links(void)
+{
+    lh_pipeline *p = make_shared(5, 10, 20), *q = make_shared(15, 30, 60);
+    lh_jitter worst = {.degraded_rate = 1, .degraded_factor = 3, .samples = 2};
+    lh_jitter_result r = run(p, "1f1b", worst);
+    lh_jitter_result s = run(q, "1f1b", (lh_jitter){.samples = 1});
+    CHECK_INT(r.least_ns, s.least_ns);
+    CHECK_INT(r.most_ns, s.least_ns);
+    /* Device 0: gather 15, F 10, B 20 when the other's is done, reduce 25: 100
+     * in all. Its links degraded: 180. Only device 1's: its gather takes until
+     * 45, its B until 75, and then its reduce 75. */
+    uint32_t n = 20000;
+    lh_jitter rare = {.degraded_rate = 0.1, .degraded_factor = 3, .samples = n};
+    r = run(p, "1f1b", rare);
+    CHECK_INT(r.least_ns, 100000000);
+    CHECK_INT(r.most_ns, 180000000);
+    /* Independent: 0.1 * 80 + 0.9 * 0.1 * 50 more. */
+    CHECK_MSG(fabs(r.mean_ns - 112.5e6) < 0.6e6, "mean %g", r.mean_ns);
+    rare.one_data_link = true;
+    r = run(p, "1f1b", rare);
+    CHECK_INT(r.most_ns, 180000000);
+    CHECK_MSG(fabs(r.mean_ns - 108e6) < 0.6e6, "mean %g", r.mean_ns);
+    lh_pipeline_free(p);
+    lh_pipeline_free(q);
+}
+
 /* The same draws whatever the schedule, and again; others by another seed. */
 static void common_numbers(void)
 {
@@ -147,6 +215,8 @@ int main(void)
     RUN(one_microbatch);
     RUN(rare_events);
     RUN(all_degraded);
+    RUN(shared_links);
+    RUN(data_parallel_links);
     RUN(common_numbers);
     RUN(refusals);
     return test_summary();

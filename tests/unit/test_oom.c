@@ -223,6 +223,12 @@ CALL(job_parse, lh_job,
      lh_job_parse(job_text, LEN(job_text), "j", NULL, &out, &err), lh_job_free)
 TEXT(job_format, lh_job_format(job, &out, NULL, &err))
 CALL(plan_make, lh_plan, lh_plan_make(job, NULL, &out, &err), lh_plan_free)
+static const lh_jitter jitter = {
+    .size = sizeof jitter, .latency = 0.5, .samples = 3};
+static const lh_plan_options robust = {.size = sizeof robust,
+                                       .jitter = &jitter};
+CALL(plan_make_robust, lh_plan, lh_plan_make(job, &robust, &out, &err),
+     lh_plan_free)
 CALL(plan_parse, lh_plan,
      lh_plan_parse(plan_text, strlen(plan_text), "p", &out, &err), lh_plan_free)
 TEXT(plan_format, lh_plan_format(plan, &out, NULL, &err))
@@ -426,6 +432,7 @@ static void planning(void)
 {
     TRY(plan_pipeline);
     TRY(plan_make);
+    TRY(plan_make_robust);
 }
 
 static void solving(void)
@@ -478,7 +485,7 @@ static bool prepare(void)
            !lh_profile_parse(profile_text, LEN(profile_text), "p", &profile,
                              &err) &&
            !lh_job_parse(job_text, LEN(job_text), "j", NULL, &job, &err) &&
-           !lh_plan_make(job, NULL, &plan, &err) &&
+           !lh_plan_make(job, &robust, &plan, &err) &&
            !lh_plan_format(plan, &plan_text, NULL, &err) &&
            !lh_scenario_parse(scenario_text, LEN(scenario_text), "s", &scenario,
                               &err) &&
