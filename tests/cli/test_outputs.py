@@ -194,6 +194,29 @@ check(abs(job_rows[0]["iteration_s"] - plan["iteration_s"]) < 1e-9,
       "compare's best of a job is the plan's")
 case("a job is compared alone", ["compare", JOB, "p.yaml"], 2,
      err=r"compared on its own")
+VARIED = ["--jitter", "latency=1,degraded=0.2x6,straggler=0.001x1.5",
+          "--samples", "50", "--seed", "3"]
+case("a plan under jitter", ["plan", JOB, "-o", "varied.json", "--by", "p95",
+                             *VARIED],
+     out=r"^with jitter +mean [0-9.]+ s, 95 % within [0-9.]+ s.*"
+         r"^chosen by +the 95th percentile, among \d+ schedules of \d+ layouts.*"
+         r"without jitter, its mean, its 95th percentile")
+varied = json.loads(read("varied.json"))
+found = json_case("simulate it", ["simulate", "varied.json", *VARIED])["jitter"]
+after = varied["iteration_ns"] - varied["makespan_ns"]
+check(all(abs(varied["jitter"][k] - found[k] - after / 1e9) < 2e-9
+          for k in found if k != "samples"),
+      f"simulate draws what plan does: {varied['jitter']} {found}")
+check(varied["robust"]["by"] == "p95" and varied["robust"]["seed"] == 3 and
+      varied["robust"]["straggler"] == {"rate": 0.001, "factor": 1.5},
+      f"what was drawn: {varied['robust']}")
+check(all(varied["jitter"]["p95_s"] <= row["jitter"]["p95_s"]
+          for row in varied["methods"] + varied["alternatives"]
+          if "jitter" in row), "the least 95th percentile wins")
+case("by p95 alone", ["plan", JOB, "--by", "p95"], 2,
+     err=r"--by p95 needs --jitter")
+case("no jitter", ["plan", JOB, "--jitter", "latency"], 2,
+     err=r"--jitter: 'latency' is not latency=A")
 
 # --- export, report ------------------------------------------------------------------
 case("PyTorch", ["export", "plan.json", "--to", "pytorch", "-o", "x.csv"],
