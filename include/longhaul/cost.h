@@ -15,6 +15,8 @@
  *   [Tha]  Thakur, Rabenseifner, Gropp, Optimization of Collective
  *          Communication Operations in MPICH, IJHPCA 19(1), 2005
  *   [CP]   CrossPipe, arXiv:2507.00217, appendix E
+ *   [SX]   ScaleAcross Explorer: Exploring Communication Optimization for
+ *          Scale-Across AI Model Training, 2026
  *
  * GPUs are numbered tensor first, then context, expert, and then data before
  * pipeline (pipeline outermost, also where the layout does not say) or pipeline
@@ -149,7 +151,9 @@ typedef struct lh_cost {
     /* Data parallelism, per GPU: what is gathered before the first F and
      * reduced after the last W. ZeRO 0 all-reduces at the end, which counts
      * under reduce. ZeRO 2 and 3 communicate in every pass: their share is in
-     * f, d and w, where the passes do not hide it. */
+     * f, d and w, where the passes do not hide it. With hybrid sharding
+     * gathers and reductions stay inside a datacenter, and the sum between
+     * datacenters counts under reduce, once [SX section 3.4]. */
     int64_t gather_bytes, reduce_bytes;
     int64_t all_gather_ns, reduce_scatter_ns; /* occupancy */
     int64_t data_latency_ns; /* of either, all steps together */

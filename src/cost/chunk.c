@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prices: work becomes time, a slice of the model becomes lh_cost. */
-#include "cost/links.h"
 #include "cost/measured.h"
 #include "cost/ops.h"
+#include "cost/sharding.h"
 
 #include "base/fail.h"
 
@@ -372,7 +372,7 @@ static lh_status sum_chunk(const prices *p, sums *s, bool *found, lh_error *err)
 
 /* [Raj section 3.1, figure 1]: weights, gradients and the optimizer's fp32
  * copy and two moments, each divided among the data-parallel GPUs from its
- * ZeRO stage on. */
+ * ZeRO stage on; with hybrid sharding, among those of the datacenter. */
 static void hold_state(const prices *p, const lhi_params *params,
                        double shared_ranks, double expert_ranks,
                        double state[3])
@@ -388,90 +388,9 @@ static void hold_state(const prices *p, const lhi_params *params,
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
-typedef struct collective_time {
-    double transfer, latency;
-} collective_time;
-
-/* Over datacenters that are listed: the slowest of them inside, then the shares
- * of the smallest between them. */
-static lh_status time_sites(const prices *p, lh_collective_kind kind,
-                            lh_cost_dimension dimension,
-                            const lh_cost_group *group, double bytes,
-                            collective_time *add, lh_error *err)
-{
-    collective_time slowest = {0};
-    lh_cost_path path;
-    double transfer, latency;
-
-    for (uint32_t i = 0; i < group->n_sites; i++) {
-        lh_cost_group inner;
-
-        lhi_group_at(p->job, p->layout, dimension, &group->sites[i], &inner);
-        if (inner.size < 2)
-            continue;
-        LHI_TRY(lh_cost_group_path(p->job, &inner, &p->options, &path, err));
-        lh_cost_collective(kind, inner.size, bytes, &path, &transfer, &latency);
-        if (transfer + latency > slowest.transfer + slowest.latency)
-            slowest = (collective_time){transfer, latency};
-    }
-    LHI_TRY(lh_cost_group_path(p->job, group, &p->options, &path, err));
-    lh_cost_collective(kind, group->n_sites, bytes / group->per_datacenter,
-                       &path, &transfer, &latency);
-    add->transfer += slowest.transfer + transfer;
-    add->latency += slowest.latency + latency;
-    return LH_OK;
-}
-
-/* Inside each datacenter first, then the shares between datacenters: only the
- * few ranks of the second ring pay the long latency. */
-static lh_status time_data(const prices *p, lh_collective_kind kind,
-                           lh_cost_dimension dimension, double bytes,
-                           collective_time *add, lh_error *err)
-{
-    lh_cost_group group, inner;
-    lh_cost_path path;
-    double transfer, latency;
-    uint32_t spread;
-
-    LHI_TRY(
-        lh_cost_group_of(p->job, p->layout, dimension, p->slice, &group, err));
-    if (group.size < 2 || bytes <= 0)
-        return LH_OK;
-    if (group.n_sites > 1)
-        return time_sites(p, kind, dimension, &group, bytes, add, err);
-    spread = group.size / group.per_datacenter;
-    inner = group;
-    inner.size = group.per_datacenter;
-    if (inner.size > 1) {
-        LHI_TRY(lh_cost_group_path(p->job, &inner, &p->options, &path, err));
-        lh_cost_collective(kind, inner.size, bytes, &path, &transfer, &latency);
-        add->transfer += transfer;
-        add->latency += latency;
-    }
-    if (spread > 1) {
-        group.size = spread;
-        group.per_node = group.per_datacenter = 1;
-        LHI_TRY(lh_cost_group_path(p->job, &group, &p->options, &path, err));
-        lh_cost_collective(kind, spread, bytes / inner.size, &path, &transfer,
-                           &latency);
-        add->transfer += transfer;
-        add->latency += latency;
-    }
-    return LH_OK;
-}
-
-static lh_status time_params(const prices *p, lh_collective_kind kind,
-                             const lhi_params *params, double element,
-                             collective_time *out, lh_error *err)
-{
-    *out = (collective_time){0};
-    LHI_TRY(time_data(p, kind, LH_COST_DATA_SHARED,
-                      (params->total - params->experts) * element, out, err));
-    return time_data(p, kind, LH_COST_DATA, params->experts * element, out,
-                     err);
-}
-
-/* Communication of data parallelism [Raj section 7]. */
+/* Data parallelism's communication, in passes where ZeRO 2 and 3 have it there,
+ * else before and after them. What hybrid sharding sums between datacenters
+ * always comes after. */
 static lh_status time_data_parallel(const prices *p, const lhi_params *params,
                                     sums *s, lh_cost *out, lh_error *err)
 {
@@ -479,38 +398,36 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
     double wire = p->options.gradient_wire_bytes;
     uint32_t zero = p->job->training.zero;
     uint32_t ranks = p->layout->data * p->layout->context * p->layout->expert;
-    collective_time gather, reduce;
+    lhi_data_times t;
 
     if (ranks == 1)
         return LH_OK;
-    LHI_TRY(time_params(p, LH_ALL_GATHER, params, element, &gather, err));
-    LHI_TRY(time_params(p, zero ? LH_REDUCE_SCATTER : LH_ALL_REDUCE, params,
-                        wire, &reduce, err));
+    LHI_TRY(lhi_data_time(p->job, p->layout, p->slice, &p->options, params, &t,
+                          err));
     LHI_TRY(lhi_whole(params->total * wire, "gradient bytes",
                       &out->reduce_bytes, err));
-    if (zero) {
+    if (zero)
         LHI_TRY(lhi_whole(params->total * element, "parameter bytes",
                           &out->gather_bytes, err));
-    } else {
-        gather = (collective_time){0};
-    }
     if (zero >= 3) {
-        double each = gather.transfer + gather.latency;
+        double each = t.gather.transfer + t.gather.latency;
 
         s->time.f.total = fmax(s->time.f.total, each);
         s->time.d.total = fmax(s->time.d.total, each);
-        gather = (collective_time){0};
+        t.gather = (lhi_collective){0};
     }
     if (zero >= 2) {
         s->time.w.total =
-            fmax(s->time.w.total, reduce.transfer + reduce.latency);
-        reduce = (collective_time){0};
+            fmax(s->time.w.total, t.reduce.transfer + t.reduce.latency);
+        t.reduce = (lhi_collective){0};
     }
-    LHI_TRY(
-        lhi_whole(gather.transfer, "an all-gather", &out->all_gather_ns, err));
-    LHI_TRY(lhi_whole(reduce.transfer, "a reduce-scatter",
+    t.reduce.transfer += t.between.transfer;
+    t.reduce.latency += t.between.latency;
+    LHI_TRY(lhi_whole(t.gather.transfer, "an all-gather", &out->all_gather_ns,
+                      err));
+    LHI_TRY(lhi_whole(t.reduce.transfer, "a reduce-scatter",
                       &out->reduce_scatter_ns, err));
-    return lhi_whole(fmax(gather.latency, reduce.latency), "a latency",
+    return lhi_whole(fmax(t.gather.latency, t.reduce.latency), "a latency",
                      &out->data_latency_ns, err);
 }
 
@@ -537,8 +454,7 @@ static lh_status fill_memory(const prices *p, const sums *s,
                              const lhi_params *params, lh_cost *out,
                              lh_error *err)
 {
-    double context = p->layout->context, data = p->layout->data;
-    double state[3];
+    double state[3], shared_ranks, expert_ranks;
     double reserved = p->options.constants->reserved_bytes;
 
     LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
@@ -550,8 +466,9 @@ static lh_status fill_memory(const prices *p, const sums *s,
     LHI_TRY(
         lhi_whole(s->held.passing, "workspace", &out->workspace_bytes, err));
     LHI_TRY(lhi_whole(reserved, "reserved memory", &out->reserved_bytes, err));
-    hold_state(p, params, data * context * p->layout->expert, data * context,
-               state);
+    LHI_TRY(lhi_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
+                            &expert_ranks, err));
+    hold_state(p, params, shared_ranks, expert_ranks, state);
     LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
     LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
     LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes, err));

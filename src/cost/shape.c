@@ -135,9 +135,6 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
 {
     const lh_model *m = job->model;
 
-    if (layout->sharding > LH_SHARDING_FULL)
-        return lhi_fail(err, LH_EUNSUPPORTED, "no cost of sharding %s",
-                        lh_sharding_name(layout->sharding));
     LHI_TRY(need_degree(layout->tensor, "tensor", err));
     LHI_TRY(need_degree(layout->context, "context", err));
     LHI_TRY(need_degree(layout->expert, "expert", err));

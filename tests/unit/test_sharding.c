@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State shared by all replicas, or by those of a datacenter. */
+#include "test_cost.h"
+
+#include <longhaul/transport.h>
+
+/* Sixteen replicas of a layer of Llama 3 70B over eight GPUs each, half of
+ * them in each datacenter: 64 GPUs send at once over 400 GB/s. */
+static void start(fixture *f, lh_sharding sharding, uint32_t zero)
+{
+    static const lh_cost_site halves[] = {{0, 8}, {1, 8}};
+
+    fixture_init(f, "llama3-70b");
+    f->job.training.zero = zero;
+    f->layout.tensor = 8;
+    f->layout.data = 16;
+    f->layout.outermost = LH_OUTERMOST_DATA;
+    f->layout.sharding = sharding;
+    f->slice.n_sites = 2;
+    f->slice.sites = halves;
+}
+
+static const lh_flow inside = {0.985 * 50e9, 8000, 0};
+
+/* ScaleAcross Explorer, section 3.4 of its rules: two groups. */
+static void two_sites(void)
+{
+    static const lh_sharding kinds[] = {LH_SHARDING_HYBRID,
+                                        LH_SHARDING_HYBRID_LEADERS};
+
+    for (int i = 0; i < 2; i++) {
+        bool sharded = kinds[i] == LH_SHARDING_HYBRID;
+        lh_flow across = {sharded ? 400e9 / 64 : 0.985 * 50e9, 2e7, 0};
+        lh_hybrid parameters, gradients;
+        double n;
+        fixture f;
+
+        start(&f, kinds[i], 1);
+        COST(&f);
+        n = (double)f.cost.params;
+        parameters = lh_hybrid_ns(LH_RING_LOCKSTEP, 16, 2 * n, &inside, &across,
+                                  sharded);
+        gradients = lh_hybrid_ns(LH_RING_LOCKSTEP, 16, 4 * n, &inside, &across,
+                                 sharded);
+        CHECK_NEAR((double)f.cost.all_gather_ns,
+                   parameters.all_gather_ns - 7 * 8000, 2);
+        CHECK_NEAR((double)(f.cost.reduce_scatter_ns + f.cost.data_latency_ns),
+                   gradients.reduce_ns, 2);
+        CHECK_NEAR((double)f.cost.data_latency_ns, 7 * 8000 + 2 * 2e7, 2);
+        CHECK_INT(f.cost.gather_bytes, 2 * f.cost.params);
+    }
+}
+
+static void full_is_the_default(void)
+{
+    fixture any, full;
+
+    start(&any, LH_SHARDING_ANY, 1);
+    start(&full, LH_SHARDING_FULL, 1);
+    COST(&any);
+    COST(&full);
+    CHECK_INT(any.cost.reduce_scatter_ns, full.cost.reduce_scatter_ns);
+    CHECK_INT(any.cost.static_bytes, full.cost.static_bytes);
+    /* The gather comes from the other datacenter too. */
+    CHECK_INT(full.cost.data_latency_ns, 7 * 8000 + 20000000);
+    CHECK_NEAR((double)full.cost.all_gather_ns,
+               (double)full.cost.params * 2 *
+                   (7.0 / 8 / (0.985 * 50) + 0.5 / 8 / (400.0 / 64)),
+               2);
+}
+
+/* Weights, gradients, optimizer over eight replicas in place of sixteen. */
+static void memory(void)
+{
+    static const lh_cost_site unequal[] = {{0, 12}, {1, 4}};
+    fixture f;
+    double n;
+
+    start(&f, LH_SHARDING_FULL, 3);
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_NEAR((double)f.cost.weight_bytes, 2 * n / 16, 1);
+    start(&f, LH_SHARDING_HYBRID, 3);
+    COST(&f);
+    CHECK_NEAR((double)f.cost.weight_bytes, 2 * n / 8, 1);
+    CHECK_NEAR((double)f.cost.gradient_bytes, 4 * n / 8, 1);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 8, 1);
+    start(&f, LH_SHARDING_HYBRID_LEADERS, 1);
+    COST(&f);
+    CHECK_NEAR((double)f.cost.weight_bytes, 2 * n, 1);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 8, 1);
+    /* Where there are fewer, each holds more. */
+    start(&f, LH_SHARDING_HYBRID, 1);
+    f.slice.sites = unequal;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 12, 1);
+    f.slice.datacenter = 1;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 4, 1);
+    /* Four rings between the datacenters: one for each of the fewer. */
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               4 * n * (11.0 / 12 / (0.985 * 50) + 1.0 / 4 / (400.0 / 32)), 2);
+}
+
+/* ZeRO 3 has its gathers and reductions in the passes, where only those
+ * inside are; the sum between comes once. */
+static void in_passes(void)
+{
+    fixture f, one;
+    double n;
+
+    start(&f, LH_SHARDING_HYBRID, 3);
+    f.sites[0].fabric.bytes_per_s = f.sites[1].fabric.bytes_per_s = 1e9;
+    one = f;
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_INT(f.cost.all_gather_ns, 0);
+    CHECK_NEAR((double)f.cost.f.total_ns, 7.0 / 8 * 2 * n / 0.985 + 7 * 8000,
+               2);
+    CHECK_NEAR((double)f.cost.w.total_ns, 7.0 / 8 * 4 * n / 0.985 + 7 * 8000,
+               2);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns, 4 * n / 8 / 0.985, 2);
+    CHECK_INT(f.cost.data_latency_ns, 40000000);
+    one.layout.sharding = LH_SHARDING_FULL;
+    one.job.datacenters = one.sites;
+    one.job.wans = one.wans;
+    COST(&one);
+    CHECK(one.cost.w.total_ns > f.cost.w.total_ns);
+    CHECK_INT(one.cost.reduce_scatter_ns, 0);
+}
+
+/* Nothing is sharded without ZeRO, or with all replicas in one datacenter. */
+static void no_difference(void)
+{
+    fixture a, b;
+
+    start(&a, LH_SHARDING_FULL, 0);
+    start(&b, LH_SHARDING_HYBRID, 0);
+    COST(&a);
+    COST(&b);
+    CHECK_INT(a.cost.reduce_scatter_ns, b.cost.reduce_scatter_ns);
+    CHECK_INT(a.cost.static_bytes, b.cost.static_bytes);
+    start(&a, LH_SHARDING_FULL, 1);
+    start(&b, LH_SHARDING_HYBRID, 1);
+    a.slice.n_sites = b.slice.n_sites = 0;
+    COST(&a);
+    COST(&b);
+    CHECK_INT(a.cost.reduce_scatter_ns, b.cost.reduce_scatter_ns);
+    CHECK_INT(a.cost.all_gather_ns, b.cost.all_gather_ns);
+    CHECK_INT(a.cost.static_bytes, b.cost.static_bytes);
+}
+
+/* Four datacenters, two replicas each: a ring over the four, there and back. */
+static void many_sites(void)
+{
+    static const lh_cost_site quarters[] = {{2, 2}, {0, 2}, {3, 2}, {1, 2}};
+    lh_datacenter sites[4];
+    lh_wan wans[16];
+    fixture f;
+    double n;
+
+    start(&f, LH_SHARDING_HYBRID, 1);
+    for (int i = 0; i < 4; i++)
+        sites[i] = f.sites[0];
+    for (int i = 0; i < 16; i++)
+        wans[i] = f.wans[1];
+    wans[1 * 4 + 2].latency_ns = 30000000; /* the way back */
+    f.job.n_datacenters = 4;
+    f.job.datacenters = sites;
+    f.job.wans = wans;
+    f.layout.data = 8;
+    f.slice.n_sites = 4;
+    f.slice.sites = quarters;
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               4 * n * (0.5 / (0.985 * 50) + 2 * 0.75 / 2 / (400.0 / 16)), 2);
+    CHECK_INT(f.cost.data_latency_ns, 8000 + 6 * 30000000);
+    CHECK_NEAR((double)f.cost.all_gather_ns, 2 * n * 0.5 / (0.985 * 50), 2);
+}
+
+/* Experts are alike on fewer GPUs, and so shared by fewer. */
+static void experts(void)
+{
+    fixture f;
+    double n, rest;
+    static const lh_cost_site halves[] = {{0, 2}, {1, 2}};
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.job.training.zero = 1;
+    f.layout.expert = 8;
+    f.layout.micro_batch = 8;
+    f.layout.data = 4;
+    f.layout.sharding = LH_SHARDING_HYBRID;
+    f.slice.n_sites = 2;
+    f.slice.sites = halves;
+    COST(&f);
+    n = (double)f.cost.expert_params;
+    rest = (double)f.cost.params - n;
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (n / 2 + rest / 16), 1);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               4 * n * (0.5 / (0.985 * 50) + 0.5 / (400.0 / 16)) +
+                   4 * rest * (15.0 / 16 / (0.725 * 450) + 1.0 / 16 / 25),
+               2);
+}
+
+int main(void)
+{
+    RUN(two_sites);
+    RUN(full_is_the_default);
+    RUN(memory);
+    RUN(in_passes);
+    RUN(no_difference);
+    RUN(many_sites);
+    RUN(experts);
+    return test_summary();
+}
