@@ -361,14 +361,20 @@ static lh_status build(builder *b, lh_error *err)
     return finish(b, err);
 }
 
-lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
-                           lhi_built *built, lh_error *err)
+lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
 {
-    const lh_layout *l = &config->layout;
     lh_job as_configured = *job;
     as_configured.training.recompute = config->recompute;
     if (config->zero_given)
         as_configured.training.zero = config->zero;
+    return as_configured;
+}
+
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built *built, lh_error *err)
+{
+    const lh_layout *l = &config->layout;
+    lh_job as_configured = lhi_config_job(job, config);
     builder b = {.job = &as_configured, .config = config, .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (n_chunks > job->model->layers)

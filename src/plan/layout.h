@@ -52,6 +52,9 @@ typedef struct lhi_built {
     lh_cost_source source;
 } lhi_built;
 
+/* The job with the configuration's own training (recomputation, ZeRO). */
+lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
+
 /* GPUs that share one pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
 

@@ -250,6 +250,65 @@ static void data_parallel_across(void)
     CHECK(f.cost.data_latency_ns < 20000000 + 32 * 8000);
 }
 
+/* Datacenters one after the other, or as a list. */
+static void sites_can_be_listed(void)
+{
+    for (uint32_t data = 2; data <= 64; data *= 2)
+        for (uint32_t zero = 0; zero < 4; zero++) {
+            fixture f;
+            lh_cost_site sites[] = {{0, data / 2}, {1, data / 2}};
+            lh_cost spread;
+
+            fixture_init(&f, data % 4 ? "llama3-8b" : "mixtral-8x7b");
+            f.job.training.zero = zero;
+            f.layout = (lh_layout){.tensor = 2,
+                                   .context = data % 3 ? 1 : 2,
+                                   .expert = data % 4 ? 1 : 2,
+                                   .pipeline = 4,
+                                   .data = data,
+                                   .micro_batch = 2,
+                                   .outermost = LH_OUTERMOST_DATA};
+            f.slice.data_datacenters = 2;
+            COST(&f);
+            spread = f.cost;
+            f.slice.data_datacenters = 0;
+            f.slice.n_sites = 2;
+            f.slice.sites = sites;
+            COST(&f);
+            CHECK(memcmp(&f.cost, &spread, sizeof spread) == 0);
+        }
+}
+
+/* Three replicas in one datacenter, one in another, on a link of 4 GB/s: 3 has
+ * a ring inside, and the whole gradient of the one goes there and back. */
+static void unequal_replicas(void)
+{
+    fixture f;
+    lh_cost_site sites[] = {{1, 1}, {0, 3}};
+    double n;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.zero = 1;
+    f.layout.data = 4;
+    f.slice.n_sites = 2;
+    f.slice.sites = sites;
+    f.wans[1].bytes_per_s = f.wans[2].bytes_per_s = 4e9;
+    COST(&f);
+    n = (double)f.cost.params;
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               4 * n / 2 / 4 + 2.0 / 3 * 4 * n / (0.725 * 450), n / 1e3);
+    CHECK_INT(f.cost.data_latency_ns, 20000000 + 2 * 3000);
+    /* Of four pipeline ranks two use the link. */
+    f.layout.pipeline = 4;
+    f.slice.sharing = 2;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               2 * 4 * n / 2 / 4 + 2.0 / 3 * 4 * n / (0.725 * 450), n / 1e3);
+    sites[1].replicas = 4;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    CHECK_HAS(f.err.text, "5 replicas in all datacenters, but data is 4");
+}
+
 static void data_parallel_inside(void)
 {
     fixture f;
@@ -341,6 +400,8 @@ int main(void)
     RUN(groups_lie_as_numbered);
     RUN(messages);
     RUN(data_parallel_across);
+    RUN(sites_can_be_listed);
+    RUN(unequal_replicas);
     RUN(data_parallel_inside);
     RUN(experts_reduce_apart);
     RUN(tied_embedding);
