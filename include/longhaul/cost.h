@@ -91,6 +91,16 @@ typedef struct lh_cost_options {
     /* Bytes per gradient element in memory, and on the wire; 0: 4, as
      * Megatron-LM accumulates and reduces bf16 training in fp32. */
     uint32_t gradient_bytes, gradient_wire_bytes;
+    /* How the steps of rings follow one another; LH_RING_LOCKSTEP (0) leaves
+     * it to the job, which says lockstep unless it says otherwise. */
+    lh_ring rings;
+    /* Over how many GPUs of a pipeline rank the experts of a layer are
+     * divided; 0: expert * tensor. */
+    uint32_t expert_divisor;
+    /* Parameters are dropped after a chunk's forward and gathered again for its
+     * backward: twice the bytes, which this counts as one longer gather. ZeRO 3
+     * gathers for every pass anyway. */
+    bool gather_again;
 } lh_cost_options;
 
 /* One kind of pass over one microbatch, on each GPU of the group. */
@@ -128,6 +138,9 @@ typedef struct lh_cost_slice {
     const lh_cost_site *sites;
     /* With `sites`: pipeline ranks whose rings share a link; 0: all. */
     uint32_t sharing;
+    /* Over how many datacenters, from `datacenter` on, the GPUs that share out
+     * a layer's experts spread evenly; 0 and 1: all are in one. */
+    uint32_t expert_datacenters;
 } lh_cost_slice;
 
 typedef struct lh_cost {
@@ -225,6 +238,9 @@ typedef struct lh_cost_path {
     double latency_ns;
     lh_profile_path kind;
     bool measured; /* from the profile */
+    /* Of a group: the latencies of all hops of its ring but the shortest; what
+     * a piece waits for that goes round among others. */
+    double around_ns;
 } lh_cost_path;
 
 /* GPUs that take part in one collective: `size` of them, `per_node` on each
@@ -277,6 +293,25 @@ typedef enum lh_collective_kind {
 LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
                                double bytes, const lh_cost_path *path,
                                double *transfer_ns, double *latency_ns);
+
+/* The same where pieces of the buffer may go round at the same time: the steps'
+ * latencies are then the path's around_ns, n - 1 hops with the latency of each
+ * [SX section 3.1, which has two long hops and the others alike]. */
+LH_API void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind,
+                                    uint32_t n, double bytes,
+                                    const lh_cost_path *path,
+                                    double *transfer_ns, double *latency_ns);
+
+/* Each GPU of a group sends 1/size of `bytes` to every other: to those on its
+ * node over node_link; to those on other nodes of the datacenter over its own
+ * interface; to those elsewhere over its share of the link between
+ * datacenters. What goes over the interface comes one after the other, and the
+ * node's links work meanwhile. One latency for each other member. */
+LH_API lh_status lh_cost_all_to_all(const lh_job *job,
+                                    const lh_cost_group *group, double bytes,
+                                    const lh_cost_options *options,
+                                    double *transfer_ns, double *latency_ns,
+                                    lh_error *err);
 
 /* From the pipeline rank whose first GPU is `from_gpu` of datacenter `from` to
  * that at `to_gpu` of `to` (GPUs counted within the datacenter). */

@@ -47,6 +47,7 @@ typedef struct lh_training {
     lh_optimizer optimizer;
     uint32_t zero; /* ZeRO stage 0..3 */
     lh_recompute recompute;
+    lh_ring rings; /* of collectives; LH_RING_LOCKSTEP where not given */
     /* False: the file did not say; the value above is the default (ZeRO 1,
      * no recomputation). */
     bool zero_given, recompute_given;

@@ -37,11 +37,11 @@ typedef struct lh_flow {
 
 /* How the steps of a ring follow one another. */
 typedef enum lh_ring {
+    LH_RING_LOCKSTEP,  /* each step waits for the slowest:
+                          (n-1)/n S/b + (n-1) a   [Tha section 4.1] */
     LH_RING_PIPELINED, /* pieces of the buffer go round at the same time, so
                           the long way is waited for twice, not n-1 times:
                           (n-1)/n S/b + min(2, n-1) a + max(0, n-3) a_in */
-    LH_RING_LOCKSTEP,  /* each step waits for the slowest:
-                          (n-1)/n S/b + (n-1) a   [Tha section 4.1] */
 } lh_ring;
 
 /* All-gather or reduce-scatter of a buffer of `bytes` over `n` GPUs, on the

@@ -19,8 +19,9 @@ typedef struct prices {
     lhi_shape shape;
     double flops_per_ns, bytes_per_ns; /* as reached */
     bool by_efficiency;
-    uint32_t cost_ranks[3]; /* GPUs in tensor, expert, context groups */
-    lh_cost_path tensor, expert, context;
+    lh_cost_group tensor_group, expert_group, context_group;
+    lh_cost_path tensor, context;
+    double expert_ns_per_byte, expert_latency_ns; /* of all-to-alls */
 } prices;
 
 /* Nanoseconds, in parts. */
@@ -35,20 +36,29 @@ typedef struct spent_passes {
 static lh_status price_paths(prices *p, lh_error *err)
 {
     static const lh_cost_dimension dimensions[] = {
-        LH_COST_TENSOR, LH_COST_EXPERT, LH_COST_CONTEXT};
-    lh_cost_path *paths[] = {&p->tensor, &p->expert, &p->context};
+        LH_COST_TENSOR, LH_COST_CONTEXT, LH_COST_EXPERT};
+    lh_cost_group *groups[] = {&p->tensor_group, &p->context_group,
+                               &p->expert_group};
+    lh_cost_group context;
 
-    for (int i = 0; i < 3; i++) {
-        lh_cost_group group;
-
+    for (int i = 0; i < 3; i++)
         LHI_TRY(lh_cost_group_of(p->job, p->layout, dimensions[i], p->slice,
-                                 &group, err));
-        p->cost_ranks[i] = group.size;
-        if (group.size > 1)
-            LHI_TRY(
-                lh_cost_group_path(p->job, &group, &p->options, paths[i], err));
-    }
-    return LH_OK;
+                                 groups[i], err));
+    if (p->tensor_group.size > 1)
+        LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
+                                   &p->tensor, err));
+    if (p->expert_group.size > 1)
+        LHI_TRY(lh_cost_all_to_all(p->job, &p->expert_group, 1, &p->options,
+                                   &p->expert_ns_per_byte,
+                                   &p->expert_latency_ns, err));
+    if (p->context_group.size < 2)
+        return LH_OK;
+    /* Keys and values go from one GPU to the next, between nodes over the
+     * interface of that one. */
+    context = p->context_group;
+    if (context.size > context.per_node)
+        context.per_node = 1;
+    return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
 static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
@@ -97,6 +107,8 @@ static lh_status make_prices(const lh_job *job, const lh_layout *layout,
 
     *p = (prices){.job = job, .layout = layout, .slice = slice};
     LHI_TRY(lhi_cost_options(options, &p->options, err));
+    if (job->training.rings != LH_RING_LOCKSTEP)
+        p->options.rings = job->training.rings;
     LHI_TRY(check_slice(job, slice, err));
     LHI_TRY(lhi_shape_make(job, layout, &p->options, &p->shape, err));
     LHI_TRY(price_paths(p, err));
@@ -112,25 +124,24 @@ static lh_status make_prices(const lh_job *job, const lh_layout *layout,
 }
 
 /* `calls` equal collectives of `bytes` together. */
-static double price_calls(const lh_cost_path *path, uint32_t n, double bytes,
-                          double calls)
+static double price_rings(const prices *p, double bytes, double calls)
 {
     double transfer, latency;
 
-    if (calls <= 0 || n < 2)
+    if (calls <= 0 || p->tensor_group.size < 2)
         return 0;
-    lh_cost_collective(LH_ALL_GATHER, n, bytes / calls, path, &transfer,
-                       &latency);
+    lh_cost_collective_ring(p->options.rings, LH_ALL_GATHER,
+                            p->tensor_group.size, bytes / calls, &p->tensor,
+                            &transfer, &latency);
     return calls * (transfer + latency);
 }
 
 static double price_communication(const prices *p, const lhi_work *work)
 {
-    double ns = price_calls(&p->tensor, p->cost_ranks[0], work->tensor_bytes,
-                            work->tensor_calls);
+    double ns = price_rings(p, work->tensor_bytes, work->tensor_calls);
 
-    ns += price_calls(&p->expert, p->cost_ranks[1], work->expert_bytes,
-                      work->expert_calls);
+    ns += work->expert_bytes * p->expert_ns_per_byte +
+          work->expert_calls * p->expert_latency_ns;
     if (work->context_calls > 0) {
         double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
                       work->context_calls * p->context.latency_ns;
@@ -394,9 +405,10 @@ static void hold_state(const prices *p, const lhi_params *params,
 static lh_status time_data_parallel(const prices *p, const lhi_params *params,
                                     sums *s, lh_cost *out, lh_error *err)
 {
+    uint32_t zero = p->job->training.zero;
     double element = p->shape.element;
     double wire = p->options.gradient_wire_bytes;
-    uint32_t zero = p->job->training.zero;
+    double gathers = p->options.gather_again && zero && zero < 3 ? 2 : 1;
     uint32_t ranks = p->layout->data * p->layout->context * p->layout->expert;
     lhi_data_times t;
 
@@ -407,8 +419,9 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
     LHI_TRY(lhi_whole(params->total * wire, "gradient bytes",
                       &out->reduce_bytes, err));
     if (zero)
-        LHI_TRY(lhi_whole(params->total * element, "parameter bytes",
+        LHI_TRY(lhi_whole(gathers * params->total * element, "parameter bytes",
                           &out->gather_bytes, err));
+    t.gather.transfer *= gathers;
     if (zero >= 3) {
         double each = t.gather.transfer + t.gather.latency;
 

@@ -175,6 +175,6 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
     /* A tied matrix that is here as embedding is not here again. */
     if (slice->embedding && slice->head && m->tied_embeddings)
         split -= (double)m->vocab * m->hidden;
-    out->experts = ceil(experts / (shape->expert * t));
+    out->experts = ceil(experts / shape->expert_divisor);
     out->total = ceil(split / t) + whole + out->experts;
 }

@@ -130,54 +130,94 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Each step of a ring takes as long as the slowest of its links. */
-static void slower(lh_cost_path *slowest, const lh_cost_path *path, bool first)
+/* A ring as its slowest hop and all of them. */
+typedef struct ring {
+    lh_cost_path slowest;
+    double sum_ns, least_ns; /* latencies */
+    uint32_t hops;
+} ring;
+
+/* `hops` of them. */
+static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
 {
-    if (first) {
-        *slowest = *path;
+    if (!hops)
         return;
-    }
-    slowest->bytes_per_s = fmin(slowest->bytes_per_s, path->bytes_per_s);
-    slowest->latency_ns = fmax(slowest->latency_ns, path->latency_ns);
-    slowest->measured = slowest->measured && path->measured;
+    r->sum_ns += hops * path->latency_ns;
+    r->least_ns =
+        r->hops ? fmin(r->least_ns, path->latency_ns) : path->latency_ns;
+    if (!r->hops)
+        r->slowest = *path;
+    r->hops += hops;
+    /* Each step takes as long as the slowest. */
+    r->slowest.bytes_per_s = fmin(r->slowest.bytes_per_s, path->bytes_per_s);
+    r->slowest.latency_ns = fmax(r->slowest.latency_ns, path->latency_ns);
+    r->slowest.measured = r->slowest.measured && path->measured;
 }
 
-/* A ring through n datacenters from `first` on goes over n links. */
-static lh_status around(const lh_job *job, uint32_t first, uint32_t n,
-                        double concurrent, const lh_cost_options *options,
-                        lh_cost_path *out, lh_error *err)
+static lh_cost_path close_ring(const ring *r)
 {
-    lh_cost_path slowest = {0};
+    lh_cost_path path = r->slowest;
 
-    for (uint32_t i = 0; i < n; i++) {
-        lh_cost_path path;
+    path.around_ns = r->sum_ns - r->least_ns;
+    return path;
+}
 
-        LHI_TRY(lhi_between(job, first + i, first + (i + 1) % n, concurrent,
-                            options, &path, err));
-        slower(&slowest, &path, i == 0);
-    }
-    *out = slowest;
+/* Hops that only the latency of a long ring has: between members on a node. */
+static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
+                               uint32_t hops, const lh_cost_options *options,
+                               ring *r, lh_error *err)
+{
+    lh_cost_path path;
+
+    if (!hops)
+        return LH_OK;
+    LHI_TRY(lhi_inside(job, datacenter, true, 1, options, &path, err));
+    r->sum_ns += hops * path.latency_ns;
+    r->least_ns = fmin(r->least_ns, path.latency_ns);
     return LH_OK;
 }
 
-/* The same through datacenters as they are listed. */
-static lh_status around_sites(const lh_job *job, const lh_cost_group *group,
+/* Through the nodes of one datacenter. */
+static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
                               const lh_cost_options *options, lh_cost_path *out,
                               lh_error *err)
 {
-    uint32_t n = group->n_sites;
+    uint32_t nodes = (group->size + group->per_node - 1) / group->per_node;
+    bool same_node = nodes < 2;
+    lh_cost_path path;
+    ring r = {0};
+
+    LHI_TRY(lhi_inside(job, group->datacenter, same_node,
+                       same_node ? 1 : group->per_node, options, &path, err));
+    add_hops(&r, &path, same_node ? group->size : nodes);
+    if (!same_node)
+        LHI_TRY(add_node_hops(job, group->datacenter, group->size - nodes,
+                              options, &r, err));
+    *out = close_ring(&r);
+    return LH_OK;
+}
+
+/* Through n datacenters as they are listed, or else from the first on. */
+static lh_status around(const lh_job *job, const lh_cost_group *group,
+                        uint32_t n, const lh_cost_options *options,
+                        lh_cost_path *out, lh_error *err)
+{
     double concurrent = group->concurrent ? group->concurrent : 1;
-    lh_cost_path slowest = {0};
+    ring r = {0};
 
     for (uint32_t i = 0; i < n; i++) {
+        uint32_t from = group->datacenter + i;
+        uint32_t to = group->datacenter + (i + 1) % n;
         lh_cost_path path;
 
-        LHI_TRY(lhi_between(job, group->sites[i].datacenter,
-                            group->sites[(i + 1) % n].datacenter, concurrent,
-                            options, &path, err));
-        slower(&slowest, &path, i == 0);
+        if (group->n_sites > 1) {
+            from = group->sites[i].datacenter;
+            to = group->sites[(i + 1) % n].datacenter;
+        }
+        LHI_TRY(lhi_between(job, from, to, concurrent, options, &path, err));
+        add_hops(&r, &path, 1);
     }
-    *out = slowest;
+    *out = close_ring(&r);
     return LH_OK;
 }
 
@@ -193,20 +233,16 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
     if (group->n_sites > 1)
-        return around_sites(job, group, &full, out, err);
-    if (group->size <= group->per_node)
-        return lhi_inside(job, group->datacenter, true, 1, &full, out, err);
+        return around(job, group, group->n_sites, &full, out, err);
     if (group->size <= group->per_datacenter)
-        return lhi_inside(job, group->datacenter, false, group->per_node, &full,
-                          out, err);
+        return around_nodes(job, group, &full, out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
     if (spread > job->n_datacenters - group->datacenter)
         return lhi_fail(err, LH_EINVAL,
                         "a group spreads over %" PRIu32
                         " datacenters, more than there are",
                         spread);
-    return around(job, group->datacenter, spread,
-                  group->concurrent ? group->concurrent : 1, &full, out, err);
+    return around(job, group, spread, &full, out, err);
 }
 
 /* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
@@ -301,6 +337,32 @@ static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
+/* The GPUs that share out experts, perhaps over several datacenters, from where
+ * all of them send at once. */
+static lh_status spread_experts(const lh_job *job, const lh_layout *layout,
+                                const lh_cost_slice *slice, lh_cost_group *out,
+                                lh_error *err)
+{
+    uint32_t n = slice->expert_datacenters ? slice->expert_datacenters : 1;
+    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
+
+    if (n > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "experts over more datacenters than there are");
+    if (layout->expert % n)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "expert (%" PRIu32 ") does not divide over %" PRIu32
+                        " datacenters",
+                        layout->expert, n);
+    out->per_datacenter = out->size / n;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    if (n > 1)
+        out->concurrent =
+            (uint32_t)(device_gpus(layout) / n * sharing * layout->data);
+    return LH_OK;
+}
+
 lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
                            lh_cost_dimension dimension,
                            const lh_cost_slice *slice, lh_cost_group *out,
@@ -330,7 +392,7 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
     case LH_COST_EXPERT:
         out->size = layout->expert;
         out->per_node = on_node(out->size, t * c, per_node);
-        break;
+        return spread_experts(job, layout, slice, out, err);
     case LH_COST_DATA:
         out->size = layout->data * layout->context;
         out->per_node = on_node(layout->context, t, per_node) *
@@ -361,17 +423,6 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
         out->concurrent =
             (uint32_t)(device * layout->pipeline * layout->data / spread);
     return LH_OK;
-}
-
-void lh_cost_collective(lh_collective_kind kind, uint32_t n, double bytes,
-                        const lh_cost_path *path, double *transfer_ns,
-                        double *latency_ns)
-{
-    double rounds = kind == LH_ALL_REDUCE ? 2 : 1;
-    double steps = n > 1 ? rounds * ((double)n - 1) : 0;
-
-    *transfer_ns = n > 1 ? steps / n * bytes * 1e9 / path->bytes_per_s : 0;
-    *latency_ns = steps * path->latency_ns;
 }
 
 int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)

@@ -145,6 +145,11 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                          "tensor", err));
     LHI_TRY(need_divides(job->training.sequence, layout->context,
                          "the sequence", "context", err));
+    /* Two pieces for each GPU, one from each end: with a causal mask later
+     * tokens see more, and this evens it out. */
+    if (layout->context > 1)
+        LHI_TRY(need_divides(job->training.sequence, 2 * layout->context,
+                             "the sequence", "twice context", err));
     LHI_TRY(need_divides(layout->micro_batch, layout->expert, "micro_batch",
                          "expert, whose GPUs take a part of it each", err));
     if (m->experts) {
@@ -190,6 +195,8 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .qk_dim = m->head_dim,
         .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,
         .vocab = ceil(m->vocab / t),
+        .expert_divisor = options->expert_divisor ? options->expert_divisor
+                                                  : layout->expert * t,
         .unfused = options->unfused_attention,
         /* GPT-2 and GPT-3, and who else has layer norm, trained with it. */
         .dropout = m->norm == LH_NORM_LAYER && !options->no_dropout,

@@ -18,6 +18,7 @@ typedef struct lhi_shape {
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* of one head */
     double vocab;           /* per GPU */
+    double expert_divisor;  /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
     lh_recompute recompute;
 } lhi_shape;

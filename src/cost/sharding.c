@@ -36,8 +36,8 @@ static lh_status in_one(const sharer *s, lh_collective_kind kind,
     if (group->size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(s->job, group, s->options, &path, err));
-    lh_cost_collective(kind, group->size, bytes, &path, &out->transfer,
-                       &out->latency);
+    lh_cost_collective_ring(s->options->rings, kind, group->size, bytes, &path,
+                            &out->transfer, &out->latency);
     return LH_OK;
 }
 
@@ -83,9 +83,9 @@ static lh_status between(const sharer *s, lh_collective_kind kind,
     if (one_ring)
         ring.concurrent = group->concurrent / group->per_datacenter;
     LHI_TRY(lh_cost_group_path(s->job, &ring, s->options, &path, err));
-    lh_cost_collective(kind, n,
-                       one_ring ? bytes : bytes / group->per_datacenter, &path,
-                       &out->transfer, &out->latency);
+    lh_cost_collective_ring(s->options->rings, kind, n,
+                            one_ring ? bytes : bytes / group->per_datacenter,
+                            &path, &out->transfer, &out->latency);
     return LH_OK;
 }
 

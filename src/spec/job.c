@@ -8,9 +8,9 @@
 
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
+static const char *const ring_names[] = {"lockstep", "pipelined", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
-const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed",
-                                           NULL};
+const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
 
@@ -153,13 +153,13 @@ static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
 
 static lh_status read_training(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "global_batch", "sequence",  "precision", "optimizer",
-        "zero",         "recompute", NULL};
+    static const char *const keys[] = {"global_batch", "sequence", "precision",
+                                       "optimizer",    "zero",     "recompute",
+                                       "rings",        NULL};
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
     uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
-    uint32_t recompute = LH_RECOMPUTE_NONE;
+    uint32_t recompute = LH_RECOMPUTE_NONE, rings = LH_RING_LOCKSTEP;
     bool given;
     LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -178,6 +178,8 @@ static lh_status read_training(reader *r, lh_error *err)
                         &given, err));
     LHI_TRY(read_choice(r, map, "recompute", lhi_recompute_names, &recompute,
                         &t->recompute_given, err));
+    LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
+    t->rings = (lh_ring)rings;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
     t->recompute = (lh_recompute)recompute;

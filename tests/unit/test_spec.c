@@ -450,6 +450,8 @@ static void odd_jobs_survive_a_round_trip(void)
         JOB,
         JOB "layout: {tensor: 2, outermost: data, schedule: zb-h1}\n",
         JOB "layout: {sharding: full}\n",
+        HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n"
+            TWO LINK,
         HEAD TRAINING TWO
         "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
         "spray, window_kib: 1.1, congestion_control: off, recovery: "

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups of GPUs beyond a node and beyond a datacenter, and the volumes and
+ * times that ScaleAcross Explorer's two models come to. */
+#include "test_cost.h"
+
+#include <longhaul/transport.h>
+
+/* dense-17B and MoE-40B: the paper says width, layers and degrees; the rest
+ * follows from its parameter counts. Ungated matrices would be two, these are
+ * three. Sequence 8192. */
+static const lh_model dense = {.name = "dense-17b",
+                               .layers = 48,
+                               .hidden = 5120,
+                               .ffn = 16384,
+                               .vocab = 32000,
+                               .heads = 40,
+                               .kv_heads = 40,
+                               .head_dim = 128,
+                               .gated = true};
+
+static lh_model mixture(uint32_t experts)
+{
+    return (lh_model){.name = "moe-40b",
+                      .layers = 48,
+                      .hidden = 2048,
+                      .vocab = 32000,
+                      .heads = 16,
+                      .kv_heads = 16,
+                      .head_dim = 128,
+                      .gated = true,
+                      .experts = experts,
+                      .experts_per_token = 8,
+                      .expert_ffn = 1024,
+                      .moe_interval = 1};
+}
+
+static void dense_fixture(fixture *f)
+{
+    fixture_init(f, "llama3-8b");
+    f->job.model = &dense;
+    f->layout.tensor = 8;
+    f->layout.pipeline = 2;
+    f->layout.data = 4;
+    f->layout.micro_batch = 4;
+}
+
+static void dense_volumes(void)
+{
+    fixture f;
+    lh_cost_message m;
+    double linear, attention;
+
+    dense_fixture(&f);
+    COST(&f);
+    /* 4H^2 + 3HF over eight, and two norms of H on each. */
+    CHECK_INT(f.cost.params, 44564480 + 2 * 5120);
+    lh_cost_layer_flops(&dense, 0, 8192, &linear, &attention);
+    CHECK_NEAR(4 * (linear + attention), 26113401159680.0, 0);
+    /* Each GPU's share of an activation: 2 (H/TP) (S/CP) m. */
+    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 8, 41943040);
+    f.layout.context = 2;
+    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 16, 41943040 / 2);
+    f.layout.context = 1;
+    /* 400 Gb/s per GPU between the buildings, 1:1 and 1:16, with all 32 GPUs
+     * of a rank's replicas sending. */
+    f.wans[1].bytes_per_s = 32 * 50e9;
+    f.sites[0].fabric.bytes_per_s = 0;
+    for (int i = 0; i < 2; i++) {
+        f.wans[1].oversubscription = i ? 16 : 1;
+        m = (lh_cost_message){0};
+        CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
+                                     &(lh_cost_hop){0, 1, 0, 0, 0}, &f.options,
+                                     &m, &f.err),
+                 f.err);
+        CHECK_NEAR((double)m.transfer_ns / 1e6, i ? 13.42 : 0.839,
+                   i ? 5e-3 : 5e-4);
+    }
+    /* 7.022 ms a layer at 0.47 of 989 TFLOP/s. */
+    CHECK_NEAR(4 * (linear + attention) / 8 / (0.47 * 989e12) * 1e3, 7.022,
+               5e-4);
+}
+
+/* Experts are shared out over expert x tensor GPUs, of the data-parallel ones:
+ * data 16 and expert 16 on 128 GPUs is `expert` 16 and `data` 1 here. */
+static void mixture_volumes(void)
+{
+    static const struct {
+        uint32_t experts;
+        int64_t volume;
+    } cases[] = {{128, 16777216}, {16, 5767168}};
+
+    for (int i = 0; i < 2; i++) {
+        lh_model model = mixture(cases[i].experts);
+        int64_t whole = 2 * 2048 + (int64_t)cases[i].experts * 2048;
+        fixture f;
+
+        fixture_init(&f, "llama3-8b");
+        f.job.model = &model;
+        f.layout.tensor = 4;
+        f.layout.expert = 16;
+        f.layout.pipeline = 2;
+        f.layout.micro_batch = 16;
+        COST(&f);
+        /* Besides: two norms, and the router. */
+        CHECK_INT(f.cost.params, cases[i].volume + whole);
+        CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 64, 8388608);
+        /* Divided by the expert-parallel GPUs alone. */
+        f.options.expert_divisor = 16;
+        COST(&f);
+        CHECK_INT(f.cost.expert_params,
+                  (int64_t)3 * 2048 * 1024 * cases[i].experts / 16);
+    }
+}
+
+static lh_cost_path path_of(fixture *f, lh_cost_group group)
+{
+    lh_cost_path path = {0};
+
+    CHECK_OK(lh_cost_group_path(&f->job, &group, &f->options, &path, &f->err),
+             f->err);
+    return path;
+}
+
+/* Lockstep waits for the longest hop in each step, pieces that go round for
+ * every hop once. */
+static void rings(void)
+{
+    fixture f;
+    lh_cost_path p = {
+        .bytes_per_s = 6.25e9, .latency_ns = 50e3, .around_ns = 2 * 50e3};
+    double transfer, latency;
+
+    lh_cost_collective_ring(LH_RING_LOCKSTEP, LH_ALL_GATHER, 4, 100e6, &p,
+                            &transfer, &latency);
+    CHECK_NEAR((transfer + latency) / 1e6, 12.15, 1e-9);
+    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_GATHER, 4, 100e6, &p,
+                            &transfer, &latency);
+    CHECK_NEAR((transfer + latency) / 1e6, 12.10, 1e-9);
+    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_REDUCE, 4, 100e6, &p,
+                            &transfer, &latency);
+    CHECK_NEAR((transfer + latency) / 1e6, 24.20, 1e-9);
+    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_TO_ALL, 4, 0, &p,
+                            &transfer, &latency);
+    CHECK_NEAR(latency, 3 * 50e3, 0);
+    fixture_init(&f, "llama3-8b");
+    /* Four nodes of four: four hops of 8 us and twelve of 3, less one. */
+    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
+    CHECK_NEAR(p.around_ns, 4 * 8000 + 11 * 3000, 0);
+    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
+    CHECK_NEAR(p.around_ns, 7 * 3000, 0);
+    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
+    CHECK_NEAR(p.around_ns, 15 * 8000, 0);
+    /* There 20 ms, back 30: the shorter. */
+    f.wans[2].latency_ns = 30000000;
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    CHECK_NEAR(p.around_ns, 3e7, 0);
+    CHECK_NEAR(p.latency_ns, 3e7, 0);
+}
+
+/* The job's choice, or the caller's. */
+static void rings_of_a_job(void)
+{
+    fixture f;
+    int64_t lockstep;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.zero = 1;
+    f.layout.tensor = 2;
+    f.layout.data = 32;
+    COST(&f);
+    lockstep = f.cost.data_latency_ns;
+    CHECK_INT(lockstep, 31 * 8000); /* eight nodes, four replicas on each */
+    f.options.rings = LH_RING_PIPELINED;
+    COST(&f);
+    CHECK_INT(f.cost.data_latency_ns, 8 * 8000 + 23 * 3000);
+    f.options.rings = LH_RING_LOCKSTEP;
+    f.job.training.rings = LH_RING_PIPELINED;
+    COST(&f);
+    CHECK_INT(f.cost.data_latency_ns, 8 * 8000 + 23 * 3000);
+}
+
+static void experts_beyond_a_node(void)
+{
+    fixture f;
+    double moved = 8192.0 * 2 * 4096 * 2, latency, node, fabric;
+    lh_cost_group g;
+
+    fixture_init(&f, "mixtral-8x7b");
+    /* Two GPUs for each expert group member: four of eight on a node. */
+    f.layout.tensor = 2;
+    f.layout.expert = 8;
+    f.layout.micro_batch = 8;
+    f.options.no_sequence_parallel = true;
+    CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
+                              &f.err),
+             f.err);
+    CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 8);
+    f.sites[0].node_link.latency_ns = 0;
+    COST(&f);
+    latency = 2 * 4 * 8000; /* dispatch and combine, four members each */
+    node = 2 * moved * 3 / 8 / (0.725 * 450);
+    fabric = 2 * moved * 4 / 8 / (0.985 * 50);
+    CHECK(fabric > node);
+    /* Tensor parallelism's share does not depend on it. */
+    int64_t with = f.cost.f.communication_ns;
+    f.layout.expert = 1;
+    f.layout.micro_batch = 1;
+    COST(&f);
+    CHECK_NEAR((double)(with - f.cost.f.communication_ns), fabric + latency, 3);
+}
+
+/* Four members in each of two datacenters, whose link all GPUs share. */
+static void experts_beyond_a_datacenter(void)
+{
+    fixture f;
+    lh_cost_group g;
+    double transfer, latency;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.layout.expert = 8;
+    f.layout.micro_batch = 8;
+    f.layout.data = 4;
+    f.slice.expert_datacenters = 2;
+    CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
+                              &f.err),
+             f.err);
+    CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 4);
+    CHECK_INT(g.concurrent, 16);
+    CHECK_OK(lh_cost_all_to_all(&f.job, &g, 8e9, &f.options, &transfer,
+                                &latency, &f.err),
+             f.err);
+    CHECK_NEAR(transfer, 4 * 1e9 / (400.0 / 16), 1);
+    CHECK_NEAR(latency, 3 * 3000 + 4 * 2e7, 0);
+    COST(&f);
+    CHECK(f.cost.f.communication_ns > 8 * 20000000);
+    f.slice.expert_datacenters = 3;
+    CHECK_INT(fixture_cost(&f), LH_EINVAL);
+    f.job.model = lh_model_preset("llama3-8b");
+    f.layout.expert = 1;
+    f.slice.expert_datacenters = 2;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    g.per_node = 0;
+    CHECK_INT(
+        lh_cost_all_to_all(&f.job, &g, 1, NULL, &transfer, &latency, &f.err),
+        LH_EINVAL);
+}
+
+/* Keys and values of a share of the sequence, c - 1 times, from GPU to GPU. */
+static void context_beyond_a_node(void)
+{
+    fixture f;
+    const double bytes = 2.0 * 8 / 8 * 128 * 4096 * 2; /* K and V, one head */
+    int64_t with, without;
+
+    fixture_init(&f, "llama3-8b");
+    f.job.training.sequence = 4096 * 16;
+    f.layout.tensor = 8;
+    f.layout.context = 16;
+    f.sites[0].fabric.bytes_per_s = 1e8;
+    COST(&f);
+    with = f.cost.f.communication_ns;
+    CHECK_INT(f.cost.f.communication_ns < f.cost.d.communication_ns, 1);
+    f.sites[0].fabric.bytes_per_s = 50e9;
+    COST(&f);
+    without = f.cost.f.communication_ns; /* hidden behind attention */
+    CHECK_NEAR((double)(with - without) / (15 * bytes / (0.985 * 0.1)), 1,
+               0.02);
+    /* Two pieces for each. */
+    f.job.training.sequence = 16 * 1023;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "twice context");
+}
+
+static void gathered_twice(void)
+{
+    fixture f;
+    lh_cost once;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.zero = 1;
+    f.layout.data = 8;
+    COST(&f);
+    once = f.cost;
+    f.options.gather_again = true;
+    COST(&f);
+    CHECK_INT(f.cost.gather_bytes, 2 * once.gather_bytes);
+    CHECK_NEAR((double)f.cost.all_gather_ns, 2.0 * (double)once.all_gather_ns,
+               2);
+    CHECK_INT(f.cost.reduce_scatter_ns, once.reduce_scatter_ns);
+    f.job.training.zero = 3;
+    COST(&f);
+    CHECK_INT(f.cost.gather_bytes, once.gather_bytes);
+}
+
+int main(void)
+{
+    RUN(dense_volumes);
+    RUN(mixture_volumes);
+    RUN(rings);
+    RUN(rings_of_a_job);
+    RUN(experts_beyond_a_node);
+    RUN(experts_beyond_a_datacenter);
+    RUN(context_beyond_a_node);
+    RUN(gathered_twice);
+    return test_summary();
+}
