@@ -91,6 +91,64 @@ typedef struct lh_plan_robust {
     uint32_t n_schedules; /* drawn for to the end: the others had lost before */
     uint32_t n_untried;   /* layouts that might be better; too many */
 } lh_plan_robust;
+/* --- other values of the links between datacenters ----------------------- */
+
+typedef enum lh_link_quantity {
+    LH_LINK_LATENCY,   /* ms, one way */
+    LH_LINK_BANDWIDTH, /* Gb/s, all traffic in one direction */
+    LH_LINK_LOSS,
+    LH_LINK_OVERSUBSCRIPTION,
+} lh_link_quantity;
+
+LH_API const char *lh_link_quantity_name(lh_link_quantity quantity);
+
+#define LH_ALL_LINKS UINT32_MAX
+
+typedef struct lh_link_change {
+    /* Datacenters, in this direction; LH_ALL_LINKS for both: every link. */
+    uint32_t from, to;
+    lh_link_quantity quantity;
+    bool relative; /* `value` is a factor of what the job says */
+    double value;
+} lh_link_change;
+
+/* What if the links were these? */
+typedef struct lh_plan_question {
+    const char *text; /* as people put it: "latency=40" */
+    uint32_t n_changes;
+    const lh_link_change *changes; /* one after the other */
+} lh_plan_question;
+
+/* The plan where the links are others. */
+typedef struct lh_plan_answer {
+    const char *text; /* the question's */
+    lh_choice kept;   /* the plan's layout and schedule there */
+    lh_choice best;   /* the best plan there; `kept` where none is better */
+} lh_plan_answer;
+
+/* Where another layout becomes the best one. */
+typedef struct lh_plan_flip {
+    double factor_below, factor_above; /* of the job's values */
+    lh_choice below, above; /* the best at either; their layouts differ */
+} lh_plan_flip;
+
+/* One quantity of one link. */
+typedef struct lh_plan_range {
+    /* Datacenters, both directions; LH_ALL_LINKS for both: every link. */
+    uint32_t from, to;
+    lh_link_quantity quantity;
+    uint32_t n_flips;
+    const lh_plan_flip *flips; /* by rising factor */
+} lh_plan_range;
+
+/* How far the links may be from what the job says. */
+typedef struct lh_plan_sensitivity {
+    double least, most; /* factors that were looked at */
+    double tolerance;   /* factor_above / factor_below is at most 1 + this */
+    lh_choice here;     /* of the quick search, where the links are the job's */
+    uint32_t n_ranges;
+    const lh_plan_range *ranges;
+} lh_plan_sensitivity;
 
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
@@ -115,6 +173,10 @@ typedef struct lh_plan {
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */
+    /* Answers to the options' questions, in their order. */
+    uint32_t n_answers;
+    const lh_plan_answer *answers;
+    const lh_plan_sensitivity *sensitivity; /* NULL: not asked for */
 } lh_plan;
 
 /* How layers are moved between the chunks of the fastest layouts. */
@@ -138,10 +200,18 @@ typedef struct lh_plan_options {
      * lh_solve_options; 0: 400000, about half a second. */
     uint64_t effort;
     bool no_optimal; /* no such search: methods alone */
+    bool quick; /* for many plans of like jobs: even chunks, neither look-ahead
+                   nor optimal schedules, and elastic plans only where nothing
+                   else fits */
     lh_partition_search partition;
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
     const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
     lh_plan_by by;           /* with jitter */
+    uint32_t n_questions;
+    const lh_plan_question *questions;
+    bool sensitivity; /* find where other link values change the layout */
+    double range;     /* factors up to this, and down to 1 / this; 0: 16 */
+    double tolerance; /* of the factors found; 0: 0.01 */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

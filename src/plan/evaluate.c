@@ -121,6 +121,8 @@ static bool considered(const lhi_search *s, const char *name)
     const char *want = s->job->layout.schedule;
     if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
         return strcmp(want, name) == 0;
+    if (s->options.quick && strcmp(name, "look-ahead") == 0)
+        return false;
     return strcmp(name, "auto") != 0;
 }
 

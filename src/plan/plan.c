@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/flip.h"
 #include "plan/layout.h"
 #include "plan/planfile.h"
 #include "plan/refine.h"
 #include "plan/robust.h"
 #include "plan/search.h"
+#include "plan/whatif.h"
 
 #include "base/fail.h"
 
@@ -66,6 +68,13 @@ static lh_status copy_job(const lh_job *job, lhi_plan *plan, lh_error *err)
     return LH_OK;
 }
 
+lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    LHI_TRY(lhi_plan_search(job, options, mem, plan, err));
+    return lhi_plan_refine(job, options, mem, plan, err);
+}
+
 static lh_status fill(const lh_job *job, const lh_plan_options *options,
                       lhi_plan *plan, lh_error *err)
 {
@@ -74,14 +83,16 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
     if (options->jitter) /* more than are shown may be the best then */
         all.top = UINT32_MAX;
     lh_status status =
-        lhi_plan_search(plan->job, &all, plan->mem, &plan->plan, err);
-    if (status == LH_OK)
-        status = lhi_plan_refine(plan->job, options, plan->mem, &plan->plan, err);
+        lhi_plan_find(plan->job, &all, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;
+    if (status == LH_OK)
+        status = lhi_plan_answer(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->sensitivity)
+        status = lhi_plan_flips(options, plan->mem, &plan->plan, err);
     return status;
 }
 

@@ -228,17 +228,18 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     return get_string(r, map, "why", &out->why, err);
 }
 
+static const char *const choice_keys[] = {
+    "status",       "iteration_s",       "layout",
+    "placement",    "recompute",         "microbatches",
+    "iteration_ns", "makespan_ns",       "optimizer_ns",
+    "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
+    "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
+    "mfu",          "why",               "elastic",
+    "chunk_layers", "jitter", NULL};
+
 static lh_status read_choices(const reader *r, const char *key,
                               const lh_choice **out, uint32_t *n, lh_error *err)
 {
-    static const char *const keys[] = {
-        "status",       "iteration_s",       "layout",
-        "placement",    "recompute",         "microbatches",
-        "iteration_ns", "makespan_ns",       "optimizer_ns",
-        "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
-        "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
-        "mfu",          "why",               "elastic",
-        "chunk_layers", "jitter", NULL};
     const lhi_node *list;
     LHI_TRY(lhi_need(r->doc, r->doc->root, key, &list, err));
     LHI_TRY(lhi_want_list(r->doc, list, err));
@@ -246,7 +247,7 @@ static lh_status read_choices(const reader *r, const char *key,
     if (!choices)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
-        LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
+        LHI_TRY(lhi_known_keys(r->doc, node, choice_keys, err));
         LHI_TRY(read_choice(r, node, &choices[node->index], err));
     }
     *out = choices;
@@ -396,6 +397,16 @@ static lh_status check_choice(const reader *r, const lh_choice *c,
                         e->gradients);
 }
 
+lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
+                               const lhi_node *map, lh_choice *out,
+                               lh_error *err)
+{
+    reader r = {doc, plan};
+    LHI_TRY(lhi_known_keys(doc, map, choice_keys, err));
+    LHI_TRY(read_choice(&r, map, out, err));
+    return check_choice(&r, out, err);
+}
+
 static lh_status check_all_choices(const reader *r, lh_error *err)
 {
     const lh_plan *p = &r->plan->plan;
@@ -458,7 +469,8 @@ static lh_status read_all(const reader *r, lh_error *err)
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic",
         "chunk_layers", "jitter", "robust", "schedule",
-        "pipeline", "search", "methods", "alternatives", "job", NULL};
+        "pipeline", "search", "methods", "alternatives", "what_if",
+        "sensitivity", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
     LHI_TRY(lhi_want_format(r->doc, "plan", 1, err));
@@ -485,6 +497,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
     p->job = r->plan->job;
     LHI_TRY(check_all_choices(r, err));
+    LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
     return check_sums(r, err);
 }
 

@@ -115,18 +115,24 @@ static bool set_choice(json_t *map, const lh_choice *c)
             set(map, "chunk_layers", layers_to_json(c)));
 }
 
+json_t *lhi_choice_to_json(const lh_choice *choice)
+{
+    json_t *map = json_object();
+    if (map && set_choice(map, choice))
+        return map;
+    json_decref(map);
+    return NULL;
+}
+
 static json_t *choices_to_json(const lh_choice *choices, uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
-        json_t *map = json_object();
-        if (!map || !set_choice(map, &choices[i]) ||
-            json_array_append(list, map) != 0) {
-            json_decref(map);
+        json_t *map = lhi_choice_to_json(&choices[i]);
+        if (json_array_append_new(list, map) != 0) {
             json_decref(list);
             return NULL;
         }
-        json_decref(map);
     }
     return list;
 }
@@ -206,6 +212,7 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
                choices_to_json(plan->methods, plan->n_methods)) &&
            set(map, "alternatives",
                choices_to_json(plan->alternatives, plan->n_alternatives)) &&
+           lhi_links_to_json(plan, map) &&
            set(map, "job", lhi_job_to_json(plan->job));
 }
 

@@ -34,4 +34,21 @@ lh_status lhi_robust_from_node(const lhi_doc *doc, const lhi_node *map,
                                lhi_arena *mem, const lh_plan_robust **out,
                                lh_error *err);
 
+/* One choice in the plan's file. */
+json_t *lhi_choice_to_json(const lh_choice *choice); /* NULL: no memory */
+lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
+                               const lhi_node *map, lh_choice *out,
+                               lh_error *err);
+
+/* Answers and sensitivity, where the plan has any (links_file.c). Reading
+ * needs plan->job. */
+bool lhi_links_to_json(const lh_plan *plan, json_t *map);
+lh_status lhi_links_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err);
+/* How much longer an iteration takes with the plan than with the best one, as a
+ * share of that. */
+double lhi_keeping(const lh_plan_answer *answer);
+/* What the job says of a range's links, in ms or Gb/s; false: they differ. */
+bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
+                     double *value);
+
 #endif

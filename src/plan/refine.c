@@ -352,7 +352,7 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
     const char *want = job->layout.schedule;
     char why[160] = "";
-    if (options->no_optimal ||
+    if (options->no_optimal || options->quick ||
         (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0))
         return LH_OK;
     uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);

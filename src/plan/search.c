@@ -49,7 +49,8 @@ static lh_status simulate_all(lhi_search *s, lh_error *err)
         lhi_candidate *c = &s->candidates[done];
         if (c->bound_ns == INT64_MAX)
             break;
-        if (c->bound_ns >= best_ns && done >= SIMULATED_AT_LEAST)
+        if (c->bound_ns >= best_ns &&
+            (done >= SIMULATED_AT_LEAST || s->options.quick))
             break;
         if (s->options.progress &&
             s->options.progress(s->options.context, done, s->n,
@@ -216,9 +217,9 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         qsort(s.candidates, s.n, sizeof *s.candidates, compare_bounds);
     if (status == LH_OK)
         status = simulate_all(&s, err);
-    if (status == LH_OK)
+    if (status == LH_OK && !s.options.quick)
         status = move_all_layers(&s, err);
-    if (status == LH_OK)
+    if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))
         status = search_elastic(&s, err);
     if (status == LH_OK)
         status = lhi_search_finish(&s, plan, err);

@@ -13,4 +13,8 @@
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 
+/* The same, and then the search for optimal schedules. */
+lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lh_plan *plan, lh_error *err);
+
 #endif

@@ -133,6 +133,18 @@ static const char job_text[] =
     "  links: [{between: [west, east], latency_ms: 1, gbps: 100}]\n"
     "layout: {pipeline: 2, data: 1, micro_batch: 1, chunks_per_device: 1,\n"
     "         outermost: pipeline}\n";
+/* At three quarters of the bandwidth another layout is best. */
+static const char open_text[] =
+    "longhaul: job/1\n"
+    "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 4, vocab: 100}\n"
+    "training: {global_batch: 4, sequence: 1024, recompute: none}\n"
+    "cluster:\n"
+    "  gpu: h100-sxm\n"
+    "  gpus_per_node: 1\n"
+    "  fabric: {gbps: 400, latency_us: 8}\n"
+    "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+    "  links: [{between: [west, east], latency_ms: 0.01, gbps: 400}]\n"
+    "layout: {micro_batch: 1, schedule: 1f1b}\n";
 
 static const char scenario_text[] =
     "longhaul: optical/1\n"
@@ -157,10 +169,11 @@ static lh_analysis *analysis;
 static lh_trace *trace;
 static lh_profile *profile;
 static lh_job *job;
-static lh_plan *plan;
+static lh_job *open_job;
+static lh_plan *plan, *open_plan;
 static lh_scenario *scenario;
 static lh_optical *optical;
-static char *trace_text, *plan_text;
+static char *trace_text, *plan_text, *open_plan_text;
 static char folder[] = "/tmp/longhaul-oom-XXXXXX", file[64], csv_file[64];
 static lh_error err;
 
@@ -229,9 +242,24 @@ static const lh_plan_options robust = {.size = sizeof robust,
                                        .jitter = &jitter};
 CALL(plan_make_robust, lh_plan, lh_plan_make(job, &robust, &out, &err),
      lh_plan_free)
+static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,
+                                      LH_LINK_LATENCY, true, 2};
+static const lh_plan_question slower_links = {"latency=x2", 1, &slower};
+static const lh_plan_options links = {.size = sizeof links,
+                                      .quick = true,
+                                      .n_questions = 1,
+                                      .questions = &slower_links,
+                                      .sensitivity = true,
+                                      .range = 2};
+CALL(plan_make_links, lh_plan, lh_plan_make(open_job, &links, &out, &err),
+     lh_plan_free)
 CALL(plan_parse, lh_plan,
      lh_plan_parse(plan_text, strlen(plan_text), "p", &out, &err), lh_plan_free)
 TEXT(plan_format, lh_plan_format(plan, &out, NULL, &err))
+CALL(open_plan_parse, lh_plan,
+     lh_plan_parse(open_plan_text, strlen(open_plan_text), "p", &out, &err),
+     lh_plan_free)
+TEXT(open_plan_format, lh_plan_format(open_plan, &out, NULL, &err))
 CALL(plan_pipeline, lh_pipeline,
      lh_plan_pipeline(job, &plan->best.layout, LH_PLACEMENT_UD,
                       LH_RECOMPUTE_NONE, &out, NULL, &err),
@@ -402,6 +430,8 @@ static void formats(void)
     TRY(job_format);
     TRY(plan_format);
     TRY(plan_parse);
+    TRY(open_plan_format);
+    TRY(open_plan_parse);
 }
 
 static void running(void)
@@ -433,6 +463,7 @@ static void planning(void)
     TRY(plan_pipeline);
     TRY(plan_make);
     TRY(plan_make_robust);
+    TRY(plan_make_links);
 }
 
 static void solving(void)
@@ -487,6 +518,11 @@ static bool prepare(void)
            !lh_job_parse(job_text, LEN(job_text), "j", NULL, &job, &err) &&
            !lh_plan_make(job, &robust, &plan, &err) &&
            !lh_plan_format(plan, &plan_text, NULL, &err) &&
+           !lh_job_parse(open_text, LEN(open_text), "o", NULL, &open_job,
+                         &err) &&
+           !lh_plan_make(open_job, &links, &open_plan, &err) &&
+           open_plan->sensitivity->ranges[1].n_flips == 1 &&
+           !lh_plan_format(open_plan, &open_plan_text, NULL, &err) &&
            !lh_scenario_parse(scenario_text, LEN(scenario_text), "s", &scenario,
                               &err) &&
            !lh_optical_run_all(scenario, &alone, &optical, &err);
@@ -506,6 +542,9 @@ static void clean_up(void)
     lh_scenario_free(scenario);
     lh_plan_free(plan);
     lh_job_free(job);
+    lh_text_free(open_plan_text);
+    lh_plan_free(open_plan);
+    lh_job_free(open_job);
     lh_profile_free(profile);
     lh_trace_free(trace);
     lh_analysis_free(analysis);

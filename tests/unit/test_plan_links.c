@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+/* Plans where the links are others: what keeping a plan costs, and where
+ * another layout becomes the best, against planning again there. */
+#include "test.h"
+
+#include "plan/changed.h"
+
+#include <longhaul/plan.h>
+#include <longhaul/simulate.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Three sites whose links differ; latencies and rates can be scaled. */
+static lh_job *job_with(double latency, double gbps, const char *more)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(
+        text, sizeof text,
+        "longhaul: job/1\n"
+        "model: {layers: 12, hidden: 4096, ffn: 11008, heads: 32, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 24, sequence: 2048, zero: 1, "
+        "recompute: none}\n"
+        "cluster:\n"
+        "  gpu: {tflops: 500, memory_gib: 80, memory_gbps: 3000, "
+        "efficiency: 0.5}\n"
+        "  gpus_per_node: 4\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters:\n"
+        "   - {name: west, nodes: 1}\n"
+        "   - {name: mid-west, nodes: 1}\n"
+        "   - {name: east, nodes: 1}\n"
+        "  links:\n"
+        "   - {between: [west, mid-west], latency_ms: %.12g, gbps: %.12g}\n"
+        "   - {between: [west, east], latency_ms: %.12g, gbps: %.12g}\n"
+        "   - {between: [mid-west, east], latency_ms: %.12g, gbps: %.12g}\n"
+        "%s",
+        4 * latency, 100 * gbps, 8 * latency, 100 * gbps, 8 * latency,
+        60 * gbps, more);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+static lh_plan *make(const lh_job *job, const lh_plan_options *options)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, options, &plan, &err), err);
+    return plan;
+}
+
+#define ALL(quantity, relative, value)                                         \
+    {                                                                          \
+        LH_ALL_LINKS, LH_ALL_LINKS, quantity, relative, value                  \
+    }
+
+/* --- what if ----------------------------------------------------------------
+ */
+
+static void nothing_changes(void)
+{
+    static const lh_link_change changes[] = {ALL(LH_LINK_LATENCY, true, 1)};
+    static const lh_plan_question same = {"latency=x1", 1, changes};
+    lh_plan_options o = {
+        .size = sizeof o, .n_questions = 1, .questions = &same};
+    lh_job *job = job_with(1, 1, "");
+    lh_plan *plan = make(job, &o);
+    if (plan) {
+        const lh_plan_answer *a = &plan->answers[0];
+        CHECK_INT(plan->n_answers, 1);
+        CHECK_STR(a->text, "latency=x1");
+        CHECK_INT(a->kept.iteration_ns, plan->best.iteration_ns);
+        CHECK_INT(a->kept.makespan_ns, plan->best.makespan_ns);
+        CHECK_NEAR(a->kept.tokens_per_s, plan->best.tokens_per_s, 1e-6);
+        CHECK_INT(a->best.iteration_ns, plan->best.iteration_ns);
+        CHECK(plan->sensitivity == NULL);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* A job whose file says the same finds the same; the kept plan takes there
+ * what its schedule takes on its layout. */
+static void links_are_others(void)
+{
+    static const lh_link_change slow[] = {ALL(LH_LINK_LATENCY, true, 8),
+                                          ALL(LH_LINK_BANDWIDTH, true, 0.125)};
+    static const lh_link_change set[] = {ALL(LH_LINK_LATENCY, false, 3),
+                                         {0, 2, LH_LINK_LOSS, false, 0.5}};
+    static const lh_plan_question questions[] = {{"slow", 2, slow},
+                                                 {"set", 2, set}};
+    lh_plan_options o = {.size = sizeof o,
+                         .n_questions = 2,
+                         .questions = questions,
+                         .partition = LH_PARTITION_EVEN},
+                    plain = {.size = sizeof plain,
+                             .partition = LH_PARTITION_EVEN};
+    lh_job *job = job_with(1, 1, ""), *there = job_with(8, 0.125, "");
+    lh_plan *plan = make(job, &o), *best = make(there, &plain);
+    if (plan && best) {
+        const lh_plan_answer *a = &plan->answers[0];
+        lh_pipeline *p = NULL;
+        int64_t after_ns = 0, ns = 0;
+        lh_error err = {0};
+        lh_evaluator *e = NULL;
+        CHECK_INT(a->best.iteration_ns < best->best.iteration_ns
+                      ? a->kept.iteration_ns
+                      : best->best.iteration_ns,
+                  a->best.iteration_ns);
+        CHECK(a->kept.iteration_ns >= a->best.iteration_ns);
+        CHECK(a->kept.iteration_ns > plan->best.iteration_ns);
+        CHECK_MSG(plan->best.chunk_layers == NULL && !plan->best.elastic,
+                  "the test builds even layouts only");
+        CHECK_OK(lh_plan_pipeline(there, &plan->best.layout,
+                                  plan->best.placement, plan->best.recompute,
+                                  &p, &after_ns, &err),
+                 err);
+        CHECK_OK(lh_evaluator_make(p, NULL, &e, &err), err);
+        CHECK_OK(lh_evaluator_run(e, plan->schedule, &ns, &err), err);
+        CHECK_INT(a->kept.iteration_ns, ns + after_ns);
+        CHECK(plan->answers[1].best.iteration_ns <=
+              plan->answers[1].kept.iteration_ns);
+        lh_evaluator_free(e);
+        lh_pipeline_free(p);
+    }
+    lh_plan_free(plan);
+    lh_plan_free(best);
+    lh_job_free(job);
+    lh_job_free(there);
+}
+
+static void refuse(lh_link_change change, const char *says)
+{
+    lh_plan_question question = {"q", 1, &change};
+    lh_plan_options o = {.size = sizeof o,
+                         .n_questions = 1,
+                         .quick = true,
+                         .questions = &question};
+    lh_job *job = job_with(1, 1, "");
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, says);
+    lh_job_free(job);
+}
+
+static void impossible_links_are_refused(void)
+{
+    refuse((lh_link_change){0, 1, LH_LINK_LATENCY, false, -1},
+           "what if q: latency of the link from west to mid-west: -1 is out "
+           "of range; from 0 to 3.6e+06 ms");
+    refuse((lh_link_change)ALL(LH_LINK_BANDWIDTH, true, 0), "bandwidth of");
+    refuse((lh_link_change){0, 1, LH_LINK_LOSS, false, 1}, "0.99");
+    refuse((lh_link_change){0, 1, LH_LINK_OVERSUBSCRIPTION, true, 0.5},
+           "oversubscription");
+    refuse((lh_link_change){0, 1, LH_LINK_LATENCY, false, NAN}, "nan");
+    refuse((lh_link_change){0, 0, LH_LINK_LATENCY, false, 1}, "does not have");
+    refuse((lh_link_change){0, 3, LH_LINK_LATENCY, false, 1}, "does not have");
+    refuse((lh_link_change){0, 1, (lh_link_quantity)9, false, 1}, "no such");
+}
+
+/* What was measured follows what the job says. */
+static void measured_links_scale(void)
+{
+    static const lh_link_change changes[] = {{0, 1, LH_LINK_LATENCY, false, 12},
+                                             ALL(LH_LINK_BANDWIDTH, true, 0.5)};
+    lh_job *job =
+        job_with(1, 1,
+                 "profile:\n  longhaul: profile/1\n  gpu: custom\n  links:\n"
+                 "   - {path: wan, from: west, to: mid-west, alpha_us: 5000, "
+                 "beta_ns_per_byte: 0.1}\n"
+                 "   - {path: wan, from: east, to: west, alpha_us: 9000, "
+                 "beta_ns_per_byte: 0.1}\n");
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_job there;
+    lh_error err = {0};
+    if (job && mem) {
+        CHECK_OK(lhi_changed_job(job, changes, 2, mem, &there, &err), err);
+        const lh_profile_link *was = job->profile->links,
+                              *is = there.profile->links;
+        CHECK_INT(is[0].alpha_ns, 3 * was[0].alpha_ns);
+        CHECK_NEAR(is[0].beta_ns_per_byte, 2 * was[0].beta_ns_per_byte, 1e-9);
+        CHECK_INT(is[1].alpha_ns, was[1].alpha_ns);
+        CHECK_NEAR(is[1].beta_ns_per_byte, 2 * was[1].beta_ns_per_byte, 1e-9);
+        CHECK_INT(job->wans[1].latency_ns, 4000000);
+        CHECK_INT(there.wans[1].latency_ns, 12000000);
+        CHECK_INT(there.wans[3].latency_ns, 4000000);
+        CHECK_NEAR(there.wans[7].gbps, 30, 1e-9);
+    }
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
+/* --- sensitivity ------------------------------------------------------------
+ */
+
+/* The quick plan where one quantity of some links is scaled: through the text
+ * of the job, as a user would. */
+static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
+                        double factor)
+{
+    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_link_change changes[] = {{r->from, r->to, r->quantity, true, factor},
+                                {r->to, r->from, r->quantity, true, factor}};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_job there, *again = NULL;
+    char *text = NULL;
+    size_t len;
+    lh_error err = {0};
+    CHECK_OK(lhi_changed_job(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
+                             &there, &err),
+             err);
+    CHECK_OK(lh_job_format(&there, &text, &len, &err), err);
+    CHECK_OK(lh_job_parse(text, len, "there", NULL, &again, &err), err);
+    lh_plan *plan = make(again, &quick);
+    lh_text_free(text);
+    lh_job_free(again);
+    lhi_arena_free(mem);
+    return plan;
+}
+
+static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
+                     const lh_choice *says)
+{
+    lh_plan *plan = plan_at(job, r, factor);
+    if (plan) {
+        CHECK_MSG(lhi_same_layout(&plan->best, says),
+                  "another layout at %s x%g",
+                  lh_link_quantity_name(r->quantity), factor);
+        CHECK_INT(plan->best.iteration_ns, says->iteration_ns);
+    }
+    lh_plan_free(plan);
+}
+
+static void check_range(const lh_job *job, const lh_plan_sensitivity *s,
+                        const lh_plan_range *r)
+{
+    double before = s->least;
+    for (uint32_t i = 0; i < r->n_flips; i++) {
+        const lh_plan_flip *f = &r->flips[i];
+        CHECK(f->factor_below >= before && f->factor_above <= s->most);
+        CHECK(f->factor_below < f->factor_above);
+        CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
+        CHECK(!lhi_same_layout(&f->below, &f->above));
+        if (i > 0)
+            CHECK(lhi_same_layout(&f->below, &r->flips[i - 1].above));
+        check_at(job, r, f->factor_below, &f->below);
+        check_at(job, r, f->factor_above, &f->above);
+        before = f->factor_above;
+    }
+    /* Between the flips that surround the job's own values nothing changes. */
+    for (double x = s->least; x <= s->most; x *= 2) {
+        const lh_choice *best = &s->here;
+        for (uint32_t i = 0; i < r->n_flips; i++)
+            if (r->flips[i].factor_above <= x && x >= 1)
+                best = &r->flips[i].above;
+        for (uint32_t i = r->n_flips; i-- > 0;)
+            if (r->flips[i].factor_below >= x && x < 1)
+                best = &r->flips[i].below;
+        lh_plan *plan = plan_at(job, r, x);
+        CHECK_MSG(plan && lhi_same_layout(&plan->best, best), "%s x%g",
+                  lh_link_quantity_name(r->quantity), x);
+        lh_plan_free(plan);
+    }
+}
+
+static void flips_are_where_they_are_said(void)
+{
+    lh_plan_options o = {.size = sizeof o,
+                         .sensitivity = true,
+                         .quick = true,
+                         .tolerance = 0.02};
+    lh_job *job = job_with(1, 1, "");
+    lh_plan *plan = make(job, &o);
+    uint32_t n_flips = 0;
+    if (plan && plan->sensitivity) {
+        const lh_plan_sensitivity *s = plan->sensitivity;
+        CHECK_INT(s->n_ranges, 8);
+        CHECK(lhi_same_layout(&s->here, &plan->best));
+        CHECK_NEAR(s->least * s->most, 1, 0);
+        CHECK_NEAR(s->most, 16, 0);
+        for (uint32_t i = 0; i < s->n_ranges; i++) {
+            check_range(job, s, &s->ranges[i]);
+            n_flips += s->ranges[i].n_flips;
+        }
+    }
+    CHECK_MSG(n_flips > 0, "no flip: the test shows nothing");
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* --- the plan's file ---------------------------------------------------------
+ */
+
+static void plans_with_links_round_trip(void)
+{
+    static const lh_link_change changes[] = {ALL(LH_LINK_LATENCY, true, 4)};
+    static const lh_plan_question question = {"latency=x4", 1, changes};
+    lh_plan_options o = {.size = sizeof o,
+                         .quick = true,
+                         .sensitivity = true,
+                         .range = 2,
+                         .n_questions = 1,
+                         .questions = &question};
+    lh_job *job = job_with(1, 1, "");
+    lh_plan *plan = make(job, &o), *again = NULL;
+    char *text = NULL, *twice = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    if (plan) {
+        CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+        CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    }
+    if (again) {
+        CHECK_OK(lh_plan_format(again, &twice, NULL, &err), err);
+        CHECK_STR(text, twice);
+        CHECK_INT(again->n_answers, 1);
+        CHECK_INT(again->sensitivity->n_ranges, 8);
+        CHECK_INT(again->sensitivity->ranges[0].from, LH_ALL_LINKS);
+        CHECK_INT(again->sensitivity->ranges[7].to, 2);
+        CHECK_INT(again->answers[0].kept.iteration_ns,
+                  plan->answers[0].kept.iteration_ns);
+    }
+    static const struct {
+        const char *from, *to, *says;
+    } wrong[] = {
+        {"\"keeping_costs\": ", "\"keeping_costs\": 7", "keeping_costs"},
+        {"\"quantity\": \"latency\"", "\"quantity\": \"loss\"   ", "quantity"},
+        {"\"value\": 8.0", "\"value\": 7.0", "not what the job says"},
+        {"\"mid-west\",\n     \"east\"", "\"east\",\n     \"east\"    ",
+         "two different"},
+    };
+    for (size_t i = 0; text && i < sizeof wrong / sizeof *wrong; i++) {
+        char *broken = strdup(text), *at = strstr(broken, "\"sensitivity\"");
+        if (i == 0)
+            at = broken;
+        at = at ? strstr(at, wrong[i].from) : NULL;
+        lh_plan *bad = NULL;
+        CHECK_MSG(at != NULL, "no %s in the plan", wrong[i].from);
+        if (at) {
+            memcpy(at, wrong[i].to, strlen(wrong[i].to));
+            CHECK_INT(lh_plan_parse(broken, len, "plan.json", &bad, &err),
+                      LH_EINPUT);
+            CHECK_HAS(err.text, wrong[i].says);
+        }
+        free(broken);
+    }
+    lh_text_free(text);
+    lh_text_free(twice);
+    lh_plan_free(plan);
+    lh_plan_free(again);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(nothing_changes);
+    RUN(links_are_others);
+    RUN(impossible_links_are_refused);
+    RUN(measured_links_scale);
+    RUN(flips_are_where_they_are_said);
+    RUN(plans_with_links_round_trip);
+    return test_summary();
+}
