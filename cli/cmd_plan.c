@@ -2,6 +2,7 @@
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
 #include "jitter.h"
+#include "plan_links.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -13,9 +14,10 @@ typedef struct settings {
     uint32_t top, sub_blocks;
     const char *ratio;
     uint32_t search;
-    bool no_optimal;
+    bool no_optimal, sensitivity;
     cli_jitter jitter;
     uint32_t by;
+    const char *what_if;
 } settings;
 
 /* As lh_partition_search numbers them. */
@@ -79,6 +81,21 @@ static const cli_option options[] = {
      .choices = numbers,
      .help = "With --jitter, what the plan is chosen by: the mean of all "
              "iterations, or what 95 % of them keep."},
+    {.name = "what-if",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, what_if),
+     .arg = "LINKS",
+     .help = "What the plan would take, and what would be best, if links had "
+             "other values: latency (ms), bandwidth (Gb/s), loss, "
+             "oversubscription, of all links or of one (west-east.latency; "
+             "west>east.latency for one direction). Values are numbers, "
+             "multiples (x2, /2) or ranges (10:80:10); more of them after "
+             "commas make a case each: latency=20,40,bandwidth=x2."},
+    {.name = "sensitivity",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, sensitivity),
+     .help = "Find the latencies and bandwidths, from a sixteenth to sixteen "
+             "times the job's, where another layout becomes the best."},
     {.name = "html",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
@@ -93,6 +110,8 @@ static const cli_example examples[] = {
      "Search the layouts of the job and write the fastest to plan.json."},
     {"longhaul plan job.yaml -o west-east.json --html plan.html",
      "The same to another file, with a report."},
+    {"longhaul plan job.yaml --what-if latency=40,bandwidth=/2 --sensitivity",
+     "What slower links would cost, and from where on another layout is best."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
@@ -215,6 +234,8 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
             " do not fit in memory, %" PRIu32
             " are ruled out by a bound, %" PRIu32 " were simulated.\n",
             p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    cli_print_answers(c, p);
+    cli_print_sensitivity(c, p);
     if (path)
         fprintf(c->out, "plan          %s\n", path);
     if (s->html)
@@ -253,6 +274,25 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 /* --- the command
  * ------------------------------------------------------------------- */
 
+static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
+                         lh_plan **plan)
+{
+    const settings *s = c->settings;
+    cli_questions questions = {0};
+    lh_job *job = NULL;
+    lh_status status = cli_input_job(c, input, &job);
+    if (status == LH_OK)
+        status = cli_questions_parse(c, s->what_if, job, &questions);
+    how->n_questions = questions.n;
+    how->questions = questions.all;
+    how->sensitivity = s->sensitivity;
+    if (status == LH_OK)
+        status = cli_plan_job(c, job, how, plan);
+    cli_questions_fini(&questions);
+    lh_job_free(job);
+    return status;
+}
+
 static lh_status make(cli *c, lh_plan **plan)
 {
     const settings *s = c->settings;
@@ -285,7 +325,7 @@ static lh_status make(cli *c, lh_plan **plan)
         status = cli_usage(
             c, "--effort: '%.40s' is not a whole number, 1 or more", s->effort);
     if (status == LH_OK)
-        status = cli_make_plan(c, &input, &how, plan);
+        status = plan_it(c, &input, &how, plan);
     cli_input_close(&input);
     return status;
 }

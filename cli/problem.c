@@ -19,21 +19,33 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
     return false;
 }
 
-lh_status cli_make_plan(cli *c, const cli_input *input,
-                        const lh_plan_options *options, lh_plan **out)
+lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out)
+{
+    if (input->text)
+        return lh_job_parse(input->text, input->len, input->path, NULL, out,
+                            &c->err);
+    return lh_job_read(input->path, out, &c->err);
+}
+
+lh_status cli_plan_job(cli *c, const lh_job *job,
+                       const lh_plan_options *options, lh_plan **out)
 {
     lh_plan_options with = *options;
     with.progress = show_progress;
     with.context = c;
-    lh_job *job = NULL;
-    lh_status status = input->text
-                           ? lh_job_parse(input->text, input->len, input->path,
-                                          NULL, &job, &c->err)
-                           : lh_job_read(input->path, &job, &c->err);
-    if (status == LH_OK)
-        status = lh_plan_make(job, &with, out, &c->err);
-    lh_job_free(job);
+    lh_status status = lh_plan_make(job, &with, out, &c->err);
     cli_progress_end();
+    return status;
+}
+
+lh_status cli_make_plan(cli *c, const cli_input *input,
+                        const lh_plan_options *options, lh_plan **out)
+{
+    lh_job *job = NULL;
+    lh_status status = cli_input_job(c, input, &job);
+    if (status == LH_OK)
+        status = cli_plan_job(c, job, options, out);
+    lh_job_free(job);
     return status;
 }
 

@@ -27,6 +27,10 @@ const lh_schedule *cli_problem_schedule(const cli_problem *problem);
  * rest. */
 lh_status cli_make_plan(cli *c, const cli_input *input,
                         const lh_plan_options *options, lh_plan **out);
+/* The two halves of it. */
+lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out);
+lh_status cli_plan_job(cli *c, const lh_job *job,
+                       const lh_plan_options *options, lh_plan **out);
 lh_status cli_input_plan(cli *c, const cli_input *input, lh_plan **out);
 
 #endif

@@ -219,6 +219,30 @@ case("no jitter", ["plan", JOB, "--jitter", "latency"], 2,
      err=r"--jitter: 'latency' is not latency=A")
 
 # --- export, report ------------------------------------------------------------------
+# --- other links -------------------------------------------------------------
+LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
+case("what if", ["plan", LINKED, "--no-optimal", "--search", "even", "-o",
+                 "links.json", "--what-if", "latency=x1,x8", "--sensitivity"],
+     out=r"If the links were others\n  latency=x1\n    this plan takes [\d.]+ s "
+         r"\(\+0\.0 %\), and is the best\n  latency=x8\n    this plan takes.*"
+         r"How far the links may change.*latency, all links: stays the best "
+         r"from .*bandwidth, all links: stays the best from ")
+links = json.loads(read("links.json"))
+same, far = links["what_if"]
+check(same["links"] == "latency=x1" and same["keeping_costs"] == 0
+      and same["kept"]["iteration_ns"] == links["iteration_ns"],
+      "the same links give the same plan")
+check(far["kept"]["iteration_ns"] > links["iteration_ns"]
+      and abs(far["keeping_costs"] - (far["kept"]["iteration_s"]
+                                      / far["best"]["iteration_s"] - 1)) < 1e-9,
+      f"what keeping a plan costs: {far['keeping_costs']}")
+spans = links["sensitivity"]["ranges"]
+check({s["quantity"] for s in spans} == {"latency", "bandwidth"}
+      and "between" not in spans[0] and len(spans[2]["between"]) == 2,
+      "ranges of sensitivity")
+check(json_case("simulate a plan with answers", ["simulate", "links.json"])
+      ["makespan_s"] <= links["iteration_s"], "and it is a plan like others")
+
 case("PyTorch", ["export", "plan.json", "--to", "pytorch", "-o", "x.csv"],
      out=r"written +x\.csv", err=ANY)
 check(":" not in read("x.csv"), "no parts for PyTorch")

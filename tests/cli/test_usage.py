@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, wrong usage."""
-from harness import (ANY, case, check, finish, json_case, read, run, uniform,
+from harness import (ANY, ROOT, case, check, finish, json_case, read, run, uniform,
                      write)
 
 COMMANDS = ("plan", "compare", "simulate", "schedule", "check", "report",
@@ -115,6 +115,33 @@ for name, value, message in (
         ("points", "latency=0:900:1,transfer=0:900:1", r"at most 10000")):
     case(f"sweep: {name}", ["compare", "p.yaml", "--sweep", value], 2,
          err=r"\Alonghaul: compare: --sweep: .*" + message)
+
+# --what-if, against the sites of a job.
+LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
+for name, value, message in (
+        ("no name", "40", r"'40' is not latency, bandwidth, loss or"),
+        ("another name", "speed=40", r"'speed' is not latency"),
+        ("another link", "west-moon.latency=4", r"'west-moon\.latency' is not"),
+        ("no value", "latency", r"latency: '' is not a value such as"),
+        ("empty", "latency=", r"latency: '' is not a value such as"),
+        ("word", "loss=soon", r"loss: 'soon' is not a value such as"),
+        ("unit", "latency=40ms", r"'40ms' is not a value such as"),
+        ("negative", "latency=-4", r"'-4' is not a value such as"),
+        ("by nothing", "latency=/0", r"'/0' is not a value such as"),
+        ("range of factors", "latency=x1:2:1", r"is not a value such as"),
+        ("two parts", "latency=1:2", r"is not a value such as"),
+        ("backwards", "latency=3:2:1", r"leads nowhere"),
+        ("too many", "latency=1:2:0.001", r"more than 64 values of latency"),
+        ("too many in all", "latency=1:40:1,bandwidth=1:40:1",
+         r"more than 256 combinations")):
+    case(f"what if: {name}", ["plan", LINKED, "--what-if", value], 2,
+         err=r"\Alonghaul: plan: --what-if: .*" + message)
+case("what if: out of range", ["plan", LINKED, "--what-if", "loss=1"], 1,
+     err=r"what if loss=1: loss of the link .*: 1 is out of range; from 0 to "
+         r"0\.99")
+case("what if: one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
+                           "--what-if", "latency=4"], 2,
+     err=r"has one datacenter, and so no links")
 
 # All ways to give an option mean the same.
 want = run("schedule", "p.yaml", "--method", "zb-h1").stdout

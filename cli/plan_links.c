@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a plan where the links are others, in words. */
+#include "plan_links.h"
+#include "view.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { LAYOUT_TEXT = 240 };
+
+/* --- what if ----------------------------------------------------------------
+ */
+
+static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
+{
+    char layout[LAYOUT_TEXT];
+    double kept = (double)a->kept.iteration_ns / 1e9;
+    double best = (double)a->best.iteration_ns / 1e9;
+    double more = 100 * (kept / ((double)p->best.iteration_ns / 1e9) - 1);
+    fprintf(c->out, "  %s\n", a->text);
+    fprintf(c->out, "    this plan takes %.3f s (%+.1f %%)", kept, more);
+    if (a->kept.iteration_ns <= a->best.iteration_ns)
+        fputs(", and is the best\n", c->out);
+    else
+        fprintf(c->out,
+                ", keeping it costs %.1f %%\n"
+                "    the best takes %.3f s: %s, %s %s\n",
+                100 * (kept / best - 1), best,
+                cli_layout_text(&a->best, layout, sizeof layout),
+                a->best.layout.schedule ? a->best.layout.schedule : "",
+                lh_placement_name(a->best.placement));
+}
+
+void cli_print_answers(cli *c, const lh_plan *plan)
+{
+    if (plan->n_answers)
+        fputs("\nIf the links were others\n", c->out);
+    for (uint32_t i = 0; i < plan->n_answers; i++)
+        print_answer(c, plan, &plan->answers[i]);
+}
+
+/* --- sensitivity ------------------------------------------------------------
+ */
+
+/* What a factor stands for: "43.1 ms", or "x2.16" where links differ. */
+static const char *show(const lh_plan_range *r, double job, double factor,
+                        char *text, size_t room)
+{
+    const char *unit = r->quantity == LH_LINK_LATENCY ? "ms" : "Gb/s";
+    if (job > 0)
+        snprintf(text, room, "%.4g %s", job * factor, unit);
+    else
+        snprintf(text, room, "x%.4g", factor);
+    return text;
+}
+
+/* The job's value of a range's links; 0: they have several. */
+static double value_of(const lh_job *job, const lh_plan_range *r)
+{
+    uint32_t n = job->n_datacenters;
+    double least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < n * n; i++) {
+        uint32_t a = i / n, b = i % n;
+        bool mine = (a == r->from && b == r->to) ||
+                    (a == r->to && b == r->from) || r->from == LH_ALL_LINKS;
+        if (a == b || !mine)
+            continue;
+        double here = r->quantity == LH_LINK_LATENCY
+                          ? (double)job->wans[i].latency_ns / 1e6
+                          : job->wans[i].gbps;
+        least = fmin(least, here);
+        most = fmax(most, here);
+    }
+    return least < most ? 0 : most;
+}
+
+static const char *layout_of(const lh_choice *x, char *text, size_t room)
+{
+    char layout[LAYOUT_TEXT];
+    snprintf(text, room, "%s %s", cli_layout_text(x, layout, sizeof layout),
+             lh_placement_name(x->placement));
+    return text;
+}
+
+static void print_range(cli *c, const lh_plan *p, const lh_plan_range *r)
+{
+    const lh_plan_sensitivity *s = p->sensitivity;
+    const lh_datacenter *sites = p->job->datacenters;
+    double job = value_of(p->job, r);
+    double low = s->least, high = s->most;
+    char name[160], a[40], b[40], layout[LAYOUT_TEXT + 10];
+    for (uint32_t i = 0; i < r->n_flips; i++) {
+        double at = r->flips[i].factor_below;
+        if (at < 1 && r->flips[i].factor_above <= 1)
+            low = r->flips[i].factor_above;
+        if (at >= 1 && at < high)
+            high = at;
+    }
+    if (r->from == LH_ALL_LINKS)
+        snprintf(name, sizeof name, "%s",
+                 p->job->n_datacenters > 2 ? "all links" : "the link");
+    else
+        snprintf(name, sizeof name, "%s-%s", sites[r->from].name,
+                 sites[r->to].name);
+    fprintf(c->out, "  %s, %s: stays the best from %s to %s%s\n",
+            lh_link_quantity_name(r->quantity), name,
+            show(r, job, low, a, sizeof a), show(r, job, high, b, sizeof b),
+            r->n_flips ? "" : ", all that was looked at");
+    for (uint32_t i = 0; i < r->n_flips; i++) {
+        const lh_plan_flip *f = &r->flips[i];
+        bool up = f->factor_below >= 1;
+        fprintf(
+            c->out, "    %s %s: %s\n", up ? "from" : "up to",
+            show(r, job, up ? f->factor_above : f->factor_below, a, sizeof a),
+            layout_of(up ? &f->above : &f->below, layout, sizeof layout));
+    }
+}
+
+void cli_print_sensitivity(cli *c, const lh_plan *plan)
+{
+    const lh_plan_sensitivity *s = plan->sensitivity;
+    char layout[LAYOUT_TEXT + 10];
+    if (!s)
+        return;
+    fprintf(c->out,
+            "\nHow far the links may change until another layout is best "
+            "(to %.2g %%)\n"
+            "  by quick searches, whose best here is %s\n",
+            100 * s->tolerance, layout_of(&s->here, layout, sizeof layout));
+    for (uint32_t i = 0; i < s->n_ranges; i++)
+        print_range(c, plan, &s->ranges[i]);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `--what-if` as it is typed. */
+#include "plan_links.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_ITEMS = 32,         /* quantities of links */
+    MOST_VALUES = 64,        /* of one */
+    TEXT = MOST_ITEMS * 200, /* of one question */
+};
+
+typedef struct value {
+    double number;
+    bool relative;
+    char text[32]; /* as typed */
+} value;
+
+/* A quantity of a link, or of all, and the values it is to have. */
+typedef struct item {
+    char name[160]; /* as typed, without '=' */
+    uint32_t from, to;
+    bool both; /* directions */
+    lh_link_quantity quantity;
+    value *values;
+    uint32_t n_values;
+} item;
+
+typedef struct parser {
+    cli *c;
+    const lh_job *job;
+    item items[MOST_ITEMS];
+    uint32_t n;
+} parser;
+
+/* --- names -----------------------------------------------------------------
+ */
+
+static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
+{
+    for (int q = LH_LINK_LATENCY; q <= LH_LINK_OVERSUBSCRIPTION; q++) {
+        const char *known = lh_link_quantity_name((lh_link_quantity)q);
+        if (strlen(known) == len && strncmp(known, name, len) == 0) {
+            *out = (lh_link_quantity)q;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `west-east.` or `west>east.`; datacenters may have dashes and dots in their
+ * names, so each pair is tried. */
+static size_t find_link(const lh_job *job, const char *text, item *out)
+{
+    for (uint32_t a = 0; a < job->n_datacenters; a++)
+        for (uint32_t b = 0; b < job->n_datacenters; b++) {
+            const char *x = job->datacenters[a].name;
+            const char *y = job->datacenters[b].name;
+            size_t n = strlen(x), m = strlen(y);
+            lh_link_quantity quantity;
+            if (a == b || strncmp(text, x, n) != 0 ||
+                (text[n] != '-' && text[n] != '>') ||
+                strncmp(text + n + 1, y, m) != 0 || text[n + 1 + m] != '.')
+                continue;
+            const char *name = text + n + m + 2;
+            if (!find_quantity(name, strcspn(name, "="), &quantity))
+                continue;
+            out->from = a;
+            out->to = b;
+            out->both = text[n] == '-';
+            return n + m + 2;
+        }
+    return 0;
+}
+
+/* `name=`; *text is then behind it. */
+static lh_status parse_name(parser *p, const char **text, item *out)
+{
+    *out = (item){.from = LH_ALL_LINKS, .to = LH_ALL_LINKS};
+    size_t link = find_link(p->job, *text, out);
+    size_t len = link + strcspn(*text + link, "=");
+    if (len >= sizeof out->name ||
+        !find_quantity(*text + link, len - link, &out->quantity))
+        return cli_usage(
+            p->c,
+            "--what-if: '%.*s' is not latency, bandwidth, loss or "
+            "oversubscription, alone or of a link of the job, such as "
+            "%.60s-%.60s.latency",
+            (int)(len < 60 ? len : 60), *text, p->job->datacenters[0].name,
+            p->job->n_datacenters > 1 ? p->job->datacenters[1].name : "b");
+    memcpy(out->name, *text, len);
+    *text += len + ((*text)[len] == '=');
+    return LH_OK;
+}
+
+/* --- values ----------------------------------------------------------------
+ */
+
+static lh_status add_value(parser *p, item *to, double number, bool relative)
+{
+    if (to->n_values == MOST_VALUES)
+        return cli_usage(p->c, "--what-if: more than %d values of %s",
+                         MOST_VALUES, to->name);
+    value *v = &to->values[to->n_values++];
+    v->number = number;
+    v->relative = relative;
+    snprintf(v->text, sizeof v->text, "%s%.12g", relative ? "x" : "", number);
+    return LH_OK;
+}
+
+static lh_status bad_value(parser *p, const item *of, const char *text)
+{
+    return cli_usage(p->c,
+                     "--what-if: %s: '%.*s' is not a value such as 40, x2 or "
+                     "/2, nor a range such as 10:80:10",
+                     of->name, (int)strcspn(text, ","), text);
+}
+
+/* `40`, `x2`, `/2` or `first:last:step`. */
+static lh_status parse_value(parser *p, const char **text, item *to)
+{
+    const char *whole = *text, *rest;
+    bool times = **text == 'x', by = **text == '/';
+    double n[3];
+    uint32_t count = 0;
+    *text += times || by;
+    do {
+        *text += count > 0;
+        if (count == 3 || !cli_parse_real(*text, &n[count], &rest))
+            return bad_value(p, to, whole);
+        *text = rest;
+        count++;
+    } while (**text == ':' && !times && !by);
+    if ((**text && **text != ',') || count == 2 || (by && !(n[0] > 0)))
+        return bad_value(p, to, whole);
+    if (count == 1)
+        return add_value(p, to, by ? 1 / n[0] : n[0], times || by);
+    if (!(n[2] > 0) || n[1] < n[0])
+        return cli_usage(p->c,
+                         "--what-if: '%.40s' leads nowhere; a range is "
+                         "first:last:step with a step above 0",
+                         whole);
+    double steps = floor((n[1] - n[0]) / n[2] + 1e-9);
+    for (double i = 0; i <= steps; i++)
+        CLI_TRY(add_value(p, to, n[0] + i * n[2], false));
+    return LH_OK;
+}
+
+static lh_status parse_items(parser *p, const char *text)
+{
+    for (;; text++) {
+        /* A value more, or the next quantity. */
+        const char *equals = strchr(text, '='), *comma = strchr(text, ',');
+        if (!p->n || (equals && (!comma || equals < comma))) {
+            if (p->n == MOST_ITEMS)
+                return cli_usage(p->c, "--what-if: more than %d quantities",
+                                 MOST_ITEMS);
+            CLI_TRY(parse_name(p, &text, &p->items[p->n]));
+            p->items[p->n].values = calloc(MOST_VALUES, sizeof(value));
+            if (!p->items[p->n++].values)
+                return cli_no_memory(p->c);
+        }
+        CLI_TRY(parse_value(p, &text, &p->items[p->n - 1]));
+        if (!*text)
+            return LH_OK;
+    }
+}
+
+/* --- questions -------------------------------------------------------------
+ */
+
+static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
+{
+    out[0] =
+        (lh_link_change){i->from, i->to, i->quantity, v->relative, v->number};
+    out[1] = out[0];
+    out[1].from = i->to;
+    out[1].to = i->from;
+    return i->both ? 2 : 1;
+}
+
+/* The values of question q: the last item's change fastest. */
+static void fill_question(const parser *p, uint32_t q, lh_link_change *changes,
+                          char *text, lh_plan_question *out)
+{
+    size_t len = 0;
+    uint32_t of[MOST_ITEMS];
+    for (uint32_t i = p->n; i-- > 0; q /= p->items[i].n_values)
+        of[i] = q % p->items[i].n_values;
+    *out = (lh_plan_question){.text = text, .changes = changes};
+    for (uint32_t i = 0; i < p->n; i++) {
+        const item *it = &p->items[i];
+        const value *v = &it->values[of[i]];
+        if (len < TEXT)
+            len += (size_t)snprintf(text + len, TEXT - len, "%s%s=%s",
+                                    i ? "," : "", it->name, v->text);
+        out->n_changes += add_changes(it, v, changes + out->n_changes);
+    }
+}
+
+static lh_status make_questions(const parser *p, cli_questions *out)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < p->n && n <= CLI_MOST_QUESTIONS; i++)
+        n *= p->items[i].n_values;
+    if (n > CLI_MOST_QUESTIONS)
+        return cli_usage(p->c, "--what-if: more than %d combinations of values",
+                         CLI_MOST_QUESTIONS);
+    out->all = calloc(n, sizeof *out->all);
+    out->changes = calloc(n * 2 * MOST_ITEMS, sizeof *out->changes);
+    out->texts = calloc(n, TEXT);
+    if (!out->all || !out->changes || !out->texts)
+        return cli_no_memory(p->c);
+    out->n = (uint32_t)n;
+    for (uint32_t q = 0; q < out->n; q++)
+        fill_question(p, q, out->changes + (size_t)q * 2 * MOST_ITEMS,
+                      out->texts + (size_t)q * TEXT, &out->all[q]);
+    return LH_OK;
+}
+
+lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
+                              cli_questions *out)
+{
+    *out = (cli_questions){0};
+    if (!text)
+        return LH_OK;
+    if (job->n_datacenters < 2)
+        return cli_usage(c,
+                         "--what-if: %s has one datacenter, and so no links "
+                         "between them",
+                         job->name);
+    parser *p = calloc(1, sizeof *p);
+    if (!p)
+        return cli_no_memory(c);
+    p->c = c;
+    p->job = job;
+    lh_status status = parse_items(p, text);
+    if (status == LH_OK)
+        status = make_questions(p, out);
+    for (uint32_t i = 0; i < p->n; i++)
+        free(p->items[i].values);
+    free(p);
+    return status;
+}
+
+void cli_questions_fini(cli_questions *questions)
+{
+    free(questions->all);
+    free(questions->changes);
+    free(questions->texts);
+    *questions = (cli_questions){0};
+}
