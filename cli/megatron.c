@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "megatron.h"
 #include "inputs.h"
+#include "view.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -206,6 +207,8 @@ static void put_memory(FILE *out, const lh_plan *plan)
                                               : "optim_grads_params");
         break;
     }
+    if (cli_state_groups(plan) > 1)
+        put(out, "num-distributed-optimizer-instances", cli_state_groups(plan));
     if (plan->best.elastic)
         put_modules(out, plan->best.elastic);
     if (plan->best.recompute == LH_RECOMPUTE_SELECTIVE)
@@ -300,6 +303,18 @@ lh_status cli_megatron(cli *c, const lh_plan *plan, char **text)
                          "layout.schedule: 1f1b or interleaved-1f1b, which it "
                          "can run",
                          lh_placement_name(plan->best.placement));
+    if (!cli_state_groups(plan))
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "Megatron-LM divides replicas into equal instances of "
+                         "its optimizer; this plan's datacenters have "
+                         "different numbers of them");
+    if (cli_state_groups(plan) > 1 &&
+        plan->best.layout.sharding == LH_SHARDING_HYBRID_LEADERS)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "Megatron-LM sums gradients of every GPU between "
+                         "instances of its optimizer, this plan those of one "
+                         "in each datacenter; plan with layout.sharding: "
+                         "hybrid");
     FILE *out = open_memstream(text, &len);
     if (!out)
         return cli_no_memory(c);

@@ -18,13 +18,31 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
                             more[i].name, more[i].degree);
     snprintf(
         buffer + len, room - (size_t)len,
-        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s-out%s%s",
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
+        " %s-out%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
         l->outermost == LH_OUTERMOST_DATA ? "DP" : "PP",
+        l->sharding > LH_SHARDING_FULL ? " sharding " : "",
+        l->sharding > LH_SHARDING_FULL ? lh_sharding_name(l->sharding) : "",
         c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
         c->recompute == LH_RECOMPUTE_NONE ? ""
                                           : lh_recompute_name(c->recompute));
     return buffer;
+}
+
+uint32_t cli_state_groups(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    const lh_sites *sites = l->sites;
+    if (l->sharding <= LH_SHARDING_FULL || !plan->job->training.zero ||
+        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
+        return 1;
+    if (!sites)
+        return plan->job->n_datacenters;
+    for (uint32_t i = 1; i < sites->n_groups; i++)
+        if (sites->groups[i].replicas != sites->groups[0].replicas)
+            return 0;
+    return sites->n_groups;
 }
 
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,

@@ -3,6 +3,7 @@
  * torchtitan/config/configs.py and distributed/pipeline_parallel.py. */
 #define _POSIX_C_SOURCE 200809L
 #include "torchtitan.h"
+#include "view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -87,6 +88,17 @@ static lh_status refuse(cli *c, const lh_plan *plan)
                          "torchtitan numbers ranks with the pipeline "
                          "outermost, this plan has data parallelism there; "
                          "plan with layout.outermost: pipeline");
+    uint32_t groups = cli_state_groups(plan);
+    if (!groups)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "torchtitan shards over equal groups of replicas; "
+                         "this plan's datacenters have different numbers of "
+                         "them");
+    if (groups > 1 && best->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "torchtitan sums gradients of every GPU between "
+                         "groups, this plan those of one in each datacenter; "
+                         "plan with layout.sharding: hybrid");
     return LH_OK;
 }
 
@@ -102,9 +114,9 @@ static void put_data_parallel(FILE *out, const lh_plan *plan)
     const lh_layout *l = &plan->best.layout;
     uint32_t zero = plan->job->training.zero;
     uint64_t degree = (uint64_t)l->data * sharers(l);
-    put(out, "parallelism.data_parallel_replicate_degree",
-        zero == 0 ? degree : 1);
-    put(out, "parallelism.data_parallel_shard_degree", zero == 0 ? 1 : degree);
+    uint64_t groups = zero == 0 ? degree : cli_state_groups(plan);
+    put(out, "parallelism.data_parallel_replicate_degree", groups);
+    put(out, "parallelism.data_parallel_shard_degree", degree / groups);
     const lh_plan_elastic *e = plan->best.elastic;
     if (e && e->parameters > 0 && e->parameters < 1)
         fprintf(out,

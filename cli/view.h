@@ -39,6 +39,10 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
 /* "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, what is
  * outermost. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
+/* Groups of data-parallel replicas that each hold all state, where sharding is
+ * hybrid: as many as there are datacenters for them, 1 without. 0: they are
+ * not equally many replicas. */
+uint32_t cli_state_groups(const lh_plan *plan);
 /* A plan's heading, and all that it compared. */
 lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);

@@ -313,6 +313,33 @@ for key, value, why in (
          err=why)
 case("torchtitan cannot", ["export", "elastic.json", "--to", "torchtitan"], 1,
      err=r"layout\.outermost: pipeline")
+# State that each datacenter has all of.
+HYBRID = """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 64, sequence: 4096, zero: 1}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: a, nodes: 2}, {name: b, nodes: 2}]
+  links: [{between: [a, b], latency_ms: 1, gbps: 800}]
+layout: {tensor: 4, pipeline: 1, data: 8, micro_batch: 1, outermost: data,
+         sharding: %s}
+"""
+for kind in ("hybrid", "hybrid-leaders"):
+    (WORK / "hybrid.yaml").write_text(HYBRID % kind)
+    case(kind, ["plan", "hybrid.yaml", "-o", f"{kind}.json"],
+         out=rf"DP-out sharding {kind}", err=ANY)
+case("instances of the optimizer", ["export", "hybrid.json", "--to", "megatron"],
+     out=r"--num-distributed-optimizer-instances 2\n")
+case("groups of replicas", ["export", "hybrid.json", "--to", "torchtitan"],
+     out=r"data_parallel_replicate_degree 2\n.*data_parallel_shard_degree 4\n")
+for target in ("megatron", "torchtitan"):
+    case(f"leaders in {target}", ["export", "hybrid-leaders.json", "--to",
+                                  target], 1,
+         err=r"this plan those of one in each datacenter; plan with "
+             r"layout\.sharding: hybrid")
 case("Chrome", ["export", "plan.json", "--to", "chrome", "-o", "x.json"],
      out=ANY)
 found = json_case("report", ["report", "--predicted", "plan.json",
