@@ -61,6 +61,13 @@ static void count_all_messages(counter *c)
 
 /* ---- data parallelism ---- */
 
+/* One GPU of each datacenter sends for all of a group. */
+static bool has_leaders(const counter *c)
+{
+    return c->job->training.zero > 0 &&
+           c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
+}
+
 /* How often the buffers of a slice go round: [Raj section 7]. */
 static void find_rounds(const counter *c, double *gathers, double *reductions)
 {
@@ -76,11 +83,13 @@ static void find_rounds(const counter *c, double *gathers, double *reductions)
 
 /* Rings between the datacenters for buffers of `each` bytes on every GPU:
  * `groups` such buffers, each in as many parts as the smallest datacenter has
- * members of the group. */
+ * members of the group, or in one. */
 static void count_rings(counter *c, const lhi_spread *spread, double groups,
                         double each, double members, double rounds)
 {
     uint32_t n = c->job->n_datacenters, k = spread->n_sites;
+    if (has_leaders(c))
+        members = 1;
     double step = each / members / k;
     for (uint32_t i = 0; i < k; i++) {
         size_t pair = (size_t)spread->sites[i].datacenter * n +
@@ -136,9 +145,11 @@ static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Every GPU of the smallest datacenter has a ring of its own. */
+/* Every GPU of the smallest datacenter has a ring of its own, or every leader:
+ * one for each share of the experts, or of the rest. */
 static void count_flows(counter *c)
 {
+    const lh_layout *l = &c->config->layout;
     uint32_t n = c->job->n_datacenters;
     for (uint32_t s = 0; s < c->config->layout.pipeline; s++) {
         const lhi_spread *spread = &c->places.spreads[s];
@@ -146,8 +157,9 @@ static void count_flows(counter *c)
             size_t pair = (size_t)spread->sites[i].datacenter * n +
                           spread->sites[(i + 1) % spread->n_sites].datacenter;
             c->pairs[pair].data_flows +=
-                (uint64_t)lhi_group_size(&c->config->layout) *
-                least_replicas(spread);
+                has_leaders(c)
+                    ? (uint64_t)l->tensor * l->expert
+                    : (uint64_t)lhi_group_size(l) * least_replicas(spread);
         }
     }
 }

@@ -372,6 +372,19 @@ static void traffic_of_replicas(void)
     CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
     CHECK_NEAR((double)t[0].data_bytes, 16 * params * (2 + 2 + 4) / 2,
                params * 16e-3);
+    /* State in each datacenter: an all-reduce of gradients, once; each GPU's
+     * share of it, or all of it by one GPU for each tensor-parallel share. */
+    config.layout.sharding = LH_SHARDING_HYBRID;
+    CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
+    CHECK_NEAR((double)t[0].data_bytes, params * 4, params * 1e-3);
+    CHECK_INT(t[0].data_flows, 8);
+    CHECK_NEAR((double)t[0].data_step_bytes, params / 4 * 4 / 2 / 2,
+               params * 1e-3);
+    config.layout.sharding = LH_SHARDING_HYBRID_LEADERS;
+    CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
+    CHECK_NEAR((double)t[0].data_bytes, params * 4, params * 1e-3);
+    CHECK_INT(t[0].data_flows, 4);
+    CHECK_NEAR((double)t[0].data_step_bytes, params / 4 * 4 / 2, params * 1e-3);
     lhi_arena_free(mem);
     lh_job_free(job);
 }
