@@ -61,28 +61,24 @@ static truncated truncate(double x, double most)
 }
 
 /* The parameter at which the mean is `mean` < most: Newton's steps in log x,
- * whose slope is the variance, kept between bounds. */
+ * whose slope is the variance, kept between bounds. What it is for does not
+ * change to first order. */
 static double tilt(double mean, double most)
 {
-    double low = mean, high = 2 * mean + 1, x;
+    double low = mean, high = INFINITY, x = mean * (1 + 2 / (most - mean));
 
-    while (truncate(high, most).mean < mean) {
-        low = high;
-        high *= 4;
-    }
-    x = low;
     for (int step = 0; step < 100; step++) {
         truncated t = truncate(x, most);
 
-        if (fabs(t.mean - mean) <= 1e-12 * mean)
+        if (fabs(t.mean - mean) <= 1e-7 * mean)
             break;
         if (t.mean < mean)
             low = x;
         else
             high = x;
-        x *= exp((mean - t.mean) / t.variance);
+        x *= exp(fmax(-2, fmin(2, (mean - t.mean) / t.variance)));
         if (!(x > low && x < high))
-            x = (low + high) / 2;
+            x = high < INFINITY ? (low + high) / 2 : 4 * low;
     }
     return x;
 }
@@ -130,7 +126,7 @@ static double largest_normal(double n)
 
 double lh_ecmp_busiest(double flows, double paths)
 {
-    double mean, expected;
+    double mean, from, expected = 0;
 
     flows = floor(flows + 0.5);
     paths = floor(paths + 0.5);
@@ -142,13 +138,22 @@ double lh_ecmp_busiest(double flows, double paths)
     /* Counts less their mean are normal variables less theirs. */
     if (mean > 64)
         return mean + sqrt(mean) * largest_normal(paths);
-    expected = ceil(mean);
-    for (double most = expected; most < flows; most++) {
+    /* The sum over m of the chances that some path has more: 1 while m is
+     * small, 0 from some m on; from where they change both ways. */
+    from = fmin(flows - 1, ceil(mean + sqrt(2 * mean * log(paths))));
+    for (double most = from; most < flows; most++) {
         double more = 1 - none_above(most, flows, paths);
 
         expected += fmax(0, more);
-        if (more < 1e-9)
+        if (more < 1e-4)
             break;
+    }
+    for (double most = from - 1; most >= 0; most--) {
+        double none = none_above(most, flows, paths);
+
+        if (none < 1e-4)
+            return expected + most + 1;
+        expected += 1 - none;
     }
     return expected;
 }
