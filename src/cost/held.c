@@ -95,7 +95,7 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
 void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
 {
     parts p = {0};
-    double whole, kept;
+    double whole, kept, e = shape->element;
 
     keep_layer(shape, layer, &p);
     whole = p.input + p.norms + p.core + p.product + p.rest;
@@ -110,6 +110,11 @@ void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
     out->activation = kept * shape->tokens;
     out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
     out->passing = (whole - kept) * shape->tokens;
+    /* Keys and values that arrive while others are used, and in D the gradients
+     * of both. */
+    if (shape->context > 1)
+        out->passing += 4 * shape->kv_heads * (shape->qk_dim + shape->v_dim) *
+                        shape->tokens * e;
 }
 
 void lhi_held_embedding(const lhi_shape *shape, lhi_held *out)

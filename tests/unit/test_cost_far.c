@@ -265,6 +265,8 @@ static void context_beyond_a_node(void)
     without = f.cost.f.communication_ns; /* hidden behind attention */
     CHECK_NEAR((double)(with - without) / (15 * bytes / (0.985 * 0.1)), 1,
                0.02);
+    /* What arrives meanwhile: K, V and their gradients, twice as many. */
+    CHECK_INT(f.cost.workspace_bytes, 4 * bytes);
     /* Two pieces for each. */
     f.job.training.sequence = 16 * 1023;
     CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);

@@ -74,8 +74,24 @@ static void codes(void)
     CHECK_NEAR(lh_fec_residual(1000, 10, 0.01), 0.0055395773, 1e-9);
 }
 
+/* The saw-tooth round by round: `window` packets are sent in a round trip, or
+ * for as long as the link takes for them. */
+static double saw_tooth(double product, double queue)
+{
+    double sent = 0, busy = 0;
+
+    for (double w = (product + queue) / 2; w < product + queue; w++) {
+        sent += w;
+        busy += fmax(w, product);
+    }
+    return sent / busy;
+}
+
 static void congestion(void)
 {
+    for (double q = 0; q <= 1e5; q += 2e4)
+        CHECK_NEAR(lh_congestion_share(4096e9, 5e4, q * 4096, 1),
+                   saw_tooth(1e5, q), 1e-5);
     CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 0, 1), 0.75, 1e-12);
     CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 25e6, 1), 1, 1e-12);
     CHECK_NEAR(lh_congestion_share(12.5e9, 0, 0, 1), 1, 0);
