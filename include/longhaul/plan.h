@@ -4,6 +4,7 @@
 #ifndef LONGHAUL_PLAN_H
 #define LONGHAUL_PLAN_H
 
+#include <longhaul/advice.h>
 #include <longhaul/jitter.h>
 #include <longhaul/job.h>
 #include <longhaul/pipeline.h>
@@ -177,6 +178,11 @@ typedef struct lh_plan {
     uint32_t n_answers;
     const lh_plan_answer *answers;
     const lh_plan_sensitivity *sensitivity; /* NULL: not asked for */
+    /* Every link between datacenters that the plan uses, by `from`, then `to`;
+     * and the iteration with all of them as advised, -1: not simulated. */
+    uint32_t n_network;
+    const lh_link_advice *network;
+    int64_t network_ns;
 } lh_plan;
 
 /* How layers are moved between the chunks of the fastest layouts. */

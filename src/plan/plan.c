@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/advice.h"
 #include "plan/flip.h"
 #include "plan/layout.h"
 #include "plan/planfile.h"
@@ -86,6 +87,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
         lhi_plan_find(plan->job, &all, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;

@@ -468,7 +468,8 @@ static lh_status read_all(const reader *r, lh_error *err)
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic",
-        "chunk_layers", "jitter", "robust", "schedule",
+        "chunk_layers", "jitter", "robust", "network",
+        "network_iteration_s", "schedule",
         "pipeline", "search", "methods", "alternatives", "what_if",
         "sensitivity", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
@@ -486,6 +487,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     p->pipeline = r->plan->pipeline;
     LHI_TRY(read_schedule(r, err));
     LHI_TRY(read_search(r, err));
+    LHI_TRY(lhi_network_from_root(r->doc, r->plan->mem, p, err));
     if ((node = lhi_find(root, "robust")))
         LHI_TRY(lhi_robust_from_node(r->doc, node, r->plan->mem, &p->robust,
                                      err));

@@ -206,6 +206,11 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
     ok = set(map, "schedule", schedule) && ok;
     ok = set(map, "pipeline", pipeline) && ok;
     return ok && set(map, "search", search_to_json(plan)) &&
+           (!plan->n_network ||
+            set(map, "network", lhi_network_to_json(plan))) &&
+           (plan->network_ns < 0 ||
+            set(map, "network_iteration_s",
+                json_real((double)plan->network_ns / 1e9))) &&
            (!plan->robust ||
             set(map, "robust", lhi_robust_to_json(plan->robust))) &&
            set(map, "methods",

@@ -194,6 +194,26 @@ check(abs(job_rows[0]["iteration_s"] - plan["iteration_s"]) < 1e-9,
       "compare's best of a job is the plan's")
 case("a job is compared alone", ["compare", JOB, "p.yaml"], 2,
      err=r"compared on its own")
+check([(a["from"], a["to"]) for a in plan["network"]] ==
+      [("west", "east"), ("east", "west")], "every link has advice")
+for link in plan["network"]:
+    asked = {q["question"]: q for q in link["questions"]}
+    check(asked.keys() == {"load_balancing", "queue_pairs",
+                           "congestion_control", "recovery", "fec"},
+          f"questions: {asked.keys()}")
+    for q in asked.values():
+        advised = [o for o in q["options"] if o["advised"]]
+        check(len(advised) == 1 and advised[0] == link["advised"],
+              f"{q['question']}: one is advised")
+        least = min(o["iteration_s"] for o in q["options"])
+        check(advised[0]["iteration_s"] <= least * 1.002,
+              f"{q['question']}: the best is advised: {q['why']}")
+        check(q["matters"] != q["why"].startswith("nothing to gain"), q["why"])
+done = run("plan", JOB)
+check(re.search(r"^Network\n  west to east: \d+ messages of [0-9.]+ MB\n"
+                r"    load_balancing +\S.*^  iteration with all of it +[0-9.]+ s",
+                done.stdout, re.M | re.S), f"advice in words: {done.stdout}")
+
 VARIED = ["--jitter", "latency=1,degraded=0.2x6,straggler=0.001x1.5",
           "--samples", "50", "--seed", "3"]
 case("a plan under jitter", ["plan", JOB, "-o", "varied.json", "--by", "p95",

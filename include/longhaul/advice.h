@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ends of the links between datacenters should be set to for a plan,
+ * and why: docs/theory/network-advice.md. */
+#ifndef LONGHAUL_ADVICE_H
+#define LONGHAUL_ADVICE_H
+
+#include <longhaul/status.h>
+#include <longhaul/transport.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lh_advice_topic {
+    LH_ADVICE_BALANCING,   /* ECMP or spraying */
+    LH_ADVICE_QUEUE_PAIRS, /* how many between two GPUs */
+    LH_ADVICE_CONGESTION,  /* control on or off */
+    LH_ADVICE_RECOVERY,    /* go-back-N or selective repeat */
+    LH_ADVICE_FEC,         /* a block code, or none */
+    LH_N_ADVICE_TOPICS
+} lh_advice_topic;
+
+LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
+
+/* One setting of a link, and what comes of it. Rates are of one GPU that sends,
+ * of the bytes that it means to send. */
+typedef struct lh_advice_option {
+    lh_link_setting setting;    /* complete, as a job may have it */
+    double message_bytes_per_s; /* pipeline messages; 0: there are none */
+    int64_t message_ns;         /* one of them, latency included; -1: none */
+    double data_bytes_per_s;    /* data-parallel rings; 0: there are none */
+    int64_t iteration_ns; /* the plan's schedule with this on this link and
+                             all else as it is; -1: not simulated */
+    bool advised;
+} lh_advice_option;
+
+typedef struct lh_advice_question {
+    lh_advice_topic topic;
+    bool matters;    /* false: there is nothing to gain */
+    const char *why; /* the numbers, in words */
+    uint32_t n_options;
+    const lh_advice_option *options; /* all else as advised */
+} lh_advice_question;
+
+/* One direction between two datacenters that the plan uses. */
+typedef struct lh_link_advice {
+    const char *from, *to; /* names of datacenters */
+    /* Per iteration: messages of the pipeline, of so many bytes from all GPUs
+     * of a pipeline rank together, from so many GPUs at once; and what
+     * data-parallel rings send, so many at once, in steps of so many bytes. */
+    int64_t message_bytes, data_bytes, data_step_bytes;
+    uint64_t messages, message_flows, data_flows;
+    uint32_t paths;   /* that ECMP chooses from */
+    bool paths_given; /* by the job; else one for each 400 Gb/s */
+    bool measured;    /* by the job's profile, which no setting changes: then
+                         there are no questions */
+    lh_advice_option planned, advised;
+    uint32_t n_questions;
+    const lh_advice_question *questions;
+} lh_link_advice;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

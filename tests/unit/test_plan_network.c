@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Advice for the links that a plan uses: rates against closed forms, and what
+ * is advised where loss, latency and paths differ. */
+#include "test.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/plan.h>
+
+#include <stdlib.h>
+
+/* Two GPUs at two sites, a pipeline of two: one sender, and messages of 4096 x
+ * 5120 x 2 = 41943040 bytes, as ScaleAcross Explorer's 17 B model has. The
+ * link's rate is what is left of `gbps` by the cost model. */
+static lh_plan *make(double gbps, const char *link, lh_job **job)
+{
+    char text[1400];
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: {layers: 4, hidden: 5120, ffn: 16384, heads: 40, "
+             "kv_heads: 40, head_dim: 128, vocab: 1024, gated: true, "
+             "tied_embeddings: false}\n"
+             "training: {global_batch: 8, sequence: 4096, recompute: none}\n"
+             "cluster:\n"
+             "  gpu: h100-sxm\n"
+             "  gpus_per_node: 1\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 100000, latency_us: 8}\n"
+             "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+             "  links:\n"
+             "    - {between: [west, east], gbps: %.17g, %s}\n"
+             "layout: {tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
+             "chunks_per_device: 1, outermost: pipeline}\n",
+             gbps / lh_cost_defaults()->wan_efficiency, link);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, job, &err), err);
+    if (*job)
+        CHECK_OK(lh_plan_make(*job, &o, &plan, &err), err);
+    return plan;
+}
+
+static const lh_advice_question *find(const lh_plan *p, lh_advice_topic topic)
+{
+    CHECK(p->n_network == 2 && p->network[0].n_questions == LH_N_ADVICE_TOPICS);
+    CHECK_STR(p->network[0].from, "west");
+    CHECK_STR(p->network[0].to, "east");
+    return &p->network[0].questions[topic];
+}
+
+/* The option with so many queue pairs, or NULL. */
+static const lh_advice_option *
+with_pairs(const lh_advice_question *q, lh_balancing balancing, uint32_t pairs)
+{
+    for (uint32_t i = 0; i < q->n_options; i++)
+        if (q->options[i].setting.balancing == balancing &&
+            q->options[i].setting.queue_pairs == pairs)
+            return &q->options[i];
+    CHECK_MSG(false, "no option with %" PRIu32 " queue pairs", pairs);
+    return NULL;
+}
+
+/* Without what congestion control takes: it is advised where that is hidden.
+ * One flow on a path of `path` bytes per second. */
+static double gbps_at(const lh_advice_option *o, double path, double latency_ns)
+{
+    double share =
+        o && o->setting.congestion == LH_CONGESTION_ON &&
+                o->setting.balancing == LH_BALANCING_ECMP
+            ? lh_congestion_share(path, latency_ns, LH_QUEUE_BYTES, 1)
+            : 1;
+    return o ? o->message_bytes_per_s * 8 / 1e9 / share : -1;
+}
+
+static double gbps(const lh_advice_option *o)
+{
+    return o ? o->message_bytes_per_s * 8 / 1e9 : -1;
+}
+
+static void check_text(const lh_plan *p)
+{
+    char *a = NULL, *b = NULL;
+    size_t n;
+    lh_plan *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(p, &a, &n, &err), err);
+    CHECK_OK(lh_plan_parse(a, n, "plan.json", &again, &err), err);
+    if (again) {
+        CHECK_OK(lh_plan_format(again, &b, NULL, &err), err);
+        CHECK_INT(again->n_network, p->n_network);
+        CHECK_INT(again->network_ns, p->network_ns);
+    }
+    CHECK_STR(b, a);
+    lh_plan_free(again);
+    lh_text_free(a);
+    lh_text_free(b);
+}
+
+static void traffic(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p = make(400, "latency_ms: 0.05", &job);
+    const lh_link_advice *a = &p->network[0];
+    CHECK_INT(p->n_network, 2);
+    CHECK_INT(a->messages, 8);
+    CHECK_INT(a->message_bytes, 41943040);
+    CHECK_INT(a->message_flows, 1);
+    CHECK_INT(a->data_bytes, 0);
+    CHECK(!a->paths_given);
+    CHECK_INT(a->paths, ceil(1 / lh_cost_defaults()->wan_efficiency));
+    CHECK_INT(a->planned.iteration_ns, p->best.iteration_ns);
+    check_text(p);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+/* Windows of sprayed packets, 512 x 4096 bytes on each queue pair: 8.39 Gb/s at
+ * 1 ms, 33.55 with four; 167.8 at 50 us. Against 100 Gb/s of one of four paths,
+ * spraying falls under ECMP at 1 ms with few queue pairs, not at 50 us. */
+static void spraying(void)
+{
+    lh_job *job = NULL;
+    char link[120];
+    snprintf(link, sizeof link,
+             "latency_ms: 1, load_balancing: ecmp, paths: 4");
+    lh_plan *p = make(400, link, &job);
+    const lh_advice_question *q = find(p, LH_ADVICE_BALANCING);
+    const lh_advice_option *spray = with_pairs(q, LH_BALANCING_SPRAY, 1);
+    const lh_advice_option *ecmp = with_pairs(q, LH_BALANCING_ECMP, 1);
+    CHECK(p->network[0].paths == 4 && p->network[0].paths_given);
+    CHECK_NEAR(gbps(spray), 8.388608, 1e-6);
+    CHECK_NEAR(gbps_at(ecmp, 12.5e9, 1e6), 100, 1e-6);
+    CHECK(q->matters && spray && ecmp &&
+          spray->iteration_ns > ecmp->iteration_ns);
+    CHECK_HAS(q->why, "spray with 1: 8.389 Gb/s a flow");
+    /* With enough queue pairs it has the line, less congestion control. */
+    CHECK(gbps(with_pairs(q, LH_BALANCING_SPRAY, 64)) > 300);
+    lh_plan_free(p);
+    lh_job_free(job);
+
+    p = make(400, "latency_ms: 0.05, load_balancing: ecmp, paths: 4", &job);
+    q = find(p, LH_ADVICE_BALANCING);
+    CHECK_NEAR(gbps(with_pairs(q, LH_BALANCING_SPRAY, 1)), 167.77216, 1e-5);
+    CHECK_NEAR(gbps_at(with_pairs(q, LH_BALANCING_ECMP, 1), 12.5e9, 5e4), 100,
+               1e-6);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+/* 41943040 bytes at 100 Gb/s, 2e-4 lost, 1 ms: 8.4529 ms with go-back-N, 45 %
+ * of the rate; 3.6110 ms at 50 us. */
+static void repeating(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p = make(100, "latency_ms: 1, loss: 0.0002", &job);
+    const lh_advice_question *q = find(p, LH_ADVICE_RECOVERY);
+    const lh_advice_option *o = &q->options[0];
+    CHECK(p->network[0].paths == 1);
+    CHECK(o->setting.recovery == LH_GO_BACK_N && !o->advised);
+    CHECK_INT(o->setting.queue_pairs, 1);
+    CHECK_NEAR((double)o->message_ns / 1e6, 8.4529, 1e-4);
+    CHECK_NEAR(gbps(o), 45.02, 0.01);
+    o = &q->options[1];
+    CHECK(o->setting.recovery == LH_SELECTIVE_REPEAT && o->advised);
+    CHECK_NEAR(gbps(o), 99.98, 1e-6);
+    CHECK(q->matters && q->options[0].iteration_ns > o->iteration_ns);
+    CHECK(p->network[0].advised.setting.recovery == LH_SELECTIVE_REPEAT);
+    /* A code mends go-back-N: 2 on 32 leave 1e-8 of the packets to repeat. */
+    q = find(p, LH_ADVICE_FEC);
+    o = NULL;
+    for (uint32_t i = 0; i < q->n_options; i++)
+        if (q->options[i].setting.recovery == LH_GO_BACK_N &&
+            q->options[i].setting.fec_parity)
+            o = &q->options[i];
+    CHECK(o && o->setting.fec_data == 32 && gbps(o) > 90 && gbps(o) < 97);
+    CHECK(!p->network[0].advised.setting.fec_data);
+    check_text(p);
+    lh_plan_free(p);
+    lh_job_free(job);
+
+    p = make(100, "latency_ms: 0.05, loss: 0.0002", &job);
+    q = find(p, LH_ADVICE_RECOVERY);
+    CHECK_NEAR((double)q->options[0].message_ns / 1e6, 3.6110, 1e-4);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+/* No loss, short: one answer is as good as another. */
+static void nothing_to_gain(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p =
+        make(400, "latency_ms: 0.005, load_balancing: ecmp, paths: 1", &job);
+    for (uint32_t k = 0; k < LH_N_ADVICE_TOPICS; k++) {
+        const lh_advice_question *q = find(p, (lh_advice_topic)k);
+        bool code = q->topic == LH_ADVICE_FEC;
+        CHECK_MSG(code || !q->matters, "%s matters: %s",
+                  lh_advice_topic_name(q->topic), q->why);
+        if (!q->matters) {
+            CHECK_HAS(q->why, "nothing to gain: ");
+            CHECK_HAS(q->why, "400 Gb/s");
+        }
+    }
+    const lh_link_setting *s = &p->network[0].advised.setting;
+    CHECK(s->balancing == LH_BALANCING_ECMP && s->queue_pairs == 1 &&
+          s->recovery == LH_GO_BACK_N && !s->fec_data &&
+          s->congestion == LH_CONGESTION_ON);
+    CHECK_INT(p->network[0].advised.iteration_ns, p->best.iteration_ns);
+    CHECK_INT(p->network_ns, p->best.iteration_ns);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+/* What is simulated is what planning with the setting gives. */
+static void as_if_planned(void)
+{
+    lh_job *job = NULL, *other = NULL;
+    lh_plan *p = make(100, "latency_ms: 1, loss: 0.0002", &job);
+    lh_plan *q = make(100,
+                      "latency_ms: 1, loss: 0.0002, load_balancing: ecmp, "
+                      "recovery: go-back-n",
+                      &other);
+    const lh_advice_option *o = &find(p, LH_ADVICE_RECOVERY)->options[0];
+    CHECK_INT(o->message_bytes_per_s,
+              find(q, LH_ADVICE_RECOVERY)->options[0].message_bytes_per_s);
+    /* there in one direction, here in both */
+    CHECK(o->iteration_ns > p->best.iteration_ns &&
+          o->iteration_ns <= q->best.iteration_ns);
+    CHECK_INT(q->network[0].planned.iteration_ns, q->best.iteration_ns);
+    CHECK(q->network_ns < q->best.iteration_ns);
+    lh_plan_free(p);
+    lh_plan_free(q);
+    lh_job_free(job);
+    lh_job_free(other);
+}
+
+int main(void)
+{
+    RUN(traffic);
+    RUN(spraying);
+    RUN(repeating);
+    RUN(nothing_to_gain);
+    RUN(as_if_planned);
+    return test_summary();
+}
