@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which placements to try for given degrees: docs/theory/placement.md. */
+#ifndef LHI_SITES_H
+#define LHI_SITES_H
+
+#include "plan/layout.h"
+
+#define LHI_MOST_SITES 64 /* placements for one set of degrees */
+
+/* The placements that the job allows for layout's degrees (tensor, context,
+ * expert, pipeline and data are given), those that promise most first, and what
+ * a layout without sites stands for among them; none twice that come to the
+ * same by symmetry. They lie in `mem`. *n is 0 where there is none, which is no
+ * failure: lhi_layout_place() without sites says what is in the way. */
+lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
+                         lhi_arena *mem, const lh_sites **list, uint32_t *n,
+                         lh_error *err);
+
+/* What a layout with these sites has outermost. */
+lh_outermost lhi_sites_outermost(const lh_sites *sites);
+
+/* NULL is like NULL only. */
+bool lhi_sites_same(const lh_sites *a, const lh_sites *b);
+
+#endif
