@@ -170,6 +170,9 @@ typedef struct lh_cost {
     int64_t gather_bytes, reduce_bytes;
     int64_t all_gather_ns, reduce_scatter_ns; /* occupancy */
     int64_t data_latency_ns; /* of either, all steps together */
+    /* With hybrid sharding, by how much the reduction's latency, between
+     * datacenters, exceeds the gather's, inside: due once, after everything. */
+    int64_t data_late_ns;
 
     int64_t optimizer_ns; /* the optimizer's step, after everything else */
 } lh_cost;

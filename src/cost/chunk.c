@@ -440,6 +440,11 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
                       err));
     LHI_TRY(lhi_whole(t.reduce.transfer, "a reduce-scatter",
                       &out->reduce_scatter_ns, err));
+    if (t.between.transfer > 0 && t.gather.transfer > 0) {
+        LHI_TRY(lhi_whole(t.reduce.latency - t.gather.latency, "a latency",
+                          &out->data_late_ns, err));
+        t.reduce.latency = t.gather.latency;
+    }
     return lhi_whole(fmax(t.gather.latency, t.reduce.latency), "a latency",
                      &out->data_latency_ns, err);
 }

@@ -16,6 +16,7 @@ typedef struct builder {
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
     uint32_t *shared; /* per pair of datacenters: see share_links() */
+    int64_t late_ns;  /* of the reductions, beside the chunks' latencies */
     int64_t *optimizer_ns, *workspace; /* per device */
     bool *has_chunk;                   /* per device */
     lhi_built *built;
@@ -66,6 +67,7 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
         larger(cost->reduce_scatter_ns, here->reduce_scatter_ns);
     cost->data_latency_ns =
         larger(cost->data_latency_ns, here->data_latency_ns);
+    cost->data_late_ns = larger(cost->data_late_ns, here->data_late_ns);
     if (cost->time_source != here->time_source)
         cost->time_source = LH_COST_MIXED;
 }
@@ -128,6 +130,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
+    b->late_ns = larger(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
     if (c == 0)
         b->built->source = cost.time_source;
@@ -327,7 +330,9 @@ static lh_status finish(builder *b, lh_error *err)
         if (b->optimizer_ns[d] > b->built->optimizer_ns)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
-    b->built->overhead_ns += (int64_t)lh_cost_defaults()->iteration_ns;
+    /* A device's last reduction comes after its last pass. */
+    b->built->overhead_ns +=
+        (int64_t)lh_cost_defaults()->iteration_ns + b->late_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,

@@ -389,6 +389,38 @@ static void traffic_of_replicas(void)
     lh_job_free(job);
 }
 
+/* With hybrid sharding the gather is over sooner than the sum between
+ * datacenters, 1 ms there and 1 ms back, which everything waits for at last. */
+static void sums_between_datacenters_come_last(void)
+{
+    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    static const lh_site_stages here[] = {{0, 1}, {1, 1}};
+    const lh_site_group groups[] = {{2, 1, here}, {2, 1, here + 1}};
+    const lh_sites sites = {2, groups};
+    const lh_cost_site at[] = {{0, 2}, {1, 2}};
+    lh_layout l = layout_of(4, 1, 4, &sites);
+    lh_cost_slice slice = {.n_layers = job->model->layers,
+                           .embedding = true,
+                           .head = true,
+                           .n_sites = 2,
+                           .sites = at};
+    lh_cost cost;
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    int64_t after_ns = 0;
+    l.sharding = LH_SHARDING_HYBRID;
+    CHECK_OK(lh_cost_chunk(job, &l, &slice, NULL, &cost, &err), err);
+    CHECK_INT(cost.data_late_ns, 2000000);
+    CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
+                              &after_ns, &err),
+             err);
+    CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, cost.data_latency_ns);
+    CHECK(cost.data_latency_ns < 100000);
+    CHECK_INT(after_ns, cost.optimizer_ns + 2500000 + 2000000);
+    lh_pipeline_free(p);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(mixed_layouts_are_placed);
@@ -399,5 +431,6 @@ int main(void)
     RUN(rings_avoid_the_slowest_link);
     RUN(traffic_is_counted);
     RUN(traffic_of_replicas);
+    RUN(sums_between_datacenters_come_last);
     return test_summary();
 }

@@ -44,9 +44,12 @@ static void two_sites(void)
                                  sharded);
         CHECK_NEAR((double)f.cost.all_gather_ns,
                    parameters.all_gather_ns - 7 * 8000, 2);
-        CHECK_NEAR((double)(f.cost.reduce_scatter_ns + f.cost.data_latency_ns),
+        CHECK_NEAR((double)(f.cost.reduce_scatter_ns + f.cost.data_latency_ns +
+                            f.cost.data_late_ns),
                    gradients.reduce_ns, 2);
-        CHECK_NEAR((double)f.cost.data_latency_ns, 7 * 8000 + 2 * 2e7, 2);
+        /* The gather does not wait for the other datacenter. */
+        CHECK_INT(f.cost.data_latency_ns, 7 * 8000);
+        CHECK_INT(f.cost.data_late_ns, 2 * 20000000);
         CHECK_INT(f.cost.gather_bytes, 2 * f.cost.params);
     }
 }
@@ -63,6 +66,7 @@ static void full_is_the_default(void)
     CHECK_INT(any.cost.static_bytes, full.cost.static_bytes);
     /* The gather comes from the other datacenter too. */
     CHECK_INT(full.cost.data_latency_ns, 7 * 8000 + 20000000);
+    CHECK_INT(full.cost.data_late_ns, 0);
     CHECK_NEAR((double)full.cost.all_gather_ns,
                (double)full.cost.params * 2 *
                    (7.0 / 8 / (0.985 * 50) + 0.5 / 8 / (400.0 / 64)),
@@ -121,6 +125,7 @@ static void in_passes(void)
                2);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns, 4 * n / 8 / 0.985, 2);
     CHECK_INT(f.cost.data_latency_ns, 40000000);
+    CHECK_INT(f.cost.data_late_ns, 0);
     one.layout.sharding = LH_SHARDING_FULL;
     one.job.datacenters = one.sites;
     one.job.wans = one.wans;
@@ -175,7 +180,8 @@ static void many_sites(void)
     n = (double)f.cost.params;
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                4 * n * (0.5 / (0.985 * 50) + 2 * 0.75 / 2 / (400.0 / 16)), 2);
-    CHECK_INT(f.cost.data_latency_ns, 8000 + 6 * 30000000);
+    CHECK_INT(f.cost.data_latency_ns, 8000);
+    CHECK_INT(f.cost.data_late_ns, 6 * 30000000);
     CHECK_NEAR((double)f.cost.all_gather_ns, 2 * n * 0.5 / (0.985 * 50), 2);
 }
 
