@@ -22,6 +22,8 @@ typedef struct stage {
 /* One measured run, or one measured collective. */
 typedef struct run {
     char name[96];
+    char group[64]; /* of runs of one model and batch on one cluster, laid out
+                       in different ways; "": none */
     double measured_s;
     double measured_bytes; /* peak memory; 0: not known */
     bool held_out;
@@ -83,6 +85,20 @@ typedef struct errors {
     uint32_t n_bytes;
     double mean_bytes; /* of peak memory, where that was measured */
 } errors;
+
+/* How good the layouts are that the model would choose among the measured ones
+ * of a group: by how much each is slower than the fastest measured. */
+typedef struct choices {
+    uint32_t n_groups, n_right; /* of more than one run; fastest chosen */
+    double mean, worst;
+    double any; /* the mean of all layouts of a group, as if chosen at random */
+    char worst_group[64], worst_run[96]; /* what was chosen there */
+} choices;
+
+/* Over the runs of both halves that are not excluded. */
+bool measure_choices(const dataset *set, const lh_cost_constants *constants,
+                     choices *out);
+choices add_choices(const choices *a, const choices *b);
 
 enum { FITTED = 1, HELD_OUT = 2, ALL = 3 };
 /* Both together. */

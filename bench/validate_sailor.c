@@ -253,6 +253,9 @@ static bool make_run(const char *folder, const char *prefix, const table *t,
     uint32_t per_step;
 
     snprintf(r->name, sizeof r->name, "%s", file);
+    snprintf(r->group, sizeof r->group, "%s batch %s, %s GPUs",
+             table_text(t, row, "model"), table_text(t, row, "gbs"),
+             table_text(t, row, "gpus"));
     r->excluded = reason_to_exclude(file);
     r->measured_s = table_number(t, row, "measured_iter_s");
     r->measured_bytes = table_number(t, row, "measured_max_mem_bytes");

@@ -113,6 +113,9 @@ static bool make_run(const table *t, uint32_t row, dataset *set, run *r)
              "hidden %u layers %u batch %u micro %u t %u d %u p %u",
              s->model.hidden, s->model.layers, s->job.training.global_batch,
              r->layout.micro_batch, r->layout.tensor, r->layout.data, p);
+    snprintf(r->group, sizeof r->group, "hidden %u layers %u batch %u, %u GPUs",
+             s->model.hidden, s->model.layers, s->job.training.global_batch,
+             r->layout.tensor * r->layout.data * p);
     return true;
 }
 
