@@ -53,7 +53,9 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     const char *method = job->layout.schedule;
     bool wanted = !method || strcmp(method, "auto") == 0 ||
                   strcmp(method, "elastic") == 0;
-    bool shards = !job->training.zero_given || job->training.zero >= 1;
+    /* It shards by its own rules, over all replicas. */
+    bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
+                  l->sharding <= LH_SHARDING_FULL;
     uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
     return wanted && shards && l->data * l->context > 1 && l->expert == 1 &&
            config->microbatches >= l->pipeline &&

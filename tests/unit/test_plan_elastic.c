@@ -182,10 +182,36 @@ static void smaller_first_chunks(void)
     lh_job_free(job);
 }
 
+/* They shard over all replicas, and so not where the job says otherwise. */
+static void not_with_hybrid_sharding(void)
+{
+    static const char *const kinds[] = {"full", "hybrid"};
+    for (int i = 0; i < 2; i++) {
+        char layout[160];
+        snprintf(layout, sizeof layout,
+                 "{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
+                 "outermost: data, sharding: %s}",
+                 kinds[i]);
+        lh_job *job = job_with(layout, 32, 2, 24);
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        bool any = false;
+        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+        for (uint32_t k = 0; plan && k < plan->n_methods; k++)
+            any = any || plan->methods[k].elastic;
+        for (uint32_t k = 0; plan && k < plan->n_alternatives; k++)
+            any = any || plan->alternatives[k].elastic;
+        CHECK_INT(plan && (plan->best.elastic || any), i == 0);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
 int main(void)
 {
     RUN(elastic_plans);
     RUN(beside_elastic_plans);
+    RUN(not_with_hybrid_sharding);
     RUN(smaller_first_chunks);
     return test_summary();
 }
