@@ -2,6 +2,7 @@
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
 #include "jitter.h"
+#include "plan_cost.h"
 #include "plan_links.h"
 #include "view.h"
 
@@ -18,6 +19,7 @@ typedef struct settings {
     cli_jitter jitter;
     uint32_t by;
     const char *what_if;
+    const char *gpu_hour, *per_gb;
 } settings;
 
 /* As lh_partition_search numbers them. */
@@ -81,6 +83,18 @@ static const cli_option options[] = {
      .choices = numbers,
      .help = "With --jitter, what the plan is chosen by: the mean of all "
              "iterations, or what 95 % of them keep."},
+    {.name = "gpu-hour",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, gpu_hour),
+     .arg = "USD",
+     .help = "What a GPU costs for an hour, in place of the job's "
+             "usd_per_gpu_hour."},
+    {.name = "per-gb",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, per_gb),
+     .arg = "USD",
+     .help = "What 10^9 bytes sent between datacenters cost, in place of the "
+             "job's usd_per_gb."},
     {.name = "what-if",
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
@@ -212,6 +226,7 @@ static void print_best(cli *c, const lh_plan *p)
             cli_memory_text(b->memory_limit_bytes, "bytes", limit));
     if (b->jitter)
         print_jitter(c, p);
+    cli_print_cost(c, b);
     fprintf(c->out, "pass times    %s\n", p->cost_source);
     fprintf(c->out, "why           %s\n", b->why);
 }
@@ -355,6 +370,17 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     return status;
 }
 
+static lh_status read_price(cli *c, const char *option, const char *text,
+                            double *out)
+{
+    const char *rest = "";
+    if (text && (!cli_parse_real(text, out, &rest) || *rest || !(*out > 0) ||
+                 *out > 1e9))
+        return cli_usage(c, "--%s: '%.40s' is not a price above 0", option,
+                         text);
+    return LH_OK;
+}
+
 static lh_status make(cli *c, lh_plan **plan)
 {
     const settings *s = c->settings;
@@ -386,6 +412,10 @@ static lh_status make(cli *c, lh_plan **plan)
         !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
         status = cli_usage(
             c, "--effort: '%.40s' is not a whole number, 1 or more", s->effort);
+    if (status == LH_OK)
+        status = read_price(c, "gpu-hour", s->gpu_hour, &how.usd_per_gpu_hour);
+    if (status == LH_OK)
+        status = read_price(c, "per-gb", s->per_gb, &how.usd_per_gb);
     if (status == LH_OK)
         status = plan_it(c, &input, &how, plan);
     cli_input_close(&input);

@@ -42,6 +42,16 @@ typedef struct lh_plan_elastic {
     const lh_plan_recomputed *recomputed;
 } lh_plan_elastic;
 
+/* What an iteration costs where the job has prices, in their currency. */
+typedef struct lh_plan_cost {
+    uint32_t gpus;       /* paid for: all of every node that is used */
+    double usd_per_hour; /* of these */
+    double between_gb;   /* sent between datacenters, 10^9 bytes */
+    double gpus_usd, between_usd;
+    double usd; /* both together */
+    double usd_per_1e9_tokens;
+} lh_plan_cost;
+
 /* One layout with one schedule, and what it comes to. */
 typedef struct lh_choice {
     lh_choice_status status;
@@ -61,6 +71,7 @@ typedef struct lh_choice {
     double mfu;      /* model FLOPs over peak FLOPs of the GPUs in use */
     const char *why; /* why it won, or lost; never NULL */
     const lh_plan_elastic *elastic; /* NULL: another schedule */
+    const lh_plan_cost *cost; /* NULL: no prices, or no time */
     /* Of each chunk, pipeline * chunks_per_device of them; NULL: as even as it
      * goes, what is left over in the middle. See lh_plan_layers(). */
     const uint32_t *chunk_layers;
@@ -213,6 +224,8 @@ typedef struct lh_plan_options {
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
     const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
     lh_plan_by by;           /* with jitter */
+    /* In place of the job's prices; 0: these. */
+    double usd_per_gpu_hour, usd_per_gb;
     uint32_t n_questions;
     const lh_plan_question *questions;
     bool sensitivity; /* find where other link values change the layout */

@@ -2,6 +2,7 @@
 #include "plan/advice.h"
 #include "plan/flip.h"
 #include "plan/layout.h"
+#include "plan/money.h"
 #include "plan/planfile.h"
 #include "plan/refine.h"
 #include "plan/robust.h"
@@ -50,11 +51,16 @@ static uint64_t hash_text(const char *text, size_t len)
 
 /* A copy that the plan can keep: through the canonical text, whose hash names
  * the input. */
-static lh_status copy_job(const lh_job *job, lhi_plan *plan, lh_error *err)
+static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
+                          lhi_plan *plan, lh_error *err)
 {
     char *text, hash[32];
     size_t len;
-    LHI_TRY(lh_job_format(job, &text, &len, err));
+    lh_job *priced = LHI_NEW(plan->mem, lh_job, 1);
+    if (!priced)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_money_job(job, options, plan->mem, priced, err));
+    LHI_TRY(lh_job_format(priced, &text, &len, err));
     lh_status status =
         lh_job_parse(text, len, job->name, NULL, &plan->job, err);
     snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, hash_text(text, len));
@@ -79,7 +85,7 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
 static lh_status fill(const lh_job *job, const lh_plan_options *options,
                       lhi_plan *plan, lh_error *err)
 {
-    LHI_TRY(copy_job(job, plan, err));
+    LHI_TRY(copy_job(job, options, plan, err));
     lh_plan_options all = *options;
     if (options->jitter) /* more than are shown may be the best then */
         all.top = UINT32_MAX;
@@ -96,6 +102,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
         status = lhi_plan_answer(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->sensitivity)
         status = lhi_plan_flips(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_money_fill(plan->mem, &plan->plan, err);
     return status;
 }
 

@@ -223,6 +223,9 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     if ((node = lhi_find(map, "jitter")))
         LHI_TRY(lhi_jitter_from_node(r->doc, node, r->plan->mem, &out->jitter,
                                      err));
+    if ((node = lhi_find(map, "cost")))
+        LHI_TRY(lhi_cost_from_node(r->doc, node, r->plan->mem, &out->cost,
+                                   err));
     if ((node = lhi_find(map, "chunk_layers")))
         LHI_TRY(read_layers(r, node, out, err));
     return get_string(r, map, "why", &out->why, err);
@@ -234,7 +237,7 @@ static const char *const choice_keys[] = {
     "iteration_ns", "makespan_ns",       "optimizer_ns",
     "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
     "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
-    "mfu",          "why",               "elastic",
+    "mfu",          "why",               "elastic", "cost",
     "chunk_layers", "jitter", NULL};
 
 static lh_status read_choices(const reader *r, const char *key,
@@ -467,7 +470,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "iteration_s", "layout", "placement", "recompute", "microbatches",
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
-        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic",
+        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost",
         "chunk_layers", "jitter", "robust", "network",
         "network_iteration_s", "schedule",
         "pipeline", "search", "methods", "alternatives", "what_if",

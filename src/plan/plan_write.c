@@ -110,6 +110,7 @@ static bool set_choice(json_t *map, const lh_choice *c)
            set(map, "mfu", json_real(c->mfu)) &&
            set(map, "why", json_string(c->why)) &&
            (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic))) &&
+           (!c->cost || set(map, "cost", lhi_cost_to_json(c->cost))) &&
            (!c->jitter || set(map, "jitter", lhi_jitter_to_json(c->jitter))) &&
            (!c->chunk_layers ||
             set(map, "chunk_layers", layers_to_json(c)));

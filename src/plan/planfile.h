@@ -40,6 +40,11 @@ lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
                                const lhi_node *map, lh_choice *out,
                                lh_error *err);
 
+json_t *lhi_cost_to_json(const lh_plan_cost *cost);
+lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
+                             lhi_arena *mem, const lh_plan_cost **out,
+                             lh_error *err);
+
 /* Answers and sensitivity, where the plan has any (links_file.c). Reading
  * needs plan->job. */
 bool lhi_links_to_json(const lh_plan *plan, json_t *map);

@@ -7,6 +7,7 @@
 
 #include "plan/candidate.h"
 #include "plan/layouts.h"
+#include "plan/money.h"
 #include "plan/uneven.h"
 
 #include <longhaul/methods.h>
@@ -110,6 +111,9 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
         lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic, err));
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         lhi_search_rates(s, &s->elastic.rows[i]);
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        LHI_TRY(lhi_money_set(s->job, s->elastic.results[i].built.pipeline,
+                              s->mem, &s->elastic.rows[i], err));
     return LH_OK;
 }
 

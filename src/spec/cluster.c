@@ -376,6 +376,29 @@ static lh_status read_links(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* All or none: half a price is none. */
+static lh_status check_prices(const reader *r, const lhi_node *list,
+                              lh_error *err)
+{
+    const lh_datacenter *priced = NULL, *free = NULL;
+    for (uint32_t i = 0; i < r->n_sites; i++)
+        if (r->sites[i].usd_per_gpu_hour > 0)
+            priced = &r->sites[i];
+        else
+            free = &r->sites[i];
+    if (priced && free)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "'%s' has a usd_per_gpu_hour and '%s' has none; "
+                            "give both or neither",
+                            priced->name, free->name);
+    for (uint32_t i = 0; !priced && i < r->n_sites * r->n_sites; i++)
+        if (r->wans[i].usd_per_gb > 0)
+            return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                                "usd_per_gb without usd_per_gpu_hour; give "
+                                "both or neither");
+    return LH_OK;
+}
+
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err)
 {
@@ -391,6 +414,7 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(lhi_need(doc, map, "datacenters", &list, err));
     LHI_TRY(read_sites(&r, list, job, err));
     LHI_TRY(read_links(&r, err));
+    LHI_TRY(check_prices(&r, list, err));
     job->n_datacenters = r.n_sites;
     job->datacenters = r.sites;
     job->wans = r.wans;

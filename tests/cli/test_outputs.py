@@ -239,8 +239,23 @@ case("no jitter", ["plan", JOB, "--jitter", "latency"], 2,
      err=r"--jitter: 'latency' is not latency=A")
 
 # --- export, report ------------------------------------------------------------------
-# --- other links -------------------------------------------------------------
 LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
+
+# --- costs -------------------------------------------------------------------
+case("a plan with prices", ["plan", LINKED, "--no-optimal", "--search", "even",
+                            "-o", "priced.json", "--gpu-hour", "3", "--per-gb",
+                            "0.02"],
+     out=r"^cost +USD [\d.]+ per iteration, [\d.]+ per 10\^9 tokens; 32 GPUs at "
+         r"96 an hour\n +of it [\d.]+ for [\d.]+ GB between datacenters$")
+priced = json.loads(read("priced.json"))
+cost = priced["cost"]
+check(abs(cost["usd"] - 96 * priced["iteration_s"] / 3600
+          - 0.02 * cost["between_gb"]) < 1e-9 and cost["gpus"] == 32,
+      f"what an iteration costs: {cost}")
+check(priced["job"]["cluster"]["datacenters"][0]["usd_per_gpu_hour"] == 3,
+      "the plan's job has the prices")
+
+# --- other links -------------------------------------------------------------
 case("what if", ["plan", LINKED, "--no-optimal", "--search", "even", "-o",
                  "links.json", "--what-if", "latency=x1,x8", "--sensitivity"],
      out=r"If the links were others\n  latency=x1\n    this plan takes [\d.]+ s "

@@ -143,6 +143,13 @@ case("what if: one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
                            "--what-if", "latency=4"], 2,
      err=r"has one datacenter, and so no links")
 
+for option, value in (("--gpu-hour", "0"), ("--gpu-hour", "-1"),
+                      ("--per-gb", "free"), ("--per-gb", "1e10")):
+    case(f"{option} {value}", ["plan", LINKED, option, value], 2,
+         err=rf"\Alonghaul: plan: {option}: '{value}' is not a price above 0")
+case("--per-gb alone", ["plan", LINKED, "--per-gb", "1"], 1,
+     err=r"a price of bytes needs one of GPUs")
+
 # All ways to give an option mean the same.
 want = run("schedule", "p.yaml", "--method", "zb-h1").stdout
 for args in (["-m", "zb-h1", "p.yaml"], ["-mzb-h1", "p.yaml"],

@@ -315,6 +315,9 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, "
                          "usd_per_gpu_hour: .inf}]\n"),
            "usd_per_gpu_hour: ");
+    refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, "
+                         "usd_per_gpu_hour: 2}, {name: b, nodes: 1}]\n" LINK),
+           "'a' has a usd_per_gpu_hour and 'b' has none");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, rack: 1}]\n"),
            "datacenters[0].rack: unknown key");
 }
@@ -362,6 +365,8 @@ static void bad_links_are_refused(void)
     refuse(SET("fec: 1"), "fec: must be a map");
     refuse(SET("fec: {data: 1}"), "'parity' is missing");
     refuse(SET("fec: {data: 0, parity: 1}"), "fec.data: 0 is out of range");
+    refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, usd_per_gb: 1}]"),
+           "usd_per_gb without usd_per_gpu_hour");
     refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
            "did you mean 'latency_ms'");
 }

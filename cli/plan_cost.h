@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What plans cost, in words. */
+#ifndef CLI_PLAN_COST_H
+#define CLI_PLAN_COST_H
+
+#include "cli.h"
+
+#include <longhaul/plan.h>
+
+/* A line of the plan's heading; nothing where the job has no prices. */
+void cli_print_cost(cli *c, const lh_choice *choice);
+
+#endif

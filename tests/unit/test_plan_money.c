@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What plans cost, against sums by hand. */
+#include "test.h"
+
+#include "plan/elastic_layout.h"
+#include "plan/money.h"
+
+#include <longhaul/elastic.h>
+#include <longhaul/plan.h>
+#include <stdlib.h>
+
+/* Two sites of nodes with four GPUs, of which a model of four layers needs
+ * few. */
+static lh_job *job_with(const char *prices, const char *links,
+                        const char *layout)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 8, "
+             "vocab: 1000}\n"
+             "training: {global_batch: 12, sequence: 1000, zero: 1, "
+             "recompute: none}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 100, memory_gib: 80, memory_gbps: 2000}\n"
+             "  gpus_per_node: 4\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "%s"
+             "  datacenters:\n"
+             "   - {name: west, nodes: 2%s}\n"
+             "   - {name: east, nodes: 3, gpus_per_node: 2%s}\n"
+             "  links:\n"
+             "   - {from: west, to: east, latency_ms: 2, gbps: 100%s}\n"
+             "   - {from: east, to: west, latency_ms: 2, gbps: 100}\n"
+             "layout: %s\n",
+             prices ? prices : "", prices ? "" : ", usd_per_gpu_hour: 3.6",
+             prices ? "" : ", usd_per_gpu_hour: 7.2", links, layout);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+static lh_plan *make(const lh_job *job, const lh_plan_options *options)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, options, &plan, &err), err);
+    return plan;
+}
+
+/* Eight stages of a GPU in west take two nodes, two more in east one. */
+static void stages_cross(void)
+{
+    lh_plan_options o = {.size = sizeof o, .quick = true};
+    lh_job *job = job_with(NULL, ", usd_per_gb: 4",
+                           "{tensor: 4, pipeline: 3, data: 1, micro_batch: 2, "
+                           "chunks_per_device: 1, outermost: pipeline}");
+    lh_plan *plan = make(job, &o);
+    const lh_plan_cost *c = plan ? plan->best.cost : NULL;
+    CHECK(c != NULL);
+    if (c) {
+        double s = (double)plan->best.iteration_ns / 1e9;
+        /* Two stages in west, one over both nodes of east that it needs. */
+        CHECK_INT(c->gpus, 12);
+        CHECK_NEAR(c->usd_per_hour, 8 * 3.6 + 4 * 7.2, 1e-9);
+        /* Six microbatches of 2 x 1000 x 1024 numbers of 2 bytes, forward and
+         * back; west to east has a price. */
+        CHECK_NEAR(c->between_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9, 1e-12);
+        CHECK_NEAR(c->between_usd, 4 * c->between_gb / 2, 1e-12);
+        CHECK_NEAR(c->gpus_usd, c->usd_per_hour * s / 3600, 1e-12);
+        CHECK_NEAR(c->usd, c->gpus_usd + c->between_usd, 1e-12);
+        CHECK_NEAR(c->usd_per_1e9_tokens, c->usd / 12000 * 1e9, 1e-6);
+        for (uint32_t i = 0; i < plan->n_methods; i++)
+            CHECK((plan->methods[i].cost != NULL) ==
+                  (plan->methods[i].status == LH_CHOICE_OK));
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* Replicas of one GPU: of each node that is touched, all are paid. */
+static void nodes_are_whole(void)
+{
+    lh_plan_options o = {.size = sizeof o, .quick = true};
+    lh_job *job = job_with(NULL, "",
+                           "{tensor: 1, pipeline: 1, data: 6, micro_batch: 2, "
+                           "chunks_per_device: 1, outermost: data}");
+    lh_plan *plan = make(job, &o);
+    if (plan && plan->best.cost) {
+        const lh_plan_cost *c = plan->best.cost;
+        /* Three in each site: one node of four, two of two. */
+        CHECK_INT(c->gpus, 8);
+        CHECK_NEAR(c->usd_per_hour, 4 * 3.6 + 4 * 7.2, 1e-9);
+        CHECK(c->between_gb > 0);
+        CHECK_NEAR(c->between_usd, 0, 0);
+    } else {
+        CHECK(!"no cost");
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* Two replicas share gradients and parameters over the link: all but half of
+ * 2-byte parameters, and of the gradients. */
+static void replicas_cross(void)
+{
+    lh_plan_options o = {.size = sizeof o, .quick = true};
+    lh_job *job = job_with("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
+                           "{tensor: 1, pipeline: 1, data: 2, micro_batch: 2, "
+                           "chunks_per_device: 1, outermost: data}");
+    lh_plan *plan = make(job, &o);
+    if (plan && plan->best.cost) {
+        const lh_plan_cost *c = plan->best.cost;
+        double params = (double)lh_model_params(job->model);
+        double gradient = 4; /* summed in 32 bits */
+        /* In either direction half of each goes over the link. */
+        CHECK_NEAR(c->between_gb, params * (2 + gradient) / 1e9,
+                   1e-3 * c->between_gb);
+        CHECK_NEAR(c->between_usd, c->between_gb, 1e-12);
+    } else {
+        CHECK(!"no cost");
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+static void prices_are_replaced(void)
+{
+    lh_plan_options o = {.size = sizeof o,
+                         .quick = true,
+                         .usd_per_gpu_hour = 3,
+                         .usd_per_gb = 0.5};
+    const char *layout = "{tensor: 4, pipeline: 3, data: 1, micro_batch: 2, "
+                         "chunks_per_device: 1, outermost: pipeline}";
+    lh_job *job = job_with("", "", layout);
+    lh_plan *plan = make(job, &o);
+    lh_error err = {0};
+    if (plan && plan->best.cost) {
+        CHECK_NEAR(plan->best.cost->usd_per_hour, 36, 1e-9);
+        CHECK_NEAR(plan->best.cost->between_usd,
+                   plan->best.cost->between_gb / 2, 1e-12);
+        CHECK_NEAR(plan->job->datacenters[1].usd_per_gpu_hour, 3, 0);
+        CHECK_NEAR(plan->job->wans[1].usd_per_gb, 0.5, 0);
+    } else {
+        CHECK(!"no cost");
+    }
+    CHECK(job->datacenters[0].usd_per_gpu_hour <= 0);
+    lh_plan_free(plan);
+    plan = NULL;
+    o.usd_per_gpu_hour = 0;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "a price of bytes needs one of GPUs");
+    o.usd_per_gpu_hour = -1;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "prices of -1");
+    o.usd_per_gpu_hour = o.usd_per_gb = 0;
+    plan = make(job, &o);
+    CHECK(plan && !plan->best.cost);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+/* Elastic plans send as much more as they communicate longer: parameters that
+ * are gathered again and again cross the link each time. */
+static void elastic_plans_cost(void)
+{
+    lh_job *job = job_with("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
+                           "{tensor: 1, context: 1, expert: 1, pipeline: 2, "
+                           "data: 2, micro_batch: 1, "
+                           "chunks_per_device: 2, outermost: data}");
+    lhi_config config = {.layout = job->layout,
+                         .placement = LH_PLACEMENT_LOOP,
+                         .microbatches = 6};
+    lhi_arena *mem = lhi_arena_make(0);
+    double gb[3] = {0};
+    for (uint32_t zero = 1; zero <= 3; zero += 2) {
+        lhi_elastic_freedom freedom = {.shardings =
+                                           zero == 1 ? 1u << LH_ELASTIC_ZERO1
+                                                     : 1u << LH_ELASTIC_ZERO3,
+                                       .depth_first = true,
+                                       .chunks = 2};
+        lhi_elastic_result r = {0};
+        lhi_price price = {0};
+        lh_error err = {0};
+        CHECK_OK(lhi_elastic_layout(job, &config, &freedom, mem, &r, &err),
+                 err);
+        CHECK_OK(
+            lhi_money_price(job, &r.config, r.built.pipeline, &price, &err),
+            err);
+        gb[zero - 1] = price.between_gb;
+        lh_pipeline_free(r.built.pipeline);
+        lh_schedule_free(r.schedule);
+    }
+    lhi_price plain = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_money_price(job, &config, NULL, &plain, &err), err);
+    CHECK_NEAR(gb[0], plain.between_gb, 0.01 * plain.between_gb);
+    CHECK_MSG(gb[2] > 2 * gb[0], "%g GB with ZeRO-3, %g with ZeRO-1", gb[2],
+              gb[0]);
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
+static void costs_round_trip(void)
+{
+    lh_plan_options o = {.size = sizeof o, .quick = true};
+    lh_job *job =
+        job_with(NULL, ", usd_per_gb: 4", "{tensor: 4, pipeline: 3, data: 1}");
+    lh_plan *plan = make(job, &o), *again = NULL;
+    char *text = NULL, *twice = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    CHECK_OK(lh_plan_format(again, &twice, NULL, &err), err);
+    CHECK_STR(text, twice);
+    CHECK(again->best.cost && again->best.cost->gpus == 12);
+    char *at = strstr(text, "\"gpus_usd\": ");
+    lh_plan *bad = NULL;
+    CHECK(at != NULL);
+    if (at) {
+        memcpy(at, "\"gpus_usd\": 7", 13);
+        CHECK_INT(lh_plan_parse(text, len, "plan.json", &bad, &err), LH_EINPUT);
+        CHECK_HAS(err.text, "cost.usd: is not gpus_usd and between_usd");
+    }
+    lh_text_free(text);
+    lh_text_free(twice);
+    lh_plan_free(plan);
+    lh_plan_free(again);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(stages_cross);
+    RUN(nodes_are_whole);
+    RUN(replicas_cross);
+    RUN(prices_are_replaced);
+    RUN(elastic_plans_cost);
+    RUN(costs_round_trip);
+    return test_summary();
+}
