@@ -206,6 +206,7 @@ static void print_best(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
     char layout[120], used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT];
+    char sites[CLI_SITES_TEXT];
     fprintf(c->out, "%s\n\n", p->name);
     fprintf(c->out,
             "iteration     %.3f s: pipeline %.3f s, optimizer and "
@@ -216,6 +217,9 @@ static void print_best(cli *c, const lh_plan *p)
             b->tokens_per_s, 100 * b->mfu);
     fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
             cli_layout_text(b, layout, sizeof layout), b->microbatches);
+    if (b->layout.sites)
+        fprintf(c->out, "datacenters   %s\n",
+                cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));
     if (b->chunk_layers)
         print_layers(c, b);
     fprintf(c->out, "schedule      %s, chunks placed as %s\n",
@@ -292,6 +296,19 @@ static void print_network(cli *c, const lh_plan *p)
                     ((double)p->network_ns / (double)p->best.iteration_ns - 1));
 }
 
+/* Where they are not the plan's. */
+static void print_other_sites(cli *c, const lh_plan *p, const lh_choice *x)
+{
+    char here[CLI_SITES_TEXT], best[CLI_SITES_TEXT] = "";
+    if (!x->layout.sites)
+        return;
+    cli_sites_text(p->job, x->layout.sites, here, sizeof here);
+    if (p->best.layout.sites)
+        cli_sites_text(p->job, p->best.layout.sites, best, sizeof best);
+    if (strcmp(here, best) != 0)
+        fprintf(c->out, "              %s\n", here);
+}
+
 static void print_text(cli *c, const lh_plan *p, const char *path)
 {
     const settings *s = c->settings;
@@ -304,8 +321,10 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
             print_choice(c, &p->methods[i], i == 0,
                          differs(&p->methods[i], &p->best));
     fprintf(c->out, "\nOther layouts\n");
-    for (uint32_t i = 0; i < p->n_alternatives; i++)
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
         print_choice(c, &p->alternatives[i], false, true);
+        print_other_sites(c, p, &p->alternatives[i]);
+    }
     fprintf(c->out,
             "\nOf %" PRIu32 " layouts %" PRIu32
             " do not fit in memory, %" PRIu32

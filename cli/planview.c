@@ -4,6 +4,13 @@
 
 #include <inttypes.h>
 
+static const char *outermost_text(lh_outermost outermost)
+{
+    return outermost == LH_OUTERMOST_MIXED  ? "mixed"
+           : outermost == LH_OUTERMOST_DATA ? "DP-out"
+                                            : "PP-out";
+}
+
 char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
 {
     const lh_layout *l = &c->layout;
@@ -19,9 +26,9 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
     snprintf(
         buffer + len, room - (size_t)len,
         " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
-        " %s-out%s%s%s%s",
+        " %s%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
-        l->outermost == LH_OUTERMOST_DATA ? "DP" : "PP",
+        outermost_text(l->outermost),
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
         l->sharding > LH_SHARDING_FULL ? lh_sharding_name(l->sharding) : "",
         c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
@@ -67,7 +74,9 @@ static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
 
 lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
 {
-    char iteration[40], layout[120];
+    char iteration[40], layout[120], sites[CLI_SITES_TEXT] = "";
+    if (p->best.layout.sites)
+        cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites);
     snprintf(iteration, sizeof iteration, "%.3f s",
              (double)p->best.iteration_ns / 1e9);
     const struct {
@@ -76,14 +85,16 @@ lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
         {"job", p->name},
         {"iteration", iteration},
         {"layout", cli_layout_text(&p->best, layout, sizeof layout)},
+        {"datacenters", sites},
         {"schedule", p->best.layout.schedule},
         {"why", p->best.why},
         {"pass times", p->cost_source},
         {"longhaul", p->version},
     };
     for (uint32_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        CLI_TRY(
-            lh_report_add_fact(report, facts[i].name, facts[i].value, &c->err));
+        if (*facts[i].value)
+            CLI_TRY(lh_report_add_fact(report, facts[i].name, facts[i].value,
+                                       &c->err));
     return LH_OK;
 }
 

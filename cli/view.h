@@ -39,6 +39,11 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
 /* "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, what is
  * outermost. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
+enum { CLI_SITES_TEXT = 600 };
+/* "pipeline west -> mid -> east (4, 2, 2 stages)", "replicas west 3, east 1",
+ * "2 groups: 1 x a -> c (2, 2 stages); 1 x b -> d (2, 2 stages)". */
+char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
+                     size_t room);
 /* Groups of data-parallel replicas that each hold all state, where sharding is
  * hybrid: as many as there are datacenters for them, 1 without. 0: they are
  * not equally many replicas. */

@@ -59,8 +59,8 @@ static json_t *answers_to_json(const lh_plan *plan)
         json_t *map = json_object();
         bool ok = map && set(map, "links", json_string(a->text)) &&
                   set(map, "keeping_costs", json_real(lhi_keeping(a))) &&
-                  set(map, "kept", lhi_choice_to_json(&a->kept)) &&
-                  set(map, "best", lhi_choice_to_json(&a->best));
+                  set(map, "kept", lhi_choice_to_json(plan->job, &a->kept)) &&
+                  set(map, "best", lhi_choice_to_json(plan->job, &a->best));
         if (!ok || json_array_append(list, map)) {
             json_decref(list);
             list = NULL;
@@ -70,7 +70,8 @@ static json_t *answers_to_json(const lh_plan *plan)
     return list;
 }
 
-static json_t *flips_to_json(const lh_plan_range *range)
+static json_t *flips_to_json(const lh_plan *plan,
+                             const lh_plan_range *range)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < range->n_flips; i++) {
@@ -78,8 +79,8 @@ static json_t *flips_to_json(const lh_plan_range *range)
         json_t *map = json_object();
         bool ok = map && set(map, "factor_below", json_real(f->factor_below)) &&
                   set(map, "factor_above", json_real(f->factor_above)) &&
-                  set(map, "below", lhi_choice_to_json(&f->below)) &&
-                  set(map, "above", lhi_choice_to_json(&f->above));
+                  set(map, "below", lhi_choice_to_json(plan->job, &f->below)) &&
+                  set(map, "above", lhi_choice_to_json(plan->job, &f->above));
         if (!ok || json_array_append(list, map)) {
             json_decref(list);
             list = NULL;
@@ -103,7 +104,7 @@ static json_t *range_to_json(const lh_plan *plan, const lh_plan_range *range)
               set(map, "quantity",
                   json_string(lh_link_quantity_name(range->quantity))) &&
               set(map, "value", known ? json_real(value) : json_null()) &&
-              set(map, "flips", flips_to_json(range));
+              set(map, "flips", flips_to_json(plan, range));
     if (ok)
         return map;
     json_decref(map);
@@ -117,7 +118,7 @@ static json_t *sensitivity_to_json(const lh_plan *plan)
     bool ok = map && list && set(map, "least", json_real(s->least)) &&
               set(map, "most", json_real(s->most)) &&
               set(map, "tolerance", json_real(s->tolerance)) &&
-              set(map, "here", lhi_choice_to_json(&s->here));
+              set(map, "here", lhi_choice_to_json(plan->job, &s->here));
     for (uint32_t i = 0; ok && i < s->n_ranges; i++)
         ok = append(list, range_to_json(plan, &s->ranges[i]));
     ok = ok && json_object_set(map, "ranges", list) == 0;

@@ -69,7 +69,8 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
     static const char *const keys[] = {
         "tensor", "context", "expert", "pipeline", "data",
         "micro_batch", "chunks_per_device", "outermost", "sharding",
-        "schedule", NULL};
+        "schedule", "sites", NULL};
+    const lhi_node *sites = lhi_find(map, "sites");
     uint32_t *const values[] = {
         &out->tensor, &out->context, &out->expert, &out->pipeline,
         &out->data, &out->micro_batch, &out->chunks_per_device};
@@ -90,6 +91,9 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
     }
     if (lhi_find(map, "schedule"))
         LHI_TRY(get_string(r, map, "schedule", &out->schedule, err));
+    if (sites)
+        return lhi_sites_from_node(r->doc, sites, r->plan->job, true,
+                                   r->plan->mem, out, err);
     return LH_OK;
 }
 
@@ -483,6 +487,10 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(get_string(r, root, "version", &p->version, err));
     LHI_TRY(get_string(r, root, "input_hash", &p->input_hash, err));
     LHI_TRY(get_string(r, root, "cost_source", &p->cost_source, err));
+    LHI_TRY(lhi_need(r->doc, root, "job", &node, err));
+    LHI_TRY(lhi_want_map(r->doc, node, err));
+    LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
+    p->job = r->plan->job; /* names the datacenters of layouts */
     LHI_TRY(read_choice(r, root, &p->best, err));
     LHI_TRY(lhi_need(r->doc, root, "pipeline", &node, err));
     LHI_TRY(lhi_want_map(r->doc, node, err));
@@ -497,10 +505,6 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(read_choices(r, "methods", &p->methods, &p->n_methods, err));
     LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
                          &p->n_alternatives, err));
-    LHI_TRY(lhi_need(r->doc, root, "job", &node, err));
-    LHI_TRY(lhi_want_map(r->doc, node, err));
-    LHI_TRY(lhi_job_from_node(r->doc, node, NULL, &r->plan->job, err));
-    p->job = r->plan->job;
     LHI_TRY(check_all_choices(r, err));
     LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
     return check_sums(r, err);

@@ -18,7 +18,7 @@ static json_t *integer(int64_t value)
     return json_integer(value);
 }
 
-static json_t *layout_to_json(const lh_choice *c)
+static json_t *layout_to_json(const lh_job *job, const lh_choice *c)
 {
     const lh_layout *l = &c->layout;
     json_t *map = json_object();
@@ -33,6 +33,8 @@ static json_t *layout_to_json(const lh_choice *c)
                   json_string(lh_outermost_name(l->outermost)));
     if (ok && l->sharding != LH_SHARDING_ANY)
         ok = set(map, "sharding", json_string(lh_sharding_name(l->sharding)));
+    if (ok && l->sites)
+        ok = set(map, "sites", lhi_sites_to_json(job, l->sites));
     if (ok && l->schedule)
         ok = set(map, "schedule", json_string(l->schedule));
     if (!ok) {
@@ -87,14 +89,14 @@ static json_t *layers_to_json(const lh_choice *c)
 }
 
 /* Fills in what every choice has; the best one stands at the top level. */
-static bool set_choice(json_t *map, const lh_choice *c)
+static bool set_choice(json_t *map, const lh_job *job, const lh_choice *c)
 {
     return set(map, "status", json_string(lh_choice_status_name(c->status))) &&
            set(map, "iteration_s", c->iteration_ns < 0
                                        ? json_null()
                                        : json_real((double)c->iteration_ns /
                                                    1e9)) &&
-           set(map, "layout", layout_to_json(c)) &&
+           set(map, "layout", layout_to_json(job, c)) &&
            set(map, "placement", json_string(lh_placement_name(c->placement))) &&
            set(map, "recompute", json_string(lh_recompute_name(c->recompute))) &&
            set(map, "microbatches", integer(c->microbatches)) &&
@@ -116,20 +118,21 @@ static bool set_choice(json_t *map, const lh_choice *c)
             set(map, "chunk_layers", layers_to_json(c)));
 }
 
-json_t *lhi_choice_to_json(const lh_choice *choice)
+json_t *lhi_choice_to_json(const lh_job *job, const lh_choice *choice)
 {
     json_t *map = json_object();
-    if (map && set_choice(map, choice))
+    if (map && set_choice(map, job, choice))
         return map;
     json_decref(map);
     return NULL;
 }
 
-static json_t *choices_to_json(const lh_choice *choices, uint32_t n)
+static json_t *choices_to_json(const lh_job *job, const lh_choice *choices,
+                               uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
-        json_t *map = lhi_choice_to_json(&choices[i]);
+        json_t *map = lhi_choice_to_json(job, &choices[i]);
         if (json_array_append_new(list, map) != 0) {
             json_decref(list);
             return NULL;
@@ -203,7 +206,7 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
               set(map, "version", json_string(plan->version)) &&
               set(map, "input_hash", json_string(plan->input_hash)) &&
               set(map, "cost_source", json_string(plan->cost_source)) &&
-              set_choice(map, &plan->best);
+              set_choice(map, plan->job, &plan->best);
     ok = set(map, "schedule", schedule) && ok;
     ok = set(map, "pipeline", pipeline) && ok;
     return ok && set(map, "search", search_to_json(plan)) &&
@@ -215,9 +218,9 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
            (!plan->robust ||
             set(map, "robust", lhi_robust_to_json(plan->robust))) &&
            set(map, "methods",
-               choices_to_json(plan->methods, plan->n_methods)) &&
+               choices_to_json(plan->job, plan->methods, plan->n_methods)) &&
            set(map, "alternatives",
-               choices_to_json(plan->alternatives, plan->n_alternatives)) &&
+               choices_to_json(plan->job, plan->alternatives, plan->n_alternatives)) &&
            lhi_links_to_json(plan, map) &&
            set(map, "job", lhi_job_to_json(plan->job));
 }

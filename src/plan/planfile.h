@@ -35,7 +35,9 @@ lh_status lhi_robust_from_node(const lhi_doc *doc, const lhi_node *map,
                                lh_error *err);
 
 /* One choice in the plan's file. */
-json_t *lhi_choice_to_json(const lh_choice *choice); /* NULL: no memory */
+/* NULL: no memory. */
+json_t *lhi_choice_to_json(const lh_job *job, const lh_choice *choice);
+/* Reading needs plan->job. */
 lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
                                const lhi_node *map, lh_choice *out,
                                lh_error *err);

@@ -5,8 +5,10 @@
 
 #include "plan/sites.h"
 
+#include "spec/spec.h"
+
 enum {
-    LHI_MOST_PARTS = 128,    /* over all groups; a job gives no more */
+    LHI_MOST_PARTS = LHI_MAX_PARTS,
     LHI_MOST_EXHAUSTIVE = 5, /* datacenters whose groupings are all tried */
     LHI_SPLITS = 5,          /* ways to cut pipelines into parts */
 };

@@ -264,7 +264,7 @@ static lh_status read_layout(reader *r, lh_error *err)
     static const char *const keys[] = {
         "tensor",      "context",           "expert",    "pipeline", "data",
         "micro_batch", "chunks_per_device", "outermost", "sharding", "schedule",
-        NULL};
+        "sites",       NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;
@@ -293,6 +293,9 @@ static lh_status read_layout(reader *r, lh_error *err)
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
             return lhi_fail_nomem(err);
     }
+    if ((node = lhi_find(map, "sites")))
+        LHI_TRY(lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l,
+                                    err));
     return check_layout(r, map, err);
 }
 

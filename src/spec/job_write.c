@@ -159,8 +159,9 @@ static json_t *cluster_to_json(const lh_job *job)
     return finish(map, ok);
 }
 
-static json_t *layout_to_json(const lh_layout *l)
+static json_t *layout_to_json(const lh_job *job)
 {
+    const lh_layout *l = &job->layout;
     json_t *map = json_object();
     bool ok =
         map && set_given(map, "tensor", l->tensor) &&
@@ -174,7 +175,8 @@ static json_t *layout_to_json(const lh_layout *l)
          set(map, "outermost", json_string(lh_outermost_name(l->outermost)))) &&
         (l->sharding == LH_SHARDING_ANY ||
          set(map, "sharding", json_string(lh_sharding_name(l->sharding)))) &&
-        (!l->schedule || set(map, "schedule", json_string(l->schedule)));
+        (!l->schedule || set(map, "schedule", json_string(l->schedule))) &&
+        (!l->sites || set(map, "sites", lhi_sites_to_json(job, l->sites)));
     return finish(map, ok);
 }
 
@@ -192,7 +194,7 @@ json_t *lhi_job_to_json(const lh_job *job)
               set(map, "model", model_to_json(job->model)) &&
               set(map, "training", training_to_json(&job->training)) &&
               set(map, "cluster", cluster_to_json(job)) &&
-              set(map, "layout", layout_to_json(&job->layout)) &&
+              set(map, "layout", layout_to_json(job)) &&
               (!job->profile ||
                set(map, "profile", lhi_profile_to_json(job->profile)));
     return finish(map, ok);

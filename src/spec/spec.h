@@ -20,6 +20,7 @@ enum {
     LHI_MAX_VOCAB = 1 << 26, /* and of MLPs, and tokens in a sequence */
     LHI_MAX_DEGREE = 1 << 20,
     LHI_MAX_ENTRIES = 4096, /* of a profile */
+    LHI_MAX_PARTS = 128,    /* of pipelines in datacenters, of one layout */
 };
 
 #define LHI_MAX_PRICE 1e9
@@ -87,6 +88,14 @@ json_t *lhi_job_to_json(const lh_job *job);
 /* A job that stands in another document (it names no files). */
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err);
+
+/* `sites` of a layout whose other keys are read already: fills in
+ * layout->sites, which is in `mem`, and pipeline and data where these follow
+ * from it. `complete`: every number has to be there. */
+lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
+                              const lh_job *job, bool complete, lhi_arena *mem,
+                              lh_layout *layout, lh_error *err);
+json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
 /* NULL-terminated names, by value of the enum. */
 extern const char *const lhi_precision_names[];

@@ -6,6 +6,8 @@
 #include "plan/layout.h"
 #include "plan/traffic.h"
 
+#include <longhaul/plan.h>
+
 #include <stdlib.h>
 
 static lh_layout layout_of(uint32_t tensor, uint32_t pipeline, uint32_t data,
@@ -421,6 +423,82 @@ static void sums_between_datacenters_come_last(void)
     lh_job_free(job);
 }
 
+/* ---- in jobs and plans ---- */
+
+#define FIXED                                                                  \
+    "layout:\n"                                                                \
+    "  tensor: 4\n"                                                            \
+    "  micro_batch: 4\n"                                                       \
+    "  chunks_per_device: 1\n"                                                 \
+    "  schedule: zb-h1\n"                                                      \
+    "  sites:\n"                                                               \
+    "   - replicas: 1\n"                                                       \
+    "     pipeline:\n"                                                         \
+    "      - {datacenter: d, stages: 2}\n"                                     \
+    "      - {datacenter: a, stages: 1}\n"                                     \
+    "      - {datacenter: c, stages: 2}\n"
+
+static void replace(char *text, const char *from, const char *to)
+{
+    char *at = strstr(text, from);
+    CHECK(at && strlen(from) == strlen(to));
+    if (at && strlen(from) == strlen(to))
+        memcpy(at, to, strlen(to));
+}
+
+static void bad_plan(const char *text, const char *from, const char *to,
+                     const char *says)
+{
+    size_t len = strlen(text);
+    char *other = malloc(len + 1);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    memcpy(other, text, len + 1);
+    replace(other, from, to);
+    CHECK_INT(lh_plan_parse(other, len, "p", &plan, &err), LH_EINPUT);
+    CHECK_HAS(err.text, says);
+    lh_plan_free(plan);
+    free(other);
+}
+
+/* What the job fixes is what the plan has, in its pipeline and its file. */
+static void plans_keep_sites(void)
+{
+    lh_job *job = place_job(16, PLACE_PAIRS, FIXED);
+    lh_plan_options options = {.size = sizeof options, .no_optimal = true};
+    lh_plan *plan = NULL, *again = NULL;
+    char *text = NULL, *same = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
+    if (!plan) {
+        lh_job_free(job);
+        return;
+    }
+    const lh_sites *sites = plan->best.layout.sites;
+    CHECK(sites && sites->n_groups == 1);
+    CHECK_INT(plan->best.layout.pipeline, 5);
+    CHECK_INT(plan->best.layout.data, 1);
+    CHECK_STR(lh_pipeline_site_name(plan->pipeline,
+                                    lh_pipeline_device_site(plan->pipeline, 2)),
+              "a");
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    CHECK_OK(lh_plan_parse(text, strlen(text), "p", &again, &err), err);
+    CHECK_OK(lh_plan_format(again, &same, NULL, &err), err);
+    CHECK_STR(same, text);
+    CHECK_INT(again->best.layout.sites->groups[0].parts[2].stages, 2);
+    /* The first of each stands in the plan's own layout. */
+    bad_plan(text, "\"replicas\": 1", "\"replicas\": 2", "replicas");
+    bad_plan(text, "\"datacenter\": \"d\"", "\"datacenter\": \"c\"",
+             "'c' is there twice");
+    bad_plan(text, "\"stages\": 1", "\"stages\": 2", "but pipeline is 5");
+    bad_plan(text, "\"stages\": 1", "\"stage_\": 1", "did you mean 'stages'");
+    lh_text_free(text);
+    lh_text_free(same);
+    lh_plan_free(plan);
+    lh_plan_free(again);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(mixed_layouts_are_placed);
@@ -431,6 +509,7 @@ int main(void)
     RUN(rings_avoid_the_slowest_link);
     RUN(traffic_is_counted);
     RUN(traffic_of_replicas);
+    RUN(plans_keep_sites);
     RUN(sums_between_datacenters_come_last);
     return test_summary();
 }

@@ -113,6 +113,50 @@ static void a_job_means_what_it_says(void)
     lh_job_free(j);
 }
 
+/* Numbers that follow from those given; the rest stays open. */
+static void sites_are_read(void)
+{
+    lh_error err;
+    lh_job *j = parse(JOB "layout:\n"
+                          "  sites:\n"
+                          "   - replicas: 1\n"
+                          "     pipeline:\n"
+                          "      - {datacenter: b, stages: 1}\n"
+                          "      - {datacenter: a, stages: 2}\n"
+                          "   - {replicas: 1, pipeline: [a, b]}\n",
+                      &err);
+    CHECK(!j); /* a and b are in both groups */
+    j = parse(JOB "layout:\n"
+                  "  sites:\n"
+                  "   - replicas: 1\n"
+                  "     pipeline:\n"
+                  "      - {datacenter: b, stages: 1}\n"
+                  "      - {datacenter: a, stages: 2}\n"
+                  "   - replicas: 3\n"
+                  "     pipeline: [{datacenter: a, stages: 3}]\n",
+              &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_INT(j->layout.pipeline, 3);
+    CHECK_INT(j->layout.data, 4);
+    CHECK_INT(j->layout.outermost, LH_OUTERMOST_MIXED);
+    CHECK_INT(j->layout.sites->n_groups, 2);
+    CHECK_INT(j->layout.sites->groups[1].replicas, 3);
+    CHECK_INT(j->layout.sites->groups[0].parts[1].datacenter, 0);
+    CHECK_INT(j->layout.sites->groups[0].parts[1].stages, 2);
+    lh_job_free(j);
+    j = parse(JOB "layout: {sites: [{pipeline: [b, a]}]}\n", &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_INT(j->layout.pipeline, 0);
+    CHECK_INT(j->layout.outermost, LH_OUTERMOST_PIPELINE);
+    CHECK_INT(j->layout.sites->groups[0].parts[0].datacenter, 1);
+    CHECK_INT(j->layout.sites->groups[0].parts[0].stages, 0);
+    lh_job_free(j);
+}
+
 static void what_is_left_out_is_filled_in(void)
 {
     lh_error err;
@@ -387,6 +431,40 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("expert: 2"), "has no experts");
     refuse(LAYOUT("outermost: tensor"), "must be pipeline, data or mixed");
     refuse(LAYOUT("sharding: any"), "must be full, hybrid or hybrid-leaders");
+#define SITES_OF(groups) LAYOUT("sites: " groups)
+#define A_B "pipeline: [{datacenter: a, stages: 4}, {datacenter: b, stages: 2}]"
+    refuse(SITES_OF("3"), "layout.sites: must be a list");
+    refuse(SITES_OF("[]"), "layout.sites: must hold a group at least");
+    refuse(SITES_OF("[{replicas: 1}]"), "sites[0]: key 'pipeline' is missing");
+    refuse(SITES_OF("[{pipeline: [], replica: 1}]"), "did you mean 'replicas'");
+    refuse(SITES_OF("[{pipeline: a}]"), "sites[0].pipeline: must be a list");
+    refuse(SITES_OF("[{pipeline: []}]"), "must name a datacenter at least");
+    refuse(SITES_OF("[{pipeline: [a, c]}]"),
+           "j.yaml:13: layout.sites[0].pipeline[1]: no datacenter 'c' is "
+           "listed");
+    refuse(SITES_OF("[{pipeline: [a, b, a]}]"), "datacenter 'a' is there twice");
+    refuse(SITES_OF("[{pipeline: [{datacenter: a, stages: 0}]}]"),
+           "pipeline[0].stages: 0 is out of range");
+    refuse(SITES_OF("[{pipeline: [{stages: 1}]}]"), "'datacenter' is missing");
+    refuse(LAYOUT("pipeline: 4, sites: [{" A_B "}]"),
+           "sites[0].pipeline: 6 stages in all, but pipeline is 4");
+    refuse(LAYOUT("pipeline: 4, sites: [{pipeline: [{datacenter: a, stages: "
+                  "4}, b]}]"),
+           "5 stages at least, but pipeline is 4");
+    refuse(SITES_OF("[{" A_B "}, {pipeline: [{datacenter: b, stages: 4}]}]"),
+           "sites[1].pipeline: 4 stages in all, but pipeline is 6");
+    refuse(LAYOUT("data: 2, sites: [{replicas: 1, pipeline: [a]}]"),
+           "1 replicas in all, but data is 2");
+    refuse(LAYOUT("data: 1, sites: [{pipeline: [a]}, {pipeline: [b]}]"),
+           "2 replicas at least, but data is 1");
+    refuse(SITES_OF("[{pipeline: [a]}, {pipeline: [a, b]}]"),
+           "datacenter 'a' is in two groups; then give all");
+    refuse(LAYOUT("outermost: data, sites: [{pipeline: [a, b]}]"),
+           "outermost is data, but these are 1 groups, with pipelines over "
+           "several datacenters");
+    refuse(LAYOUT("outermost: mixed, sites: [{pipeline: [a]}, {pipeline: "
+                  "[b]}]"),
+           "outermost is mixed, but these are 2 groups, each in one");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
@@ -454,6 +532,9 @@ static void odd_jobs_survive_a_round_trip(void)
     static const char *const jobs[] = {
         JOB,
         JOB "layout: {tensor: 2, outermost: data, schedule: zb-h1}\n",
+        JOB "layout: {sites: [{pipeline: [b, {datacenter: a, stages: 2}]}]}\n",
+        JOB "layout: {sites: [{replicas: 3, pipeline: [{datacenter: a, "
+            "stages: 1}]}, {pipeline: [b]}]}\n",
         JOB "layout: {sharding: full}\n",
         HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n"
             TWO LINK,
@@ -726,7 +807,7 @@ static void try_document(const char *path, int n_blocks)
 
 static void documents_show_what_is_accepted(void)
 {
-    try_document(SOURCE_ROOT "/docs/formats/job.md", 3);
+    try_document(SOURCE_ROOT "/docs/formats/job.md", 4);
     try_document(SOURCE_ROOT "/docs/formats/profile.md", 2);
 }
 
@@ -767,6 +848,7 @@ static void examples_are_read(void)
 int main(void)
 {
     RUN(a_job_means_what_it_says);
+    RUN(sites_are_read);
     RUN(what_is_left_out_is_filled_in);
     RUN(prices_are_inherited);
     RUN(gpu_presets);

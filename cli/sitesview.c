@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In words, which datacenters have what. */
+#include "view.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct text {
+    char *buffer;
+    size_t room, len;
+} text;
+
+static void add(text *t, const char *format, ...) CLI_PRINTF(2, 3);
+
+static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(t->buffer + t->len, t->room - t->len, format, args);
+    va_end(args);
+    t->len += len > 0 ? (size_t)len : 0;
+    if (t->len < t->room)
+        return;
+    t->len = t->room - 1;
+    memcpy(t->buffer + t->room - 4, "...", 4); /* too long */
+}
+
+/* "west -> mid -> east (4, 2, 2 stages)" */
+static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
+{
+    for (uint32_t i = 0; i < group->n_parts; i++)
+        add(t, "%s%s", i ? " -> " : "",
+            job->datacenters[group->parts[i].datacenter].name);
+    for (uint32_t i = 0; group->n_parts > 1 && i < group->n_parts; i++)
+        add(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);
+    if (group->n_parts > 1)
+        add(t, " stages)");
+}
+
+char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
+                     size_t room)
+{
+    text t = {buffer, room, 0};
+    bool crosses = false;
+    buffer[0] = '\0';
+    for (uint32_t g = 0; g < sites->n_groups; g++)
+        crosses = crosses || sites->groups[g].n_parts > 1;
+    if (sites->n_groups == 1) {
+        add(&t, "pipeline ");
+        add_pipeline(&t, job, &sites->groups[0]);
+        return buffer;
+    }
+    if (crosses)
+        add(&t, "%" PRIu32 " groups: ", sites->n_groups);
+    else
+        add(&t, "replicas ");
+    for (uint32_t g = 0; g < sites->n_groups; g++) {
+        const lh_site_group *group = &sites->groups[g];
+        add(&t, "%s", !g ? "" : crosses ? "; " : ", ");
+        if (crosses)
+            add(&t, "%" PRIu32 " x ", group->replicas);
+        add_pipeline(&t, job, group);
+        if (!crosses)
+            add(&t, " %" PRIu32, group->replicas);
+    }
+    return buffer;
+}
