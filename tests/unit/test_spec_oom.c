@@ -38,7 +38,7 @@ static const char job_text[] =
     "  links: [{between: [a, b], latency_ms: 1.5, gbps: 10, queue_pairs: 2,\n"
     "           load_balancing: spray, fec: {data: 8, parity: 1}}]\n"
     "layout: {tensor: 2, outermost: data, sharding: hybrid,\n"
-    "         schedule: zb-h1}\n"
+    "         schedule: zb-h1, sites: [{replicas: 1, pipeline: [a]}]}\n"
     "profile:\n"
     "  longhaul: profile/1\n"
     "  model: own\n"
