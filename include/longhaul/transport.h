@@ -150,6 +150,7 @@ LH_API bool lh_link_setting_is_default(const lh_link_setting *setting);
 typedef struct lh_link_load {
     double line_bytes_per_s; /* of all its paths together */
     double latency_ns;       /* one way */
+    double return_ns;        /* the way back; 0: as long */
     double loss;             /* of packets, 0..1 */
     double oversubscription; /* >= 1: others' demand */
     double senders;          /* GPUs that send at once, equal amounts */

@@ -81,9 +81,9 @@ lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
     return LH_OK;
 }
 
-/* The rate that the settings of its ends leave. A round trip takes twice this
- * direction's latency. */
-static lh_status by_setting(const lh_wan *wan, double concurrent, double own,
+/* The rate that the settings of its ends leave. */
+static lh_status by_setting(const lh_wan *wan, const lh_wan *back,
+                            double concurrent, double own,
                             const lh_cost_options *options, lh_cost_path *out,
                             lh_error *err)
 {
@@ -91,6 +91,7 @@ static lh_status by_setting(const lh_wan *wan, double concurrent, double own,
     lh_link_load use = {
         .line_bytes_per_s = wan->bytes_per_s * c->wan_efficiency,
         .latency_ns = (double)wan->latency_ns,
+        .return_ns = (double)back->latency_ns,
         .loss = wan->loss,
         .oversubscription = wan->oversubscription,
         .senders = concurrent,
@@ -119,7 +120,9 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                         job->datacenters[from].name, job->datacenters[to].name);
     own = job->datacenters[from].fabric.bytes_per_s;
     if (!lh_link_setting_is_default(&wan->setting))
-        return by_setting(wan, concurrent, own, options, out, err);
+        return by_setting(wan,
+                          &job->wans[(size_t)to * job->n_datacenters + from],
+                          concurrent, own, options, out, err);
     /* What is lost is sent again, once and alone (selective repeat). */
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);

@@ -210,8 +210,9 @@ bool lh_link_setting_is_default(const lh_link_setting *s)
 static lh_status check(const lh_link_load *use, const lh_link_setting *s,
                        lh_error *err)
 {
-    if (!(use->line_bytes_per_s > 0 && use->latency_ns >= 0 && use->loss >= 0 &&
-          use->loss < 1 && use->oversubscription >= 1 && use->senders >= 1 &&
+    if (!(use->line_bytes_per_s > 0 && use->latency_ns >= 0 &&
+          use->return_ns >= 0 && use->loss >= 0 && use->loss < 1 &&
+          use->oversubscription >= 1 && use->senders >= 1 &&
           use->own_bytes_per_s >= 0 && use->message_bytes >= 0))
         return lhi_fail(err, LH_EINVAL,
                         "a link's use makes no sense: a rate above 0, a loss "
@@ -224,6 +225,13 @@ static lh_status check(const lh_link_load *use, const lh_link_setting *s,
                         "a link's setting makes no sense: a window, a queue "
                         "or a block of a code is out of range");
     return LH_OK;
+}
+
+/* Half a round trip. */
+static double half_trip(const lh_link_load *use)
+{
+    return use->return_ns > 0 ? (use->latency_ns + use->return_ns) / 2
+                              : use->latency_ns;
 }
 
 /* Rates on the wire. */
@@ -243,15 +251,15 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     if (!(window > 0) && s->balancing == LH_BALANCING_SPRAY)
         window = LH_WINDOW_BYTES;
     e->window_bytes_per_s =
-        window > 0 && use->latency_ns > 0
-            ? queue_pairs * window * 1e9 / (2 * use->latency_ns)
+        window > 0 && half_trip(use) > 0
+            ? queue_pairs * window * 1e9 / (2 * half_trip(use))
             : INFINITY;
     room = e->share_bytes_per_s * e->balance_share;
     e->congestion_share = 1;
     if (s->congestion == LH_CONGESTION_ON &&
         room < fmin(own, e->window_bytes_per_s))
         e->congestion_share = lh_congestion_share(
-            use->line_bytes_per_s / paths, use->latency_ns,
+            use->line_bytes_per_s / paths, half_trip(use),
             s->queue_bytes > 0 ? s->queue_bytes : LH_QUEUE_BYTES,
             fmax(1, flows / paths));
     room *= e->congestion_share;
@@ -285,13 +293,14 @@ lh_status lh_cost_link_setting(const lh_link_load *use,
     }
     /* Each queue pair sends a part, and repeats only what it lost. */
     flow = (lh_flow){e.wire_bytes_per_s * e.fec_share / queue_pairs,
-                     use->latency_ns, e.loss};
+                     half_trip(use), e.loss};
     e.recovery_share = lh_flow_efficiency(setting->recovery, &flow);
     e.bytes_per_s = e.wire_bytes_per_s * e.fec_share * e.recovery_share;
     e.in_flight_bytes = e.bytes_per_s * use->latency_ns / 1e9;
     if (use->message_bytes > 0) {
         e.message_ns = lh_message_ns(setting->recovery,
-                                     use->message_bytes / queue_pairs, &flow);
+                                     use->message_bytes / queue_pairs, &flow) -
+                       flow.latency_ns + use->latency_ns;
         e.message_bytes_per_s = use->message_bytes * 1e9 / e.message_ns;
     }
     *out = e;

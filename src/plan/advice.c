@@ -89,9 +89,12 @@ static void fill_loads(advisor *a)
     const lh_cost_constants *c = lh_cost_defaults();
     const lh_wan *wan =
         &job->wans[(size_t)t->from * job->n_datacenters + t->to];
+    const lh_wan *back =
+        &job->wans[(size_t)t->to * job->n_datacenters + t->from];
     lh_link_load use = {
         .line_bytes_per_s = wan->bytes_per_s * c->wan_efficiency,
         .latency_ns = (double)wan->latency_ns,
+        .return_ns = (double)back->latency_ns,
         .loss = wan->loss,
         .oversubscription = wan->oversubscription,
         .own_bytes_per_s =

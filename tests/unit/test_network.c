@@ -209,6 +209,24 @@ static void loss(void)
     CHECK(eight.recovery_share > 0.85);
 }
 
+/* A round trip is there and back. */
+static void ways_back(void)
+{
+    lh_link_load use = {.line_bytes_per_s = 12.5e9,
+                        .latency_ns = 0.5 * ms,
+                        .return_ns = 1.5 * ms,
+                        .loss = 2e-4,
+                        .oversubscription = 1,
+                        .senders = 1,
+                        .message_bytes = 41943040};
+    lh_link_effect e = effect(use, (lh_link_setting){.recovery = LH_GO_BACK_N});
+
+    CHECK_NEAR(e.recovery_share, 0.4502, 5e-5);
+    CHECK_NEAR(e.message_ns / ms, 8.4529 - 0.5, 5e-5);
+    e = effect(use, (lh_link_setting){.balancing = LH_BALANCING_SPRAY});
+    CHECK_NEAR(e.window_bytes_per_s * 8e-9, 8.39, 0.005);
+}
+
 static void signals(void)
 {
     lh_link_load use = {.line_bytes_per_s = 100e9,
@@ -258,6 +276,7 @@ int main(void)
     RUN(shares);
     RUN(spraying);
     RUN(loss);
+    RUN(ways_back);
     RUN(signals);
     RUN(nonsense);
     return test_summary();
