@@ -4,6 +4,7 @@
 #include "jitter.h"
 #include "plan_cost.h"
 #include "plan_links.h"
+#include "planwhy.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -213,6 +214,7 @@ static void print_best(cli *c, const lh_plan *p)
             "overhead %.3f s\n",
             (double)b->iteration_ns / 1e9, (double)b->makespan_ns / 1e9,
             (double)(b->optimizer_ns + b->overhead_ns) / 1e9);
+    cli_plan_account(c, p);
     fprintf(c->out, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
             b->tokens_per_s, 100 * b->mfu);
     fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
@@ -235,67 +237,6 @@ static void print_best(cli *c, const lh_plan *p)
     fprintf(c->out, "why           %s\n", b->why);
 }
 
-/* "a; b; c", a line each where it is too long for one. */
-static void print_why(cli *c, const char *name, const char *why)
-{
-    fprintf(c->out, "    %-18s  ", name);
-    bool whole = strlen(why) + 24 <= cli_width();
-    for (; *why; why++)
-        if (*why == ';' && !whole)
-            fprintf(c->out, "\n%23s", "");
-        else
-            fputc(*why, c->out);
-    fputc('\n', c->out);
-}
-
-static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
-{
-    bool same = a->messages == b->messages && a->data_bytes == b->data_bytes &&
-                a->n_questions == b->n_questions;
-    for (uint32_t k = 0; same && k < a->n_questions; k++)
-        same = strcmp(a->questions[k].why, b->questions[k].why) == 0;
-    return same;
-}
-
-static void print_link(cli *c, const lh_link_advice *a)
-{
-    fprintf(c->out, "  %s to %s: ", a->from, a->to);
-    if (a->messages)
-        fprintf(c->out, "%" PRIu64 " messages of %.1f MB", a->messages,
-                (double)a->message_bytes / 1e6);
-    if (a->data_bytes)
-        fprintf(c->out, "%s%.1f GB of data parallelism",
-                a->messages ? ", " : "", (double)a->data_bytes / 1e9);
-    fprintf(c->out, "%s\n",
-            a->measured ? "; as measured, whatever it is set to" : "");
-    for (uint32_t k = 0; k < a->n_questions; k++)
-        print_why(c, lh_advice_topic_name(a->questions[k].topic),
-                  a->questions[k].why);
-}
-
-static void print_network(cli *c, const lh_plan *p)
-{
-    if (!p->n_network)
-        return;
-    fprintf(c->out, "\nNetwork\n");
-    for (uint32_t i = 0; i < p->n_network; i++) {
-        const lh_link_advice *a = &p->network[i];
-        uint32_t k = 0;
-        while (k < i && !same_advice(&p->network[k], a))
-            k++;
-        if (k < i)
-            fprintf(c->out, "  %s to %s: as %s to %s\n", a->from, a->to,
-                    p->network[k].from, p->network[k].to);
-        else
-            print_link(c, a);
-    }
-    if (p->network_ns >= 0)
-        fprintf(c->out, "  iteration with all of it  %.3f s (%+.2f %%)\n",
-                (double)p->network_ns / 1e9,
-                100 *
-                    ((double)p->network_ns / (double)p->best.iteration_ns - 1));
-}
-
 /* Where they are not the plan's. */
 static void print_other_sites(cli *c, const lh_plan *p, const lh_choice *x)
 {
@@ -313,7 +254,8 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
 {
     const settings *s = c->settings;
     print_best(c, p);
-    print_network(c, p);
+    cli_plan_runners(c, p);
+    cli_plan_network(c, p);
     fprintf(c->out, "\nSchedules on this layout%s\n",
             p->robust ? ": without jitter, its mean, its 95th percentile" : "");
     for (uint32_t i = 0; i < p->n_methods; i++)

@@ -162,6 +162,29 @@ typedef struct lh_plan_sensitivity {
     const lh_plan_range *ranges;
 } lh_plan_sensitivity;
 
+/* What an iteration consists of: the parts add up to it. Each is what it would
+ * take less if its cause were gone too, beginning at the end: memory limits,
+ * then data parallelism, then messages (docs/theory/plan-reasons.md). */
+typedef struct lh_plan_account {
+    int64_t compute_ns;   /* passes, the mean of all devices */
+    int64_t inside_ns;    /* what these send within: tensor, context, expert */
+    int64_t imbalance_ns; /* of the busiest device, above the mean */
+    int64_t bubble_ns;    /* that the order leaves with all else gone */
+    int64_t messages_ns;  /* exposed: between pipeline ranks */
+    int64_t data_ns;      /* exposed: data parallelism */
+    int64_t memory_ns;    /* for want of memory for a faster order */
+    int64_t optimizer_ns, overhead_ns;
+} lh_plan_account;
+
+/* The best plan with another value of one dimension: "tensor", "context",
+ * "expert", "pipeline", "data", "sites", "sharding", "micro_batch",
+ * "chunks_per_device", "placement", "recompute" or "schedule". All others may
+ * differ, too. LH_CHOICE_BOUNDED: it takes lower_bound_ns at least. */
+typedef struct lh_plan_runner {
+    const char *dimension;
+    lh_choice choice;
+} lh_plan_runner;
+
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
     const char *name;       /* of the job */
@@ -194,6 +217,9 @@ typedef struct lh_plan {
     uint32_t n_network;
     const lh_link_advice *network;
     int64_t network_ns;
+    const lh_plan_account *account; /* NULL: a file without */
+    uint32_t n_runners;
+    const lh_plan_runner *runners;
 } lh_plan;
 
 /* How layers are moved between the chunks of the fastest layouts. */

@@ -7,6 +7,7 @@
  * where a higher rate never asks for another answer than a lower one. */
 #include "plan/advice.h"
 
+#include "plan/changed.h"
 #include "plan/layout.h"
 #include "plan/traffic.h"
 
@@ -55,8 +56,9 @@ void lhi_advice_option_name(lh_advice_topic topic, const lh_link_setting *s,
     uint32_t pairs = s->queue_pairs ? s->queue_pairs : 1;
     switch (topic) {
     case LH_ADVICE_BALANCING:
-        snprintf(text, room, "%s with %" PRIu32,
-                 s->balancing == LH_BALANCING_SPRAY ? "spray" : "ecmp", pairs);
+        snprintf(text, room, "%s, %" PRIu32 " queue pair%s",
+                 s->balancing == LH_BALANCING_SPRAY ? "spray" : "ecmp", pairs,
+                 pairs > 1 ? "s" : "");
         break;
     case LH_ADVICE_QUEUE_PAIRS:
         snprintf(text, room, "%" PRIu32 " queue pair%s", pairs,
@@ -252,25 +254,24 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
 /* --- what the plan takes ---------------------------------------------------
  */
 
-/* An elastic plan's pipeline is made another way, so it is not made again. */
 static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
                           lh_error *err)
 {
     lh_job job = *a->job;
-    lhi_built built;
+    lh_pipeline *pipeline;
     lh_evaluator *evaluator;
-    *ns = -1;
-    if (a->plan->best.elastic)
-        return LH_OK;
+    int64_t after_ns;
     job.wans = wans;
-    LHI_TRY(lhi_layout_build(&job, &a->config, &built, err));
-    lh_status status = lh_evaluator_make(built.pipeline, NULL, &evaluator, err);
+    LHI_TRY(lhi_changed_pipeline(a->job, &job, &a->plan->best,
+                                 a->plan->pipeline, a->mem, &pipeline,
+                                 &after_ns, err));
+    lh_status status = lh_evaluator_make(pipeline, NULL, &evaluator, err);
     if (status == LH_OK) {
         status = lh_evaluator_run(evaluator, a->plan->schedule, ns, err);
-        *ns += built.optimizer_ns + built.overhead_ns;
+        *ns += after_ns;
         lh_evaluator_free(evaluator);
     }
-    lh_pipeline_free(built.pipeline);
+    lh_pipeline_free(pipeline);
     return status;
 }
 

@@ -132,6 +132,8 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
     b->late_ns = larger(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
+    b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
+                           cost.w.communication_ns;
     if (c == 0)
         b->built->source = cost.time_source;
     else if (b->built->source != cost.time_source)

@@ -171,7 +171,7 @@ static bool same_group(const lh_site_group *a, const lh_site_group *b)
     return true;
 }
 
-static bool same_sites(const lh_sites *a, const lh_sites *b)
+bool lhi_same_sites(const lh_sites *a, const lh_sites *b)
 {
     if (!a || !b || a->n_groups != b->n_groups)
         return !a && !b;
@@ -214,7 +214,7 @@ bool lhi_same_layout(const lh_choice *a, const lh_choice *b)
            x->data == y->data && x->micro_batch == y->micro_batch &&
            x->chunks_per_device == y->chunks_per_device &&
            x->outermost == y->outermost && x->sharding == y->sharding &&
-           same_sites(x->sites, y->sites) && a->placement == b->placement &&
+           lhi_same_sites(x->sites, y->sites) && a->placement == b->placement &&
            a->recompute == b->recompute;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/account.h"
 #include "plan/advice.h"
 #include "plan/flip.h"
 #include "plan/layout.h"
@@ -87,12 +88,18 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
 {
     LHI_TRY(copy_job(job, options, plan, err));
     lh_plan_options all = *options;
-    if (options->jitter) /* more than are shown may be the best then */
-        all.top = UINT32_MAX;
+    uint32_t top = options->top ? options->top : 10;
+    all.top = UINT32_MAX; /* runners-up may be behind those that are shown */
     lh_status status =
         lhi_plan_find(plan->job, &all, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_runners(plan->job, options, plan->mem, &plan->plan, err);
+    if (plan->plan.n_alternatives > top)
+        plan->plan.n_alternatives = top;
     if (status == LH_OK)
         status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */

@@ -476,7 +476,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost",
         "chunk_layers", "jitter", "robust", "network",
-        "network_iteration_s", "schedule",
+        "network_iteration_s", "account", "runners_up", "schedule",
         "pipeline", "search", "methods", "alternatives", "what_if",
         "sensitivity", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
@@ -505,6 +505,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(read_choices(r, "methods", &p->methods, &p->n_methods, err));
     LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
                          &p->n_alternatives, err));
+    LHI_TRY(lhi_account_from_root(r->doc, r->plan, err));
     LHI_TRY(check_all_choices(r, err));
     LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
     return check_sums(r, err);

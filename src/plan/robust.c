@@ -617,7 +617,7 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status finish(robust *r, lh_choice *list, uint32_t n, uint32_t top,
+static lh_status finish(robust *r, lh_choice *list, uint32_t n,
                         const lh_choice *nominal, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -625,7 +625,6 @@ static lh_status finish(robust *r, lh_choice *list, uint32_t n, uint32_t top,
     sort(r, methods, plan->n_methods);
     sort(r, list, n);
     plan->alternatives = list;
-    plan->n_alternatives = n < top ? n : top;
     LHI_TRY(say_why(r, list, plan->n_alternatives, err));
     LHI_TRY(say_why(r, methods, plan->n_methods, err));
     LHI_TRY(say_why_best(r, nominal, err));
@@ -656,5 +655,5 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(draw_others(&r, list, n, top, err));
     if (r.moved) /* its methods were given up when they had lost */
         LHI_TRY(draw_methods(&r, err));
-    return finish(&r, list, n, top, &nominal, err);
+    return finish(&r, list, n, &nominal, err);
 }

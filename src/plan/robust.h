@@ -13,9 +13,8 @@ enum { LHI_ROBUST_LAYOUTS = 2000 };
 
 /* Draws options->jitter for the plan's schedule, for every method on its
  * layout, and for all alternatives that could be better by options->by, and
- * puts the best of all in the plan's place. Alternatives beyond options->top
- * are dropped. The plan's pipeline and schedule stay the caller's to free, on
- * failure too; what is listed lives in `mem`. */
+ * puts the best of all in the plan's place. The plan's pipeline and schedule
+ * stay the caller's to free, on failure too; what is listed lives in `mem`. */
 lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 

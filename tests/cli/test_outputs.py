@@ -194,6 +194,16 @@ check(abs(job_rows[0]["iteration_s"] - plan["iteration_s"]) < 1e-9,
       "compare's best of a job is the plan's")
 case("a job is compared alone", ["compare", JOB, "p.yaml"], 2,
      err=r"compared on its own")
+check(abs(sum(plan["account"].values()) - plan["iteration_s"]) < 1e-9 and
+      all(part >= 0 for part in plan["account"].values()),
+      f"the parts add up: {plan['account']}")
+second = {r["dimension"]: r["choice"] for r in plan["runners_up"]}
+check({"data", "micro_batch", "schedule"} <= second.keys() and
+      all(second[d]["layout"][d] != plan["layout"][d]
+          for d in ("data", "micro_batch", "schedule")),
+      f"runners-up: {second.keys()}")
+check(all(c["iteration_ns"] >= plan["iteration_ns"] or c["status"] != "ok"
+          for c in second.values()), "runners-up are no faster")
 check([(a["from"], a["to"]) for a in plan["network"]] ==
       [("west", "east"), ("east", "west")], "every link has advice")
 for link in plan["network"]:
@@ -210,6 +220,10 @@ for link in plan["network"]:
               f"{q['question']}: the best is advised: {q['why']}")
         check(q["matters"] != q["why"].startswith("nothing to gain"), q["why"])
 done = run("plan", JOB)
+check(re.search(r"^made of +compute [0-9.]+ s,.* optimizer and overhead",
+                done.stdout, re.M | re.S) and
+      re.search(r"^The best with another\n.*^  data, \d+ +\+[0-9.]+ %",
+                done.stdout, re.M | re.S), f"reasons in words: {done.stdout}")
 check(re.search(r"^Network\n  west to east: \d+ messages of [0-9.]+ MB\n"
                 r"    load_balancing +\S.*^  iteration with all of it +[0-9.]+ s",
                 done.stdout, re.M | re.S), f"advice in words: {done.stdout}")

@@ -132,7 +132,7 @@ static void spraying(void)
     CHECK_NEAR(gbps_at(ecmp, 12.5e9, 1e6), 100, 1e-6);
     CHECK(q->matters && spray && ecmp &&
           spray->iteration_ns > ecmp->iteration_ns);
-    CHECK_HAS(q->why, "spray with 1: 8.389 Gb/s a flow");
+    CHECK_HAS(q->why, "spray, 1 queue pair: 8.389 Gb/s a flow");
     /* With enough queue pairs it has the line, less congestion control. */
     CHECK(gbps(with_pairs(q, LH_BALANCING_SPRAY, 64)) > 300);
     lh_plan_free(p);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan's reasons in words. */
+#ifndef CLI_PLANWHY_H
+#define CLI_PLANWHY_H
+
+#include "cli.h"
+
+#include <longhaul/plan.h>
+
+/* What the iteration consists of; what is next in each dimension; what the
+ * links should be set to. Nothing where the plan does not say. */
+void cli_plan_account(cli *c, const lh_plan *p);
+void cli_plan_runners(cli *c, const lh_plan *p);
+void cli_plan_network(cli *c, const lh_plan *p);
+
+#endif

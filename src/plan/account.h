@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a plan takes as long as it does, and what comes next. */
+#ifndef LHI_ACCOUNT_H
+#define LHI_ACCOUNT_H
+
+#include "base/arena.h"
+
+#include <longhaul/plan.h>
+
+/* Fills plan->account. */
+lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
+                           lhi_arena *mem, lh_plan *plan, lh_error *err);
+
+/* Fills plan->runners from plan->methods and plan->alternatives, which should
+ * be all there are. Alternatives that only have a bound are simulated where
+ * that decides, and are changed then. */
+lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
+                           lhi_arena *mem, lh_plan *plan, lh_error *err);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a plan takes its time, and what is next in every dimension. */
+#include "test.h"
+
+#include <longhaul/plan.h>
+
+#include <stdlib.h>
+
+static lh_job *read_job(const char *training, const char *link,
+                        const char *layout)
+{
+    char text[1400];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: {layers: 12, hidden: 2048, ffn: 8192, heads: 16, "
+             "kv_heads: 16, head_dim: 128, vocab: 32000, gated: true, "
+             "tied_embeddings: false}\n"
+             "training: {global_batch: 16, sequence: 2048%s}\n"
+             "cluster:\n"
+             "  gpu: a100-80g\n"
+             "  gpus_per_node: 2\n"
+             "  node_link: {gbps: 2400, latency_us: 3}\n"
+             "  fabric: {gbps: 100, latency_us: 8}\n"
+             "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
+             "  links: [{between: [west, east], %s}]\n"
+             "layout: {%s}\n",
+             training, link, layout);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    return job;
+}
+
+static lh_plan *make_of(const lh_job *job)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {
+        .size = sizeof o, .no_optimal = true, .partition = LH_PARTITION_EVEN};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+static lh_plan *make(const char *training, const char *link, const char *layout)
+{
+    lh_job *job = read_job(training, link, layout);
+    lh_plan *plan = make_of(job);
+    lh_job_free(job);
+    return plan;
+}
+
+static void check_sum(const lh_plan *p)
+{
+    const lh_plan_account *a = p->account;
+    const int64_t parts[] = {a->compute_ns, a->inside_ns,    a->imbalance_ns,
+                             a->bubble_ns,  a->messages_ns,  a->data_ns,
+                             a->memory_ns,  a->optimizer_ns, a->overhead_ns};
+    int64_t sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        CHECK_MSG(parts[i] >= 0, "part %zu is %" PRId64, i, parts[i]);
+        sum += parts[i];
+    }
+    CHECK_INT(sum, p->best.iteration_ns);
+}
+
+static void check_text(const lh_plan *p)
+{
+    char *a = NULL, *b = NULL, *at;
+    size_t n;
+    lh_plan *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(p, &a, &n, &err), err);
+    CHECK_OK(lh_plan_parse(a, n, "plan.json", &again, &err), err);
+    if (again) {
+        CHECK_OK(lh_plan_format(again, &b, NULL, &err), err);
+        CHECK(again->account &&
+              again->account->compute_ns == p->account->compute_ns);
+        CHECK_INT(again->n_runners, p->n_runners);
+    }
+    CHECK_STR(b, a);
+    lh_plan_free(again);
+    /* Parts that do not add up are refused. */
+    again = NULL;
+    at = strstr(a, "\"compute_s\": ");
+    if (at)
+        at[strlen("\"compute_s\": ")] = '7';
+    CHECK_INT(lh_plan_parse(a, n, "plan.json", &again, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "adds up to");
+    lh_plan_free(again);
+    lh_text_free(a);
+    lh_text_free(b);
+}
+
+/* One schedule, GPipe, of equal passes and free links: the closed form. */
+static void parts_of_gpipe(void)
+{
+    lh_plan *p = make(", recompute: none, zero: 0", "latency_ms: 1, gbps: 800",
+                      "tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
+                      "chunks_per_device: 1, schedule: gpipe");
+    const lh_plan_account *a = p->account;
+    const lh_chunk *x = lh_pipeline_chunk(p->pipeline, 0);
+    const lh_chunk *y = lh_pipeline_chunk(p->pipeline, 1);
+    const lh_link *link = lh_pipeline_link(p->pipeline, 0);
+    int64_t n = 16, first = x->f_ns + x->d_ns + x->w_ns,
+            last = y->f_ns + y->d_ns + y->w_ns;
+    check_sum(p);
+    CHECK_INT(a->inside_ns, 0);
+    CHECK_INT(a->data_ns, 0);
+    CHECK_INT(a->compute_ns, n * (first + last) / 2);
+    CHECK_INT(a->compute_ns + a->imbalance_ns,
+              n * (first > last ? first : last));
+    /* The last device, with the head, is the slower: it waits for one F, and
+     * the first has a backward left. */
+    CHECK(last > first);
+    CHECK_INT(a->bubble_ns, first);
+    CHECK_INT(a->messages_ns, 2 * (link->latency_ns + link->transfer_ns));
+    CHECK_INT(a->memory_ns, 0);
+    check_text(p);
+    lh_plan_free(p);
+}
+
+static void causes(void)
+{
+    const char *layout = "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
+                         "outermost: pipeline, schedule: 1f1b";
+    lh_plan *near = make("", "latency_ms: 0.01, gbps: 10000", layout);
+    lh_plan *far = make("", "latency_ms: 100, gbps: 10000", layout);
+    lh_plan *out = make("", "latency_ms: 1, gbps: 1",
+                        "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
+                        "outermost: data, schedule: 1f1b");
+    check_sum(near);
+    check_sum(far);
+    check_sum(out);
+    CHECK(near->account->inside_ns > 0);
+    CHECK_INT(near->account->compute_ns, far->account->compute_ns);
+    CHECK(far->account->messages_ns > near->account->messages_ns + 100000000);
+    CHECK_INT(far->account->data_ns, near->account->data_ns);
+    CHECK(out->account->data_ns > out->best.iteration_ns / 2);
+    check_text(far);
+    lh_plan_free(near);
+    lh_plan_free(far);
+    lh_plan_free(out);
+}
+
+static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
+{
+    for (uint32_t i = 0; i < p->n_runners; i++)
+        if (strcmp(p->runners[i].dimension, dimension) == 0)
+            return &p->runners[i];
+    return NULL;
+}
+
+/* The best of plans in which the dimension is fixed to each other value. */
+static int64_t best_other(const char *key, const uint32_t *values, uint32_t own)
+{
+    int64_t best = INT64_MAX;
+    for (; *values; values++) {
+        char layout[60];
+        if (*values == own)
+            continue;
+        snprintf(layout, sizeof layout, "%s: %" PRIu32, key, *values);
+        lh_plan *p = make("", "latency_ms: 5, gbps: 100", layout);
+        if (p && p->best.iteration_ns < best)
+            best = p->best.iteration_ns;
+        lh_plan_free(p);
+    }
+    return best;
+}
+
+static void check_runner(const lh_plan *p, const char *key,
+                         const uint32_t *values, uint32_t own)
+{
+    const lh_plan_runner *r = find(p, key);
+    CHECK_MSG(r != NULL, "no other %s", key);
+    if (!r)
+        return;
+    CHECK(r->choice.status == LH_CHOICE_OK);
+    CHECK(!strstr(r->choice.why, "none is below"));
+    CHECK_INT(r->choice.iteration_ns, best_other(key, values, own));
+    CHECK(r->choice.iteration_ns >= p->best.iteration_ns);
+}
+
+static void runners(void)
+{
+    static const uint32_t two[] = {1, 2, 0}, eight[] = {1, 2, 4, 8, 0},
+                          batches[] = {1, 2, 4, 8, 0}, chunks[] = {1, 2, 4, 0};
+    lh_plan *p = make("", "latency_ms: 5, gbps: 100", "");
+    const lh_layout *l = &p->best.layout;
+    check_runner(p, "tensor", two, l->tensor);
+    check_runner(p, "data", eight, l->data);
+    check_runner(p, "micro_batch", batches, l->micro_batch);
+    check_runner(p, "chunks_per_device", chunks, l->chunks_per_device);
+    CHECK(!find(p, "expert"));
+    const lh_plan_runner *r = find(p, "schedule");
+    CHECK(r && strcmp(r->choice.layout.schedule, l->schedule) != 0);
+    r = find(p, "recompute");
+    CHECK(r && r->choice.recompute != p->best.recompute);
+    CHECK_INT(p->n_layouts, p->n_memory + p->n_bounded + p->n_simulated);
+    CHECK(p->n_alternatives <= 10);
+    check_text(p);
+    lh_plan_free(p);
+}
+
+int main(void)
+{
+    RUN(parts_of_gpipe);
+    RUN(causes);
+    RUN(runners);
+    return test_summary();
+}
