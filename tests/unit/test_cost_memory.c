@@ -175,6 +175,24 @@ static uint32_t power(uint64_t *seed, uint32_t most)
     return 1u << next(seed) % (most + 1);
 }
 
+static bool no_less(const lh_pass_cost *a, const lh_pass_cost *b)
+{
+    return a->total_ns >= b->total_ns;
+}
+
+/* No code: under heavy loss that makes a link faster. */
+static lh_link_setting random_setting(uint64_t *seed)
+{
+    return (lh_link_setting){
+        .balancing = (lh_balancing)(next(seed) % 3),
+        .congestion = (lh_congestion)(next(seed) % 3),
+        .recovery = (lh_recovery)(next(seed) % 3),
+        .queue_pairs = (uint32_t)(next(seed) % 9),
+        .paths = (uint32_t)(next(seed) % 17),
+        .window_bytes = next(seed) % 2 ? 1e6 : 0,
+    };
+}
+
 static void random_layout(fixture *f, uint64_t *seed)
 {
     static const char *const models[] = {"llama3-8b",    "llama3-70b",
@@ -202,11 +220,44 @@ static void random_layout(fixture *f, uint64_t *seed)
     f->slice.embedding = next(seed) % 4 == 0;
     f->slice.head = next(seed) % 4 == 0;
     f->slice.data_datacenters = f->layout.data > 1 && next(seed) % 2 ? 2 : 1;
+    f->layout.sharding = (lh_sharding)(next(seed) % 4);
+    f->job.training.rings = (lh_ring)(next(seed) % 2);
+    for (int k = 1; k < 3 && next(seed) % 2; k++) {
+        f->wans[k].loss = (double)(next(seed) % 3) * 1e-4;
+        f->wans[k].setting = random_setting(seed);
+    }
+    f->job.wans = f->wans;
+    f->job.datacenters = f->sites;
 }
 
-static bool no_less(const lh_pass_cost *a, const lh_pass_cost *b)
+/* Against state shared over all replicas. */
+static void check_hybrid(const fixture *f)
 {
-    return a->total_ns >= b->total_ns;
+    fixture g = *f;
+
+    g.job.datacenters = g.sites;
+    g.job.wans = g.wans;
+    g.layout.sharding = LH_SHARDING_FULL;
+    COST(&g);
+    CHECK(f->cost.static_bytes >= g.cost.static_bytes);
+    CHECK(f->cost.all_gather_ns <= g.cost.all_gather_ns);
+    CHECK(no_less(&g.cost.f, &f->cost.f) && no_less(&g.cost.w, &f->cost.w));
+    CHECK_INT(f->cost.gather_bytes, g.cost.gather_bytes);
+}
+
+/* Against links that lose only what they lose. */
+static void check_settings(const fixture *f)
+{
+    fixture g = *f;
+
+    for (int k = 1; k < 3; k++)
+        g.wans[k].setting = (lh_link_setting){0};
+    g.job.datacenters = g.sites;
+    g.job.wans = g.wans;
+    COST(&g);
+    CHECK(f->cost.reduce_scatter_ns >= g.cost.reduce_scatter_ns);
+    CHECK(f->cost.all_gather_ns >= g.cost.all_gather_ns);
+    CHECK_INT(f->cost.data_latency_ns, g.cost.data_latency_ns);
 }
 
 /* What must hold of any layout. */
@@ -220,6 +271,8 @@ static void properties(void)
         random_layout(&f, &seed);
         COST(&f);
         CHECK(f.cost.activation_bytes >= 0 && f.cost.weight_input_bytes >= 0);
+        check_hybrid(&f);
+        check_settings(&f);
         /* A larger microbatch takes longer, keeps more, but is no slower per
          * sequence. */
         g = f;
