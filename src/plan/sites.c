@@ -354,3 +354,57 @@ lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
     lhi_arena_free(f.work);
     return status;
 }
+
+/* ---- lists that are kept ---- */
+
+typedef struct entry {
+    uint32_t group, pipeline, data, n;
+    const lh_sites *list;
+    struct entry *next;
+} entry;
+
+enum { BUCKETS = 1024 };
+
+struct lhi_sites_store {
+    const lh_job *job;
+    lhi_arena *mem;
+    entry *buckets[BUCKETS];
+};
+
+lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
+                               lhi_sites_store **out, lh_error *err)
+{
+    *out = LHI_NEW(mem, lhi_sites_store, 1);
+    if (!*out)
+        return lhi_fail_nomem(err);
+    (*out)->job = job;
+    (*out)->mem = mem;
+    return LH_OK;
+}
+
+lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
+                               const lh_sites **list, uint32_t *n,
+                               lh_error *err)
+{
+    entry key = {.group = lhi_group_size(layout),
+                 .pipeline = layout->pipeline,
+                 .data = layout->data};
+    uint32_t bucket = (key.group * 31 + key.pipeline * 7 + key.data) % BUCKETS;
+    entry *e = store->buckets[bucket];
+    while (e && (e->group != key.group || e->pipeline != key.pipeline ||
+                 e->data != key.data))
+        e = e->next;
+    if (!e) {
+        e = LHI_NEW(store->mem, entry, 1);
+        if (!e)
+            return lhi_fail_nomem(err);
+        *e = key;
+        LHI_TRY(lhi_sites_find(store->job, layout, store->mem, &e->list, &e->n,
+                               err));
+        e->next = store->buckets[bucket];
+        store->buckets[bucket] = e;
+    }
+    *list = e->list;
+    *n = e->n;
+    return LH_OK;
+}

@@ -16,6 +16,16 @@ lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
                          lhi_arena *mem, const lh_sites **list, uint32_t *n,
                          lh_error *err);
 
+/* The same lists, found once for every set of degrees: all that a list depends
+ * on of a layout is how many GPUs a pipeline rank has, pipeline and data. They
+ * lie in `mem`, and the store itself too: nothing is to be released. */
+typedef struct lhi_sites_store lhi_sites_store;
+lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
+                               lhi_sites_store **out, lh_error *err);
+lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
+                               const lh_sites **list, uint32_t *n,
+                               lh_error *err);
+
 /* What a layout with these sites has outermost. */
 lh_outermost lhi_sites_outermost(const lh_sites *sites);
 

@@ -511,6 +511,36 @@ static void many_are_put_in_order(void)
     lh_job_free(job);
 }
 
+/* The same list again, and other degrees apart. */
+static void lists_are_kept(void)
+{
+    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_sites_store *store = NULL;
+    const lh_sites *first[3], *again = NULL, *own = NULL;
+    uint32_t counts[3], n = 0;
+    lh_error err = {0};
+    const uint32_t degrees[][3] = {{4, 4, 2}, {2, 4, 2}, {4, 2, 4}};
+    CHECK_OK(lhi_sites_store_make(job, mem, &store, &err), err);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 3; i++) {
+            lh_layout l =
+                layout_of(degrees[i][0], degrees[i][1], degrees[i][2]);
+            CHECK_OK(lhi_sites_store_find(store, &l, &again, &n, &err), err);
+            if (round == 0) {
+                first[i] = again;
+                counts[i] = n;
+            }
+            CHECK(again == first[i] && n == counts[i]);
+            CHECK_OK(lhi_sites_find(job, &l, mem, &own, &n, &err), err);
+            CHECK_INT(n, counts[i]);
+            for (uint32_t k = 0; k < n; k++)
+                CHECK(lhi_sites_same(&own[k], &first[i][k]));
+        }
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(all_placements_are_found);
@@ -520,5 +550,6 @@ int main(void)
     RUN(sizes_and_speeds_differ);
     RUN(jobs_decide);
     RUN(many_are_put_in_order);
+    RUN(lists_are_kept);
     return test_summary();
 }
