@@ -264,6 +264,7 @@ static void put_all(FILE *out, const lh_plan *plan)
     const lh_layout *l = &plan->best.layout;
     fprintf(out, "# Made by longhaul %s from %s\n", plan->version, plan->name);
     put_remarks(out, plan);
+    cli_put_ranks(out, plan);
     put(out, "tensor-model-parallel-size", l->tensor);
     if (l->tensor > 1)
         fputs("--sequence-parallel\n", out);

@@ -66,3 +66,57 @@ char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
     }
     return buffer;
 }
+
+/* Ranks of one stage of one replica follow each other; then come replicas and
+ * stages, or stages and replicas. */
+typedef struct run {
+    FILE *out;
+    const lh_job *job;
+    uint64_t first, next;
+    uint32_t datacenter;
+} run;
+
+static void end_run(const run *r)
+{
+    if (r->next > r->first)
+        fprintf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": %s\n", r->first,
+                r->next - 1, r->job->datacenters[r->datacenter].name);
+}
+
+static void add_ranks(run *r, uint32_t datacenter, uint64_t n)
+{
+    if (datacenter != r->datacenter) {
+        end_run(r);
+        r->first = r->next;
+        r->datacenter = datacenter;
+    }
+    r->next += n;
+}
+
+static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
+{
+    uint32_t i = 0;
+    for (; stage >= group->parts[i].stages; i++)
+        stage -= group->parts[i].stages;
+    return group->parts[i].datacenter;
+}
+
+void cli_put_ranks(FILE *out, const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
+    run r = {.out = out, .job = plan->job};
+    if (!l->sites || plan->job->n_datacenters == 1)
+        return;
+    if (l->outermost == LH_OUTERMOST_DATA) {
+        for (uint32_t g = 0; g < l->sites->n_groups; g++)
+            add_ranks(&r, l->sites->groups[g].parts[0].datacenter,
+                      gpus * l->pipeline * l->sites->groups[g].replicas);
+    } else {
+        for (uint32_t s = 0; s < l->pipeline; s++)
+            for (uint32_t g = 0; g < l->sites->n_groups; g++)
+                add_ranks(&r, datacenter_of(&l->sites->groups[g], s),
+                          gpus * l->sites->groups[g].replicas);
+    }
+    end_run(&r);
+}

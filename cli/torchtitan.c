@@ -167,6 +167,7 @@ static void put_all(FILE *out, const lh_plan *plan)
             "# The plan: %s, %.3f s per iteration.\n",
             plan->version, plan->name, l->schedule,
             (double)plan->best.iteration_ns / 1e9);
+    cli_put_ranks(out, plan);
     put(out, "parallelism.tensor_parallel_degree", l->tensor);
     put(out, "parallelism.context_parallel_degree", l->context);
     if (plan->job->model->experts)

@@ -324,6 +324,23 @@ case("Megatron-LM", ["export", "mega.json", "--to", "megatron"],
      out=r"--tensor-model-parallel-size \d+\n.*"
          r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n.*"
          r"--num-layers 80\n")
+# Where the job fixes which datacenter has what, the plan says so, and exports say
+# which ranks these are.
+(WORK / "sited.yaml").write_text(pathlib.Path(JOB).read_text() + """
+layout:
+  schedule: interleaved-1f1b
+  tensor: 8
+  sites:
+    - replicas: 8
+      pipeline: [{datacenter: east, stages: 2}, {datacenter: west, stages: 2}]
+""")
+case("a plan with sites", ["plan", "sited.yaml", "-o", "sited.json", "--html",
+                           "sited.html"],
+     out=r"datacenters +pipeline east -> west \(2, 2 stages\)\n", err=ANY)
+check("pipeline east -> west (2, 2 stages)" in read("sited.html").replace(
+    "&gt;", ">").replace("\\u003e", ">"), "the report says where stages are")
+case("where ranks are", ["export", "sited.json", "--to", "megatron"],
+     out=r"# Ranks 0 to 127: east\n# Ranks 128 to 255: west\n")
 # PipeMesh's plans: what Megatron-LM has arguments for becomes these, the rest is
 # said; torchtitan numbers ranks another way.
 ELASTIC = pathlib.Path(JOB).with_name("llama3-70b-elastic.yaml")
