@@ -233,6 +233,14 @@ static void experts_beyond_a_datacenter(void)
     CHECK_NEAR(latency, 3 * 3000 + 4 * 2e7, 0);
     COST(&f);
     CHECK(f.cost.f.communication_ns > 8 * 20000000);
+    /* Eight on each of two nodes in each: the interface sends to eight on the
+     * other node, then to sixteen in the other datacenter. */
+    g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL};
+    CHECK_OK(lh_cost_all_to_all(&f.job, &g, 32e6, &f.options, &transfer,
+                                &latency, &f.err),
+             f.err);
+    CHECK_NEAR(transfer, 24e6 / (0.985 * 50), 1);
+    CHECK_NEAR(latency, 7 * 3000 + 8 * 8000 + 16 * 2e7, 0);
     f.slice.expert_datacenters = 3;
     CHECK_INT(fixture_cost(&f), LH_EINVAL);
     f.job.model = lh_model_preset("llama3-8b");
@@ -249,12 +257,12 @@ static void experts_beyond_a_datacenter(void)
 static void context_beyond_a_node(void)
 {
     fixture f;
-    const double bytes = 2.0 * 8 / 8 * 128 * 4096 * 2; /* K and V, one head */
+    const double bytes = 2.0 * 8 / 4 * 128 * 4096 * 2; /* K and V, two heads */
     int64_t with, without;
 
     fixture_init(&f, "llama3-8b");
     f.job.training.sequence = 4096 * 16;
-    f.layout.tensor = 8;
+    f.layout.tensor = 4; /* two of the ring on a node, one interface */
     f.layout.context = 16;
     f.sites[0].fabric.bytes_per_s = 1e8;
     COST(&f);

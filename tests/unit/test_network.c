@@ -207,6 +207,8 @@ static void loss(void)
     lh_link_effect eight = effect(
         use, (lh_link_setting){.recovery = LH_GO_BACK_N, .queue_pairs = 8});
     CHECK(eight.recovery_share > 0.85);
+    CHECK_NEAR(eight.message_ns,
+               1 * ms + use.message_bytes * 1e9 / eight.bytes_per_s, 1e-3);
 }
 
 /* A round trip is there and back. */
