@@ -250,6 +250,28 @@ static void print_other_sites(cli *c, const lh_plan *p, const lh_choice *x)
         fprintf(c->out, "              %s\n", here);
 }
 
+static void print_search(cli *c, const lh_plan *p)
+{
+    fprintf(c->out,
+            "\nOf %" PRIu32 " layouts %" PRIu32
+            " do not fit in memory, %" PRIu32
+            " are ruled out by a bound, %" PRIu32 " were simulated.\n",
+            p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    if (lh_plan_gap(p) < 0)
+        return;
+    for (uint32_t i = 0; i < p->n_pruned; i++)
+        fprintf(c->out, "%s%" PRIu64 " by %s%s", i ? ", " : "Ruled out: ",
+                p->pruned[i].n, p->pruned[i].bound,
+                i + 1 == p->n_pruned ? ".\n" : "");
+    if (lh_plan_gap(p) > 0)
+        fprintf(c->out,
+                "No layout and schedule is more than %.1f %% faster "
+                "(proven).\n",
+                100 * lh_plan_gap(p));
+    else
+        fputs("No layout and schedule is faster (proven).\n", c->out);
+}
+
 static void print_text(cli *c, const lh_plan *p, const char *path)
 {
     const settings *s = c->settings;
@@ -267,11 +289,7 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
         print_choice(c, &p->alternatives[i], false, true);
         print_other_sites(c, p, &p->alternatives[i]);
     }
-    fprintf(c->out,
-            "\nOf %" PRIu32 " layouts %" PRIu32
-            " do not fit in memory, %" PRIu32
-            " are ruled out by a bound, %" PRIu32 " were simulated.\n",
-            p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    print_search(c, p);
     cli_print_answers(c, p);
     cli_print_sensitivity(c, p);
     if (path)

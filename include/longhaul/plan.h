@@ -58,6 +58,7 @@ typedef struct lh_choice {
     lh_layout layout; /* every degree given; layout.schedule the method */
     lh_placement placement;
     lh_recompute recompute;
+    uint32_t zero; /* ZeRO stage; of elastic plans the least */
     uint32_t microbatches;
     int64_t iteration_ns; /* pipeline, then optimizer, then overhead */
     int64_t makespan_ns;  /* of the pipeline */
@@ -185,6 +186,12 @@ typedef struct lh_plan_runner {
     lh_choice choice;
 } lh_plan_runner;
 
+/* Layouts that a bound ruled out before their pipelines were built. */
+typedef struct lh_plan_pruned {
+    const char *bound; /* "ramp": docs/theory/plan-search.md */
+    uint64_t n;
+} lh_plan_pruned;
+
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
     const char *name;       /* of the job */
@@ -207,6 +214,11 @@ typedef struct lh_plan {
      * microbatches where the job leaves micro_batch open. */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
+    /* No layout that the job leaves open, with any partition of the layers and
+     * any schedule, has a shorter iteration (proven); 0: not known. */
+    int64_t search_bound_ns;
+    uint32_t n_pruned;
+    const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */
     /* Answers to the options' questions, in their order. */
     uint32_t n_answers;
@@ -265,6 +277,9 @@ typedef struct lh_plan_options {
 LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                               lh_plan **out, lh_error *err);
 LH_API void lh_plan_free(lh_plan *plan); /* NULL is fine */
+/* How much longer the plan's iteration is than search_bound_ns, as a share of
+ * that: 0.05 if nothing is more than 5 % faster. -1: not known. */
+LH_API double lh_plan_gap(const lh_plan *plan);
 /* The model's layers that one chunk of the plan's pipeline holds. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk,
                            uint32_t *first, uint32_t *count);

@@ -44,6 +44,7 @@ lh_status lhi_candidate_bound(lhi_search *s, lhi_candidate *c, lh_error *err)
     if (status == LH_EUNSUPPORTED || status == LH_EINPUT ||
         status == LH_EINVAL) {
         s->n_unsupported++;
+        c->floor.ns = INT64_MAX;
         if (!s->first_refusal.text[0])
             s->first_refusal = why;
         return LH_OK;

@@ -4,11 +4,12 @@
 #define LHI_CANDIDATE_H
 
 #include "plan/elastic_choices.h"
-#include "plan/layout.h"
+#include "plan/floor.h"
 
 typedef struct lhi_candidate {
     lhi_config config;
-    int64_t bound_ns;    /* of an iteration; INT64_MAX: does not fit */
+    lhi_floor floor;     /* of every partition of its layers */
+    int64_t bound_ns;    /* of its own; INT64_MAX: does not fit */
     int64_t missing;     /* bytes, where it does not fit */
     uint32_t missing_on; /* device */
     bool simulated;
@@ -16,16 +17,46 @@ typedef struct lhi_candidate {
     char bound_text[160];
 } lhi_candidate;
 
+/* What a search looks for. Smaller is better; numbers are compared with those
+ * of the same objective alone. */
+typedef struct lhi_objective {
+    void *context;
+    /* What no plan can be below that keeps to what `config` has decided so far
+     * (0: not yet), whose iterations take floor->ns at least and whose fullest
+     * GPU holds floor->memory_bytes at least. The search takes up what has the
+     * least first. */
+    int64_t (*bound)(void *context, lhi_level level, const lhi_config *config,
+                     const lhi_floor *floor);
+    /* Whether nothing with that bound is of any use any more. */
+    bool (*hopeless)(void *context, int64_t bound, lhi_level level,
+                     const lhi_config *config, const lhi_floor *floor);
+    /* Looks at a candidate that was simulated and works. */
+    lh_status (*offer)(void *context, const lhi_candidate *c, lh_error *err);
+    /* What it comes to. */
+    int64_t (*value)(void *context, const lhi_candidate *c);
+} lhi_objective;
+
 typedef struct lhi_search {
     const lh_job *job;
     lh_plan_options options;
-    lhi_arena *mem; /* the plan's */
+    const lhi_objective *objective; /* NULL: the time of an iteration */
+    lhi_arena *mem;                 /* the plan's */
     lhi_candidate *candidates;
-    uint32_t n;
-    uint32_t n_memory, n_simulated, n_unsupported, n_dropped;
-    lh_error first_refusal; /* why the first layout did not work */
+    uint32_t n, room;
+    int64_t best_ns; /* the fastest iteration so far; INT64_MAX: none */
+    /* Layouts: those that do not fit, that were simulated, and so on. */
+    uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
+    uint64_t pruned[LHI_N_FLOORS]; /* by a bound before they were built */
+    int64_t proven_ns;       /* no layout, partition or schedule is faster */
+    lh_error first_refusal;  /* why the first layout did not work */
+    lhi_config closest;      /* of those that do not fit */
+    lhi_floor closest_floor; /* missing 0: none */
     lhi_elastic_choices elastic;
 } lhi_search;
+
+/* Branch and bound over all layouts that the job leaves open. Fills
+ * candidates, counts and proven_ns. */
+lh_status lhi_search_branch(lhi_search *s, lh_error *err);
 
 /* A bound that no schedule of the layout beats, or that it does not fit or
  * work at all. */

@@ -13,6 +13,7 @@ lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
                         .layout = c->config.layout,
                         .placement = c->config.placement,
                         .recompute = c->config.recompute,
+                        .zero = c->config.zero,
                         .microbatches = c->config.microbatches,
                         .chunk_layers = c->config.layers,
                         .iteration_ns = -1,
@@ -126,45 +127,72 @@ static bool considered(const lhi_search *s, const char *name)
     return strcmp(name, "auto") != 0;
 }
 
+/* Takes its time: up to the square of the chunks on a device for every pass. */
+static bool is_slow(const char *name)
+{
+    return strcmp(name, "look-ahead") == 0;
+}
+
+/* A slow method seldom makes up for more than this share of what the others
+ * come to. */
+static bool is_worth_it(const lhi_search *s, const lhi_candidate *c)
+{
+    const lh_choice *o = &c->choice;
+    return o->status != LH_CHOICE_OK ||
+           (o->iteration_ns > c->bound_ns &&
+            o->iteration_ns - o->iteration_ns / 25 < s->best_ns);
+}
+
+static lh_status run_one(lhi_search *s, lhi_candidate *c,
+                         const lhi_built *built, const char *name,
+                         lh_schedule **best, lh_choice *row, lh_error *err)
+{
+    lh_schedule *schedule;
+    lh_error why = {0};
+    lh_choice choice = lhi_candidate_choice(c, name);
+    LHI_TRY(
+        try_method(&s->options, built, name, &choice, &schedule, &why, err));
+    lhi_search_rates(s, &choice);
+    choice.why = lhi_arena_strdup(s->mem, why.text);
+    if (!choice.why) {
+        lh_schedule_free(schedule);
+        return lhi_fail_nomem(err);
+    }
+    *row = choice;
+    bool better = choice.status == LH_CHOICE_OK &&
+                  (c->choice.status != LH_CHOICE_OK ||
+                   choice.iteration_ns < c->choice.iteration_ns);
+    if (better) {
+        lh_schedule_free(*best);
+        *best = schedule;
+        c->choice = choice;
+        return LH_OK;
+    }
+    lh_schedule_free(schedule);
+    if (c->choice.status != LH_CHOICE_OK &&
+        (!c->choice.layout.schedule || choice.status == LH_CHOICE_MEMORY))
+        c->choice = choice;
+    return LH_OK;
+}
+
 lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
                                 const lhi_built *built, lh_schedule **best,
                                 lh_choice *all, uint32_t *n_all, lh_error *err)
 {
+    lh_choice row;
     *best = NULL;
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
-        const char *name = lh_method_name(m);
-        lh_schedule *schedule;
-        lh_error why = {0};
-        if (!considered(s, name))
-            continue;
-        lh_choice choice = lhi_candidate_choice(c, name);
-        LHI_TRY(try_method(&s->options, built, name, &choice, &schedule, &why,
-                           err));
-        lhi_search_rates(s, &choice);
-        choice.why = lhi_arena_strdup(s->mem, why.text);
-        if (!choice.why) {
-            lh_schedule_free(schedule);
-            return lhi_fail_nomem(err);
+    for (int slow = 0; slow < 2; slow++)
+        for (uint32_t m = 0; m < lh_method_count(); m++) {
+            const char *name = lh_method_name(m);
+            if (!considered(s, name) || is_slow(name) != (slow == 1) ||
+                (slow && !all && !is_worth_it(s, c)))
+                continue;
+            LHI_TRY(run_one(s, c, built, name, best, &row, err));
+            if (all)
+                all[(*n_all)++] = row;
         }
-        if (all)
-            all[(*n_all)++] = choice;
-        bool better = choice.status == LH_CHOICE_OK &&
-                      (c->choice.status != LH_CHOICE_OK ||
-                       choice.iteration_ns < c->choice.iteration_ns);
-        if (better) {
-            lh_schedule_free(*best);
-            *best = schedule;
-            c->choice = choice;
-        } else {
-            lh_schedule_free(schedule);
-            if (c->choice.status != LH_CHOICE_OK &&
-                (!c->choice.layout.schedule ||
-                 choice.status == LH_CHOICE_MEMORY))
-                c->choice = choice;
-        }
-    }
     return LH_OK;
 }
 

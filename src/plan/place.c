@@ -333,7 +333,9 @@ lhi_config lhi_config_of(const lh_choice *choice)
                         .placement = choice->placement,
                         .recompute = choice->recompute,
                         .microbatches = choice->microbatches,
-                        .layers = choice->chunk_layers};
+                        .layers = choice->chunk_layers,
+                        .zero_given = true,
+                        .zero = choice->zero};
 }
 
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)

@@ -150,6 +150,14 @@ void lh_plan_free(lh_plan *plan)
     lhi_arena_free(whole->mem);
 }
 
+double lh_plan_gap(const lh_plan *plan)
+{
+    int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
+    if (bound <= 0)
+        return -1;
+    return ns > bound ? (double)(ns - bound) / (double)bound : 0;
+}
+
 void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                     uint32_t *count)
 {

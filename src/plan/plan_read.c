@@ -210,6 +210,9 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     out->placement = (lh_placement)index;
     LHI_TRY(get_choice(r, map, "recompute", lhi_recompute_names, &index, err));
     out->recompute = (lh_recompute)index;
+    out->zero = r->plan->job->training.zero; /* older plans do not say */
+    if ((node = lhi_find(map, "zero")))
+        LHI_TRY(lhi_get_u32(r->doc, node, 0, 3, &out->zero, err));
     LHI_TRY(get_u32(r, map, "microbatches", &out->microbatches, err));
     LHI_TRY(get_int(r, map, "iteration_ns", &out->iteration_ns, err));
     LHI_TRY(get_int(r, map, "makespan_ns", &out->makespan_ns, err));
@@ -237,7 +240,7 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
 
 static const char *const choice_keys[] = {
     "status",       "iteration_s",       "layout",
-    "placement",    "recompute",         "microbatches",
+    "placement",    "recompute",         "microbatches", "zero",
     "iteration_ns", "makespan_ns",       "optimizer_ns",
     "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
     "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
@@ -336,11 +339,54 @@ static lh_status read_schedule(const reader *r, lh_error *err)
     return status;
 }
 
+static lh_status read_pruned(const reader *r, const lhi_node *map,
+                             lh_error *err)
+{
+    lh_plan *p = &r->plan->plan;
+    int64_t n;
+    LHI_TRY(lhi_want_map(r->doc, map, err));
+    lh_plan_pruned *list =
+        LHI_NEW(r->plan->mem, lh_plan_pruned, map->n_items);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = map->first; node; node = node->next) {
+        lh_plan_pruned *one = &list[p->n_pruned++];
+        LHI_TRY(lhi_get_int(r->doc, node, 0, INT64_MAX, &n, err));
+        one->n = (uint64_t)n;
+        one->bound = lhi_arena_strdup(r->plan->mem, node->key);
+        if (!one->bound)
+            return lhi_fail_nomem(err);
+    }
+    p->pruned = list;
+    return LH_OK;
+}
+
+/* What is proven of all layouts; plans of older versions do not say. */
+static lh_status read_proof(const reader *r, const lhi_node *map,
+                            lh_error *err)
+{
+    lh_plan *p = &r->plan->plan;
+    const lhi_node *node = lhi_find(map, "lower_bound_ns");
+    double said;
+    if (!node)
+        return LH_OK;
+    LHI_TRY(lhi_get_int(r->doc, node, 1, INT64_MAX, &p->search_bound_ns, err));
+    LHI_TRY(get_real(r, map, "lower_bound_s", &said, err));
+    LHI_TRY(get_real(r, map, "gap", &said, err));
+    double gap = lh_plan_gap(p);
+    if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
+        return lhi_doc_fail(r->doc, lhi_find(map, "gap"), err, LH_EINPUT,
+                            "is not what lower_bound_ns says");
+    LHI_TRY(lhi_need(r->doc, map, "pruned", &node, err));
+    return read_pruned(r, node, err);
+}
+
 static lh_status read_search(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"layouts",     "memory",  "bounded",
-                                       "simulated",   "unsupported",
-                                       "dropped",     NULL};
+    static const char *const keys[] = {
+        "layouts",     "memory",  "bounded",       "simulated",
+        "unsupported", "dropped", "lower_bound_s", "lower_bound_ns",
+        "gap",         "pruned",  NULL};
     lh_plan *p = &r->plan->plan;
     const lhi_node *map;
     LHI_TRY(lhi_need(r->doc, r->doc->root, "search", &map, err));
@@ -350,7 +396,8 @@ static lh_status read_search(const reader *r, lh_error *err)
     LHI_TRY(get_u32(r, map, "bounded", &p->n_bounded, err));
     LHI_TRY(get_u32(r, map, "simulated", &p->n_simulated, err));
     LHI_TRY(get_u32(r, map, "unsupported", &p->n_unsupported, err));
-    return get_u32(r, map, "dropped", &p->n_dropped, err);
+    LHI_TRY(get_u32(r, map, "dropped", &p->n_dropped, err));
+    return read_proof(r, map, err);
 }
 
 /* What is said twice in a plan says the same. */
@@ -471,7 +518,8 @@ static lh_status read_all(const reader *r, lh_error *err)
 {
     static const char *const keys[] = {
         "longhaul", "name", "version", "input_hash", "cost_source", "status",
-        "iteration_s", "layout", "placement", "recompute", "microbatches",
+        "iteration_s", "layout", "placement", "recompute", "zero",
+        "microbatches",
         "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost",

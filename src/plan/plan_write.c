@@ -99,6 +99,7 @@ static bool set_choice(json_t *map, const lh_job *job, const lh_choice *c)
            set(map, "layout", layout_to_json(job, c)) &&
            set(map, "placement", json_string(lh_placement_name(c->placement))) &&
            set(map, "recompute", json_string(lh_recompute_name(c->recompute))) &&
+           set(map, "zero", integer(c->zero)) &&
            set(map, "microbatches", integer(c->microbatches)) &&
            set(map, "iteration_ns", integer(c->iteration_ns)) &&
            set(map, "makespan_ns", integer(c->makespan_ns)) &&
@@ -186,15 +187,39 @@ static lh_status schedule_to_json(const lh_plan *plan, json_t **out,
     return LH_OK;
 }
 
+static json_t *pruned_to_json(const lh_plan *plan)
+{
+    json_t *map = json_object();
+    for (uint32_t i = 0; map && i < plan->n_pruned; i++)
+        if (!set(map, plan->pruned[i].bound,
+                 integer((int64_t)plan->pruned[i].n))) {
+            json_decref(map);
+            return NULL;
+        }
+    return map;
+}
+
 static json_t *search_to_json(const lh_plan *plan)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "layouts",
-                     (json_int_t)plan->n_layouts, "memory",
-                     (json_int_t)plan->n_memory, "bounded",
-                     (json_int_t)plan->n_bounded, "simulated",
-                     (json_int_t)plan->n_simulated, "unsupported",
-                     (json_int_t)plan->n_unsupported, "dropped",
-                     (json_int_t)plan->n_dropped);
+    json_t *map = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I}", "layouts",
+        (json_int_t)plan->n_layouts, "memory", (json_int_t)plan->n_memory,
+        "bounded", (json_int_t)plan->n_bounded, "simulated",
+        (json_int_t)plan->n_simulated, "unsupported",
+        (json_int_t)plan->n_unsupported, "dropped",
+        (json_int_t)plan->n_dropped);
+    if (!map || plan->search_bound_ns <= 0)
+        return map;
+    bool ok =
+        set(map, "lower_bound_s",
+            json_real((double)plan->search_bound_ns / 1e9)) &&
+        set(map, "lower_bound_ns", integer(plan->search_bound_ns)) &&
+        set(map, "gap", json_real(lh_plan_gap(plan))) &&
+        set(map, "pruned", pruned_to_json(plan));
+    if (ok)
+        return map;
+    json_decref(map);
+    return NULL;
 }
 
 /* Takes over `schedule` and `pipeline`. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search came to: the best, those that lost and why. */
 #include "plan/candidate.h"
-#include "plan/layouts.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -24,12 +23,6 @@ lhi_candidate *lhi_search_best(const lhi_search *s)
 /* Nothing works: say what comes closest. */
 static lh_status refuse(const lhi_search *s, lh_error *err)
 {
-    const lhi_candidate *closest = NULL;
-    for (uint32_t i = 0; i < s->n; i++) {
-        const lhi_candidate *c = &s->candidates[i];
-        if (c->missing > 0 && (!closest || c->missing < closest->missing))
-            closest = c;
-    }
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
         if (c->simulated && c->choice.why[0])
@@ -41,19 +34,21 @@ static lh_status refuse(const lhi_search *s, lh_error *err)
                             c->config.layout.pipeline, c->config.layout.data,
                             c->choice.why);
     }
-    if (closest) {
-        const lh_layout *l = &closest->config.layout;
+    if (s->closest_floor.missing) {
+        const lh_layout *l = &s->closest.layout;
+        const lh_datacenter *dc =
+            &s->job->datacenters[s->closest_floor.missing_in];
         return lhi_fail(
             err, LH_EINFEASIBLE,
             "%s: no layout fits in memory; the closest (tensor "
             "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
             ", micro_batch %" PRIu32 ", recompute %s) needs %.1f "
-            "GiB more than a GPU of device %" PRIu32
-            " has; use more GPUs, a higher ZeRO stage or larger "
-            "degrees",
+            "GiB more than a %s of %s has, however its layers are divided; "
+            "use more GPUs, a higher ZeRO stage or larger degrees",
             s->job->name, l->tensor, l->pipeline, l->data, l->micro_batch,
-            lh_recompute_name(closest->config.recompute),
-            (double)closest->missing / (1 << 30), closest->missing_on);
+            lh_recompute_name(s->closest.recompute),
+            (double)s->closest_floor.missing / (1 << 30), dc->gpu.name,
+            dc->name);
     }
     if (s->n == 0 && s->n_dropped)
         return lhi_fail(err, LH_EINFEASIBLE,
@@ -77,7 +72,9 @@ static bool same_layout(const lhi_config *a, const lhi_config *b)
            x->expert == y->expert && x->pipeline == y->pipeline &&
            x->data == y->data && x->micro_batch == y->micro_batch &&
            x->chunks_per_device == y->chunks_per_device &&
-           x->outermost == y->outermost && a->recompute == b->recompute;
+           x->outermost == y->outermost && x->sites == y->sites &&
+           x->sharding == y->sharding && a->zero == b->zero &&
+           a->recompute == b->recompute;
 }
 
 static int compare_choices(const void *a, const void *b)
@@ -164,18 +161,20 @@ static lh_status list_methods(lhi_search *s, lhi_candidate *best, lh_plan *plan,
         LHI_NEW(s->mem, lh_choice, 2 * lh_method_count() + LHI_ELASTIC_ROWS);
     if (!list)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; best && i < s->n; i++) {
-        lhi_candidate *c = &s->candidates[i];
+    for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
         lhi_built built;
         lh_schedule *schedule;
-        if (!same_layout(&c->config, &best->config) ||
-            (c != best && plan->n_methods > lh_method_count()))
+        lhi_candidate again = *best;
+        bool other = (lh_placement)p != best->config.placement;
+        if (other && best->config.layout.chunks_per_device != 2)
             continue;
-        lhi_candidate again = *c;
-        LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
+        if (other && p == LH_PLACEMENT_UD)
+            continue;
+        again.config.placement = (lh_placement)p;
+        LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
         lh_status status = lhi_candidate_methods(s, &again, &built, &schedule,
                                                  list, &plan->n_methods, err);
-        if (status == LH_OK && c == best) {
+        if (status == LH_OK && !other) {
             plan->pipeline = built.pipeline;
             plan->schedule = schedule;
             plan->cost_source = lh_cost_source_name(built.source);
@@ -218,17 +217,49 @@ static lh_status finish_elastic(lhi_search *s, lh_plan *plan, lh_error *err)
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
+static uint32_t at_most(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void count(const lhi_search *s, lh_plan *plan)
+{
+    uint64_t bounded = 0;
+    for (int k = 0; k < LHI_N_FLOORS; k++)
+        bounded += s->pruned[k];
+    for (uint32_t i = 0; i < s->n; i++)
+        bounded += !s->candidates[i].simulated &&
+                   s->candidates[i].bound_ns != INT64_MAX;
+    plan->n_layouts = at_most(s->n_memory + bounded + s->n_simulated);
+    plan->n_memory = at_most(s->n_memory);
+    plan->n_bounded = at_most(bounded);
+    plan->n_simulated = at_most(s->n_simulated);
+    plan->n_unsupported = at_most(s->n_unsupported);
+    plan->n_dropped = at_most(s->n_dropped);
+    plan->search_bound_ns = s->proven_ns;
+}
+
+/* Which bounds ruled out how many. */
+static lh_status list_pruned(const lhi_search *s, lh_plan *plan, lh_error *err)
+{
+    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_FLOORS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (int k = 0; k < LHI_N_FLOORS; k++)
+        if (s->pruned[k])
+            list[plan->n_pruned++] = (lh_plan_pruned){
+                lhi_floor_name((lhi_floor_kind)k), s->pruned[k]};
+    plan->pruned = list;
+    return LH_OK;
+}
+
 lh_status lhi_search_finish(lhi_search *s, lh_plan *plan, lh_error *err)
 {
     lhi_candidate *best = lhi_search_best(s);
     if (!best && !s->elastic.n_rows)
         return refuse(s, err);
-    plan->n_layouts = s->n - s->n_unsupported;
-    plan->n_unsupported = s->n_unsupported;
-    plan->n_dropped = s->n_dropped;
-    plan->n_memory = s->n_memory;
-    plan->n_simulated = s->n_simulated;
-    plan->n_bounded = s->n - s->n_memory - s->n_unsupported - s->n_simulated;
+    count(s, plan);
+    LHI_TRY(list_pruned(s, plan, err));
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)
         return finish_elastic(s, plan, err);
@@ -244,7 +275,7 @@ lh_status lhi_search_finish(lhi_search *s, lh_plan *plan, lh_error *err)
     snprintf(why, sizeof why,
              "the fastest of %" PRIu32 " layouts under every schedule; no "
              "schedule of this layout is more than %.1f %% faster (%s)",
-             s->n - s->n_unsupported, 100 * gap, best->bound_text);
+             plan->n_layouts, 100 * gap, best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search over layouts. Every layout that divides is built and gets a lower
- * bound; they are simulated, each under every method, in the order of their
- * bounds, until the next bound is no better than the best time found. What is
- * left then cannot win, so the result is the best of all there are. */
+/* The search over layouts: branch and bound with even chunks, then layers are
+ * moved between the chunks of the fastest, and elastic plans are made. */
 #include "plan/search.h"
 
 #include "plan/candidate.h"
-#include "plan/layouts.h"
 #include "plan/money.h"
 #include "plan/uneven.h"
 
@@ -15,56 +12,9 @@
 #include <string.h>
 
 enum {
-    SIMULATED_AT_LEAST = 8, /* so that runners-up are times, not bounds */
-    ELASTIC_LAYOUTS = 2,    /* the fastest by other schedules */
-    UNEVEN_LAYOUTS = 2,     /* the fastest with even chunks */
+    ELASTIC_LAYOUTS = 2, /* the fastest by other schedules */
+    UNEVEN_LAYOUTS = 2,  /* the fastest with even chunks */
 };
-
-static int compare_bounds(const void *a, const void *b)
-{
-    const lhi_candidate *x = a, *y = b;
-    if (x->bound_ns != y->bound_ns)
-        return x->bound_ns < y->bound_ns ? -1 : 1;
-    const lh_layout *m = &x->config.layout, *n = &y->config.layout;
-    const uint32_t keys[][2] = {
-        {m->pipeline, n->pipeline},
-        {m->tensor, n->tensor},
-        {m->expert, n->expert},
-        {m->micro_batch, n->micro_batch},
-        {m->chunks_per_device, n->chunks_per_device},
-        {x->config.placement, y->config.placement},
-        {x->config.recompute, y->config.recompute},
-        {m->outermost, n->outermost},
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (keys[i][0] != keys[i][1])
-            return keys[i][0] < keys[i][1] ? -1 : 1;
-    return 0;
-}
-
-static lh_status simulate_all(lhi_search *s, lh_error *err)
-{
-    int64_t best_ns = INT64_MAX;
-    uint32_t done = 0;
-    for (; done < s->n; done++) {
-        lhi_candidate *c = &s->candidates[done];
-        if (c->bound_ns == INT64_MAX)
-            break;
-        if (c->bound_ns >= best_ns &&
-            (done >= SIMULATED_AT_LEAST || s->options.quick))
-            break;
-        if (s->options.progress &&
-            s->options.progress(s->options.context, done, s->n,
-                                best_ns == INT64_MAX ? -1 : best_ns) &&
-            best_ns != INT64_MAX)
-            break;
-        LHI_TRY(lhi_candidate_simulate(s, c, err));
-        if (c->choice.status == LH_CHOICE_OK &&
-            c->choice.iteration_ns < best_ns)
-            best_ns = c->choice.iteration_ns;
-    }
-    return LH_OK;
-}
 
 /* --- elastic plans ---------------------------------------------------------
  */
@@ -109,8 +59,10 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
     }
     LHI_TRY(
         lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic, err));
-    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++) {
+        s->elastic.rows[i].zero = s->job->training.zero;
         lhi_search_rates(s, &s->elastic.rows[i]);
+    }
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_money_set(s->job, s->elastic.results[i].built.pipeline,
                               s->mem, &s->elastic.rows[i], err));
@@ -190,37 +142,12 @@ static lh_status check_schedule(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* A candidate for every layout there is. */
-static lh_status start(lhi_search *s, lh_error *err)
-{
-    lhi_layouts layouts;
-    lh_status status = lhi_layouts_find(s->job, &layouts, err);
-    s->n_dropped = layouts.n_dropped;
-    if (status == LH_OK) {
-        s->candidates = calloc(layouts.n + (size_t)1, sizeof *s->candidates);
-        if (!s->candidates)
-            status = lhi_fail_nomem(err);
-    }
-    if (status == LH_OK)
-        s->n = layouts.n;
-    for (uint32_t i = 0; i < s->n; i++)
-        s->candidates[i].config = layouts.configs[i];
-    lhi_layouts_fini(&layouts);
-    return status;
-}
-
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     lhi_search s = {.job = job, .options = *options, .mem = mem};
     LHI_TRY(check_schedule(job, err));
-    lh_status status = start(&s, err);
-    for (uint32_t i = 0; status == LH_OK && i < s.n; i++)
-        status = lhi_candidate_bound(&s, &s.candidates[i], err);
-    if (status == LH_OK && s.n)
-        qsort(s.candidates, s.n, sizeof *s.candidates, compare_bounds);
-    if (status == LH_OK)
-        status = simulate_all(&s, err);
+    lh_status status = lhi_search_branch(&s, err);
     if (status == LH_OK && !s.options.quick)
         status = move_all_layers(&s, err);
     if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))

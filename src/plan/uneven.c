@@ -19,7 +19,7 @@ enum {
 static const lhi_partition_sampling as_published = {
     .samples = 100, .keep = 100, .changes = 100, .seed = 1};
 
-static double ratio_of(const lh_plan_options *options)
+double lhi_uneven_ratio(const lh_plan_options *options)
 {
     return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
 }
@@ -34,7 +34,7 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
 {
     uint32_t n = count_chunks(config);
     return options->partition != LH_PARTITION_EVEN && n > 1 &&
-           job->model->layers > n && ratio_of(options) > 1;
+           job->model->layers > n && lhi_uneven_ratio(options) > 1;
 }
 
 typedef struct trial {
@@ -125,7 +125,7 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     trial t = {job, options, method, *config};
     lhi_partition p = {.n_layers = job->model->layers,
                        .n_chunks = n,
-                       .most_ratio = ratio_of(options),
+                       .most_ratio = lhi_uneven_ratio(options),
                        .time = time_of,
                        .context = &t};
     uint32_t *best = LHI_NEW(mem, uint32_t, n);
@@ -243,7 +243,7 @@ lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
                            &places.spreads[lhi_config_device(config, c)],
                            times);
     if (status == LH_OK) {
-        share_out(job->model->layers, n, ratio_of(options), speed, layers);
+        share_out(job->model->layers, n, lhi_uneven_ratio(options), speed, layers);
         config->layers = layers;
     }
     lhi_arena_free(own);

@@ -6,6 +6,9 @@
 
 #include "plan/layout.h"
 
+/* Layers of the largest chunk over those of the smallest, at most. */
+double lhi_uneven_ratio(const lh_plan_options *options);
+
 /* Whether there is another partition than the even one: several chunks, layers
  * to move, and a ratio that allows it. */
 bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,

@@ -143,8 +143,8 @@ static const char open_text[] =
     "  gpus_per_node: 1\n"
     "  fabric: {gbps: 400, latency_us: 8}\n"
     "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-    "  links: [{between: [west, east], latency_ms: 0.01, gbps: 400}]\n"
-    "layout: {micro_batch: 1, schedule: 1f1b}\n";
+    "  links: [{between: [west, east], latency_ms: 0.01, gbps: 320}]\n"
+    "layout: {micro_batch: 1, schedule: 1f1b, sharding: full}\n";
 
 static const char scenario_text[] =
     "longhaul: optical/1\n"

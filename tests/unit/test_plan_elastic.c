@@ -56,10 +56,12 @@ static void reads_back(const lh_plan *plan)
  * reads back, and without its parts it is no faster. */
 static void elastic_plans(void)
 {
-    lh_job *job = job_with("{schedule: elastic}", 32, 2, 16);
+    lh_job *job = job_with("{schedule: elastic, context: 1}", 32, 2, 16);
     lh_plan *plan = NULL;
+    lh_plan_options even = {.size = sizeof even,
+                            .partition = LH_PARTITION_EVEN};
     lh_error err = {0};
-    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
     CHECK(plan && plan->best.elastic);
     if (plan && plan->best.elastic) {
         const lh_plan_elastic *e = plan->best.elastic;
