@@ -179,6 +179,7 @@ static void fill(const lh_pipeline *p, parts *x, lh_pipeline_desc *desc)
         .sites = x->sites,
         .n_dp_ops = lh_pipeline_n_dp_ops(p),
         .dp_ops = x->ops,
+        .first_gathers = lh_pipeline_first_gathers(p),
     };
     desc->n_enqueue = lh_pipeline_enqueue(p, &desc->enqueue);
     desc->n_dequeue = lh_pipeline_dequeue(p, &desc->dequeue);

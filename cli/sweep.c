@@ -257,9 +257,15 @@ lh_status cli_sweep_pipeline(cli *c, const lh_pipeline *p, int64_t latency_ns,
         .n_links = lh_pipeline_n_links(p),
         .memory_unit = *unit ? unit : NULL,
         .n_sites = lh_pipeline_n_sites(p),
+        .n_dp_ops = lh_pipeline_n_dp_ops(p),
+        .first_gathers = lh_pipeline_first_gathers(p),
     };
     parts x = {0};
     lh_status status = fill(c, p, &x, &desc);
+    if (desc.n_dp_ops > 0)
+        desc.dp_ops = lh_pipeline_dp_op(p, 0); /* they lie in one array */
+    desc.n_enqueue = lh_pipeline_enqueue(p, &desc.enqueue);
+    desc.n_dequeue = lh_pipeline_dequeue(p, &desc.dequeue);
     for (uint32_t i = 0; status == LH_OK && i < desc.n_links; i++) {
         if (!far_apart(p, &x.links[i]))
             continue;

@@ -92,6 +92,10 @@ typedef struct lh_pipeline_desc {
     /* Those launched with the same pass go in this order. */
     uint32_t n_dp_ops;
     const lh_dp_op *dp_ops;
+    /* How many all-gathers of a device are issued at the start, in the order of
+     * the chunks' first forwards; each such forward issues the next as it
+     * starts. One more than the prefetch depth; 0: all of them. */
+    uint32_t first_gathers;
     /* Microbatches that go forward, and backward, together, where the
      * operations belong to such groups: those of the method "elastic". Each
      * adds up to n_microbatches; both or neither. */
@@ -135,8 +139,11 @@ LH_API uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
 LH_API uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
                                     const uint32_t **groups);
 LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
+/* All of them lie in one array, from number 0 on. */
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
+/* The description's; 0: all. */
+LH_API uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline);
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);

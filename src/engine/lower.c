@@ -315,6 +315,28 @@ static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
     }
 }
 
+/* Whether a chunk's weights are gathered before pass i. */
+static bool needs_gather(const lowering *l, const lhi_exec_rank *rank,
+                         uint32_t i)
+{
+    return rank->passes[i].is_first &&
+           l->p->chunks[rank->passes[i].pass.chunk].all_gather_ns > 0;
+}
+
+/* The all-gather for the first such pass from `from` on, to be issued with
+ * pass `with`; returns where to look for the next. */
+static uint32_t add_gather(const lowering *l, lhi_exec_rank *rank,
+                           uint32_t from, uint32_t with)
+{
+    while (from < rank->n_passes && !needs_gather(l, rank, from))
+        from++;
+    if (from == rank->n_passes)
+        return from;
+    lh_pass what = {rank->passes[from].pass.chunk, 0, 0, 1, LH_F};
+    add(rank, LH_STREAM_DATA, &what, with);
+    return from + 1;
+}
+
 static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
                                    lh_error *err)
 {
@@ -325,14 +347,14 @@ static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
     rank->instructions = LHI_NEW(l->x->mem, lh_instruction, most);
     if (!rank->instructions)
         return lhi_fail_nomem(err);
+    uint32_t first = l->p->first_gathers, n = 0, gathered = 0;
     for (uint32_t i = 0; i < rank->n_passes; i++)
-        if (rank->passes[i].is_first &&
-            chunks[rank->passes[i].pass.chunk].all_gather_ns > 0) {
-            lh_pass what = {rank->passes[i].pass.chunk, 0, 0, 1, LH_F};
-            add(rank, LH_STREAM_DATA, &what, 0);
-        }
+        if (needs_gather(l, rank, i) && (first == 0 || n++ < first))
+            gathered = add_gather(l, rank, gathered, 0);
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         add_posts(rank, i);
+        if (needs_gather(l, rank, i))
+            gathered = add_gather(l, rank, gathered, i);
         add_pass(rank, chunks, i);
     }
     return LH_OK;

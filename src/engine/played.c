@@ -23,26 +23,44 @@ lh_status lhi_played_make(lhi_rank *rank, lh_error *err)
     lhi_arena *mem = rank->mem;
     size_t points = 2 * (size_t)rank->o.exec->n_half;
     rank->gathered_ns = LHI_NEW(mem, int64_t, p->n_chunks);
+    rank->late_gathers = LHI_NEW(mem, uint32_t, p->n_chunks);
     rank->point_ready_ns = LHI_NEW(mem, int64_t, p->n_dp_ops ? points : 0);
     rank->played =
         LHI_NEW(mem, lhi_played, 2 * (size_t)p->n_chunks + p->n_dp_ops);
-    if (!rank->gathered_ns || !rank->point_ready_ns || !rank->played)
+    if (!rank->gathered_ns || !rank->late_gathers || !rank->point_ready_ns ||
+        !rank->played)
         return lhi_fail_nomem(err);
     return LH_OK;
+}
+
+static void gather(lhi_rank *rank, uint32_t chunk, int64_t now_ns)
+{
+    int64_t transfer_ns = rank->o.pipeline->chunks[chunk].all_gather_ns;
+    rank->gathered_ns[chunk] =
+        add(rank, chunk, false, LH_NONE, transfer_ns, now_ns)->arrive_ns;
+}
+
+/* Whether a chunk's weights are gathered before this pass. */
+static bool needs_gather(const lhi_rank *rank, const lhi_exec_pass *pass)
+{
+    return pass->is_first &&
+           rank->o.pipeline->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
 void lhi_played_begin(lhi_rank *rank, int64_t t0_ns)
 {
     const lh_pipeline *p = rank->o.pipeline;
-    rank->n_played = 0;
+    uint32_t n = 0;
+    rank->n_played = rank->n_late = rank->next_late = 0;
     rank->data_free_ns = t0_ns;
     for (uint32_t i = 0; i < rank->program->n_passes; i++) {
         const lhi_exec_pass *pass = &rank->program->passes[i];
-        uint32_t c = pass->pass.chunk;
-        if (pass->is_first && p->chunks[c].all_gather_ns > 0)
-            rank->gathered_ns[c] =
-                add(rank, c, false, LH_NONE, p->chunks[c].all_gather_ns, t0_ns)
-                    ->arrive_ns;
+        if (!needs_gather(rank, pass))
+            continue;
+        if (p->first_gathers == 0 || n++ < p->first_gathers)
+            gather(rank, pass->pass.chunk, t0_ns);
+        else
+            rank->late_gathers[rank->n_late++] = pass->pass.chunk;
     }
     for (uint32_t i = 0; p->n_dp_ops && i < 2 * rank->o.exec->n_half; i++)
         rank->point_ready_ns[i] = 0;
@@ -68,12 +86,10 @@ int64_t lhi_played_ready(const lhi_rank *rank, const lhi_exec_pass *pass)
     return ready;
 }
 
-void lhi_played_start(lhi_rank *rank, const lhi_exec_pass *pass,
-                      int64_t start_ns)
+/* The operations that a pass launches as it starts. */
+static void launch(lhi_rank *rank, const lhi_exec_pass *pass, int64_t start_ns)
 {
     const lh_pipeline *p = rank->o.pipeline;
-    if (p->n_dp_ops == 0 || pass->pass.kind == LH_W)
-        return;
     size_t point = point_of(rank, &pass->pass);
     for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
@@ -88,6 +104,16 @@ void lhi_played_start(lhi_rank *rank, const lhi_exec_pass *pass,
         if (x->arrive_ns > *ready)
             *ready = x->arrive_ns;
     }
+}
+
+void lhi_played_start(lhi_rank *rank, const lhi_exec_pass *pass,
+                      int64_t start_ns)
+{
+    const lh_pipeline *p = rank->o.pipeline;
+    if (p->n_dp_ops > 0 && pass->pass.kind != LH_W)
+        launch(rank, pass, start_ns);
+    if (rank->next_late < rank->n_late && needs_gather(rank, pass))
+        gather(rank, rank->late_gathers[rank->next_late++], start_ns);
 }
 
 void lhi_played_end(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns)

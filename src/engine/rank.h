@@ -87,6 +87,7 @@ typedef struct lhi_rank {
     lhi_record *records; /* per pass */
     /* Played data-parallel link. */
     int64_t data_free_ns, *gathered_ns, *point_ready_ns;
+    uint32_t *late_gathers, n_late, next_late; /* chunks, in their order */
     uint32_t n_played;
     lhi_played *played;
     lhi_late *late; /* NULL: receives are early */

@@ -169,6 +169,26 @@ lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
+uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline)
+{
+    return pipeline->first_gathers;
+}
+
+bool lhi_gathers_late(const lh_pipeline *p)
+{
+    if (p->first_gathers == 0)
+        return false;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        uint32_t n = 0; /* of this chunk's device, up to it */
+        for (uint32_t k = 0; k <= c && n <= p->first_gathers; k++)
+            n += p->chunks[k].device == p->chunks[c].device &&
+                 p->chunks[k].all_gather_ns > 0;
+        if (n > p->first_gathers)
+            return true;
+    }
+    return false;
+}
+
 uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline)
 {
     return pipeline->n_dp_ops;
@@ -263,6 +283,10 @@ static json_t *all_to_json(const lh_pipeline *p, json_t *chunks)
     bool ok =
         map && (p->n_dp_ops == 0 ||
                 json_object_set_new(map, "operations", ops_to_json(p)) == 0);
+    if (ok && p->first_gathers > 0) {
+        json_t *depth = json_integer((json_int_t)p->first_gathers - 1);
+        ok = json_object_set_new(map, "prefetch", depth) == 0;
+    }
     if (ok && p->n_enqueue > 0) {
         json_t *groups = json_pack(
             "{s:o, s:o}", "enqueue", numbers_to_json(p->n_enqueue, p->enqueue),
@@ -280,7 +304,7 @@ bool lhi_dp_to_json(const lh_pipeline *p, json_t *map)
     json_t *chunks = chunks_to_json(p);
     if (!chunks)
         return false;
-    if (p->n_dp_ops > 0 || p->n_enqueue > 0)
+    if (p->n_dp_ops > 0 || p->n_enqueue > 0 || p->first_gathers > 0)
         return json_object_set_new(map, "data_parallel",
                                    all_to_json(p, chunks)) == 0;
     if (json_array_size(chunks) > 0)

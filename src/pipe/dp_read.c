@@ -338,8 +338,8 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
                       lh_chunk *chunks, lhi_pipeline_origin *origin,
                       lh_error *err)
 {
-    static const char *const keys[] = {"chunks", "operations", "groups",
-                                       "elastic", NULL};
+    static const char *const keys[] = {"chunks",   "operations", "groups",
+                                       "prefetch", "elastic",    NULL};
     reader r = {doc, unit_ns, scratch, desc, chunks, origin};
     if (node->kind != LHI_MAP)
         return read_collectives(&r, node, err);
@@ -348,10 +348,17 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
     const lhi_node *operations = lhi_find(node, "operations");
     const lhi_node *elastic = lhi_find(node, "elastic");
     const lhi_node *groups = lhi_find(node, "groups");
-    if (elastic && (list || operations || groups))
+    const lhi_node *prefetch = lhi_find(node, "prefetch");
+    if (elastic && (list || operations || groups || prefetch))
         return lhi_doc_fail(doc, elastic, err, LH_EINPUT,
                             "'elastic' makes chunks, operations and groups "
-                            "itself; keep it, or these");
+                            "itself and fetches all at once; keep it, or the "
+                            "other keys");
+    if (prefetch) {
+        LHI_TRY(lhi_get_u32(doc, prefetch, 0, LH_MAX_CHUNKS,
+                            &desc->first_gathers, err));
+        desc->first_gathers++;
+    }
     if (elastic)
         return read_elastic(&r, elastic, err);
     if (list)

@@ -424,6 +424,7 @@ static lh_status fill(lh_pipeline *p, const lh_pipeline_desc *d,
     p->n_microbatches = d->n_microbatches;
     p->n_chunks = d->n_chunks;
     p->joint = d->joint;
+    p->first_gathers = d->first_gathers;
     p->chunks = LHI_NEW(p->mem, lh_chunk, d->n_chunks);
     if (!p->chunks)
         return lhi_fail_nomem(err);

@@ -45,6 +45,7 @@ struct lh_pipeline {
     uint32_t n_dp_ops;
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
+    uint32_t first_gathers; /* 0: all */
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
 };
@@ -78,6 +79,9 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
                       lhi_pipeline_origin *origin, lh_error *err);
 /* Its JSON into `map`; false: no memory. */
 bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
+
+/* Whether some all-gather is not issued at the start, whatever the schedule. */
+bool lhi_gathers_late(const lh_pipeline *p);
 
 /* The resource of that name; LH_NONE: there is none. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);

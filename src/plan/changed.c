@@ -245,7 +245,8 @@ static lh_status copy(const lh_pipeline *p, lhi_arena *mem, parts *x,
                             .n_links = lh_pipeline_n_links(p),
                             .memory_unit = lh_pipeline_memory_unit(p),
                             .n_sites = lh_pipeline_n_sites(p),
-                            .n_dp_ops = lh_pipeline_n_dp_ops(p)};
+                            .n_dp_ops = lh_pipeline_n_dp_ops(p),
+                            .first_gathers = lh_pipeline_first_gathers(p)};
     int64_t *limits = LHI_NEW(mem, int64_t, d->n_devices);
     lh_site *sites = LHI_NEW(mem, lh_site, d->n_sites);
     uint32_t *at = LHI_NEW(mem, uint32_t, d->n_devices);

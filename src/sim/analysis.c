@@ -440,6 +440,25 @@ static void step_to_launch(walker *w, const lh_collective *c)
                   .no_memory = w->no_memory};
 }
 
+/* Before an all-gather: nothing, or the first forward of another chunk, which
+ * issued it as it started. */
+static bool step_to_first_forward(walker *w, const lh_collective *c)
+{
+    if (c->ready_ns == 0)
+        return false;
+    for (uint32_t i = 0; i < n_runs(w->f->t, c->device); i++) {
+        const lh_run *run = run_at(w->f->t, c->device, i);
+        if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
+            continue;
+        *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+                      .at_ns = c->ready_ns,
+                      .run = run,
+                      .no_memory = w->no_memory};
+        return true;
+    }
+    return false;
+}
+
 static bool step_from_collective(walker *w)
 {
     const lh_timeline *t = w->f->t;
@@ -457,7 +476,7 @@ static bool step_from_collective(walker *w)
         return true;
     }
     if (!c->is_reduce_scatter)
-        return false;
+        return step_to_first_forward(w, c);
     for (uint32_t i = n_runs(t, c->device); i-- > 0;)
         if (run_at(t, c->device, i)->end_ns == c->ready_ns) {
             step_to_run(w, c->device, i);

@@ -64,6 +64,9 @@ typedef struct engine {
     device_state *devices;
     link_state *links;            /* by resource */
     int64_t *gathered_ns;   /* per chunk: its all-gather arrived */
+    uint32_t *next_gather;  /* per chunk: whose all-gather its first forward
+                               issues, or LH_NONE */
+    uint32_t *line;         /* of one device: chunks by first forward */
     uint32_t *releases;     /* per chunk: W and B passes to go */
     uint32_t *dp_left;   /* per point: operations not launched that it needs */
     int64_t *dp_ready_ns; /* per point: the last of those launched arrives */
@@ -136,6 +139,9 @@ static void launch(engine *e, device_state *dev, size_t point, int64_t now)
     }
 }
 
+static void add_collective(engine *e, uint32_t chunk, bool is_scatter,
+                           int64_t now);
+
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -164,6 +170,10 @@ static void try_start(engine *e, uint32_t d)
         if (e->dp_ready_ns[point] > start)
             start = e->dp_ready_ns[point];
         launch(e, dev, point, start);
+    }
+    if (pass->kind == LH_F && e->next_gather[pass->chunk] != LH_NONE) {
+        add_collective(e, e->next_gather[pass->chunk], false, start);
+        e->next_gather[pass->chunk] = LH_NONE;
     }
     run->pass = *pass;
     run->device = d;
@@ -351,16 +361,31 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
+/* The all-gather of the device's n-th chunk that has one: at the start, or, as
+ * many chunks after another as are issued then, by that one's first forward. */
+static void gather(engine *e, uint32_t *line, uint32_t n, uint32_t chunk)
+{
+    uint32_t first = e->p->first_gathers;
+    line[n] = chunk;
+    if (first == 0 || n < first) {
+        add_collective(e, chunk, false, 0);
+        return;
+    }
+    e->gathered_ns[chunk] = INT64_MAX; /* issued before it is asked for */
+    e->next_gather[line[n - first]] = chunk;
+}
+
 static void start_all(engine *e)
 {
     const lh_pipeline *p = e->p;
     for (uint32_t d = 0; d < p->n_devices; d++) {
         device_state *dev = &e->devices[d];
+        uint32_t n = 0;
         for (uint32_t i = 0; i < dev->count; i++) {
             uint32_t c = dev->order[i].chunk;
             if (dev->order[i].kind == LH_F && p->chunks[c].all_gather_ns > 0 &&
                 e->gathered_ns[c] == 0)
-                add_collective(e, c, false, 0);
+                gather(e, e->line, n++, c);
             if (dev->order[i].kind == LH_W || dev->order[i].kind == LH_B)
                 e->releases[c]++;
         }
@@ -542,6 +567,8 @@ static lh_status allocate(engine *e, lh_error *err)
     e->links = LHI_NEW(e->mem, link_state, p->n_resources);
     e->gathered_ns = LHI_NEW(e->mem, int64_t, p->n_chunks);
     e->releases = LHI_NEW(e->mem, uint32_t, p->n_chunks);
+    e->next_gather = LHI_NEW(e->mem, uint32_t, p->n_chunks);
+    e->line = LHI_NEW(e->mem, uint32_t, p->n_chunks);
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
@@ -551,10 +578,11 @@ static lh_status allocate(engine *e, lh_error *err)
     t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
     if (!e->inputs || !e->devices || !e->links || !e->gathered_ns ||
-        !e->releases || !t->offsets || !t->runs || !t->messages ||
+        !e->releases || !e->next_gather || !e->line || !t->offsets || !t->runs || !t->messages ||
         !t->collectives || !t->peak_memory || !t->memory_limits ||
         !t->resource_names)
         return lhi_fail_nomem(err);
+    memset(e->next_gather, 0xff, p->n_chunks * sizeof *e->next_gather);
     if (p->n_dp_ops == 0)
         return LH_OK;
     e->dp_left = LHI_NEW(e->mem, uint32_t, 2 * e->n_half);

@@ -31,9 +31,11 @@ struct lh_evaluator {
     lhi_seen seen;
     int64_t *link_free, *device_free, *dp_free, *gathered;
     uint32_t *pos, *stack, *releases;
-    uint32_t *dp_left;    /* as in the event engine; NULL: no operations */
+    uint32_t *dp_left; /* as in the event engine; NULL: no operations */
     int64_t *dp_ready;
-    int64_t dp_last; /* when the last of the operations arrives */
+    int64_t dp_last;       /* when the last of those issued by passes arrives */
+    uint32_t *next_gather; /* as in the event engine; NULL: all at the start */
+    uint32_t *line;
 };
 
 /* Whether each link has one sending device. */
@@ -82,14 +84,20 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
         .stack = LHI_NEW(mem, uint32_t, p->n_devices),
         .releases = LHI_NEW(mem, uint32_t, p->n_chunks),
     };
-    if (!e->arrive[0] || !e->arrive[1] || !e->seen.state ||
-        !e->seen.parts || !e->link_free || !e->device_free ||
-        !e->dp_free || !e->gathered || !e->pos || !e->stack || !e->releases)
+    if (!e->arrive[0] || !e->arrive[1] || !e->seen.state || !e->seen.parts ||
+        !e->link_free || !e->device_free || !e->dp_free || !e->gathered ||
+        !e->pos || !e->stack || !e->releases)
         goto err_mem;
     if (p->n_dp_ops > 0) {
         e->dp_left = LHI_NEW(mem, uint32_t, 2 * n);
         e->dp_ready = LHI_NEW(mem, int64_t, 2 * n);
         if (!e->dp_left || !e->dp_ready)
+            goto err_mem;
+    }
+    if (p->first_gathers > 0) {
+        e->next_gather = LHI_NEW(mem, uint32_t, p->n_chunks);
+        e->line = LHI_NEW(mem, uint32_t, p->n_chunks);
+        if (!e->next_gather || !e->line)
             goto err_mem;
     }
     e->private_links = find_private(p, sender);
@@ -111,7 +119,8 @@ static int64_t gather(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
     int64_t last = 0;
-    for (uint32_t d = 0; d < p->n_devices; d++)
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        uint32_t n = 0;
         for (uint32_t i = 0; i < s->counts[d]; i++) {
             const lh_pass *pass = &s->orders[d][i];
             const lh_chunk *c = &p->chunks[pass->chunk];
@@ -120,12 +129,37 @@ static int64_t gather(lh_evaluator *e, const lh_schedule *s)
             if (pass->kind != LH_F || c->all_gather_ns == 0 ||
                 e->gathered[pass->chunk] != 0)
                 continue;
+            if (e->line) {
+                e->line[n++] = pass->chunk;
+                if (n > p->first_gathers) {
+                    e->gathered[pass->chunk] = INT64_MAX;
+                    e->next_gather[e->line[n - 1 - p->first_gathers]] =
+                        pass->chunk;
+                    continue;
+                }
+            }
             e->dp_free[d] += c->all_gather_ns;
             e->gathered[pass->chunk] = e->dp_free[d] + c->dp_latency_ns;
             if (e->gathered[pass->chunk] > last)
                 last = e->gathered[pass->chunk];
         }
+    }
     return last;
+}
+
+/* The first forward of a chunk starts: the all-gather that it issues. */
+static void fetch(lh_evaluator *e, uint32_t chunk, int64_t now)
+{
+    uint32_t next = e->next_gather[chunk];
+    if (next == LH_NONE)
+        return;
+    const lh_chunk *c = &e->p->chunks[next];
+    int64_t *free = &e->dp_free[c->device];
+    *free = (now > *free ? now : *free) + c->all_gather_ns;
+    e->gathered[next] = *free + c->dp_latency_ns;
+    if (e->gathered[next] > e->dp_last)
+        e->dp_last = e->gathered[next];
+    e->next_gather[chunk] = LH_NONE;
 }
 
 static int64_t scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
@@ -199,9 +233,12 @@ static ALWAYS_INLINE int64_t run_as(lh_evaluator *e, const lh_schedule *s,
             if (!side && e->gathered[c] > now)
                 now = e->gathered[c];
             if (operations) {
-                now = communicate(e, d, 2 * at + (size_t)side, now);
+                if (e->dp_left)
+                    now = communicate(e, d, 2 * at + (size_t)side, now);
                 if (now == UNKNOWN)
                     break;
+                if (!side && e->next_gather)
+                    fetch(e, c, now);
             }
             if (!side && c + 1 < p->n_chunks) {
                 route = &p->forward[c];
@@ -242,9 +279,8 @@ static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
     return run_as(e, s, d, depth, false);
 }
 
-static NOINLINE int64_t run_communicating(lh_evaluator *e,
-                                          const lh_schedule *s, uint32_t d,
-                                          uint32_t *depth)
+static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
+                                          uint32_t d, uint32_t *depth)
 {
     return run_as(e, s, d, depth, true);
 }
@@ -268,6 +304,8 @@ static void reset(lh_evaluator *e)
     memset(e->releases, 0, p->n_chunks * sizeof *e->releases);
     memset(e->pos, 0, p->n_devices * sizeof *e->pos);
     e->dp_last = 0;
+    if (e->next_gather)
+        memset(e->next_gather, 0xff, p->n_chunks * sizeof *e->next_gather);
     if (e->dp_left) {
         memcpy(e->dp_left, p->dp_waits, 2 * n * sizeof *e->dp_left);
         memset(e->dp_ready, 0, 2 * n * sizeof *e->dp_ready);
@@ -303,7 +341,7 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
         e->stack[depth++] = d;
         while (depth > 0) {
             uint32_t next = e->stack[--depth];
-            int64_t end = p->n_dp_ops
+            int64_t end = e->dp_left || e->next_gather
                               ? run_communicating(e, schedule, next, &depth)
                               : run_plain(e, schedule, next, &depth);
             if (end > last)

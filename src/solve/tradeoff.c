@@ -117,7 +117,10 @@ static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
                              .memory_unit = p->memory_unit,
                              .n_sites = p->n_sites,
                              .sites = p->sites,
-                             .device_sites = p->device_sites};
+                             .device_sites = p->device_sites,
+                             .n_dp_ops = p->n_dp_ops,
+                             .dp_ops = p->dp_ops,
+                             .first_gathers = p->first_gathers};
     lh_status status = lh_pipeline_make(&desc, out, err);
     free(limits);
     return status;

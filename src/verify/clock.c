@@ -21,27 +21,31 @@ typedef struct ordered_link {
 
 typedef struct run {
     lhi_judge *judge;
-    uint32_t *consumers;   /* [node]: that waits for what this one makes */
-    uint32_t *sources;     /* [node]: whose output it waits for */
-    int64_t *inputs;       /* [node]: when that is there, or UNKNOWN */
-    int64_t *ends;         /* [node]: or UNKNOWN */
-    bool *entering;        /* [node]: its message waits for its link's order */
-    uint32_t *next;        /* [device]: its next node */
-    int64_t *free_ns;      /* [device] */
-    int64_t *dp_free_ns;   /* [device]: its data-parallel link */
-    int64_t *gathered_ns;  /* [chunk]: its weights are there */
-    uint64_t *left;        /* [chunk]: W and B passes still to run */
-    int64_t *link_free_ns; /* [resource] */
-    ordered_link *orders;  /* [resource] */
-    uint32_t *launches;    /* [node]: first operation that starts with it, or
-                              LH_NONE; NULL: there are no operations */
-    uint32_t *next_op;     /* [operation]: another of the same node */
-    uint32_t *starters;    /* [operation]: the node it starts with */
-    uint32_t *waiters;     /* [operation]: the node that needs it, or LH_NONE */
-    uint32_t *missing;     /* [node]: operations it needs that did not start */
-    int64_t *fetched_ns;   /* [node]: when the last of the others is there */
-    uint32_t *stack;       /* devices that may have something to do */
-    bool *stacked;         /* [device] */
+    uint32_t *consumers;  /* [node]: that waits for what this one makes */
+    uint32_t *sources;    /* [node]: whose output it waits for */
+    int64_t *inputs;      /* [node]: when that is there, or UNKNOWN */
+    int64_t *ends;        /* [node]: or UNKNOWN */
+    bool *entering;       /* [node]: its message waits for its link's order */
+    uint32_t *next;       /* [device]: its next node */
+    int64_t *free_ns;     /* [device] */
+    int64_t *dp_free_ns;  /* [device]: its data-parallel link */
+    int64_t *gathered_ns; /* [chunk]: its weights are there */
+    uint32_t *fetches;    /* chunks whose weights are not asked for yet, device
+                             by device in the order of first use */
+    uint32_t *fetch, *fetch_end; /* [device]: its part of these */
+    bool *begun;                 /* [chunk]: its first F has started */
+    uint64_t *left;              /* [chunk]: W and B passes still to run */
+    int64_t *link_free_ns;       /* [resource] */
+    ordered_link *orders;        /* [resource] */
+    uint32_t *launches;  /* [node]: first operation that starts with it, or
+                            LH_NONE; NULL: there are no operations */
+    uint32_t *next_op;   /* [operation]: another of the same node */
+    uint32_t *starters;  /* [operation]: the node it starts with */
+    uint32_t *waiters;   /* [operation]: the node that needs it, or LH_NONE */
+    uint32_t *missing;   /* [node]: operations it needs that did not start */
+    int64_t *fetched_ns; /* [node]: when the last of the others is there */
+    uint32_t *stack;     /* devices that may have something to do */
+    bool *stacked;       /* [device] */
     uint32_t n_stacked;
     lhi_heap heap; /* messages made */
     uint64_t n_messages;
@@ -89,18 +93,48 @@ static int64_t collective(run *r, const lh_chunk *chunk, int64_t ready_ns,
     return end_ns;
 }
 
+/* Asks for the weights of the device's next chunk; false: it has them all. */
+static bool fetch(run *r, uint32_t device, int64_t now_ns)
+{
+    if (r->fetch[device] == r->fetch_end[device])
+        return false;
+    uint32_t c = r->fetches[r->fetch[device]++];
+    const lh_chunk *chunk = lh_pipeline_chunk(r->judge->pipeline, c);
+    r->gathered_ns[c] = collective(r, chunk, now_ns, chunk->all_gather_ns);
+    return true;
+}
+
 static void gather(run *r)
 {
     const lhi_judge *judge = r->judge;
-    for (uint32_t node = 0; node < judge->first[judge->n_rows]; node++) {
-        const lh_pass *pass = &judge->passes[node];
-        if (pass->kind != LH_F || r->gathered_ns[pass->chunk] != UNKNOWN)
-            continue;
-        const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
-        r->gathered_ns[pass->chunk] =
-            chunk->all_gather_ns ? collective(r, chunk, 0, chunk->all_gather_ns)
-                                 : 0;
+    uint32_t first = lh_pipeline_first_gathers(judge->pipeline), n = 0;
+    for (uint32_t device = 0; device < judge->n_devices; device++) {
+        r->fetch[device] = n;
+        for (uint32_t node = judge->first[device];
+             node < judge->first[device + 1]; node++) {
+            const lh_pass *pass = &judge->passes[node];
+            if (pass->kind != LH_F || r->gathered_ns[pass->chunk] != UNKNOWN)
+                continue;
+            r->gathered_ns[pass->chunk] = 0;
+            if (lh_pipeline_chunk(judge->pipeline, pass->chunk)->all_gather_ns)
+                r->fetches[n++] = pass->chunk;
+        }
+        r->fetch_end[device] = n;
+        for (uint32_t i = 0; first == 0 || i < first; i++)
+            if (!fetch(r, device, 0))
+                break;
     }
+}
+
+/* Chunks that need no weights ask for none. */
+static void begin_chunk(run *r, uint32_t device, uint32_t chunk,
+                        int64_t start_ns)
+{
+    if (r->begun[chunk])
+        return;
+    r->begun[chunk] = true;
+    if (lh_pipeline_chunk(r->judge->pipeline, chunk)->all_gather_ns)
+        fetch(r, device, start_ns);
 }
 
 /* What `node` made is with its consumer. */
@@ -207,6 +241,8 @@ static void advance(run *r, uint32_t device)
                 start_ns = r->fetched_ns[node];
             begin(r, node, start_ns);
         }
+        if (pass->kind == LH_F)
+            begin_chunk(r, device, pass->chunk, start_ns);
         r->free_ns[device] = start_ns + duration(judge, pass);
         finish(r, node, r->free_ns[device]);
     }
@@ -281,8 +317,8 @@ static lh_status take_operations(run *r, lh_error *err)
     r->waiters = LHI_NEW(judge->mem, uint32_t, n);
     r->missing = LHI_NEW(judge->mem, uint32_t, total);
     r->fetched_ns = LHI_NEW(judge->mem, int64_t, total);
-    if (!r->launches || !r->next_op || !r->starters || !r->waiters || !r->missing ||
-        !r->fetched_ns)
+    if (!r->launches || !r->next_op || !r->starters || !r->waiters ||
+        !r->missing || !r->fetched_ns)
         return lhi_fail_nomem(err);
     for (uint32_t node = 0; node < total; node++)
         r->launches[node] = LH_NONE;
@@ -291,9 +327,8 @@ static lh_status take_operations(run *r, lh_error *err)
         uint32_t starter = r->starters[i] = node_at(judge, &op->launch);
         r->next_op[i] = r->launches[starter];
         r->launches[starter] = i;
-        r->waiters[i] = op->before.chunk == LH_NONE
-                            ? LH_NONE
-                            : node_at(judge, &op->before);
+        r->waiters[i] =
+            op->before.chunk == LH_NONE ? LH_NONE : node_at(judge, &op->before);
         if (r->waiters[i] != LH_NONE)
             r->missing[r->waiters[i]]++;
     }
@@ -334,13 +369,18 @@ static lh_status prepare(run *r, lh_error *err)
     r->free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
     r->dp_free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
     r->gathered_ns = LHI_NEW(mem, int64_t, judge->n_chunks);
+    r->fetches = LHI_NEW(mem, uint32_t, judge->n_chunks);
+    r->fetch = LHI_NEW(mem, uint32_t, judge->n_devices);
+    r->fetch_end = LHI_NEW(mem, uint32_t, judge->n_devices);
+    r->begun = LHI_NEW(mem, bool, judge->n_chunks);
     r->left = LHI_NEW(mem, uint64_t, judge->n_chunks);
     r->link_free_ns = LHI_NEW(mem, int64_t, judge->n_resources);
     r->orders = LHI_NEW(mem, ordered_link, judge->n_resources);
     r->stack = LHI_NEW(mem, uint32_t, judge->n_devices);
     r->stacked = LHI_NEW(mem, bool, judge->n_devices);
     if (!r->consumers || !r->sources || !r->inputs || !r->ends ||
-        !r->entering || !r->next || !r->free_ns || !r->dp_free_ns ||
+        !r->entering || !r->fetches || !r->fetch || !r->fetch_end ||
+        !r->begun || !r->next || !r->free_ns || !r->dp_free_ns ||
         !r->gathered_ns || !r->left || !r->link_free_ns || !r->orders ||
         !r->stack || !r->stacked)
         return lhi_fail_nomem(err);

@@ -41,7 +41,8 @@ typedef struct world {
     wire *wires;
     int64_t *dp_free_ns;  /* [device] */
     int64_t *gathered_ns; /* [chunk] */
-    int64_t *operated_ns; /* [operation]: it arrives then; NEVER: not launched */
+    int64_t
+        *operated_ns; /* [operation]: it arrives then; NEVER: not launched */
     uint64_t n_issued;
     int64_t now;
     naive_result *out;
@@ -184,10 +185,24 @@ static void collect(world *w, uint32_t chunk, bool scatter)
         w->gathered_ns[chunk] = c->arrive_ns;
 }
 
+/* Issues the next all-gather of a device, where one is left: items of a device
+ * are in its order. */
+static void gather_next(world *w, uint32_t device)
+{
+    for (uint32_t i = 0; i < w->n_items; i++) {
+        uint32_t c = w->items[i].pass.chunk;
+        const lh_chunk *k = lh_pipeline_chunk(w->p, c);
+        if (w->items[i].pass.kind != LH_F || k->device != device ||
+            w->gathered_ns[c] != NEVER)
+            continue;
+        collect(w, c, false);
+        return;
+    }
+}
+
 static void gather_all(world *w)
 {
     uint32_t n = lh_pipeline_n_chunks(w->p);
-    bool *seen = grab(n, sizeof *seen);
     w->gathered_ns = grab(n, sizeof *w->gathered_ns);
     uint32_t n_ops = lh_pipeline_n_dp_ops(w->p);
     w->out->collectives =
@@ -195,15 +210,27 @@ static void gather_all(world *w)
     w->operated_ns = grab(n_ops, sizeof *w->operated_ns);
     for (uint32_t i = 0; i < n_ops; i++)
         w->operated_ns[i] = NEVER;
-    for (uint32_t i = 0; i < w->n_items; i++) {
-        uint32_t c = w->items[i].pass.chunk;
-        if (w->items[i].pass.kind != LH_F || seen[c])
-            continue;
-        seen[c] = true;
+    for (uint32_t c = 0; c < n; c++)
         if (lh_pipeline_chunk(w->p, c)->all_gather_ns > 0)
-            collect(w, c, false);
-    }
-    free(seen);
+            w->gathered_ns[c] = NEVER;
+    uint32_t first = lh_pipeline_first_gathers(w->p);
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        for (uint32_t i = 0; i < (first ? first : n); i++)
+            gather_next(w, d);
+}
+
+/* Whether `it`, which starts now, is its chunk's first forward and had to wait
+ * for its weights. */
+static bool begins_gathered(const world *w, const item *it)
+{
+    if (it->pass.kind != LH_F ||
+        lh_pipeline_chunk(w->p, it->pass.chunk)->all_gather_ns == 0)
+        return false;
+    for (uint32_t i = 0; i < it->position; i++)
+        if (w->orders[it->device][i]->pass.kind == LH_F &&
+            w->orders[it->device][i]->pass.chunk == it->pass.chunk)
+            return false;
+    return true;
 }
 
 /* Called when a W or B of the chunk has ended. */
@@ -236,9 +263,9 @@ static void launch(world *w, const lh_pass *pass)
         int64_t depart = *free_ns > w->now ? *free_ns : w->now;
         *free_ns = depart + op->transfer_ns;
         w->operated_ns[i] = *free_ns + k->dp_latency_ns;
-        w->out->collectives[w->out->n_collectives++] = (naive_collective){
-            op->chunk, op->is_reduce_scatter, w->now, depart, *free_ns,
-            w->operated_ns[i]};
+        w->out->collectives[w->out->n_collectives++] =
+            (naive_collective){op->chunk, op->is_reduce_scatter, w->now, depart,
+                               *free_ns,  w->operated_ns[i]};
     }
 }
 
@@ -355,6 +382,8 @@ static bool start_passes(world *w)
                 it->start_ns = w->now;
                 it->end_ns = w->now + it->time_ns;
                 launch(w, &it->pass);
+                if (begins_gathered(w, it))
+                    gather_next(w, d);
             }
             break;
         }

@@ -303,6 +303,7 @@ lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
         if (random_operation(r, p, s, &ops[c.desc.n_dp_ops]))
             c.desc.n_dp_ops++;
     c.desc.dp_ops = ops;
+    c.desc.first_gathers = rng_below(r, 4);
     return make_copy(&c);
 }
 

@@ -4,8 +4,8 @@
 #include "elastic/elastic.h"
 #include "test.h"
 
-#include <longhaul/check.h>
 #include <longhaul/best.h>
+#include <longhaul/check.h>
 #include <longhaul/elastic.h>
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
@@ -71,8 +71,7 @@ static int64_t event_time(const elastic_case *g, const lh_elastic_plan *plan,
 
 /* A plan by hand, without the refusals. */
 static lh_elastic_plan by_hand(const elastic_case *g, uint32_t R,
-                               const uint32_t *e, uint32_t S,
-                               const uint32_t *d)
+                               const uint32_t *e, uint32_t S, const uint32_t *d)
 {
     lh_elastic_plan plan = {
         .n_enqueue = R, .n_dequeue = S, .enqueue = e, .dequeue = d};
@@ -237,8 +236,7 @@ static void planned(void)
     static const wanted_plan rows[] = {
         {4, "4 4 4", "4 4 4", 10, 3, 2, 1, 1000, 400, 0, 34, 3000, 1000, 1800,
          33},
-        {6, "6 6", "6 6", 10, 3, 5, 3, 1000, 1000, 0, 20, 3000, 1000, 1500,
-         47},
+        {6, "6 6", "6 6", 10, 3, 5, 3, 1000, 1000, 0, 20, 3000, 1000, 1500, 47},
         {9, "9 3", "6 6", 10, 3, 3, 3, 1000, 600, 0, 20, 3000, 1000, 1700, 68},
         {4, "4 4 4", "3 3 6", 22, 3, 0, 0, 545, 0, 14, 142, 3000, 1455, 2000,
          47},
@@ -278,8 +276,8 @@ static void queue_and_recomputation(void)
     lh_elastic_op ops[] = {{40, 1}, {20, 1}, {60, 3}, {80, 1}, {30, 2}};
     lh_elastic_choice *c = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_elastic_choose(&g, 5, ops, 14000, LH_ELASTIC_LARGEST, &c,
-                               &err), err);
+    CHECK_OK(lh_elastic_choose(&g, 5, ops, 14000, LH_ELASTIC_LARGEST, &c, &err),
+             err);
     if (!c)
         return;
     CHECK_INT(c->stored, 150);
@@ -290,15 +288,15 @@ static void queue_and_recomputation(void)
     CHECK_INT(c->time_ns, 6218);
     CHECK_INT(c->memory.sum, 13600);
     lh_elastic_choice_free(c);
-    CHECK_OK(lh_elastic_choose(&g, 5, ops, 16000, LH_ELASTIC_LARGEST, &c,
-                               &err), err);
+    CHECK_OK(lh_elastic_choose(&g, 5, ops, 16000, LH_ELASTIC_LARGEST, &c, &err),
+             err);
     CHECK_INT(c->stored, 230);
     CHECK_INT(c->plan->enqueue[0], 5);
     CHECK_INT(c->time_ns, 6120);
     lh_elastic_choice_free(c);
     c = NULL;
-    CHECK_INT(lh_elastic_choose(&g, 5, ops, 5000, LH_ELASTIC_LARGEST, &c,
-                                &err), LH_EINFEASIBLE);
+    CHECK_INT(lh_elastic_choose(&g, 5, ops, 5000, LH_ELASTIC_LARGEST, &c, &err),
+              LH_EINFEASIBLE);
     CHECK_HAS(err.text, "501 more than stays below the budget of 5000");
 }
 
@@ -361,14 +359,14 @@ static void pipeline_messages(void)
                 {4, 2, 16, 2, 4, 636, 636}};
     const uint32_t *groups[] = {five, four, eight};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        elastic_case g = make_case(rows[i].P, 1, 3, rows[i].B, 4, 8, 0,
-                                   rows[i].pp, 0);
+        elastic_case g =
+            make_case(rows[i].P, 1, 3, rows[i].B, 4, 8, 0, rows[i].pp, 0);
         const uint32_t *e = groups[rows[i].which];
         lh_elastic_plan plan = by_hand(&g, rows[i].n, e, rows[i].n, e);
         CHECK_INT(lh_elastic_time(&g, &plan, 0), rows[i].model);
         CHECK_INT(event_time(&g, &plan, NULL), rows[i].event);
-        CHECK_MSG(!plan.pp_hidden || rows[i].event == rows[i].model,
-                  "row %zu", i);
+        CHECK_MSG(!plan.pp_hidden || rows[i].event == rows[i].model, "row %zu",
+                  i);
     }
 }
 
@@ -464,6 +462,9 @@ static void refused_files(void)
                  "operations: []}",
                  "'elastic' makes");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
+                 "prefetch: 1}",
+                 "'elastic' makes");
+    refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
                  "groups: {enqueue: [12], dequeue: [12]}}",
                  "'elastic' makes");
     refused_file("{groups: {enqueue: [12], dequeue: [7, 6]}}",
@@ -520,8 +521,8 @@ static void what_cannot_be(void)
     g.microbatches = 3;
     lh_elastic_op op = {1, 1};
     lh_elastic_choice *c = NULL;
-    CHECK_INT(lh_elastic_choose(&g, 1, &op, 1000000, LH_ELASTIC_ANY, &c,
-                                &err), LH_EINFEASIBLE);
+    CHECK_INT(lh_elastic_choose(&g, 1, &op, 1000000, LH_ELASTIC_ANY, &c, &err),
+              LH_EINFEASIBLE);
     CHECK_HAS(err.text, "1 fewer than the 4 stages");
     g.f_ns = 0;
     CHECK_INT(lh_elastic_plan_queue(&g, 3, &plan, &err), LH_EINVAL);

@@ -108,7 +108,7 @@ static void documentation_is_right(void)
         round_trip(at);
         at = end + 3;
     }
-    CHECK_INT(n, 4);
+    CHECK_INT(n, 5);
 }
 
 static void everything_reads_back(void)
@@ -125,6 +125,10 @@ static void everything_reads_back(void)
                            "memory_unit: bytes\n"
                            "data_parallel:\n"
                            " - {chunk: 1, all_gather: 1, latency: 1}\n");
+    round_trip(HEAD CHUNKS "data_parallel: {prefetch: 0}\n");
+    round_trip(HEAD CHUNKS "data_parallel:\n"
+                           "  chunks: [{chunk: 1, all_gather: 1}]\n"
+                           "  prefetch: 2\n");
 }
 
 static void refuses(const char *text, const char *why)
@@ -182,6 +186,8 @@ static void refusals_name_line_and_key(void)
             "memory_limit: 1 limits for 2 devices");
     refuses(HEAD CHUNKS "sites:\n - {name: a, devices: [0]}\n",
             "1 of 2 devices are at no site");
+    refuses(HEAD CHUNKS "data_parallel: {prefetch: -1}\n",
+            "data_parallel.prefetch: -1 is out of range");
     refuses(HEAD CHUNKS "data_parallel:\n - {chunk: 7}\n",
             "data_parallel[0].chunk: 7 is out of range");
     refuses(HEAD "uniform: {placement: wave, chunks_per_device: 3, F: 1, D: 1, "

@@ -178,6 +178,8 @@ static void with_data_parallel(void)
         .d = 2,
         .w = 2,
         .more = "data_parallel:\n"
+                "  prefetch: 1\n"
+                "  chunks:\n"
                 "  - {chunk: 0, all_gather: 3, reduce_scatter: 5}\n"
                 "  - {chunk: 1, all_gather: 3, reduce_scatter: 5}\n"
                 "  - {chunk: 2, all_gather: 3, reduce_scatter: 5}\n"

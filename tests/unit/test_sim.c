@@ -5,7 +5,9 @@
 #include "uniform.h"
 
 #include <longhaul/analysis.h>
+#include <longhaul/check.h>
 #include <longhaul/simulate.h>
+#include <longhaul/solve.h>
 
 #define MS INT64_C(1000000)
 
@@ -218,10 +220,57 @@ static void collectives(void)
     lh_pipeline_free(p);
 }
 
+/* Chunk 2's weights are asked for at the start, or, with no prefetching, when
+ * chunk 1's first forward starts at 100: there at 111. */
+static void prefetch_depths(void)
+{
+    static const char *const depths[] = {"", "  prefetch: 0\n",
+                                         "  prefetch: 1\n"};
+    static const int64_t ends[] = {113, 120, 113};
+    for (int i = 0; i < 3; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 1\n"
+                 "devices: 2\nchunks:\n"
+                 " - {device: 0, F: 100, D: 1, W: 1}\n"
+                 " - {device: 1, F: 4, D: 1, W: 1}\n"
+                 " - {device: 1, F: 4, D: 1, W: 1}\n"
+                 "data_parallel:\n%s"
+                 "  chunks:\n"
+                 "  - {chunk: 1, all_gather: 10, latency: 1}\n"
+                 "  - {chunk: 2, all_gather: 10, latency: 1}\n",
+                 depths[i]);
+        lh_pipeline *p = pipeline(text);
+        lh_schedule *s = parse("0F0,0I0,0W0\n1F0,2F0,2I0,2W0,1I0,1W0\n");
+        lh_timeline *t = simulate(p, s, NULL);
+        lh_verdict *v = NULL;
+        lh_solution solution = {0};
+        lh_error err = {0};
+        CHECK_INT(lh_timeline_makespan(t), ends[i] * MS);
+        CHECK_INT(lh_timeline_runs(t, 1, &(uint32_t){0})[1].start_ns,
+                  (i == 1 ? 111 : 104) * MS);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        CHECK_INT(lh_verdict_makespan(v), ends[i] * MS);
+        CHECK_INT(lh_pipeline_first_gathers(p), i);
+        if (i == 1) {
+            CHECK_INT(lh_solve(p, NULL, &solution, &err), LH_EUNSUPPORTED);
+            CHECK_HAS(err.text, "as issued at the start");
+        } else {
+            CHECK_OK(lh_solve(p, NULL, &solution, &err), err);
+            CHECK_INT(solution.makespan_ns, 112 * MS); /* 1I0 first */
+        }
+        lh_solution_fini(&solution);
+        lh_verdict_free(v);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+}
+
 static void sub_blocks_share_exactly(void)
 {
-    lh_pipeline *p = uniform_make((uniform){"ud", 1, 1, 1, 1, 0.00001, 0, 0, 0,
-                                            0, NULL}); /* W: 10 ns */
+    lh_pipeline *p = uniform_make(
+        (uniform){"ud", 1, 1, 1, 1, 0.00001, 0, 0, 0, 0, NULL}); /* W: 10 ns */
     lh_schedule *s = parse("0F0,0I0,0W0:0/4,0W0:1/4,0W0:2/4,0W0:3/4\n");
     lh_timeline *t = simulate(p, s, NULL);
     uint32_t n;
@@ -273,8 +322,7 @@ static void refusals(void)
             LH_EINFEASIBLE, "s.csv:1: cell 5 (0W0): its input-gradient");
     refuses("0F0,0F1,0I0,0W0,0I1,0W1,7F0\n1F0,1I0,1F1,1I1,1W0,1W1\n",
             LH_EINFEASIBLE, "there is no such chunk");
-    refuses("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n",
-            LH_EDEADLOCK,
+    refuses("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n", LH_EDEADLOCK,
             "device 0 waits at 0I0 for device 1, which waits at 1F1");
 }
 
@@ -309,7 +357,8 @@ static void link_orders_name_what_runs(void)
 
 static void slackness(void)
 {
-    /* x = 3, 1: slackness 2, tolerance (2 - 1) * 20 / 2: W is not in the way. */
+    /* x = 3, 1: slackness 2, tolerance (2 - 1) * 20 / 2: W is not in the way.
+     */
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0, NULL});
     lh_schedule *s = parse("0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\n"
@@ -368,8 +417,8 @@ static int64_t delayed(const lh_schedule *s, unsigned delay_ms,
              "links:\n - {from: 0, to: 1, latency: %u}\n"
              " - {from: 1, to: 0, latency: %u}\n",
              delay_ms, delay_ms);
-    lh_pipeline *p = uniform_make(
-        (uniform){"ud", 4, 24, 10, 10, 10, 0, 0, 0, 0, links});
+    lh_pipeline *p =
+        uniform_make((uniform){"ud", 4, 24, 10, 10, 10, 0, 0, 0, 0, links});
     lh_timeline *t = simulate(p, s, NULL);
     lh_analysis *a = NULL;
     lh_error err = {0};
@@ -403,8 +452,8 @@ static void tolerance_is_where_bubbles_cascade(void)
 /* A joint backward answers only with W done. */
 static void joint_slackness(void)
 {
-    lh_pipeline *p = uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0,
-                                            "backward: joint\n"});
+    lh_pipeline *p = uniform_make(
+        (uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0, "backward: joint\n"});
     lh_schedule *s = parse("0F0,0F1,0F2,0B0,0B1,0B2\n"
                            "1F0,1B0,1F1,1B1,1F2,1B2\n");
     lh_timeline *t = simulate(p, s, NULL);
@@ -426,6 +475,7 @@ int main(void)
     RUN(coupled_queues);
     RUN(named_links_are_one);
     RUN(collectives);
+    RUN(prefetch_depths);
     RUN(sub_blocks_share_exactly);
     RUN(refusals);
     RUN(link_orders_name_what_runs);
