@@ -21,8 +21,11 @@ enum {
 };
 
 /* Passes that methods have ordered, or layers whose costs were summed: what
- * one search may take. */
+ * one search may take, and without finding anything faster. What is left then
+ * is not ruled out, but neither could it make the proof any better: what was
+ * built first has the least bounds. */
 #define MOST_WORK UINT64_C(60000000)
+#define MOST_IN_VAIN UINT64_C(3000000)
 
 typedef struct node {
     lhi_config config;
@@ -42,6 +45,7 @@ typedef struct branch {
     uint32_t *unused; /* nodes to use again */
     uint32_t n_unused, unused_room;
     uint64_t seq, work;
+    uint64_t work_then;          /* when something faster was found */
     uint32_t n_built, since_try; /* built; and since the last simulation */
     /* While a node grows: */
     lhi_level level; /* of its children */
@@ -215,24 +219,36 @@ static lh_status build(branch *b, const node *n, lh_error *err)
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status try_built(branch *b, lh_error *err)
+static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
+                         lh_error *err)
 {
     lhi_search *s = b->s;
-    lhi_event event;
-    if (!lhi_heap_pop(&b->built, &event))
-        return LH_OK;
-    lhi_candidate *c = &s->candidates[event.what];
-    b->since_try = 0;
-    LHI_TRY(lhi_candidate_simulate(s, c, err));
-    b->work += (uint64_t)c->config.microbatches * c->config.layout.pipeline *
-               c->config.layout.chunks_per_device * 3 * lh_method_count();
+    uint64_t passes = (uint64_t)c->config.microbatches *
+                      c->config.layout.pipeline *
+                      c->config.layout.chunks_per_device * 3;
+    if (thorough)
+        LHI_TRY(lhi_candidate_simulate(s, c, err));
+    else
+        LHI_TRY(lhi_candidate_glance(s, c, err));
+    b->work += c->thorough ? passes * lh_method_count() : passes;
     if (c->choice.status != LH_CHOICE_OK)
         return LH_OK;
-    if (c->choice.iteration_ns < s->best_ns)
+    if (c->choice.iteration_ns < s->best_ns) {
         s->best_ns = c->choice.iteration_ns;
+        b->work_then = b->work;
+    }
     if (s->objective)
         return s->objective->offer(s->objective->context, c, err);
     return LH_OK;
+}
+
+static lh_status try_built(branch *b, lh_error *err)
+{
+    lhi_event event;
+    if (!lhi_heap_pop(&b->built, &event))
+        return LH_OK;
+    b->since_try = 0;
+    return look_at(b, &b->s->candidates[event.what], false, err);
 }
 
 /* --- the search ----------------------------------------------------------- */
@@ -268,7 +284,9 @@ static bool has_stopped(branch *b)
                             b->n_built, works ? s->best_ns : -1) &&
         works)
         return true;
-    return works && (b->work > MOST_WORK || b->n_built > MOST_BUILT ||
+    bool vain =
+        !s->objective && has_enough(s) && b->work - b->work_then > MOST_IN_VAIN;
+    return works && (vain || b->work > MOST_WORK || b->n_built > MOST_BUILT ||
                      b->n_nodes - b->n_unused > MOST_NODES);
 }
 
@@ -332,6 +350,52 @@ static lh_status run(branch *b, lh_error *err)
     return LH_OK;
 }
 
+/* --- every method --------------------------------------------------------- */
+
+/* Those that a glance found fastest first, then those it found nothing for. */
+static int64_t promise_of(const lhi_search *s, const lhi_candidate *c)
+{
+    const lhi_objective *o = s->objective;
+    if (c->choice.status != LH_CHOICE_OK)
+        return INT64_MAX / 2 + c->bound_ns / 4;
+    return o ? o->value(o->context, c) : c->choice.iteration_ns;
+}
+
+static bool can_win(const lhi_search *s, const lhi_candidate *c)
+{
+    lhi_floor own = floor_of_built(c);
+    int64_t bound = bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own);
+    return !is_hopeless(s, bound, LHI_LEVEL_WHOLE, &c->config, &own);
+}
+
+static lh_status look_closer(branch *b, lh_error *err)
+{
+    lhi_search *s = b->s;
+    lhi_heap line = {0};
+    lhi_event e;
+    lh_status status = LH_OK;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        e = (lhi_event){.time_ns = promise_of(s, c), .seq = i, .what = i};
+        if (c->simulated && !c->thorough && !lhi_heap_push(&line, e))
+            status = lhi_fail_nomem(err);
+    }
+    b->work_then = b->work;
+    while (status == LH_OK && lhi_heap_pop(&line, &e)) {
+        lhi_candidate *c = &s->candidates[e.what];
+        bool few = n < SIMULATED_AT_LEAST && !s->options.quick;
+        if (n > 0 && has_stopped(b))
+            break;
+        if (!few && !can_win(s, c))
+            continue;
+        status = look_at(b, c, true, err);
+        n++;
+    }
+    lhi_heap_fini(&line);
+    return status;
+}
+
 /* --- what is proven ------------------------------------------------------- */
 
 /* Nothing that is left undone is faster than this. */
@@ -365,13 +429,15 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err)
     lhi_config none = {0};
     s->best_ns = INT64_MAX;
     double ratio = lhi_uneven_ratio(&s->options);
-    lh_status status = lhi_space_init(s->job, &b.space, err);
+    lh_status status = lhi_space_init(s->job, s->mem, &b.space, err);
     if (status == LH_OK)
         status = lhi_floors_make(s->job, ratio, &b.floors, err);
     if (status == LH_OK)
         status = expand(&b, LHI_LEVEL_NONE, &none, err);
     if (status == LH_OK)
         status = run(&b, err);
+    if (status == LH_OK)
+        status = look_closer(&b, err);
     if (status == LH_OK)
         prove(&b);
     lhi_heap_fini(&b.open);

@@ -13,6 +13,7 @@ typedef struct lhi_candidate {
     int64_t missing;     /* bytes, where it does not fit */
     uint32_t missing_on; /* device */
     bool simulated;
+    bool thorough;    /* under every method, not only the first glance's */
     lh_choice choice; /* best method, once simulated */
     char bound_text[160];
 } lhi_candidate;
@@ -73,6 +74,8 @@ lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
                                 const lhi_built *built, lh_schedule **best,
                                 lh_choice *all, uint32_t *n_all, lh_error *err);
 /* The same from the layout on, and counted. */
+lh_status lhi_candidate_glance(lhi_search *s, lhi_candidate *c,
+                               lh_error *err); /* under one method */
 lh_status lhi_candidate_simulate(lhi_search *s, lhi_candidate *c,
                                  lh_error *err);
 

@@ -133,14 +133,15 @@ static bool is_slow(const char *name)
     return strcmp(name, "look-ahead") == 0;
 }
 
-/* A slow method seldom makes up for more than this share of what the others
- * come to. */
+/* A slow method seldom makes up for more than a few percent of what the others
+ * come to, and the less so the more chunks there are. */
 static bool is_worth_it(const lhi_search *s, const lhi_candidate *c)
 {
     const lh_choice *o = &c->choice;
+    int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
     return o->status != LH_CHOICE_OK ||
            (o->iteration_ns > c->bound_ns &&
-            o->iteration_ns - o->iteration_ns / 25 < s->best_ns);
+            o->iteration_ns - o->iteration_ns / share < s->best_ns);
 }
 
 static lh_status run_one(lhi_search *s, lhi_candidate *c,
@@ -196,15 +197,43 @@ lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
-lh_status lhi_candidate_simulate(lhi_search *s, lhi_candidate *c, lh_error *err)
+/* The one that comes closest to the best of all on most layouts, and takes
+ * little time. */
+static const char glance_method[] = "greedy";
+
+static lh_status glance(lhi_search *s, lhi_candidate *c, const lhi_built *built,
+                        lh_schedule **best, lh_error *err)
+{
+    lh_choice row;
+    *best = NULL;
+    c->choice = lhi_candidate_choice(c, NULL);
+    c->simulated = true;
+    return run_one(s, c, built, glance_method, best, &row, err);
+}
+
+static lh_status simulate(lhi_search *s, lhi_candidate *c, bool all,
+                          lh_error *err)
 {
     lhi_built built;
     lh_schedule *best;
+    bool before = c->simulated;
     LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
     lh_status status =
-        lhi_candidate_methods(s, c, &built, &best, NULL, NULL, err);
+        all ? lhi_candidate_methods(s, c, &built, &best, NULL, NULL, err)
+            : glance(s, c, &built, &best, err);
+    c->thorough = all;
     lh_schedule_free(best);
     lh_pipeline_free(built.pipeline);
-    s->n_simulated++;
+    s->n_simulated += !before;
     return status;
+}
+
+lh_status lhi_candidate_glance(lhi_search *s, lhi_candidate *c, lh_error *err)
+{
+    return simulate(s, c, !considered(s, glance_method), err);
+}
+
+lh_status lhi_candidate_simulate(lhi_search *s, lhi_candidate *c, lh_error *err)
+{
+    return simulate(s, c, true, err);
 }

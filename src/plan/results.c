@@ -117,6 +117,21 @@ static const char *why_lost(lhi_search *s, const lhi_candidate *c,
     return lhi_arena_strdup(s->mem, text);
 }
 
+/* The same on other sites, where it takes as long. */
+static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_config listed = lhi_config_of(&list[i]);
+        listed.layout.sites = c->config.layout.sites;
+        listed.layout.outermost = c->config.layout.outermost;
+        if (c->simulated && list[i].placement == c->config.placement &&
+            same_layout(&listed, &c->config) &&
+            list[i].iteration_ns == c->choice.iteration_ns)
+            return true;
+    }
+    return false;
+}
+
 /* `first` is the plan's choice, and faster than `best` where it is not of it.
  */
 static lh_status list_alternatives(lhi_search *s, const lhi_candidate *best,
@@ -131,7 +146,8 @@ static lh_status list_alternatives(lhi_search *s, const lhi_candidate *best,
         lhi_candidate *c = &s->candidates[i];
         bool won = c == best && first == &best->choice;
         if (won || c->bound_ns == INT64_MAX ||
-            (c != best && same_layout(&c->config, &best->config)))
+            (c != best && same_layout(&c->config, &best->config)) ||
+            is_twin(list, plan->n_alternatives, c) || is_twin(first, 1, c))
             continue;
         lh_choice *o = &list[plan->n_alternatives];
         if (c->simulated) {

@@ -13,7 +13,7 @@
 
 enum {
     ELASTIC_LAYOUTS = 2, /* the fastest by other schedules */
-    UNEVEN_LAYOUTS = 2,  /* the fastest with even chunks */
+    UNEVEN_LAYOUTS = 6,  /* the fastest with even chunks */
 };
 
 /* --- elastic plans ---------------------------------------------------------
@@ -105,7 +105,6 @@ static lh_status move_layers(lhi_search *s, lhi_candidate *c, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_candidate_bound(s, &moved, err));
     LHI_TRY(lhi_candidate_simulate(s, &moved, err));
-    s->n_simulated--; /* a layout counts once */
     if (moved.choice.status == LH_CHOICE_OK &&
         moved.choice.iteration_ns < c->choice.iteration_ns)
         *c = moved;
@@ -121,6 +120,8 @@ static lh_status move_all_layers(lhi_search *s, lh_error *err)
         if (!c)
             break;
         done[c - s->candidates] = true;
+        if (c->floor.ns >= s->best_ns) /* and so is any partition of it */
+            continue;
         status = move_layers(s, c, err);
     }
     free(done);

@@ -168,13 +168,50 @@ static bool outermost_suits(const growth *g, lh_outermost o)
     return o == LH_OUTERMOST_PIPELINE || (o == LH_OUTERMOST_DATA && !same);
 }
 
-static lh_status add_places(growth *g, lh_error *err)
+static lh_status add_outermost(growth *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
         if (!outermost_suits(g, (lh_outermost)o))
             continue;
         g->config.layout.outermost = (lh_outermost)o;
+        LHI_TRY(show(g, err));
+    }
+    return LH_OK;
+}
+
+/* Whether a layout without sites stands for these. */
+static lh_status is_default(const growth *g, const lh_sites *sites, bool *out,
+                            lh_error *err)
+{
+    const lhi_space *s = g->space;
+    const lh_sites *usual;
+    lhi_mark mark = lhi_arena_mark(s->mem);
+    lh_status status =
+        g->config.layout.outermost == LH_OUTERMOST_MIXED
+            ? LH_EUNSUPPORTED
+            : lhi_sites_default(s->job, &g->config.layout, s->mem, &usual, err);
+    *out = status == LH_OK && lhi_sites_same(sites, usual);
+    lhi_arena_rewind(s->mem, mark);
+    return status == LH_EUNSUPPORTED ? LH_OK : status;
+}
+
+static lh_status add_places(growth *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    const lh_sites *list;
+    uint32_t n = 0;
+    if (g->space->job->n_datacenters > 1)
+        LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
+    if (n == 0) /* or all in one datacenter, or the bounds say why not */
+        return add_outermost(g, err);
+    for (uint32_t i = 0; i < n; i++) {
+        bool usual;
+        l->sites = NULL;
+        l->outermost = lhi_sites_outermost(&list[i]);
+        LHI_TRY(is_default(g, &list[i], &usual, err));
+        if (!usual)
+            l->sites = &list[i];
         LHI_TRY(show(g, err));
     }
     return LH_OK;
@@ -302,19 +339,26 @@ uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
     counting c = {space, (lhi_level)(level + 1), 0};
     if (level == LHI_LEVEL_WHOLE)
         return 1;
+    g.visit = count_one;
+    g.context = &c;
     if (level == LHI_LEVEL_STATE)
         (void)add_chunkings(&g, false, &c.n, NULL);
+    else if (level == LHI_LEVEL_DEGREES)
+        (void)add_outermost(&g, NULL);
     else
         (void)lhi_space_children(space, level, config, NULL, count_one, &c,
                                  NULL);
     return c.n;
 }
 
-lh_status lhi_space_init(const lh_job *job, lhi_space *out, lh_error *err)
+lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
+                         lh_error *err)
 {
     uint32_t batch = job->training.global_batch, n = 0;
     lhi_space *s = out;
-    *s = (lhi_space){.job = job, .node = job->datacenters[0].gpus_per_node};
+    *s = (lhi_space){
+        .job = job, .node = job->datacenters[0].gpus_per_node, .mem = mem};
+    LHI_TRY(lhi_sites_store_make(job, mem, &s->places, err));
     for (uint32_t i = 1; i < job->n_datacenters; i++)
         if (job->datacenters[i].gpus_per_node < s->node)
             s->node = job->datacenters[i].gpus_per_node;

@@ -4,7 +4,7 @@
 #ifndef LHI_SPACE_H
 #define LHI_SPACE_H
 
-#include "plan/layout.h"
+#include "plan/sites.h"
 
 /* More only if the job fixes micro_batch. */
 #define LHI_MOST_MICROBATCHES 4096
@@ -25,9 +25,13 @@ typedef struct lhi_space {
     uint32_t node;  /* GPUs of the smallest node */
     uint32_t *data; /* what divides the batch, the largest first */
     uint32_t n_data;
+    lhi_arena *mem;
+    lhi_sites_store *places;
 } lhi_space;
 
-lh_status lhi_space_init(const lh_job *job, lhi_space *out, lh_error *err);
+/* Places of configurations live in `mem`. */
+lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
+                         lh_error *err);
 void lhi_space_fini(lhi_space *space);
 
 /* Takes one configuration that has decided one level more; *dropped counts
@@ -39,7 +43,8 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              lhi_space_visit *visit, void *context,
                              lh_error *err);
 
-/* How many whole configurations lie below this one. */
+/* How many whole configurations lie below this one; as long as places are open,
+ * without other ones than those that `outermost` stands for. */
 uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config);
 

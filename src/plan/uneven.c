@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    MOST_PASSES = 300000, /* scheduled while climbing, all together */
+    MOST_PASSES = 150000, /* scheduled while climbing, all together */
     AT_LEAST = 20,         /* partitions, however many passes they have */
     MOST_EXACT = 200000,   /* partitions that are all tried */
 };

@@ -87,7 +87,9 @@ static void nodes_are_whole(void)
     lh_plan_options o = {.size = sizeof o, .quick = true};
     lh_job *job = job_with(NULL, "",
                            "{tensor: 1, pipeline: 1, data: 6, micro_batch: 2, "
-                           "chunks_per_device: 1, outermost: data}");
+                           "chunks_per_device: 1, sites: [{replicas: 3, "
+                           "pipeline: [west]}, {replicas: 3, pipeline: "
+                           "[east]}]}");
     lh_plan *plan = make(job, &o);
     if (plan && plan->best.cost) {
         const lh_plan_cost *c = plan->best.cost;
@@ -110,7 +112,9 @@ static void replicas_cross(void)
     lh_plan_options o = {.size = sizeof o, .quick = true};
     lh_job *job = job_with("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
                            "{tensor: 1, pipeline: 1, data: 2, micro_batch: 2, "
-                           "chunks_per_device: 1, outermost: data}");
+                           "chunks_per_device: 1, sites: [{replicas: 1, "
+                           "pipeline: [west]}, {replicas: 1, pipeline: "
+                           "[east]}]}");
     lh_plan *plan = make(job, &o);
     if (plan && plan->best.cost) {
         const lh_plan_cost *c = plan->best.cost;

@@ -121,7 +121,8 @@ static void head_gets_less(void)
 /* A site with GPUs half as fast gets about half as many layers. */
 static void slow_site_gets_less(void)
 {
-    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
+                           "sites: [{pipeline: [west, east]}]");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
     lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
     if (even && moved) {
@@ -143,7 +144,8 @@ static void slow_site_gets_less(void)
 /* In the file, and what contradicts itself there. */
 static void in_the_file(void)
 {
-    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1");
+    lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
+                           "sites: [{pipeline: [west, east]}]");
     lh_plan *plan = plan_of(job, LH_PARTITION_CLIMB, 0), *again = NULL;
     char *text = NULL, *text2 = NULL;
     size_t len = 0;
