@@ -37,7 +37,7 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
     *out = NULL;
     /* Machines of many streams gain nothing: few microbatches interleave there
      * in another way than many do. */
-    if (r->fewer || !r->windows->complete || n < LEAST || r->o.fifo ||
+    if (r->fewer || !r->windows->whole || n < LEAST || r->o.fifo ||
         p->has_collectives || r->o.objective != LH_OBJECTIVE_MAKESPAN ||
         r->shop->restricted || !only_holds(p))
         return LH_OK;
@@ -148,6 +148,7 @@ static bool merge(const lhi_words *w, const int64_t *due)
 typedef struct stretcher {
     lhi_solver *r;
     int64_t *due, best;
+    uint64_t end; /* ticks */
     lh_error *err;
 } stretcher;
 
@@ -219,7 +220,7 @@ static lh_status stretch_rung(stretcher *a, uint32_t m)
             int64_t shifts[3];
             shifts_of(s, &k, shifts);
             for (int i = 0; i < 3; i++) {
-                if (lhi_is_done(a->r))
+                if (lhi_is_done(a->r) || a->r->budget.used >= a->end)
                     return LH_OK;
                 k.shift = shifts[i];
                 if (i > 0 && shifts[i] == shifts[i - 1])
@@ -231,11 +232,12 @@ static lh_status stretch_rung(stretcher *a, uint32_t m)
     return LH_OK;
 }
 
-lh_status lhi_fewer_stretch(lhi_solver *r, lh_error *err)
+lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     uint32_t done = 0;
     lhi_mark mark = lhi_arena_mark(r->mem);
-    stretcher a = {.r = r, .best = -1, .err = err};
+    stretcher a = {
+        .r = r, .best = -1, .end = r->budget.used + ticks, .err = err};
     a.due = LHI_NEW(r->mem, int64_t, r->shop->n_ops);
     if (!a.due)
         return lhi_fail_nomem(err);
@@ -310,6 +312,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
 lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
 {
     lhi_fewer *f = r->fewer;
+    const uint64_t before = r->budget.used;
     lhi_report(r, "fewer microbatches");
     for (uint32_t i = FIRST_RUNG; i < RUNGS && !lhi_is_done(r); i++) {
         uint32_t m = f->n * i / RUNGS;
@@ -323,5 +326,5 @@ lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
         return LH_OK;
     lhi_fewer_tails(r);
     LHI_TRY(lhi_bound_by_windows(r, err));
-    return lhi_fewer_stretch(r, err);
+    return lhi_fewer_stretch(r, r->budget.used - before, err);
 }

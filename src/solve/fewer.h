@@ -32,6 +32,6 @@ lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err);
 void lhi_fewer_tails(lhi_solver *r);
 /* Offers the best known schedules of fewer microbatches with their middle
  * repeated. */
-lh_status lhi_fewer_stretch(lhi_solver *r, lh_error *err);
+lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err);
 
 #endif

@@ -17,6 +17,8 @@ enum {
 typedef struct near {
     int64_t from, to;       /* the stretch of time */
     uint32_t *least, *most; /* of the windows */
+    int64_t set_for;        /* the deadline of these, in units; -1: none yet */
+    uint64_t again_at;      /* ticks after which new ones are worth it */
 } near;
 
 static bool is_free(const near *k, const lhi_words *w, uint32_t o)
@@ -68,11 +70,33 @@ static void restrict_machine(const near *k, const lhi_words *now,
     }
 }
 
-/* Windows of the longest deadline that is of use; false: there is none. */
+/* A schedule that is done sooner by so much can be delayed by as much: so it
+ * ends before all its windows' ends by as much. */
+static bool shift_windows(lhi_solver *r, near *k, int64_t units)
+{
+    const lhi_shop *s = r->shop;
+    const int64_t by =
+        lhi_shop_deadline(s, k->set_for) - lhi_shop_deadline(s, units);
+    k->set_for = units;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        r->windows->e[o] -= by;
+        if (r->windows->r[o] + s->time[o] > r->windows->e[o]) {
+            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Windows of the longest deadline that is of use; false: there is none. Large
+ * lattices take much longer than a question, so they are asked now and then. */
 static bool set_windows(lhi_solver *r, near *k, int64_t units)
 {
     const lhi_shop *s = r->shop;
     const size_t n = r->windows->slot_at[s->n_ops];
+    const uint64_t before = r->budget.used;
+    if (k->set_for >= units && before < k->again_at)
+        return shift_windows(r, k, units);
     if (!lhi_windows_set(r->windows, lhi_shop_deadline(s, units), &r->budget)) {
         lhi_raise_bound(r, units + 1, lhi_windows_name(r));
         return false;
@@ -82,6 +106,8 @@ static bool set_windows(lhi_solver *r, near *k, int64_t units)
     lhi_windows_counts(r->windows);
     memcpy(k->least, r->windows->least, n * sizeof *k->least);
     memcpy(k->most, r->windows->most, n * sizeof *k->most);
+    k->set_for = units;
+    k->again_at = r->budget.used + 8 * (r->budget.used - before);
     return true;
 }
 
@@ -160,7 +186,7 @@ lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
                        lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    near k = {0};
+    near k = {.set_for = -1};
     const size_t n = r->windows->slot_at[r->shop->n_ops];
     if (!mem)
         return lhi_fail_nomem(err);

@@ -16,7 +16,6 @@ enum {
     LEAST_TASKS = 4,
     MOST_TASKS = 64,
     LONGEST = 4000000, /* ticks of a task */
-    LARGE = 4096,      /* operations: too many for annealing */
     IDLE_ROUNDS = 1000,
     MOST_WIDTH = 1536 /* of beams */
 };
@@ -276,14 +275,20 @@ static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
         t->units = units;
         t->spent = 0;
         *refuted = answer == LHI_REFUTED;
-        if (*refuted)
+        if (*refuted) {
             lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+            x->leap = 2 * x->leap + 1;
+        }
         if (!t->search)
             return LH_OK;
     }
     t->kind = TASK_SEARCH;
     t->ticks = ticks;
-    t->room = r->o.memory / 2 / x->n_searches;
+    /* What lattices leave, which may be less than half. */
+    size_t room = r->o.memory / 2, taken = r->windows->used;
+    if (taken + room > r->o.memory)
+        room = taken < r->o.memory ? r->o.memory - taken : 0;
+    t->room = room / x->n_searches;
     return LH_OK;
 }
 
@@ -291,7 +296,7 @@ static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
 static lh_status plan(rounds *x, bool *refuted)
 {
     lhi_solver *r = x->r;
-    const bool small = r->shop->n_ops <= LARGE;
+    const bool small = r->shop->n_ops <= LHI_LARGE;
     const uint64_t ticks = lhi_budget_left(&r->budget, x->allow * x->n) / x->n;
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
@@ -390,7 +395,7 @@ static lh_status run_rounds(rounds *x)
     x->near_at = r->windows->complete ? CLIMB_AFTER : 0;
     x->near_end = r->windows->complete ? CLIMB_AFTER / 2 : r->budget.used;
     x->near = (lhi_near){.share = 128, .step = 1};
-    x->climb = r->shop->n_ops > LARGE ? 0 : CLIMB_AFTER;
+    x->climb = r->shop->n_ops > LHI_LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
         bool refuted;
         x->low = r->low;

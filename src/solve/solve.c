@@ -26,21 +26,27 @@ const char *lhi_windows_name(const lhi_solver *r)
  * from what is known, then by halves. */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
 {
-    bool complete = r->windows->complete;
+    const bool whole = r->windows->whole;
     int64_t high = r->best_ns >= 0 ? lhi_units_of(r, r->best_ns)
                                    : r->shop->horizon / r->shop->scale + 1;
     int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
     if (r->low >= high)
         return LH_OK;
-    /* Where there are no lattices yet, those of deadlines far above the bound
-     * would be too large. */
-    bool any = !complete || lhi_windows_set(r->windows, last, &r->budget);
+    /* Lattices of the longest deadline are good for all shorter ones. */
+    bool any = whole ? lhi_windows_set(r->windows, last, &r->budget)
+                     : lhi_windows_set_strictly(r->windows, last, &r->budget);
     if (!any)
         lhi_raise_bound(r, high, lhi_windows_name(r));
     if (!any || r->budget.stop)
         return LH_OK;
-    if (complete && !lhi_windows_narrow(r->windows, last, true, &r->budget))
+    if (r->windows->complete &&
+        !lhi_windows_narrow(r->windows, last, true, &r->budget))
         return lhi_fail_nomem(err);
+    /* With a little more room they may fit, which gives more than windows of
+     * short deadlines do. */
+    if (!r->windows->complete && r->windows->tries++ > 0 &&
+        !r->windows->out_of_room)
+        return LH_OK;
     while (r->low < high && !r->budget.stop) {
         int64_t t = r->low + step < high ? r->low + step : high - 1;
         bool open = lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, t),
@@ -54,7 +60,8 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
         }
         high = t;
         step = (high - r->low) / 2;
-        if (!lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
+        if (whole &&
+            !lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
                                 false, &r->budget))
             return lhi_fail_nomem(err);
     }
@@ -123,6 +130,9 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
 
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
 {
+    /* A partial schedule is copied for every operation: too slow for many. */
+    if (r->shop->n_ops > LHI_LARGE)
+        return LH_OK;
     lhi_report(r, "beam search");
     for (uint32_t i = 5; i-- > 0 && !lhi_is_done(r);) {
         int64_t high = lhi_first_enough(r) - 1;
@@ -240,18 +250,18 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(find_any(r, err));
     if (r->best_ns < 0 || lhi_is_done(r))
         return LH_OK;
-    if (r->is_part && !lhi_is_done(r))
-        LHI_TRY(lhi_fewer_stretch(r, err));
     if (!r->windows->complete)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
+    if (r->is_part && !lhi_is_done(r))
+        LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     LHI_TRY(dispatch(r, err));
     /* Long enough for a good start where there are many passes, and short
      * beside what a search takes where there are few. */
-    uint64_t begin = r->budget.used, n = r->shop->n_ops;
-    for (uint32_t w = 16; w <= 128 && r->budget.used - begin < n * n / 4;
-         w *= 2)
-        LHI_TRY(lhi_try_beams(r, w, err));
+    uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
+    for (uint32_t w = 16; w <= 128 && r->budget.used - begin < most; w *= 2)
+        if (!r->is_part || w * n * r->shop->n_machines < r->budget.most)
+            LHI_TRY(lhi_try_beams(r, w, err));
     return lhi_close_gap(r, err);
 }
 

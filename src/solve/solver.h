@@ -8,6 +8,9 @@
 #include "solve/windows.h"
 #include "solve/words.h"
 
+/* Operations: too many to anneal on their orders, and for beams. */
+enum { LHI_LARGE = 4096 };
+
 typedef struct lhi_fewer lhi_fewer;
 
 typedef struct lhi_solver {

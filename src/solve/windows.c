@@ -73,13 +73,14 @@ static void fix_counts(lhi_windows *w)
 void lhi_windows_allow(lhi_windows *w, size_t states)
 {
     w->live_states = states;
+    w->out_of_room = false;
     for (uint32_t m = 0; m < w->shop->n_machines; m++)
         w->too_large[m] = FAR;
 }
 
 static size_t lattice_bytes(const lhi_lattice *l)
 {
-    return l ? (size_t)l->n_states * (l->n_streams * 6 + 16) : 0;
+    return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
 }
 
 static bool make_scratch(lhi_windows *w, uint32_t n)
@@ -160,6 +161,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         lhi_windows_free(w);
         return lhi_fail_nomem(err);
     }
+    w->whole = w->complete;
     *out = w;
     return LH_OK;
 }
@@ -416,19 +418,21 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
                       lhi_budget *budget, bool *no_memory)
 {
     const lhi_shop *s = w->shop;
-    uint32_t n_left = 0;
     if (lhi_windows_lattice(w, m) || s->machines[m].n_streams < 2 ||
         deadline >= w->too_large[m])
         return false;
-    for (uint32_t i = 0; i < s->n_machines; i++)
-        n_left += s->machines[i].n_streams > 1 && !lhi_windows_lattice(w, i);
-    size_t room = w->room > w->used ? (w->room - w->used) / n_left : 0;
+    /* Much of it is given back when it is narrowed. */
+    size_t used = w->used + w->scratch * 2 * sizeof *w->first;
+    size_t all = w->room + w->room / 2;
+    size_t room = all > used ? (all - used) / 3 * 2 : 0;
     size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
     w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
                                          budget, no_memory);
     if (!w->narrow[m]) {
-        if (!*no_memory && !budget->stop)
+        if (!*no_memory && !budget->stop) {
             w->too_large[m] = deadline;
+            w->out_of_room = w->out_of_room || room < most;
+        }
         return false;
     }
     w->upto[m] = deadline;
@@ -474,8 +478,12 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     ok = ok && settle_machines(w, budget);
     for (uint32_t m = 0; ok && !budget->stop && m < s->n_machines; m++) {
         bool no_memory = false;
-        if (!make_live(w, m, deadline, budget, &no_memory) || no_memory)
+        if (!make_live(w, m, deadline, budget, &no_memory) || no_memory) {
+            if (w->strict && s->machines[m].n_streams > 1 &&
+                !lhi_windows_lattice(w, m))
+                break;
             continue;
+        }
         ok = tighten(w, m) && settle_machines(w, budget);
         /* Without memory for a copy it stays as it is. */
         if (ok && !budget->stop)
@@ -487,6 +495,15 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
                                       lhi_windows_lattice(w, m));
     forget_queue(w);
     return ok;
+}
+
+bool lhi_windows_set_strictly(lhi_windows *w, int64_t deadline,
+                              lhi_budget *budget)
+{
+    w->strict = true;
+    bool open = lhi_windows_set(w, deadline, budget);
+    w->strict = false;
+    return open;
 }
 
 bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,

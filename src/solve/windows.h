@@ -23,6 +23,8 @@ typedef struct lhi_windows {
     int64_t *upto;          /* ... this deadline; -1: none */
     size_t live_states;     /* that a lattice of a deadline may have */
     int64_t *too_large;     /* least deadline whose states did not fit */
+    uint32_t tries;         /* to have all of them for a long deadline */
+    bool out_of_room;       /* .. in `room`, however many they may be */
     size_t room, used;      /* bytes for lattices, and what they take */
     int64_t *first, *last;  /* per state, scratch: earliest and latest time */
     uint32_t scratch;       /* states there is room for in them */
@@ -37,11 +39,14 @@ typedef struct lhi_windows {
     bool *queued, *dirty;
     uint32_t front, n_queue;
     bool near;     /* least and most hold for all machines, near a schedule */
+    bool whole;    /* every machine has a lattice of all its states */
+    bool strict;   /* one that is too large ends the making of live lattices */
     bool complete; /* every machine whose order is open had its lattice when
                       windows were last set */
 } lhi_windows;
 
-/* `room`: bytes that lattices may take. `*impossible`: a device for whose
+/* `room`: bytes that lattices may take; those of single deadlines half as much
+ * again. `*impossible`: a device for whose
  * memory no order exists, else NONE. */
 lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
@@ -57,6 +62,10 @@ void lhi_windows_allow(lhi_windows *windows, size_t states);
  * budget it gives true. */
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
+/* The same, but no further lattices are made when one has turned out too large:
+ * then windows are worth less, and soon over. */
+bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
+                              lhi_budget *budget);
 
 /* After windows that were not refuted: leaves out the states that no schedule
  * within their deadline passes through. `for_good`: later deadlines will not be

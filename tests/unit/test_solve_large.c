@@ -9,6 +9,13 @@ static void waves_and_loops(void)
         solve_row_check(&solve_large_rows[i], 30000000);
 }
 
+static void live_lattices(void)
+{
+    for (size_t i = 0; i < sizeof solve_live_rows / sizeof *solve_live_rows;
+         i++)
+        solve_row_check(&solve_live_rows[i], 4000000);
+}
+
 static void long_ud_pipelines(void)
 {
     for (size_t i = 0;
@@ -20,5 +27,6 @@ int main(void)
 {
     RUN(long_ud_pipelines);
     RUN(waves_and_loops);
+    RUN(live_lattices);
     return test_summary();
 }
