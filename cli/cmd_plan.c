@@ -20,6 +20,8 @@ typedef struct settings {
     cli_jitter jitter;
     uint32_t by;
     const char *what_if;
+    uint32_t objective;
+    bool pareto;
     const char *gpu_hour, *per_gb;
 } settings;
 
@@ -29,6 +31,9 @@ static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
 
 /* As lh_plan_by numbers them. */
 static const char *const numbers[] = {"mean", "p95", NULL};
+
+/* As lh_plan_goal numbers them. */
+static const char *const objectives[] = {"time", "cost", NULL};
 
 static const cli_option options[] = {
     {.name = "top",
@@ -84,6 +89,20 @@ static const cli_option options[] = {
      .choices = numbers,
      .help = "With --jitter, what the plan is chosen by: the mean of all "
              "iterations, or what 95 % of them keep."},
+    {.name = "objective",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, objective),
+     .arg = "WHAT",
+     .preset = "time",
+     .choices = objectives,
+     .help = "What the plan is to be best in: the time of an iteration, or its "
+             "cost, for which the job has prices or the options below give "
+             "them. The cheapest plan may leave GPUs idle."},
+    {.name = "pareto",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, pareto),
+     .help = "Also list every layout and schedule that no other one is as good "
+             "as in time, memory and cost at once."},
     {.name = "gpu-hour",
      .type = CLI_TEXT,
      .at = offsetof(settings, gpu_hour),
@@ -290,6 +309,7 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
         print_other_sites(c, p, &p->alternatives[i]);
     }
     print_search(c, p);
+    cli_print_front(c, p);
     cli_print_answers(c, p);
     cli_print_sensitivity(c, p);
     if (path)
@@ -342,6 +362,8 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     how->n_questions = questions.n;
     how->questions = questions.all;
     how->sensitivity = s->sensitivity;
+    how->objective = (lh_plan_goal)s->objective;
+    how->front = s->pareto;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
     cli_questions_fini(&questions);

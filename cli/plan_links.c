@@ -18,14 +18,26 @@ static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
     double kept = (double)a->kept.iteration_ns / 1e9;
     double best = (double)a->best.iteration_ns / 1e9;
     double more = 100 * (kept / ((double)p->best.iteration_ns / 1e9) - 1);
+    bool cost =
+        p->objective == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
     fprintf(c->out, "  %s\n", a->text);
-    fprintf(c->out, "    this plan takes %.3f s (%+.1f %%)", kept, more);
-    if (a->kept.iteration_ns <= a->best.iteration_ns)
+    if (cost) {
+        kept = a->kept.cost->usd;
+        best = a->best.cost->usd;
+        more = 100 * (kept / p->best.cost->usd - 1);
+    }
+    fprintf(c->out,
+            cost ? "    this plan costs USD %.4g (%+.1f %%)"
+                 : "    this plan takes %.3f s (%+.1f %%)",
+            kept, more);
+    if (kept <= best)
         fputs(", and is the best\n", c->out);
     else
         fprintf(c->out,
-                ", keeping it costs %.1f %%\n"
-                "    the best takes %.3f s: %s, %s %s\n",
+                cost ? ", keeping it costs %.1f %%\n"
+                       "    the best costs USD %.4g: %s, %s %s\n"
+                     : ", keeping it costs %.1f %%\n"
+                       "    the best takes %.3f s: %s, %s %s\n",
                 100 * (kept / best - 1), best,
                 cli_layout_text(&a->best, layout, sizeof layout),
                 a->best.layout.schedule ? a->best.layout.schedule : "",

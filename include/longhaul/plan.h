@@ -192,6 +192,14 @@ typedef struct lh_plan_pruned {
     uint64_t n;
 } lh_plan_pruned;
 
+/* What a plan is to be best in. */
+typedef enum lh_plan_goal {
+    LH_PLAN_FASTEST, /* of an iteration */
+    LH_PLAN_CHEAPEST, /* of an iteration, and so of a token */
+} lh_plan_goal;
+
+LH_API const char *lh_plan_goal_name(lh_plan_goal objective); /* "time" */
+
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
     const char *name;       /* of the job */
@@ -220,6 +228,13 @@ typedef struct lh_plan {
     uint32_t n_pruned;
     const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */
+    lh_plan_goal objective;
+    /* Where it was asked for: of everything that was tried, what nothing else
+     * is as good as in iteration time, memory of the fullest GPU and cost (if
+     * there are prices) at once; the fastest first. */
+    uint32_t n_front;
+    const lh_choice *front;
+    bool front_whole; /* bounds show that all the rest is covered */
     /* Answers to the options' questions, in their order. */
     uint32_t n_answers;
     const lh_plan_answer *answers;
@@ -262,6 +277,8 @@ typedef struct lh_plan_options {
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
     const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
     lh_plan_by by;           /* with jitter */
+    lh_plan_goal objective; /* cost: the job has prices, or the options */
+    bool front;             /* all that is best in some respect, too */
     /* In place of the job's prices; 0: these. */
     double usd_per_gpu_hour, usd_per_gb;
     uint32_t n_questions;

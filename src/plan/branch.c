@@ -4,7 +4,7 @@
  * whole layout is first built, for the bound of its own pipeline, and then
  * waits to be simulated. What is left when no bound is below the best is
  * proven to be no better; see docs/theory/plan-search.md. */
-#include "plan/candidate.h"
+#include "plan/goal.h"
 #include "plan/uneven.h"
 
 #include "base/heap.h"
@@ -121,6 +121,13 @@ static lh_status push(branch *b, const node *n, int64_t bound, uint32_t *at,
     return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* It may be faster, if that is not what counts. */
+static void note_dropped(lhi_search *s, const lhi_floor *f)
+{
+    if (f->ns < s->dropped_ns)
+        s->dropped_ns = f->ns;
+}
+
 static bool is_closer(const lhi_search *s, const lhi_floor *f)
 {
     return s->closest_floor.missing == 0 ||
@@ -162,6 +169,7 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
         is_hopeless(s, bound, b->level, config, &child.floor)) {
         s->pruned[child.floor.kind] +=
             lhi_space_count(&b->space, b->level, config);
+        note_dropped(s, &child.floor);
         return LH_OK;
     }
     uint32_t at;
@@ -233,6 +241,9 @@ static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
     b->work += c->thorough ? passes * lh_method_count() : passes;
     if (c->choice.status != LH_CHOICE_OK)
         return LH_OK;
+    int64_t value = lhi_value_of(&s->options, &c->choice);
+    if (value < s->best_value)
+        s->best_value = value;
     if (c->choice.iteration_ns < s->best_ns) {
         s->best_ns = c->choice.iteration_ns;
         b->work_then = b->work;
@@ -321,9 +332,11 @@ static bool is_next_hopeless(const branch *b, bool built)
 static void drop(branch *b, const lhi_event *e)
 {
     const node *n = &b->nodes[e->what];
-    if (!n->done)
-        b->s->pruned[n->floor.kind] +=
-            lhi_space_count(&b->space, n->level, &n->config);
+    if (n->done)
+        return;
+    b->s->pruned[n->floor.kind] +=
+        lhi_space_count(&b->space, n->level, &n->config);
+    note_dropped(b->s, &n->floor);
 }
 
 static lh_status run(branch *b, lh_error *err)
@@ -347,6 +360,7 @@ static lh_status run(branch *b, lh_error *err)
             LHI_TRY(plunge(b, (uint32_t)e.what, err));
         b->unused[b->n_unused++] = (uint32_t)e.what;
     }
+    b->s->complete = !b->open.count && !b->built.count;
     return LH_OK;
 }
 
@@ -385,10 +399,12 @@ static lh_status look_closer(branch *b, lh_error *err)
     while (status == LH_OK && lhi_heap_pop(&line, &e)) {
         lhi_candidate *c = &s->candidates[e.what];
         bool few = n < SIMULATED_AT_LEAST && !s->options.quick;
-        if (n > 0 && has_stopped(b))
-            break;
         if (!few && !can_win(s, c))
             continue;
+        if (n > 0 && has_stopped(b)) {
+            s->complete = false;
+            break;
+        }
         status = look_at(b, c, true, err);
         n++;
     }
@@ -403,15 +419,9 @@ static void prove(branch *b)
 {
     lhi_search *s = b->s;
     lhi_event e;
-    s->proven_ns = s->best_ns;
-    while (lhi_heap_pop(&b->open, &e)) {
-        const node *n = &b->nodes[e.what];
-        if (n->done)
-            continue;
-        if (n->floor.ns < s->proven_ns)
-            s->proven_ns = n->floor.ns;
+    while (lhi_heap_pop(&b->open, &e))
         drop(b, &e);
-    }
+    s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
         int64_t ns = c->floor.ns;
@@ -427,7 +437,7 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err)
 {
     branch b = {.s = s};
     lhi_config none = {0};
-    s->best_ns = INT64_MAX;
+    s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
     double ratio = lhi_uneven_ratio(&s->options);
     lh_status status = lhi_space_init(s->job, s->mem, &b.space, err);
     if (status == LH_OK)

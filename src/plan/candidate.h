@@ -44,7 +44,11 @@ typedef struct lhi_search {
     lhi_arena *mem;                 /* the plan's */
     lhi_candidate *candidates;
     uint32_t n, room;
+    struct lhi_front *front;        /* NULL: the best alone is wanted */
     int64_t best_ns; /* the fastest iteration so far; INT64_MAX: none */
+    int64_t best_value; /* the best by the objective: lhi_value_of() */
+    bool complete;      /* nothing is left that could be of use */
+    int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
     uint64_t pruned[LHI_N_FLOORS]; /* by a bound before they were built */

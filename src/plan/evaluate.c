@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every method makes of a layout. */
-#include "plan/candidate.h"
+#include "plan/goal.h"
+#include "plan/money.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -141,7 +142,9 @@ static bool is_worth_it(const lhi_search *s, const lhi_candidate *c)
     int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
     return o->status != LH_CHOICE_OK ||
            (o->iteration_ns > c->bound_ns &&
-            o->iteration_ns - o->iteration_ns / share < s->best_ns);
+            lhi_value_at(&s->options, o,
+                         o->iteration_ns - o->iteration_ns / share) <
+                s->best_value);
 }
 
 static lh_status run_one(lhi_search *s, lhi_candidate *c,
@@ -158,6 +161,15 @@ static lh_status run_one(lhi_search *s, lhi_candidate *c,
     if (!choice.why) {
         lh_schedule_free(schedule);
         return lhi_fail_nomem(err);
+    }
+    if (c->choice.status == LH_CHOICE_OK)
+        choice.cost = c->choice.cost; /* the layout's */
+    lh_status status = lhi_money_set(s->job, NULL, s->mem, &choice, err);
+    if (status == LH_OK && s->front)
+        status = lhi_front_add(s->front, &choice, err);
+    if (status != LH_OK) {
+        lh_schedule_free(schedule);
+        return status;
     }
     *row = choice;
     bool better = choice.status == LH_CHOICE_OK &&

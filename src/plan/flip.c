@@ -225,6 +225,7 @@ lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
     f.options.top = 1;
     f.options.quick = true;
     f.options.jitter = NULL;
+    f.options.front = false;
     f.options.progress = watch;
     f.options.context = &f;
     plan->sensitivity = s;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan says of other values of the links, in its file. */
+#include "plan/goal.h"
 #include "plan/planfile.h"
 
 #include <math.h>
@@ -16,13 +17,10 @@ static bool append(json_t *list, json_t *map)
     return json_array_append_new(list, map) == 0;
 }
 
-double lhi_keeping(const lh_plan_answer *answer)
+double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer)
 {
-    if (answer->best.iteration_ns <= 0)
-        return 0;
-    return (double)answer->kept.iteration_ns /
-               (double)answer->best.iteration_ns -
-           1;
+    lh_plan_options options = {.objective = plan->objective};
+    return lhi_behind(&options, &answer->kept, &answer->best);
 }
 
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
@@ -58,7 +56,7 @@ static json_t *answers_to_json(const lh_plan *plan)
         const lh_plan_answer *a = &plan->answers[i];
         json_t *map = json_object();
         bool ok = map && set(map, "links", json_string(a->text)) &&
-                  set(map, "keeping_costs", json_real(lhi_keeping(a))) &&
+                  set(map, "keeping_costs", json_real(lhi_keeping(plan, a))) &&
                   set(map, "kept", lhi_choice_to_json(plan->job, &a->kept)) &&
                   set(map, "best", lhi_choice_to_json(plan->job, &a->best));
         if (!ok || json_array_append(list, map)) {
@@ -70,8 +68,7 @@ static json_t *answers_to_json(const lh_plan *plan)
     return list;
 }
 
-static json_t *flips_to_json(const lh_plan *plan,
-                             const lh_plan_range *range)
+static json_t *flips_to_json(const lh_plan *plan, const lh_plan_range *range)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < range->n_flips; i++) {
@@ -189,7 +186,7 @@ static lh_status read_answer(const reader *r, const lhi_node *map,
     LHI_TRY(get_choice(r, map, "kept", &out->kept, err));
     LHI_TRY(get_choice(r, map, "best", &out->best, err));
     LHI_TRY(get_number(r, map, "keeping_costs", -1, 1e300, &said, err));
-    if (near(said, lhi_keeping(out)))
+    if (near(said, lhi_keeping(&r->plan->plan, out)))
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_find(map, "keeping_costs"), err, LH_EINPUT,
                         "is not what 'kept' and 'best' say");

@@ -110,17 +110,14 @@ static lh_status scale_data(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
+/* `scale`: of what data parallelism sends. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
-                             const lh_pipeline *elastic, lhi_arena *mem,
-                             lhi_price *out, lh_error *err)
+                             double scale, lhi_arena *mem, lhi_price *out,
+                             lh_error *err)
 {
     const lhi_traffic *traffic;
     uint32_t n;
-    double scale;
     LHI_TRY(lhi_traffic_of(job, config, mem, &traffic, &n, err));
-    if (n == 0)
-        return LH_OK;
-    LHI_TRY(scale_data(job, config, elastic, &scale, err));
     for (uint32_t i = 0; i < n; i++) {
         const lhi_traffic *t = &traffic[i];
         double gb = ((double)t->message_bytes * (double)t->messages +
@@ -134,19 +131,33 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
-                          const lh_pipeline *elastic, lhi_price *out,
-                          lh_error *err)
+static lh_status price(const lh_job *job, const lhi_config *config,
+                       double scale, lhi_price *out, lh_error *err)
 {
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
     *out = (lhi_price){0};
     lh_status status = price_gpus(job, &config->layout, scratch, out, err);
-    if (status == LH_OK)
-        status = price_bytes(job, config, elastic, scratch, out, err);
+    if (status == LH_OK && job->n_datacenters > 1)
+        status = price_bytes(job, config, scale, scratch, out, err);
     lhi_arena_free(scratch);
     return status;
+}
+
+lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
+                          const lh_pipeline *elastic, lhi_price *out,
+                          lh_error *err)
+{
+    double scale;
+    LHI_TRY(scale_data(job, config, elastic, &scale, err));
+    return price(job, config, scale, out, err);
+}
+
+lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
+                          bool whole, lhi_price *out, lh_error *err)
+{
+    return price(job, config, whole ? 1 : 0, out, err);
 }
 
 double lhi_money_usd(const lhi_price *price, double iteration_ns)
@@ -162,7 +173,8 @@ lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
 {
     const lh_plan_cost *was = choice->cost;
     lhi_config config = lhi_config_of(choice);
-    lhi_price price;
+    lhi_price its;
+    choice->cost = NULL;
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns < 0 ||
         !lhi_money_is_priced(job))
         return LH_OK;
@@ -170,17 +182,17 @@ lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
     if (!cost)
         return lhi_fail_nomem(err);
     if (was)
-        price = (lhi_price){was->gpus, was->usd_per_hour, was->between_gb,
-                            was->between_usd};
+        its = (lhi_price){was->gpus, was->usd_per_hour, was->between_gb,
+                          was->between_usd};
     else
-        LHI_TRY(lhi_money_price(job, &config, elastic, &price, err));
+        LHI_TRY(lhi_money_price(job, &config, elastic, &its, err));
     double tokens =
         (double)job->training.global_batch * (double)job->training.sequence;
-    *cost = (lh_plan_cost){.gpus = price.gpus,
-                           .usd_per_hour = price.usd_per_hour,
-                           .between_gb = price.between_gb,
-                           .between_usd = price.between_usd};
-    cost->usd = lhi_money_usd(&price, (double)choice->iteration_ns);
+    *cost = (lh_plan_cost){.gpus = its.gpus,
+                           .usd_per_hour = its.usd_per_hour,
+                           .between_gb = its.between_gb,
+                           .between_usd = its.between_usd};
+    cost->usd = lhi_money_usd(&its, (double)choice->iteration_ns);
     cost->gpus_usd = cost->usd - cost->between_usd;
     cost->usd_per_1e9_tokens = cost->usd / tokens * 1e9;
     choice->cost = cost;

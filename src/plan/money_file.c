@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `cost` of a choice in the plan's file. */
+#include "plan/front.h"
 #include "plan/planfile.h"
 
 #include <math.h>
@@ -40,4 +41,88 @@ lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
                             "is not gpus_usd and between_usd together");
     *out = c;
     return LH_OK;
+}
+
+/* --- objective and front -----------------------------------------------------
+ */
+
+static const char *const objectives[] = {"time", "cost", NULL};
+
+const char *lh_plan_goal_name(lh_plan_goal objective)
+{
+    return (unsigned)objective < 2 ? objectives[objective] : "unknown";
+}
+
+static bool set(json_t *map, const char *key, json_t *value)
+{
+    return json_object_set_new(map, key, value) == 0;
+}
+
+static json_t *front_to_json(const lh_plan *plan)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < plan->n_front; i++)
+        if (json_array_append_new(
+                list, lhi_choice_to_json(plan->job, &plan->front[i]))) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+bool lhi_front_to_json(const lh_plan *plan, json_t *map)
+{
+    return (plan->objective == LH_PLAN_FASTEST ||
+            set(map, "objective",
+                json_string(lh_plan_goal_name(plan->objective)))) &&
+           (!plan->n_front ||
+            (set(map, "front", front_to_json(plan)) &&
+             set(map, "front_whole", json_boolean(plan->front_whole))));
+}
+
+/* Nothing on it is as good as something else on it in everything. */
+static lh_status check_front(const lhi_doc *doc, const lhi_node *list,
+                             const lh_choice *all, uint32_t n, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            lhi_point a = lhi_point_of(&all[i]), b = lhi_point_of(&all[k]);
+            if (i == k || !lhi_point_covers(&a, &b))
+                continue;
+            return lhi_doc_fail(doc, list, err, LH_EINPUT,
+                                "entry %u is as good as entry %u in time, "
+                                "memory and cost",
+                                i, k);
+        }
+    return LH_OK;
+}
+
+lh_status lhi_front_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
+{
+    const lhi_node *node = lhi_find(doc->root, "objective"), *list;
+    lh_plan *p = &plan->plan;
+    uint32_t objective;
+    if (node) {
+        LHI_TRY(lhi_get_choice(doc, node, objectives, &objective, err));
+        p->objective = (lh_plan_goal)objective;
+    }
+    if (!(list = lhi_find(doc->root, "front")))
+        return LH_OK;
+    LHI_TRY(lhi_want_list(doc, list, err));
+    if (list->n_items > LHI_MOST_FRONT)
+        return lhi_doc_fail(doc, list, err, LH_EINPUT,
+                            "has %u entries; at most %d are possible",
+                            list->n_items, LHI_MOST_FRONT);
+    lh_choice *all = LHI_NEW(plan->mem, lh_choice, list->n_items);
+    if (!all)
+        return lhi_fail_nomem(err);
+    for (node = list->first; node; node = node->next) {
+        LHI_TRY(lhi_want_map(doc, node, err));
+        LHI_TRY(lhi_choice_from_node(doc, plan, node, &all[node->index], err));
+    }
+    LHI_TRY(check_front(doc, list, all, list->n_items, err));
+    p->front = all;
+    p->n_front = list->n_items;
+    LHI_TRY(lhi_need(doc, doc->root, "front_whole", &node, err));
+    return lhi_get_bool(doc, node, &p->front_whole, err);
 }

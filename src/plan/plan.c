@@ -2,6 +2,7 @@
 #include "plan/account.h"
 #include "plan/advice.h"
 #include "plan/flip.h"
+#include "plan/front.h"
 #include "plan/layout.h"
 #include "plan/money.h"
 #include "plan/planfile.h"
@@ -111,6 +112,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
         status = lhi_plan_flips(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_money_fill(plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->front)
+        status = lhi_front_finish(plan->mem, &plan->plan, err);
     return status;
 }
 

@@ -526,7 +526,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "chunk_layers", "jitter", "robust", "network",
         "network_iteration_s", "account", "runners_up", "schedule",
         "pipeline", "search", "methods", "alternatives", "what_if",
-        "sensitivity", "job", NULL};
+        "sensitivity", "objective", "front", "front_whole", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
     LHI_TRY(lhi_want_format(r->doc, "plan", 1, err));
@@ -555,6 +555,7 @@ static lh_status read_all(const reader *r, lh_error *err)
                          &p->n_alternatives, err));
     LHI_TRY(lhi_account_from_root(r->doc, r->plan, err));
     LHI_TRY(check_all_choices(r, err));
+    LHI_TRY(lhi_front_from_doc(r->doc, r->plan, err));
     LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
     return check_sums(r, err);
 }

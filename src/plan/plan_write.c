@@ -247,7 +247,7 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
                choices_to_json(plan->job, plan->methods, plan->n_methods)) &&
            set(map, "alternatives",
                choices_to_json(plan->job, plan->alternatives, plan->n_alternatives)) &&
-           lhi_links_to_json(plan, map) &&
+           lhi_front_to_json(plan, map) && lhi_links_to_json(plan, map) &&
            set(map, "job", lhi_job_to_json(plan->job));
 }
 

@@ -42,6 +42,10 @@ lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
                                const lhi_node *map, lh_choice *out,
                                lh_error *err);
 
+/* Objective and front, where they are not the usual ones. */
+bool lhi_front_to_json(const lh_plan *plan, json_t *map);
+lh_status lhi_front_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err);
+
 json_t *lhi_cost_to_json(const lh_plan_cost *cost);
 lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, const lh_plan_cost **out,
@@ -51,9 +55,9 @@ lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
  * needs plan->job. */
 bool lhi_links_to_json(const lh_plan *plan, json_t *map);
 lh_status lhi_links_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err);
-/* How much longer an iteration takes with the plan than with the best one, as a
- * share of that. */
-double lhi_keeping(const lh_plan_answer *answer);
+/* How much longer an iteration takes with the plan than with the best one, or
+ * how much more it costs, if the plan is the cheapest; as a share. */
+double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer);
 /* What the job says of a range's links, in ms or Gb/s; false: they differ. */
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
                      double *value);

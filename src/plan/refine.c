@@ -5,7 +5,7 @@
  * same everywhere. */
 #include "plan/refine.h"
 
-#include "plan/layout.h"
+#include "plan/goal.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
@@ -220,10 +220,10 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
 static const char *percent_behind(refiner *r, const lh_choice *c)
 {
     char text[120];
-    double share = (double)c->iteration_ns / (double)r->plan->best.iteration_ns;
     snprintf(text, sizeof text,
-             "%+.1f %%, after searching for its optimal schedule, too",
-             100 * (share - 1));
+             "%+.1f %%%s, after searching for its optimal schedule, too",
+             100 * lhi_behind(r->options, c, &r->plan->best),
+             r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "");
     return lhi_arena_strdup(r->mem, text);
 }
 
@@ -257,7 +257,8 @@ static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
     lh_status status = improve(r, built.pipeline, effort, &list[i], &schedule,
                                its_why, sizeof its_why, err);
     *won = status == LH_OK && schedule &&
-           list[i].iteration_ns < r->plan->best.iteration_ns;
+           lhi_value_of(r->options, &list[i]) <
+               lhi_value_of(r->options, &r->plan->best);
     if (*won) {
         snprintf(why, room, "%s", its_why);
         status = take_over(r, list, i, &built, schedule, err);
@@ -270,16 +271,6 @@ static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
         status = list[i].why ? LH_OK : lhi_fail_nomem(err);
     }
     return status;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const lh_choice *x = a, *y = b;
-    if (x->status != y->status)
-        return x->status < y->status ? -1 : 1;
-    int64_t m = x->status == LH_CHOICE_OK ? x->iteration_ns : x->lower_bound_ns;
-    int64_t n = y->status == LH_CHOICE_OK ? y->iteration_ns : y->lower_bound_ns;
-    return (m > n) - (m < n);
 }
 
 /* Only what is simulated and whose bound is below the best can still win. */
@@ -296,14 +287,15 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
     for (uint32_t i = 0; i < p->n_alternatives && tried < RUNNERS_UP; i++) {
         bool won;
         if (list[i].status != LH_CHOICE_OK || is_elastic(&list[i]) ||
-            r->stopped || list[i].lower_bound_ns >= p->best.iteration_ns)
+            r->stopped ||
+            lhi_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
+                lhi_value_of(r->options, &p->best))
             continue;
         LHI_TRY(improve_other(r, list, i, effort_of(r) / SHARE, &won, why, room,
                               err));
         tried++;
     }
-    if (p->n_alternatives)
-        qsort(list, p->n_alternatives, sizeof *list, compare);
+    lhi_sort_choices(r->options, list, p->n_alternatives);
     p->alternatives = list;
     return LH_OK;
 }
@@ -333,7 +325,9 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
     int n =
         snprintf(text, sizeof text,
-                 "the fastest of %" PRIu32 " layouts under every schedule; ",
+                 "the %s of %" PRIu32 " layouts under every schedule; ",
+                 r->options->objective == LH_PLAN_CHEAPEST ? "cheapest"
+                                                           : "fastest",
                  p->n_layouts);
     if (p->best.iteration_ns <= p->best.lower_bound_ns)
         snprintf(text + n, sizeof text - (size_t)n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search came to: the best, those that lost and why. */
-#include "plan/candidate.h"
+#include "plan/goal.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -14,7 +14,8 @@ lhi_candidate *lhi_search_best(const lhi_search *s)
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
         if (c->simulated && c->choice.status == LH_CHOICE_OK &&
-            (!best || c->choice.iteration_ns < best->choice.iteration_ns))
+            (!best || lhi_value_of(&s->options, &c->choice) <
+                          lhi_value_of(&s->options, &best->choice)))
             best = c;
     }
     return best;
@@ -77,25 +78,24 @@ static bool same_layout(const lhi_config *a, const lhi_config *b)
            a->recompute == b->recompute;
 }
 
-static int compare_choices(const void *a, const void *b)
-{
-    const lh_choice *x = a, *y = b;
-    if (x->status != y->status)
-        return x->status < y->status ? -1 : 1;
-    int64_t m = x->status == LH_CHOICE_OK ? x->iteration_ns : x->lower_bound_ns;
-    int64_t n = y->status == LH_CHOICE_OK ? y->iteration_ns : y->lower_bound_ns;
-    if (m != n)
-        return m < n ? -1 : 1;
-    return 0;
-}
-
 /* Why a layout that was looked at is not the best one. */
 static const char *why_lost(lhi_search *s, const lhi_candidate *c,
                             const lh_choice *best)
 {
     char text[320];
     const lh_choice *o = &c->choice;
-    if (!c->simulated) {
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    if (!c->simulated && cost) {
+        snprintf(text, sizeof text, "dearer even by its lower bound: %s",
+                 c->bound_text);
+    } else if (o->status == LH_CHOICE_OK && cost) {
+        snprintf(text, sizeof text,
+                 "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
+                 100 * lhi_behind(&s->options, o, best),
+                 100 *
+                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
+                 o->cost ? o->cost->gpus : 0);
+    } else if (!c->simulated) {
         snprintf(text, sizeof text,
                  "%.1f %% slower even by its lower bound: %s",
                  100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
@@ -161,8 +161,7 @@ static lh_status list_alternatives(lhi_search *s, const lhi_candidate *best,
             return lhi_fail_nomem(err);
         plan->n_alternatives++;
     }
-    if (plan->n_alternatives)
-        qsort(list, plan->n_alternatives, sizeof *list, compare_choices);
+    lhi_sort_choices(&s->options, list, plan->n_alternatives);
     if (plan->n_alternatives > top)
         plan->n_alternatives = top;
     plan->alternatives = list;
@@ -202,7 +201,7 @@ static lh_status list_methods(lhi_search *s, lhi_candidate *best, lh_plan *plan,
     }
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         list[plan->n_methods++] = s->elastic.rows[i];
-    qsort(list, plan->n_methods, sizeof *list, compare_choices);
+    lhi_sort_choices(&s->options, list, plan->n_methods);
     plan->methods = list;
     return LH_OK;
 }
@@ -220,12 +219,14 @@ static lh_status finish_elastic(lhi_search *s, lh_plan *plan, lh_error *err)
     best->built.pipeline = NULL;
     best->schedule = NULL;
     plan->cost_source = lh_cost_source_name(best->built.source);
-    int64_t other_ns = plan->best.iteration_ns;
+    const lh_choice other = plan->best;
     plan->best = *won;
-    if (other_ns > 0)
+    if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
-                 "%.1f %% faster than any other schedule on any layout: %s",
-                 100 * ((double)other_ns / (double)won->iteration_ns - 1),
+                 "%.1f %% %s than any other schedule on any layout: %s",
+                 100 * lhi_behind(&s->options, &other, won),
+                 s->options.objective == LH_PLAN_CHEAPEST ? "cheaper"
+                                                          : "faster",
                  won->why);
     else
         snprintf(why, sizeof why, "the only one that fits: %s", won->why);
@@ -279,8 +280,9 @@ lh_status lhi_search_finish(lhi_search *s, lh_plan *plan, lh_error *err)
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)
         return finish_elastic(s, plan, err);
-    bool elastic = s->elastic.n_rows &&
-                   s->elastic.rows[0].iteration_ns < best->choice.iteration_ns;
+    bool elastic =
+        s->elastic.n_rows && lhi_value_of(&s->options, &s->elastic.rows[0]) <
+                                 lhi_value_of(&s->options, &best->choice);
     LHI_TRY(list_alternatives(
         s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
     plan->best = best->choice;
@@ -289,8 +291,9 @@ lh_status lhi_search_finish(lhi_search *s, lh_plan *plan, lh_error *err)
                      (double)best->choice.lower_bound_ns -
                  1;
     snprintf(why, sizeof why,
-             "the fastest of %" PRIu32 " layouts under every schedule; no "
+             "the %s of %" PRIu32 " layouts under every schedule; no "
              "schedule of this layout is more than %.1f %% faster (%s)",
+             s->options.objective == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
              plan->n_layouts, 100 * gap, best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)

@@ -3,7 +3,7 @@
  * moved between the chunks of the fastest, and elastic plans are made. */
 #include "plan/search.h"
 
-#include "plan/candidate.h"
+#include "plan/goal.h"
 #include "plan/money.h"
 #include "plan/uneven.h"
 
@@ -28,10 +28,10 @@ static bool same_degrees(const lh_layout *x, const lh_layout *y)
 }
 
 /* How near to a plan a candidate came; less is better. */
-static int64_t rank_of(const lhi_candidate *c)
+static int64_t rank_of(const lhi_search *s, const lhi_candidate *c)
 {
     if (c->simulated && c->choice.status == LH_CHOICE_OK)
-        return c->choice.iteration_ns;
+        return lhi_value_of(&s->options, &c->choice);
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
 
@@ -49,7 +49,7 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
             for (uint32_t k = 0; k < n && !known; k++)
                 known = same_degrees(&likes[k].layout, &c->config.layout);
             if (!known && (c->simulated || c->missing > 0) &&
-                (!best || rank_of(c) < rank_of(best)))
+                (!best || rank_of(s, c) < rank_of(s, best)))
                 best = c;
         }
         if (!best)
@@ -66,6 +66,8 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_money_set(s->job, s->elastic.results[i].built.pipeline,
                               s->mem, &s->elastic.rows[i], err));
+    for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
+        LHI_TRY(lhi_front_add(s->front, &s->elastic.rows[i], err));
     return LH_OK;
 }
 
@@ -78,7 +80,8 @@ static lhi_candidate *next_fastest(const lhi_search *s, const bool *done)
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
         if (c->simulated && !done[i] && c->choice.status == LH_CHOICE_OK &&
-            (!best || c->choice.iteration_ns < best->choice.iteration_ns))
+            (!best || lhi_value_of(&s->options, &c->choice) <
+                          lhi_value_of(&s->options, &best->choice)))
             best = c;
     }
     return best;
@@ -106,7 +109,8 @@ static lh_status move_layers(lhi_search *s, lhi_candidate *c, lh_error *err)
     LHI_TRY(lhi_candidate_bound(s, &moved, err));
     LHI_TRY(lhi_candidate_simulate(s, &moved, err));
     if (moved.choice.status == LH_CHOICE_OK &&
-        moved.choice.iteration_ns < c->choice.iteration_ns)
+        lhi_value_of(&s->options, &moved.choice) <
+            lhi_value_of(&s->options, &c->choice))
         *c = moved;
     return LH_OK;
 }
@@ -120,7 +124,8 @@ static lh_status move_all_layers(lhi_search *s, lh_error *err)
         if (!c)
             break;
         done[c - s->candidates] = true;
-        if (c->floor.ns >= s->best_ns) /* and so is any partition of it */
+        /* And so is any partition of it. */
+        if (lhi_value_at(&s->options, &c->choice, c->floor.ns) >= s->best_value)
             continue;
         status = move_layers(s, c, err);
     }
@@ -143,18 +148,62 @@ static lh_status check_schedule(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* The cheapest first, where the fastest are wanted, or the other way round: a
+ * space too large to be searched to the end then has both on its front. */
+static lh_status search_other_end(const lh_job *job,
+                                  const lh_plan_options *options,
+                                  lhi_front *front, lh_error *err)
+{
+    lhi_search s = {
+        .job = job, .options = *options, .mem = front->mem, .front = front};
+    lhi_goal goal;
+    lh_status status = LH_OK;
+    if (!lhi_money_is_priced(job))
+        return LH_OK;
+    s.options.objective = options->objective == LH_PLAN_FASTEST
+                              ? LH_PLAN_CHEAPEST
+                              : LH_PLAN_FASTEST;
+    s.options.jitter = NULL;
+    if (s.options.objective == LH_PLAN_CHEAPEST) {
+        status = lhi_goal_init(job, &s.options, NULL, &goal, err);
+        s.objective = &goal.objective;
+    }
+    if (status == LH_OK)
+        status = lhi_search_branch(&s, err);
+    if (status == LH_OK && s.objective && goal.no_memory)
+        status = lhi_fail_nomem(err);
+    free(s.candidates);
+    return status;
+}
+
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     lhi_search s = {.job = job, .options = *options, .mem = mem};
+    lhi_front front = {.mem = mem};
+    lhi_goal goal;
     LHI_TRY(check_schedule(job, err));
+    if (options->front)
+        s.front = &front;
+    if (options->front)
+        LHI_TRY(search_other_end(job, options, &front, err));
+    if (options->front || options->objective != LH_PLAN_FASTEST) {
+        LHI_TRY(lhi_goal_init(job, options, s.front, &goal, err));
+        s.objective = &goal.objective;
+    }
     lh_status status = lhi_search_branch(&s, err);
+    if (status == LH_OK && s.objective && goal.no_memory)
+        status = lhi_fail_nomem(err);
     if (status == LH_OK && !s.options.quick)
         status = move_all_layers(&s, err);
     if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))
         status = search_elastic(&s, err);
     if (status == LH_OK)
         status = lhi_search_finish(&s, plan, err);
+    plan->objective = options->objective;
+    plan->front = front.all;
+    plan->n_front = front.n;
+    plan->front_whole = s.complete;
     lhi_elastic_choices_fini(&s.elastic);
     free(s.candidates);
     return status;

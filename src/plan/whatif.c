@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "plan/changed.h"
+#include "plan/goal.h"
 #include "plan/search.h"
 
 #include <longhaul/bounds.h>
@@ -61,6 +62,7 @@ static lh_status search_again(const lh_job *job, const lh_plan_options *options,
     quiet.n_questions = 0;
     quiet.sensitivity = false;
     quiet.jitter = NULL;
+    quiet.front = false;
     quiet.top = 1;
     lh_status status = lhi_plan_find(job, &quiet, mem, &there, err);
     *best = there.best;
@@ -82,7 +84,7 @@ static lh_status answer(const lh_plan_question *question,
     LHI_TRY(keep(plan, job, mem, &out->kept, err));
     LHI_TRY(search_again(job, options, mem, &out->best, err));
     /* The schedule that is there may be better than one found from nothing. */
-    if (out->kept.iteration_ns <= out->best.iteration_ns)
+    if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
         out->best = out->kept;
     out->best.why = "";
     return LH_OK;

@@ -269,6 +269,25 @@ check(abs(cost["usd"] - 96 * priced["iteration_s"] / 3600
 check(priced["job"]["cluster"]["datacenters"][0]["usd_per_gpu_hour"] == 3,
       "the plan's job has the prices")
 
+cheap = case("the cheapest plan", ["plan", LINKED, "--no-optimal", "--search",
+                                   "even", "-o", "cheap.json", "--gpu-hour",
+                                   "3", "--per-gb", "0.02", "--objective",
+                                   "cost", "--pareto"],
+             out=r"^why +the cheapest of \d+ layouts.* in cost, [-+][\d.]+ % in "
+                 r"time, on \d+ GPUs.*\nNothing is as good in time, memory and "
+                 r"cost as one of these\n +iteration +memory +cost\n"
+                 r"( +[\d.]+ s +[\d.]+ GiB  USD +[\d.]+  TP [^\n]+\n)+")
+cheap = json.loads(read("cheap.json"))
+rows = [(f["iteration_ns"], f["peak_memory_bytes"], f["cost"]["usd"])
+        for f in cheap["front"]]
+check(cheap["objective"] == "cost" and cheap["front_whole"]
+      and cheap["cost"]["usd"] <= cost["usd"]
+      and min(r[2] for r in rows) == cheap["cost"]["usd"]
+      and min(r[0] for r in rows) <= priced["iteration_ns"]
+      and not any(all(a <= b for a, b in zip(x, y))
+                  for x in rows for y in rows if x is not y),
+      f"the front, the cheapest and the fastest: {rows}")
+
 # --- other links -------------------------------------------------------------
 case("what if", ["plan", LINKED, "--no-optimal", "--search", "even", "-o",
                  "links.json", "--what-if", "latency=x1,x8", "--sensitivity"],

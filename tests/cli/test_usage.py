@@ -147,6 +147,9 @@ for option, value in (("--gpu-hour", "0"), ("--gpu-hour", "-1"),
                       ("--per-gb", "free"), ("--per-gb", "1e10")):
     case(f"{option} {value}", ["plan", LINKED, option, value], 2,
          err=rf"\Alonghaul: plan: {option}: '{value}' is not a price above 0")
+case("costs without prices", ["plan", LINKED, "--objective", "cost"], 1,
+     err=r"the cheapest plan needs prices; give usd_per_gpu_hour \(and "
+         r"usd_per_gb\) in the job's cluster")
 case("--per-gb alone", ["plan", LINKED, "--per-gb", "1"], 1,
      err=r"a price of bytes needs one of GPUs")
 

@@ -247,10 +247,20 @@ static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,
 static const lh_plan_question slower_links = {"latency=x2", 1, &slower};
 static const lh_plan_options links = {.size = sizeof links,
                                       .quick = true,
+                                      .front = true,
+                                      .usd_per_gpu_hour = 2,
                                       .n_questions = 1,
                                       .questions = &slower_links,
                                       .sensitivity = true,
                                       .range = 2};
+static const lh_plan_options cheapest = {.size = sizeof cheapest,
+                                         .quick = true,
+                                         .objective = LH_PLAN_CHEAPEST,
+                                         .front = true,
+                                         .usd_per_gpu_hour = 2,
+                                         .usd_per_gb = 0.1};
+CALL(plan_make_cheapest, lh_plan, lh_plan_make(open_job, &cheapest, &out, &err),
+     lh_plan_free)
 CALL(plan_make_links, lh_plan, lh_plan_make(open_job, &links, &out, &err),
      lh_plan_free)
 CALL(plan_parse, lh_plan,
@@ -464,6 +474,7 @@ static void planning(void)
     TRY(plan_make);
     TRY(plan_make_robust);
     TRY(plan_make_links);
+    TRY(plan_make_cheapest);
 }
 
 static void solving(void)

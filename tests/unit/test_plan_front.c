@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cheapest plan, and the front of time, memory and cost, against every
+ * layout there is under every method. */
+#include "test.h"
+
+#include "plan/front.h"
+#include "plan/money.h"
+#include "plan/space.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/plan.h>
+#include <longhaul/simulate.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Two sites of four GPUs each; what is sent between them has a price. */
+static lh_job *job_with(double east_hour, double gb, double memory,
+                        const char *layout)
+{
+    char text[2048];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, "
+             "vocab: 32000}\n"
+             "training: {global_batch: 16, sequence: 2048}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 300, memory_gib: %g, memory_gbps: 2000, "
+             "efficiency: 0.5}\n"
+             "  gpus_per_node: 2\n"
+             "  node_link: {gbps: 2400, latency_us: 3}\n"
+             "  fabric: {gbps: 200, latency_us: 8}\n"
+             "  usd_per_gpu_hour: 2\n"
+             "  usd_per_gb: %g\n"
+             "  datacenters:\n"
+             "   - {name: west, nodes: 2}\n"
+             "   - {name: east, nodes: 2, usd_per_gpu_hour: %g}\n"
+             "  links:\n"
+             "   - {between: [west, east], latency_ms: 5, gbps: 100}\n"
+             "layout: %s\n",
+             memory, gb, east_hour, layout);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+/* --- every layout ------------------------------------------------------------
+ */
+
+typedef struct all {
+    const lh_job *job;
+    lhi_space space;
+    lhi_level level;
+    lhi_point *points;
+    uint32_t n, room, n_layouts;
+} all;
+
+static void add_point(all *a, lhi_point p)
+{
+    if (a->n == a->room) {
+        a->room = a->room ? 2 * a->room : 1024;
+        a->points = realloc(a->points, a->room * sizeof *a->points);
+    }
+    a->points[a->n++] = p;
+}
+
+static void try_method(all *a, const lhi_config *config, const lhi_built *b,
+                       const char *method)
+{
+    lh_method_options how = {.size = sizeof how};
+    lh_schedule *schedule = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    lhi_price price;
+    if (lh_method_run(method, b->pipeline, &how, &schedule, NULL, &err) !=
+        LH_OK)
+        return;
+    CHECK_OK(lh_simulate(b->pipeline, schedule, NULL, &t, &err), err);
+    if (lh_timeline_fits(t, NULL)) {
+        lhi_point p = {
+            lh_timeline_makespan(t) + b->optimizer_ns + b->overhead_ns, 0, 0};
+        for (uint32_t d = 0; d < lh_pipeline_n_devices(b->pipeline); d++)
+            if (lh_timeline_peak_memory(t, d) > p.memory_bytes)
+                p.memory_bytes = lh_timeline_peak_memory(t, d);
+        CHECK_OK(lhi_money_price(a->job, config, NULL, &price, &err), err);
+        p.usd = lhi_money_usd(&price, (double)p.iteration_ns);
+        add_point(a, p);
+    }
+    lh_timeline_free(t);
+    lh_schedule_free(schedule);
+}
+
+static lh_status visit(void *context, const lhi_config *config, lh_error *err)
+{
+    all *a = context;
+    lhi_config mine = *config;
+    lhi_built b;
+    lh_error why;
+    if (a->level < LHI_LEVEL_WHOLE) {
+        a->level = (lhi_level)(a->level + 1);
+        lh_status status = lhi_space_children(
+            &a->space, (lhi_level)(a->level - 1), &mine, NULL, visit, a, err);
+        a->level = (lhi_level)(a->level - 1);
+        return status;
+    }
+    if (lhi_layout_build(a->job, &mine, &b, &why) != LH_OK)
+        return LH_OK;
+    a->n_layouts++;
+    for (uint32_t m = 0; m < lh_method_count(); m++) {
+        const char *name = lh_method_name(m), *want = mine.layout.schedule;
+        if (want ? strcmp(name, want) == 0
+                 : strcmp(name, "auto") != 0 && strcmp(name, "look-ahead") != 0)
+            try_method(a, &mine, &b, name);
+    }
+    lh_pipeline_free(b.pipeline);
+    return LH_OK;
+}
+
+static void find_all(const lh_job *job, all *out)
+{
+    lh_error err = {0};
+    lhi_config none = {0};
+    *out = (all){.job = job, .level = LHI_LEVEL_NONE};
+    lhi_arena *mem = lhi_arena_make(0);
+    CHECK_OK(lhi_space_init(job, mem, &out->space, &err), err);
+    CHECK_OK(visit(out, &none, &err), err);
+    lhi_space_fini(&out->space);
+    lhi_arena_free(mem);
+}
+
+static bool on_front(const all *a, const lhi_point *p)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        if (lhi_point_covers(&a->points[i], p) &&
+            !lhi_point_covers(p, &a->points[i]))
+            return false;
+    return true;
+}
+
+static bool same_number(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+static bool same_point(const lhi_point *a, const lhi_point *b)
+{
+    return a->iteration_ns == b->iteration_ns &&
+           a->memory_bytes == b->memory_bytes && same_number(a->usd, b->usd);
+}
+
+/* --- plans
+ * -------------------------------------------------------------------- */
+
+static lh_plan *make(const lh_job *job, lh_plan_goal objective, bool front)
+{
+    lh_plan_options o = {.size = sizeof o,
+                         .quick = true,
+                         .objective = objective,
+                         .front = front};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+static void check_front(const lh_plan *plan, const all *a)
+{
+    CHECK(plan->front_whole);
+    CHECK(plan->n_front > 0);
+    for (uint32_t i = 0; i < plan->n_front; i++) {
+        lhi_point p = lhi_point_of(&plan->front[i]);
+        bool there = false;
+        for (uint32_t k = 0; k < a->n && !there; k++)
+            there = same_point(&p, &a->points[k]);
+        CHECK_MSG(there, "%.6f s is no layout's", (double)p.iteration_ns / 1e9);
+        CHECK_MSG(on_front(a, &p), "%.6f s, %.3f GiB, %g USD is beaten",
+                  (double)p.iteration_ns / 1e9,
+                  (double)p.memory_bytes / (1 << 30), p.usd);
+        for (uint32_t k = 0; k < i; k++) {
+            lhi_point other = lhi_point_of(&plan->front[k]);
+            CHECK(!lhi_point_covers(&other, &p));
+            CHECK(!lhi_point_covers(&p, &other));
+        }
+    }
+    for (uint32_t k = 0; k < a->n; k++) {
+        bool there = false;
+        if (!on_front(a, &a->points[k]))
+            continue;
+        for (uint32_t i = 0; i < plan->n_front && !there; i++) {
+            lhi_point p = lhi_point_of(&plan->front[i]);
+            there = same_point(&p, &a->points[k]);
+        }
+        CHECK_MSG(there, "%.6f s, %.3f GiB, %g USD is missing",
+                  (double)a->points[k].iteration_ns / 1e9,
+                  (double)a->points[k].memory_bytes / (1 << 30),
+                  a->points[k].usd);
+    }
+}
+
+/* What each objective finds is what everything tried says. */
+static void compare(const lh_job *job, uint32_t *n_front, uint32_t *idle)
+{
+    all a;
+    find_all(job, &a);
+    int64_t fastest = INT64_MAX;
+    double cheapest = INFINITY;
+    for (uint32_t i = 0; i < a.n; i++) {
+        if (a.points[i].iteration_ns < fastest)
+            fastest = a.points[i].iteration_ns;
+        cheapest = fmin(cheapest, a.points[i].usd);
+    }
+    lh_plan *time = make(job, LH_PLAN_FASTEST, false);
+    lh_plan *cost = make(job, LH_PLAN_CHEAPEST, false);
+    lh_plan *both = make(job, LH_PLAN_FASTEST, true);
+    lh_plan *front = make(job, LH_PLAN_CHEAPEST, true);
+    if (time && cost && both && front) {
+        CHECK_INT(time->best.iteration_ns, fastest);
+        CHECK_INT(both->best.iteration_ns, fastest);
+        CHECK_NEAR(cost->best.cost->usd, cheapest, 1e-12 * cheapest);
+        CHECK_NEAR(front->best.cost->usd, cheapest, 1e-12 * cheapest);
+        CHECK(time->n_front == 0 && cost->n_front == 0);
+        CHECK_INT(cost->objective, LH_PLAN_CHEAPEST);
+        for (uint32_t i = 1; i < cost->n_alternatives; i++)
+            if (cost->alternatives[i].status == LH_CHOICE_OK)
+                CHECK(cost->alternatives[i].cost->usd >=
+                      cost->alternatives[i - 1].cost->usd);
+        check_front(both, &a);
+        check_front(front, &a);
+        *n_front = both->n_front;
+        *idle += cost->best.cost->gpus < job->n_gpus;
+        CHECK_MSG(cost->n_simulated < a.n_layouts, "nothing was ruled out");
+    }
+    lh_plan_free(time);
+    lh_plan_free(cost);
+    lh_plan_free(both);
+    lh_plan_free(front);
+    free(a.points);
+}
+
+static void fronts_are_true(void)
+{
+    static const struct {
+        double east_hour, gb, memory;
+        const char *layout;
+    } jobs[] = {
+        {2, 0, 40, "{tensor: 2, micro_batch: 1}"},
+        {2, 0.05, 40, "{tensor: 2, micro_batch: 1}"},
+        {6, 0.01, 24, "{tensor: 1, micro_batch: 2}"},
+        {1, 0.01, 16, "{micro_batch: 2, chunks_per_device: 1}"},
+        {3, 0, 40, "{data: 1, micro_batch: 1, chunks_per_device: 2}"},
+    };
+    uint32_t most = 0, idle = 0;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        lh_job *job = job_with(jobs[i].east_hour, jobs[i].gb, jobs[i].memory,
+                               jobs[i].layout);
+        uint32_t n = 0;
+        compare(job, &n, &idle);
+        most = n > most ? n : most;
+        lh_job_free(job);
+    }
+    CHECK_MSG(most > 3, "fronts of at most %u show little", most);
+    CHECK_MSG(idle > 0, "no cheapest plan leaves GPUs idle");
+}
+
+/* --- the front by itself -----------------------------------------------------
+ */
+
+static lh_choice choice_of(int64_t ns, int64_t bytes, const lh_plan_cost *cost)
+{
+    return (lh_choice){.status = LH_CHOICE_OK,
+                       .iteration_ns = ns,
+                       .peak_memory_bytes = bytes,
+                       .cost = cost};
+}
+
+static void fronts_keep_what_is_best_in_something(void)
+{
+    static const lh_plan_cost usd[] = {{.usd = 1}, {.usd = 2}, {.usd = 3}};
+    static const struct {
+        int64_t ns, bytes;
+        int cost;
+        uint32_t n; /* on the front afterwards */
+    } rows[] = {{10, 10, 1, 1}, {10, 10, 1, 1}, {11, 10, 1, 1}, {9, 11, 1, 2},
+                {20, 20, 0, 3}, {9, 11, 2, 3},  {9, 10, 1, 2},  {1, 1, 0, 1}};
+    lhi_front f = {.mem = lhi_arena_make(0)};
+    lh_error err = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_choice c = choice_of(rows[i].ns, rows[i].bytes, &usd[rows[i].cost]);
+        CHECK_OK(lhi_front_add(&f, &c, &err), err);
+        CHECK_INT(f.n, rows[i].n);
+    }
+    lh_choice bad = choice_of(0, 0, NULL);
+    bad.status = LH_CHOICE_MEMORY;
+    CHECK_OK(lhi_front_add(&f, &bad, &err), err);
+    CHECK_INT(f.n, 1);
+    lhi_arena_free(f.mem);
+}
+
+/* --- refusals, files
+ * ---------------------------------------------------------- */
+
+static void costs_need_prices(void)
+{
+    static const char text[] =
+        "longhaul: job/1\n"
+        "model: {layers: 2, hidden: 64, ffn: 64, heads: 2, vocab: 100}\n"
+        "training: {global_batch: 2, sequence: 64}\n"
+        "cluster:\n"
+        "  gpu: a100-80g\n"
+        "  gpus_per_node: 1\n"
+        "  datacenters: [{name: here, nodes: 1}]\n";
+    lh_plan_options o = {.size = sizeof o, .objective = LH_PLAN_CHEAPEST};
+    lh_jitter jitter = {.size = sizeof jitter, .latency = 0.5};
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "give usd_per_gpu_hour (and usd_per_gb) in the job's");
+    o.usd_per_gpu_hour = 2;
+    o.jitter = &jitter;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "not both");
+    lh_job_free(job);
+}
+
+static void fronts_round_trip(void)
+{
+    lh_job *job = job_with(2, 0.05, 40, "{tensor: 2, micro_batch: 1}");
+    lh_plan *plan = make(job, LH_PLAN_CHEAPEST, true), *again = NULL;
+    char *text = NULL, *twice = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    CHECK_OK(lh_plan_format(again, &twice, NULL, &err), err);
+    CHECK_STR(text, twice);
+    CHECK_INT(again->objective, LH_PLAN_CHEAPEST);
+    CHECK_INT(again->n_front, plan->n_front);
+    CHECK(again->front_whole);
+    lh_plan_free(again);
+    again = NULL;
+    /* The second entry as the first. */
+    lh_choice *front = (lh_choice *)plan->front;
+    CHECK(plan->n_front > 1);
+    front[1] = front[0];
+    lh_text_free(text);
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_INT(lh_plan_parse(text, len, "plan.json", &again, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "front: entry 0 is as good as entry 1");
+    lh_text_free(text);
+    lh_text_free(twice);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(fronts_keep_what_is_best_in_something);
+    RUN(costs_need_prices);
+    RUN(fronts_are_true);
+    RUN(fronts_round_trip);
+    return test_summary();
+}
