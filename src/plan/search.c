@@ -148,62 +148,66 @@ static lh_status check_schedule(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* The cheapest first, where the fastest are wanted, or the other way round: a
- * space too large to be searched to the end then has both on its front. */
-static lh_status search_other_end(const lh_job *job,
-                                  const lh_plan_options *options,
-                                  lhi_front *front, lh_error *err)
+/* `whole_front`: until s->front covers all that is left. */
+static lh_status branch(lhi_search *s, bool whole_front, lh_error *err)
 {
-    lhi_search s = {
-        .job = job, .options = *options, .mem = front->mem, .front = front};
-    lhi_goal goal;
-    lh_status status = LH_OK;
-    if (!lhi_money_is_priced(job))
-        return LH_OK;
-    s.options.objective = options->objective == LH_PLAN_FASTEST
-                              ? LH_PLAN_CHEAPEST
-                              : LH_PLAN_FASTEST;
-    s.options.jitter = NULL;
-    if (s.options.objective == LH_PLAN_CHEAPEST) {
-        status = lhi_goal_init(job, &s.options, NULL, &goal, err);
-        s.objective = &goal.objective;
+    lhi_goal goal = {0};
+    if (whole_front || s->options.objective != LH_PLAN_FASTEST) {
+        LHI_TRY(lhi_goal_init(s->job, &s->options,
+                              whole_front ? s->front : NULL, &goal, err));
+        s->objective = &goal.objective;
     }
-    if (status == LH_OK)
-        status = lhi_search_branch(&s, err);
-    if (status == LH_OK && s.objective && goal.no_memory)
-        status = lhi_fail_nomem(err);
-    free(s.candidates);
+    lh_status status = lhi_search_branch(s, err);
+    s->objective = NULL;
+    return status == LH_OK && goal.no_memory ? lhi_fail_nomem(err) : status;
+}
+
+/* What the plan's own search leaves of the front. First the cheapest, where the
+ * fastest were wanted, or the other way round: a space too large to be searched
+ * to the end then has both on its front. */
+static lh_status search_front(const lhi_search *like, lh_plan *plan,
+                              lh_error *err)
+{
+    bool priced = lhi_money_is_priced(like->job);
+    lh_status status = LH_OK;
+    for (int whole = !priced; whole <= 1 && status == LH_OK; whole++) {
+        lhi_search s = {.job = like->job,
+                        .options = like->options,
+                        .mem = like->mem,
+                        .front = like->front};
+        s.options.jitter = NULL;
+        if (!whole)
+            s.options.objective = like->options.objective == LH_PLAN_FASTEST
+                                      ? LH_PLAN_CHEAPEST
+                                      : LH_PLAN_FASTEST;
+        status = branch(&s, whole, err);
+        plan->front_whole = s.complete;
+        free(s.candidates);
+    }
     return status;
 }
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
-    lhi_search s = {.job = job, .options = *options, .mem = mem};
     lhi_front front = {.mem = mem};
-    lhi_goal goal;
+    lhi_search s = {.job = job,
+                    .options = *options,
+                    .mem = mem,
+                    .front = options->front ? &front : NULL};
     LHI_TRY(check_schedule(job, err));
-    if (options->front)
-        s.front = &front;
-    if (options->front)
-        LHI_TRY(search_other_end(job, options, &front, err));
-    if (options->front || options->objective != LH_PLAN_FASTEST) {
-        LHI_TRY(lhi_goal_init(job, options, s.front, &goal, err));
-        s.objective = &goal.objective;
-    }
-    lh_status status = lhi_search_branch(&s, err);
-    if (status == LH_OK && s.objective && goal.no_memory)
-        status = lhi_fail_nomem(err);
+    lh_status status = branch(&s, false, err);
     if (status == LH_OK && !s.options.quick)
         status = move_all_layers(&s, err);
     if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))
         status = search_elastic(&s, err);
     if (status == LH_OK)
         status = lhi_search_finish(&s, plan, err);
+    if (status == LH_OK && s.front)
+        status = search_front(&s, plan, err);
     plan->objective = options->objective;
     plan->front = front.all;
     plan->n_front = front.n;
-    plan->front_whole = s.complete;
     lhi_elastic_choices_fini(&s.elastic);
     free(s.candidates);
     return status;
