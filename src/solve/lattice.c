@@ -2,6 +2,7 @@
 /* The one-machine problem solved exactly, as shortest and longest ways through
  * the states of one machine. */
 #include "solve/lattice.h"
+#include "pipe/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,28 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
     return true;
 }
 
+/* What a machine of a loose shop holds at least. Parts of a W differ by one at
+ * most: each frees the smaller share, and so many of every microbatch that has
+ * had its D one more, which at best come first. */
+static int64_t least_held(const builder *b, const uint16_t *counts)
+{
+    const lhi_shop *s = b->s;
+    int64_t held = 0;
+    for (uint32_t i = 0; i < b->m->n_streams; i++) {
+        const lhi_stream *t = &s->streams[b->m->first_stream + i];
+        int64_t change = s->memory[t->first] * counts[i];
+        if (t->kind == LHI_W && change < 0) {
+            const lhi_stream *d = &s->streams[s->d[t->chunk]];
+            int64_t total = -s->p->chunks[t->chunk].mem_w, q = t->per;
+            int64_t more = total % q * counts[d->slot];
+            change = -(total / q * counts[i]) -
+                     (more < counts[i] ? more : counts[i]);
+        }
+        held += change;
+    }
+    return held;
+}
+
 /* Whether what is left after `counts` could still be in time from `now` on:
  * the next operation of each stream, by itself. */
 static bool is_live(const builder *b, const uint16_t *counts, int64_t now)
@@ -179,9 +202,11 @@ static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
             if (end == FAR)
                 continue;
             const lhi_stream *t = &b->s->streams[b->m->first_stream + i];
+            int64_t held = b->held[x] + b->s->memory[t->first + counts[i]];
             counts[i]++;
-            uint32_t y = state_of(
-                b, counts, b->held[x] + b->s->memory[t->first + counts[i] - 1]);
+            if (b->s->loose)
+                held = least_held(b, counts);
+            uint32_t y = state_of(b, counts, held);
             counts[i]--;
             if (y == NONE) {
                 *no_memory = true;

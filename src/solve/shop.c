@@ -591,6 +591,7 @@ static lh_status make_shop(maker m, uint32_t parts, lh_objective objective,
     memset(ids, 0xff, 5 * chunks * sizeof *ids);
     *s = (lhi_shop){.p = p,
                     .mem = mem,
+                    .loose = m.loose,
                     .n_microbatches = p->n_microbatches,
                     .parts = p->joint ? 1 : parts,
                     .f = ids,

@@ -81,6 +81,7 @@ typedef struct lhi_shop {
     uint32_t *link_machine;                      /* per resource; NONE */
     int64_t horizon; /* no semi-active schedule is longer */
     bool relaxed;    /* its bounds hold; its solutions have to be simulated */
+    bool loose;      /* made by lhi_shop_make_loose() */
     bool restricted; /* its solutions hold; there may be better ones */
 } lhi_shop;
 
@@ -93,7 +94,8 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_error *err);
 
 /* The same with the parts of a W alike: each as short, and freeing as much, as
- * any of them. Never restricted: its bounds hold for all orders of the parts. */
+ * any of them. Never restricted: its bounds hold for all orders of the parts.
+ */
 lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
                               lh_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err);

@@ -204,6 +204,31 @@ static void cut_passes(void)
     }
 }
 
+/* What one activation leaves when half a W frees it all at once and the other
+ * half nothing: without whole W counted the bound is 1054 ms. */
+static void parts_free_no_more_than_whole_passes(void)
+{
+    lh_pipeline *p = uniform_make((uniform){.placement = "wave",
+                                            .devices = 4,
+                                            .microbatches = 8,
+                                            .f = 38,
+                                            .d = 48,
+                                            .w = 20,
+                                            .datacenters = 2,
+                                            .latency = 9.5,
+                                            .transfer = 9.5,
+                                            .memory = 4});
+    lh_solve_options o = {.size = sizeof o, .effort = 300000, .sub_blocks = 2};
+    lh_solution s = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    solve_check(p, &s);
+    CHECK_MSG(s.bound_ns >= 1328000000, "bound %g ms",
+              (double)s.bound_ns / 1e6);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
 static void a_gap_is_enough(void)
 {
     lh_pipeline *p = solve_row_make(&solve_large_rows[0]);
@@ -241,6 +266,7 @@ int main(void)
     RUN(too_little_memory_is_infeasible);
     RUN(it_starts_where_it_is_told);
     RUN(cut_passes);
+    RUN(parts_free_no_more_than_whole_passes);
     RUN(a_gap_is_enough);
     RUN(bad_options_are_refused);
     return test_summary();
