@@ -521,6 +521,37 @@ static void refuses(lh_job *job, const char *why)
     lh_job_free(job);
 }
 
+/* All stages together would have room for the layers, but the last has none
+ * for the head. */
+static void no_room_for_the_head(void)
+{
+    static const char *const recompute[] = {"none", "selective"};
+    for (int i = 0; i < 2; i++) {
+        char text[1024];
+        lh_job *job = NULL;
+        lh_error err = {0};
+        int n = snprintf(
+            text, sizeof text,
+            "longhaul: job/1\n"
+            "model: {layers: 5, hidden: 2048, ffn: 8192, heads: 16, "
+            "vocab: 32000}\n"
+            "training: {global_batch: 8, sequence: 2048, zero: 1, "
+            "recompute: %s}\n"
+            "cluster:\n"
+            "  gpu: {tflops: 312, memory_gib: 6.12, memory_gbps: 2039}\n"
+            "  gpus_per_node: 2\n"
+            "  node_link: {gbps: 2400, latency_us: 3}\n"
+            "  fabric: {gbps: 100, latency_us: 5}\n"
+            "  datacenters: [{name: a, nodes: 2}]\n"
+            "layout: {tensor: 1, pipeline: 4, data: 1, micro_batch: 8, "
+            "chunks_per_device: 1}\n",
+            recompute[i]);
+        CHECK_OK(lh_job_parse(text, (size_t)n, "job", NULL, &job, &err), err);
+        if (job)
+            refuses(job, "no layout fits in memory");
+    }
+}
+
 static void refusals_say_by_how_much(void)
 {
     refuses(job_with(NULL, 32, 2, 4), "no layout fits in memory; the closest");
@@ -551,6 +582,7 @@ int main(void)
     RUN(finds_the_best_of_all);
     RUN(given_layouts_are_kept);
     RUN(round_trips);
+    RUN(no_room_for_the_head);
     RUN(refusals_say_by_how_much);
     return test_summary();
 }
