@@ -16,7 +16,7 @@ typedef struct settings {
     uint32_t top, sub_blocks;
     const char *ratio;
     uint32_t search;
-    bool no_optimal, sensitivity;
+    bool no_optimal, sensitivity, curves;
     cli_jitter jitter;
     uint32_t by;
     const char *what_if;
@@ -130,6 +130,13 @@ static const cli_option options[] = {
      .at = offsetof(settings, sensitivity),
      .help = "Find the latencies and bandwidths, from a sixteenth to sixteen "
              "times the job's, where another layout becomes the best."},
+    {.name = "curves",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, curves),
+     .help = "Work out where pipelines over the datacenters are faster and "
+             "where replicas over them are: curves over oversubscription and, "
+             "of mixtures of experts, over the number of experts; also in the "
+             "report."},
     {.name = "html",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
@@ -297,6 +304,7 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     print_best(c, p);
     cli_plan_runners(c, p);
     cli_plan_network(c, p);
+    cli_plan_curves(c, p);
     fprintf(c->out, "\nSchedules on this layout%s\n",
             p->robust ? ": without jitter, its mean, its 95th percentile" : "");
     for (uint32_t i = 0; i < p->n_methods; i++)
@@ -325,6 +333,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
 {
     CLI_TRY(cli_plan_facts(c, p, report));
     CLI_TRY(cli_plan_rows(c, p, report));
+    CLI_TRY(cli_plan_reasons(c, p, report));
     cli_view view = {.pipeline = p->pipeline,
                      .schedule = p->schedule,
                      .method = p->best.layout.schedule};
@@ -393,6 +402,7 @@ static lh_status make(cli *c, lh_plan **plan)
                            .top = s->top,
                            .sub_blocks = s->sub_blocks,
                            .no_optimal = s->no_optimal,
+                           .curves = s->curves,
                            .partition = (lh_partition_search)s->search};
     const char *rest = "";
     if (status == LH_OK &&

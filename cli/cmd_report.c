@@ -2,6 +2,7 @@
 /* longhaul report: HTML from plans and traces; predicted against measured. */
 #include "commands.h"
 #include "difference.h"
+#include "planwhy.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -107,6 +108,7 @@ static lh_status add_source(cli *c, const source *s, const char *label,
     if (s->problem.plan) {
         CLI_TRY(cli_plan_facts(c, s->problem.plan, report));
         CLI_TRY(cli_plan_rows(c, s->problem.plan, report));
+        CLI_TRY(cli_plan_reasons(c, s->problem.plan, report));
     }
     return lh_report_add_trace(report, trace_of(s), label, s->view.shown,
                                &c->err);

@@ -53,12 +53,22 @@ static uint32_t degree_of(const lh_plan_runner *r)
                {"expert", l->expert},
                {"pipeline", l->pipeline},
                {"data", l->data},
+               {"zero", r->choice.zero},
                {"micro_batch", l->micro_batch},
                {"chunks_per_device", l->chunks_per_device}};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(r->dimension, all[i].name) == 0)
             return all[i].value;
     return 0;
+}
+
+/* "tensor, 8" */
+static void name_runner(const lh_plan_runner *r, char *name, size_t room)
+{
+    if (degree_of(r))
+        snprintf(name, room, "%s, %" PRIu32, r->dimension, degree_of(r));
+    else
+        snprintf(name, room, "%s", r->dimension);
 }
 
 void cli_plan_runners(cli *c, const lh_plan *p)
@@ -68,11 +78,7 @@ void cli_plan_runners(cli *c, const lh_plan *p)
     for (uint32_t i = 0; i < p->n_runners; i++) {
         const lh_plan_runner *r = &p->runners[i];
         char name[60], layout[120];
-        if (degree_of(r))
-            snprintf(name, sizeof name, "%s, %" PRIu32, r->dimension,
-                     degree_of(r));
-        else
-            snprintf(name, sizeof name, "%s", r->dimension);
+        name_runner(r, name, sizeof name);
         fprintf(c->out, "  %-20s  %s\n%24s%s %s  %s\n", name, r->choice.why, "",
                 r->choice.layout.schedule ? r->choice.layout.schedule
                                           : "any schedule",
@@ -140,4 +146,182 @@ void cli_plan_network(cli *c, const lh_plan *p)
                 (double)p->network_ns / 1e9,
                 100 *
                     ((double)p->network_ns / (double)p->best.iteration_ns - 1));
+}
+
+/* "PP-out up to 6.31, then DP-out" */
+static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
+{
+    const int64_t *ns = curve->iteration_ns;
+    uint32_t n = curve->n_points, last = n ? n - 1 : 0;
+    if (curve->n_series < 2 || n == 0 || ns[0] < 0 || ns[n] < 0 ||
+        ns[last] < 0 || ns[n + last] < 0) {
+        snprintf(text, room, "not everywhere do both fit");
+        return;
+    }
+    uint32_t best = ns[0] <= ns[n] ? 0 : 1;
+    size_t len = (size_t)snprintf(text, room, "%s", curve->series[best]);
+    for (uint32_t i = 0; i < curve->n_crossings && len < room; i++) {
+        best = !best;
+        len += (size_t)snprintf(text + len, room - len, " up to %.3g, then %s",
+                                curve->crossings[i], curve->series[best]);
+    }
+    if (curve->n_crossings == 0 && len < room)
+        snprintf(text + len, room - len, " from %.6g to %.6g", curve->xs[0],
+                 curve->xs[last]);
+}
+
+static void print_curve(cli *c, const lh_plan_curve *curve)
+{
+    char text[200];
+    curve_text(curve, text, sizeof text);
+    fprintf(c->out, "\nFaster over %s: %s\n  %-18s",
+            lh_curve_over_name(curve->over), text,
+            lh_curve_over_name(curve->over));
+    for (uint32_t i = 0; i < curve->n_points; i++)
+        fprintf(c->out, "%11.6g", curve->xs[i]);
+    for (uint32_t s = 0; s < curve->n_series; s++) {
+        fprintf(c->out, "\n  %-18s", curve->series[s]);
+        for (uint32_t i = 0; i < curve->n_points; i++) {
+            int64_t ns = curve->iteration_ns[(size_t)s * curve->n_points + i];
+            if (ns < 0)
+                fprintf(c->out, "%11s", "-");
+            else
+                fprintf(c->out, "%9.3f s", (double)ns / 1e9);
+        }
+    }
+    fputc('\n', c->out);
+}
+
+void cli_plan_curves(cli *c, const lh_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_curves; i++)
+        print_curve(c, &p->curves[i]);
+}
+
+/* --- in a report -----------------------------------------------------------
+ */
+
+static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
+{
+    const lh_plan_account *a = p->account;
+    if (!a)
+        return LH_OK;
+    const lh_report_part parts[] = {{"compute", a->compute_ns},
+                                    {"sent within passes", a->inside_ns},
+                                    {"uneven devices", a->imbalance_ns},
+                                    {"bubble", a->bubble_ns},
+                                    {"exposed messages", a->messages_ns},
+                                    {"exposed data parallelism", a->data_ns},
+                                    {"want of memory", a->memory_ns},
+                                    {"optimizer", a->optimizer_ns},
+                                    {"overhead", a->overhead_ns}};
+    return lh_report_add_parts(report, "What the iteration consists of",
+                               sizeof parts / sizeof *parts, parts, &c->err);
+}
+
+static lh_status add_runners(cli *c, const lh_plan *p, lh_report *report)
+{
+    enum { COLUMNS = 5 };
+    static const char *const head[COLUMNS] = {
+        "The best with another", "costs", "#iteration", "layout", "schedule"};
+    const char *cells[COLUMNS];
+    lh_report_table table = {.size = sizeof table,
+                             .title = "Runners-up",
+                             .n_columns = COLUMNS,
+                             .head = head};
+    if (p->n_runners == 0)
+        return LH_OK;
+    CLI_TRY(lh_report_add_table(report, &table, &c->err));
+    for (uint32_t i = 0; i < p->n_runners; i++) {
+        const lh_plan_runner *r = &p->runners[i];
+        char name[60], time[CLI_TIME_TEXT] = "", layout[120], schedule[80];
+        name_runner(r, name, sizeof name);
+        if (r->choice.iteration_ns >= 0)
+            cli_time_text(r->choice.iteration_ns, time);
+        snprintf(schedule, sizeof schedule, "%s %s",
+                 r->choice.layout.schedule ? r->choice.layout.schedule
+                                           : "any schedule",
+                 lh_placement_name(r->choice.placement));
+        cells[0] = name;
+        cells[1] = r->choice.why;
+        cells[2] = time;
+        cells[3] = cli_layout_text(&r->choice, layout, sizeof layout);
+        cells[4] = schedule;
+        CLI_TRY(lh_report_add_cells(report, COLUMNS, cells, &c->err));
+    }
+    return LH_OK;
+}
+
+static lh_status add_option(cli *c, const lh_advice_question *q,
+                            const lh_advice_option *o, lh_report *report)
+{
+    char name[80], rate[40] = "", message[CLI_TIME_TEXT] = "",
+                   time[CLI_TIME_TEXT] = "";
+    double rate_of = o->message_bytes_per_s > 0 ? o->message_bytes_per_s
+                                                : o->data_bytes_per_s;
+    lh_advice_option_text(o, q->topic, name, sizeof name);
+    snprintf(rate, sizeof rate, "%.4g Gb/s", rate_of * 8 / 1e9);
+    if (o->message_ns >= 0)
+        cli_time_text(o->message_ns, message);
+    if (o->iteration_ns >= 0)
+        cli_time_text(o->iteration_ns, time);
+    const char *advice = !o->advised  ? ""
+                         : q->matters ? "advised"
+                                      : "advised, nothing to gain";
+    const char *cells[] = {o->advised ? lh_advice_topic_name(q->topic) : "",
+                           name,
+                           advice,
+                           rate,
+                           message,
+                           time};
+    return lh_report_add_cells(report, 6, cells, &c->err);
+}
+
+static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
+{
+    static const char *const head[] = {"Question", "setting",  "",
+                                       "#a flow",  "#message", "#iteration"};
+    char title[200];
+    lh_report_table table = {
+        .size = sizeof table, .title = title, .n_columns = 6, .head = head};
+    snprintf(title, sizeof title, "Network: %.80s to %.80s", a->from, a->to);
+    CLI_TRY(lh_report_add_table(report, &table, &c->err));
+    for (uint32_t k = 0; k < a->n_questions; k++) {
+        const lh_advice_question *q = &a->questions[k];
+        for (int other = 0; other < 2; other++) /* the advised one first */
+            for (uint32_t i = 0; i < q->n_options; i++)
+                if (q->options[i].advised == !other)
+                    CLI_TRY(add_option(c, q, &q->options[i], report));
+    }
+    return LH_OK;
+}
+
+static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
+                           lh_report *report)
+{
+    char title[260], text[200];
+    curve_text(curve, text, sizeof text);
+    snprintf(title, sizeof title, "Pipelines or replicas over datacenters: %s",
+             text);
+    lh_report_sweep sweep = {.size = sizeof sweep,
+                             .title = title,
+                             .x = lh_curve_over_name(curve->over),
+                             .n_points = curve->n_points,
+                             .xs = curve->xs,
+                             .n_series = curve->n_series,
+                             .series = curve->series,
+                             .makespan_ns = curve->iteration_ns,
+                             .baseline_ns = p->best.iteration_ns};
+    return lh_report_add_sweep(report, &sweep, &c->err);
+}
+
+lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
+{
+    CLI_TRY(add_account(c, p, report));
+    CLI_TRY(add_runners(c, p, report));
+    for (uint32_t i = 0; i < p->n_network; i++)
+        CLI_TRY(add_link(c, &p->network[i], report));
+    for (uint32_t i = 0; i < p->n_curves; i++)
+        CLI_TRY(add_curve(c, p, &p->curves[i], report));
+    return LH_OK;
 }

@@ -6,11 +6,16 @@
 #include "cli.h"
 
 #include <longhaul/plan.h>
+#include <longhaul/report.h>
 
 /* What the iteration consists of; what is next in each dimension; what the
  * links should be set to. Nothing where the plan does not say. */
 void cli_plan_account(cli *c, const lh_plan *p);
 void cli_plan_runners(cli *c, const lh_plan *p);
 void cli_plan_network(cli *c, const lh_plan *p);
+void cli_plan_curves(cli *c, const lh_plan *p);
+
+/* The same in a report. */
+lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report);
 
 #endif

@@ -8,6 +8,7 @@
 #include <longhaul/transport.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -36,6 +37,11 @@ typedef struct lh_advice_option {
                              all else as it is; -1: not simulated */
     bool advised;
 } lh_advice_option;
+
+/* What it answers to the question: "spray, 4 queue pairs", "go-back-n". */
+LH_API void lh_advice_option_text(const lh_advice_option *option,
+                                  lh_advice_topic topic, char *text,
+                                  size_t room);
 
 typedef struct lh_advice_question {
     lh_advice_topic topic;

@@ -178,7 +178,7 @@ typedef struct lh_plan_account {
 } lh_plan_account;
 
 /* The best plan with another value of one dimension: "tensor", "context",
- * "expert", "pipeline", "data", "sites", "sharding", "micro_batch",
+ * "expert", "pipeline", "data", "sites", "zero", "sharding", "micro_batch",
  * "chunks_per_device", "placement", "recompute" or "schedule". All others may
  * differ, too. LH_CHOICE_BOUNDED: it takes lower_bound_ns at least. */
 typedef struct lh_plan_runner {
@@ -191,6 +191,26 @@ typedef struct lh_plan_pruned {
     const char *bound; /* "ramp": docs/theory/plan-search.md */
     uint64_t n;
 } lh_plan_pruned;
+typedef enum lh_curve_over {
+    LH_CURVE_OVERSUBSCRIPTION, /* of all links between datacenters */
+    LH_CURVE_EXPERTS,          /* of the model */
+} lh_curve_over;
+
+LH_API const char *lh_curve_over_name(lh_curve_over over); /* "experts" */
+
+/* The best iteration with pipelines over the datacenters ("PP-out") and with
+ * replicas over them ("DP-out"), each with the plan's tensor, context and
+ * expert degrees, chunks as even as they go, and methods alone. */
+typedef struct lh_plan_curve {
+    lh_curve_over over;
+    uint32_t n_points;
+    const double *xs; /* rising */
+    uint32_t n_series;
+    const char *const *series;
+    const int64_t *iteration_ns; /* [series * n_points + point]; -1: none fits */
+    uint32_t n_crossings;        /* of the first two, by interpolation */
+    const double *crossings;     /* rising */
+} lh_plan_curve;
 
 /* What a plan is to be best in. */
 typedef enum lh_plan_goal {
@@ -247,6 +267,8 @@ typedef struct lh_plan {
     const lh_plan_account *account; /* NULL: a file without */
     uint32_t n_runners;
     const lh_plan_runner *runners;
+    uint32_t n_curves; /* where they were asked for */
+    const lh_plan_curve *curves;
 } lh_plan;
 
 /* How layers are moved between the chunks of the fastest layouts. */
@@ -286,6 +308,7 @@ typedef struct lh_plan_options {
     bool sensitivity; /* find where other link values change the layout */
     double range;     /* factors up to this, and down to 1 / this; 0: 16 */
     double tolerance; /* of the factors found; 0: 0.01 */
+    bool curves; /* fill in plan->curves, too */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

@@ -75,6 +75,21 @@ typedef struct lh_report_sweep {
     int64_t baseline_ns; /* slowdown 1; 0: the least makespan there is */
 } lh_report_sweep;
 
+/* A part of a whole. */
+typedef struct lh_report_part {
+    const char *name;
+    int64_t ns; /* 0 or more */
+} lh_report_part;
+
+/* A table of text, which rows follow. */
+typedef struct lh_report_table {
+    size_t size; /* sizeof(lh_report_table) */
+    const char *title;
+    uint32_t n_columns;      /* 1..20 */
+    const char *const *head; /* of each column; one that begins with '#' is
+                                of numbers, and stands to the right */
+} lh_report_table;
+
 /* --- the HTML report ----------------------------------------------------- */
 
 typedef struct lh_report lh_report;
@@ -101,6 +116,18 @@ LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
 LH_API lh_status lh_report_add_sweep(lh_report *report,
                                      const lh_report_sweep *sweep,
                                      lh_error *err);
+
+/* Parts that make up a whole, as one bar. */
+LH_API lh_status lh_report_add_parts(lh_report *report, const char *title,
+                                     uint32_t n, const lh_report_part *parts,
+                                     lh_error *err);
+LH_API lh_status lh_report_add_table(lh_report *report,
+                                     const lh_report_table *table,
+                                     lh_error *err);
+/* A row of the table that was added last.
+ * LH_EINVAL: there is none, or it has another number of columns. */
+LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n,
+                                     const char *const *cells, lh_error *err);
 
 /* The report as one HTML file that loads nothing from anywhere. Release *text
  * with lh_text_free(); `len` may be NULL. */

@@ -50,9 +50,10 @@ const char *lh_advice_topic_name(lh_advice_topic topic)
                                                 : "unknown";
 }
 
-void lhi_advice_option_name(lh_advice_topic topic, const lh_link_setting *s,
-                            char *text, size_t room)
+void lh_advice_option_text(const lh_advice_option *option,
+                           lh_advice_topic topic, char *text, size_t room)
 {
+    const lh_link_setting *s = &option->setting;
     uint32_t pairs = s->queue_pairs ? s->queue_pairs : 1;
     switch (topic) {
     case LH_ADVICE_BALANCING:
@@ -456,7 +457,7 @@ static int describe(lh_advice_topic topic, const lh_advice_option *o,
                     const lh_advice_option *advised, char *text, size_t room)
 {
     char name[80];
-    lhi_advice_option_name(topic, &o->setting, name, sizeof name);
+    lh_advice_option_text(o, topic, name, sizeof name);
     int n = snprintf(text, room, "%s: %.4g Gb/s a flow", name,
                      rate_of(o) * 8 / 1e9);
     if (o->message_ns >= 0)
@@ -480,14 +481,14 @@ static int describe_shortly(const lh_advice_question *q,
 {
     char name[80];
     double most = 0;
-    lhi_advice_option_name(q->topic, &advised->setting, name, sizeof name);
+    lh_advice_option_text(advised, q->topic, name, sizeof name);
     int n = snprintf(text, room, "nothing to gain: %s %.4g Gb/s a flow", name,
                      rate_of(advised) * 8 / 1e9);
     for (uint32_t i = 0; i < q->n_options; i++) {
         const lh_advice_option *o = &q->options[i];
         if (o == advised)
             continue;
-        lhi_advice_option_name(q->topic, &o->setting, name, sizeof name);
+        lh_advice_option_text(o, q->topic, name, sizeof name);
         n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
                       rate_of(o) * 8 / 1e9);
         most =

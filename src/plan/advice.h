@@ -11,8 +11,4 @@
 lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                           lh_error *err);
 
-/* An option in words, for its topic: "spray", "4 queue pairs". */
-void lhi_advice_option_name(lh_advice_topic topic, const lh_link_setting *s,
-                            char *text, size_t room);
-
 #endif

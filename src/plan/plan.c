@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/account.h"
 #include "plan/advice.h"
+#include "plan/curves.h"
 #include "plan/flip.h"
 #include "plan/front.h"
 #include "plan/layout.h"
@@ -103,6 +104,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
         plan->plan.n_alternatives = top;
     if (status == LH_OK)
         status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
+    if (status == LH_OK && options->curves)
+        status = lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;

@@ -524,7 +524,7 @@ static lh_status read_all(const reader *r, lh_error *err)
         "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
         "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost",
         "chunk_layers", "jitter", "robust", "network",
-        "network_iteration_s", "account", "runners_up", "schedule",
+        "network_iteration_s", "account", "runners_up", "curves", "schedule",
         "pipeline", "search", "methods", "alternatives", "what_if",
         "sensitivity", "objective", "front", "front_whole", "job", NULL};
     const lhi_node *root = r->doc->root, *node;
@@ -546,6 +546,7 @@ static lh_status read_all(const reader *r, lh_error *err)
     p->pipeline = r->plan->pipeline;
     LHI_TRY(read_schedule(r, err));
     LHI_TRY(read_search(r, err));
+    LHI_TRY(lhi_curves_from_root(r->doc, r->plan->mem, p, err));
     LHI_TRY(lhi_network_from_root(r->doc, r->plan->mem, p, err));
     if ((node = lhi_find(root, "robust")))
         LHI_TRY(lhi_robust_from_node(r->doc, node, r->plan->mem, &p->robust,

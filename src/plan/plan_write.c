@@ -236,6 +236,8 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
     ok = set(map, "pipeline", pipeline) && ok;
     return ok && set(map, "search", search_to_json(plan)) &&
            lhi_account_to_json(plan, map) &&
+           (!plan->n_curves ||
+            set(map, "curves", lhi_curves_to_json(plan))) &&
            (!plan->n_network ||
             set(map, "network", lhi_network_to_json(plan))) &&
            (plan->network_ns < 0 ||

@@ -62,6 +62,11 @@ double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer);
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
                      double *value);
 
+/* `curves`, which plans may lack. */
+json_t *lhi_curves_to_json(const lh_plan *plan);
+lh_status lhi_curves_from_root(const lhi_doc *doc, lhi_arena *mem,
+                               lh_plan *plan, lh_error *err);
+
 /* `network` and `network_iteration_s`, which plans may lack. */
 json_t *lhi_network_to_json(const lh_plan *plan);
 lh_status lhi_network_from_root(const lhi_doc *doc, lhi_arena *mem,

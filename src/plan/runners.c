@@ -41,6 +41,11 @@ DEGREE(micro_batch)
 DEGREE(chunks_per_device)
 DEGREE(sharding)
 
+static bool zero_differs(const lh_choice *a, const lh_choice *b)
+{
+    return a->zero != b->zero;
+}
+
 static bool placement_differs(const lh_choice *a, const lh_choice *b)
 {
     return a->placement != b->placement;
@@ -72,6 +77,7 @@ static const struct {
                   {"pipeline", pipeline_differs},
                   {"data", data_differs},
                   {"sites", sites_differ},
+                  {"zero", zero_differs},
                   {"sharding", sharding_differs},
                   {"micro_batch", micro_batch_differs},
                   {"chunks_per_device", chunks_per_device_differs},
@@ -124,9 +130,8 @@ static lh_status say_why(const runner *r, const lh_choice *least, lh_choice *c,
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more", percent(r, c));
     else if (time_of(least) < time_of(c))
-        snprintf(text, sizeof text,
-                 "%+.1f %%; none is below %+.1f %%", percent(r, c),
-                 percent(r, least));
+        snprintf(text, sizeof text, "%+.1f %%; none is below %+.1f %%",
+                 percent(r, c), percent(r, least));
     else
         snprintf(text, sizeof text, "%+.1f %%", percent(r, c));
     c->why = lhi_arena_strdup(r->mem, text);

@@ -14,6 +14,15 @@ extern const char lhi_report_page_html[];
 extern const char lhi_report_page_css[];
 extern const char lhi_report_page_js[];
 
+struct lh_report {
+    char *title;
+    lhi_text facts, traces, rows, sweeps, reasons; /* items of JSON lists */
+    uint32_t n_columns; /* of the last table; 0: there is none */
+};
+
+/* Adds `item` to a list, whole or not at all; it is released. */
+lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
+
 /* A trace as the page reads it: columns of whole numbers, times counted in
  * the largest tick that divides them all. The columns are described in
  * docs/report.md. */

@@ -13,11 +13,6 @@
 
 enum { MAX_POINTS = 1 << 20 };
 
-struct lh_report {
-    char *title;
-    lhi_text facts, traces, rows, sweeps; /* items of JSON lists */
-};
-
 lh_status lh_report_make(const char *title, lh_report **out, lh_error *err)
 {
     if (!lhi_utf8_ok(title))
@@ -45,11 +40,11 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->traces);
     lhi_text_fini(&report->rows);
     lhi_text_fini(&report->sweeps);
+    lhi_text_fini(&report->reasons);
     free(report);
 }
 
-/* Takes `item`, whole or not at all. */
-static lh_status add_item(lhi_text *list, lhi_text *item, lh_error *err)
+lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err)
 {
     lhi_text_puts(item, ",\n");
     if (!item->failed)
@@ -67,7 +62,7 @@ lh_status lh_report_add_fact(lh_report *report, const char *name,
         return lhi_fail(err, LH_EINVAL, "a fact is not UTF-8 text");
     lhi_text item = {0};
     lhi_json_add(&item, json_pack("[s, s]", name, value));
-    return add_item(&report->facts, &item, err);
+    return lhi_report_add_item(&report->facts, &item, err);
 }
 
 lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
@@ -84,7 +79,7 @@ lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
         lhi_text_fini(&item);
         return status;
     }
-    return add_item(&report->traces, &item, err);
+    return lhi_report_add_item(&report->traces, &item, err);
 }
 
 lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
@@ -103,7 +98,7 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                            (json_int_t)row->makespan_ns, "bubble",
                            row->bubble_ratio, "peak",
                            (json_int_t)row->peak_memory, "why", why));
-    return add_item(&report->rows, &item, err);
+    return lhi_report_add_item(&report->rows, &item, err);
 }
 
 /* --- sweeps -------------------------------------------------------------- */
@@ -162,7 +157,7 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
         lhi_text_puts(&item, "]");
     }
     lhi_text_puts(&item, "]}");
-    return add_item(&report->sweeps, &item, err);
+    return lhi_report_add_item(&report->sweeps, &item, err);
 }
 
 /* --- the page ------------------------------------------------------------ */
@@ -197,6 +192,7 @@ static void add_data(lhi_text *out, const lh_report *report)
     add_list(out, "traces", &report->traces);
     add_list(out, "rows", &report->rows);
     add_list(out, "sweeps", &report->sweeps);
+    add_list(out, "reasons", &report->reasons);
     lhi_text_puts(out, "}");
 }
 

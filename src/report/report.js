@@ -746,6 +746,7 @@ traces.forEach((t, i) => {
 $('timeline').hidden = panels.length === 0;
 showHeading();
 showLegend();
+showReasons();
 showRows();
 showVersus();
 showIdle();

@@ -198,6 +198,29 @@ static void add_sweep(lh_report *report)
     must(lh_report_add_sweep(report, &sweep, &err));
 }
 
+static void add_reasons(lh_report *report)
+{
+    static const lh_report_part parts[] = {{"compute", 12229000000},
+                                           {"bubble", 571000000},
+                                           {"nothing", 0},
+                                           {"exposed messages", 310000000}};
+    static const char *const head[] = {"Question", "setting", "#a flow"};
+    static const char *const rows[][3] = {
+        {"load_balancing", "ecmp, 4 queue pairs", "36.1 Gb/s"},
+        {"", "spray <i>4</i>", "1.68 Gb/s"}};
+    lh_report_table table = {.size = sizeof table,
+                             .title = "Network: west to east",
+                             .n_columns = 3,
+                             .head = head};
+    must(lh_report_add_parts(report, "What the iteration consists of", 4, parts,
+                             &err));
+    must(lh_report_add_table(report, &table, &err));
+    for (int i = 0; i < 2; i++)
+        must(lh_report_add_cells(report, 3, rows[i], &err));
+    table.title = "Runners-up";
+    must(lh_report_add_table(report, &table, &err));
+}
+
 static void two_sites(const char *dir)
 {
     scene s = make_scene(TWO_SITES("20"), "greedy", NULL,
@@ -211,6 +234,7 @@ static void two_sites(const char *dir)
     must(lh_report_add_trace(report, s.trace, s.method, s.shown, &err));
     add_rows(report, TWO_SITES("20"));
     add_sweep(report);
+    add_reasons(report);
     write_all(dir, "two-sites", &s, report);
     free_scene(&s);
 }

@@ -115,6 +115,12 @@ def test_two_sites(browser, folder):
                  "latency between the sites"):
         check(text in page.dom, f"two sites: '{text}' is not on the page")
     check(page.dom.count("<polyline") >= 4, "two sites: curves are missing")
+    for text in ("Why this plan", "What the iteration consists of: 13.11&nbsp;s",
+                 "compute 12.23&nbsp;s (93.3 %)", "ecmp, 4 queue pairs",
+                 "spray &lt;i&gt;4&lt;/i&gt;", "Runners-up"):
+        check(text in page.dom, f"two sites: '{text}' is not among the reasons")
+    check(page.dom.count('<table class="texts">') == 2 and
+          "nothing 0" not in page.dom, "two sites: the tables of reasons")
     for address, least, names in (("find=F7", 8, "0F7"), ("find=3f", 24, "3F0"),
                                   ("find=3I7", 1, "3D7"),
                                   ("find=99F99", 0, None),

@@ -228,6 +228,39 @@ check(re.search(r"^Network\n  west to east: \d+ messages of [0-9.]+ MB\n"
                 r"    load_balancing +\S.*^  iteration with all of it +[0-9.]+ s",
                 done.stdout, re.M | re.S), f"advice in words: {done.stdout}")
 
+write("curves.yaml", """
+    longhaul: job/1
+    model: {layers: 4, hidden: 512, ffn: 1024, heads: 8, kv_heads: 8,
+            head_dim: 64, vocab: 256, gated: true, tied_embeddings: false}
+    training: {global_batch: 16, sequence: 512}
+    cluster:
+      gpu: a100-80g
+      gpus_per_node: 1
+      node_link: {gbps: 2400, latency_us: 3}
+      fabric: {gbps: 100, latency_us: 8}
+      datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 10}]
+    layout: {sites: [{pipeline: [west, east]}]}
+    """)
+case("curves", ["plan", "curves.yaml", "--curves", "-o", "curves.json",
+                "--html", "curves.html"],
+     out=r"^Faster over oversubscription: (PP|DP)-out .*"
+         r"^  oversubscription +1 +2 +4 +8 +16 +32$.*^  PP-out .*^  DP-out ")
+curves = json.loads(read("curves.json"))["curves"]
+check([c["over"] for c in curves] == ["oversubscription"] and
+      [s["name"] for s in curves[0]["series"]] == ["PP-out", "DP-out"] and
+      curves[0]["x"] == [1, 2, 4, 8, 16, 32] and
+      all(a <= b * 1.05 for s in curves[0]["series"]
+          for a, b in zip(s["iteration_s"], s["iteration_s"][1:])),
+      f"curves: {curves}")
+for part in ("Pipelines or replicas over datacenters", "Network: west to east",
+             "What the iteration consists of", "Runners-up", "PP-out"):
+    check(part in read("curves.html"), f"the report has '{part}'")
+case("a report of a plan", ["report", "curves.json", "-o", "again.html"],
+     out=ANY)
+check("Network: west to east" in read("again.html"),
+      "report says why, too")
+
 VARIED = ["--jitter", "latency=1,degraded=0.2x6,straggler=0.001x1.5",
           "--samples", "50", "--seed", "3"]
 case("a plan under jitter", ["plan", JOB, "-o", "varied.json", "--by", "p95",

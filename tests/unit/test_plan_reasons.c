@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+static unsigned batch = 16; /* sequences per iteration */
+
 static lh_job *read_job(const char *training, const char *link,
                         const char *layout)
 {
@@ -17,7 +19,7 @@ static lh_job *read_job(const char *training, const char *link,
              "model: {layers: 12, hidden: 2048, ffn: 8192, heads: 16, "
              "kv_heads: 16, head_dim: 128, vocab: 32000, gated: true, "
              "tied_embeddings: false}\n"
-             "training: {global_batch: 16, sequence: 2048%s}\n"
+             "training: {global_batch: %u, sequence: 2048%s}\n"
              "cluster:\n"
              "  gpu: a100-80g\n"
              "  gpus_per_node: 2\n"
@@ -26,7 +28,7 @@ static lh_job *read_job(const char *training, const char *link,
              "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
              "  links: [{between: [west, east], %s}]\n"
              "layout: {%s}\n",
-             training, link, layout);
+             batch, training, link, layout);
     CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
     return job;
 }
@@ -201,10 +203,64 @@ static void runners(void)
     lh_plan_free(p);
 }
 
+#define QUICK "micro_batch: 2, schedule: greedy"
+
+/* The best over both datacenters, under one oversubscription. */
+static int64_t point(const lh_layout *like, double x, const char *sites)
+{
+    char layout[160], link[80];
+    snprintf(link, sizeof link, "latency_ms: 1, gbps: 50, oversubscription: %g",
+             x);
+    snprintf(layout, sizeof layout, QUICK ", tensor: %" PRIu32 ", sites: [%s]",
+             like->tensor, sites);
+    lh_plan *plan = make("", link, layout);
+    int64_t ns = plan ? plan->best.iteration_ns : -1;
+    lh_plan_free(plan);
+    return ns;
+}
+
+/* Many microbatches: pipelines hide what they send while the link is wide, but
+ * they send more, so that replicas are faster over a narrow one. */
+static void curves(void)
+{
+    batch = 512;
+    lh_job *job = read_job("", "latency_ms: 1, gbps: 50", QUICK);
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .curves = true};
+    lh_plan *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &p, &err), err);
+    CHECK_INT(p->n_curves, 1); /* no experts */
+    const lh_plan_curve *c = &p->curves[0];
+    const int64_t *pipelines = c->iteration_ns, *replicas = pipelines + 6;
+    CHECK(c->over == LH_CURVE_OVERSUBSCRIPTION && c->n_points == 6);
+    CHECK_STR(c->series[0], "PP-out");
+    CHECK_STR(c->series[1], "DP-out");
+    for (uint32_t i = 0; i < c->n_points; i += 5) {
+        CHECK_INT(pipelines[i],
+                  point(&p->best.layout, c->xs[i], "{pipeline: [west, east]}"));
+        CHECK_INT(replicas[i], point(&p->best.layout, c->xs[i],
+                                     "{pipeline: [west]}, {pipeline: [east]}"));
+    }
+    CHECK(pipelines[0] < replicas[0] && replicas[5] < pipelines[5]);
+    CHECK_INT(c->n_crossings, 1);
+    for (uint32_t i = 0; i + 1 < c->n_points; i++)
+        if (c->crossings[0] >= c->xs[i] && c->crossings[0] <= c->xs[i + 1])
+            CHECK(pipelines[i] <= replicas[i] &&
+                  pipelines[i + 1] >= replicas[i + 1]);
+    check_text(p);
+    lh_plan_free(p);
+    lh_job_free(job);
+    batch = 16;
+}
+
 int main(void)
 {
     RUN(parts_of_gpipe);
     RUN(causes);
     RUN(runners);
+    RUN(curves);
     return test_summary();
 }

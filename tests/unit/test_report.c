@@ -57,7 +57,19 @@ static void page_of_everything(void)
              err);
     CHECK_OK(lh_report_add_row(report, &row, &err), err);
     CHECK_OK(lh_report_add_sweep(report, &small_sweep, &err), err);
+    const lh_report_part parts[] = {{"compute", 30}, {"</script>", 12}};
+    const char *const head[] = {"Question", "#rate"};
+    const char *const cells[] = {"ecmp", "12.5 <b>"};
+    lh_report_table table = {
+        .size = sizeof table, .title = "Links", .n_columns = 2, .head = head};
+    CHECK_OK(lh_report_add_parts(report, "Parts", 2, parts, &err), err);
+    CHECK_OK(lh_report_add_table(report, &table, &err), err);
+    CHECK_OK(lh_report_add_cells(report, 2, cells, &err), err);
     char *text = html_of(report);
+    CHECK_HAS(text, "{\"parts\":\"Parts\",\"list\":[[\"compute\",30],"
+                    "[\"\\u003c/script>\",12]]},\n"
+                    "{\"table\":\"Links\",\"head\":[\"Question\",\"#rate\"]},\n"
+                    "{\"cells\":[\"ecmp\",\"12.5 \\u003cb>\"]}]");
     CHECK_HAS(text, "<title>x &lt;/script&gt; @DATA@ &amp; \"y\"</title>");
     CHECK_HAS(text, "[\"job\",\"\\u003c/script>\\u2029\"]");
     CHECK_HAS(text, "\"label\":\"zb-h1\"");
@@ -114,9 +126,18 @@ static void page_refuses(void)
     CHECK_HAS(err.text, "xs[2]");
     sweep.xs = nan;
     CHECK_INT(lh_report_add_sweep(report, &sweep, &err), LH_EINVAL);
+    const char *const cells[] = {"a", "\xc3"};
+    lh_report_table table = {
+        .size = sizeof table, .title = "t", .n_columns = 2, .head = cells};
+    lh_report_part part = {"p", -1};
+    CHECK_INT(lh_report_add_cells(report, 0, cells, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_table(report, &table, &err), LH_EINVAL);
+    table.n_columns = 0;
+    CHECK_INT(lh_report_add_table(report, &table, &err), LH_EINVAL);
+    CHECK_INT(lh_report_add_parts(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
     CHECK_HAS(text, "\"facts\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
-                    "\"sweeps\":[\n]}");
+                    "\"sweeps\":[\n],\n\"reasons\":[\n]}");
     lh_text_free(text);
     lh_report_free(report);
 }

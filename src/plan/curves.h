@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipelines or replicas over datacenters, while something else changes. */
+#ifndef LHI_CURVES_H
+#define LHI_CURVES_H
+
+#include "base/arena.h"
+
+#include <longhaul/plan.h>
+
+/* Fills plan->curves; none where there is one datacenter. */
+lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lh_plan *plan, lh_error *err);
+
+#endif

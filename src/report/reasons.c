@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of text and parts of a whole, for what a plan has to say. */
+#include "report/parts.h"
+
+#include "trace/jsontext.h"
+
+#include <inttypes.h>
+
+enum { MOST_COLUMNS = 20, MOST_PARTS = 1000 };
+
+static lh_status check_texts(const char *const *texts, uint32_t n,
+                             lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!lhi_utf8_ok(texts[i]))
+            return lhi_fail(err, LH_EINVAL, "a text is not UTF-8");
+    return LH_OK;
+}
+
+static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
+{
+    lhi_text_puts(out, "[");
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_text_puts(out, i ? "," : "");
+        lhi_json_add_string(out, texts[i]);
+    }
+    lhi_text_puts(out, "]");
+}
+
+lh_status lh_report_add_parts(lh_report *report, const char *title, uint32_t n,
+                              const lh_report_part *parts, lh_error *err)
+{
+    lhi_text item = {0};
+    if (n > MOST_PARTS)
+        return lhi_fail(err, LH_EINVAL, "more than %d parts", MOST_PARTS);
+    LHI_TRY(check_texts(&title, 1, err));
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(check_texts(&parts[i].name, 1, err));
+        if (parts[i].ns < 0)
+            return lhi_fail(err, LH_EINVAL, "part %" PRIu32 " is negative", i);
+    }
+    lhi_text_puts(&item, "{\"parts\":");
+    lhi_json_add_string(&item, title);
+    lhi_text_puts(&item, ",\"list\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_text_puts(&item, i ? ",[" : "[");
+        lhi_json_add_string(&item, parts[i].name);
+        lhi_text_printf(&item, ",%" PRId64 "]", parts[i].ns);
+    }
+    lhi_text_puts(&item, "]}");
+    return lhi_report_add_item(&report->reasons, &item, err);
+}
+
+lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
+                              lh_error *err)
+{
+    lhi_text item = {0};
+    if (table->size != sizeof *table)
+        return lhi_fail(err, LH_EINVAL, "lh_report_table.size is %zu, not %zu",
+                        table->size, sizeof *table);
+    if (table->n_columns == 0 || table->n_columns > MOST_COLUMNS)
+        return lhi_fail(err, LH_EINVAL, "a table of %" PRIu32 " columns",
+                        table->n_columns);
+    LHI_TRY(check_texts(&table->title, 1, err));
+    LHI_TRY(check_texts(table->head, table->n_columns, err));
+    lhi_text_puts(&item, "{\"table\":");
+    lhi_json_add_string(&item, table->title);
+    lhi_text_puts(&item, ",\"head\":");
+    add_texts(&item, table->head, table->n_columns);
+    lhi_text_puts(&item, "}");
+    LHI_TRY(lhi_report_add_item(&report->reasons, &item, err));
+    report->n_columns = table->n_columns;
+    return LH_OK;
+}
+
+lh_status lh_report_add_cells(lh_report *report, uint32_t n,
+                              const char *const *cells, lh_error *err)
+{
+    lhi_text item = {0};
+    if (report->n_columns == 0 || n != report->n_columns)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " cells for a table of %" PRIu32 " columns",
+                        n, report->n_columns);
+    LHI_TRY(check_texts(cells, n, err));
+    lhi_text_puts(&item, "{\"cells\":");
+    add_texts(&item, cells, n);
+    lhi_text_puts(&item, "}");
+    return lhi_report_add_item(&report->reasons, &item, err);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan has to say: parts of a whole, and tables of text. */
+
+const PART_COLORS = ['--f', '--d', '--i2', '--i3', '--i4', '--i5', '--i6',
+  '--i7', '--i8', '--i1'];
+
+/* A bar, and below it what each part is. */
+function partsBar({ parts: title, list }) {
+  const all = list.reduce((sum, [, ns]) => sum + ns, 0);
+  const shown = list.map(([name, ns], i) => [name, ns,
+    PART_COLORS[i % PART_COLORS.length]]).filter(([, ns]) => ns > 0);
+  const share = (ns) => (all > 0 ? 100 * ns / all : 0);
+  return el('div', { class: 'parts' },
+    el('h3', {}, `${title}: ${time(all)}`),
+    el('div', { class: 'stack-bar', 'aria-hidden': 'true' },
+      ...shown.map(([name, ns, color]) => el('i', { title: name,
+        style: `width:${share(ns)}%;background:var(${color})` }))),
+    el('div', { class: 'legend' }, ...shown.map(([name, ns, color]) =>
+      el('span', {}, el('i', { style: `background:var(${color})` }),
+        `${name} ${time(ns)} (${share(ns).toFixed(1)} %)`))));
+}
+
+function textTable(title, head, rows) {
+  const numeric = head.map((name) => name.startsWith('#'));
+  const kind = (i) => (numeric[i] ? 'num' : '');
+  return el('div', {}, el('h3', {}, title), el('div', { class: 'scroll' },
+    el('table', { class: 'texts' }, el('thead', {}, el('tr', {},
+      ...head.map((name, i) => el('th', { class: kind(i), scope: 'col' },
+        numeric[i] ? name.slice(1) : name)))),
+    el('tbody', {}, ...rows.map((cells) => el('tr', {},
+      ...cells.map((text, i) => cell(text, kind(i)))))))));
+}
+
+function showReasons() {
+  const { reasons } = data;
+  if (!reasons.length) return;
+  $('reasons').hidden = false;
+  reasons.forEach((item, i) => {
+    if (item.parts !== undefined) {
+      $('reason-list').append(partsBar(item));
+    } else if (item.table !== undefined) {
+      let last = i + 1;
+      while (last < reasons.length && reasons[last].cells) last++;
+      $('reason-list').append(textTable(item.table, item.head,
+        reasons.slice(i + 1, last).map((row) => row.cells)));
+    }
+  });
+}
