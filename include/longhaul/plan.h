@@ -150,7 +150,7 @@ typedef struct lh_plan_range {
     /* Datacenters, both directions; LH_ALL_LINKS for both: every link. */
     uint32_t from, to;
     lh_link_quantity quantity;
-    uint32_t n_flips;
+    uint32_t n_flips; /* at most one on either side of the job's values */
     const lh_plan_flip *flips; /* by rising factor */
 } lh_plan_range;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where another layout becomes the best one. One quantity of the links is
- * scaled, and the job planned anew, at every power of two in the range; between
- * neighbours with different layouts the flip is found by bisection. A layout
- * that is best only strictly between two powers of two, with the same one at
- * both, is not seen.
+ * scaled, and the job planned anew, at powers of two away from what it is,
+ * until another layout comes out; then bisection finds where that begins. A
+ * layout that is best only strictly between two powers of two is not seen.
  *
  * The searches are quick ones (lh_plan_options). */
 #include "plan/flip.h"
@@ -14,12 +13,10 @@
 #include "plan/search.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum {
-    MOST_POINTS = 64,  /* of a grid: the range is at most 2^31 */
-    MOST_SITES = 8,    /* of which each pair is looked at by itself */
-    MOST_FLIPS = 4096, /* of one quantity */
+    MOST_SITES = 8, /* of which each pair is looked at by itself */
+    MOST_FLIPS = 2, /* of one quantity: down and up */
 };
 
 /* A plan for one factor. */
@@ -38,7 +35,7 @@ typedef struct flipper {
     /* What is varied now. */
     lh_plan_range *range;
     lh_plan_flip *flips;
-    uint32_t n_flips, room;
+    uint32_t n_flips;
 } flipper;
 
 static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
@@ -104,16 +101,6 @@ static lh_status look_at(flipper *f, double factor, point *out, lh_error *err)
 static lh_status add_flip(flipper *f, const point *low, const point *high,
                           lh_error *err)
 {
-    if (f->n_flips == MOST_FLIPS)
-        return lhi_fail(err, LH_EINVAL, "more than %d flips", MOST_FLIPS);
-    if (f->n_flips == f->room) {
-        uint32_t room = f->room ? 2 * f->room : 16;
-        lh_plan_flip *more = realloc(f->flips, room * sizeof *more);
-        if (!more)
-            return lhi_fail_nomem(err);
-        f->flips = more;
-        f->room = room;
-    }
     lh_plan_flip *flip = &f->flips[f->n_flips++];
     *flip = (lh_plan_flip){.factor_below = low->factor,
                            .factor_above = high->factor};
@@ -122,24 +109,38 @@ static lh_status add_flip(flipper *f, const point *low, const point *high,
     return plan_at(f, high->factor, f->mem, &flip->above, err);
 }
 
-/* All flips that bisection meets from `low` to `high`, whose layouts differ.
- * Each is the end of what is best at its beginning. */
-static lh_status bisect(flipper *f, point low, const point *high, lh_error *err)
+/* Between a factor where the layout is the same as here and one where it is
+ * not. */
+static lh_status bisect(flipper *f, point same, point other, lh_error *err)
 {
-    while (!f->stopped && !lhi_same_layout(&low.best, &high->best)) {
-        point above = *high;
-        while (above.factor / low.factor >
-               1 + f->plan->sensitivity->tolerance) {
-            double middle = sqrt(low.factor * above.factor);
-            point between;
-            LHI_TRY(look_at(f, middle, &between, err));
-            if (lhi_same_layout(&between.best, &low.best))
-                low = between;
-            else
-                above = between;
-        }
-        LHI_TRY(add_flip(f, &low, &above, err));
-        low = above;
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    while (!f->stopped &&
+           fmax(same.factor, other.factor) / fmin(same.factor, other.factor) >
+               1 + s->tolerance) {
+        point middle;
+        LHI_TRY(look_at(f, sqrt(same.factor * other.factor), &middle, err));
+        if (lhi_same_layout(&middle.best, &s->here))
+            same = middle;
+        else
+            other = middle;
+    }
+    return same.factor < other.factor ? add_flip(f, &same, &other, err)
+                                      : add_flip(f, &other, &same, err);
+}
+
+/* The first flip on the way to `end`. */
+static lh_status find_flip(flipper *f, double end, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    bool up = end > 1;
+    point same = {1, s->here}, next;
+    while (!f->stopped && (up ? same.factor < end : same.factor > end)) {
+        double factor =
+            up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
+        LHI_TRY(look_at(f, factor, &next, err));
+        if (!lhi_same_layout(&next.best, &s->here))
+            return bisect(f, same, next, err);
+        same = next;
     }
     return LH_OK;
 }
@@ -147,29 +148,15 @@ static lh_status bisect(flipper *f, point low, const point *high, lh_error *err)
 static lh_status find_flips(flipper *f, lh_plan_range *range, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
-    double factors[MOST_POINTS];
-    uint32_t n = 0;
-    point before, now;
     f->range = range;
+    f->flips = LHI_NEW(f->mem, lh_plan_flip, MOST_FLIPS);
     f->n_flips = 0;
-    factors[n++] = s->least;
-    for (double x = 0x1p-30; x < s->most && n + 1 < MOST_POINTS; x *= 2)
-        if (x > s->least)
-            factors[n++] = x;
-    factors[n++] = s->most;
-    for (uint32_t i = 0; i < n && !f->stopped; i++) {
-        LHI_TRY(look_at(f, factors[i], &now, err));
-        if (i > 0)
-            LHI_TRY(bisect(f, before, &now, err));
-        before = now;
-    }
-    range->n_flips = f->n_flips;
-    lh_plan_flip *flips = LHI_NEW(f->mem, lh_plan_flip, f->n_flips);
-    if (!flips)
+    if (!f->flips)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < f->n_flips; i++)
-        flips[i] = f->flips[i];
-    range->flips = flips;
+    LHI_TRY(find_flip(f, s->least, err));
+    LHI_TRY(find_flip(f, s->most, err));
+    range->flips = f->flips;
+    range->n_flips = f->n_flips;
     return LH_OK;
 }
 
@@ -232,7 +219,6 @@ lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
     f.sites = lhi_arena_make(0);
     lh_status status = f.sites ? find_all(&f, s, err) : lhi_fail_nomem(err);
     lhi_arena_free(f.sites);
-    free(f.flips);
     if (f.stopped)
         plan->sensitivity = NULL;
     return status;

@@ -240,30 +240,29 @@ static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
 static void check_range(const lh_job *job, const lh_plan_sensitivity *s,
                         const lh_plan_range *r)
 {
-    double before = s->least;
+    double low = s->least, high = s->most;
+    CHECK(r->n_flips <= 2);
     for (uint32_t i = 0; i < r->n_flips; i++) {
         const lh_plan_flip *f = &r->flips[i];
-        CHECK(f->factor_below >= before && f->factor_above <= s->most);
+        bool up = f->factor_below >= 1;
+        CHECK(f->factor_below >= s->least && f->factor_above <= s->most);
         CHECK(f->factor_below < f->factor_above);
         CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
         CHECK(!lhi_same_layout(&f->below, &f->above));
-        if (i > 0)
-            CHECK(lhi_same_layout(&f->below, &r->flips[i - 1].above));
+        CHECK(lhi_same_layout(up ? &f->below : &f->above, &s->here));
         check_at(job, r, f->factor_below, &f->below);
         check_at(job, r, f->factor_above, &f->above);
-        before = f->factor_above;
+        if (up)
+            high = f->factor_below;
+        else
+            low = f->factor_above;
     }
-    /* Between the flips that surround the job's own values nothing changes. */
+    /* Nothing changes before. */
     for (double x = s->least; x <= s->most; x *= 2) {
-        const lh_choice *best = &s->here;
-        for (uint32_t i = 0; i < r->n_flips; i++)
-            if (r->flips[i].factor_above <= x && x >= 1)
-                best = &r->flips[i].above;
-        for (uint32_t i = r->n_flips; i-- > 0;)
-            if (r->flips[i].factor_below >= x && x < 1)
-                best = &r->flips[i].below;
+        if (x < low || x > high)
+            continue;
         lh_plan *plan = plan_at(job, r, x);
-        CHECK_MSG(plan && lhi_same_layout(&plan->best, best), "%s x%g",
+        CHECK_MSG(plan && lhi_same_layout(&plan->best, &s->here), "%s x%g",
                   lh_link_quantity_name(r->quantity), x);
         lh_plan_free(plan);
     }
