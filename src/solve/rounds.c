@@ -132,6 +132,8 @@ static void do_task(void *context, uint32_t i, bool here)
     rounds *x = context;
     task *t = &x->tasks[i];
     t->budget.calls = here;
+    if (here)
+        t->budget.now = x->r->budget.now;
     if (lhi_look(&t->budget))
         return;
     if (t->kind == TASK_SEARCH)
