@@ -4,13 +4,14 @@
  *     bench-sampling SEEDS [JOB...]
  *
  * For each seed a small job on two sites, drawn at random, whose layouts are
- * all tried: every degree, microbatch, chunks per device, recomputation,
- * placement of the outermost parallelism and method, and for each every
- * division of the layers over its chunks. For these and for every JOB the
- * planner runs three times: by its own search, with that and optimal schedules,
- * and by Monte Carlo with ScaleAcross Explorer's budget (2026, section 5).
- * Prints one JSON object; gaps are against the fastest plan that any of them
- * found without optimal schedules, times are processor time. */
+ * all tried: every degree, also of fewer GPUs than there are, microbatch,
+ * chunks per device, recomputation, placement of the outermost parallelism and
+ * method, and for each every division of the layers over its chunks. For these
+ * and for every JOB the planner runs three times: by its own search, with that
+ * and optimal schedules, and by Monte Carlo with ScaleAcross Explorer's budget
+ * (2026, section 5). Prints one JSON object; gaps are against the fastest plan
+ * that any of them found without optimal schedules, times are processor time.
+ */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -23,6 +24,7 @@ typedef struct found {
     double iteration_s; /* 0: nothing fits */
     double cpu_s;
     uint32_t n_plans; /* made for it */
+    char layout[128]; /* of the fastest */
     lh_error why;
 } found;
 
@@ -40,6 +42,18 @@ static double cpu_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static void describe(const lh_choice *c, char *text, size_t size)
+{
+    snprintf(text, size,
+             "t%u p%u d%u m%u %u chunks %s %s, recompute %s, %s outermost%s",
+             c->layout.tensor, c->layout.pipeline, c->layout.data,
+             c->layout.micro_batch, c->layout.chunks_per_device,
+             lh_placement_name(c->placement), c->layout.schedule,
+             lh_recompute_name(c->recompute),
+             lh_outermost_name(c->layout.outermost),
+             c->chunk_layers ? ", uneven" : "");
+}
+
 static void plan(const lh_job *job, const lh_plan_options *options, found *out)
 {
     lh_plan *made = NULL;
@@ -52,8 +66,10 @@ static void plan(const lh_job *job, const lh_plan_options *options, found *out)
     if (status != LH_OK)
         return; /* nothing of it fits, or divides */
     double s = (double)made->best.iteration_ns / 1e9;
-    if (out->iteration_s <= 0 || s < out->iteration_s)
+    if (out->iteration_s <= 0 || s < out->iteration_s) {
         out->iteration_s = s;
+        describe(&made->best, out->layout, sizeof out->layout);
+    }
     lh_plan_free(made);
 }
 
@@ -96,18 +112,17 @@ static void try_all(const lh_job *job, found *out)
     lh_job one = *job;
     uint32_t batch = job->training.global_batch;
     for (uint32_t t = 1; t <= GPUS_PER_NODE; t *= 2)
-        for (uint32_t p = 1; t * p <= job->n_gpus; p++) {
-            uint32_t d = job->n_gpus / (t * p);
-            if (t * p * d != job->n_gpus || p > job->model->layers)
-                continue;
-            for (uint32_t m = 1; m <= 8; m *= 2) {
-                if (batch % (d * m) != 0)
-                    continue;
-                one.layout = (lh_layout){
-                    .tensor = t, .pipeline = p, .data = d, .micro_batch = m};
-                try_layouts(&one, out);
-            }
-        }
+        for (uint32_t p = 1; t * p <= job->n_gpus; p++)
+            for (uint32_t d = 1; t * p * d <= job->n_gpus; d++)
+                for (uint32_t m = 1; m <= 8; m *= 2) {
+                    if (batch % (d * m) != 0 || p > job->model->layers)
+                        continue;
+                    one.layout = (lh_layout){.tensor = t,
+                                             .pipeline = p,
+                                             .data = d,
+                                             .micro_batch = m};
+                    try_layouts(&one, out);
+                }
 }
 
 /* --- jobs ----------------------------------------------------------------- */
@@ -171,8 +186,8 @@ static void print_found(const char *name, const found *f, double best)
 {
     printf(", \"%s\": {", name);
     if (f->iteration_s > 0)
-        printf("\"iteration_s\": %.9f, \"gap\": %.6f, ", f->iteration_s,
-               f->iteration_s / best - 1);
+        printf("\"iteration_s\": %.9f, \"gap\": %.6f, \"layout\": \"%s\", ",
+               f->iteration_s, f->iteration_s / best - 1, f->layout);
     printf("\"cpu_seconds\": %.3f, \"plans\": %u}", f->cpu_s, f->n_plans);
 }
 
