@@ -166,7 +166,7 @@ typedef struct lh_cost {
      * under reduce. ZeRO 2 and 3 communicate in every pass: their share is in
      * f, d and w, where the passes do not hide it. With hybrid sharding
      * gathers and reductions stay inside a datacenter, and the sum between
-     * datacenters counts under reduce, once [SX section 3.4]. */
+     * datacenters counts under reduce, once [SX section 4.1]. */
     int64_t gather_bytes, reduce_bytes;
     int64_t all_gather_ns, reduce_scatter_ns; /* occupancy */
     int64_t data_latency_ns; /* of either, all steps together */
@@ -193,11 +193,11 @@ LH_API lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
 
 /* One operation of a layer, on each GPU of the group, per microbatch. */
 typedef struct lh_cost_op {
-    const char *name;   /* "query"; static storage */
-    double flops;       /* of its matrix products, forward */
-    int64_t bytes;      /* of its output that stays for the backward */
-    int64_t ns;         /* doing it once more */
-    bool recomputable;  /* its output can be dropped and made again */
+    const char *name;  /* "query"; static storage */
+    double flops;      /* of its matrix products, forward */
+    int64_t bytes;     /* of its output that stays for the backward */
+    int64_t ns;        /* doing it once more */
+    bool recomputable; /* its output can be dropped and made again */
 } lh_cost_op;
 
 /* The operations of `layer`, which is any of slice's, without regard to the
@@ -206,8 +206,7 @@ typedef struct lh_cost_op {
 LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
                                    const lh_cost_slice *slice, uint32_t layer,
                                    const lh_cost_options *options,
-                                   lh_cost_op *ops, uint32_t *n,
-                                   lh_error *err);
+                                   lh_cost_op *ops, uint32_t *n, lh_error *err);
 
 /* Layers as PipeMesh (Li et al., IEEE TPDS 2025, tables I and II) counts them:
  * attention over all pairs of tokens, every output stored, 16 bits. */
@@ -299,7 +298,7 @@ LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
 
 /* The same where pieces of the buffer may go round at the same time: the steps'
  * latencies are then the path's around_ns, n - 1 hops with the latency of each
- * [SX section 3.1, which has two long hops and the others alike]. */
+ * [SX section 3.2, where every step waits for the long hop]. */
 LH_API void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind,
                                     uint32_t n, double bytes,
                                     const lh_cost_path *path,

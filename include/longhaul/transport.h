@@ -3,7 +3,7 @@
  * closed form. Pure functions; docs/theory/transport.md derives them.
  *
  *   [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
- *         Scale-Across AI Model Training, 2026, sections 3 and 5
+ *         Scale-Across AI Model Training, 2026, sections 3 to 5
  *   [Tha] Thakur, Rabenseifner, Gropp, Optimization of Collective
  *         Communication Operations in MPICH, IJHPCA 19(1), 2005
  *   [Lev] Levin, A Representation for Multinomial Cumulative Distribution
@@ -46,14 +46,14 @@ typedef enum lh_ring {
 
 /* All-gather or reduce-scatter of a buffer of `bytes` over `n` GPUs, on the
  * slowest flow of the ring; `inside_ns`: latency of the hops that do not cross.
- * [SX section 3.1]; loss is not looked at. */
+ * [SX section 3.2]; loss is not looked at. */
 LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
                          const lh_flow *slowest, double inside_ns);
 
 /* Data parallelism over two groups of n/2 GPUs that are far apart: gather and
  * reduce inside each, and an all-reduce of the gradient between two GPUs that
  * stand for their groups (leaders), or between each GPU and its peer for its
- * share (sharded) [SX section 3.4]. Of one buffer of `bytes`: */
+ * share (sharded) [SX section 4.1]. Of one buffer of `bytes`: */
 typedef struct lh_hybrid {
     double all_gather_ns, reduce_ns;
 } lh_hybrid;
@@ -63,7 +63,7 @@ LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
 
 /* Packets of one flow spread over all paths: the sender stops when a window is
  * not acknowledged on each of its queue pairs, so it reaches
- * min(line, Q * window / (2 * latency)) [SX section 3.2, with the round trip
+ * min(line, Q * window / (2 * latency)) [SX section 5.3, with the round trip
  * in place of the one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
@@ -80,7 +80,7 @@ typedef enum lh_recovery {
 
 /* A message of `bytes` in packets, the last of them full: k packets of time t
  * each; a lost one costs its own time again, and under go-back-N a round trip
- * more:  latency + k t + k p/(1-p) (2 latency + t)  [SX section 3.3]. */
+ * more:  latency + k t + k p/(1-p) (2 latency + t)  [SX section 5.2]. */
 LH_API double lh_message_ns(lh_recovery recovery, double bytes,
                             const lh_flow *flow);
 /* Share of the rate that is left to a flow without end. Go-back-N:

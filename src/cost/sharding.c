@@ -105,7 +105,7 @@ static lh_status share_fully(const sharer *s, lh_collective_kind kind,
 }
 
 /* Sharded inside each datacenter: what is between them is a sum
- * [SX section 3.4, there for two]. */
+ * [SX section 4.1, there for two]. */
 static lh_status share_inside(const sharer *s, lh_cost_dimension dimension,
                               const lh_cost_group *group, double gather_bytes,
                               double reduce_bytes, lhi_data_times *sum,

@@ -36,7 +36,7 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 
-/* Monte Carlo as ScaleAcross Explorer has it (2026, section 5): `samples`
+/* Monte Carlo as ScaleAcross Explorer has it (2026, section 6.2): `samples`
  * random partitions, of which the `keep` fastest are each changed `changes`
  * times by one layer from one chunk to another. */
 typedef struct lhi_partition_sampling {

@@ -6,7 +6,7 @@
 enum {
     LEAST_SHARD = 2048
 }; /* tokens that context parallelism leaves a GPU,
-      ScaleAcross Explorer (2026), section 5 */
+      ScaleAcross Explorer (2026), section 6.2 */
 
 static const struct {
     uint32_t chunks;
