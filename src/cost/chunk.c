@@ -441,8 +441,9 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
     LHI_TRY(lhi_whole(t.reduce.transfer, "a reduce-scatter",
                       &out->reduce_scatter_ns, err));
     if (t.between.transfer > 0 && t.gather.transfer > 0) {
-        LHI_TRY(lhi_whole(t.reduce.latency - t.gather.latency, "a latency",
-                          &out->data_late_ns, err));
+        /* Gather and reduction may be slowest in different datacenters. */
+        LHI_TRY(lhi_whole(fmax(0, t.reduce.latency - t.gather.latency),
+                          "a latency", &out->data_late_ns, err));
         t.reduce.latency = t.gather.latency;
     }
     return lhi_whole(fmax(t.gather.latency, t.reduce.latency), "a latency",
@@ -570,10 +571,10 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
         spent once;
 
         price_work(&p, &list[i].again, &once);
-        ops[i] = (lh_cost_op){.name = list[i].name,
-                              .flops = list[i].again.flops,
-                              .recomputable = !list[i].fixed &&
-                                              list[i].stored > 0};
+        ops[i] =
+            (lh_cost_op){.name = list[i].name,
+                         .flops = list[i].again.flops,
+                         .recomputable = !list[i].fixed && list[i].stored > 0};
         LHI_TRY(lhi_whole(list[i].stored, "activations", &ops[i].bytes, err));
         LHI_TRY(lhi_whole(once.total, "a pass", &ops[i].ns, err));
     }

@@ -22,7 +22,7 @@ static void start(fixture *f, lh_sharding sharding, uint32_t zero)
 
 static const lh_flow inside = {0.985 * 50e9, 8000, 0};
 
-/* ScaleAcross Explorer, section 3.4 of its rules: two groups. */
+/* ScaleAcross Explorer, section 4.1: two groups. */
 static void two_sites(void)
 {
     static const lh_sharding kinds[] = {LH_SHARDING_HYBRID,
@@ -134,6 +134,22 @@ static void in_passes(void)
     CHECK_INT(one.cost.reduce_scatter_ns, 0);
 }
 
+/* Gathers are slowest where the latency is, reductions where the rate is low:
+ * then nothing is due later than a gather. */
+static void slow_in_two_ways(void)
+{
+    fixture f;
+
+    start(&f, LH_SHARDING_HYBRID, 1);
+    f.sites[0].fabric.latency_ns = 700000;
+    f.sites[1].fabric.bytes_per_s = 25e9;
+    f.sites[1].fabric.latency_ns = 0;
+    f.wans[1].latency_ns = f.wans[2].latency_ns = 0;
+    COST(&f);
+    CHECK_INT(f.cost.data_latency_ns, 7 * 700000);
+    CHECK_INT(f.cost.data_late_ns, 0);
+}
+
 /* Nothing is sharded without ZeRO, or with all replicas in one datacenter. */
 static void no_difference(void)
 {
@@ -216,6 +232,7 @@ int main(void)
     RUN(full_is_the_default);
     RUN(memory);
     RUN(in_passes);
+    RUN(slow_in_two_ways);
     RUN(no_difference);
     RUN(many_sites);
     RUN(experts);
