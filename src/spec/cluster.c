@@ -16,6 +16,7 @@ typedef struct reader {
     lh_wan *wans;
     bool *linked; /* as wans: there is a link already */
     uint32_t n_sites;
+    double usd_per_gb; /* of links without a price of their own */
 } reader;
 
 static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
@@ -350,9 +351,9 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
     LHI_TRY(read_optional(r->doc, map, "oversubscription", 1, 1e6,
                           &wan.oversubscription, err));
     LHI_TRY(lhi_link_setting_from_map(r->doc, map, &wan.setting, err));
-    LHI_TRY(read_optional(r->doc, lhi_find(map, "usd_per_gb") ? map : r->map,
-                          "usd_per_gb", 0, LHI_MAX_PRICE, &wan.usd_per_gb,
-                          err));
+    wan.usd_per_gb = r->usd_per_gb;
+    LHI_TRY(read_optional(r->doc, map, "usd_per_gb", 0, LHI_MAX_PRICE,
+                          &wan.usd_per_gb, err));
     LHI_TRY(add_link(r, map, from, to, &wan, err));
     return both ? add_link(r, map, to, from, &wan, err) : LH_OK;
 }
@@ -391,11 +392,13 @@ static lh_status check_prices(const reader *r, const lhi_node *list,
                             "'%s' has a usd_per_gpu_hour and '%s' has none; "
                             "give both or neither",
                             priced->name, free->name);
-    for (uint32_t i = 0; !priced && i < r->n_sites * r->n_sites; i++)
-        if (r->wans[i].usd_per_gb > 0)
-            return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                                "usd_per_gb without usd_per_gpu_hour; give "
-                                "both or neither");
+    bool sent = r->usd_per_gb > 0;
+    for (uint32_t i = 0; i < r->n_sites * r->n_sites; i++)
+        sent = sent || r->wans[i].usd_per_gb > 0;
+    if (sent && !priced)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "usd_per_gb without usd_per_gpu_hour; give both or "
+                            "neither");
     return LH_OK;
 }
 
@@ -412,6 +415,8 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                 .precision = job->training.precision};
     LHI_TRY(lhi_known_keys(doc, map, keys, err));
     LHI_TRY(lhi_need(doc, map, "datacenters", &list, err));
+    LHI_TRY(read_optional(doc, map, "usd_per_gb", 0, LHI_MAX_PRICE,
+                          &r.usd_per_gb, err));
     LHI_TRY(read_sites(&r, list, job, err));
     LHI_TRY(read_links(&r, err));
     LHI_TRY(check_prices(&r, list, err));

@@ -194,9 +194,10 @@ static lh_status check_outermost(reader *r, const lhi_node *list,
     if (fits)
         return LH_OK;
     return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                        "outermost is %s, but these are %u groups, %s",
+                        "outermost is %s, but here %s %u group%s, %s",
                         lh_outermost_name(r->layout->outermost),
-                        sites->n_groups,
+                        sites->n_groups == 1 ? "is" : "are", sites->n_groups,
+                        sites->n_groups == 1 ? "" : "s",
                         crosses ? "with pipelines over several datacenters"
                                 : "each in one datacenter");
 }

@@ -411,6 +411,11 @@ static void bad_links_are_refused(void)
     refuse(SET("fec: {data: 0, parity: 1}"), "fec.data: 0 is out of range");
     refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, usd_per_gb: 1}]"),
            "usd_per_gb without usd_per_gpu_hour");
+#define ALONE(keys)                                                            \
+    HEAD TRAINING "cluster: {gpu: a100-80g, gpus_per_node: 1, datacenters: "   \
+                  "[{name: a, nodes: 1}], " keys "}\n"
+    refuse(ALONE("usd_per_gb: -1"), "cluster.usd_per_gb: -1 is out of range");
+    refuse(ALONE("usd_per_gb: 1"), "usd_per_gb without usd_per_gpu_hour");
     refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
            "did you mean 'latency_ms'");
 }
@@ -442,7 +447,8 @@ static void bad_layouts_are_refused(void)
     refuse(SITES_OF("[{pipeline: [a, c]}]"),
            "j.yaml:13: layout.sites[0].pipeline[1]: no datacenter 'c' is "
            "listed");
-    refuse(SITES_OF("[{pipeline: [a, b, a]}]"), "datacenter 'a' is there twice");
+    refuse(SITES_OF("[{pipeline: [a, b, a]}]"),
+           "datacenter 'a' is there twice");
     refuse(SITES_OF("[{pipeline: [{datacenter: a, stages: 0}]}]"),
            "pipeline[0].stages: 0 is out of range");
     refuse(SITES_OF("[{pipeline: [{stages: 1}]}]"), "'datacenter' is missing");
@@ -460,11 +466,11 @@ static void bad_layouts_are_refused(void)
     refuse(SITES_OF("[{pipeline: [a]}, {pipeline: [a, b]}]"),
            "datacenter 'a' is in two groups; then give all");
     refuse(LAYOUT("outermost: data, sites: [{pipeline: [a, b]}]"),
-           "outermost is data, but these are 1 groups, with pipelines over "
+           "outermost is data, but here is 1 group, with pipelines over "
            "several datacenters");
     refuse(LAYOUT("outermost: mixed, sites: [{pipeline: [a]}, {pipeline: "
                   "[b]}]"),
-           "outermost is mixed, but these are 2 groups, each in one");
+           "outermost is mixed, but here are 2 groups, each in one");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
@@ -536,8 +542,8 @@ static void odd_jobs_survive_a_round_trip(void)
         JOB "layout: {sites: [{replicas: 3, pipeline: [{datacenter: a, "
             "stages: 1}]}, {pipeline: [b]}]}\n",
         JOB "layout: {sharding: full}\n",
-        HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n"
-            TWO LINK,
+        HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n" TWO
+            LINK,
         HEAD TRAINING TWO
         "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
         "spray, window_kib: 1.1, congestion_control: off, recovery: "
