@@ -25,12 +25,14 @@ enum {
     FEC_DATA = 32,         /* packets of a block */
     FEC_PARITY = 8,        /* at most */
     MOST_OPTIONS = 10,     /* of one question */
+    MOST_PATHS = 65536,    /* that a job may name */
 };
 
 static const double path_gbps = 400; /* of a wave or port, where nothing says */
 static const double close_enough = 1.01; /* a simpler setting is as good */
 static const double same = 1.0005;       /* no difference */
 static const double matter = 1.001;      /* one worth a word */
+static const double longest_ns = 0x1p53; /* that files hold */
 
 typedef struct advisor {
     const lh_job *job;
@@ -119,7 +121,7 @@ static lh_status fill_rates(const advisor *a, lh_advice_option *o,
     if (a->traffic->message_flows) {
         LHI_TRY(lh_cost_link_setting(&a->messages, &o->setting, &e, err));
         o->message_bytes_per_s = e.bytes_per_s;
-        o->message_ns = llround(e.message_ns);
+        o->message_ns = llround(fmin(e.message_ns, longest_ns));
     }
     if (a->traffic->data_flows) {
         LHI_TRY(lh_cost_link_setting(&a->data, &o->setting, &e, err));
@@ -255,18 +257,28 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
 /* --- what the plan takes ---------------------------------------------------
  */
 
+/* -1 where settings are so slow that no pipeline holds the times. */
 static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
                           lh_error *err)
 {
     lh_job job = *a->job;
     lh_pipeline *pipeline;
     lh_evaluator *evaluator;
+    lh_error why = {0};
     int64_t after_ns;
     job.wans = wans;
-    LHI_TRY(lhi_changed_pipeline(a->job, &job, &a->plan->best,
-                                 a->plan->pipeline, a->mem, &pipeline,
-                                 &after_ns, err));
-    lh_status status = lh_evaluator_make(pipeline, NULL, &evaluator, err);
+    *ns = -1;
+    lh_status status =
+        lhi_changed_pipeline(a->job, &job, &a->plan->best, a->plan->pipeline,
+                             a->mem, &pipeline, &after_ns, &why);
+    if (status == LH_EUNSUPPORTED)
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    status = lh_evaluator_make(pipeline, NULL, &evaluator, err);
     if (status == LH_OK) {
         status = lh_evaluator_run(evaluator, a->plan->schedule, ns, err);
         *ns += after_ns;
@@ -491,8 +503,9 @@ static int describe_shortly(const lh_advice_question *q,
         lh_advice_option_text(o, q->topic, name, sizeof name);
         n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
                       rate_of(o) * 8 / 1e9);
-        most =
-            fmax(most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
+        if (o->iteration_ns > 0)
+            most = fmax(
+                most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
     }
     if (advised->iteration_ns > 0)
         n += snprintf(text + n, room - (size_t)n,
@@ -549,6 +562,12 @@ static lh_status ask(const advisor *a, lh_advice_topic topic,
 /* --- links -----------------------------------------------------------------
  */
 
+/* One for each wave or port. */
+static uint32_t count_paths(const lh_wan *wan)
+{
+    return (uint32_t)fmin(MOST_PATHS, ceil(wan->gbps / path_gbps));
+}
+
 static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
@@ -567,7 +586,7 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
         .data_step_bytes = t->data_step_bytes,
         .data_flows = t->data_flows,
         .paths_given = s.paths > 0,
-        .paths = s.paths ? s.paths : (uint32_t)ceil(wan->gbps / path_gbps),
+        .paths = s.paths ? s.paths : count_paths(wan),
         .measured = lhi_profile_link(job, LH_PATH_WAN, t->from, t->to) != NULL,
     };
     out->planned.setting = out->advised.setting = s;

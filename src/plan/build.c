@@ -349,7 +349,13 @@ static lh_status finish(builder *b, lh_error *err)
         .sites = sites,
         .device_sites = at,
     };
-    return lh_pipeline_make(&desc, &b->built->pipeline, err);
+    lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
+    if (status != LH_EINPUT)
+        return status;
+    /* Times or bytes that no pipeline holds: the layout's, others may do. */
+    if (err)
+        err->code = LH_EUNSUPPORTED;
+    return LH_EUNSUPPORTED;
 }
 
 static lh_status build(builder *b, lh_error *err)

@@ -11,11 +11,10 @@
 /* Two GPUs at two sites, a pipeline of two: one sender, and messages of 4096 x
  * 5120 x 2 = 41943040 bytes, as ScaleAcross Explorer's 17 B model has. The
  * link's rate is what is left of `gbps` by the cost model. */
-static lh_plan *make(double gbps, const char *link, lh_job **job)
+static bool make_or_not(double gbps, const char *link, lh_job **job,
+                        lh_plan **plan, lh_error *err)
 {
     char text[1400];
-    lh_plan *plan = NULL;
-    lh_error err = {0};
     lh_plan_options o = {.size = sizeof o, .no_optimal = true};
     snprintf(text, sizeof text,
              "longhaul: job/1\n"
@@ -34,9 +33,15 @@ static lh_plan *make(double gbps, const char *link, lh_job **job)
              "layout: {tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
              "chunks_per_device: 1, outermost: pipeline}\n",
              gbps / lh_cost_defaults()->wan_efficiency, link);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, job, &err), err);
-    if (*job)
-        CHECK_OK(lh_plan_make(*job, &o, &plan, &err), err);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, job, err), *err);
+    return *job && lh_plan_make(*job, &o, plan, err) == LH_OK;
+}
+
+static lh_plan *make(double gbps, const char *link, lh_job **job)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_MSG(make_or_not(gbps, link, job, &plan, &err), "%s", err.text);
     return plan;
 }
 
@@ -234,8 +239,56 @@ static void as_if_planned(void)
     lh_job_free(other);
 }
 
+/* Answers that no pipeline can hold are no reason to have no plan, and what is
+ * written can be read. */
+static void extremes(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p = make(100, "latency_ms: 1000000, loss: 0.5", &job);
+    CHECK(p != NULL);
+    if (p) {
+        const lh_advice_question *q = find(p, LH_ADVICE_RECOVERY);
+        CHECK(q->options[0].setting.recovery == LH_GO_BACK_N);
+        CHECK_INT(q->options[0].iteration_ns, -1);
+        CHECK(q->options[1].advised && q->options[1].iteration_ns > 0);
+        CHECK(q->matters && p->network_ns > 0);
+        check_text(p);
+    }
+    lh_plan_free(p);
+    lh_job_free(job);
+
+    p = make(5e8, "latency_ms: 1", &job);
+    CHECK(p && p->network[0].paths == 65536);
+    if (p)
+        check_text(p);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+static void too_slow(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p = NULL;
+    lh_pipeline *pipeline = NULL;
+    lh_error err = {0};
+    CHECK(!make_or_not(1e-5, "latency_ms: 1, loss: 0.99", &job, &p, &err));
+    CHECK_INT(err.code, LH_EINFEASIBLE);
+    CHECK_HAS(err.text, "no layout works");
+    lh_layout layout = job->layout;
+    layout.context = layout.expert = 1;
+    CHECK_INT(lh_plan_pipeline(job, &layout, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE,
+                               &pipeline, NULL, &err),
+              LH_EUNSUPPORTED);
+    CHECK_INT(err.code, LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "the times add up to more than");
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(extremes);
+    RUN(too_slow);
     RUN(traffic);
     RUN(spraying);
     RUN(repeating);
