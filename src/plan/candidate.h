@@ -70,7 +70,17 @@ lh_status lhi_candidate_bound(lhi_search *s, lhi_candidate *c, lh_error *err);
 /* What is known of a layout before any method has run. */
 lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method);
 /* Tokens per second and utilisation of a time. */
-void lhi_search_rates(const lhi_search *s, lh_choice *choice);
+void lhi_choice_rates(const lh_job *job, lh_choice *choice);
+
+/* The methods that a plan considers: all that stand for themselves. */
+bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
+                           const char *name);
+/* What the method that choice->layout names makes of the layout: status, times,
+ * memory, rates, and in `mem` why it does not work. *schedule is NULL then. */
+lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built *built, lhi_arena *mem,
+                         lh_choice *choice, lh_schedule **schedule,
+                         lh_error *err);
 
 /* Tries every method; the best is left in c->choice, its schedule in *best
  * (NULL: none works). `all`, if not NULL, takes every method's result. */

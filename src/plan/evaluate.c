@@ -40,19 +40,17 @@ static void take_memory(lh_choice *choice, const lh_pipeline *p,
     }
 }
 
-static double peak_flops(const lhi_search *s, const lh_layout *l)
+static double peak_flops(const lh_job *job, const lh_layout *l)
 {
     double all = 0;
-    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
-        all += s->job->datacenters[i].gpus *
-               s->job->datacenters[i].gpu.flops_per_s;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        all += job->datacenters[i].gpus * job->datacenters[i].gpu.flops_per_s;
     double used = (double)lhi_group_size(l) * l->pipeline * l->data;
-    return all * used / s->job->n_gpus;
+    return all * used / job->n_gpus;
 }
 
-/* Runs one method; *schedule is NULL, and `why` says so, where it does not
- * work. */
-static lh_status try_method(const lh_plan_options *options,
+/* `why` says what is in the way, where something is. */
+static lh_status run_method(const lh_plan_options *options,
                             const lhi_built *built, const char *method,
                             lh_choice *choice, lh_schedule **schedule,
                             lh_error *why, lh_error *err)
@@ -105,25 +103,44 @@ static lh_status try_method(const lh_plan_options *options,
     return LH_OK;
 }
 
-void lhi_search_rates(const lhi_search *s, lh_choice *choice)
+void lhi_choice_rates(const lh_job *job, lh_choice *choice)
 {
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
         return;
     double seconds = (double)choice->iteration_ns / 1e9;
-    const lh_training *t = &s->job->training;
+    const lh_training *t = &job->training;
     choice->tokens_per_s =
         (double)t->global_batch * (double)t->sequence / seconds;
-    choice->mfu = lh_cost_iteration_flops(s->job) /
-                  (seconds * peak_flops(s, &choice->layout));
+    choice->mfu = lh_cost_iteration_flops(job) /
+                  (seconds * peak_flops(job, &choice->layout));
 }
 
-/* The methods that a plan considers: all that stand for themselves. */
-static bool considered(const lhi_search *s, const char *name)
+lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built *built, lhi_arena *mem,
+                         lh_choice *choice, lh_schedule **schedule,
+                         lh_error *err)
 {
-    const char *want = s->job->layout.schedule;
+    lh_error why = {0};
+    choice->status = LH_CHOICE_FAILED;
+    choice->iteration_ns = choice->makespan_ns = -1;
+    LHI_TRY(run_method(options, built, choice->layout.schedule, choice,
+                       schedule, &why, err));
+    lhi_choice_rates(job, choice);
+    choice->why = lhi_arena_strdup(mem, why.text);
+    if (choice->why)
+        return LH_OK;
+    lh_schedule_free(*schedule);
+    *schedule = NULL;
+    return lhi_fail_nomem(err);
+}
+
+bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
+                           const char *name)
+{
+    const char *want = job->layout.schedule;
     if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
         return strcmp(want, name) == 0;
-    if (s->options.quick && strcmp(name, "look-ahead") == 0)
+    if (options->quick && strcmp(name, "look-ahead") == 0)
         return false;
     return strcmp(name, "auto") != 0;
 }
@@ -152,16 +169,9 @@ static lh_status run_one(lhi_search *s, lhi_candidate *c,
                          lh_schedule **best, lh_choice *row, lh_error *err)
 {
     lh_schedule *schedule;
-    lh_error why = {0};
     lh_choice choice = lhi_candidate_choice(c, name);
-    LHI_TRY(
-        try_method(&s->options, built, name, &choice, &schedule, &why, err));
-    lhi_search_rates(s, &choice);
-    choice.why = lhi_arena_strdup(s->mem, why.text);
-    if (!choice.why) {
-        lh_schedule_free(schedule);
-        return lhi_fail_nomem(err);
-    }
+    LHI_TRY(lhi_method_try(s->job, &s->options, built, s->mem, &choice,
+                           &schedule, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's */
     lh_status status = lhi_money_set(s->job, NULL, s->mem, &choice, err);
@@ -199,7 +209,8 @@ lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
     for (int slow = 0; slow < 2; slow++)
         for (uint32_t m = 0; m < lh_method_count(); m++) {
             const char *name = lh_method_name(m);
-            if (!considered(s, name) || is_slow(name) != (slow == 1) ||
+            if (!lhi_method_considered(s->job, &s->options, name) ||
+                is_slow(name) != (slow == 1) ||
                 (slow && !all && !is_worth_it(s, c)))
                 continue;
             LHI_TRY(run_one(s, c, built, name, best, &row, err));
@@ -242,7 +253,8 @@ static lh_status simulate(lhi_search *s, lhi_candidate *c, bool all,
 
 lh_status lhi_candidate_glance(lhi_search *s, lhi_candidate *c, lh_error *err)
 {
-    return simulate(s, c, !considered(s, glance_method), err);
+    return simulate(
+        s, c, !lhi_method_considered(s->job, &s->options, glance_method), err);
 }
 
 lh_status lhi_candidate_simulate(lhi_search *s, lhi_candidate *c, lh_error *err)

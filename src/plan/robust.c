@@ -6,7 +6,7 @@
  * whole layouts: what is left out could not have won on these samples. */
 #include "plan/robust.h"
 
-#include "plan/layout.h"
+#include "plan/candidate.h"
 #include "plan/refine.h"
 #include "sim/draws.h"
 
@@ -39,7 +39,6 @@ typedef struct robust {
     lhi_arena *mem;
     lh_plan *plan;
     lh_plan_robust *about;
-    double rate;     /* of the nominal plan: mfu * seconds * GPUs */
     int64_t *ns;     /* of the samples of one schedule */
     int64_t best_ns; /* what options->by says of the best so far */
     bool moved;      /* another layout than the search's is the best */
@@ -187,82 +186,13 @@ static void close_layout(drawn *d)
     lh_pipeline_free(d->built.pipeline);
 }
 
-static lh_status fill_nominal(const robust *r, const drawn *d,
-                              const lh_schedule *schedule, lh_choice *row,
-                              lh_error *err)
-{
-    const lh_pipeline *p = d->built.pipeline;
-    lh_timeline *t;
-    int64_t least = INT64_MAX;
-    uint32_t device;
-    LHI_TRY(lh_simulate(p, schedule, NULL, &t, err));
-    for (uint32_t i = 0; i < lh_pipeline_n_devices(p); i++) {
-        int64_t limit = lh_pipeline_memory_limit(p, i);
-        int64_t peak = lh_timeline_peak_memory(t, i);
-        if (limit - peak >= least)
-            continue;
-        least = limit - peak;
-        row->peak_memory_bytes = peak;
-        row->memory_limit_bytes = limit;
-    }
-    if (!lh_timeline_fits(t, &device)) {
-        row->status = LH_CHOICE_MEMORY;
-    } else {
-        const lh_layout *l = &row->layout;
-        row->status = LH_CHOICE_OK;
-        row->makespan_ns = lh_timeline_makespan(t);
-        row->optimizer_ns = d->built.optimizer_ns;
-        row->overhead_ns = d->built.overhead_ns;
-        row->iteration_ns =
-            row->makespan_ns + row->optimizer_ns + row->overhead_ns;
-        row->bubble_ratio = lh_timeline_bubble_ratio(t);
-        double seconds = (double)row->iteration_ns / 1e9;
-        const lh_training *train = &r->job->training;
-        row->tokens_per_s =
-            (double)train->global_batch * train->sequence / seconds;
-        row->mfu = r->rate / seconds /
-                   ((double)lhi_group_size(l) * l->pipeline * l->data);
-    }
-    lh_timeline_free(t);
-    return LH_OK;
-}
-
 /* What a method makes of the layout; *schedule is NULL where it does not
  * work. */
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
-    lh_method_options how = {.size = sizeof how,
-                             .sub_blocks = r->options->sub_blocks};
-    lh_error why = {0};
-    *schedule = NULL;
-    lh_status status = lh_method_run(row->layout.schedule, d->built.pipeline,
-                                     &how, schedule, NULL, &why);
-    row->status =
-        status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
-    row->iteration_ns = row->makespan_ns = -1;
-    row->why = lhi_arena_strdup(r->mem, why.text);
-    if (!row->why)
-        status = lhi_fail_nomem(err);
-    else if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED)
-        status = LH_OK;
-    else if (status != LH_OK && err)
-        *err = why;
-    if (status == LH_OK && *schedule)
-        status = fill_nominal(r, d, *schedule, row, err);
-    if (*schedule && (status != LH_OK || row->status != LH_CHOICE_OK)) {
-        lh_schedule_free(*schedule);
-        *schedule = NULL;
-    }
-    return status;
-}
-
-static bool considered(const lh_job *job, const char *name)
-{
-    const char *want = job->layout.schedule;
-    if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
-        return strcmp(want, name) == 0;
-    return strcmp(name, "auto") != 0;
+    return lhi_method_try(r->job, r->options, &d->built, r->mem, row, schedule,
+                          err);
 }
 
 /* Keeps the schedule if it is the best of all so far. */
@@ -317,7 +247,8 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
     for (uint32_t m = 0; m < lh_method_count(); m++) {
         const char *name = lh_method_name(m), *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, name) == 0;
-        if (!considered(r->job, name) || (hopeless && !named))
+        if (!lhi_method_considered(r->job, r->options, name) ||
+            (hopeless && !named))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];
         lh_schedule *schedule;
@@ -638,15 +569,12 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
 {
     robust r = {.job = job, .options = options, .mem = mem, .plan = plan};
     uint32_t n = plan->n_alternatives, top = options->top ? options->top : 10;
-    const lh_layout *l = &plan->best.layout;
     lh_choice *list = LHI_NEW(mem, lh_choice, n + (size_t)1);
     r.about = LHI_NEW(mem, lh_plan_robust, 1);
     if (!list || !r.about)
         return lhi_fail_nomem(err);
     if (n)
         memcpy(list, plan->alternatives, n * sizeof *list);
-    r.rate = plan->best.mfu * ((double)plan->best.iteration_ns / 1e9) *
-             ((double)lhi_group_size(l) * l->pipeline * l->data);
     r.about->by = options->by;
     r.about->n_layouts = 1;
     LHI_TRY(draw_best(&r, err));

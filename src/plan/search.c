@@ -61,7 +61,7 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
         lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic, err));
     for (uint32_t i = 0; i < s->elastic.n_rows; i++) {
         s->elastic.rows[i].zero = s->job->training.zero;
-        lhi_search_rates(s, &s->elastic.rows[i]);
+        lhi_choice_rates(s->job, &s->elastic.rows[i]);
     }
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_money_set(s->job, s->elastic.results[i].built.pipeline,
