@@ -26,6 +26,9 @@ typedef struct lhi_spread {
     uint32_t sharing; /* stages whose rings use the same links, itself too */
 } lhi_spread;
 
+/* Replicas in the datacenter that has fewest of them. */
+uint32_t lhi_spread_least(const lhi_spread *spread);
+
 /* Where everything is. */
 typedef struct lhi_places {
     const lh_sites *sites;
@@ -41,7 +44,7 @@ typedef struct lhi_config {
     lh_recompute recompute;
     uint32_t microbatches;
     const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
-    bool zero_given; /* else the job's ZeRO stage */
+    bool zero_given;        /* else the job's ZeRO stage */
     uint32_t zero;
 } lhi_config;
 

@@ -225,17 +225,22 @@ static bool meet(const lhi_spread *a, const lhi_spread *b)
     return common == 2;
 }
 
-/* Gradients and parameters of a stage, roughly; only the ring's order depends
- * on it. */
-static double ring_bytes(const placer *p, const lhi_spread *spread)
+uint32_t lhi_spread_least(const lhi_spread *spread)
 {
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < spread->n_sites; i++)
         if (spread->sites[i].replicas < least)
             least = spread->sites[i].replicas;
+    return least;
+}
+
+/* Gradients and parameters of a stage, roughly; only the ring's order depends
+ * on it. */
+static double ring_bytes(const placer *p, const lhi_spread *spread)
+{
     return 4 * (double)lh_model_params(p->job->model) /
            ((double)p->layout->pipeline * p->layout->tensor *
-            p->layout->context * p->layout->expert * least);
+            p->layout->context * p->layout->expert * lhi_spread_least(spread));
 }
 
 /* Stages from first[i] to first[i + 1] - 1 are spread alike. */
@@ -244,17 +249,13 @@ static lh_status order_rings(placer *p, const uint32_t *first, uint32_t n_runs,
 {
     for (uint32_t i = 0; i < n_runs; i++) {
         lhi_spread *a = &p->spreads[first[i]];
-        uint32_t least = UINT32_MAX;
         for (uint32_t j = 0; j < n_runs; j++)
             if (j == i || meet(a, &p->spreads[first[j]]))
                 a->sharing += first[j + 1] - first[j];
-        for (uint32_t k = 0; k < a->n_sites; k++)
-            if (a->sites[k].replicas < least)
-                least = a->sites[k].replicas;
         if (a->n_sites > 1)
             LHI_TRY(lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
                                    (double)lhi_group_size(p->layout) *
-                                       a->sharing * least,
+                                       a->sharing * lhi_spread_least(a),
                                    ring_bytes(p, a), err));
     }
     return LH_OK;

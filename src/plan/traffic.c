@@ -100,15 +100,6 @@ static void count_rings(counter *c, const lhi_spread *spread, double groups,
     }
 }
 
-static uint32_t least_replicas(const lhi_spread *spread)
-{
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < spread->n_sites; i++)
-        if (spread->sites[i].replicas < least)
-            least = spread->sites[i].replicas;
-    return least;
-}
-
 static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
                              lh_error *err)
 {
@@ -127,7 +118,7 @@ static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
     lhi_config_layers(c->job->model->layers, c->config, chunk,
                       &slice.first_layer, &slice.n_layers);
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
-    double gathers, reductions, least = least_replicas(spread);
+    double gathers, reductions, least = lhi_spread_least(spread);
     double element = lh_precision_bytes(c->job->training.precision);
     double wire = c->options.gradient_wire_bytes;
     double shared = (double)(cost.params - cost.expert_params);
@@ -159,7 +150,7 @@ static void count_flows(counter *c)
             c->pairs[pair].data_flows +=
                 has_leaders(c)
                     ? (uint64_t)l->tensor * l->expert
-                    : (uint64_t)lhi_group_size(l) * least_replicas(spread);
+                    : (uint64_t)lhi_group_size(l) * lhi_spread_least(spread);
         }
     }
 }
