@@ -274,7 +274,8 @@ typedef struct lh_plan {
 /* How layers are moved between the chunks of the fastest layouts. */
 typedef enum lh_partition_search {
     LH_PARTITION_CLIMB, /* while moving one or two layers helps */
-    LH_PARTITION_EXACT, /* every partition, where they are at most 200000 */
+    LH_PARTITION_EXACT, /* every partition of every layout that could win, where
+                           they are at most 200000 of each */
     LH_PARTITION_MONTE_CARLO, /* as ScaleAcross Explorer (2026) has it */
     LH_PARTITION_EVEN,        /* not at all */
 } lh_partition_search;

@@ -448,6 +448,8 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err)
         status = run(&b, err);
     if (status == LH_OK)
         status = look_closer(&b, err);
+    if (status == LH_OK && s->options.partition == LH_PARTITION_EXACT)
+        status = lhi_search_exact(s, err);
     if (status == LH_OK)
         prove(&b);
     lhi_heap_fini(&b.open);

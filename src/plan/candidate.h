@@ -44,10 +44,10 @@ typedef struct lhi_search {
     lhi_arena *mem;                 /* the plan's */
     lhi_candidate *candidates;
     uint32_t n, room;
-    struct lhi_front *front;        /* NULL: the best alone is wanted */
-    int64_t best_ns; /* the fastest iteration so far; INT64_MAX: none */
-    int64_t best_value; /* the best by the objective: lhi_value_of() */
-    bool complete;      /* nothing is left that could be of use */
+    struct lhi_front *front; /* NULL: the best alone is wanted */
+    int64_t best_ns;         /* the fastest iteration so far; INT64_MAX: none */
+    int64_t best_value;      /* the best by the objective: lhi_value_of() */
+    bool complete;           /* nothing is left that could be of use */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
@@ -62,6 +62,10 @@ typedef struct lhi_search {
 /* Branch and bound over all layouts that the job leaves open. Fills
  * candidates, counts and proven_ns. */
 lh_status lhi_search_branch(lhi_search *s, lh_error *err);
+
+/* Every partition of every candidate that could still win. LH_EINVAL: too many
+ * of one layout. */
+lh_status lhi_search_exact(lhi_search *s, lh_error *err);
 
 /* A bound that no schedule of the layout beats, or that it does not fit or
  * work at all. */

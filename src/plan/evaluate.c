@@ -211,7 +211,8 @@ lh_status lhi_candidate_methods(lhi_search *s, lhi_candidate *c,
             const char *name = lh_method_name(m);
             if (!lhi_method_considered(s->job, &s->options, name) ||
                 is_slow(name) != (slow == 1) ||
-                (slow && !all && !is_worth_it(s, c)))
+                (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
+                 !is_worth_it(s, c)))
                 continue;
             LHI_TRY(run_one(s, c, built, name, best, &row, err));
             if (all)

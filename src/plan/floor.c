@@ -98,23 +98,34 @@ int64_t lhi_floor_layers(const lhi_floor_case *c)
     return product(n * c->microbatches, layer);
 }
 
+/* F and D of the whole model, each part where it is fastest. */
+static int64_t fastest_way(const lhi_floor_case *c)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        int64_t part = INT64_MAX;
+        for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
+            const lhi_floor_pass *p = &site_of(c, k)->parts[i];
+            part = least(part, p->f + p->d);
+        }
+        sum += part * c->n_of_part[i];
+    }
+    return sum;
+}
+
 /* F of all chunks one after the other, their D, and between them the messages;
  * then W of the first. */
 int64_t lhi_floor_path(const lhi_floor_case *c)
 {
-    int64_t f = INT64_MAX, d = INT64_MAX, w = INT64_MAX, hops = 0;
-    for (uint32_t k = 0; k < c->stages; k++) {
-        const lhi_floor_site *s = site_of(c, k);
-        f = least(f, s->f);
-        d = least(d, s->d);
-        w = least(w, s->layer.w);
-    }
+    int64_t w = INT64_MAX, hops = 0;
+    for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
+        w = least(w, site_of(c, k)->layer.w);
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
     for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++)
         hops += (c->forth[k] + c->back[k]) * v;
     if (c->placement == LH_PLACEMENT_LOOP)
         hops += (c->wrap_forth + c->wrap_back) * (v - 1);
-    return f + d + w * c->least_layers + hops;
+    return fastest_way(c) + w * c->least_layers + hops;
 }
 
 /* What of each pass a layer takes at least, wherever it is. */
@@ -140,20 +151,27 @@ static int64_t layers_that_fit(const lhi_floor_case *c, uint32_t stage,
         return c->layers;
     room += more;
     if (c->chunks_per_device) { /* else it is not known which has the head */
-        room -= stage == 0 ? s->embedding_hold : 0;
-        room -= stage == head_stage(c) ? s->head_hold : 0;
+        int64_t first = stage == 0 ? s->embedding_hold : 0;
+        int64_t last = stage == head_stage(c) ? s->head_hold : 0;
+        /* In one chunk the two may share a matrix. */
+        room -= c->stages * c->chunks_per_device == 1 ? most(first, last)
+                                                      : first + last;
     }
     return least(quotient(room, s->hold), c->layers);
 }
 
+/* On all stages together; 0 if one cannot even have a chunk. */
 static int64_t all_that_fit(const lhi_floor_case *c, int64_t more)
 {
-    int64_t sum = 0;
-    if (!c->at)
-        return product(c->stages, most(layers_that_fit(c, 0, more), 0));
-    for (uint32_t k = 0; k < c->stages; k++)
-        sum += most(layers_that_fit(c, k, more), 0);
-    return sum;
+    int64_t sum = 0, fewest = c->least_layers;
+    fewest *= c->chunks_per_device ? c->chunks_per_device : 1;
+    for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
+        int64_t here = layers_that_fit(c, k, more);
+        if (here < fewest)
+            return 0;
+        sum += here;
+    }
+    return c->at ? sum : product(c->stages, sum);
 }
 
 int64_t lhi_floor_memory(const lhi_floor_case *c, uint32_t *site)
@@ -241,12 +259,7 @@ int64_t lhi_floor_ramp(const lhi_floor_case *c)
     int64_t low = most(lhi_floor_work(c), lhi_floor_layers(c)), high = low + 1;
     if (is_possible(c, &layer, low))
         return low;
-    while (!is_possible(c, &layer, high)) {
-        /* A stage that cannot hold embedding or head leaves less room than all
-         * stages together seem to have: no time is enough, and its pipeline,
-         * once built, says that it does not fit. */
-        if (high > INT64_C(1) << 55)
-            return 0;
+    while (high < LARGEST && !is_possible(c, &layer, high)) {
         low = high;
         high += high / 2 + 1;
     }

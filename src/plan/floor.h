@@ -38,11 +38,11 @@ enum { LHI_FLOOR_PARTS = 8 }; /* kinds of layers, embedding, head */
 
 /* What no layer of the model falls below on a GPU of one datacenter. */
 typedef struct lhi_floor_site {
-    int64_t parts[LHI_FLOOR_PARTS]; /* F, D and W of one of each */
-    double slowness;                /* every part takes so many times what it
-                                       takes in the first datacenter, or more */
-    lhi_floor_pass layer;           /* each the least of all layers */
-    int64_t layer_fd, layer_all;    /* least sums: F and D; F, D and W */
+    lhi_floor_pass parts[LHI_FLOOR_PARTS]; /* one of each */
+    double slowness;             /* every part takes so many times what it
+                                    takes in the first datacenter, or more */
+    lhi_floor_pass layer;        /* each the least of all layers */
+    int64_t layer_fd, layer_all; /* least sums: F and D; F, D and W */
     lhi_floor_pass embedding, head;
     int64_t f, d, w;                         /* of the whole model */
     int64_t gather, reduce;                  /* data parallelism, of a layer */
@@ -58,8 +58,9 @@ typedef struct lhi_floor_site {
 typedef struct lhi_floor_case {
     uint32_t layers, stages, chunks_per_device, microbatches;
     lh_placement placement;
-    uint32_t least_layers; /* that any chunk has */
-    int64_t first_ns;      /* the model's F, D and W in the first datacenter */
+    uint32_t least_layers;               /* that any chunk has */
+    uint32_t n_of_part[LHI_FLOOR_PARTS]; /* how many the model has */
+    int64_t first_ns; /* the model's F, D and W in the first datacenter */
     const lhi_floor_site *sites;
     const uint32_t *at;   /* each stage's site; NULL: sites[0] for all */
     const int64_t *forth; /* from stage k to k + 1, latency and transfer */

@@ -29,6 +29,7 @@ struct lhi_floors {
     bool times_known, memory_known; /* not where whole chunks are measured */
     kind kinds[MOST_KINDS];
     uint32_t n_kinds;
+    uint32_t n_of_part[LHI_FLOOR_PARTS]; /* kinds, embedding, head */
     lhi_arena *mem; /* of the configuration asked for last */
     /* [0]: the least of all datacenters; then one for each datacenter, and
      * then one for every set of datacenters that hold the replicas of a stage,
@@ -79,7 +80,9 @@ static void find_kinds(lhi_floors *f)
         if (k == f->n_kinds)
             f->kinds[f->n_kinds++].layer = layer;
         f->kinds[k].n++;
+        f->n_of_part[k]++;
     }
+    f->n_of_part[f->n_kinds] = f->n_of_part[f->n_kinds + 1] = 1;
 }
 
 /* --- costs ---------------------------------------------------------------- */
@@ -143,11 +146,6 @@ static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
     s->layer_params = least(s->layer_params, p->params);
 }
 
-static int64_t sum_of(const lhi_floor_pass *p)
-{
-    return p->f + p->d + p->w;
-}
-
 /* Times of passes, and memory, at one datacenter. */
 static lh_status cost_site(const lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, uint32_t datacenter,
@@ -162,7 +160,7 @@ static lh_status cost_site(const lhi_floors *f, const lh_job *job,
         slice.n_layers = 1;
         LHI_TRY(cost_part(job, layout, &slice, &p, err));
         add_layers(s, &p, f->kinds[k].n, k == 0, &workspace);
-        s->parts[k] = sum_of(&p.pass);
+        s->parts[k] = p.pass;
     }
     slice.n_layers = 0;
     slice.embedding = true;
@@ -170,8 +168,8 @@ static lh_status cost_site(const lhi_floors *f, const lh_job *job,
     slice.embedding = false;
     slice.head = true;
     LHI_TRY(cost_part(job, layout, &slice, &head, err));
-    s->parts[f->n_kinds] = sum_of(&embedding.pass);
-    s->parts[f->n_kinds + 1] = sum_of(&head.pass);
+    s->parts[f->n_kinds] = embedding.pass;
+    s->parts[f->n_kinds + 1] = head.pass;
     s->embedding = embedding.pass;
     s->head = head.pass;
     s->f += embedding.pass.f + head.pass.f;
@@ -213,6 +211,8 @@ static void merge(lhi_floor_site *a, const lhi_floor_site *b, bool worst)
         b->head_hold, b->model_hold, b->layer_params};
     for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
         *to[i] = pick(*to[i], from[i], worst);
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++)
+        pick_pass(&a->parts[i], &b->parts[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
     pick_pass(&a->embedding, &b->embedding, worst);
     pick_pass(&a->head, &b->head, worst);
@@ -258,15 +258,21 @@ static bool same_site(const lh_job *job, uint32_t a, uint32_t b)
            same_network(&x->fabric, &y->fabric);
 }
 
+static int64_t sum_of(const lhi_floor_pass *p)
+{
+    return p->f + p->d + p->w;
+}
+
 /* Against the first datacenter. */
 static double slowness_of(const lhi_floor_site *s, const lhi_floor_site *first)
 {
     double least_ratio = 0;
     for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
         /* What takes no time there adds no work. */
-        if (first->parts[i] <= 0)
+        int64_t there = sum_of(&first->parts[i]);
+        if (there <= 0)
             continue;
-        double ratio = (double)s->parts[i] / (double)first->parts[i];
+        double ratio = (double)sum_of(&s->parts[i]) / (double)there;
         if (!(least_ratio > 0) || ratio < least_ratio)
             least_ratio = ratio;
         if (!(ratio > 0))
@@ -327,6 +333,14 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
             f->sites[0] = *s;
         else
             merge(&f->sites[0], s, false);
+    }
+    /* Each part may be where it is fastest. */
+    lhi_floor_site *any = &f->sites[0];
+    any->f = any->d = any->w = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        any->f += f->n_of_part[i] * any->parts[i].f;
+        any->d += f->n_of_part[i] * any->parts[i].d;
+        any->w += f->n_of_part[i] * any->parts[i].w;
     }
     f->n_sites = job->n_datacenters + 1;
     return LH_OK;
@@ -573,6 +587,7 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
                         .first_ns =
                             f->sites[1].f + f->sites[1].d + f->sites[1].w,
                         .sites = f->sites};
+    memcpy(c.n_of_part, f->n_of_part, sizeof c.n_of_part);
     if (v)
         c.least_layers =
             lhi_floor_least_layers(c.layers, c.stages * v, f->ratio);

@@ -197,7 +197,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                     .front = options->front ? &front : NULL};
     LHI_TRY(check_schedule(job, err));
     lh_status status = branch(&s, false, err);
-    if (status == LH_OK && !s.options.quick)
+    if (status == LH_OK && !s.options.quick &&
+        s.options.partition != LH_PARTITION_EXACT) /* which has done so */
         status = move_all_layers(&s, err);
     if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))
         status = search_elastic(&s, err);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every partition of the layers of every layout that no bound rules out, under
+ * every method: for small jobs, and to see what other searches miss. */
+#include "plan/candidate.h"
+#include "plan/partition.h"
+#include "plan/uneven.h"
+
+#include <inttypes.h>
+#include <longhaul/bounds.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PARTITIONS = 200000 }; /* of one layout */
+
+typedef struct trial {
+    lhi_search *s;
+    lhi_candidate *c;
+    int64_t least_ns; /* bound of all partitions that were looked at */
+} trial;
+
+static bool is_misfit(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EINPUT || status == LH_EINVAL;
+}
+
+/* Runs every method unless the bound of this partition is too high already. */
+static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
+                           lh_error *err)
+{
+    lhi_search *s = t->s;
+    lh_schedule *best = NULL;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(built->pipeline, &bound, err));
+    one->bound_ns = bound.ns + built->optimizer_ns + built->overhead_ns;
+    memcpy(one->bound_text, bound.text, sizeof one->bound_text);
+    if (one->bound_ns < t->least_ns)
+        t->least_ns = one->bound_ns;
+    if (one->bound_ns >= s->best_ns)
+        return LH_OK;
+    lh_status status =
+        lhi_candidate_methods(s, one, built, &best, NULL, NULL, err);
+    lh_schedule_free(best);
+    return status;
+}
+
+static lh_status try_partition(void *context, const uint32_t *layers,
+                               int64_t *ns, lh_error *err)
+{
+    trial *t = context;
+    lhi_search *s = t->s;
+    uint32_t n =
+        t->c->config.layout.pipeline * t->c->config.layout.chunks_per_device;
+    lhi_candidate one = *t->c;
+    lhi_built built;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    one.config.layers = layers;
+    one.simulated = false;
+    lh_status status = lhi_layout_build(s->job, &one.config, &built, &why);
+    if (is_misfit(status))
+        return LH_OK;
+    if (status == LH_OK) {
+        status = try_built(t, &one, &built, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (!one.simulated || one.choice.status != LH_CHOICE_OK ||
+        one.choice.iteration_ns >= s->best_ns)
+        return LH_OK;
+    uint32_t *kept = LHI_NEW(s->mem, uint32_t, n);
+    if (!kept)
+        return lhi_fail_nomem(err);
+    memcpy(kept, layers, n * sizeof *kept);
+    one.config.layers = one.choice.chunk_layers = kept;
+    one.thorough = true;
+    s->n_simulated += !t->c->simulated;
+    *ns = s->best_ns = one.choice.iteration_ns;
+    *t->c = one;
+    return LH_OK;
+}
+
+static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
+{
+    uint32_t n = c->config.layout.pipeline * c->config.layout.chunks_per_device;
+    trial t = {s, c, INT64_MAX};
+    int64_t best_ns = INT64_MAX;
+    lhi_partition p = {.n_layers = s->job->model->layers,
+                       .n_chunks = n,
+                       .most_ratio = lhi_uneven_ratio(&s->options),
+                       .time = try_partition,
+                       .context = &t};
+    uint64_t all = lhi_partition_count(&p);
+    if (all > MOST_PARTITIONS)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " layers in %" PRIu32
+                        " chunks are more than %d partitions, too many to "
+                        "try them all; search by climb",
+                        p.n_layers, p.n_chunks, MOST_PARTITIONS);
+    uint32_t *best = calloc(n, sizeof *best);
+    if (!best)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_partition_exact(&p, best, &best_ns, err);
+    free(best);
+    /* All have been looked at: their bounds take the place of the floor's. */
+    if (status == LH_OK && t.least_ns > c->floor.ns)
+        c->floor.ns = t.least_ns;
+    return status;
+}
+
+lh_status lhi_search_exact(lhi_search *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (c->floor.ns >= s->best_ns ||
+            !lhi_uneven_possible(s->job, &c->config, &s->options))
+            continue;
+        LHI_TRY(enumerate(s, c, err));
+    }
+    return LH_OK;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds of the search over layouts against what they bound: on small random
+ * jobs no partition of the layers under any method is faster than the bound of
+ * its layout, or than that of any node of the tree above it; and where the
+ * bound says that nothing fits, nothing does. */
+#include "test.h"
+
+#include "base/random.h"
+#include "plan/floor.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { JOBS = 1500, LAYOUTS_PER_JOB = 4, METHODS = 3, MOST_LAYERS = 6 };
+
+static const double ratio = 3;
+
+static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
+{
+    return least + lhi_random_below(r, most - least + 1);
+}
+
+static size_t add_datacenters(lhi_random *r, uint32_t n, char *text,
+                              size_t room)
+{
+    size_t len = 0;
+    len += (size_t)snprintf(text + len, room - len, "  datacenters:\n");
+    for (uint32_t i = 0; i < n; i++)
+        len += (size_t)snprintf(
+            text + len, room - len,
+            "   - {name: s%u, nodes: %u, gpu: {tflops: %u, memory_gib: %.2f, "
+            "memory_gbps: %u%s}}\n",
+            i, pick(r, 1, 3), pick(r, 1, 3) * 100,
+            pick(r, 0, 3) ? 80 : 2.02 + 0.02 * pick(r, 0, 30),
+            pick(r, 1, 3) * 500, pick(r, 0, 1) ? ", efficiency: 0.5" : "");
+    len += (size_t)snprintf(text + len, room - len, "  links:\n");
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = i + 1; k < n; k++)
+            len += (size_t)snprintf(
+                text + len, room - len,
+                "   - {between: [s%u, s%u], latency_ms: %u, gbps: %u}\n", i, k,
+                pick(r, 0, 20), pick(r, 1, 100));
+    return len;
+}
+
+static lh_job *random_job(lhi_random *r)
+{
+    static const char *const more[] = {
+        "", ", experts: 4, experts_per_token: 2, expert_ffn: 512",
+        ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
+        ", sliding_window: 512", ", tied_embeddings: true, norm: layer"};
+    char text[4096];
+    uint32_t sites = pick(r, 1, 3);
+    size_t len = (size_t)snprintf(
+        text, sizeof text,
+        "longhaul: job/1\n"
+        "model: {layers: %u, hidden: 512, ffn: 1024, heads: 4, vocab: %u%s}\n"
+        "training: {global_batch: %u, sequence: 4096}\n"
+        "cluster:\n"
+        "  gpus_per_node: %u\n"
+        "  node_link: {gbps: 1000, latency_us: 3}\n"
+        "  fabric: {gbps: %u, latency_us: 8}\n",
+        pick(r, 3, MOST_LAYERS), pick(r, 1, 40) * 1000, more[pick(r, 0, 4)],
+        pick(r, 1, 3) * 4, pick(r, 1, 2) * 2, pick(r, 1, 4) * 50);
+    len += add_datacenters(r, sites, text + len, sizeof text - len);
+    if (sites == 1)
+        text[len - strlen("  links:\n")] = '\0';
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+/* --- one way down the tree ------------------------------------------------ */
+
+typedef struct choosing {
+    lhi_random *r;
+    lhi_config chosen;
+    uint32_t n;
+} choosing;
+
+/* Each of n is the one with the same probability. */
+static lh_status choose(void *context, const lhi_config *config, lh_error *err)
+{
+    choosing *c = context;
+    (void)err;
+    if (lhi_random_below(c->r, ++c->n) == 0)
+        c->chosen = *config;
+    return LH_OK;
+}
+
+typedef struct way {
+    lhi_config config;
+    lhi_floor floors[LHI_LEVEL_WHOLE + 1];
+    uint64_t n_tried, n_fit;
+} way;
+
+/* False: nothing lies below. */
+static bool go_down(lhi_random *r, const lhi_space *space, lhi_floors *floors,
+                    way *w)
+{
+    lh_error err = {0};
+    *w = (way){0};
+    for (int level = LHI_LEVEL_NONE; level < LHI_LEVEL_WHOLE; level++) {
+        choosing c = {.r = r};
+        CHECK_OK(lhi_space_children(space, (lhi_level)level, &w->config, NULL,
+                                    choose, &c, &err),
+                 err);
+        if (c.n == 0)
+            return false;
+        w->config = c.chosen;
+        lh_status status =
+            lhi_floors_find(floors, (lhi_level)(level + 1), &w->config,
+                            &w->floors[level + 1], &err);
+        if (status == LH_EUNSUPPORTED)
+            return false;
+        CHECK_OK(status, err);
+    }
+    return true;
+}
+
+/* --- everything below a layout -------------------------------------------- */
+
+static void check_time(way *w, int64_t ns, const char *method)
+{
+    for (int level = 1; level <= LHI_LEVEL_WHOLE; level++) {
+        const lhi_floor *f = &w->floors[level];
+        CHECK_MSG(f->ns <= ns,
+                  "%s takes %.6f ms; bound '%s' of level %d is %.6f ms", method,
+                  (double)ns / 1e6, lhi_floor_name(f->kind), level,
+                  (double)f->ns / 1e6);
+    }
+}
+
+static void run_methods(lhi_random *r, const lhi_built *built, way *w)
+{
+    for (int i = 0; i < METHODS; i++) {
+        const char *name =
+            lh_method_name(lhi_random_below(r, lh_method_count()));
+        lh_schedule *s;
+        lh_timeline *t;
+        lh_error err = {0};
+        w->n_tried++;
+        if (strcmp(name, "auto") == 0) /* the others do */
+            continue;
+        if (lh_method_run(name, built->pipeline, NULL, &s, NULL, &err) != LH_OK)
+            continue;
+        CHECK_OK(lh_simulate(built->pipeline, s, NULL, &t, &err), err);
+        if (lh_timeline_fits(t, NULL)) {
+            w->n_fit++;
+            check_time(w,
+                       lh_timeline_makespan(t) + built->optimizer_ns +
+                           built->overhead_ns,
+                       name);
+        }
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+    }
+}
+
+/* Every way to share out the layers from chunk `at` on. */
+static void try_partitions(lhi_random *r, const lh_job *job, way *w,
+                           uint32_t *layers, uint32_t at, uint32_t left)
+{
+    uint32_t n = w->config.layout.pipeline * w->config.layout.chunks_per_device;
+    if (at + 1 < n) {
+        for (uint32_t k = 1; k < left; k++) {
+            layers[at] = k;
+            try_partitions(r, job, w, layers, at + 1, left - k);
+        }
+        return;
+    }
+    layers[at] = left;
+    uint32_t least = left, most = left;
+    for (uint32_t c = 0; c < n; c++) {
+        least = layers[c] < least ? layers[c] : least;
+        most = layers[c] > most ? layers[c] : most;
+    }
+    if (left == 0 || most > ratio * least)
+        return;
+    lhi_config config = w->config;
+    lhi_built built;
+    lh_error err = {0};
+    config.layers = layers;
+    if (lhi_layout_build(job, &config, &built, &err) != LH_OK)
+        return;
+    run_methods(r, &built, w);
+    lh_pipeline_free(built.pipeline);
+}
+
+static uint64_t n_layouts, n_fit, n_refused, n_tight;
+
+static void check_job(lhi_random *r, const lh_job *job)
+{
+    lh_error err = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_space space;
+    lhi_floors *floors = NULL;
+    CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
+    CHECK_OK(lhi_floors_make(job, ratio, &floors, &err), err);
+    for (int i = 0; i < LAYOUTS_PER_JOB; i++) {
+        uint32_t layers[MOST_LAYERS];
+        way w;
+        if (!go_down(r, &space, floors, &w))
+            continue;
+        const lhi_floor *leaf = &w.floors[LHI_LEVEL_WHOLE];
+        for (int level = 2; level <= LHI_LEVEL_WHOLE; level++)
+            if (w.floors[level].missing)
+                w.floors[level].ns = INT64_MAX;
+        try_partitions(r, job, &w, layers, 0, job->model->layers);
+        n_layouts++;
+        n_fit += w.n_fit > 0;
+        n_refused += leaf->missing > 0;
+        n_tight += leaf->missing > 0 && w.n_tried > 0;
+    }
+    lhi_floors_free(floors);
+    lhi_space_fini(&space);
+    lhi_arena_free(mem);
+}
+
+static void nothing_is_below_its_bounds(void)
+{
+    for (uint64_t seed = 1; seed <= JOBS; seed++) {
+        lhi_random r = {seed};
+        lh_job *job = random_job(&r);
+        if (!job)
+            return;
+        check_job(&r, job);
+        lh_job_free(job);
+    }
+    /* Both kinds occur, or this would prove little. */
+    CHECK_MSG(n_fit > JOBS / 2 && n_refused > 5 && n_tight > 2,
+              "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
+              (unsigned long)n_layouts, (unsigned long)n_fit,
+              (unsigned long)n_refused, (unsigned long)n_tight);
+}
+
+int main(void)
+{
+    RUN(nothing_is_below_its_bounds);
+    return test_summary();
+}
