@@ -21,6 +21,33 @@ lhi_candidate *lhi_search_best(const lhi_search *s)
     return best;
 }
 
+/* Of the layouts whose own pipeline does not fit. */
+static const lhi_candidate *nearest_to_fit(const lhi_search *s)
+{
+    const lhi_candidate *nearest = NULL;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->candidates[i].missing > 0 &&
+            (!nearest || s->candidates[i].missing < nearest->missing))
+            nearest = &s->candidates[i];
+    return nearest;
+}
+
+static lh_status refuse_memory(const lhi_search *s, const lhi_candidate *c,
+                               lh_error *err)
+{
+    const lh_layout *l = &c->config.layout;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: no layout fits in memory; the closest (tensor "
+                    "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+                    ", micro_batch %" PRIu32 ", recompute %s) needs %.1f GiB "
+                    "more than a GPU of device %" PRIu32
+                    " has; use more GPUs, a higher ZeRO stage or larger "
+                    "degrees",
+                    s->job->name, l->tensor, l->pipeline, l->data,
+                    l->micro_batch, lh_recompute_name(c->config.recompute),
+                    (double)c->missing / (1 << 30), c->missing_on);
+}
+
 /* Nothing works: say what comes closest. */
 static lh_status refuse(const lhi_search *s, lh_error *err)
 {
@@ -51,6 +78,9 @@ static lh_status refuse(const lhi_search *s, lh_error *err)
             (double)s->closest_floor.missing / (1 << 30), dc->gpu.name,
             dc->name);
     }
+    const lhi_candidate *nearest = nearest_to_fit(s);
+    if (nearest)
+        return refuse_memory(s, nearest, err);
     if (s->n == 0 && s->n_dropped)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: every layout has more than %d microbatches; give "

@@ -525,8 +525,8 @@ static void refuses(lh_job *job, const char *why)
  * for the head. */
 static void no_room_for_the_head(void)
 {
-    static const char *const recompute[] = {"none", "selective"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const recompute[] = {"none", "selective", "full"};
+    for (int i = 0; i < 3; i++) {
         char text[1024];
         lh_job *job = NULL;
         lh_error err = {0};
