@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_cost.h"
+#include "plan_links.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -52,5 +53,6 @@ void cli_print_front(cli *c, const lh_plan *plan)
                 cli_layout_text(x, layout, sizeof layout),
                 x->layout.schedule ? x->layout.schedule : "",
                 lh_placement_name(x->placement));
+        cli_print_sites(c, plan, x, &plan->best, "              ");
     }
 }

@@ -9,6 +9,19 @@
 
 enum { LAYOUT_TEXT = 240 };
 
+void cli_print_sites(cli *c, const lh_plan *plan, const lh_choice *choice,
+                     const lh_choice *than, const char *indent)
+{
+    char here[CLI_SITES_TEXT] = "", there[CLI_SITES_TEXT] = "";
+    if (choice->layout.sites)
+        cli_sites_text(plan->job, choice->layout.sites, here, sizeof here);
+    if (than->layout.sites)
+        cli_sites_text(plan->job, than->layout.sites, there, sizeof there);
+    if (strcmp(here, there) != 0)
+        fprintf(c->out, "%s%s\n", indent,
+                *here ? here : "datacenters in the job's order");
+}
+
 /* --- what if ----------------------------------------------------------------
  */
 
@@ -42,6 +55,8 @@ static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
                 cli_layout_text(&a->best, layout, sizeof layout),
                 a->best.layout.schedule ? a->best.layout.schedule : "",
                 lh_placement_name(a->best.placement));
+    if (kept > best)
+        cli_print_sites(c, p, &a->best, &p->best, "      ");
 }
 
 void cli_print_answers(cli *c, const lh_plan *plan)
@@ -126,6 +141,7 @@ static void print_range(cli *c, const lh_plan *p, const lh_plan_range *r)
             c->out, "    %s %s: %s\n", up ? "from" : "up to",
             show(r, job, up ? f->factor_above : f->factor_below, a, sizeof a),
             layout_of(up ? &f->above : &f->below, layout, sizeof layout));
+        cli_print_sites(c, p, up ? &f->above : &f->below, &s->here, "      ");
     }
 }
 

@@ -25,6 +25,11 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
 void cli_questions_fini(cli_questions *questions);
 
+/* A line with the datacenters of a choice, if they are others than those of
+ * `than`. */
+void cli_print_sites(cli *c, const lh_plan *plan, const lh_choice *choice,
+                     const lh_choice *than, const char *indent);
+
 /* The plan's answers, and where its layout stops being the best. */
 void cli_print_answers(cli *c, const lh_plan *plan);
 void cli_print_sensitivity(cli *c, const lh_plan *plan);

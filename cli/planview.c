@@ -25,8 +25,7 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
                             more[i].name, more[i].degree);
     snprintf(
         buffer + len, room - (size_t)len,
-        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
-        " %s%s%s%s%s",
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
         outermost_text(l->outermost),
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
@@ -75,6 +74,11 @@ static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
 lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
 {
     char iteration[40], layout[120], sites[CLI_SITES_TEXT] = "";
+    char cost[120] = "";
+    if (p->best.cost)
+        snprintf(cost, sizeof cost,
+                 "USD %.4g per iteration, %.4g per 10^9 tokens",
+                 p->best.cost->usd, p->best.cost->usd_per_1e9_tokens);
     if (p->best.layout.sites)
         cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites);
     snprintf(iteration, sizeof iteration, "%.3f s",
@@ -87,6 +91,7 @@ lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
         {"layout", cli_layout_text(&p->best, layout, sizeof layout)},
         {"datacenters", sites},
         {"schedule", p->best.layout.schedule},
+        {"cost", cost},
         {"why", p->best.why},
         {"pass times", p->cost_source},
         {"longhaul", p->version},

@@ -215,7 +215,7 @@ bool lhi_same_layout(const lh_choice *a, const lh_choice *b)
            x->chunks_per_device == y->chunks_per_device &&
            x->outermost == y->outermost && x->sharding == y->sharding &&
            lhi_same_sites(x->sites, y->sites) && a->placement == b->placement &&
-           a->recompute == b->recompute;
+           a->recompute == b->recompute && a->zero == b->zero;
 }
 
 static int64_t scaled(int64_t ns, int64_t before, int64_t after)

@@ -3,8 +3,8 @@
  * placement, ... Whatever else it needs to be good may differ, too. */
 #include "plan/account.h"
 
-#include "plan/candidate.h"
 #include "plan/changed.h"
+#include "plan/goal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,17 +87,20 @@ static const struct {
 
 enum { N_DIMENSIONS = sizeof dimensions / sizeof dimensions[0] };
 
-/* What is known: a time, or one that it takes at least. */
-static int64_t time_of(const lh_choice *c)
+/* What is known: a time, or one that it takes at least; or a cost. */
+static int64_t value_of(const runner *r, const lh_choice *c)
 {
-    return c->status == LH_CHOICE_OK        ? c->iteration_ns
-           : c->status == LH_CHOICE_BOUNDED ? c->lower_bound_ns
-                                            : INT64_MAX;
+    if (c->status == LH_CHOICE_OK)
+        return lhi_value_of(r->options, c);
+    bool bounded = c->status == LH_CHOICE_BOUNDED &&
+                   r->options->objective == LH_PLAN_FASTEST;
+    return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
-static bool is_better(const lh_choice *a, const lh_choice *b)
+static bool is_better(const runner *r, const lh_choice *a, const lh_choice *b)
 {
-    return time_of(a) < INT64_MAX && (!b || time_of(a) < time_of(b));
+    return value_of(r, a) < INT64_MAX &&
+           (!b || value_of(r, a) < value_of(r, b));
 }
 
 /* The least known; `simulated`: among those with a time. */
@@ -108,18 +111,21 @@ static lh_choice *find(const runner *r, differs_fn differs, bool simulated)
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK &&
             differs(&p->methods[i], &p->best) &&
-            is_better(&p->methods[i], best))
+            is_better(r, &p->methods[i], best))
             best = &p->methods[i];
     for (uint32_t i = 0; i < p->n_alternatives; i++)
         if ((!simulated || r->list[i].status == LH_CHOICE_OK) &&
-            differs(&r->list[i], &p->best) && is_better(&r->list[i], best))
+            differs(&r->list[i], &p->best) && is_better(r, &r->list[i], best))
             best = &r->list[i];
     return (lh_choice *)best;
 }
 
 static double percent(const runner *r, const lh_choice *c)
 {
-    return 100 * ((double)time_of(c) / (double)r->plan->best.iteration_ns - 1);
+    lh_choice at_least = *c;
+    if (c->status == LH_CHOICE_BOUNDED)
+        at_least.iteration_ns = c->lower_bound_ns;
+    return 100 * lhi_behind(r->options, &at_least, &r->plan->best);
 }
 
 /* `least`: what nothing that differs is below. */
@@ -127,13 +133,15 @@ static lh_status say_why(const runner *r, const lh_choice *least, lh_choice *c,
                          lh_error *err)
 {
     char text[120];
+    const char *in =
+        r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more", percent(r, c));
-    else if (time_of(least) < time_of(c))
-        snprintf(text, sizeof text, "%+.1f %%; none is below %+.1f %%",
-                 percent(r, c), percent(r, least));
+    else if (value_of(r, least) < value_of(r, c))
+        snprintf(text, sizeof text, "%+.1f %%%s; none is below %+.1f %%",
+                 percent(r, c), in, percent(r, least));
     else
-        snprintf(text, sizeof text, "%+.1f %%", percent(r, c));
+        snprintf(text, sizeof text, "%+.1f %%%s", percent(r, c), in);
     c->why = lhi_arena_strdup(r->mem, text);
     return c->why ? LH_OK : lhi_fail_nomem(err);
 }
