@@ -23,11 +23,15 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
         if (more[i].degree > 1)
             len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
                             more[i].name, more[i].degree);
+    char zero[24] = "";
+    if (c->zero > 1)
+        snprintf(zero, sizeof zero, " ZeRO %" PRIu32, c->zero);
     snprintf(
         buffer + len, room - (size_t)len,
-        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32 " %s%s%s%s%s",
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
+        " %s%s%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
-        outermost_text(l->outermost),
+        outermost_text(l->outermost), zero,
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
         l->sharding > LH_SHARDING_FULL ? lh_sharding_name(l->sharding) : "",
         c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",
