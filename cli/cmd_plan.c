@@ -250,6 +250,9 @@ static void print_best(cli *c, const lh_plan *p)
                 cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));
     if (b->chunk_layers)
         print_layers(c, b);
+    if (lh_plan_gpus(p) < p->job->n_gpus)
+        fprintf(c->out, "GPUs          %" PRIu32 " of %" PRIu32 "\n",
+                lh_plan_gpus(p), p->job->n_gpus);
     fprintf(c->out, "schedule      %s, chunks placed as %s\n",
             b->layout.schedule, lh_placement_name(b->placement));
     fprintf(c->out, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
@@ -281,8 +284,11 @@ static void print_search(cli *c, const lh_plan *p)
     fprintf(c->out,
             "\nOf %" PRIu32 " layouts %" PRIu32
             " do not fit in memory, %" PRIu32
-            " are ruled out by a bound, %" PRIu32 " were simulated.\n",
+            " are ruled out by a bound, %" PRIu32 " were simulated",
             p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    if (p->n_left)
+        fprintf(c->out, ", %" PRIu32 " were left", p->n_left);
+    fputs(".\n", c->out);
     if (lh_plan_gap(p) < 0)
         return;
     for (uint32_t i = 0; i < p->n_pruned; i++)

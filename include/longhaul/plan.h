@@ -242,6 +242,8 @@ typedef struct lh_plan {
      * microbatches where the job leaves micro_batch open. */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
+    uint32_t n_left; /* of n_layouts: neither ruled out nor simulated when the
+                        search stopped; their bounds count in what follows */
     /* No layout that the job leaves open, with any partition of the layers and
      * any schedule, has a shorter iteration (proven); 0: not known. */
     int64_t search_bound_ns;
@@ -318,6 +320,8 @@ typedef struct lh_plan_options {
 LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                               lh_plan **out, lh_error *err);
 LH_API void lh_plan_free(lh_plan *plan); /* NULL is fine */
+/* GPUs that the plan uses; others of the job idle. */
+LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
 /* How much longer the plan's iteration is than search_bound_ns, as a share of
  * that: 0.05 if nothing is more than 5 % faster. -1: not known. */
 LH_API double lh_plan_gap(const lh_plan *plan);

@@ -419,8 +419,16 @@ static void prove(branch *b)
 {
     lhi_search *s = b->s;
     lhi_event e;
-    while (lhi_heap_pop(&b->open, &e))
-        drop(b, &e);
+    while (lhi_heap_pop(&b->open, &e)) {
+        const node *n = &b->nodes[e.what];
+        if (n->done ||
+            is_hopeless(s, e.time_ns, n->level, &n->config, &n->floor)) {
+            drop(b, &e);
+            continue;
+        }
+        s->n_left += lhi_space_count(&b->space, n->level, &n->config);
+        note_dropped(s, &n->floor);
+    }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];

@@ -51,6 +51,7 @@ typedef struct lhi_search {
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
+    uint64_t n_left; /* when the search stopped: neither ruled out nor tried */
     uint64_t pruned[LHI_N_FLOORS]; /* by a bound before they were built */
     int64_t proven_ns;       /* no layout, partition or schedule is faster */
     lh_error first_refusal;  /* why the first layout did not work */

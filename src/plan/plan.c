@@ -156,6 +156,12 @@ void lh_plan_free(lh_plan *plan)
     lhi_arena_free(whole->mem);
 }
 
+uint32_t lh_plan_gpus(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    return lhi_group_size(l) * l->pipeline * l->data;
+}
+
 double lh_plan_gap(const lh_plan *plan)
 {
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;

@@ -377,6 +377,12 @@ static lh_status read_proof(const reader *r, const lhi_node *map,
     if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
         return lhi_doc_fail(r->doc, lhi_find(map, "gap"), err, LH_EINPUT,
                             "is not what lower_bound_ns says");
+    uint32_t gpus;
+    LHI_TRY(get_u32(r, map, "left", &p->n_left, err));
+    LHI_TRY(get_u32(r, map, "gpus_used", &gpus, err));
+    if (gpus != lh_plan_gpus(p))
+        return lhi_doc_fail(r->doc, lhi_find(map, "gpus_used"), err, LH_EINPUT,
+                            "is not what the layout takes");
     LHI_TRY(lhi_need(r->doc, map, "pruned", &node, err));
     return read_pruned(r, node, err);
 }
@@ -386,7 +392,8 @@ static lh_status read_search(const reader *r, lh_error *err)
     static const char *const keys[] = {
         "layouts",     "memory",  "bounded",       "simulated",
         "unsupported", "dropped", "lower_bound_s", "lower_bound_ns",
-        "gap",         "pruned",  NULL};
+        "gap",         "pruned",  "left",          "gpus_used",
+        NULL};
     lh_plan *p = &r->plan->plan;
     const lhi_node *map;
     LHI_TRY(lhi_need(r->doc, r->doc->root, "search", &map, err));

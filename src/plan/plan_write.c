@@ -215,6 +215,8 @@ static json_t *search_to_json(const lh_plan *plan)
             json_real((double)plan->search_bound_ns / 1e9)) &&
         set(map, "lower_bound_ns", integer(plan->search_bound_ns)) &&
         set(map, "gap", json_real(lh_plan_gap(plan))) &&
+        set(map, "left", integer(plan->n_left)) &&
+        set(map, "gpus_used", integer(lh_plan_gpus(plan))) &&
         set(map, "pruned", pruned_to_json(plan));
     if (ok)
         return map;

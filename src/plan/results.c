@@ -271,13 +271,20 @@ static uint32_t at_most(uint64_t n)
 
 static void count(const lhi_search *s, lh_plan *plan)
 {
-    uint64_t bounded = 0;
+    uint64_t bounded = 0, left = s->n_left;
     for (int k = 0; k < LHI_N_FLOORS; k++)
         bounded += s->pruned[k];
-    for (uint32_t i = 0; i < s->n; i++)
-        bounded += !s->candidates[i].simulated &&
-                   s->candidates[i].bound_ns != INT64_MAX;
-    plan->n_layouts = at_most(s->n_memory + bounded + s->n_simulated);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (c->simulated || c->bound_ns == INT64_MAX)
+            continue;
+        if (s->complete || c->bound_ns >= s->best_ns)
+            bounded++;
+        else
+            left++;
+    }
+    plan->n_layouts = at_most(s->n_memory + bounded + s->n_simulated + left);
+    plan->n_left = at_most(left);
     plan->n_memory = at_most(s->n_memory);
     plan->n_bounded = at_most(bounded);
     plan->n_simulated = at_most(s->n_simulated);
