@@ -377,12 +377,7 @@ static lh_status read_proof(const reader *r, const lhi_node *map,
     if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
         return lhi_doc_fail(r->doc, lhi_find(map, "gap"), err, LH_EINPUT,
                             "is not what lower_bound_ns says");
-    uint32_t gpus;
     LHI_TRY(get_u32(r, map, "left", &p->n_left, err));
-    LHI_TRY(get_u32(r, map, "gpus_used", &gpus, err));
-    if (gpus != lh_plan_gpus(p))
-        return lhi_doc_fail(r->doc, lhi_find(map, "gpus_used"), err, LH_EINPUT,
-                            "is not what the layout takes");
     LHI_TRY(lhi_need(r->doc, map, "pruned", &node, err));
     return read_pruned(r, node, err);
 }
@@ -521,6 +516,20 @@ static lh_status check_sums(const reader *r, lh_error *err)
     return LH_OK;
 }
 
+static lh_status check_gpus(const reader *r, lh_error *err)
+{
+    const lhi_node *map = lhi_find(r->doc->root, "search");
+    const lhi_node *node = lhi_find(map, "gpus_used");
+    uint32_t gpus;
+    if (!node)
+        return LH_OK;
+    LHI_TRY(lhi_get_u32(r->doc, node, 1, UINT32_MAX, &gpus, err));
+    if (gpus == lh_plan_gpus(&r->plan->plan))
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "is not what the layout takes");
+}
+
 static lh_status read_all(const reader *r, lh_error *err)
 {
     static const char *const keys[] = {
@@ -565,7 +574,8 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(check_all_choices(r, err));
     LHI_TRY(lhi_front_from_doc(r->doc, r->plan, err));
     LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
-    return check_sums(r, err);
+    LHI_TRY(check_sums(r, err));
+    return check_gpus(r, err);
 }
 
 static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)
