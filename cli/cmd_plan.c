@@ -222,11 +222,9 @@ static void print_jitter(cli *c, const lh_plan *p)
             " layouts\n",
             how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
             how->n_schedules, how->n_layouts);
-    if (how->n_untried)
-        fprintf(c->out,
-                "              %" PRIu32 " layouts that may be better were not "
-                "tried\n",
-                how->n_untried);
+    if (!how->complete)
+        fprintf(c->out, "              layouts that may be better were not "
+                        "tried: there are too many\n");
 }
 
 static void print_best(cli *c, const lh_plan *p)
@@ -292,8 +290,8 @@ static void print_search(cli *c, const lh_plan *p)
     if (lh_plan_gap(p) < 0)
         return;
     for (uint32_t i = 0; i < p->n_pruned; i++)
-        fprintf(c->out, "%s%" PRIu64 " by %s%s", i ? ", " : "Ruled out: ",
-                p->pruned[i].n, p->pruned[i].bound,
+        fprintf(c->out, "%s%" PRIu64 " by %s%s",
+                i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound,
                 i + 1 == p->n_pruned ? ".\n" : "");
     if (lh_plan_gap(p) > 0)
         fprintf(c->out,

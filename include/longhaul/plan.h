@@ -103,6 +103,8 @@ typedef struct lh_plan_robust {
     uint32_t n_layouts;   /* drawn for */
     uint32_t n_schedules; /* drawn for to the end: the others had lost before */
     uint32_t n_untried;   /* layouts that might be better; too many */
+    bool complete; /* no layout was left out that might be better, with chunks
+                      as even as they go */
 } lh_plan_robust;
 /* --- other values of the links between datacenters ----------------------- */
 

@@ -454,7 +454,7 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err)
         status = expand(&b, LHI_LEVEL_NONE, &none, err);
     if (status == LH_OK)
         status = run(&b, err);
-    if (status == LH_OK)
+    if (status == LH_OK && !s->glance_only)
         status = look_closer(&b, err);
     if (status == LH_OK && s->options.partition == LH_PARTITION_EXACT)
         status = lhi_search_exact(s, err);

@@ -48,6 +48,7 @@ typedef struct lhi_search {
     int64_t best_ns;         /* the fastest iteration so far; INT64_MAX: none */
     int64_t best_value;      /* the best by the objective: lhi_value_of() */
     bool complete;           /* nothing is left that could be of use */
+    bool glance_only; /* candidates are wanted, not the best of them */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;

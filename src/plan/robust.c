@@ -7,6 +7,7 @@
 #include "plan/robust.h"
 
 #include "plan/candidate.h"
+#include "plan/changed.h"
 #include "plan/refine.h"
 #include "sim/draws.h"
 
@@ -236,6 +237,19 @@ static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
                         show ? INT64_MAX : r->best_ns, err);
 }
 
+/* look-ahead takes its time: only where another method, without jitter, is
+ * below what the best takes with it. */
+static bool too_slow(const robust *r, const drawn *d, const char *method)
+{
+    bool hope = d->n_rows == 0;
+    if (strcmp(method, "look-ahead") != 0)
+        return false;
+    for (uint32_t i = 0; i < d->n_rows; i++)
+        hope = hope || (d->rows[i].status == LH_CHOICE_OK &&
+                        d->rows[i].iteration_ns < r->best_ns);
+    return !hope;
+}
+
 /* Every method on the layout. With `show`, the one that alternatives name is
  * drawn for to the end. */
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
@@ -248,7 +262,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         const char *name = lh_method_name(m), *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, name) == 0;
         if (!lhi_method_considered(r->job, r->options, name) ||
-            (hopeless && !named))
+            (hopeless && !named) || (!named && too_slow(r, d, name)))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];
         lh_schedule *schedule;
@@ -432,28 +446,6 @@ static lh_status draw_other(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
-static bool is_stopped(const robust *r)
-{
-    const lh_plan_options *o = r->options;
-    return o->progress && o->progress(o->context, r->plan->n_layouts,
-                                      r->plan->n_layouts, r->best_ns);
-}
-
-static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
-                             uint32_t top, lh_error *err)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (i < LHI_ROBUST_LAYOUTS && !is_stopped(r))
-            LHI_TRY(draw_other(r, &list[i], i < top, err));
-        else
-            r->about->n_untried += list[i].lower_bound_ns < r->best_ns;
-    }
-    return LH_OK;
-}
-
-/* --- the result ------------------------------------------------------------
- */
-
 static int by_score(const lh_choice *x, const lh_choice *y, lh_plan_by by)
 {
     if (x->status != y->status)
@@ -483,6 +475,111 @@ static void sort(const robust *r, lh_choice *list, uint32_t n)
         qsort(list, n, sizeof *list,
               r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
 }
+
+/* The plan's search left out what is no better than the best without jitter.
+ * No delay that is drawn is shorter, so here the limit is what the best takes
+ * with it. */
+typedef struct widener {
+    int64_t limit_ns;
+} widener;
+
+static int64_t wide_bound(void *context, lhi_level level,
+                          const lhi_config *config, const lhi_floor *floor)
+{
+    (void)context, (void)level, (void)config;
+    return floor->ns;
+}
+
+static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
+                          const lhi_config *config, const lhi_floor *floor)
+{
+    const widener *w = context;
+    (void)level, (void)config, (void)floor;
+    return bound >= w->limit_ns;
+}
+
+static lh_status wide_offer(void *context, const lhi_candidate *c,
+                            lh_error *err)
+{
+    (void)context, (void)c, (void)err;
+    return LH_OK;
+}
+
+static int64_t wide_value(void *context, const lhi_candidate *c)
+{
+    (void)context;
+    return c->choice.iteration_ns;
+}
+
+static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
+                     const lh_choice *c)
+{
+    bool known = lhi_same_layout(&r->plan->best, c);
+    for (uint32_t i = 0; i < n && !known; i++)
+        known = lhi_same_layout(&list[i], c);
+    return known;
+}
+
+/* Puts them behind the n that are in the list. */
+static lh_status add_found(robust *r, const lhi_search *s, lh_choice **list,
+                           uint32_t *n, lh_error *err)
+{
+    lh_choice *all = LHI_NEW(r->mem, lh_choice, *n + (size_t)s->n + 1);
+    if (!all)
+        return lhi_fail_nomem(err);
+    if (*n)
+        memcpy(all, *list, *n * sizeof *all);
+    *list = all;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lh_choice c = lhi_candidate_choice(&s->candidates[i], NULL);
+        c.status = LH_CHOICE_BOUNDED;
+        c.why = "";
+        if (s->candidates[i].bound_ns < r->best_ns && !is_known(r, all, *n, &c))
+            all[(*n)++] = c;
+    }
+    sort(r, all, *n);
+    return LH_OK;
+}
+
+static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
+{
+    widener w = {r->best_ns};
+    lhi_objective objective = {&w, wide_bound, wide_hopeless, wide_offer,
+                               wide_value};
+    lhi_search s = {.job = r->job,
+                    .options = *r->options,
+                    .objective = &objective,
+                    .mem = r->mem,
+                    .glance_only = true};
+    s.options.quick = true;
+    lh_status status = lhi_search_branch(&s, err);
+    if (status == LH_OK)
+        status = add_found(r, &s, list, n, err);
+    r->about->complete = s.complete;
+    free(s.candidates);
+    return status;
+}
+
+static bool is_stopped(const robust *r)
+{
+    const lh_plan_options *o = r->options;
+    return o->progress && o->progress(o->context, r->plan->n_layouts,
+                                      r->plan->n_layouts, r->best_ns);
+}
+
+static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
+                             uint32_t top, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i < LHI_ROBUST_LAYOUTS && !is_stopped(r))
+            LHI_TRY(draw_other(r, &list[i], i < top, err));
+        else
+            r->about->n_untried += list[i].lower_bound_ns < r->best_ns;
+    }
+    return LH_OK;
+}
+
+/* --- the result ----------------------------------------------------------- */
 
 /* The plan's own row, also where others have the same score. */
 static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
@@ -560,6 +657,7 @@ static lh_status finish(robust *r, lh_choice *list, uint32_t n,
     LHI_TRY(say_why(r, methods, plan->n_methods, err));
     LHI_TRY(say_why_best(r, nominal, err));
     put_first(methods, plan->n_methods, plan->best.jitter);
+    r->about->complete = r->about->complete && r->about->n_untried == 0;
     plan->robust = r->about;
     return LH_OK;
 }
@@ -580,6 +678,7 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(draw_best(&r, err));
     const lh_choice nominal = plan->best;
     LHI_TRY(draw_methods(&r, err));
+    LHI_TRY(widen(&r, &list, &n, err));
     LHI_TRY(draw_others(&r, list, n, top, err));
     if (r.moved) /* its methods were given up when they had lost */
         LHI_TRY(draw_methods(&r, err));

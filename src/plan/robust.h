@@ -9,7 +9,7 @@
 
 /* So many of a plan's alternatives, the best by their times and bounds, are
  * drawn for. */
-enum { LHI_ROBUST_LAYOUTS = 2000 };
+enum { LHI_ROBUST_LAYOUTS = 300 };
 
 /* Draws options->jitter for the plan's schedule, for every method on its
  * layout, and for all alternatives that could be better by options->by, and

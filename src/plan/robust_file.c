@@ -68,13 +68,15 @@ json_t *lhi_robust_to_json(const lh_plan_robust *r)
 {
     const lh_jitter *j = &r->jitter;
     return json_pack(
-        "{s:s, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:I, s:I, s:I, s:I, s:I}",
+        "{s:s, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f}, s:I, s:I, s:I, s:I, s:I, "
+        "s:b}",
         "by", lh_plan_by_name(r->by), "latency", j->latency, "transfer",
         j->transfer, "degraded", "rate", j->degraded_rate, "factor",
         j->degraded_factor, "straggler", "rate", j->straggler_rate, "factor",
         j->straggler_factor, "samples", (json_int_t)j->samples, "seed",
         (json_int_t)j->seed, "layouts", (json_int_t)r->n_layouts, "schedules",
-        (json_int_t)r->n_schedules, "untried", (json_int_t)r->n_untried);
+        (json_int_t)r->n_schedules, "untried", (json_int_t)r->n_untried,
+        "complete", r->complete);
 }
 
 static lh_status read_event(const lhi_doc *doc, const lhi_node *map,
@@ -95,7 +97,7 @@ lh_status lhi_robust_from_node(const lhi_doc *doc, const lhi_node *map,
 {
     static const char *const keys[] = {
         "by",   "latency", "transfer",  "degraded", "straggler", "samples",
-        "seed", "layouts", "schedules", "untried",  NULL};
+        "seed", "layouts", "schedules", "untried",  "complete",  NULL};
     lh_plan_robust *r = LHI_NEW(mem, lh_plan_robust, 1);
     const lhi_node *node;
     uint32_t by;
@@ -121,6 +123,8 @@ lh_status lhi_robust_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(get_u32(doc, map, "layouts", 0, &r->n_layouts, err));
     LHI_TRY(get_u32(doc, map, "schedules", 0, &r->n_schedules, err));
     LHI_TRY(get_u32(doc, map, "untried", 0, &r->n_untried, err));
+    LHI_TRY(lhi_need(doc, map, "complete", &node, err));
+    LHI_TRY(lhi_get_bool(doc, node, &r->complete, err));
     *out = r;
     return LH_OK;
 }

@@ -90,12 +90,12 @@ static void check_numbers(const lh_job *job, const lh_plan *p)
 
 /* No layout that the search knows, under any method, does better. */
 static void check_others(const lh_job *job, const lh_plan *nominal,
-                         const lh_plan *p)
+                         const lh_plan *p, const lh_jitter *given)
 {
     uint32_t looked_at = 0;
     for (uint32_t i = 0; i < nominal->n_alternatives; i++) {
         const lh_choice *c = &nominal->alternatives[i];
-        lh_jitter j = lh_plan_jitter(job, c, &rough);
+        lh_jitter j = lh_plan_jitter(job, c, given);
         lh_pipeline *q = NULL;
         int64_t after;
         lh_error err = {0};
@@ -128,7 +128,7 @@ static void check_others(const lh_job *job, const lh_plan *nominal,
         }
         lh_pipeline_free(q);
     }
-    CHECK_MSG(looked_at > 50, "only %" PRIu32 " looked at", looked_at);
+    CHECK_MSG(looked_at > 30, "only %" PRIu32 " looked at", looked_at);
 }
 
 static void choice_differs(void)
@@ -138,7 +138,7 @@ static void choice_differs(void)
     lh_plan *p = make(job, &rough, LH_PLAN_BY_P95, 0);
     lh_plan *mean = make(job, &rough, LH_PLAN_BY_MEAN, 0);
     CHECK(!nominal->robust && !nominal->best.jitter);
-    CHECK(p->robust && p->robust->n_untried == 0);
+    CHECK(p->robust && p->robust->n_untried == 0 && p->robust->complete);
     CHECK(p->best.iteration_ns > nominal->best.iteration_ns);
     CHECK_HAS(p->best.why, "the least 95th percentile under jitter");
     CHECK(mean->best.jitter->mean_ns <= p->best.jitter->mean_ns);
@@ -152,11 +152,33 @@ static void choice_differs(void)
               p->alternatives[i].jitter->p95_ns >= p->best.jitter->p95_ns);
     check_numbers(job, p);
     check_numbers(job, mean);
-    check_others(job, nominal, p);
+    check_others(job, nominal, p, &rough);
     check_text(p);
     lh_plan_free(nominal);
     lh_plan_free(p);
     lh_plan_free(mean);
+    lh_job_free(job);
+}
+
+/* Bad in 3 % of the iterations, which the 95th percentile does not see and no
+ * schedule may be given up for. */
+static void rare_is_forgiven(void)
+{
+    lh_job *job = read_job(", micro_batch: 1, chunks_per_device: 1");
+    lh_jitter rare = {.size = sizeof rare,
+                      .latency = 4,
+                      .transfer = 2,
+                      .degraded_rate = 0.01,
+                      .degraded_factor = 100,
+                      .samples = 100,
+                      .seed = 1};
+    lh_plan *nominal = make(job, NULL, 0, 1000);
+    lh_plan *p = make(job, &rare, LH_PLAN_BY_P95, 1);
+    CHECK(p->best.iteration_ns > nominal->best.iteration_ns);
+    CHECK(p->best.jitter->most_ns > 2 * p->best.jitter->p95_ns);
+    check_others(job, nominal, p, &rare);
+    lh_plan_free(nominal);
+    lh_plan_free(p);
     lh_job_free(job);
 }
 
@@ -229,6 +251,7 @@ static void refusals(void)
 int main(void)
 {
     RUN(choice_differs);
+    RUN(rare_is_forgiven);
     RUN(same_again);
     RUN(nothing_varies);
     RUN(what_is_drawn);
