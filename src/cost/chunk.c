@@ -248,72 +248,94 @@ static double selective_extra(const prices *p, uint32_t layer)
     return a.total - b.total;
 }
 
-/* Adds one part: `times` of it, alike. */
-static void add_part(const prices *p, const lhi_measured *m,
-                     const lhi_passes *work, const lhi_held *held,
-                     bool is_layer, uint32_t layer, sums *s)
+/* One part of a slice: a layer, or what lies at an end. */
+typedef struct part {
+    spent_passes used;
+    lhi_held kept;
+    double static_bytes; /* measured; < 0: not */
+    bool measured, bytes_measured;
+} part;
+
+static part make_part(const prices *p, const lhi_measured *m,
+                      const lhi_passes *work, const lhi_held *held,
+                      bool is_layer, uint32_t layer)
 {
-    spent_passes estimate, used;
-    lhi_held kept = *held;
+    spent_passes estimate;
+    part out = {.kept = *held, .static_bytes = -1, .measured = m->found};
 
     price_passes(p, work, is_layer, &estimate);
-    used = estimate;
+    out.used = estimate;
     if (m->found) {
-        use_measured_time(p, m, work, &estimate, is_layer, &used);
+        use_measured_time(p, m, work, &estimate, is_layer, &out.used);
         if (!m->recompute_done && is_layer)
-            used.d.total += selective_extra(p, layer);
-        s->any_measured = true;
-    } else {
-        s->any_estimated = true;
+            out.used.d.total += selective_extra(p, layer);
+        out.static_bytes = m->static_bytes;
     }
     /* A measurement without recomputation says nothing of what is kept with
      * it. */
     if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
-        kept.weight_input = fmin(held->weight_input, m->activation_bytes);
-        kept.activation = m->activation_bytes;
-        s->any_bytes_measured = true;
-    } else {
-        s->any_bytes_estimated = true;
+        out.kept.weight_input = fmin(held->weight_input, m->activation_bytes);
+        out.kept.activation = m->activation_bytes;
+        out.bytes_measured = true;
     }
-    add_spent(&s->time.f, &used.f, 1);
-    add_spent(&s->time.d, &used.d, 1);
-    add_spent(&s->time.w, &used.w, 1);
-    s->held.activation += kept.activation;
-    s->held.weight_input += kept.weight_input;
-    s->held.passing = fmax(s->held.passing, kept.passing);
-    if (!m->found || m->static_bytes < 0)
-        s->static_bytes = -1;
-    else if (s->static_bytes >= 0)
-        s->static_bytes += m->static_bytes;
+    return out;
 }
 
+static void add_part(const part *one, sums *s)
+{
+    if (one->measured)
+        s->any_measured = true;
+    else
+        s->any_estimated = true;
+    if (one->bytes_measured)
+        s->any_bytes_measured = true;
+    else
+        s->any_bytes_estimated = true;
+    add_spent(&s->time.f, &one->used.f, 1);
+    add_spent(&s->time.d, &one->used.d, 1);
+    add_spent(&s->time.w, &one->used.w, 1);
+    s->held.activation += one->kept.activation;
+    s->held.weight_input += one->kept.weight_input;
+    s->held.passing = fmax(s->held.passing, one->kept.passing);
+    if (one->static_bytes < 0)
+        s->static_bytes = -1;
+    else if (s->static_bytes >= 0)
+        s->static_bytes += one->static_bytes;
+}
+
+/* Layers differ in whether they have experts and in what they see. */
 static lh_status sum_layers(const prices *p, sums *s, lh_error *err)
 {
     const lh_model *model = p->job->model;
-    lhi_measured m[2] = {{0}, {0}};
-    bool looked[2] = {false, false};
+    bool made[2][2] = {{false}};
+    part parts[2][2];
 
     for (uint32_t i = 0; i < p->slice->n_layers; i++) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
+        bool late = layer >= model->window_first_layer;
+        part *one = &parts[moe][late];
+        lhi_measured m;
         lhi_passes work;
         lhi_held held;
 
-        if (!looked[moe]) {
+        if (!made[moe][late]) {
             LHI_TRY(lhi_measured_find(
                 p->job, p->layout, p->slice, &p->options,
-                moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m[moe], err));
-            looked[moe] = true;
+                moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
+            lhi_work_layer(&p->shape, layer, &work);
+            lhi_held_layer(&p->shape, layer, &held);
+            *one = make_part(p, &m, &work, &held, true, layer);
+            made[moe][late] = true;
         }
-        lhi_work_layer(&p->shape, layer, &work);
-        lhi_held_layer(&p->shape, layer, &held);
-        add_part(p, &m[moe], &work, &held, true, layer, s);
+        add_part(one, s);
     }
     return LH_OK;
 }
 
 static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
 {
+    part one;
     lhi_measured m;
     lhi_passes work;
     lhi_held held;
@@ -323,14 +345,16 @@ static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
                                   LH_PROFILE_EMBEDDING, &m, err));
         lhi_work_embedding(&p->shape, &work);
         lhi_held_embedding(&p->shape, &held);
-        add_part(p, &m, &work, &held, false, 0, s);
+        one = make_part(p, &m, &work, &held, false, 0);
+        add_part(&one, s);
     }
     if (p->slice->head) {
         LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
                                   LH_PROFILE_HEAD, &m, err));
         lhi_work_head(&p->shape, &work);
         lhi_held_head(&p->shape, &held);
-        add_part(p, &m, &work, &held, false, 0, s);
+        one = make_part(p, &m, &work, &held, false, 0);
+        add_part(&one, s);
     }
     return LH_OK;
 }
