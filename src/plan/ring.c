@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_EXACT = 8, MOST_ROUNDS = 4 };
+enum { MOST_EXACT = 8 };
 
 typedef struct ring {
     uint32_t n;
@@ -72,25 +72,70 @@ static void move(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = one;
 }
 
-/* Each goes where the ring is fastest, while that helps. */
+/* Where the ring's slowest link begins. */
+static uint32_t find_slowest(const ring *r)
+{
+    uint32_t worst = 0;
+    double most = -1;
+    for (uint32_t i = 0; i < r->n; i++) {
+        size_t at = (size_t)r->order[i] * r->n + r->order[(i + 1) % r->n];
+        double ns = time_of(r, r->ns_per_byte[at], r->latency[at]);
+        if (ns > most) {
+            most = ns;
+            worst = i;
+        }
+    }
+    return worst;
+}
+
+/* The datacenter at `from` goes where the ring is fastest. */
+static bool put_better(ring *r, uint32_t from)
+{
+    uint32_t best = from;
+    for (uint32_t to = 0; to < r->n; to++) {
+        move(r->order, from, to);
+        double ns = one_step(r, r->order);
+        if (ns < r->best_ns) {
+            r->best_ns = ns;
+            best = to;
+        }
+        move(r->order, to, from);
+    }
+    move(r->order, from, best);
+    return best != from;
+}
+
+/* Always on to the nearest. */
+static void walk(ring *r)
+{
+    for (uint32_t i = 1; i < r->n; i++) {
+        uint32_t last = r->order[i - 1], best = i;
+        double least = INFINITY;
+        for (uint32_t j = i; j < r->n; j++) {
+            size_t at = (size_t)last * r->n + r->order[j];
+            double ns = time_of(r, r->ns_per_byte[at], r->latency[at]);
+            if (ns < least) {
+                least = ns;
+                best = j;
+            }
+        }
+        move(r->order, best, i);
+    }
+}
+
+/* An end of the slowest link is moved while that helps. */
 static void improve(ring *r)
 {
-    bool better = true;
+    double listed = one_step(r, r->order);
+    walk(r);
     r->best_ns = one_step(r, r->order);
-    for (uint32_t round = 0; better && round < MOST_ROUNDS; round++) {
-        better = false;
-        for (uint32_t i = 1; i < r->n; i++)
-            for (uint32_t j = 1; j < r->n; j++) {
-                move(r->order, i, j);
-                double ns = one_step(r, r->order);
-                if (ns < r->best_ns) {
-                    r->best_ns = ns;
-                    better = true;
-                } else {
-                    move(r->order, j, i);
-                }
-            }
+    for (uint32_t round = 0; round < r->n; round++) {
+        uint32_t at = find_slowest(r);
+        if (!put_better(r, at) && !put_better(r, (at + 1) % r->n))
+            break;
     }
+    if (!(r->best_ns < listed))
+        return;
     memcpy(r->best, r->order, r->n * sizeof *r->best);
 }
 
@@ -145,7 +190,7 @@ static lh_status find(ring *r, const lh_job *job, lh_cost_site *sites,
         return lhi_fail_nomem(err);
     LHI_TRY(read_links(r, job, sites, concurrent, err));
     for (uint32_t i = 0; i < n; i++)
-        r->order[i] = i;
+        r->order[i] = r->best[i] = i;
     if (cannot_be_better(r))
         return LH_OK;
     r->best_ns = INFINITY;

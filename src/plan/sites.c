@@ -321,6 +321,13 @@ static lh_status find(finder *f, lh_error *err)
     return lhi_sites_many(&f->c, f->work, take_open, f, err);
 }
 
+static lh_outermost outermost_of(const lhi_draft *d)
+{
+    if (d->n_groups == 1)
+        return LH_OUTERMOST_PIPELINE;
+    return d->n_parts > d->n_groups ? LH_OUTERMOST_MIXED : LH_OUTERMOST_DATA;
+}
+
 static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
                            uint32_t *n, lh_error *err)
 {
@@ -328,8 +335,17 @@ static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
     lh_sites *sites = LHI_NEW(mem, lh_sites, f->n_kept + 1);
     if (!sites)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < f->n_kept; i++)
-        LHI_TRY(to_sites(f->kept[i], mem, &sites[i], err));
+    bool kinds[LH_OUTERMOST_MIXED + 1] = {false};
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < f->n_kept; i++) {
+        lh_outermost kind = outermost_of(f->kept[i]);
+        f->always[i] = f->always[i] || !kinds[kind];
+        kinds[kind] = true;
+    }
+    for (int first = 1; first >= 0; first--)
+        for (uint32_t i = 0; i < f->n_kept; i++)
+            if (f->always[i] == (first == 1))
+                LHI_TRY(to_sites(f->kept[i], mem, &sites[at++], err));
     *list = sites;
     *n = f->n_kept;
     return LH_OK;
@@ -405,6 +421,6 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
         store->buckets[bucket] = e;
     }
     *list = e->list;
-    *n = e->n;
+    *n = e->n < LHI_TRIED_SITES ? e->n : LHI_TRIED_SITES;
     return LH_OK;
 }

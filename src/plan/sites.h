@@ -8,15 +8,19 @@
 #define LHI_MOST_SITES 64 /* placements for one set of degrees */
 
 /* The placements that the job allows for layout's degrees (tensor, context,
- * expert, pipeline and data are given), those that promise most first, and what
- * a layout without sites stands for among them; none twice that come to the
- * same by symmetry. They lie in `mem`. *n is 0 where there is none, which is no
- * failure: lhi_layout_place() without sites says what is in the way. */
+ * expert, pipeline and data are given): first the most promising of each kind
+ * (pipeline, data outermost, mixed) and what a layout without sites stands for,
+ * then the others, in the order of what they promise; none twice that come to
+ * the same by symmetry. They lie in `mem`. *n is 0 where there is none, which
+ * is no failure: lhi_layout_place() without sites says what is in the way. */
 lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
                          lhi_arena *mem, const lh_sites **list, uint32_t *n,
                          lh_error *err);
 
-/* The same lists, found once for every set of degrees: all that a list depends
+#define LHI_TRIED_SITES 8
+
+/* The first LHI_TRIED_SITES of these lists, found once for every set of
+ * degrees: all that a list depends
  * on of a layout is how many GPUs a pipeline rank has, pipeline and data. They
  * lie in `mem`, and the store itself too: nothing is to be released. */
 typedef struct lhi_sites_store lhi_sites_store;

@@ -120,12 +120,32 @@ static lh_status take_cuts(const many *m, const uint32_t *order,
     return m->take(m->context, &d, err);
 }
 
+/* Numbers of groups that are tried: 2^i, 3 * 2^i, and what divides n. */
+static bool is_tried(uint32_t k, uint32_t n)
+{
+    uint32_t odd = k;
+    while (odd % 2 == 0)
+        odd /= 2;
+    return odd == 1 || odd == 3 || n % k == 0;
+}
+
 static lh_status take_order(const many *m, const uint32_t *order, lh_error *err)
 {
-    for (uint32_t length = m->n; length > 0; length--)
-        LHI_TRY(take_cuts(m, order, length, 1, err));
-    for (uint32_t k = 2; k <= m->n; k++)
+    uint64_t need = (uint64_t)m->c->layout->pipeline * m->c->layout->data;
+    uint64_t units = 0;
+    uint32_t least = 0; /* as many of the first have enough room */
+    while (units < need && least < m->n)
+        units += m->c->units[m->site[order[least++]]];
+    LHI_TRY(take_cuts(m, order, m->n, 1, err));
+    if (least < m->n)
+        LHI_TRY(take_cuts(m, order, least, 1, err));
+    for (uint32_t k = 2; k <= m->n && k <= m->c->layout->data; k++) {
+        if (!is_tried(k, m->n))
+            continue;
         LHI_TRY(take_cuts(m, order, m->n, k, err));
+        if (least < m->n && least >= k)
+            LHI_TRY(take_cuts(m, order, least, k, err));
+    }
     return LH_OK;
 }
 
@@ -163,7 +183,8 @@ static lh_status take_clusters(many *m, lh_error *err)
                 add_part(m, &d, m->best[i]);
             }
         }
-        LHI_TRY(m->take(m->context, &d, err));
+        if (is_tried(d.n_groups, n) && d.n_groups <= m->c->layout->data)
+            LHI_TRY(m->take(m->context, &d, err));
     }
     return LH_OK;
 }
