@@ -180,22 +180,6 @@ static lh_status add_outermost(growth *g, lh_error *err)
     return LH_OK;
 }
 
-/* Whether a layout without sites stands for these. */
-static lh_status is_default(const growth *g, const lh_sites *sites, bool *out,
-                            lh_error *err)
-{
-    const lhi_space *s = g->space;
-    const lh_sites *usual;
-    lhi_mark mark = lhi_arena_mark(s->mem);
-    lh_status status =
-        g->config.layout.outermost == LH_OUTERMOST_MIXED
-            ? LH_EUNSUPPORTED
-            : lhi_sites_default(s->job, &g->config.layout, s->mem, &usual, err);
-    *out = status == LH_OK && lhi_sites_same(sites, usual);
-    lhi_arena_rewind(s->mem, mark);
-    return status == LH_EUNSUPPORTED ? LH_OK : status;
-}
-
 static lh_status add_places(growth *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -206,12 +190,9 @@ static lh_status add_places(growth *g, lh_error *err)
     if (n == 0) /* or all in one datacenter, or the bounds say why not */
         return add_outermost(g, err);
     for (uint32_t i = 0; i < n; i++) {
-        bool usual;
-        l->sites = NULL;
-        l->outermost = lhi_sites_outermost(&list[i]);
-        LHI_TRY(is_default(g, &list[i], &usual, err));
-        if (!usual)
-            l->sites = &list[i];
+        l->sites = &list[i];
+        l->outermost = g->want->outermost ? g->want->outermost
+                                          : lhi_sites_outermost(&list[i]);
         LHI_TRY(show(g, err));
     }
     return LH_OK;
@@ -357,7 +338,7 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
     uint32_t batch = job->training.global_batch, n = 0;
     lhi_space *s = out;
     *s = (lhi_space){
-        .job = job, .node = job->datacenters[0].gpus_per_node, .mem = mem};
+        .job = job, .node = job->datacenters[0].gpus_per_node};
     LHI_TRY(lhi_sites_store_make(job, mem, &s->places, err));
     for (uint32_t i = 1; i < job->n_datacenters; i++)
         if (job->datacenters[i].gpus_per_node < s->node)

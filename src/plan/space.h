@@ -25,7 +25,6 @@ typedef struct lhi_space {
     uint32_t node;  /* GPUs of the smallest node */
     uint32_t *data; /* what divides the batch, the largest first */
     uint32_t n_data;
-    lhi_arena *mem;
     lhi_sites_store *places;
 } lhi_space;
 

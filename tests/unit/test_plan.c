@@ -497,7 +497,7 @@ static void round_trips(void)
     char digit = degree[12];
     degree[12] = digit == '3' ? '4' : '3';
     CHECK_INT(lh_plan_parse(text, len, "plan.json", &again, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "but the plan's pipeline has");
+    CHECK_HAS(err.text, "pipeline is");
     degree[12] = digit;
     CHECK_INT(lh_plan_parse(text, len / 2, "plan.json", &again, &err),
               LH_EINPUT);
