@@ -174,19 +174,22 @@ uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline)
     return pipeline->first_gathers;
 }
 
-bool lhi_gathers_late(const lh_pipeline *p)
+lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err)
 {
+    p->first_gathers = desc->first_gathers;
     if (p->first_gathers == 0)
-        return false;
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        uint32_t n = 0; /* of this chunk's device, up to it */
-        for (uint32_t k = 0; k <= c && n <= p->first_gathers; k++)
-            n += p->chunks[k].device == p->chunks[c].device &&
-                 p->chunks[k].all_gather_ns > 0;
-        if (n > p->first_gathers)
-            return true;
-    }
-    return false;
+        return LH_OK;
+    lhi_mark mark = lhi_arena_mark(p->mem);
+    uint32_t *gathers = LHI_NEW(p->mem, uint32_t, p->n_devices);
+    if (!gathers)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].all_gather_ns > 0 &&
+            ++gathers[p->chunks[c].device] > p->first_gathers)
+            p->gathers_late = true;
+    lhi_arena_rewind(p->mem, mark);
+    return LH_OK;
 }
 
 uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline)

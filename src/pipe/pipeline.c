@@ -349,6 +349,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                              p->chunks[c].reduce_scatter_ns;
     LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
     LHI_TRY(lhi_dp_groups_take(p, desc, err));
+    LHI_TRY(lhi_prefetch_take(p, desc, err));
     count_routes(p);
     p->placement = find_placement(p);
     return check_horizon(p, origin, err);
@@ -424,7 +425,6 @@ static lh_status fill(lh_pipeline *p, const lh_pipeline_desc *d,
     p->n_microbatches = d->n_microbatches;
     p->n_chunks = d->n_chunks;
     p->joint = d->joint;
-    p->first_gathers = d->first_gathers;
     p->chunks = LHI_NEW(p->mem, lh_chunk, d->n_chunks);
     if (!p->chunks)
         return lhi_fail_nomem(err);

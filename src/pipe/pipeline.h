@@ -46,6 +46,8 @@ struct lh_pipeline {
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
     uint32_t first_gathers; /* 0: all */
+    bool gathers_late; /* some device has more of them, and so issues the rest
+                          later */
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
 };
@@ -68,6 +70,8 @@ static inline size_t lhi_point(const lh_pipeline *p, uint32_t chunk,
 }
 
 /* dp.c: checks, sorts and numbers the operations of a description. */
+lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err);
 lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                              lh_error *err);
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
@@ -79,9 +83,6 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
                       lhi_pipeline_origin *origin, lh_error *err);
 /* Its JSON into `map`; false: no memory. */
 bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
-
-/* Whether some all-gather is not issued at the start, whatever the schedule. */
-bool lhi_gathers_late(const lh_pipeline *p);
 
 /* The resource of that name; LH_NONE: there is none. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);

@@ -352,7 +352,7 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
                         "the search does not know data-parallel operations "
                         "that passes launch; use another method, or give "
                         "data_parallel as a list of chunks");
-    if (lhi_gathers_late(pipeline))
+    if (pipeline->gathers_late)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search takes all all-gathers as issued at the "
                         "start; use another method, or give data_parallel "
