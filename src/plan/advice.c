@@ -522,8 +522,10 @@ static lh_status say_why(const advisor *a, lh_advice_question *q, lh_error *err)
     for (uint32_t i = 0; i < q->n_options; i++)
         if (q->options[i].advised)
             advised = &q->options[i];
-    for (uint32_t i = 0; i < q->n_options; i++)
-        q->matters = q->matters || worse(a, &q->options[i], advised) > matter;
+    for (uint32_t i = 0; i < q->n_options; i++) {
+        double more = worse(a, &q->options[i], advised);
+        q->matters = q->matters || more > matter || more < 1 / matter;
+    }
     int n = q->matters ? describe(q->topic, advised, advised, text, sizeof text)
                        : describe_shortly(q, advised, text, sizeof text);
     for (uint32_t i = 0; i < q->n_options && q->matters; i++) {

@@ -216,6 +216,46 @@ static void nothing_to_gain(void)
     lh_job_free(job);
 }
 
+/* Four times the rate is there for many queue pairs, and the plan does not need
+ * it. */
+static void simpler_is_as_good(void)
+{
+    lh_job *job = NULL;
+    lh_plan *p =
+        make(40000, "latency_ms: 0.005, load_balancing: ecmp, paths: 4", &job);
+    const lh_link_advice *a = &p->network[0];
+    const lh_advice_question *q = find(p, LH_ADVICE_BALANCING);
+    double most = 0;
+    for (uint32_t i = 0; i < q->n_options; i++)
+        most = fmax(most, gbps(&q->options[i]));
+    CHECK(most > 2 * gbps(&a->advised));
+    CHECK_INT(a->advised.setting.balancing, LH_BALANCING_ECMP);
+    CHECK_INT(a->advised.setting.queue_pairs, 1);
+    CHECK(!q->matters);
+    lh_plan_free(p);
+    lh_job_free(job);
+}
+
+/* It costs something here, and is needed where others share the link. */
+static void control(void)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        lh_job *job = NULL;
+        lh_plan *p = make(100,
+                          shared ? "latency_ms: 50, oversubscription: 2"
+                                 : "latency_ms: 50",
+                          &job);
+        const lh_advice_question *q = find(p, LH_ADVICE_CONGESTION);
+        CHECK_INT(p->network[0].advised.setting.congestion,
+                  shared ? LH_CONGESTION_ON : LH_CONGESTION_OFF);
+        CHECK(q->matters);
+        CHECK_HAS(q->why, shared ? "others share the link"
+                                 : "off as long as nothing else shares");
+        lh_plan_free(p);
+        lh_job_free(job);
+    }
+}
+
 /* What is simulated is what planning with the setting gives. */
 static void as_if_planned(void)
 {
@@ -293,6 +333,8 @@ int main(void)
     RUN(spraying);
     RUN(repeating);
     RUN(nothing_to_gain);
+    RUN(simpler_is_as_good);
+    RUN(control);
     RUN(as_if_planned);
     return test_summary();
 }
