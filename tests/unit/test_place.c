@@ -65,6 +65,97 @@ static void mixed_layouts_are_placed(void)
     lh_job_free(job);
 }
 
+/* Two stages with two replicas of two GPUs each on two nodes of four: with data
+ * outermost the stages of a replica are neighbours, else replicas of a stage.
+ */
+static void neighbours(void)
+{
+    static const lh_site_stages both[] = {{0, 2}};
+    static const lh_site_group group[] = {{2, 1, both}};
+    static const lh_sites sites = {1, group};
+    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
+        lhi_arena *mem = lhi_arena_make(0);
+        lh_layout l = layout_of(2, 2, 2, &sites);
+        lhi_places at;
+        lh_error err = {0};
+        l.outermost = (lh_outermost)o;
+        CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
+        CHECK_INT(at.ranks[1].first_gpu, o == LH_OUTERMOST_DATA ? 2 : 4);
+        lh_pipeline *p = build(job, &l);
+        for (uint32_t i = 0; p && i < lh_pipeline_n_links(p); i++)
+            CHECK_INT(lh_pipeline_link(p, i)->latency_ns,
+                      o == LH_OUTERMOST_DATA ? 3000 : 8000);
+        lh_pipeline_free(p);
+        lhi_arena_free(mem);
+    }
+    lh_job_free(job);
+}
+
+/* Two groups through the same datacenters send at once, as one of both does. */
+static void groups_share_a_hop(void)
+{
+    static const lh_site_stages half[] = {{0, 2}, {1, 2}};
+    static const lh_site_group apart[] = {{1, 2, half}, {1, 2, half}},
+                               together[] = {{2, 2, half}};
+    static const lh_sites sites[] = {{2, apart}, {1, together}};
+    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    for (int k = 0; k < 2; k++) {
+        lh_layout l = layout_of(1, 4, 2, &sites[k]);
+        lh_pipeline *p = build(job, &l);
+        for (uint32_t i = 0; p && i < lh_pipeline_n_links(p); i++) {
+            const lh_link *link = lh_pipeline_link(p, i);
+            if (link->from + link->to == 3)
+                CHECK_NEAR((double)link->transfer_ns, 4096.0 * 4096 * 2 / 25,
+                           1);
+        }
+        lh_pipeline_free(p);
+    }
+    lh_job_free(job);
+}
+
+/* Stage 0 is in a and b, stage 1 in a, b and c: their rings could meet. */
+static void rings_meet(void)
+{
+    static const lh_site_stages parts[] = {{0, 2}, {1, 2}, {1, 1}, {2, 1}};
+    static const lh_site_group groups[] = {
+        {1, 1, parts}, {1, 1, parts + 1}, {1, 2, parts + 2}};
+    static const lh_sites sites = {3, groups};
+    lh_job *job = place_job(63, PLACE_PAIRS, NULL);
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_layout l = layout_of(1, 2, 3, &sites);
+    lhi_places at;
+    lh_error err = {0};
+    CHECK_OK(lhi_layout_place(job, &l, mem, &at, &err), err);
+    CHECK_INT(at.spreads[0].n_sites, 2);
+    CHECK_INT(at.spreads[1].n_sites, 3);
+    CHECK_INT(lhi_spread_least(&at.spreads[0]), 1);
+    CHECK_INT(at.spreads[0].sharing, 2);
+    CHECK_INT(at.spreads[1].sharing, 2);
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
+/* A stage has room for what fits in all datacenters that hold it. */
+static void the_least_memory_counts(void)
+{
+    lh_job *job =
+        place_job(64,
+                  "  datacenters:\n"
+                  "   - {name: a, nodes: 1}\n"
+                  "   - {name: b, nodes: 1, gpu: {tflops: 500, memory_gib: 40, "
+                  "memory_gbps: 3000, efficiency: 0.5}}\n"
+                  "  links: [{between: [a, b], latency_ms: 1, gbps: 100}]\n",
+                  NULL);
+    lh_layout l = layout_of(2, 2, 2, NULL);
+    l.outermost = LH_OUTERMOST_DATA;
+    lh_pipeline *p = build(job, &l);
+    for (uint32_t d = 0; p && d < 2; d++)
+        CHECK_INT(lh_pipeline_memory_limit(p, d), INT64_C(40) << 30);
+    lh_pipeline_free(p);
+    lh_job_free(job);
+}
+
 /* In bytes per ns: c to d 25, a to c 12.5, b to d 6.25. */
 static void mixed_layouts_take_the_slower_group(void)
 {
@@ -502,6 +593,10 @@ static void plans_keep_sites(void)
 int main(void)
 {
     RUN(mixed_layouts_are_placed);
+    RUN(neighbours);
+    RUN(groups_share_a_hop);
+    RUN(rings_meet);
+    RUN(the_least_memory_counts);
     RUN(mixed_layouts_take_the_slower_group);
     RUN(links_are_shared);
     RUN(sites_can_be_spelled_out);

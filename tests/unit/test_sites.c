@@ -441,6 +441,43 @@ static void sizes_and_speeds_differ(void)
     lh_job_free(job);
 }
 
+static uint32_t count(const char *prices, const char *of_b, const char *to_c,
+                      uint32_t pipeline)
+{
+    char cluster[1024];
+    snprintf(cluster, sizeof cluster,
+             "%s"
+             "  datacenters:\n"
+             "   - {name: a, nodes: 1}\n"
+             "   - {name: b, nodes: 1%s}\n"
+             "   - {name: c, nodes: 1}\n"
+             "  links:\n"
+             "   - {between: [a, b], latency_ms: 1, gbps: 100}\n"
+             "   - {between: [b, c], latency_ms: 1, gbps: 100}\n"
+             "   - {between: [a, c], latency_ms: 1, gbps: 100%s}\n",
+             prices, of_b, to_c);
+    lh_job *job = place_job(64, cluster, NULL);
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_layout l = layout_of(4, pipeline, 1);
+    const lh_sites *list = NULL;
+    uint32_t n = 0;
+    lh_error err = {0};
+    CHECK_OK(lhi_sites_find(job, &l, mem, &list, &n, &err), err);
+    lhi_arena_free(mem);
+    lh_job_free(job);
+    return n;
+}
+
+/* Alike but for their prices is not alike. */
+static void prices_differ(void)
+{
+    static const char each[] = "  usd_per_gpu_hour: 2\n";
+    CHECK_INT(count(each, "", "", 1), 1);
+    CHECK_INT(count(each, ", usd_per_gpu_hour: 3", "", 1), 2);
+    CHECK_INT(count(each, "", "", 2), 1);
+    CHECK_INT(count(each, "", ", usd_per_gb: 0.1", 2), 2);
+}
+
 /* What the job says is all that is found. */
 static void jobs_decide(void)
 {
@@ -549,6 +586,7 @@ int main(void)
     RUN(mixed_wins_between_close_pairs);
     RUN(orders_are_found);
     RUN(sizes_and_speeds_differ);
+    RUN(prices_differ);
     RUN(jobs_decide);
     RUN(many_are_put_in_order);
     RUN(lists_are_kept);
