@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HOUR_NS 3.6e12
+#define HURDLE 0.02
 
 /* Of numbers that are not negative the bits of IEEE 754 have the same order as
  * the numbers. */
@@ -127,20 +128,38 @@ double lhi_goal_floor(lhi_goal *g, lhi_level level, const lhi_config *config,
     return lhi_money_usd(&price, (double)floor->ns) * (1 - 1e-12);
 }
 
+/* Costs are bounded almost alike for few GPUs and for many, and few take so
+ * many microbatches that to look at them takes long. They come later, by a
+ * share of the cost for each doubling; what is ruled out does not depend on
+ * it. */
+static double hurdle(lhi_level level, const lhi_config *config)
+{
+    if (level < LHI_LEVEL_DEGREES)
+        return 0;
+    uint64_t passes = (uint64_t)config->microbatches * config->layout.pipeline;
+    double doublings = 0;
+    for (; passes > 64; passes /= 2)
+        doublings++;
+    return HURDLE * doublings;
+}
+
 static int64_t bound(void *context, lhi_level level, const lhi_config *config,
                      const lhi_floor *floor)
 {
     lhi_goal *g = context;
-    return g->cost ? order_of(lhi_goal_floor(g, level, config, floor))
-                   : floor->ns;
+    if (!g->cost)
+        return floor->ns;
+    double usd = lhi_goal_floor(g, level, config, floor);
+    return order_of(usd * (1 + hurdle(level, config)));
 }
 
 static bool hopeless(void *context, int64_t least, lhi_level level,
                      const lhi_config *config, const lhi_floor *floor)
 {
     lhi_goal *g = context;
+    (void)least;
     if (!g->front)
-        return least >= order_of(g->best_usd);
+        return lhi_goal_floor(g, level, config, floor) >= g->best_usd;
     lhi_point point = {floor->ns, g->even_memory ? floor->memory_bytes : 0,
                        lhi_goal_floor(g, level, config, floor)};
     return lhi_front_covers(g->front, &point);

@@ -148,17 +148,57 @@ static lh_status check_schedule(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* Of what the search for the fastest has found, the cheapest to begin with. */
+static lh_status find_first(const lhi_search *like, lhi_candidate *first,
+                            lh_error *err)
+{
+    lhi_search s = {.job = like->job,
+                    .options = like->options,
+                    .mem = like->mem,
+                    .front = like->front};
+    s.options.objective = LH_PLAN_FASTEST;
+    lh_status status = lhi_search_branch(&s, err);
+    s.options.objective = like->options.objective;
+    const lhi_candidate *best = status == LH_OK ? lhi_search_best(&s) : NULL;
+    if (best)
+        *first = *best;
+    free(s.candidates);
+    return status;
+}
+
+static lh_status add_candidate(lhi_search *s, const lhi_candidate *c,
+                               lh_error *err)
+{
+    lhi_candidate *more =
+        realloc(s->candidates, (s->n + (size_t)1) * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    more[s->n] = *c;
+    s->candidates = more;
+    s->room = ++s->n;
+    s->n_simulated++;
+    return LH_OK;
+}
+
 /* `whole_front`: until s->front covers all that is left. */
 static lh_status branch(lhi_search *s, bool whole_front, lh_error *err)
 {
     lhi_goal goal = {0};
-    if (whole_front || s->options.objective != LH_PLAN_FASTEST) {
+    lhi_candidate first = {0};
+    bool cheapest = s->options.objective == LH_PLAN_CHEAPEST && !whole_front;
+    if (whole_front || cheapest) {
         LHI_TRY(lhi_goal_init(s->job, &s->options,
                               whole_front ? s->front : NULL, &goal, err));
         s->objective = &goal.objective;
     }
+    if (cheapest)
+        LHI_TRY(find_first(s, &first, err));
+    if (first.choice.cost)
+        goal.best_usd = first.choice.cost->usd;
     lh_status status = lhi_search_branch(s, err);
     s->objective = NULL;
+    if (status == LH_OK && first.choice.cost)
+        status = add_candidate(s, &first, err);
     return status == LH_OK && goal.no_memory ? lhi_fail_nomem(err) : status;
 }
 

@@ -263,6 +263,38 @@ static void fronts_are_true(void)
     CHECK_MSG(idle > 0, "no cheapest plan leaves GPUs idle");
 }
 
+/* Spaces too large to be searched to the end: the fastest plan is not cheaper.
+ */
+static void the_cheapest_is_no_dearer(void)
+{
+    static const char *const names[] = {"llama3-8b-gcp-regions",
+                                        "mixtral-8x7b-two-sites"};
+    for (size_t i = 0; i < 2; i++) {
+        char path[200];
+        lh_job *job = NULL;
+        lh_error err = {0};
+        double usd[2] = {0};
+        snprintf(path, sizeof path, TEST_DATA "/../../examples/%s.yaml",
+                 names[i]);
+        CHECK_OK(lh_job_read(path, &job, &err), err);
+        for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
+            lh_plan_options o = {.size = sizeof o,
+                                 .quick = true,
+                                 .objective = (lh_plan_goal)goal,
+                                 .usd_per_gpu_hour = 2.5,
+                                 .usd_per_gb = 0.02};
+            lh_plan *plan = NULL;
+            CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+            if (plan && plan->best.cost)
+                usd[goal] = plan->best.cost->usd;
+            lh_plan_free(plan);
+        }
+        CHECK_MSG(usd[1] > 0 && usd[1] <= usd[0], "%s: USD %g, and %g",
+                  names[i], usd[0], usd[1]);
+        lh_job_free(job);
+    }
+}
+
 /* --- the front by itself -----------------------------------------------------
  */
 
@@ -361,6 +393,7 @@ int main(void)
     RUN(fronts_keep_what_is_best_in_something);
     RUN(costs_need_prices);
     RUN(fronts_are_true);
+    RUN(the_cheapest_is_no_dearer);
     RUN(fronts_round_trip);
     return test_summary();
 }
