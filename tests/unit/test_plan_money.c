@@ -99,7 +99,7 @@ static void nodes_are_whole(void)
         CHECK(c->between_gb > 0);
         CHECK_NEAR(c->between_usd, 0, 0);
     } else {
-        CHECK(!"no cost");
+        CHECK_MSG(false, "no cost");
     }
     lh_plan_free(plan);
     lh_job_free(job);
@@ -125,7 +125,7 @@ static void replicas_cross(void)
                    1e-3 * c->between_gb);
         CHECK_NEAR(c->between_usd, c->between_gb, 1e-12);
     } else {
-        CHECK(!"no cost");
+        CHECK_MSG(false, "no cost");
     }
     lh_plan_free(plan);
     lh_job_free(job);
@@ -149,7 +149,7 @@ static void prices_are_replaced(void)
         CHECK_NEAR(plan->job->datacenters[1].usd_per_gpu_hour, 3, 0);
         CHECK_NEAR(plan->job->wans[1].usd_per_gb, 0.5, 0);
     } else {
-        CHECK(!"no cost");
+        CHECK_MSG(false, "no cost");
     }
     CHECK(job->datacenters[0].usd_per_gpu_hour <= 0);
     lh_plan_free(plan);
