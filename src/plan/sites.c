@@ -20,14 +20,20 @@ typedef struct finder {
     uint32_t n_seen, seen_room;
 } finder;
 
+/* Every group has a part at least. */
+static lh_outermost outermost_of(uint32_t n_groups, uint32_t n_parts)
+{
+    if (n_groups == 1)
+        return LH_OUTERMOST_PIPELINE;
+    return n_parts > n_groups ? LH_OUTERMOST_MIXED : LH_OUTERMOST_DATA;
+}
+
 lh_outermost lhi_sites_outermost(const lh_sites *sites)
 {
-    if (sites->n_groups == 1)
-        return LH_OUTERMOST_PIPELINE;
+    uint32_t n_parts = 0;
     for (uint32_t g = 0; g < sites->n_groups; g++)
-        if (sites->groups[g].n_parts > 1)
-            return LH_OUTERMOST_MIXED;
-    return LH_OUTERMOST_DATA;
+        n_parts += sites->groups[g].n_parts;
+    return outermost_of(sites->n_groups, n_parts);
 }
 
 bool lhi_sites_same(const lh_sites *a, const lh_sites *b)
@@ -321,13 +327,6 @@ static lh_status find(finder *f, lh_error *err)
     return lhi_sites_many(&f->c, f->work, take_open, f, err);
 }
 
-static lh_outermost outermost_of(const lhi_draft *d)
-{
-    if (d->n_groups == 1)
-        return LH_OUTERMOST_PIPELINE;
-    return d->n_parts > d->n_groups ? LH_OUTERMOST_MIXED : LH_OUTERMOST_DATA;
-}
-
 static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
                            uint32_t *n, lh_error *err)
 {
@@ -338,7 +337,8 @@ static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
     bool kinds[LH_OUTERMOST_MIXED + 1] = {false};
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->n_kept; i++) {
-        lh_outermost kind = outermost_of(f->kept[i]);
+        lh_outermost kind =
+            outermost_of(f->kept[i]->n_groups, f->kept[i]->n_parts);
         f->always[i] = f->always[i] || !kinds[kind];
         kinds[kind] = true;
     }

@@ -20,9 +20,9 @@ lh_status lhi_sites_find(const lh_job *job, const lh_layout *layout,
 #define LHI_TRIED_SITES 8
 
 /* The first LHI_TRIED_SITES of these lists, found once for every set of
- * degrees: all that a list depends
- * on of a layout is how many GPUs a pipeline rank has, pipeline and data. They
- * lie in `mem`, and the store itself too: nothing is to be released. */
+ * degrees: all that a list depends on of a layout is how many GPUs a pipeline
+ * rank has, pipeline and data. They lie in `mem`, and the store itself too:
+ * nothing is to be released. */
 typedef struct lhi_sites_store lhi_sites_store;
 lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
                                lhi_sites_store **out, lh_error *err);
