@@ -203,14 +203,26 @@ static void links_are_shared(void)
                                 again[] = {{0, 2}, {1, 2}};
     const lh_site_group two[] = {{1, 2, early}, {1, 2, late}};
     const lh_site_group three[] = {{1, 2, early}, {1, 2, late}, {1, 2, again}};
+    /* c to d is one with a to c, and later with a to b. */
+    static const lh_site_stages chain[][2] = {{{0, 1}, {2, 3}},
+                                              {{2, 1}, {3, 3}},
+                                              {{0, 2}, {1, 2}},
+                                              {{2, 2}, {3, 2}},
+                                              {{0, 3}, {2, 1}}};
+    const lh_site_group five[] = {{1, 2, chain[0]},
+                                  {1, 2, chain[1]},
+                                  {1, 2, chain[2]},
+                                  {1, 2, chain[3]},
+                                  {1, 2, chain[4]}};
     const struct {
         lh_sites sites;
         const char *names[3]; /* of the hops forward */
     } rows[] = {
         {{2, two}, {"a->b", "c->d", NULL}},
         {{3, three}, {"a->b", "a->b", NULL}},
+        {{5, five}, {"a->b", "a->b", "a->b"}},
     };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         lh_layout l = layout_of(1, 4, rows[i].sites.n_groups, &rows[i].sites);
         job->training.global_batch = 60;
         lh_pipeline *p = build(job, &l);
