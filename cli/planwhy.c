@@ -125,6 +125,15 @@ static void print_link(cli *c, const lh_link_advice *a)
                   a->questions[k].why);
 }
 
+/* Links are planned as if their ends lost nothing. */
+static bool says_nothing(const lh_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_network; i++)
+        if (lh_link_setting_is_default(&p->network[i].planned.setting))
+            return true;
+    return false;
+}
+
 void cli_plan_network(cli *c, const lh_plan *p)
 {
     if (!p->n_network)
@@ -141,11 +150,16 @@ void cli_plan_network(cli *c, const lh_plan *p)
         else
             print_link(c, a);
     }
-    if (p->network_ns >= 0)
-        fprintf(c->out, "  iteration with all of it  %.3f s (%+.2f %%)\n",
-                (double)p->network_ns / 1e9,
-                100 *
-                    ((double)p->network_ns / (double)p->best.iteration_ns - 1));
+    if (p->network_ns < 0)
+        return;
+    double more = (double)p->network_ns / (double)p->best.iteration_ns - 1;
+    fprintf(c->out, "  iteration with all of it  %.3f s (%+.2f %%)\n",
+            (double)p->network_ns / 1e9, 100 * more);
+    if (more > 0.001 && says_nothing(p))
+        fputs(
+            "  The job says nothing of its links' ends, so the plan takes them "
+            "as ideal.\n",
+            c->out);
 }
 
 /* "PP-out up to 6.31, then DP-out" */

@@ -36,8 +36,8 @@ const char *lh_plan_by_name(lh_plan_by by)
 
 double lhi_choice_gap(const lh_choice *choice)
 {
-    int64_t bound = choice->lower_bound_ns - choice->optimizer_ns -
-                    choice->overhead_ns;
+    int64_t bound =
+        choice->lower_bound_ns - choice->optimizer_ns - choice->overhead_ns;
     if (bound <= 0 || choice->makespan_ns <= bound)
         return 0;
     return (double)(choice->makespan_ns - bound) / (double)bound;
@@ -95,17 +95,21 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
     lh_status status =
         lhi_plan_find(plan->job, &all, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
-        status = lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_runners(plan->job, options, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_runners(plan->job, options, plan->mem, &plan->plan, err);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
     if (status == LH_OK)
         status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves)
-        status = lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;
