@@ -302,6 +302,26 @@ static void print_search(cli *c, const lh_plan *p)
         fputs("No layout and schedule is faster (proven).\n", c->out);
 }
 
+/* Those that do not fit, each method once, in one line; by how much is in the
+ * plan. */
+static void print_too_large(cli *c, const lh_plan *p)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_methods; i++) {
+        const char *name = p->methods[i].layout.schedule;
+        bool again = p->methods[i].status != LH_CHOICE_MEMORY;
+        for (uint32_t k = 0; k < p->n_methods && !again; k++)
+            again = strcmp(p->methods[k].layout.schedule, name) == 0 &&
+                    (k < i || p->methods[k].status == LH_CHOICE_OK);
+        if (again)
+            continue;
+        fprintf(c->out, "%s%s", any ? ", " : "  do not fit in memory: ", name);
+        any = true;
+    }
+    if (any)
+        fputc('\n', c->out);
+}
+
 static void print_text(cli *c, const lh_plan *p, const char *path)
 {
     const settings *s = c->settings;
@@ -312,9 +332,10 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     fprintf(c->out, "\nSchedules on this layout%s\n",
             p->robust ? ": without jitter, its mean, its 95th percentile" : "");
     for (uint32_t i = 0; i < p->n_methods; i++)
-        if (p->methods[i].status != LH_CHOICE_FAILED)
+        if (p->methods[i].status == LH_CHOICE_OK)
             print_choice(c, &p->methods[i], i == 0,
                          differs(&p->methods[i], &p->best));
+    print_too_large(c, p);
     fprintf(c->out, "\nOther layouts\n");
     for (uint32_t i = 0; i < p->n_alternatives; i++) {
         print_choice(c, &p->alternatives[i], false, true);
