@@ -8,13 +8,14 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
     const char *html;
     const char *effort;
     uint32_t top, sub_blocks;
-    const char *ratio;
+    const char *ratio, *draws;
     uint32_t search;
     bool no_optimal, sensitivity, curves;
     cli_jitter jitter;
@@ -70,9 +71,18 @@ static const cli_option options[] = {
      .arg = "HOW",
      .preset = "climb",
      .choices = searches,
-     .help = "How layers are moved between the chunks of the fastest layouts: "
-             "as long as one move helps, all partitions, samples as "
-             "ScaleAcross Explorer draws them, or not at all."},
+     .help = "How layers are moved between chunks: of the fastest layouts, as "
+             "long as one move helps; all partitions of every layout that "
+             "could win; drawn together with the layouts, as ScaleAcross "
+             "Explorer does; or not at all."},
+    {.name = "draws",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, draws),
+     .arg = "N[,N...]",
+     .preset = "100,100,1000,100",
+     .help = "With --search monte-carlo: layouts that are drawn, partitions of "
+             "each, how many of the fastest are kept, and how often each of "
+             "these is changed by one layer."},
     {.name = "max-chunk-ratio",
      .type = CLI_TEXT,
      .at = offsetof(settings, ratio),
@@ -416,6 +426,26 @@ static lh_status read_price(cli *c, const char *option, const char *text,
     return LH_OK;
 }
 
+/* "100,100,1000,100": what is left out stays. */
+static bool parse_draws(const char *text, lh_plan_sampling *out)
+{
+    uint32_t *const to[] = {&out->layouts, &out->partitions, &out->keep,
+                            &out->changes};
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        unsigned long n = strtoul(text, &end, 10);
+        if (end == text || *text == '-' || n < 1 || n > 1000000)
+            return false;
+        *to[i] = (uint32_t)n;
+        if (!*end)
+            return true;
+        if (*end != ',')
+            return false;
+        text = end + 1;
+    }
+    return false;
+}
+
 static lh_status make(cli *c, lh_plan **plan)
 {
     const settings *s = c->settings;
@@ -444,6 +474,11 @@ static lh_status make(cli *c, lh_plan **plan)
     } else if (status == LH_OK && s->by != LH_PLAN_BY_MEAN) {
         status = cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
     }
+    if (status == LH_OK && !parse_draws(s->draws, &how.sampling))
+        status = cli_usage(c,
+                           "--draws: '%.40s' is not one to four whole numbers "
+                           "from 1 to 1000000, with commas",
+                           s->draws);
     if (status == LH_OK && s->effort &&
         !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
         status = cli_usage(

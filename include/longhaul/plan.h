@@ -280,9 +280,19 @@ typedef enum lh_partition_search {
     LH_PARTITION_CLIMB, /* while moving one or two layers helps */
     LH_PARTITION_EXACT, /* every partition of every layout that could win, where
                            they are at most 200000 of each */
-    LH_PARTITION_MONTE_CARLO, /* as ScaleAcross Explorer (2026) has it */
+    LH_PARTITION_MONTE_CARLO, /* whole configurations are drawn, as ScaleAcross
+                                 Explorer (2026) does; proves nothing */
     LH_PARTITION_EVEN,        /* not at all */
 } lh_partition_search;
+
+/* How LH_PARTITION_MONTE_CARLO draws; 0: what the paper has, or 100 layouts. */
+typedef struct lh_plan_sampling {
+    uint32_t layouts;
+    uint32_t partitions; /* of each layout; 100 */
+    uint32_t keep;       /* the fastest; 1000 */
+    uint32_t changes;    /* of each that is kept, by one layer; 100 */
+    uint64_t seed;       /* 1 */
+} lh_plan_sampling;
 
 typedef struct lh_plan_options {
     size_t size;       /* sizeof(lh_plan_options) */
@@ -301,6 +311,7 @@ typedef struct lh_plan_options {
                    nor optimal schedules, and elastic plans only where nothing
                    else fits */
     lh_partition_search partition;
+    lh_plan_sampling sampling;
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
     const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
     lh_plan_by by;           /* with jitter */

@@ -69,6 +69,9 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err);
  * of one layout. */
 lh_status lhi_search_exact(lhi_search *s, lh_error *err);
 
+/* In place of all that: draws at random. Proves nothing. */
+lh_status lhi_search_draw(lhi_search *s, lh_error *err);
+
 /* A bound that no schedule of the layout beats, or that it does not fit or
  * work at all. */
 lh_status lhi_candidate_bound(lhi_search *s, lhi_candidate *c, lh_error *err);

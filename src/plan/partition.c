@@ -16,7 +16,7 @@ static uint32_t cap(const lhi_partition *p, uint32_t least)
     return most < p->n_layers ? (uint32_t)most : p->n_layers;
 }
 
-static bool is_allowed(const lhi_partition *p, const uint32_t *layers)
+bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
 {
     uint32_t least = UINT32_MAX, most = 0;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -96,7 +96,7 @@ static lh_status enumerate(walk *w, uint32_t at, uint32_t left, uint32_t least,
     int64_t ns;
     if (after == 0) {
         w->layers[at] = left;
-        if (!is_allowed(p, w->layers))
+        if (!lhi_partition_allows(p, w->layers))
             return LH_OK;
         return ask(w->p, w->layers, w->best, w->best_ns, &ns, err);
     }
@@ -136,7 +136,7 @@ static lh_status move(lhi_partition *p, uint32_t step, uint64_t most,
             layers[from] -= step;
             layers[to] += step;
             lh_status status = LH_OK;
-            if (is_allowed(p, layers))
+            if (lhi_partition_allows(p, layers))
                 status = ask(p, layers, best, best_ns, &ns, err);
             layers[from] += step;
             layers[to] -= step;
@@ -188,7 +188,7 @@ static void draw(const lhi_partition *p, lhi_random *random, uint32_t *layers)
             layers[c] = 1;
         for (uint32_t i = n; i < p->n_layers; i++)
             layers[lhi_random_below(random, n)]++;
-        if (is_allowed(p, layers))
+        if (lhi_partition_allows(p, layers))
             return;
     }
     for (uint32_t c = 0; c < n; c++)
@@ -220,7 +220,7 @@ static lh_status exploit(lhi_partition *p, const lhi_partition_sampling *how,
         layers[from]--;
         layers[to]++;
         lh_status status = LH_OK;
-        if (is_allowed(p, layers))
+        if (lhi_partition_allows(p, layers))
             status = ask(p, layers, best, best_ns, &ns, err);
         layers[from]++;
         layers[to]--;

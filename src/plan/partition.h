@@ -6,6 +6,7 @@
 
 #include <longhaul/status.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* *ns is the time with layers[0..chunks-1], INT64_MAX where it does not fit. */
@@ -19,6 +20,9 @@ typedef struct lhi_partition {
     void *context;
     uint64_t n_timed; /* partitions asked for, counted here */
 } lhi_partition;
+
+/* Whether each chunk has layers and none too many. */
+bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers);
 
 /* Partitions there are; UINT64_MAX: that many or more. */
 uint64_t lhi_partition_count(const lhi_partition *p);

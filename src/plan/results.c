@@ -220,6 +220,7 @@ static lh_status list_methods(lhi_search *s, lhi_candidate *best, lh_plan *plan,
         lh_status status = lhi_candidate_methods(s, &again, &built, &schedule,
                                                  list, &plan->n_methods, err);
         if (status == LH_OK && !other) {
+            best->choice = again.choice; /* of that schedule */
             plan->pipeline = built.pipeline;
             plan->schedule = schedule;
             plan->cost_source = lh_cost_source_name(built.source);

@@ -236,11 +236,14 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                     .mem = mem,
                     .front = options->front ? &front : NULL};
     LHI_TRY(check_schedule(job, err));
-    lh_status status = branch(&s, false, err);
-    if (status == LH_OK && !s.options.quick &&
+    bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
+    lh_status status =
+        drawn ? lhi_search_draw(&s, err) : branch(&s, false, err);
+    if (status == LH_OK && !s.options.quick && !drawn &&
         s.options.partition != LH_PARTITION_EXACT) /* which has done so */
         status = move_all_layers(&s, err);
-    if (status == LH_OK && !(s.options.quick && lhi_search_best(&s)))
+    if (status == LH_OK &&
+        !((s.options.quick || drawn) && lhi_search_best(&s)))
         status = search_elastic(&s, err);
     if (status == LH_OK)
         status = lhi_search_finish(&s, plan, err);

@@ -15,10 +15,6 @@ enum {
     MOST_EXACT = 200000,   /* partitions that are all tried */
 };
 
-/* Counts per draw, as published. */
-static const lhi_partition_sampling as_published = {
-    .samples = 100, .keep = 100, .changes = 100, .seed = 1};
-
 double lhi_uneven_ratio(const lh_plan_options *options)
 {
     return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
@@ -108,8 +104,6 @@ static lh_status search(lhi_partition *p, const lh_plan_options *options,
                             "try them all; search by climb",
                             p->n_layers, p->n_chunks, MOST_EXACT);
         return lhi_partition_exact(p, best, best_ns, err);
-    case LH_PARTITION_MONTE_CARLO:
-        return lhi_partition_sample(p, &as_published, best, best_ns, err);
     default:
         return lhi_partition_climb(p, most > AT_LEAST ? most : AT_LEAST, best,
                                    best_ns, err);

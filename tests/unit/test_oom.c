@@ -242,6 +242,17 @@ static const lh_plan_options robust = {.size = sizeof robust,
                                        .jitter = &jitter};
 CALL(plan_make_robust, lh_plan, lh_plan_make(job, &robust, &out, &err),
      lh_plan_free)
+static const lh_plan_options drawn = {.size = sizeof drawn,
+                                      .no_optimal = true,
+                                      .partition = LH_PARTITION_MONTE_CARLO,
+                                      .sampling = {4, 3, 4, 3, 1}};
+CALL(plan_make_drawn, lh_plan, lh_plan_make(job, &drawn, &out, &err),
+     lh_plan_free)
+static const lh_plan_options exact = {.size = sizeof exact,
+                                      .no_optimal = true,
+                                      .partition = LH_PARTITION_EXACT};
+CALL(plan_make_exact, lh_plan, lh_plan_make(job, &exact, &out, &err),
+     lh_plan_free)
 static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,
                                       LH_LINK_LATENCY, true, 2};
 static const lh_plan_question slower_links = {"latency=x2", 1, &slower};
@@ -473,6 +484,8 @@ static void planning(void)
     TRY(plan_pipeline);
     TRY(plan_make);
     TRY(plan_make_robust);
+    TRY(plan_make_drawn);
+    TRY(plan_make_exact);
     TRY(plan_make_links);
     TRY(plan_make_cheapest);
 }
