@@ -25,7 +25,7 @@ enum {
  * is not ruled out, but neither could it make the proof any better: what was
  * built first has the least bounds. */
 #define MOST_WORK UINT64_C(60000000)
-#define MOST_IN_VAIN UINT64_C(3000000)
+#define MOST_IN_VAIN UINT64_C(1500000)
 
 typedef struct node {
     lhi_config config;
