@@ -112,7 +112,7 @@ static double none_above(double most, double flows, double paths)
 /* Of the largest of n normal variables. */
 static double largest_normal(double n)
 {
-    const double step = 1.0 / 64;
+    const double step = 1.0 / 8;
     double sum = 0;
 
     for (double z = -10; z < 10; z += step) {
