@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* Job and profile files: what they mean, every refusal, round trips, and that
- * the documents' and examples' files are read. */
-#include <longhaul/job.h>
-
-#include "test.h"
+/* Job files: what they mean, every refusal, round trips, and that the
+ * documents' and examples' files are read. */
+#include "test_spec.h"
 
 #include "base/text.h"
 
@@ -12,29 +10,6 @@
 #include <stdlib.h>
 
 #define SOURCE_ROOT TEST_DATA "/../.."
-
-#define TRAINING "training: {global_batch: 8, sequence: 16}\n"
-#define TWO                                                                    \
-    "cluster:\n"                                                               \
-    "  gpu: a100-80g\n"                                                        \
-    "  gpus_per_node: 4\n"                                                     \
-    "  node_link: {gbps: 800, latency_us: 2.5}\n"                              \
-    "  fabric: {gbps: 100, latency_us: 7}\n"                                   \
-    "  datacenters:\n"                                                         \
-    "    - {name: a, nodes: 2}\n"                                              \
-    "    - {name: b, nodes: 1}\n"
-#define LINK "  links: [{between: [a, b], latency_ms: 1.5, gbps: 10}]\n"
-#define HEAD "longhaul: job/1\nmodel: llama3-8b\n"
-#define JOB HEAD TRAINING TWO LINK
-
-static lh_job *parse(const char *text, lh_error *err)
-{
-    lh_job *job = NULL;
-    *err = (lh_error){0};
-    return lh_job_parse(text, strlen(text), "j.yaml", NULL, &job, err) == LH_OK
-               ? job
-               : NULL;
-}
 
 static void a_job_means_what_it_says(void)
 {
@@ -222,16 +197,6 @@ static void gpu_presets(void)
 }
 
 /* `text` is refused, and the message has `says` in it. */
-static void refuse(const char *text, const char *says)
-{
-    lh_error err;
-    lh_job *j = parse(text, &err);
-    CHECK_MSG(!j, "accepted, where it should say '%s':\n%s", says, text);
-    if (!j)
-        CHECK_HAS(err.text, says);
-    lh_job_free(j);
-}
-
 static void bad_models_are_refused(void)
 {
 #define WITH(model) "longhaul: job/1\nmodel: " model "\n" TRAINING TWO LINK
@@ -515,24 +480,6 @@ static void job_round_trip(lh_job *job, const char *what)
     lh_text_free(text);
 }
 
-static void profile_round_trip(lh_profile *profile, const char *what)
-{
-    char *text = NULL, *again = NULL;
-    size_t len = 0;
-    lh_profile *back = NULL;
-    lh_error err = {0};
-    CHECK_OK(lh_profile_format(profile, &text, &len, &err), err);
-    CHECK_MSG(lh_profile_parse(text, len, "again", &back, &err) == LH_OK,
-              "%s: %s", what, err.text);
-    if (back) {
-        CHECK_OK(lh_profile_format(back, &again, NULL, &err), err);
-        CHECK_STR(again, text);
-    }
-    lh_profile_free(back);
-    lh_text_free(again);
-    lh_text_free(text);
-}
-
 static void odd_jobs_survive_a_round_trip(void)
 {
     static const char *const jobs[] = {
@@ -654,119 +601,6 @@ static void models_and_profiles_are_found_beside_the_job(void)
     CHECK(lh_job_read(SOURCE_ROOT "/none.yaml", &j, NULL) == LH_EIO);
 }
 
-static void refuse_profile(const char *text, const char *says)
-{
-    lh_error err = {0};
-    lh_profile *p = NULL;
-    lh_status status = lh_profile_parse(text, strlen(text), "p.yaml", &p, &err);
-    CHECK_MSG(status == LH_EINPUT, "accepted, where it should say '%s':\n%s",
-              says, text);
-    if (status != LH_OK)
-        CHECK_HAS(err.text, says);
-    lh_profile_free(p);
-}
-
-static void bad_profiles_are_refused(void)
-{
-#define P "longhaul: profile/1\n"
-#define E(entry) P "entries:\n  - {" entry "}\n"
-#define TIMES "sequence: 8, F_us: 1, D_us: 1, W_us: 1"
-#define L(link) P "links:\n  - {" link "}\n"
-    refuse_profile("longhaul: job/1\n", "must be profile/1");
-    refuse_profile(P, "neither 'entries' nor 'links'");
-    refuse_profile(P "entries: 3\n", "entries: must be a list");
-    refuse_profile(E("kind: layr, " TIMES), "must be layer, moe_layer");
-    refuse_profile(E("sequence: 8"), "'kind' is missing");
-    refuse_profile(E("kind: layer"), "'sequence' is missing");
-    refuse_profile(E("kind: layer, sequence: 8"), "'F_us' is missing");
-    refuse_profile(E("kind: layer, sequence: 8, F_us: 1, D_us: 1"),
-                   "'W_us' is missing");
-    refuse_profile(E("kind: layer, sequence: 8, F_us: -1"), "-1 is out");
-    refuse_profile(E("kind: layer, sequence: 8, F_us: 3.6e9001"), "too large");
-    refuse_profile(E("kind: layer, sequence: 8, F_us: 3.7e9"),
-                   "at most an hour");
-    refuse_profile(E("kind: layer, F_ms: 1"), "did you mean 'F_us'");
-    refuse_profile(E("kind: layer, tensor: 0, " TIMES), "tensor: 0 is out");
-    refuse_profile(E("kind: layer, activation_bytes: -1, " TIMES), "-1 is out");
-    refuse_profile(E("kind: layer, chunk: 0, " TIMES), "kind chunk only");
-    refuse_profile(E("kind: head, layers: 3, " TIMES), "kind chunk only");
-    refuse_profile(E("kind: chunk, " TIMES), "'of' is missing");
-    refuse_profile(E("kind: chunk, of: 2, " TIMES), "'chunk' is missing");
-    refuse_profile(E("kind: chunk, of: 2, chunk: 2, " TIMES), "2 is out");
-    refuse_profile(E("kind: chunk, of: 2, chunk: 1, " TIMES),
-                   "only 1 of the 2 chunks");
-    refuse_profile(E("kind: layer, " TIMES "}\n  - {kind: layer, " TIMES),
-                   "entries[1]: measured under the same conditions as entry 0");
-    refuse_profile(E("kind: layer, communication: 1, " TIMES), "true or false");
-    refuse_profile(L("path: moon"), "must be node, fabric or wan");
-    refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
-                   "'from' is missing");
-    refuse_profile(L("path: node, from: a, alpha_us: 1"), "name the 'site'");
-    refuse_profile(L("path: wan, site: a, alpha_us: 1"), "'from' and 'to'");
-    refuse_profile(L("path: node, alpha_us: 1"), "'beta_ns_per_byte' is");
-    refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: inf"), "inf");
-    refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: 1}\n"
-                     "  - {path: node, alpha_us: 2, beta_ns_per_byte: 1"),
-                   "links[1]: the same path as entry 0");
-    refuse(JOB "profile: {longhaul: profile/1, model: llama3-70b, links: []}\n",
-           "is of model llama3-70b, and the job's is llama3-8b");
-    refuse(JOB "profile: {longhaul: profile/1, links: [{path: node, site: c, "
-               "alpha_us: 1, beta_ns_per_byte: 1}]}\n",
-           "names datacenter 'c'");
-    refuse(JOB "profile: {links: []}\n", "write 'longhaul: profile/1'");
-}
-
-static void entries_are_found_by_their_conditions(void)
-{
-    static const char text[] =
-        P "gpu: h200\n"
-          "entries:\n"
-          "  - {kind: layer, tensor: 2, sequence: 8, F_us: 1, D_us: 2, "
-          "W_us: 3}\n"
-          "  - {kind: layer, tensor: 2, sequence: 8, F_us: 4, D_us: 5, "
-          "W_us: 6, gpu: b200, activation_bytes: 0}\n"
-          "  - {kind: chunk, chunk: 1, of: 2, sequence: 8, F_us: 7, D_us: 8, "
-          "W_us: 9}\n"
-          "  - {kind: chunk, chunk: 0, of: 2, sequence: 8, F_us: 7.5, "
-          "D_us: 8, W_us: 9}\n";
-    lh_error err = {0};
-    lh_profile *p = NULL;
-    CHECK_OK(lh_profile_parse(text, sizeof text - 1, "p", &p, &err), err);
-    if (!p)
-        return;
-    lh_profile_entry like = {.kind = LH_PROFILE_LAYER,
-                             .gpu = "h200",
-                             .tensor = 2,
-                             .context = 1,
-                             .expert = 1,
-                             .micro_batch = 1,
-                             .sequence = 8};
-    const lh_profile_entry *e = lh_profile_find(p, &like);
-    CHECK(e && e->f_ns == 1000 && e->activation_bytes == LH_NOT_MEASURED);
-    like.gpu = "b200";
-    e = lh_profile_find(p, &like);
-    CHECK(e && e->f_ns == 4000 && e->activation_bytes == 0);
-    like.gpu = "a100-80g";
-    CHECK(!lh_profile_find(p, &like));
-    like.gpu = NULL;
-    CHECK(lh_profile_find(p, &like) != NULL);
-    like.sequence = 9;
-    CHECK(!lh_profile_find(p, &like));
-    like = (lh_profile_entry){.kind = LH_PROFILE_CHUNK,
-                              .gpu = "h200",
-                              .tensor = 1,
-                              .context = 1,
-                              .expert = 1,
-                              .micro_batch = 1,
-                              .sequence = 8,
-                              .chunk = 0,
-                              .of = 2};
-    e = lh_profile_find(p, &like);
-    CHECK(e && e->f_ns == 7500);
-    profile_round_trip(p, "profile");
-    lh_profile_free(p);
-}
-
 /* Reads one ```yaml block of a document. */
 static void try_block(const char *text, size_t len, const char *where)
 {
@@ -867,8 +701,6 @@ int main(void)
     RUN(odd_jobs_survive_a_round_trip);
     RUN(written_numbers_are_the_ones_read);
     RUN(models_and_profiles_are_found_beside_the_job);
-    RUN(bad_profiles_are_refused);
-    RUN(entries_are_found_by_their_conditions);
     RUN(documents_show_what_is_accepted);
     RUN(examples_are_read);
     return test_summary();
