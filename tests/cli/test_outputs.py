@@ -3,7 +3,6 @@
 """What is written, where, and what happens when it cannot be."""
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -14,7 +13,11 @@ from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, read, run, uniform, write)
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
-JOB = str(ROOT / "examples/llama3-70b-two-sites.yaml")
+SITES = (ROOT / "examples/llama3-70b-two-sites.yaml").read_text()
+# Llama 3 70B on two sites, with what takes the search long given.
+JOB = write("job.yaml",
+            SITES +
+            "layout: {tensor: 8, context: 1, chunks_per_device: 2}\n")
 
 
 def names():
@@ -188,7 +191,7 @@ check(names() == before, "--json leaves no file behind")
 found = json_case("simulate a plan", ["simulate", "plan.json"])
 check(found["makespan_s"] <= plan["iteration_s"], "a plan's iteration holds "
       "its makespan")
-case("compare a job", ["compare", JOB], out=r"greedy wave.*1f1b ud", err=ANY)
+case("compare a job", ["compare", JOB], out=r"greedy wave.*greedy loop", err=ANY)
 job_rows = json_case("compare a job", ["compare", JOB], err=ANY)["rows"]
 check(abs(job_rows[0]["iteration_s"] - plan["iteration_s"]) < 1e-9,
       "compare's best of a job is the plan's")
@@ -367,7 +370,7 @@ case("with sends", ["export", "p.yaml", "-s", "1f1b", "--form",
      out=r"\A0UNSHARD,0F0,.*0SEND_F0,.*0WAIT_REDUCE_GRAD\n")
 case("a pipeline has no stages", ["export", "p.yaml", "--stages", "x.json"], 1,
      err=r"p\.yaml: which layers a stage has.*give a plan")
-text = pathlib.Path(JOB).read_text() + (
+text = SITES + (
     "\nlayout: {schedule: interleaved-1f1b, pipeline: 4, tensor: 8}\n")
 (WORK / "mega.yaml").write_text(text)
 case("a plan for Megatron-LM", ["plan", "mega.yaml", "-o", "mega.json"],
@@ -378,7 +381,7 @@ case("Megatron-LM", ["export", "mega.json", "--to", "megatron"],
          r"--num-layers 80\n")
 # Where the job fixes which datacenter has what, the plan says so, and exports say
 # which ranks these are.
-(WORK / "sited.yaml").write_text(pathlib.Path(JOB).read_text() + """
+(WORK / "sited.yaml").write_text(SITES + """
 layout:
   schedule: interleaved-1f1b
   tensor: 8
@@ -395,7 +398,7 @@ case("where ranks are", ["export", "sited.json", "--to", "megatron"],
      out=r"# Ranks 0 to 127: east\n# Ranks 128 to 255: west\n")
 # PipeMesh's plans: what Megatron-LM has arguments for becomes these, the rest is
 # said; torchtitan numbers ranks another way.
-ELASTIC = pathlib.Path(JOB).with_name("llama3-70b-elastic.yaml")
+ELASTIC = ROOT / "examples/llama3-70b-elastic.yaml"
 case("an elastic plan", ["plan", str(ELASTIC), "-o", "elastic.json"],
      out=r"schedule +elastic, .*zero-bubble.*Other layouts", err=ANY)
 text = run("export", "elastic.json", "--to", "megatron").stdout
