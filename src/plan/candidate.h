@@ -48,7 +48,8 @@ typedef struct lhi_search {
     int64_t best_ns;         /* the fastest iteration so far; INT64_MAX: none */
     int64_t best_value;      /* the best by the objective: lhi_value_of() */
     bool complete;           /* nothing is left that could be of use */
-    bool glance_only; /* candidates are wanted, not the best of them */
+    bool glance_only;        /* candidates are wanted, not the best of them */
+    bool exact;              /* every partition that could win was tried */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
@@ -68,6 +69,8 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err);
 /* Every partition of every candidate that could still win. LH_EINVAL: too many
  * of one layout. */
 lh_status lhi_search_exact(lhi_search *s, lh_error *err);
+/* Whether these are few enough to try them all unasked: counted in passes. */
+bool lhi_search_is_small(const lhi_search *s);
 
 /* In place of all that: draws at random. Proves nothing. */
 lh_status lhi_search_draw(lhi_search *s, lh_error *err);

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTITIONS = 200000 }; /* of one layout */
+enum {
+    MOST_PARTITIONS = 200000, /* of one layout */
+    MOST_SMALL = 500000,      /* passes of all partitions of a small job */
+};
 
 typedef struct trial {
     lhi_search *s;
@@ -79,21 +82,28 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     one.config.layers = one.choice.chunk_layers = kept;
     one.thorough = true;
     s->n_simulated += !t->c->simulated;
+    s->n_memory -= !t->c->simulated && t->c->missing > 0;
+    one.missing = 0; /* of even chunks */
     *ns = s->best_ns = one.choice.iteration_ns;
     *t->c = one;
     return LH_OK;
 }
 
+static lhi_partition partition_of(const lhi_search *s, const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    return (lhi_partition){.n_layers = s->job->model->layers,
+                           .n_chunks = l->pipeline * l->chunks_per_device,
+                           .most_ratio = lhi_uneven_ratio(&s->options)};
+}
+
 static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
 {
-    uint32_t n = c->config.layout.pipeline * c->config.layout.chunks_per_device;
     trial t = {s, c, INT64_MAX};
     int64_t best_ns = INT64_MAX;
-    lhi_partition p = {.n_layers = s->job->model->layers,
-                       .n_chunks = n,
-                       .most_ratio = lhi_uneven_ratio(&s->options),
-                       .time = try_partition,
-                       .context = &t};
+    lhi_partition p = partition_of(s, c);
+    p.time = try_partition;
+    p.context = &t;
     uint64_t all = lhi_partition_count(&p);
     if (all > MOST_PARTITIONS)
         return lhi_fail(err, LH_EINVAL,
@@ -101,7 +111,7 @@ static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
                         " chunks are more than %d partitions, too many to "
                         "try them all; search by climb",
                         p.n_layers, p.n_chunks, MOST_PARTITIONS);
-    uint32_t *best = calloc(n, sizeof *best);
+    uint32_t *best = calloc(p.n_chunks, sizeof *best);
     if (!best)
         return lhi_fail_nomem(err);
     lh_status status = lhi_partition_exact(&p, best, &best_ns, err);
@@ -112,12 +122,35 @@ static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
     return status;
 }
 
+/* Whether its other partitions may be faster than what was found. */
+static bool is_open(const lhi_search *s, const lhi_candidate *c)
+{
+    return c->floor.ns < s->best_ns &&
+           lhi_uneven_possible(s->job, &c->config, &s->options);
+}
+
+bool lhi_search_is_small(const lhi_search *s)
+{
+    uint64_t left = MOST_SMALL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (!is_open(s, c))
+            continue;
+        lhi_partition p = partition_of(s, c);
+        uint64_t passes = (uint64_t)p.n_chunks * c->config.microbatches * 3;
+        uint64_t all = lhi_partition_count(&p);
+        if (all > left / passes)
+            return false;
+        left -= all * passes;
+    }
+    return true;
+}
+
 lh_status lhi_search_exact(lhi_search *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
-        if (c->floor.ns >= s->best_ns ||
-            !lhi_uneven_possible(s->job, &c->config, &s->options))
+        if (!is_open(s, c))
             continue;
         LHI_TRY(enumerate(s, c, err));
     }

@@ -240,7 +240,7 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     lh_status status =
         drawn ? lhi_search_draw(&s, err) : branch(&s, false, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
-        s.options.partition != LH_PARTITION_EXACT) /* which has done so */
+        !s.exact) /* which has done so */
         status = move_all_layers(&s, err);
     if (status == LH_OK &&
         !((s.options.quick || drawn) && lhi_search_best(&s)))

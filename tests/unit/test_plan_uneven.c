@@ -126,7 +126,7 @@ static void head_gets_less(void)
 static void slow_site_gets_less(void)
 {
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
-                           "sites: [{pipeline: [west, east]}]");
+                              "sites: [{pipeline: [west, east]}]");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
     lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
     if (even && moved) {
@@ -145,11 +145,61 @@ static void slow_site_gets_less(void)
     lh_job_free(job);
 }
 
+/* 4 GPUs on two sites, 16 h^2 parameters a layer. */
+static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
+                         double memory_gib, uint32_t latency, uint32_t gbps)
+{
+    char text[1024];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: {layers: %u, hidden: %u, ffn: %u, heads: 16, "
+             "vocab: 32000}\n"
+             "training: {global_batch: %u, sequence: 2048, zero: 1}\n"
+             "cluster:\n"
+             "  gpu: {tflops: 312, memory_gib: %.2f, memory_gbps: 2039}\n"
+             "  gpus_per_node: 2\n"
+             "  node_link: {gbps: 2400, latency_us: 3}\n"
+             "  fabric: {gbps: 100, latency_us: 5}\n"
+             "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]\n"
+             "  links: [{between: [a, b], latency_ms: %u, gbps: %u}]\n",
+             layers, hidden, 4 * hidden, batch, memory_gib, latency, gbps);
+    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
+             err);
+    return job;
+}
+
+/* Unasked, every partition of every layout: where even chunks are slower, or
+ * do not fit, uneven ones of the same layout may win. */
+static void small_jobs_are_exact(void)
+{
+    lh_job *jobs[] = {
+        small_job(6, 5120, 8, 27.38, 30, 38),
+        small_job(6, 5120, 12, 30.19, 17, 38),
+        small_job(6, 5120, 4, 28.31, 3, 22),
+        small_job(5, 3072, 12, 7.22, 50, 55),
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        lh_plan *usual = plan_of(jobs[i], LH_PARTITION_CLIMB, 0);
+        lh_plan *exact = plan_of(jobs[i], LH_PARTITION_EXACT, 0);
+        if (usual && exact) {
+            CHECK_INT(usual->best.iteration_ns, exact->best.iteration_ns);
+            CHECK_INT(usual->search_bound_ns, exact->search_bound_ns);
+            CHECK_INT(usual->n_layouts, exact->n_layouts);
+            check_layers(usual, 3);
+        }
+        lh_plan_free(usual);
+        lh_plan_free(exact);
+        lh_job_free(jobs[i]);
+    }
+}
+
 /* In the file, and what contradicts itself there. */
 static void in_the_file(void)
 {
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
-                           "sites: [{pipeline: [west, east]}]");
+                              "sites: [{pipeline: [west, east]}]");
     lh_plan *plan = plan_of(job, LH_PARTITION_CLIMB, 0), *again = NULL;
     char *text = NULL, *text2 = NULL;
     size_t len = 0;
@@ -190,6 +240,7 @@ int main(void)
     RUN(never_slower);
     RUN(head_gets_less);
     RUN(slow_site_gets_less);
+    RUN(small_jobs_are_exact);
     RUN(in_the_file);
     return test_summary();
 }
