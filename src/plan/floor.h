@@ -49,7 +49,6 @@ typedef struct lhi_floor_site {
     int64_t optimizer;                       /* of the whole model */
     int64_t hold, embedding_hold, head_hold; /* static and one microbatch */
     int64_t model_hold;                      /* of the whole model */
-    int64_t layer_params;                    /* the fewest of a layer */
     int64_t room; /* memory without what is reserved */
 } lhi_floor_site;
 

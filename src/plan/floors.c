@@ -20,7 +20,7 @@ typedef struct kind {
 /* One kind of layer, or an end, at one datacenter. */
 typedef struct part {
     lhi_floor_pass pass;
-    int64_t hold, workspace, reserved, params;
+    int64_t hold, workspace, reserved;
 } part;
 
 struct lhi_floors {
@@ -116,7 +116,6 @@ static lh_status cost_part(const lh_job *job, const lh_layout *layout,
     out->hold = most(least(held, MOST_BYTES), 0);
     out->workspace = least(c.workspace_bytes, MOST_BYTES);
     out->reserved = least(c.reserved_bytes, MOST_BYTES);
-    out->params = c.params;
     return LH_OK;
 }
 
@@ -133,7 +132,6 @@ static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
         s->layer_all = all;
         s->hold = p->hold;
         *workspace = p->workspace;
-        s->layer_params = p->params;
         return;
     }
     s->layer.f = least(s->layer.f, p->pass.f);
@@ -143,7 +141,6 @@ static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
     s->layer_all = least(s->layer_all, all);
     s->hold = least(s->hold, p->hold);
     *workspace = least(*workspace, p->workspace);
-    s->layer_params = least(s->layer_params, p->params);
 }
 
 /* Times of passes, and memory, at one datacenter. */
@@ -196,26 +193,46 @@ static void pick_pass(lhi_floor_pass *a, const lhi_floor_pass *b, bool larger)
     a->w = pick(a->w, b->w, larger);
 }
 
+/* F and D of all parts, one after the other. */
+static int64_t way_of(const lhi_floors *f, const lhi_floor_site *s)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++)
+        sum += f->n_of_part[i] * (s->parts[i].f + s->parts[i].d);
+    return sum;
+}
+
+/* What is added up in a chunk: the slowest datacenter for one part need not be
+ * the slowest for another, so all times of parts are of one of them, and ends
+ * count as where they take least. */
+static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
+                        const lhi_floor_site *b, bool worst)
+{
+    if (worst && way_of(f, b) > way_of(f, a))
+        memcpy(a->parts, b->parts, sizeof a->parts);
+    for (int i = 0; i < LHI_FLOOR_PARTS && !worst; i++)
+        pick_pass(&a->parts[i], &b->parts[i], false);
+    pick_pass(&a->embedding, &b->embedding, false);
+    pick_pass(&a->head, &b->head, false);
+    a->embedding_hold = least(a->embedding_hold, b->embedding_hold);
+    a->head_hold = least(a->head_hold, b->head_hold);
+}
+
 /* Where it is open which, the best in every respect; where each has a replica
  * and all wait for the last, the worst. */
-static void merge(lhi_floor_site *a, const lhi_floor_site *b, bool worst)
+static void merge(const lhi_floors *f, lhi_floor_site *a,
+                  const lhi_floor_site *b, bool worst)
 {
     int64_t *const to[] = {
-        &a->layer_fd,    &a->layer_all,      &a->f,         &a->d,
-        &a->w,           &a->gather,         &a->reduce,    &a->optimizer,
-        &a->hold,        &a->embedding_hold, &a->head_hold, &a->model_hold,
-        &a->layer_params};
-    const int64_t from[] = {
-        b->layer_fd,  b->layer_all,  b->f,           b->d,    b->w,
-        b->gather,    b->reduce,     b->optimizer,   b->hold, b->embedding_hold,
-        b->head_hold, b->model_hold, b->layer_params};
+        &a->layer_fd, &a->layer_all, &a->f,         &a->d,    &a->w,
+        &a->gather,   &a->reduce,    &a->optimizer, &a->hold, &a->model_hold};
+    const int64_t from[] = {b->layer_fd, b->layer_all, b->f,      b->d,
+                            b->w,        b->gather,    b->reduce, b->optimizer,
+                            b->hold,     b->model_hold};
     for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
         *to[i] = pick(*to[i], from[i], worst);
-    for (int i = 0; i < LHI_FLOOR_PARTS; i++)
-        pick_pass(&a->parts[i], &b->parts[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
-    pick_pass(&a->embedding, &b->embedding, worst);
-    pick_pass(&a->head, &b->head, worst);
+    merge_parts(f, a, b, worst);
     a->room = pick(a->room, b->room, !worst);
     if (worst ? b->slowness > a->slowness : b->slowness < a->slowness)
         a->slowness = b->slowness;
@@ -332,7 +349,7 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
         if (d == 0)
             f->sites[0] = *s;
         else
-            merge(&f->sites[0], s, false);
+            merge(f, &f->sites[0], s, false);
     }
     /* Each part may be where it is fastest. */
     lhi_floor_site *any = &f->sites[0];
@@ -346,12 +363,34 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* What depends on where all replicas of a stage are: of the model as one piece.
- * What data parallelism sends takes no longer in one piece than in several, so
- * a layer's share of that time is the least it takes. */
-static lh_status add_state(const lh_job *job, const lh_layout *layout,
-                           const lhi_spread *spread, uint32_t datacenter,
-                           lhi_floor_site *s, lh_error *err)
+/* Data parallelism's share of a layer: where all have the same parts, so that
+ * a chunk sends as many times what one of them does. Of layers with and without
+ * experts one may wait for one link and the next for another, and both at once
+ * for less than the sum. */
+static lh_status add_sending(const lhi_floors *f, const lh_job *job,
+                             const lh_layout *layout, lh_cost_slice slice,
+                             lhi_floor_site *s, lh_error *err)
+{
+    lh_cost layer;
+    bool experts = lh_model_layer_is_moe(job->model, f->kinds[0].layer);
+    for (uint32_t k = 1; k < f->n_kinds; k++)
+        if (lh_model_layer_is_moe(job->model, f->kinds[k].layer) != experts)
+            return LH_OK;
+    slice.first_layer = f->kinds[0].layer;
+    slice.n_layers = 1;
+    slice.embedding = slice.head = false;
+    LHI_TRY(cost_of(job, layout, &slice, &layer, err));
+    s->gather = rounded_down(layer.all_gather_ns);
+    s->reduce = rounded_down(layer.reduce_scatter_ns);
+    return LH_OK;
+}
+
+/* What depends on where all replicas of a stage are: of the model as one
+ * piece. */
+static lh_status add_state(const lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, const lhi_spread *spread,
+                           uint32_t datacenter, lhi_floor_site *s,
+                           lh_error *err)
 {
     lh_cost whole;
     lh_cost_slice slice = {.n_layers = job->model->layers,
@@ -366,13 +405,8 @@ static lh_status add_state(const lh_job *job, const lh_layout *layout,
     s->d = most(s->d, rounded_down(whole.d.total_ns));
     s->w = most(s->w, rounded_down(whole.w.total_ns));
     s->optimizer = rounded_down(whole.optimizer_ns);
-    if (whole.params > 0) {
-        double share = (double)s->layer_params / (double)whole.params;
-        s->gather =
-            (int64_t)(share * (double)rounded_down(whole.all_gather_ns));
-        s->reduce =
-            (int64_t)(share * (double)rounded_down(whole.reduce_scatter_ns));
-    }
+    if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
+        LHI_TRY(add_sending(f, job, layout, slice, s, err));
     s->model_hold = whole.weight_bytes + whole.gradient_bytes +
                     whole.optimizer_bytes + whole.activation_bytes;
     return LH_OK;
@@ -387,13 +421,13 @@ static lh_status cost_spread(lhi_floors *f, const lh_job *job,
         uint32_t dc = spread->sites[i].datacenter;
         lhi_floor_site s = f->sites[dc + 1];
         if (state) {
-            LHI_TRY(add_state(job, layout, spread, dc, &s, err));
+            LHI_TRY(add_state(f, job, layout, spread, dc, &s, err));
             forget(f, &s);
         }
         if (i == 0)
             *out = s;
         else
-            merge(out, &s, true);
+            merge(f, out, &s, true);
     }
     f->n_sites++;
     return LH_OK;
@@ -529,7 +563,10 @@ static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
                         lhi_floor *out)
 {
     uint32_t site;
-    out->memory_bytes = f->sites[c->at ? c->at[0] : 0].model_hold / c->stages;
+    int64_t held = INT64_MAX;
+    for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
+        held = least(held, f->sites[c->at ? c->at[k] : 0].model_hold);
+    out->memory_bytes = held / c->stages;
     out->missing = lhi_floor_memory(c, &site);
     if (out->missing == 0)
         return;

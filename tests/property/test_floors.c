@@ -25,45 +25,58 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
 static size_t add_datacenters(lhi_random *r, uint32_t n, char *text,
                               size_t room)
 {
+    static const char *const settings[] = {
+        "", "", ", loss: 0.00001, oversubscription: 2",
+        ", load_balancing: ecmp, queue_pairs: 4, paths: 8",
+        ", recovery: go-back-n, loss: 0.0001, fec: {data: 32, parity: 1}"};
     size_t len = 0;
+    /* What is fast in one thing need not be in another. */
     len += (size_t)snprintf(text + len, room - len, "  datacenters:\n");
     for (uint32_t i = 0; i < n; i++)
         len += (size_t)snprintf(
             text + len, room - len,
             "   - {name: s%u, nodes: %u, gpu: {tflops: %u, memory_gib: %.2f, "
             "memory_gbps: %u%s}}\n",
-            i, pick(r, 1, 3), pick(r, 1, 3) * 100,
+            i, pick(r, 1, 3), pick(r, 0, 2) ? pick(r, 1, 5) * 60 : 1000,
             pick(r, 0, 3) ? 80 : 2.02 + 0.02 * pick(r, 0, 30),
-            pick(r, 1, 3) * 500, pick(r, 0, 1) ? ", efficiency: 0.5" : "");
+            pick(r, 0, 2) ? pick(r, 1, 4) * 200 : 4000,
+            pick(r, 0, 1) ? ", efficiency: 0.5" : "");
     len += (size_t)snprintf(text + len, room - len, "  links:\n");
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = i + 1; k < n; k++)
             len += (size_t)snprintf(
                 text + len, room - len,
-                "   - {between: [s%u, s%u], latency_ms: %u, gbps: %u}\n", i, k,
-                pick(r, 0, 20), pick(r, 1, 100));
+                "   - {between: [s%u, s%u], latency_ms: %u, gbps: %u%s}\n", i,
+                k, pick(r, 0, 20), pick(r, 1, 100), settings[pick(r, 0, 4)]);
     return len;
 }
 
 static lh_job *random_job(lhi_random *r)
 {
     static const char *const more[] = {
-        "", ", experts: 4, experts_per_token: 2, expert_ffn: 512",
+        "",
+        ", experts: 4, experts_per_token: 2, expert_ffn: 512",
         ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
-        ", sliding_window: 512", ", tied_embeddings: true, norm: layer"};
+        ", experts: 4, experts_per_token: 1, expert_ffn: 2048, "
+        "shared_expert_ffn: 512, dense_layers: 1",
+        ", sliding_window: 512",
+        ", tied_embeddings: true, norm: layer"};
     char text[4096];
+    static const char *const zero[] = {"", ", zero: 0", ", zero: 2",
+                                       ", zero: 3, recompute: full"};
     uint32_t sites = pick(r, 1, 3);
     size_t len = (size_t)snprintf(
         text, sizeof text,
         "longhaul: job/1\n"
-        "model: {layers: %u, hidden: 512, ffn: 1024, heads: 4, vocab: %u%s}\n"
-        "training: {global_batch: %u, sequence: 4096}\n"
+        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
+        "training: {global_batch: %u, sequence: 4096%s}\n"
         "cluster:\n"
         "  gpus_per_node: %u\n"
         "  node_link: {gbps: 1000, latency_us: 3}\n"
         "  fabric: {gbps: %u, latency_us: 8}\n",
-        pick(r, 3, MOST_LAYERS), pick(r, 1, 40) * 1000, more[pick(r, 0, 4)],
-        pick(r, 1, 3) * 4, pick(r, 1, 2) * 2, pick(r, 1, 4) * 50);
+        pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4), pick(r, 1, 40) * 1000,
+        more[pick(r, 0, 5)], pick(r, 1, 3) * 4, zero[pick(r, 0, 3)],
+        pick(r, 1, 2) * 2, pick(r, 1, 4) * 50);
     len += add_datacenters(r, sites, text + len, sizeof text - len);
     if (sites == 1)
         text[len - strlen("  links:\n")] = '\0';
@@ -221,16 +234,24 @@ static void check_job(lhi_random *r, const lh_job *job)
     lhi_arena_free(mem);
 }
 
+static void check_seed(uint64_t seed)
+{
+    lhi_random r = {seed};
+    lh_job *job = random_job(&r);
+    if (job)
+        check_job(&r, job);
+    lh_job_free(job);
+}
+
 static void nothing_is_below_its_bounds(void)
 {
-    for (uint64_t seed = 1; seed <= JOBS; seed++) {
-        lhi_random r = {seed};
-        lh_job *job = random_job(&r);
-        if (!job)
-            return;
-        check_job(&r, job);
-        lh_job_free(job);
-    }
+    /* Rare: an embedding's gradient is sent, and experts' are not; replicas of
+     * a stage are where layers, and where ends, take the longest. */
+    static const uint64_t known[] = {6052, 13596};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        check_seed(known[i]);
+    for (uint64_t seed = 1; seed <= JOBS; seed++)
+        check_seed(seed);
     /* Both kinds occur, or this would prove little. */
     CHECK_MSG(n_fit > JOBS / 2 && n_refused > 5 && n_tight > 2,
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
