@@ -57,8 +57,8 @@ static lh_job *random_job(lhi_random *r)
         "",
         ", experts: 4, experts_per_token: 2, expert_ffn: 512",
         ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
-        ", experts: 4, experts_per_token: 1, expert_ffn: 2048, "
-        "shared_expert_ffn: 512, dense_layers: 1",
+        (", experts: 4, experts_per_token: 1, expert_ffn: 2048, "
+         "shared_expert_ffn: 512, dense_layers: 1"),
         ", sliding_window: 512",
         ", tied_embeddings: true, norm: layer"};
     char text[4096];
