@@ -71,8 +71,8 @@ static const cli_option options[] = {
      .arg = "HOW",
      .preset = "climb",
      .choices = searches,
-     .help = "How layers are moved between chunks: of the fastest layouts, as "
-             "long as one move helps; all partitions of every layout that "
+     .help = "How layers are moved between chunks: of the layouts that may win, "
+             "as long as one move helps; all partitions of every layout that "
              "could win; drawn together with the layouts, as ScaleAcross "
              "Explorer does; or not at all."},
     {.name = "draws",
@@ -539,7 +539,7 @@ const cli_command cmd_plan = {
         "out; every schedule is tried on the others. The "
         "winner and those close behind are then searched for their "
         "optimal schedules, within --effort. Layers are moved between the "
-        "chunks of the fastest layouts where that helps, see --search.\n\n"
+        "chunks of the layouts that may win, see --search.\n\n"
         "With --jitter the plan is the one that does best where delays and "
         "devices vary: by the mean iteration, or by the 95th percentile (--by "
         "p95). All layouts whose lower bounds leave them a chance are drawn "

@@ -275,9 +275,10 @@ typedef struct lh_plan {
     const lh_plan_curve *curves;
 } lh_plan;
 
-/* How layers are moved between the chunks of the fastest layouts. */
+/* How layers are moved between the chunks of layouts. */
 typedef enum lh_partition_search {
-    LH_PARTITION_CLIMB, /* while moving one or two layers helps */
+    LH_PARTITION_CLIMB, /* from several starts, while moving one or two layers
+                           helps; all of them where they are few */
     LH_PARTITION_EXACT, /* every partition of every layout that could win, where
                            they are at most 200000 of each */
     LH_PARTITION_MONTE_CARLO, /* whole configurations are drawn, as ScaleAcross

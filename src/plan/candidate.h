@@ -72,6 +72,10 @@ lh_status lhi_search_exact(lhi_search *s, lh_error *err);
 /* Whether these are few enough to try them all unasked: counted in passes. */
 bool lhi_search_is_small(const lhi_search *s);
 
+/* Layers moved between the chunks of those that could still win, as far as its
+ * budget goes. */
+lh_status lhi_search_move(lhi_search *s, lh_error *err);
+
 /* In place of all that: draws at random. Proves nothing. */
 lh_status lhi_search_draw(lhi_search *s, lh_error *err);
 

@@ -122,25 +122,39 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
     return status;
 }
 
-/* The best move of `step` layers, if any helps. */
+/* Asks for `layers`, changed at two chunks by the caller; a better one is where
+ * the climb goes on from, else they are as before. */
+static lh_status step_to(lhi_partition *p, uint32_t a, uint32_t b,
+                         uint32_t at_a, uint32_t at_b, uint32_t *layers,
+                         uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    uint32_t was_a = layers[a], was_b = layers[b];
+    int64_t ns, before = *best_ns;
+    layers[a] = at_a;
+    layers[b] = at_b;
+    if (lhi_partition_allows(p, layers))
+        LHI_TRY(ask(p, layers, best, best_ns, &ns, err));
+    if (*best_ns < before && !p->steepest)
+        return LH_OK;
+    layers[a] = was_a;
+    layers[b] = was_b;
+    return LH_OK;
+}
+
+/* Every move of `step` layers, or with 0 every exchange, from wherever the one
+ * before has led. */
 static lh_status move(lhi_partition *p, uint32_t step, uint64_t most,
                       uint32_t *layers, uint32_t *best, int64_t *best_ns,
                       lh_error *err)
 {
-    int64_t ns;
-    memcpy(layers, best, p->n_chunks * sizeof *layers);
     for (uint32_t from = 0; from < p->n_chunks; from++)
-        for (uint32_t to = 0; to < p->n_chunks; to++) {
-            if (from == to || layers[from] <= step || p->n_timed >= most)
-                continue;
-            layers[from] -= step;
-            layers[to] += step;
-            lh_status status = LH_OK;
-            if (lhi_partition_allows(p, layers))
-                status = ask(p, layers, best, best_ns, &ns, err);
-            layers[from] += step;
-            layers[to] -= step;
-            LHI_TRY(status);
+        for (uint32_t to = 0; to < p->n_chunks && p->n_timed < most; to++) {
+            uint32_t a = layers[from], b = layers[to];
+            bool useful = step ? from != to && a > step : from < to && a != b;
+            if (useful)
+                LHI_TRY(step_to(p, from, to, step ? a - step : b,
+                                step ? b + step : a, layers, best, best_ns,
+                                err));
         }
     return LH_OK;
 }
@@ -153,10 +167,12 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
     uint64_t end = add(p->n_timed, most);
-    for (uint32_t step = 1; step <= 2 && status == LH_OK;) {
+    static const uint32_t steps[] = {1, 2, 0};
+    for (int i = 0; i < 3 && status == LH_OK;) {
         int64_t before = *best_ns;
-        status = move(p, step, end, layers, best, best_ns, err);
-        step = *best_ns < before ? 1 : step + 1;
+        memcpy(layers, best, p->n_chunks * sizeof *layers);
+        status = move(p, steps[i], end, layers, best, best_ns, err);
+        i = *best_ns < before ? 0 : i + 1;
     }
     free(layers);
     return status;

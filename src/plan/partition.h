@@ -18,6 +18,7 @@ typedef struct lhi_partition {
     double most_ratio;           /* largest chunk / smallest, >= 1 */
     lhi_partition_time *time;
     void *context;
+    bool steepest;    /* climb by the best of all moves, not the first */
     uint64_t n_timed; /* partitions asked for, counted here */
 } lhi_partition;
 
@@ -35,8 +36,9 @@ uint64_t lhi_partition_count(const lhi_partition *p);
 lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 
-/* Moves layers from one chunk to another as long as that helps: the best of all
- * moves of one layer, then of two; at most `most` partitions. */
+/* Moves layers from one chunk to another as long as that helps: one, then two,
+ * then as many as two chunks differ by, from `best` on. Each move that helps is
+ * where the next begins, or, if steepest, the best of all there are. At most `most` partitions. */
 lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search over layouts: branch and bound with even chunks, then layers are
- * moved between the chunks of the fastest, and elastic plans are made. */
+ * moved between the chunks of those that may win, and elastic plans are made.
+ */
 #include "plan/search.h"
 
 #include "plan/goal.h"
 #include "plan/money.h"
-#include "plan/uneven.h"
 
 #include <longhaul/methods.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ELASTIC_LAYOUTS = 2, /* the fastest by other schedules */
-    UNEVEN_LAYOUTS = 6,  /* the fastest with even chunks */
-};
+enum { ELASTIC_LAYOUTS = 2 }; /* the fastest by other schedules */
 
 /* --- elastic plans ---------------------------------------------------------
  */
@@ -69,68 +66,6 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
     for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_front_add(s->front, &s->elastic.rows[i], err));
     return LH_OK;
-}
-
-/* --- uneven chunks -------------------------------------------------------- */
-
-/* The fastest of those not `done` yet. */
-static lhi_candidate *next_fastest(const lhi_search *s, const bool *done)
-{
-    lhi_candidate *best = NULL;
-    for (uint32_t i = 0; i < s->n; i++) {
-        lhi_candidate *c = &s->candidates[i];
-        if (c->simulated && !done[i] && c->choice.status == LH_CHOICE_OK &&
-            (!best || lhi_value_of(&s->options, &c->choice) <
-                          lhi_value_of(&s->options, &best->choice)))
-            best = c;
-    }
-    return best;
-}
-
-/* look-ahead takes its time: what it is made from stands for it. */
-static const char *quick_method(const char *method)
-{
-    return strcmp(method, "look-ahead") == 0 ? "greedy" : method;
-}
-
-/* A new partition is a new pipeline: with its own bound, under every method. It
- * stays if the best of them is faster than before. */
-static lh_status move_layers(lhi_search *s, lhi_candidate *c, lh_error *err)
-{
-    lhi_candidate moved = *c;
-    int64_t ns = INT64_MAX;
-    if (!lhi_uneven_possible(s->job, &moved.config, &s->options))
-        return LH_OK;
-    LHI_TRY(lhi_uneven_search(s->job, &s->options,
-                              quick_method(c->choice.layout.schedule), s->mem,
-                              &moved.config, &ns, err));
-    if (moved.config.layers == c->config.layers)
-        return LH_OK;
-    LHI_TRY(lhi_candidate_bound(s, &moved, err));
-    LHI_TRY(lhi_candidate_simulate(s, &moved, err));
-    if (moved.choice.status == LH_CHOICE_OK &&
-        lhi_value_of(&s->options, &moved.choice) <
-            lhi_value_of(&s->options, &c->choice))
-        *c = moved;
-    return LH_OK;
-}
-
-static lh_status move_all_layers(lhi_search *s, lh_error *err)
-{
-    bool *done = calloc(s->n + (size_t)1, sizeof *done);
-    lh_status status = done ? LH_OK : lhi_fail_nomem(err);
-    for (int i = 0; i < UNEVEN_LAYOUTS && status == LH_OK; i++) {
-        lhi_candidate *c = next_fastest(s, done);
-        if (!c)
-            break;
-        done[c - s->candidates] = true;
-        /* And so is any partition of it. */
-        if (lhi_value_at(&s->options, &c->choice, c->floor.ns) >= s->best_value)
-            continue;
-        status = move_layers(s, c, err);
-    }
-    free(done);
-    return status;
 }
 
 static lh_status check_schedule(const lh_job *job, lh_error *err)
@@ -241,9 +176,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         drawn ? lhi_search_draw(&s, err) : branch(&s, false, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* which has done so */
-        status = move_all_layers(&s, err);
-    if (status == LH_OK &&
-        !((s.options.quick || drawn) && lhi_search_best(&s)))
+        status = lhi_search_move(&s, err);
+    if (status == LH_OK && !((s.options.quick || drawn) && lhi_search_best(&s)))
         status = search_elastic(&s, err);
     if (status == LH_OK)
         status = lhi_search_finish(&s, plan, err);

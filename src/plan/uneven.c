@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_PASSES = 150000, /* scheduled while climbing, all together */
-    AT_LEAST = 20,         /* partitions, however many passes they have */
-    MOST_EXACT = 200000,   /* partitions that are all tried */
-};
-
 double lhi_uneven_ratio(const lh_plan_options *options)
 {
     return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
@@ -89,82 +83,6 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     return LH_OK;
 }
 
-static lh_status search(lhi_partition *p, const lh_plan_options *options,
-                        uint64_t passes, uint32_t *best, int64_t *best_ns,
-                        lh_error *err)
-{
-    uint64_t most = MOST_PASSES / passes, all;
-    switch (options->partition) {
-    case LH_PARTITION_EXACT:
-        all = lhi_partition_count(p);
-        if (all > MOST_EXACT)
-            return lhi_fail(err, LH_EINVAL,
-                            "%" PRIu32 " layers in %" PRIu32
-                            " chunks are more than %d partitions, too many to "
-                            "try them all; search by climb",
-                            p->n_layers, p->n_chunks, MOST_EXACT);
-        return lhi_partition_exact(p, best, best_ns, err);
-    default:
-        return lhi_partition_climb(p, most > AT_LEAST ? most : AT_LEAST, best,
-                                   best_ns, err);
-    }
-}
-
-lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
-                            const char *method, lhi_arena *mem,
-                            lhi_config *config, int64_t *iteration_ns,
-                            lh_error *err)
-{
-    uint32_t n = count_chunks(config);
-    trial t = {job, options, method, *config};
-    lhi_partition p = {.n_layers = job->model->layers,
-                       .n_chunks = n,
-                       .most_ratio = lhi_uneven_ratio(options),
-                       .time = time_of,
-                       .context = &t};
-    uint32_t *best = LHI_NEW(mem, uint32_t, n);
-    if (!best)
-        return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c < n; c++) {
-        uint32_t first;
-        lhi_config_layers(job->model->layers, config, c, &first, &best[c]);
-    }
-    int64_t even_ns, ns;
-    LHI_TRY(time_of(&t, best, &even_ns, err));
-    ns = even_ns;
-    uint64_t passes = (uint64_t)n * config->microbatches * 3;
-    LHI_TRY(search(&p, options, passes, best, &ns, err));
-    if (ns < even_ns) {
-        *iteration_ns = ns;
-        config->layers = best;
-    }
-    return LH_OK;
-}
-
-/* --- sites of different speed ------------------------------------------------
- */
-
-/* How long a layer in the middle of the model takes, F to W, at each site. */
-static lh_status layer_times(const lh_job *job, const lhi_config *config,
-                             double *ns, lh_error *err)
-{
-    lh_job as_configured = *job;
-    as_configured.training.recompute = config->recompute;
-    for (uint32_t d = 0; d < job->n_datacenters; d++) {
-        lh_cost_slice slice = {.first_layer = job->model->layers / 2,
-                               .n_layers = 1,
-                               .datacenter = d,
-                               .data_datacenters = 1};
-        lh_cost_options options = {.size = sizeof options,
-                                   .estimate_missing = true};
-        lh_cost cost;
-        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
-                              &cost, err));
-        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
-    }
-    return LH_OK;
-}
-
 /* Layers in proportion to speed[0..n-1]: one each, and then one after the other
  * to the chunk that is the least behind with one more. */
 static void share_out(uint32_t layers, uint32_t n, double most_ratio,
@@ -191,6 +109,161 @@ static void share_out(uint32_t layers, uint32_t n, double most_ratio,
         out[most]--;
         out[least]++;
     }
+}
+
+/* --- starts -----------------------------------------------------------------
+ */
+
+enum {
+    AS_GIVEN,
+    ONE_ENDS_SMALL,
+    BOTH_END_SMALL,
+    MIDDLE_LARGE,
+    RISING,
+    FALLING,
+    N_SHAPES,
+    N_STARTS = N_SHAPES + 1 /* and that of a sibling */
+};
+
+/* How much of a layer chunk c of n gets where it got a whole one. */
+static double weight_of(int shape, uint32_t c, uint32_t n)
+{
+    double x = (double)c / (n - 1);
+    switch (shape) {
+    case ONE_ENDS_SMALL:
+        return c + 1 == n ? 0.5 : 1;
+    case BOTH_END_SMALL:
+        return c == 0 || c + 1 == n ? 0.5 : 1;
+    case MIDDLE_LARGE:
+        return x < 0.5 ? 1 + 2 * x : 3 - 2 * x;
+    case RISING:
+        return 1 + x;
+    case FALLING:
+        return 2 - x;
+    default:
+        return 1;
+    }
+}
+
+typedef struct start {
+    uint32_t *layers;
+    int64_t ns;
+    bool done;
+} start;
+
+/* layers[0..n-1] is what is given; the others follow in `room`. */
+static void draw_starts(const lhi_partition *p, const uint32_t *like,
+                        double *speed, uint32_t *room, start *starts)
+{
+    uint32_t n = p->n_chunks;
+    for (int i = 0; i < N_STARTS; i++) {
+        starts[i].done = i > AS_GIVEN && p->steepest;
+        starts[i].layers = room + (size_t)i * n;
+        if (i == N_SHAPES)
+            memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
+        for (uint32_t c = 0; c < n; c++)
+            speed[c] = room[c] * weight_of(i, c, n);
+        if (i != AS_GIVEN && i != N_SHAPES)
+            share_out(p->n_layers, n, p->most_ratio, speed, starts[i].layers);
+        for (int k = 0; k < i; k++)
+            if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
+                0)
+                starts[i].done = true;
+    }
+}
+
+/* Climbs from the fastest start first. */
+static lh_status climb(lhi_partition *p, uint64_t most, start *starts,
+                       uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    for (;;) {
+        start *next = NULL;
+        for (int i = 0; i < N_STARTS; i++)
+            if (!starts[i].done && starts[i].ns < INT64_MAX &&
+                (!next || starts[i].ns < next->ns))
+                next = &starts[i];
+        if (!next)
+            return LH_OK;
+        next->done = true;
+        if (p->n_timed < most)
+            LHI_TRY(lhi_partition_climb(p, most - p->n_timed, next->layers,
+                                        &next->ns, err));
+        if (next->ns < *best_ns) {
+            *best_ns = next->ns;
+            memcpy(best, next->layers, p->n_chunks * sizeof *best);
+        }
+    }
+}
+
+lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
+                            const char *method, bool steepest,
+                            const uint32_t *like, uint64_t *passes,
+                            lhi_arena *mem, lhi_config *config,
+                            int64_t *iteration_ns, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    uint64_t each = (uint64_t)n * config->microbatches * 3;
+    uint64_t most = *passes / each;
+    trial t = {job, options, method, *config};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .most_ratio = lhi_uneven_ratio(options),
+                       .time = time_of,
+                       .context = &t,
+                       .steepest = steepest};
+    start starts[N_STARTS] = {{0}};
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
+    double *speed = calloc(n, sizeof *speed);
+    lh_status status = best && room && speed ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n && status == LH_OK; c++) {
+        uint32_t first;
+        lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
+    }
+    if (status == LH_OK)
+        draw_starts(&p, like, speed, room, starts);
+    for (int i = 0; i < N_STARTS && status == LH_OK; i++) {
+        starts[i].ns = INT64_MAX;
+        if (starts[i].done || (i != AS_GIVEN && p.n_timed >= most))
+            continue;
+        p.n_timed++;
+        status = time_of(&t, starts[i].layers, &starts[i].ns, err);
+    }
+    int64_t ns = starts[AS_GIVEN].ns;
+    if (status == LH_OK)
+        status = climb(&p, most, starts, best, &ns, err);
+    if (status == LH_OK && ns < INT64_MAX && best[0] > 0) {
+        *iteration_ns = ns;
+        config->layers = best;
+    }
+    *passes -= p.n_timed < most ? p.n_timed * each : *passes;
+    free(room);
+    free(speed);
+    return status;
+}
+
+/* --- sites of different speed ------------------------------------------------
+ */
+
+/* How long a layer in the middle of the model takes, F to W, at each site. */
+static lh_status layer_times(const lh_job *job, const lhi_config *config,
+                             double *ns, lh_error *err)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        lh_cost_slice slice = {.first_layer = job->model->layers / 2,
+                               .n_layers = 1,
+                               .datacenter = d,
+                               .data_datacenters = 1};
+        lh_cost_options options = {.size = sizeof options,
+                                   .estimate_missing = true};
+        lh_cost cost;
+        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
+                              &cost, err));
+        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
+    }
+    return LH_OK;
 }
 
 static bool is_mixed(const lh_job *job)
@@ -233,11 +306,11 @@ lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = layer_times(job, config, times, &why);
     for (uint32_t c = 0; status == LH_OK && c < n; c++)
-        speed[c] = 1 / slowest_of(
-                           &places.spreads[lhi_config_device(config, c)],
-                           times);
+        speed[c] = 1 / slowest_of(&places.spreads[lhi_config_device(config, c)],
+                                  times);
     if (status == LH_OK) {
-        share_out(job->model->layers, n, lhi_uneven_ratio(options), speed, layers);
+        share_out(job->model->layers, n, lhi_uneven_ratio(options), speed,
+                  layers);
         config->layers = layers;
     }
     lhi_arena_free(own);

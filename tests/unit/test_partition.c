@@ -74,7 +74,7 @@ static void all_of_twelve_layers(void)
     for (int m = 0; m < 2; m++)
         for (uint32_t chunks = 2; chunks <= 6; chunks += 2) {
             two_ranks t = {chunks, methods[m]};
-            lhi_partition p = {12, chunks, 3, time_of, &t, 0};
+            lhi_partition p = {12, chunks, 3, time_of, &t, false, 0};
             uint32_t best[6] = {0};
             int64_t ns = INT64_MAX;
             CHECK_OK(lhi_partition_exact(&p, best, &ns, &err), err);
@@ -100,7 +100,7 @@ static void searches(void)
     lh_error err = {0};
     int64_t exact_ns = INT64_MAX, even_ns;
     uint32_t best[4], even[] = {3, 3, 3, 3};
-    lhi_partition p = {12, 4, 3, time_of, &t, 0};
+    lhi_partition p = {12, 4, 3, time_of, &t, false, 0};
     CHECK_OK(lhi_partition_exact(&p, best, &exact_ns, &err), err);
     CHECK_OK(time_of(&t, even, &even_ns, &err), err);
 

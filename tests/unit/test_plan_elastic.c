@@ -97,15 +97,17 @@ static const lh_choice *row_of(const lh_plan *plan, const char *words)
 }
 
 /* What stands beside an elastic plan, each with what it takes: depth-first,
- * breadth-first, the same with the host's memory, zero-bubble. */
+ * breadth-first, the same with the host's memory, zero-bubble. Not where an
+ * optimal schedule of another layout wins. */
 static void beside_elastic_plans(void)
 {
     lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
                            "outermost: data}",
                            32, 2, 20);
     lh_plan *plan = NULL;
+    lh_plan_options some = {.size = sizeof some, .no_optimal = true};
     lh_error err = {0};
-    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK_OK(lh_plan_make(job, &some, &plan, &err), err);
     const lh_choice *depth = row_of(plan, "depth-first");
     const lh_choice *breadth = row_of(plan, "one group");
     const lh_choice *host = row_of(plan, "offloading");
@@ -159,9 +161,11 @@ static void smaller_first_chunks(void)
         "         chunks_per_device: 4, outermost: data, schedule: elastic}\n";
     lh_job *job = NULL;
     lh_plan *plan = NULL;
+    lh_plan_options own = {.size = sizeof own, /* elastic plans' own chunks */
+                           .partition = LH_PARTITION_EVEN};
     lh_error err = {0};
     CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
-    CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+    CHECK_OK(lh_plan_make(job, &own, &plan, &err), err);
     const lh_choice *even = row_of(plan, "equal layers");
     CHECK(plan && plan->best.elastic && plan->best.chunk_layers);
     CHECK(even && even->iteration_ns > plan->best.iteration_ns);
