@@ -303,6 +303,8 @@ static void print_search(cli *c, const lh_plan *p)
         fprintf(c->out, "%s%" PRIu64 " by %s%s",
                 i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound,
                 i + 1 == p->n_pruned ? ".\n" : "");
+    if (lh_plan_gap(p) > 0 && p->objective == LH_PLAN_CHEAPEST)
+        return; /* what is proven is about time, and cheap plans take long */
     if (lh_plan_gap(p) > 0)
         fprintf(c->out,
                 "No layout and schedule is more than %.1f %% faster "
@@ -548,7 +550,10 @@ const cli_command cmd_plan = {
         "--json it is printed, and no file is written unless -o names one. It "
         "holds the layout, the pipeline, the schedule, what was predicted and "
         "compared, and the job itself: 'longhaul simulate' and 'longhaul "
-        "export' take it from there.",
+        "export' take it from there.\n\n"
+        "Ctrl-C ends the search: the plan is then the best of what was "
+        "searched so far, and is written as usual. A second one ends the "
+        "program.",
     .output_help = "Write the plan to FILE (default: plan.json; with --json "
                    "none).",
     .own_output = true,

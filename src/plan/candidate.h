@@ -66,6 +66,10 @@ typedef struct lhi_search {
  * candidates, counts and proven_ns. */
 lh_status lhi_search_branch(lhi_search *s, lh_error *err);
 
+/* Reports progress; true: the caller wants what there is. What is left is then
+ * done as for a quick plan. Never before something works. */
+bool lhi_search_stopped(lhi_search *s, uint32_t total);
+
 /* Every partition of every candidate that could still win. LH_EINVAL: too many
  * of one layout. */
 lh_status lhi_search_exact(lhi_search *s, lh_error *err);

@@ -44,6 +44,16 @@ static uint32_t count_or(uint32_t given, uint32_t usual)
     return given ? given : usual;
 }
 
+/* The caller wants the best so far, and there is one. */
+static bool is_stopped(const drawing *d, uint32_t done, uint32_t total)
+{
+    const lh_plan_options *o = &d->s->options;
+    return o->progress &&
+           o->progress(o->context, done, total,
+                       d->n_best ? d->best[0].ns : -1) &&
+           d->n_best > 0;
+}
+
 /* --- one layout ----------------------------------------------------------- */
 
 /* Each child with the same probability. */
@@ -209,6 +219,8 @@ static lh_status draw_all(drawing *d, lh_error *err)
     lhi_search *s = d->s;
     for (uint32_t i = 0; i < d->n_layouts; i++) {
         bool found;
+        if (is_stopped(d, i, d->n_layouts))
+            break;
         LHI_TRY(draw_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
         if (!found || (uint64_t)l->pipeline * l->chunks_per_device >
@@ -230,7 +242,7 @@ static lh_status change_all(drawing *d, lh_error *err)
     lh_status status = layers && start ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && n)
         memcpy(start, d->best, n * sizeof *start);
-    for (uint32_t i = 0; i < n && status == LH_OK; i++)
+    for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n); i++)
         status = change(d, &start[i], layers, err);
     free(layers);
     free(start);

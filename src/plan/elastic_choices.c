@@ -104,12 +104,20 @@ static lh_status say_what(const lhi_elastic_result *r, const char *what,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* What there is will do. */
+static bool is_stopped(const lhi_elastic_choices *out)
+{
+    return out->stopped && out->stopped(out->context);
+}
+
 /* One more row: a layout with so much freedom; `what` names it. */
 static lh_status add_row(const lh_job *job, const lhi_config *like,
                          const lhi_elastic_freedom *freedom, const char *what,
                          lhi_arena *mem, lhi_elastic_choices *out,
                          lh_error *err)
 {
+    if (is_stopped(out))
+        return LH_OK;
     lh_error why = {0};
     lhi_elastic_result *r = &out->results[out->n_rows];
     lh_choice *row = &out->rows[out->n_rows];
@@ -268,7 +276,7 @@ static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
     lhi_config like = out->results[0].config;
     if (want && strcmp(want, "auto") != 0)
         return LH_OK;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all && !is_stopped(out); i++) {
         uint32_t chunks = job->layout.chunks_per_device;
         if ((chunks && chunks != all[i].chunks) ||
             all[i].chunks * like.layout.pipeline > job->model->layers)
@@ -365,12 +373,15 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
                                    uint32_t n_likes, lhi_arena *mem,
                                    lhi_elastic_choices *out, lh_error *err)
 {
-    *out = (lhi_elastic_choices){0};
+    const lhi_elastic_choices none = {.stopped = out->stopped,
+                                      .context = out->context};
+    *out = none;
     lhi_elastic_freedom all = freedom_of(job);
-    for (uint32_t i = 0; i < n_likes; i++) {
+    for (uint32_t i = 0; i < n_likes && !is_stopped(out); i++) {
         lhi_elastic_choices one = {0};
         lh_status status =
-            add_row(job, &likes[i], &all, "as the search over equal stages has it", mem, &one, err);
+            add_row(job, &likes[i], &all,
+                    "as the search over equal stages has it", mem, &one, err);
         if (status != LH_OK) {
             fini(&one.results[0]);
             return status;
@@ -383,6 +394,8 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
             continue;
         }
         fini(&out->results[0]);
+        one.stopped = out->stopped;
+        one.context = out->context;
         *out = one;
     }
     if (out->n_rows == 0)

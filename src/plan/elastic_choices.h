@@ -12,12 +12,14 @@ typedef struct lhi_elastic_choices {
     lh_choice rows[LHI_ELASTIC_ROWS];
     lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits,
                                                      and of other schedules */
+    bool (*stopped)(void *context); /* the caller's; true: no more rows */
+    void *context;
 } lhi_elastic_choices;
 
 /* The fastest elastic plan on any of the layouts `likes`, what it takes
  * without its parts, and what zero-bubble schedules take on its degrees. Rates
- * (tokens, mfu) are left 0. Texts live in `mem`; release with
- * lhi_elastic_choices_fini(), on failure too. */
+ * (tokens, mfu) are left 0. `out` is zero but for `stopped`. Texts live in
+ * `mem`; release with lhi_elastic_choices_fini(), on failure too. */
 lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
                                    uint32_t n_likes, lhi_arena *mem,
                                    lhi_elastic_choices *out, lh_error *err);

@@ -32,6 +32,12 @@ static int64_t rank_of(const lhi_search *s, const lhi_candidate *c)
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
 
+static bool is_stopped(void *context)
+{
+    lhi_search *s = context;
+    return lhi_search_stopped(s, s->n);
+}
+
 /* Chunks, groups, sharding and recomputation are searched together on the
  * degrees that do best without, or, where nothing fits without, on any. */
 static lh_status search_elastic(lhi_search *s, lh_error *err)
@@ -54,6 +60,8 @@ static lh_status search_elastic(lhi_search *s, lh_error *err)
         likes[n] = best->config;
         likes[n++].layers = NULL; /* its chunks are of its own making */
     }
+    s->elastic.stopped = is_stopped;
+    s->elastic.context = s;
     LHI_TRY(
         lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic, err));
     for (uint32_t i = 0; i < s->elastic.n_rows; i++) {

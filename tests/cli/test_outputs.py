@@ -541,4 +541,29 @@ for number in (signal.SIGINT, signal.SIGTERM):
           time.monotonic() - begin < 5 and
           not [n for n in names() if n.startswith("never")],
           f"signal {number}: {process.returncode} {out!r} {err!r}")
+
+# A plan that is interrupted is the best so far; how soon that is does not
+# matter. The search takes hours by itself.
+with open(os.path.join(WORK, "long.yaml"), "w") as file:
+    file.write("""longhaul: job/1
+model: {layers: 16, hidden: 256, ffn: 512, heads: 4, vocab: 1000}
+training: {global_batch: 64, sequence: 512}
+cluster:
+  gpus_per_node: 4
+  gpu: {tflops: 100, memory_gib: 80, memory_gbps: 2000}
+  node_link: {gbps: 1000, latency_us: 3}
+  fabric: {gbps: 100, latency_us: 8}
+  datacenters: [{name: here, nodes: 2}]
+""")
+process = subprocess.Popen(
+    [PROGRAM, "plan", "long.yaml", "--search", "monte-carlo", "--draws",
+     "1000000,20,1000,20", "-o", "some.json"], cwd=WORK,
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+time.sleep(3)
+process.send_signal(signal.SIGINT)
+out, err = process.communicate(timeout=60)
+check(process.returncode == 0 and b"best of what was searched" in err and
+      b"iteration" in out, f"interrupted plan: {process.returncode} {err!r}")
+done = run("simulate", "some.json", "--json")
+check(done.returncode == 0, f"an interrupted plan is a plan: {done}")
 finish()
