@@ -65,12 +65,15 @@ typedef struct lhi_elastic_sums {
     struct lhi_elastic_row {
         lhi_elastic_sum *sums;
         size_t count;
-    } *rows; /* [k]: of the first k operations; [n_ops]: of all */
+    } * rows; /* [k]: of the first k operations; [n_ops]: of all */
 } lhi_elastic_sums;
 
+/* `front`: without the sums that store more than another and take as long
+ * again, or longer. */
 lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
-                                const lh_elastic_op *ops, lhi_arena *mem,
-                                lhi_elastic_sums *out, lh_error *err);
+                                const lh_elastic_op *ops, bool front,
+                                lhi_arena *mem, lhi_elastic_sums *out,
+                                lh_error *err);
 /* Which operations one of the sums of all stores. */
 void lhi_elastic_trace_back(const lhi_elastic_sums *sums, lhi_elastic_sum at,
                             bool *recomputed);

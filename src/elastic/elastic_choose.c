@@ -179,7 +179,7 @@ lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
                      .search = search};
         choice->mem = keep;
         status =
-            lhi_elastic_find_sums(given, n_ops, ops, mem, &c.sums, err);
+            lhi_elastic_find_sums(given, n_ops, ops, false, mem, &c.sums, err);
         if (status == LH_OK)
             status = choose(&c, budget, choice, err);
     }

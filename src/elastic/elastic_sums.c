@@ -18,8 +18,7 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
     for (uint32_t k = 0; k < n; k++) {
         if (ops[k].bytes < 0 || ops[k].ns < 0)
             return lhi_fail(err, LH_EINVAL,
-                            "operation %" PRIu32 ": negative bytes or time",
-                            k);
+                            "operation %" PRIu32 ": negative bytes or time", k);
         bytes += ops[k].bytes;
         ns += ops[k].ns;
     }
@@ -31,7 +30,7 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
 
 /* The row after `from`: each sum with the next operation recomputed, and with
  * it stored; both are sorted, so one pass merges them. */
-static lh_status extend(lhi_arena *mem, const row *from,
+static lh_status extend(lhi_arena *mem, bool front, const row *from,
                         const lh_elastic_op *op, row *to, size_t *total,
                         lh_error *err)
 {
@@ -55,15 +54,20 @@ static lh_status extend(lhi_arena *mem, const row *from,
             if (ns < next.recompute_ns)
                 next.recompute_ns = ns;
         }
-        to->sums[to->count++] = next;
+        /* With more stored and as much to do again it is of no use, and no
+         * sum that is of use begins with one that is not. */
+        if (!front || to->count == 0 ||
+            next.recompute_ns < to->sums[to->count - 1].recompute_ns)
+            to->sums[to->count++] = next;
     }
     *total += to->count;
     return LH_OK;
 }
 
 lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
-                                const lh_elastic_op *ops, lhi_arena *mem,
-                                lhi_elastic_sums *out, lh_error *err)
+                                const lh_elastic_op *ops, bool front,
+                                lhi_arena *mem, lhi_elastic_sums *out,
+                                lh_error *err)
 {
     LHI_TRY(check_ops(given, n_ops, ops, err));
     *out = (lhi_elastic_sums){.n_ops = n_ops, .ops = ops};
@@ -74,8 +78,8 @@ lh_status lhi_elastic_find_sums(const lh_elastic_case *given, uint32_t n_ops,
     out->rows[0] = (row){start, 1};
     size_t total = 1;
     for (uint32_t k = 0; k < n_ops; k++)
-        LHI_TRY(extend(mem, &out->rows[k], &ops[k], &out->rows[k + 1], &total,
-                       err));
+        LHI_TRY(extend(mem, front, &out->rows[k], &ops[k], &out->rows[k + 1],
+                       &total, err));
     return LH_OK;
 }
 

@@ -182,7 +182,7 @@ static lh_status prepare(searcher *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
     LHI_TRY(lhi_elastic_check_case(g, err));
-    LHI_TRY(lhi_elastic_find_sums(g, s->setting->n_ops, s->setting->ops,
+    LHI_TRY(lhi_elastic_find_sums(g, s->setting->n_ops, s->setting->ops, true,
                                   s->mem, &s->sums, err));
     s->all = &s->sums.rows[s->sums.n_ops];
     s->cheapest = LHI_NEW(s->mem, size_t, s->all->count);
