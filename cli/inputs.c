@@ -121,8 +121,9 @@ lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out)
 
 lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants)
 {
-    return cli_error(c, LH_EINPUT, "%s: is a %s; '%s' takes %s", input->path,
-                     input->kind, c->command->name, wants);
+    const char *article = input->kind[0] == 'o' ? "an" : "a"; /* optical */
+    return cli_error(c, LH_EINPUT, "%s: is %s %s; '%s' takes %s", input->path,
+                     article, input->kind, c->command->name, wants);
 }
 
 bool cli_input_is_other(const cli_input *input, const char *kind)
