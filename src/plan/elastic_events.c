@@ -230,6 +230,10 @@ static lh_status search_setting(searcher *s, lh_error *err)
     uint32_t first = s->setting->least_queue;
     uint32_t last = s->setting->most_queue ? s->setting->most_queue
                                            : g->microbatches;
+    /* Its tables are large; with one queue to try they say nothing. */
+    if (first == last && first >= g->stages && first >= 1 &&
+        first <= g->microbatches && worth_trying(g, first))
+        return try_queue(s, first, err);
     lh_elastic_choice *published;
     lh_status status =
         lh_elastic_choose(g, s->setting->n_ops, s->setting->ops, s->budget,
