@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/front.h"
 
+#include "base/sort.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +80,7 @@ lh_status lhi_front_finish(lhi_arena *mem, lh_plan *plan, lh_error *err)
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         LHI_TRY(lhi_front_add(&f, &plan->alternatives[i], err));
     if (f.n)
-        qsort(f.all, f.n, sizeof *f.all, compare);
+        lhi_sort(f.all, f.n, sizeof *f.all, compare);
     if (f.n > LHI_MOST_FRONT) {
         f.n = LHI_MOST_FRONT;
         plan->front_whole = false;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/goal.h"
 
+#include "base/sort.h"
+
 #include "plan/money.h"
 
 #include <math.h>
@@ -81,7 +83,7 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
                       uint32_t n)
 {
     if (n)
-        qsort(list, n, sizeof *list,
+        lhi_sort(list, n, sizeof *list,
               options->objective == LH_PLAN_CHEAPEST ? compare_costs
                                                      : compare_times);
 }

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/sort.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -259,7 +260,7 @@ lh_status lhi_partition_sample(lhi_partition *p,
     if (status == LH_OK)
         status = explore(p, how, &random, samples, drawn, best, best_ns, err);
     if (status == LH_OK)
-        qsort(samples, how->samples, sizeof *samples, compare);
+        lhi_sort(samples, how->samples, sizeof *samples, compare);
     for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
          i++)
         status = exploit(p, how, &random,

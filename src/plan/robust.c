@@ -6,6 +6,8 @@
  * whole layouts: what is left out could not have won on these samples. */
 #include "plan/robust.h"
 
+#include "base/sort.h"
+
 #include "plan/candidate.h"
 #include "plan/changed.h"
 #include "plan/refine.h"
@@ -472,7 +474,7 @@ static int by_p95(const void *a, const void *b)
 static void sort(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
-        qsort(list, n, sizeof *list,
+        lhi_sort(list, n, sizeof *list,
               r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
 }
 

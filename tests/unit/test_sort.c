@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sorting: in order, and equals as they were, with memory and without. */
+#include "test.h"
+
+#include "base/random.h"
+#include "base/sort.h"
+
+#include "fail_alloc.h"
+
+typedef struct item {
+    uint32_t key, was;
+    char ballast[13];
+} item;
+
+static int by_key(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static void sort_some(uint32_t n, uint32_t keys, lhi_random *random)
+{
+    item items[200] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        items[i] = (item){.key = lhi_random_below(random, keys), .was = i};
+    lhi_sort(items, n, sizeof *items, by_key);
+    for (uint32_t i = 1; i < n; i++)
+        CHECK(items[i - 1].key < items[i].key ||
+              (items[i - 1].key == items[i].key &&
+               items[i - 1].was < items[i].was));
+}
+
+static void equals_stay(void)
+{
+    lhi_random random = {7};
+    for (uint32_t n = 0; n <= 200; n++)
+        for (uint32_t keys = 1; keys <= 16; keys *= 4)
+            sort_some(n, keys, &random);
+}
+
+static void without_memory(void)
+{
+    lhi_random random = {8};
+    for (uint32_t n = 2; n <= 200; n += 11) {
+        fail_alloc_after = 0;
+        fail_alloc_hit = false;
+        sort_some(n, 5, &random);
+        CHECK(fail_alloc_hit);
+        fail_alloc_after = -1;
+    }
+}
+
+int main(void)
+{
+    RUN(equals_stay);
+    RUN(without_memory);
+    return test_summary();
+}
