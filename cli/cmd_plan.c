@@ -71,10 +71,11 @@ static const cli_option options[] = {
      .arg = "HOW",
      .preset = "climb",
      .choices = searches,
-     .help = "How layers are moved between chunks: of the layouts that may win, "
-             "as long as one move helps; all partitions of every layout that "
-             "could win; drawn together with the layouts, as ScaleAcross "
-             "Explorer does; or not at all."},
+     .help =
+         "How layers are moved between chunks: of the layouts that may win, "
+         "as long as one move helps; all partitions of every layout that "
+         "could win; drawn together with the layouts, as ScaleAcross "
+         "Explorer does; or not at all."},
     {.name = "draws",
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),

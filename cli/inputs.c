@@ -128,8 +128,8 @@ lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants)
 
 bool cli_input_is_other(const cli_input *input, const char *kind)
 {
-    static const char *const kinds[] = {"pipeline", "job",   "plan",
-                                        "profile",  "trace", "optical", NULL};
+    static const char *const kinds[] = {
+        "pipeline", "job", "plan", "profile", "trace", "optical", NULL};
     for (uint32_t i = 0; kinds[i]; i++)
         if (strcmp(input->kind, kinds[i]) == 0)
             return strcmp(kind, kinds[i]) != 0;

@@ -22,8 +22,8 @@ extern "C" {
 #define LH_MAX_MICROBATCHES 1048576u
 #define LH_MAX_PASSES (UINT64_C(1) << 26) /* chunks x microbatches */
 #define LH_MAX_DP_OPS (1u << 24)
-#define LH_NO_LIMIT INT64_MAX             /* memory limit: none */
-#define LH_NONE UINT32_MAX                /* "no such index" */
+#define LH_NO_LIMIT INT64_MAX /* memory limit: none */
+#define LH_NONE UINT32_MAX    /* "no such index" */
 
 typedef struct lh_pipeline lh_pipeline;
 

@@ -72,7 +72,7 @@ typedef struct lh_choice {
     double mfu;      /* model FLOPs over peak FLOPs of the GPUs in use */
     const char *why; /* why it won, or lost; never NULL */
     const lh_plan_elastic *elastic; /* NULL: another schedule */
-    const lh_plan_cost *cost; /* NULL: no prices, or no time */
+    const lh_plan_cost *cost;       /* NULL: no prices, or no time */
     /* Of each chunk, pipeline * chunks_per_device of them; NULL: as even as it
      * goes, what is left over in the middle. See lh_plan_layers(). */
     const uint32_t *chunk_layers;
@@ -209,14 +209,15 @@ typedef struct lh_plan_curve {
     const double *xs; /* rising */
     uint32_t n_series;
     const char *const *series;
-    const int64_t *iteration_ns; /* [series * n_points + point]; -1: none fits */
-    uint32_t n_crossings;        /* of the first two, by interpolation */
-    const double *crossings;     /* rising */
+    const int64_t
+        *iteration_ns;       /* [series * n_points + point]; -1: none fits */
+    uint32_t n_crossings;    /* of the first two, by interpolation */
+    const double *crossings; /* rising */
 } lh_plan_curve;
 
 /* What a plan is to be best in. */
 typedef enum lh_plan_goal {
-    LH_PLAN_FASTEST, /* of an iteration */
+    LH_PLAN_FASTEST,  /* of an iteration */
     LH_PLAN_CHEAPEST, /* of an iteration, and so of a token */
 } lh_plan_goal;
 
@@ -227,7 +228,8 @@ typedef struct lh_plan {
     const char *name;       /* of the job */
     const char *version;    /* of longhaul that made it */
     const char *input_hash; /* of the job with all that it names */
-    const char *cost_source; /* where pass times come from: lh_cost_source_name() */
+    const char
+        *cost_source; /* where pass times come from: lh_cost_source_name() */
     const lh_job *job;
     lh_choice best;
     const lh_pipeline *pipeline; /* of the best; memory in bytes */
@@ -296,8 +298,8 @@ typedef struct lh_plan_sampling {
 } lh_plan_sampling;
 
 typedef struct lh_plan_options {
-    size_t size;       /* sizeof(lh_plan_options) */
-    uint32_t top;      /* alternatives to keep; 0: 10 */
+    size_t size;         /* sizeof(lh_plan_options) */
+    uint32_t top;        /* alternatives to keep; 0: 10 */
     uint32_t sub_blocks; /* of `greedy`; 0: 1, which other programs can run */
     /* Called now and then while searching; returns true to stop early, and
      * then the best so far is the plan. May be NULL. */
@@ -314,8 +316,9 @@ typedef struct lh_plan_options {
     lh_partition_search partition;
     lh_plan_sampling sampling;
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
-    const lh_jitter *jitter; /* choose for delays that vary; NULL: they do not */
-    lh_plan_by by;           /* with jitter */
+    const lh_jitter
+        *jitter;            /* choose for delays that vary; NULL: they do not */
+    lh_plan_by by;          /* with jitter */
     lh_plan_goal objective; /* cost: the job has prices, or the options */
     bool front;             /* all that is best in some respect, too */
     /* In place of the job's prices; 0: these. */
@@ -325,7 +328,7 @@ typedef struct lh_plan_options {
     bool sensitivity; /* find where other link values change the layout */
     double range;     /* factors up to this, and down to 1 / this; 0: 16 */
     double tolerance; /* of the factors found; 0: 0.01 */
-    bool curves; /* fill in plan->curves, too */
+    bool curves;      /* fill in plan->curves, too */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.
@@ -340,8 +343,8 @@ LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
  * that: 0.05 if nothing is more than 5 % faster. -1: not known. */
 LH_API double lh_plan_gap(const lh_plan *plan);
 /* The model's layers that one chunk of the plan's pipeline holds. */
-LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk,
-                           uint32_t *first, uint32_t *count);
+LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
+                           uint32_t *count);
 
 /* The pipeline of one complete layout (every degree, micro_batch,
  * chunks_per_device and outermost given), e.g. to compare its schedules.

@@ -16,14 +16,14 @@ extern "C" {
 
 /* What the critical path passes through. */
 typedef enum lh_report_step {
-    LH_STEP_PASS,     /* index: into the trace's runs */
-    LH_STEP_QUEUE,    /* index: into its messages; waiting for the link */
-    LH_STEP_TRANSFER, /* on the link */
-    LH_STEP_LATENCY,  /* on its way */
+    LH_STEP_PASS,       /* index: into the trace's runs */
+    LH_STEP_QUEUE,      /* index: into its messages; waiting for the link */
+    LH_STEP_TRANSFER,   /* on the link */
+    LH_STEP_LATENCY,    /* on its way */
     LH_STEP_COLLECTIVE, /* index: into its collectives */
-    LH_STEP_BLOCKED,  /* a device or message waits for a place in a queue; index
-                         is not used */
-    LH_STEP_WAIT,     /* anything else; index is not used */
+    LH_STEP_BLOCKED, /* a device or message waits for a place in a queue; index
+                        is not used */
+    LH_STEP_WAIT,    /* anything else; index is not used */
 } lh_report_step;
 
 typedef struct lh_report_segment {
@@ -54,8 +54,8 @@ LH_API void lh_report_analysis_free(lh_report_analysis *analysis);
 
 /* A row of the comparison table. */
 typedef struct lh_report_row {
-    const char *method; /* "zb-h1" */
-    const char *status; /* "ok", else a word such as "infeasible" */
+    const char *method;  /* "zb-h1" */
+    const char *status;  /* "ok", else a word such as "infeasible" */
     int64_t makespan_ns; /* -1: none */
     double bubble_ratio; /* 0..1; negative: none */
     int64_t peak_memory; /* highest over the devices; -1: none */
@@ -68,11 +68,11 @@ typedef struct lh_report_sweep {
     const char *title; /* e.g. "transfer 0.5 ms"; may be NULL */
     const char *x;     /* what changes and its unit, e.g. "latency (ms)" */
     uint32_t n_points;
-    const double *xs;  /* rising */
+    const double *xs; /* rising */
     uint32_t n_series;
     const char *const *series;  /* names of the methods */
     const int64_t *makespan_ns; /* [series * n_points + point], -1: none */
-    int64_t baseline_ns; /* slowdown 1; 0: the least makespan there is */
+    int64_t baseline_ns;        /* slowdown 1; 0: the least makespan there is */
 } lh_report_sweep;
 
 /* A part of a whole. */
@@ -137,8 +137,8 @@ LH_API lh_status lh_report_format_html(const lh_report *report, char **text,
 /* --- pictures without a browser ----------------------------------------- */
 
 typedef struct lh_svg_options {
-    size_t size;    /* sizeof(lh_svg_options) */
-    uint32_t width; /* in pixels; 0: 1200 */
+    size_t size;                        /* sizeof(lh_svg_options) */
+    uint32_t width;                     /* in pixels; 0: 1200 */
     const lh_report_analysis *analysis; /* outlines the critical path; NULL */
 } lh_svg_options;
 

@@ -61,8 +61,7 @@ static lh_status find_options(chooser *c, lh_error *err)
 static lhi_wide need_of(const chooser *c, const option *o, int64_t stored)
 {
     lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks;
-    return o->states +
-           (lhi_wide)o->passes * (stored + c->g->kept_bytes) * unit;
+    return o->states + (lhi_wide)o->passes * (stored + c->g->kept_bytes) * unit;
 }
 
 /* F(o), or the queue with the least exposed communication. NULL: none fits. */
@@ -81,8 +80,7 @@ static const option *queue_for(const chooser *c, int64_t stored)
     return best;
 }
 
-static lh_status refuse_budget(const chooser *c, int64_t budget,
-                               lh_error *err)
+static lh_status refuse_budget(const chooser *c, int64_t budget, lh_error *err)
 {
     lhi_wide unit = (lhi_wide)c->g->replicas * c->g->chunks, least = 0;
     uint32_t queue = 0;
@@ -147,8 +145,7 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
         const option *o = queue_for(c, all->sums[i].stored);
         if (!o)
             break; /* more bytes fit no better */
-        lhi_wide lost =
-            (lhi_wide)J * all->sums[i].recompute_ns + o->exposed_ns;
+        lhi_wide lost = (lhi_wide)J * all->sums[i].recompute_ns + o->exposed_ns;
         if (!best || lost < least) {
             least = lost;
             best = o;
@@ -174,8 +171,8 @@ lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
     } else {
         chooser c = {.g = given,
                      .mem = mem,
-                     .budget = (lhi_wide)budget * given->replicas *
-                               given->chunks,
+                     .budget =
+                         (lhi_wide)budget * given->replicas * given->chunks,
                      .search = search};
         choice->mem = keep;
         status =

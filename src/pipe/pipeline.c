@@ -107,12 +107,11 @@ static lh_status check_links(const lh_pipeline_desc *d,
     for (uint32_t i = 0; i < d->n_links; i++) {
         const lh_link *l = &d->links[i];
         if (l->from >= d->n_devices || l->to >= d->n_devices)
-            return refuse(origin, AT_LINK, i, err,
-                          "device %" PRIu32
-                          " does not exist; there are %" PRIu32
-                          ", counted from 0",
-                          l->from >= d->n_devices ? l->from : l->to,
-                          d->n_devices);
+            return refuse(
+                origin, AT_LINK, i, err,
+                "device %" PRIu32 " does not exist; there are %" PRIu32
+                ", counted from 0",
+                l->from >= d->n_devices ? l->from : l->to, d->n_devices);
         if (l->from == l->to)
             return refuse(origin, AT_LINK, i, err,
                           "a link from device %" PRIu32 " to itself; messages "
@@ -132,14 +131,13 @@ static lh_status check_links(const lh_pipeline_desc *d,
 /* The longest any schedule can take is all work and all messages one after
  * the other; 2^53 ns are the most that traces hold, and doubles exactly. */
 static lh_status check_horizon(const lh_pipeline *p,
-                               const lhi_pipeline_origin *origin,
-                               lh_error *err)
+                               const lhi_pipeline_origin *origin, lh_error *err)
 {
     long double total = 0, memory = 0;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
-        long double each = (long double)k->f_ns + (long double)k->d_ns +
-                           (long double)k->w_ns;
+        long double each =
+            (long double)k->f_ns + (long double)k->d_ns + (long double)k->w_ns;
         each += (long double)p->forward[c].transfer_ns +
                 (long double)p->forward[c].latency_ns;
         each += (long double)p->backward[c].transfer_ns +
@@ -304,8 +302,8 @@ static lh_placement find_placement(const lh_pipeline *p)
     bool wave = p->n_chunks == 2 * devices;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         loop = loop && p->chunks[c].device == c % devices;
-        wave = wave && p->chunks[c].device ==
-                           (c < devices ? c : 2 * devices - 1 - c);
+        wave = wave &&
+               p->chunks[c].device == (c < devices ? c : 2 * devices - 1 - c);
     }
     if (loop)
         return p->n_chunks == devices ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
@@ -344,8 +342,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                 route_between(p, sorted, device, p->chunks[c - 1].device);
     }
     for (uint32_t c = 0; c < p->n_chunks; c++)
-        p->has_collectives = p->has_collectives ||
-                             p->chunks[c].all_gather_ns ||
+        p->has_collectives = p->has_collectives || p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
     LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
     LHI_TRY(lhi_dp_groups_take(p, desc, err));
@@ -409,8 +406,8 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
         return lhi_fail_nomem(err);
     p->has_limits = d->memory_limits != NULL;
     for (uint32_t i = 0; i < d->n_devices; i++) {
-        p->memory_limits[i] = d->memory_limits ? d->memory_limits[i]
-                                               : LH_NO_LIMIT;
+        p->memory_limits[i] =
+            d->memory_limits ? d->memory_limits[i] : LH_NO_LIMIT;
         if (p->memory_limits[i] < 0)
             return refuse(origin, AT_ROOT, 0, err,
                           "memory_limit: must not be negative");
@@ -462,9 +459,8 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
                            lh_error *err)
 {
     if (desc->size != sizeof *desc)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_pipeline_desc.size is %zu, not %zu", desc->size,
-                        sizeof *desc);
+        return lhi_fail(err, LH_EINVAL, "lh_pipeline_desc.size is %zu, not %zu",
+                        desc->size, sizeof *desc);
     return lhi_pipeline_make(desc, NULL, out, err);
 }
 

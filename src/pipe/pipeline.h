@@ -12,9 +12,9 @@
 
 /* A way for messages between neighbouring chunks. */
 typedef struct lhi_route {
-    bool message;       /* false: same device, handed over in place */
-    uint32_t link;      /* index, LH_NONE: no link, arrives at once */
-    uint32_t resource;  /* of the link */
+    bool message;      /* false: same device, handed over in place */
+    uint32_t link;     /* index, LH_NONE: no link, arrives at once */
+    uint32_t resource; /* of the link */
     int64_t transfer_ns, latency_ns;
 } lhi_route;
 
@@ -36,8 +36,8 @@ struct lh_pipeline {
     uint32_t *resources_by_name; /* numbers in the order of strcmp() */
     uint32_t *resource_routes;   /* per resource: routes that take it */
     uint32_t *link_resources;    /* per link */
-    lhi_route *forward;  /* [c]: from chunk c to c+1; last unused */
-    lhi_route *backward; /* [c]: from chunk c to c-1; first unused */
+    lhi_route *forward;          /* [c]: from chunk c to c+1; last unused */
+    lhi_route *backward;         /* [c]: from chunk c to c-1; first unused */
     lh_placement placement;
     /* Operations by the number of their launching point, see lhi_point();
      * those of point i are dp_first[i]..dp_first[i + 1] - 1, and dp_waits[i]
@@ -77,10 +77,10 @@ lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
 /* dp_read.c: the `data_parallel` of a file. Operations go to desc->dp_ops. */
-lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node,
-                      int64_t unit_ns, lhi_arena *scratch,
-                      lh_pipeline_desc *desc, lh_chunk *chunks,
-                      lhi_pipeline_origin *origin, lh_error *err);
+lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
+                      lhi_arena *scratch, lh_pipeline_desc *desc,
+                      lh_chunk *chunks, lhi_pipeline_origin *origin,
+                      lh_error *err);
 /* Its JSON into `map`; false: no memory. */
 bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
 

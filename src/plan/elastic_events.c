@@ -118,7 +118,7 @@ static lh_status keep(searcher *s, const lh_elastic_case *g,
     owned_best *o = s->out;
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t n = s->sums.n_ops, P = g->stages;
-    bool *recomputed = mem ? LHI_NEW(mem, bool, (size_t)n * P) : NULL;
+    bool *recomputed = mem ? LHI_NEW(mem, bool, (size_t)n *P) : NULL;
     int64_t *ns = mem ? LHI_NEW(mem, int64_t, P) : NULL;
     int64_t *stored = mem ? LHI_NEW(mem, int64_t, P) : NULL;
     lh_elastic_plan *copy = NULL;
@@ -166,9 +166,8 @@ static lh_status try_plan(searcher *s, const lh_elastic_case *g,
         return LH_OK;
     /* Equation 1 is seldom far above the events; what it puts far behind is
      * not run. */
-    if (s->out->plan &&
-        (double)lh_elastic_time(g, plan, s->again[0].ns) >
-            1.15 * (double)best->time_ns)
+    if (s->out->plan && (double)lh_elastic_time(g, plan, s->again[0].ns) >
+                            1.15 * (double)best->time_ns)
         return LH_OK;
     int64_t time_ns;
     LHI_TRY(run(g, plan, s->again, &time_ns, err));
@@ -228,8 +227,8 @@ static lh_status search_setting(searcher *s, lh_error *err)
     LHI_TRY(prepare(s, err));
     const lh_elastic_case *g = &s->setting->given;
     uint32_t first = s->setting->least_queue;
-    uint32_t last = s->setting->most_queue ? s->setting->most_queue
-                                           : g->microbatches;
+    uint32_t last =
+        s->setting->most_queue ? s->setting->most_queue : g->microbatches;
     /* Its tables are large; with one queue to try they say nothing. */
     if (first == last && first >= g->stages && first >= 1 &&
         first <= g->microbatches && worth_trying(g, first))

@@ -84,8 +84,8 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 {
     if (n)
         lhi_sort(list, n, sizeof *list,
-              options->objective == LH_PLAN_CHEAPEST ? compare_costs
-                                                     : compare_times);
+                 options->objective == LH_PLAN_CHEAPEST ? compare_costs
+                                                        : compare_times);
 }
 
 /* --- bounds ------------------------------------------------------------------

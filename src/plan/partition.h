@@ -38,7 +38,8 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 
 /* Moves layers from one chunk to another as long as that helps: one, then two,
  * then as many as two chunks differ by, from `best` on. Each move that helps is
- * where the next begins, or, if steepest, the best of all there are. At most `most` partitions. */
+ * where the next begins, or, if steepest, the best of all there are. At most
+ * `most` partitions. */
 lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const placement_names[] = {"irregular", "ud", "loop",
-                                              "wave", NULL};
+static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
+                                              NULL};
 
 typedef struct reader {
     const lhi_doc *doc;
@@ -66,14 +66,22 @@ static lh_status get_choice(const reader *r, const lhi_node *map,
 static lh_status read_layout(const reader *r, const lhi_node *map,
                              lh_layout *out, lh_error *err)
 {
-    static const char *const keys[] = {
-        "tensor", "context", "expert", "pipeline", "data",
-        "micro_batch", "chunks_per_device", "outermost", "sharding",
-        "schedule", "sites", NULL};
+    static const char *const keys[] = {"tensor",
+                                       "context",
+                                       "expert",
+                                       "pipeline",
+                                       "data",
+                                       "micro_batch",
+                                       "chunks_per_device",
+                                       "outermost",
+                                       "sharding",
+                                       "schedule",
+                                       "sites",
+                                       NULL};
     const lhi_node *sites = lhi_find(map, "sites");
     uint32_t *const values[] = {
-        &out->tensor, &out->context, &out->expert, &out->pipeline,
-        &out->data, &out->micro_batch, &out->chunks_per_device};
+        &out->tensor, &out->context,     &out->expert,           &out->pipeline,
+        &out->data,   &out->micro_batch, &out->chunks_per_device};
     uint32_t outermost, sharding;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -81,12 +89,12 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
         LHI_TRY(lhi_need(r->doc, map, keys[i], &node, err));
         LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, values[i], err));
     }
-    LHI_TRY(get_choice(r, map, "outermost", lhi_outermost_names, &outermost,
-                       err));
+    LHI_TRY(
+        get_choice(r, map, "outermost", lhi_outermost_names, &outermost, err));
     out->outermost = (lh_outermost)(outermost + 1);
     if (lhi_find(map, "sharding")) {
-        LHI_TRY(get_choice(r, map, "sharding", lhi_sharding_names, &sharding,
-                           err));
+        LHI_TRY(
+            get_choice(r, map, "sharding", lhi_sharding_names, &sharding, err));
         out->sharding = (lh_sharding)(sharding + 1);
     }
     if (lhi_find(map, "schedule"))
@@ -98,8 +106,8 @@ static lh_status read_layout(const reader *r, const lhi_node *map,
 }
 
 static lh_status read_groups(const reader *r, const lhi_node *map,
-                             const char *key, const uint32_t **out,
-                             uint32_t *n, lh_error *err)
+                             const char *key, const uint32_t **out, uint32_t *n,
+                             lh_error *err)
 {
     const lhi_node *list;
     LHI_TRY(lhi_need(r->doc, map, key, &list, err));
@@ -180,8 +188,7 @@ static lh_status read_elastic(const reader *r, const lhi_node *map,
 static lh_status read_layers(const reader *r, const lhi_node *list,
                              lh_choice *out, lh_error *err)
 {
-    uint64_t n =
-        (uint64_t)out->layout.pipeline * out->layout.chunks_per_device;
+    uint64_t n = (uint64_t)out->layout.pipeline * out->layout.chunks_per_device;
     LHI_TRY(lhi_want_list(r->doc, list, err));
     if (list->n_items != n)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
@@ -231,21 +238,36 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
         LHI_TRY(lhi_jitter_from_node(r->doc, node, r->plan->mem, &out->jitter,
                                      err));
     if ((node = lhi_find(map, "cost")))
-        LHI_TRY(lhi_cost_from_node(r->doc, node, r->plan->mem, &out->cost,
-                                   err));
+        LHI_TRY(
+            lhi_cost_from_node(r->doc, node, r->plan->mem, &out->cost, err));
     if ((node = lhi_find(map, "chunk_layers")))
         LHI_TRY(read_layers(r, node, out, err));
     return get_string(r, map, "why", &out->why, err);
 }
 
-static const char *const choice_keys[] = {
-    "status",       "iteration_s",       "layout",
-    "placement",    "recompute",         "microbatches", "zero",
-    "iteration_ns", "makespan_ns",       "optimizer_ns",
-    "overhead_ns",  "lower_bound_ns",    "bubble_ratio",
-    "peak_memory_bytes", "memory_limit_bytes", "tokens_per_s",
-    "mfu",          "why",               "elastic", "cost",
-    "chunk_layers", "jitter", NULL};
+static const char *const choice_keys[] = {"status",
+                                          "iteration_s",
+                                          "layout",
+                                          "placement",
+                                          "recompute",
+                                          "microbatches",
+                                          "zero",
+                                          "iteration_ns",
+                                          "makespan_ns",
+                                          "optimizer_ns",
+                                          "overhead_ns",
+                                          "lower_bound_ns",
+                                          "bubble_ratio",
+                                          "peak_memory_bytes",
+                                          "memory_limit_bytes",
+                                          "tokens_per_s",
+                                          "mfu",
+                                          "why",
+                                          "elastic",
+                                          "cost",
+                                          "chunk_layers",
+                                          "jitter",
+                                          NULL};
 
 static lh_status read_choices(const reader *r, const char *key,
                               const lh_choice **out, uint32_t *n, lh_error *err)
@@ -323,14 +345,14 @@ static lh_status check_gap(const reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_schedule(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"method", "status", "gap",
-                                       "rows", "link_orders", NULL};
+    static const char *const keys[] = {"method", "status",      "gap",
+                                       "rows",   "link_orders", NULL};
     const lhi_node *map;
     lhi_text rows = {0}, links = {0};
     LHI_TRY(lhi_need(r->doc, r->doc->root, "schedule", &map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(get_string(r, map, "method", &r->plan->plan.best.layout.schedule,
-                       err));
+    LHI_TRY(
+        get_string(r, map, "method", &r->plan->plan.best.layout.schedule, err));
     LHI_TRY(check_gap(r, map, err));
     lh_status status = read_orders(r, map, &rows, &links, err);
     lhi_text_fini(&rows);
@@ -345,8 +367,7 @@ static lh_status read_pruned(const reader *r, const lhi_node *map,
     lh_plan *p = &r->plan->plan;
     int64_t n;
     LHI_TRY(lhi_want_map(r->doc, map, err));
-    lh_plan_pruned *list =
-        LHI_NEW(r->plan->mem, lh_plan_pruned, map->n_items);
+    lh_plan_pruned *list = LHI_NEW(r->plan->mem, lh_plan_pruned, map->n_items);
     if (!list)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = map->first; node; node = node->next) {
@@ -362,8 +383,7 @@ static lh_status read_pruned(const reader *r, const lhi_node *map,
 }
 
 /* What is proven of all layouts; plans of older versions do not say. */
-static lh_status read_proof(const reader *r, const lhi_node *map,
-                            lh_error *err)
+static lh_status read_proof(const reader *r, const lhi_node *map, lh_error *err)
 {
     lh_plan *p = &r->plan->plan;
     const lhi_node *node = lhi_find(map, "lower_bound_ns");
@@ -496,12 +516,11 @@ static lh_status check_sums(const reader *r, lh_error *err)
                             "%" PRIu32 " layers",
                             chunks, p->job->model->layers);
     if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
-        return lhi_doc_fail(r->doc, lhi_find(root, "microbatches"), err,
-                            LH_EINPUT,
-                            "is %" PRIu32 ", but the plan's pipeline has "
-                            "%" PRIu32,
-                            p->best.microbatches,
-                            lh_pipeline_n_microbatches(p->pipeline));
+        return lhi_doc_fail(
+            r->doc, lhi_find(root, "microbatches"), err, LH_EINPUT,
+            "is %" PRIu32 ", but the plan's pipeline has "
+            "%" PRIu32,
+            p->best.microbatches, lh_pipeline_n_microbatches(p->pipeline));
     if (lh_schedule_n_devices(p->schedule) != l->pipeline)
         return lhi_doc_fail(r->doc, lhi_find(root, "schedule"), err, LH_EINPUT,
                             "has %" PRIu32 " rows for %" PRIu32 " devices",
@@ -532,17 +551,51 @@ static lh_status check_gpus(const reader *r, lh_error *err)
 
 static lh_status read_all(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "longhaul", "name", "version", "input_hash", "cost_source", "status",
-        "iteration_s", "layout", "placement", "recompute", "zero",
-        "microbatches",
-        "iteration_ns", "makespan_ns", "optimizer_ns", "overhead_ns",
-        "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",
-        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost",
-        "chunk_layers", "jitter", "robust", "network",
-        "network_iteration_s", "account", "runners_up", "curves", "schedule",
-        "pipeline", "search", "methods", "alternatives", "what_if",
-        "sensitivity", "objective", "front", "front_whole", "job", NULL};
+    static const char *const keys[] = {"longhaul",
+                                       "name",
+                                       "version",
+                                       "input_hash",
+                                       "cost_source",
+                                       "status",
+                                       "iteration_s",
+                                       "layout",
+                                       "placement",
+                                       "recompute",
+                                       "zero",
+                                       "microbatches",
+                                       "iteration_ns",
+                                       "makespan_ns",
+                                       "optimizer_ns",
+                                       "overhead_ns",
+                                       "lower_bound_ns",
+                                       "bubble_ratio",
+                                       "peak_memory_bytes",
+                                       "memory_limit_bytes",
+                                       "tokens_per_s",
+                                       "mfu",
+                                       "why",
+                                       "elastic",
+                                       "cost",
+                                       "chunk_layers",
+                                       "jitter",
+                                       "robust",
+                                       "network",
+                                       "network_iteration_s",
+                                       "account",
+                                       "runners_up",
+                                       "curves",
+                                       "schedule",
+                                       "pipeline",
+                                       "search",
+                                       "methods",
+                                       "alternatives",
+                                       "what_if",
+                                       "sensitivity",
+                                       "objective",
+                                       "front",
+                                       "front_whole",
+                                       "job",
+                                       NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
     LHI_TRY(lhi_want_format(r->doc, "plan", 1, err));
@@ -565,8 +618,8 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(lhi_curves_from_root(r->doc, r->plan->mem, p, err));
     LHI_TRY(lhi_network_from_root(r->doc, r->plan->mem, p, err));
     if ((node = lhi_find(root, "robust")))
-        LHI_TRY(lhi_robust_from_node(r->doc, node, r->plan->mem, &p->robust,
-                                     err));
+        LHI_TRY(
+            lhi_robust_from_node(r->doc, node, r->plan->mem, &p->robust, err));
     LHI_TRY(read_choices(r, "methods", &p->methods, &p->n_methods, err));
     LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
                          &p->n_alternatives, err));

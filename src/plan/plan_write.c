@@ -22,15 +22,15 @@ static json_t *layout_to_json(const lh_job *job, const lh_choice *c)
 {
     const lh_layout *l = &c->layout;
     json_t *map = json_object();
-    bool ok = map && set(map, "tensor", integer(l->tensor)) &&
-              set(map, "context", integer(l->context)) &&
-              set(map, "expert", integer(l->expert)) &&
-              set(map, "pipeline", integer(l->pipeline)) &&
-              set(map, "data", integer(l->data)) &&
-              set(map, "micro_batch", integer(l->micro_batch)) &&
-              set(map, "chunks_per_device", integer(l->chunks_per_device)) &&
-              set(map, "outermost",
-                  json_string(lh_outermost_name(l->outermost)));
+    bool ok =
+        map && set(map, "tensor", integer(l->tensor)) &&
+        set(map, "context", integer(l->context)) &&
+        set(map, "expert", integer(l->expert)) &&
+        set(map, "pipeline", integer(l->pipeline)) &&
+        set(map, "data", integer(l->data)) &&
+        set(map, "micro_batch", integer(l->micro_batch)) &&
+        set(map, "chunks_per_device", integer(l->chunks_per_device)) &&
+        set(map, "outermost", json_string(lh_outermost_name(l->outermost)));
     if (ok && l->sharding != LH_SHARDING_ANY)
         ok = set(map, "sharding", json_string(lh_sharding_name(l->sharding)));
     if (ok && l->sites)
@@ -59,11 +59,11 @@ static json_t *elastic_to_json(const lh_plan_elastic *e)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < e->n_recomputed; i++)
-        if (json_array_append_new(
-                list, json_pack("{s:s, s:f, s:f}", "operation",
-                                e->recomputed[i].operation, "first",
-                                e->recomputed[i].first, "last",
-                                e->recomputed[i].last)) != 0) {
+        if (json_array_append_new(list,
+                                  json_pack("{s:s, s:f, s:f}", "operation",
+                                            e->recomputed[i].operation, "first",
+                                            e->recomputed[i].first, "last",
+                                            e->recomputed[i].last)) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -92,13 +92,15 @@ static json_t *layers_to_json(const lh_choice *c)
 static bool set_choice(json_t *map, const lh_job *job, const lh_choice *c)
 {
     return set(map, "status", json_string(lh_choice_status_name(c->status))) &&
-           set(map, "iteration_s", c->iteration_ns < 0
-                                       ? json_null()
-                                       : json_real((double)c->iteration_ns /
-                                                   1e9)) &&
+           set(map, "iteration_s",
+               c->iteration_ns < 0
+                   ? json_null()
+                   : json_real((double)c->iteration_ns / 1e9)) &&
            set(map, "layout", layout_to_json(job, c)) &&
-           set(map, "placement", json_string(lh_placement_name(c->placement))) &&
-           set(map, "recompute", json_string(lh_recompute_name(c->recompute))) &&
+           set(map, "placement",
+               json_string(lh_placement_name(c->placement))) &&
+           set(map, "recompute",
+               json_string(lh_recompute_name(c->recompute))) &&
            set(map, "zero", integer(c->zero)) &&
            set(map, "microbatches", integer(c->microbatches)) &&
            set(map, "iteration_ns", integer(c->iteration_ns)) &&
@@ -115,8 +117,7 @@ static bool set_choice(json_t *map, const lh_job *job, const lh_choice *c)
            (!c->elastic || set(map, "elastic", elastic_to_json(c->elastic))) &&
            (!c->cost || set(map, "cost", lhi_cost_to_json(c->cost))) &&
            (!c->jitter || set(map, "jitter", lhi_jitter_to_json(c->jitter))) &&
-           (!c->chunk_layers ||
-            set(map, "chunk_layers", layers_to_json(c)));
+           (!c->chunk_layers || set(map, "chunk_layers", layers_to_json(c)));
 }
 
 json_t *lhi_choice_to_json(const lh_job *job, const lh_choice *choice)
@@ -201,23 +202,22 @@ static json_t *pruned_to_json(const lh_plan *plan)
 
 static json_t *search_to_json(const lh_plan *plan)
 {
-    json_t *map = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I}", "layouts",
-        (json_int_t)plan->n_layouts, "memory", (json_int_t)plan->n_memory,
-        "bounded", (json_int_t)plan->n_bounded, "simulated",
-        (json_int_t)plan->n_simulated, "unsupported",
-        (json_int_t)plan->n_unsupported, "dropped",
-        (json_int_t)plan->n_dropped);
+    json_t *map = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "layouts",
+                            (json_int_t)plan->n_layouts, "memory",
+                            (json_int_t)plan->n_memory, "bounded",
+                            (json_int_t)plan->n_bounded, "simulated",
+                            (json_int_t)plan->n_simulated, "unsupported",
+                            (json_int_t)plan->n_unsupported, "dropped",
+                            (json_int_t)plan->n_dropped);
     if (!map || plan->search_bound_ns <= 0)
         return map;
-    bool ok =
-        set(map, "lower_bound_s",
-            json_real((double)plan->search_bound_ns / 1e9)) &&
-        set(map, "lower_bound_ns", integer(plan->search_bound_ns)) &&
-        set(map, "gap", json_real(lh_plan_gap(plan))) &&
-        set(map, "left", integer(plan->n_left)) &&
-        set(map, "gpus_used", integer(lh_plan_gpus(plan))) &&
-        set(map, "pruned", pruned_to_json(plan));
+    bool ok = set(map, "lower_bound_s",
+                  json_real((double)plan->search_bound_ns / 1e9)) &&
+              set(map, "lower_bound_ns", integer(plan->search_bound_ns)) &&
+              set(map, "gap", json_real(lh_plan_gap(plan))) &&
+              set(map, "left", integer(plan->n_left)) &&
+              set(map, "gpus_used", integer(lh_plan_gpus(plan))) &&
+              set(map, "pruned", pruned_to_json(plan));
     if (ok)
         return map;
     json_decref(map);
@@ -238,8 +238,7 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
     ok = set(map, "pipeline", pipeline) && ok;
     return ok && set(map, "search", search_to_json(plan)) &&
            lhi_account_to_json(plan, map) &&
-           (!plan->n_curves ||
-            set(map, "curves", lhi_curves_to_json(plan))) &&
+           (!plan->n_curves || set(map, "curves", lhi_curves_to_json(plan))) &&
            (!plan->n_network ||
             set(map, "network", lhi_network_to_json(plan))) &&
            (plan->network_ns < 0 ||
@@ -250,7 +249,8 @@ static bool fill(const lh_plan *plan, json_t *schedule, json_t *pipeline,
            set(map, "methods",
                choices_to_json(plan->job, plan->methods, plan->n_methods)) &&
            set(map, "alternatives",
-               choices_to_json(plan->job, plan->alternatives, plan->n_alternatives)) &&
+               choices_to_json(plan->job, plan->alternatives,
+                               plan->n_alternatives)) &&
            lhi_front_to_json(plan, map) && lhi_links_to_json(plan, map) &&
            set(map, "job", lhi_job_to_json(plan->job));
 }

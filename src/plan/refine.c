@@ -323,12 +323,11 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
     char text[400];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
-    int n =
-        snprintf(text, sizeof text,
-                 "the %s of %" PRIu32 " layouts under every schedule; ",
-                 r->options->objective == LH_PLAN_CHEAPEST ? "cheapest"
-                                                           : "fastest",
-                 p->n_layouts);
+    int n = snprintf(text, sizeof text,
+                     "the %s of %" PRIu32 " layouts under every schedule; ",
+                     r->options->objective == LH_PLAN_CHEAPEST ? "cheapest"
+                                                               : "fastest",
+                     p->n_layouts);
     if (p->best.iteration_ns <= p->best.lower_bound_ns)
         snprintf(text + n, sizeof text - (size_t)n,
                  "no schedule of this layout is faster (%s)", limit);

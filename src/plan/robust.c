@@ -475,7 +475,7 @@ static void sort(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
         lhi_sort(list, n, sizeof *list,
-              r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
+                 r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
 }
 
 /* The plan's search left out what is no better than the best without jitter.

@@ -337,8 +337,7 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
 {
     uint32_t batch = job->training.global_batch, n = 0;
     lhi_space *s = out;
-    *s = (lhi_space){
-        .job = job, .node = job->datacenters[0].gpus_per_node};
+    *s = (lhi_space){.job = job, .node = job->datacenters[0].gpus_per_node};
     LHI_TRY(lhi_sites_store_make(job, mem, &s->places, err));
     for (uint32_t i = 1; i < job->n_datacenters; i++)
         if (job->datacenters[i].gpus_per_node < s->node)

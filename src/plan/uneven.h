@@ -24,14 +24,14 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
  * live in `mem`, its time to *iteration_ns; else both stay. */
 lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
                             const char *method, bool steepest,
-                            const uint32_t *like, uint64_t *passes, lhi_arena *mem,
-                            lhi_config *config, int64_t *iteration_ns,
-                            lh_error *err);
+                            const uint32_t *like, uint64_t *passes,
+                            lhi_arena *mem, lhi_config *config,
+                            int64_t *iteration_ns, lh_error *err);
 
 /* Where sites have GPUs of different speed: layers in proportion to it, to
  * config->layers. Else nothing. */
-lh_status lhi_uneven_by_speed(const lh_job *job,
-                              const lh_plan_options *options, lhi_arena *mem,
-                              lhi_config *config, lh_error *err);
+lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config,
+                              lh_error *err);
 
 #endif

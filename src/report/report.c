@@ -67,8 +67,7 @@ lh_status lh_report_add_fact(lh_report *report, const char *name,
 
 lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                               const char *label,
-                              const lh_report_analysis *analysis,
-                              lh_error *err)
+                              const lh_report_analysis *analysis, lh_error *err)
 {
     if (!lhi_utf8_ok(label))
         return lhi_fail(err, LH_EINVAL, "a label is not UTF-8 text");
@@ -92,12 +91,11 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
     if (!isfinite(row->bubble_ratio))
         return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is no number");
     lhi_text item = {0};
-    lhi_json_add(&item,
-                 json_pack("{s:s, s:s, s:I, s:f, s:I, s:s}", "method",
-                           row->method, "status", row->status, "makespan",
-                           (json_int_t)row->makespan_ns, "bubble",
-                           row->bubble_ratio, "peak",
-                           (json_int_t)row->peak_memory, "why", why));
+    lhi_json_add(&item, json_pack("{s:s, s:s, s:I, s:f, s:I, s:s}", "method",
+                                  row->method, "status", row->status,
+                                  "makespan", (json_int_t)row->makespan_ns,
+                                  "bubble", row->bubble_ratio, "peak",
+                                  (json_int_t)row->peak_memory, "why", why));
     return lhi_report_add_item(&report->rows, &item, err);
 }
 
@@ -110,8 +108,8 @@ lh_status lhi_check_sweep(const lh_report_sweep *s, lh_error *err)
                         MAX_POINTS);
     for (uint32_t i = 0; i < s->n_points; i++)
         if (!isfinite(s->xs[i]) || (i > 0 && s->xs[i] <= s->xs[i - 1]))
-            return lhi_fail(err, LH_EINVAL, "xs[%" PRIu32
-                            "]: must rise, and be numbers", i);
+            return lhi_fail(err, LH_EINVAL,
+                            "xs[%" PRIu32 "]: must rise, and be numbers", i);
     bool ok = lhi_utf8_ok(s->x) && lhi_utf8_ok(s->title ? s->title : "");
     for (uint32_t i = 0; ok && i < s->n_series; i++)
         ok = lhi_utf8_ok(s->series[i]);

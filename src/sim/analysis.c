@@ -24,8 +24,8 @@ typedef struct finder {
     uint32_t *before_on_link; /* per message: the one before it on its link */
     uint32_t *before_on_dp; /* per collective: the same on its device's link */
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
-    uint32_t *awaited; /* per lhi_point(): the last operation to arrive of
-                          those it waits for, LH_NONE; NULL: no operations */
+    uint32_t *awaited;      /* per lhi_point(): the last operation to arrive of
+                               those it waits for, LH_NONE; NULL: no operations */
 } finder;
 
 static const char *const cause_names[] = {
@@ -104,10 +104,9 @@ static lh_status find_awaited(finder *f, lhi_arena *mem, lh_error *err)
         if (c->op == LH_NONE || p->dp_ops[c->op].before.chunk == LH_NONE)
             continue;
         const lh_dp_point *at = &p->dp_ops[c->op].before;
-        uint32_t *last = &f->awaited[lhi_point(p, at->chunk, at->microbatch,
-                                               at->backward)];
-        if (*last == LH_NONE ||
-            c->arrive_ns > t->collectives[*last].arrive_ns)
+        uint32_t *last =
+            &f->awaited[lhi_point(p, at->chunk, at->microbatch, at->backward)];
+        if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
             *last = i;
     }
     return LH_OK;
@@ -285,16 +284,15 @@ typedef struct walker {
     lh_analysis *a;
     size_t room;
     int64_t at_ns;
-    const lh_run *run;          /* the walk stands before this run, or ... */
-    const lh_message *message;  /* ... before this message departs, or ... */
+    const lh_run *run;         /* the walk stands before this run, or ... */
+    const lh_message *message; /* ... before this message departs, or ... */
     const lh_collective *collective; /* ... this collective */
     bool no_memory;
 } walker;
 
 static void add_segment(walker *w, lh_segment segment)
 {
-    if (segment.start_ns == segment.end_ns &&
-        segment.kind != LH_SEGMENT_PASS)
+    if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
         return;
     if (w->a->n_segments == w->room) {
         size_t room = w->room ? 2 * w->room : 256;
@@ -327,8 +325,11 @@ static void step_to_run(walker *w, uint32_t d, uint32_t i)
                                 .pass = run->pass,
                                 .device = d,
                                 .run = i});
-    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
-                  .at_ns = run->start_ns, .run = run,
+    *w = (walker){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = run->start_ns,
+                  .run = run,
                   .no_memory = w->no_memory};
 }
 
@@ -347,22 +348,28 @@ static void step_to_message(walker *w, const lh_message *m, bool with_latency)
     segment.start_ns = m->depart_ns;
     segment.end_ns = m->sent_ns;
     add_segment(w, segment);
-    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
-                  .at_ns = m->depart_ns, .message = m,
+    *w = (walker){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = m->depart_ns,
+                  .message = m,
                   .no_memory = w->no_memory};
 }
 
 static void step_to_collective(walker *w, const lh_collective *c)
 {
-    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
-                                .start_ns = c->depart_ns,
-                                .end_ns = w->at_ns,
-                                .pass = {.chunk = c->chunk, .n_parts = 1},
-                                .device = c->device,
-                                .collective = (uint32_t)(
-                                    c - w->f->t->collectives)});
-    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
-                  .at_ns = c->depart_ns, .collective = c,
+    add_segment(
+        w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
+                        .start_ns = c->depart_ns,
+                        .end_ns = w->at_ns,
+                        .pass = {.chunk = c->chunk, .n_parts = 1},
+                        .device = c->device,
+                        .collective = (uint32_t)(c - w->f->t->collectives)});
+    *w = (walker){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
+                  .at_ns = c->depart_ns,
+                  .collective = c,
                   .no_memory = w->no_memory};
 }
 
@@ -434,7 +441,9 @@ static void step_to_launch(walker *w, const lh_collective *c)
     const lh_dp_point *at = &w->f->p->dp_ops[c->op].launch;
     size_t i = (size_t)at->chunk * w->f->p->n_microbatches + at->microbatch;
     uint32_t run = (at->backward ? w->f->backward_run : w->f->forward_run)[i];
-    *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+    *w = (walker){.f = w->f,
+                  .a = w->a,
+                  .room = w->room,
                   .at_ns = c->ready_ns,
                   .run = run_at(w->f->t, c->device, run),
                   .no_memory = w->no_memory};
@@ -450,7 +459,9 @@ static bool step_to_first_forward(walker *w, const lh_collective *c)
         const lh_run *run = run_at(w->f->t, c->device, i);
         if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
             continue;
-        *w = (walker){.f = w->f, .a = w->a, .room = w->room,
+        *w = (walker){.f = w->f,
+                      .a = w->a,
+                      .room = w->room,
                       .at_ns = c->ready_ns,
                       .run = run,
                       .no_memory = w->no_memory};
@@ -465,8 +476,7 @@ static bool step_from_collective(walker *w)
     const lh_collective *c = w->collective;
     if (c->depart_ns > c->ready_ns) {
         uint32_t before = w->f->before_on_dp[c - t->collectives];
-        if (before == LH_NONE ||
-            t->collectives[before].sent_ns != c->depart_ns)
+        if (before == LH_NONE || t->collectives[before].sent_ns != c->depart_ns)
             return false;
         step_to_collective(w, &t->collectives[before]);
         return true;

@@ -62,13 +62,13 @@ typedef struct engine {
     uint64_t n_events, n_issued, n_half; /* N above */
     input *inputs;
     device_state *devices;
-    link_state *links;            /* by resource */
-    int64_t *gathered_ns;   /* per chunk: its all-gather arrived */
-    uint32_t *next_gather;  /* per chunk: whose all-gather its first forward
-                               issues, or LH_NONE */
-    uint32_t *line;         /* of one device: chunks by first forward */
-    uint32_t *releases;     /* per chunk: W and B passes to go */
-    uint32_t *dp_left;   /* per point: operations not launched that it needs */
+    link_state *links;     /* by resource */
+    int64_t *gathered_ns;  /* per chunk: its all-gather arrived */
+    uint32_t *next_gather; /* per chunk: whose all-gather its first forward
+                              issues, or LH_NONE */
+    uint32_t *line;        /* of one device: chunks by first forward */
+    uint32_t *releases;    /* per chunk: W and B passes to go */
+    uint32_t *dp_left;    /* per point: operations not launched that it needs */
     int64_t *dp_ready_ns; /* per point: the last of those launched arrives */
     bool no_memory;
 } engine;
@@ -163,8 +163,8 @@ static void try_start(engine *e, uint32_t d)
     if (pass->kind == LH_F && e->gathered_ns[pass->chunk] > start)
         start = e->gathered_ns[pass->chunk];
     if (e->dp_left && pass->kind != LH_W) {
-        size_t point = lhi_point(e->p, pass->chunk, pass->microbatch,
-                                 pass->kind != LH_F);
+        size_t point =
+            lhi_point(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
         if (e->dp_left[point] > 0)
             return; /* for ever: only this device's later passes launch it */
         if (e->dp_ready_ns[point] > start)
@@ -429,8 +429,8 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
     char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
     const lh_pass *pass = &dev->order[dev->pos];
     uint64_t needs = input_of(e, pass);
-    size_t point = lhi_point(e->p, pass->chunk, pass->microbatch,
-                             pass->kind != LH_F);
+    size_t point =
+        lhi_point(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
     lh_pass_text(pass, here);
     if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->dp_left &&
         e->dp_left[point] > 0 &&
@@ -451,8 +451,8 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
                         here, d, other);
     lh_pass_text(&sender->order[sender->pos], there);
     return lhi_fail(err, LH_EDEADLOCK,
-                    "deadlock: device %" PRIu32 " waits at %s for device %" PRIu32
-                    ", which waits at %s",
+                    "deadlock: device %" PRIu32
+                    " waits at %s for device %" PRIu32 ", which waits at %s",
                     d, here, other, there);
 }
 
@@ -525,8 +525,7 @@ static lh_status take_link_order(engine *e, const lh_link_order *order,
         if (ids[i] == NO_INPUT)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': %s sends nothing over it",
-                            order->link,
-                            lh_pass_text(&order->passes[i], text));
+                            order->link, lh_pass_text(&order->passes[i], text));
         if (!runs_as_named(e, &order->passes[i], ids[i]))
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': no device runs %s", order->link,
@@ -572,15 +571,15 @@ static lh_status allocate(engine *e, lh_error *err)
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
-    t->collectives = LHI_NEW(e->mem, lh_collective,
-                             2 * (size_t)p->n_chunks + p->n_dp_ops);
+    t->collectives =
+        LHI_NEW(e->mem, lh_collective, 2 * (size_t)p->n_chunks + p->n_dp_ops);
     t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
     if (!e->inputs || !e->devices || !e->links || !e->gathered_ns ||
-        !e->releases || !e->next_gather || !e->line || !t->offsets || !t->runs || !t->messages ||
-        !t->collectives || !t->peak_memory || !t->memory_limits ||
-        !t->resource_names)
+        !e->releases || !e->next_gather || !e->line || !t->offsets ||
+        !t->runs || !t->messages || !t->collectives || !t->peak_memory ||
+        !t->memory_limits || !t->resource_names)
         return lhi_fail_nomem(err);
     memset(e->next_gather, 0xff, p->n_chunks * sizeof *e->next_gather);
     if (p->n_dp_ops == 0)
@@ -613,9 +612,8 @@ static lh_status prepare(engine *e, lh_error *err)
     lh_timeline *t = e->t;
     LHI_TRY(allocate(e, err));
     for (uint64_t i = 0; i < 2 * e->n_half; i++)
-        e->inputs[i] = (input){.ready_ns = UNKNOWN,
-                               .arrive_ns = UNKNOWN,
-                               .message = LH_NONE};
+        e->inputs[i] = (input){
+            .ready_ns = UNKNOWN, .arrive_ns = UNKNOWN, .message = LH_NONE};
     for (uint32_t r = 0; r < p->n_resources; r++) {
         t->resource_names[r] = lhi_arena_strdup(t->mem, p->resource_names[r]);
         if (!t->resource_names[r])
@@ -626,9 +624,9 @@ static lh_status prepare(engine *e, lh_error *err)
     for (uint32_t d = 0; d < p->n_devices; d++) {
         t->offsets[d + 1] = t->offsets[d] + e->s->counts[d];
         e->devices[d] = (device_state){.order = e->s->orders[d],
-                                 .runs = t->runs + t->offsets[d],
-                                 .count = e->s->counts[d],
-                                 .stalled_on = NO_INPUT};
+                                       .runs = t->runs + t->offsets[d],
+                                       .count = e->s->counts[d],
+                                       .stalled_on = NO_INPUT};
         t->memory_limits[d] = p->memory_limits[d];
     }
     if (!e->options.fifo && e->s->n_link_orders)

@@ -261,10 +261,18 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_layout(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "tensor",      "context",           "expert",    "pipeline", "data",
-        "micro_batch", "chunks_per_device", "outermost", "sharding", "schedule",
-        "sites",       NULL};
+    static const char *const keys[] = {"tensor",
+                                       "context",
+                                       "expert",
+                                       "pipeline",
+                                       "data",
+                                       "micro_batch",
+                                       "chunks_per_device",
+                                       "outermost",
+                                       "sharding",
+                                       "schedule",
+                                       "sites",
+                                       NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;
@@ -294,8 +302,8 @@ static lh_status read_layout(reader *r, lh_error *err)
             return lhi_fail_nomem(err);
     }
     if ((node = lhi_find(map, "sites")))
-        LHI_TRY(lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l,
-                                    err));
+        LHI_TRY(
+            lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
     return check_layout(r, map, err);
 }
 

@@ -44,8 +44,7 @@ static json_t *training_to_json(const lh_training *t)
         set(map, "optimizer", json_string(lh_optimizer_name(t->optimizer))) &&
         (!t->zero_given || set(map, "zero", json_integer(t->zero))) &&
         (!t->recompute_given ||
-         set(map, "recompute",
-             json_string(lh_recompute_name(t->recompute)))) &&
+         set(map, "recompute", json_string(lh_recompute_name(t->recompute)))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          set(map, "rings", json_string("pipelined")));
     return finish(map, ok);

@@ -84,7 +84,8 @@ static void write_all(const char *dir, const char *name, const scene *s,
     lh_report_free(report);
 }
 
-/* --- two stages, two microbatches, and a hostile title --------------------- */
+/* --- two stages, two microbatches, and a hostile title ---------------------
+ */
 
 static void tiny(const char *dir)
 {
@@ -110,7 +111,8 @@ static void tiny(const char *dir)
     free_scene(&s);
 }
 
-/* --- Llama-3-70B-like, two sites ------------------------------------------- */
+/* --- Llama-3-70B-like, two sites -------------------------------------------
+ */
 
 #define TWO_SITES(latency)                                                     \
     "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 24\ndevices: 8\n"      \
@@ -177,9 +179,9 @@ static void add_rows(lh_report *report, const char *text)
 
 static void add_sweep(lh_report *report)
 {
-    static const char *const texts[] = {
-        TWO_SITES("0"),  TWO_SITES("5"),  TWO_SITES("10"),
-        TWO_SITES("20"), TWO_SITES("30"), TWO_SITES("40")};
+    static const char *const texts[] = {TWO_SITES("0"),  TWO_SITES("5"),
+                                        TWO_SITES("10"), TWO_SITES("20"),
+                                        TWO_SITES("30"), TWO_SITES("40")};
     static const double xs[] = {0, 5, 10, 20, 30, 40};
     static const char *const names[] = {"greedy", "slack", "zb-h1", "1f1b",
                                         "gpipe"};
@@ -228,8 +230,8 @@ static void two_sites(const char *dir)
     lh_report *report;
     must(lh_report_make("Llama-3-70B over two sites", &report, &err));
     must(lh_report_add_fact(report, "job", "llama3-70b-two-sites.yaml", &err));
-    must(lh_report_add_fact(report, "link", "west - east, 20 ms one way",
-                            &err));
+    must(
+        lh_report_add_fact(report, "link", "west - east, 20 ms one way", &err));
     must(lh_report_add_fact(report, "schedule", s.method, &err));
     must(lh_report_add_trace(report, s.trace, s.method, s.shown, &err));
     add_rows(report, TWO_SITES("20"));
@@ -239,7 +241,8 @@ static void two_sites(const char *dir)
     free_scene(&s);
 }
 
-/* --- predicted and measured: the second with coupled sends ------------------ */
+/* --- predicted and measured: the second with coupled sends ------------------
+ */
 
 static void pair(const char *dir)
 {
@@ -259,7 +262,8 @@ static void pair(const char *dir)
     free_scene(&m);
 }
 
-/* --- 50,000 passes ---------------------------------------------------------- */
+/* --- 50,000 passes ----------------------------------------------------------
+ */
 
 static void large(const char *dir)
 {
@@ -277,7 +281,8 @@ static void large(const char *dir)
     free_scene(&s);
 }
 
-/* --- nothing ----------------------------------------------------------------- */
+/* --- nothing -----------------------------------------------------------------
+ */
 
 static void empty(const char *dir)
 {

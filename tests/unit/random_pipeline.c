@@ -270,8 +270,8 @@ static bool random_point(rng *r, const lh_schedule *s, uint32_t device,
     return order[*at].kind != LH_W;
 }
 
-static bool random_operation(rng *r, const lh_pipeline *p,
-                             const lh_schedule *s, lh_dp_op *op)
+static bool random_operation(rng *r, const lh_pipeline *p, const lh_schedule *s,
+                             lh_dp_op *op)
 {
     uint32_t at, later;
     *op = (lh_dp_op){.chunk = rng_below(r, lh_pipeline_n_chunks(p)),

@@ -248,9 +248,8 @@ static const lh_plan_options drawn = {.size = sizeof drawn,
                                       .sampling = {4, 3, 4, 3, 1}};
 CALL(plan_make_drawn, lh_plan, lh_plan_make(job, &drawn, &out, &err),
      lh_plan_free)
-static const lh_plan_options exact = {.size = sizeof exact,
-                                      .no_optimal = true,
-                                      .partition = LH_PARTITION_EXACT};
+static const lh_plan_options exact = {
+    .size = sizeof exact, .no_optimal = true, .partition = LH_PARTITION_EXACT};
 CALL(plan_make_exact, lh_plan, lh_plan_make(job, &exact, &out, &err),
      lh_plan_free)
 static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,

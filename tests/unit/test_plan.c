@@ -68,8 +68,13 @@ static void layers_are_even(void)
 static lh_layout layout_of(uint32_t tp, uint32_t pp, uint32_t dp,
                            lh_outermost outermost)
 {
-    return (lh_layout){.tensor = tp, .context = 1, .expert = 1, .pipeline = pp,
-                       .data = dp, .micro_batch = 1, .chunks_per_device = 1,
+    return (lh_layout){.tensor = tp,
+                       .context = 1,
+                       .expert = 1,
+                       .pipeline = pp,
+                       .data = dp,
+                       .micro_batch = 1,
+                       .chunks_per_device = 1,
                        .outermost = outermost};
 }
 
@@ -95,16 +100,13 @@ static void ranks_are_placed(void)
     CHECK_INT(at.spreads[1].sharing, 4);
     /* Three replicas over two datacenters; a replica larger than one. */
     l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
-    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
-              LH_EUNSUPPORTED);
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "data 3 does not divide over 2 datacenters");
     l = layout_of(4, 4, 2, LH_OUTERMOST_DATA);
-    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
-              LH_EUNSUPPORTED);
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "room for 0 whole replicas of 16 GPUs");
     l = layout_of(4, 5, 1, LH_OUTERMOST_PIPELINE);
-    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err),
-              LH_EUNSUPPORTED);
+    CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "room for 4 whole stages");
     lhi_arena_free(mem);
     lh_job_free(job);
@@ -266,11 +268,9 @@ static void tied_embeddings_are_added_up(void)
             lh_layout l = layout_of(1, 2, 1, LH_OUTERMOST_PIPELINE);
             lh_pipeline *p = NULL;
             l.chunks_per_device = wave ? 2 : 1;
-            CHECK_OK(lh_plan_pipeline(job, &l,
-                                      wave ? LH_PLACEMENT_WAVE
-                                           : LH_PLACEMENT_UD,
-                                      LH_RECOMPUTE_NONE, &p,
-                                      &after[tied][wave], &err),
+            CHECK_OK(lh_plan_pipeline(
+                         job, &l, wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_UD,
+                         LH_RECOMPUTE_NONE, &p, &after[tied][wave], &err),
                      err);
             lh_pipeline_free(p);
         }
@@ -443,7 +443,6 @@ static void finds_the_best_of_all(void)
     static const double memories[] = {80, 16, 24};
     for (size_t i = 0; i < 3; i++)
         finds_the_best_of(&all[i], memories[i]);
-
 }
 
 static void given_layouts_are_kept(void)

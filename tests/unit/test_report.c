@@ -50,8 +50,8 @@ static void page_of_everything(void)
     CHECK_OK(lh_report_make("x </script> @DATA@ & \"y\"", &report, &err), err);
     CHECK_OK(lh_report_add_fact(report, "job", "</script>\xe2\x80\xa9", &err),
              err);
-    CHECK_OK(lh_report_add_trace(report, &small_trace, "zb-h1",
-                                 &small_analysis, &err),
+    CHECK_OK(lh_report_add_trace(report, &small_trace, "zb-h1", &small_analysis,
+                                 &err),
              err);
     CHECK_OK(lh_report_add_trace(report, &small_trace, "again", NULL, &err),
              err);
@@ -103,9 +103,8 @@ static void page_refuses(void)
               LH_EINVAL);
 
     lh_report_segment path[] = {{LH_STEP_PASS, 8, 0, 1}};
-    lh_report_analysis a = {.size = sizeof a,
-                            .n_segments = 1,
-                            .critical_path = path};
+    lh_report_analysis a = {
+        .size = sizeof a, .n_segments = 1, .critical_path = path};
     CHECK_INT(lh_report_add_trace(report, &small_trace, "", &a, &err),
               LH_EINVAL);
     CHECK_HAS(err.text, "critical_path[0]");
@@ -148,9 +147,8 @@ static void svg_of_everything(void)
 {
     lh_error err = {0};
     char *text = NULL;
-    lh_svg_options options = {.size = sizeof options,
-                              .width = 1000,
-                              .analysis = &small_analysis};
+    lh_svg_options options = {
+        .size = sizeof options, .width = 1000, .analysis = &small_analysis};
     CHECK_OK(lh_report_svg(&small_trace, &options, &text, NULL, &err), err);
     CHECK_HAS(text, "width=\"1000\"");
     CHECK_HAS(text, "a &lt;title&gt; &amp; more");
@@ -219,9 +217,14 @@ static void svg_of_many(void)
     lh_trace_device device = {0, 0, LH_NO_LIMIT};
     lh_trace_run *runs = calloc(N, sizeof *runs);
     for (uint32_t i = 0; i < N; i++)
-        runs[i] = (lh_trace_run){
-            {0, i / 3, 0, 1, (uint8_t)(i % 3)}, 0,      LH_NONE, i * 10,
-            i * 10 + 9,                         i * 10 + 9, 0,   0};
+        runs[i] = (lh_trace_run){{0, i / 3, 0, 1, (uint8_t)(i % 3)},
+                                 0,
+                                 LH_NONE,
+                                 i * 10,
+                                 i * 10 + 9,
+                                 i * 10 + 9,
+                                 0,
+                                 0};
     lh_trace t = {.title = "",
                   .source = "simulated",
                   .memory_unit = "",
@@ -270,9 +273,9 @@ static void terminal_fits(void)
                                            .width = width,
                                            .color = look & 1,
                                            .ascii = look >> 1};
-            CHECK_OK(lh_report_terminal(&small_trace, &options, &text, NULL,
-                                        &err),
-                     err);
+            CHECK_OK(
+                lh_report_terminal(&small_trace, &options, &text, NULL, &err),
+                err);
             CHECK(widest(text) <= width);
             CHECK_INT(count(text, "\n0 ") + count(text, "\n  0 "), 1);
             CHECK((strchr(text, '\033') != NULL) == options.color);
@@ -310,8 +313,9 @@ static void terminal_shows(void)
     CHECK_INT(lh_report_terminal(&small_trace, &options, &text, NULL, &err),
               LH_EINVAL);
     options.width = 1001;
-    CHECK_INT(lh_report_terminal_plot(&small_sweep, &options, &text, NULL, &err),
-              LH_EINVAL);
+    CHECK_INT(
+        lh_report_terminal_plot(&small_sweep, &options, &text, NULL, &err),
+        LH_EINVAL);
 }
 
 static void plot_shows(void)
@@ -321,7 +325,7 @@ static void plot_shows(void)
     CHECK_OK(lh_report_terminal_plot(&small_sweep, NULL, &text, NULL, &err),
              err);
     CHECK_HAS(text, "slowdown, transfer 1 ms\n");
-    CHECK_HAS(text, "1.667 |"); /* 150 / 90 */
+    CHECK_HAS(text, "1.667 |");  /* 150 / 90 */
     CHECK_HAS(text, "1.000 |+"); /* greedy's first point is the baseline */
     CHECK_HAS(text, "latency (ms)");
     CHECK_HAS(text, "o 1f1b\n");

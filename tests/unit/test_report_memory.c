@@ -46,8 +46,8 @@ static lh_status fill(lh_report *report, lh_error *err)
     lh_report_row row = {"zb-h1", "ok", 890, 0.25, 25, "why"};
     lh_status status = lh_report_add_fact(report, "job", "x", err);
     if (status == LH_OK)
-        status = lh_report_add_trace(report, &small_trace, "a",
-                                     &small_analysis, err);
+        status = lh_report_add_trace(report, &small_trace, "a", &small_analysis,
+                                     err);
     if (status == LH_OK)
         status = lh_report_add_row(report, &row, err);
     if (status == LH_OK)
