@@ -1,65 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Merge sort in place, by rotations: Dudzinski and Dydek, On a Stable Storage
+ * Merging Algorithm, Information Processing Letters 12(1), 1981. */
 #include "base/sort.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdbool.h>
 
 typedef struct sorting {
+    char *base;
     size_t size;
     int (*compare)(const void *a, const void *b);
 } sorting;
 
-static void swap(char *a, char *b, size_t size)
+static int compare_at(const sorting *s, size_t i, size_t k)
 {
-    for (size_t i = 0; i < size; i++) {
-        char c = a[i];
-        a[i] = b[i];
-        b[i] = c;
+    return s->compare(s->base + i * s->size, s->base + k * s->size);
+}
+
+static void swap(const sorting *s, size_t i, size_t k)
+{
+    char *a = s->base + i * s->size, *b = s->base + k * s->size;
+    for (size_t n = 0; n < s->size; n++) {
+        char c = a[n];
+        a[n] = b[n];
+        b[n] = c;
     }
 }
 
-static void insert_all(const sorting *s, char *base, size_t n)
+static void reverse(const sorting *s, size_t from, size_t to)
 {
-    for (size_t i = 1; i < n; i++)
-        for (char *p = base + i * s->size;
-             p > base && s->compare(p - s->size, p) > 0; p -= s->size)
-            swap(p - s->size, p, s->size);
+    for (; from + 1 < to; from++, to--)
+        swap(s, from, to - 1);
 }
 
-/* from[0..n/2) and from[n/2..n) are sorted; to[0..n) becomes so. */
-static void merge(const sorting *s, const char *from, size_t n, char *to)
+/* The first of [from, to) that is to stand behind item `key`: one that is
+ * equal, too, with `or_equal`. */
+static size_t find(const sorting *s, size_t from, size_t to, size_t key,
+                   bool or_equal)
 {
-    const char *a = from, *b = from + n / 2 * s->size;
-    const char *a_end = b, *b_end = from + n * s->size;
-    for (; n > 0; n--, to += s->size) {
-        const char **next =
-            b == b_end || (a < a_end && s->compare(a, b) <= 0) ? &a : &b;
-        memcpy(to, *next, s->size);
-        *next += s->size;
+    while (from < to) {
+        size_t at = from + (to - from) / 2;
+        int order = compare_at(s, at, key);
+        if (order > 0 || (order == 0 && or_equal))
+            to = at;
+        else
+            from = at + 1;
+    }
+    return from;
+}
+
+/* [from, mid) and [mid, to) are sorted: halves the longer, finds where the
+ * other parts there, and swaps what lies between. */
+static void merge(const sorting *s, size_t from, size_t mid, size_t to)
+{
+    while (from < mid && mid < to) {
+        size_t a, b;
+        if (to - from == 2) {
+            if (compare_at(s, from, mid) > 0)
+                swap(s, from, mid);
+            return;
+        }
+        if (mid - from > to - mid) {
+            a = from + (mid - from) / 2;
+            b = find(s, mid, to, a, true);
+        } else {
+            b = mid + (to - mid) / 2;
+            a = find(s, from, mid, b, false);
+        }
+        reverse(s, a, mid);
+        reverse(s, mid, b);
+        reverse(s, a, b);
+        merge(s, from, a, a + (b - mid));
+        from = a + (b - mid);
+        mid = b;
     }
 }
 
-static void sort_halves(const sorting *s, char *base, size_t n, char *copy)
+static void sort(const sorting *s, size_t from, size_t to)
 {
-    size_t half = n / 2;
-    if (n < 2)
+    size_t mid = from + (to - from) / 2;
+    if (to - from < 2)
         return;
-    sort_halves(s, base, half, copy);
-    sort_halves(s, base + half * s->size, n - half, copy);
-    memcpy(copy, base, n * s->size);
-    merge(s, copy, n, base);
+    sort(s, from, mid);
+    sort(s, mid, to);
+    merge(s, from, mid, to);
 }
 
 void lhi_sort(void *base, size_t n, size_t size,
               int (*compare)(const void *a, const void *b))
 {
-    sorting s = {size, compare};
-    if (n < 2)
-        return;
-    char *copy = calloc(n, size);
-    if (copy)
-        sort_halves(&s, base, n, copy);
-    else
-        insert_all(&s, base, n);
-    free(copy);
+    sorting s = {base, size, compare};
+    sort(&s, 0, n);
 }

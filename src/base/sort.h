@@ -6,8 +6,7 @@
 
 #include <stddef.h>
 
-/* As qsort(), and stable. Cannot fail: without memory for a copy it takes
- * time in proportion to the square of n. */
+/* As qsort(), but stable; in place, in time O(n log^2 n). */
 void lhi_sort(void *base, size_t n, size_t size,
               int (*compare)(const void *a, const void *b));
 

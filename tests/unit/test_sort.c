@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting: in order, and equals as they were, with memory and without. */
+/* Sorting: in order, and equals as they were. */
 #include "test.h"
 
 #include "base/random.h"
 #include "base/sort.h"
-
-#include "fail_alloc.h"
 
 typedef struct item {
     uint32_t key, was;
@@ -38,21 +36,8 @@ static void equals_stay(void)
             sort_some(n, keys, &random);
 }
 
-static void without_memory(void)
-{
-    lhi_random random = {8};
-    for (uint32_t n = 2; n <= 200; n += 11) {
-        fail_alloc_after = 0;
-        fail_alloc_hit = false;
-        sort_some(n, 5, &random);
-        CHECK(fail_alloc_hit);
-        fail_alloc_after = -1;
-    }
-}
-
 int main(void)
 {
     RUN(equals_stay);
-    RUN(without_memory);
     return test_summary();
 }
