@@ -80,10 +80,9 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
-     .preset = "100,100,1000,100",
      .help = "With --search monte-carlo: layouts that are drawn, partitions of "
              "each, how many of the fastest are kept, and how often each of "
-             "these is changed by one layer."},
+             "these is changed by one layer (default: 100,100,1000,100)."},
     {.name = "max-chunk-ratio",
      .type = CLI_TEXT,
      .at = offsetof(settings, ratio),
@@ -406,6 +405,11 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     lh_status status = cli_input_job(c, input, &job);
     if (status == LH_OK)
         status = cli_questions_parse(c, s->what_if, job, &questions);
+    if (status == LH_OK && s->curves && job->n_datacenters < 2)
+        status = cli_error(c, LH_EINPUT,
+                           "%s: cluster.datacenters: --curves compares what "
+                           "crosses between datacenters, and there is one",
+                           job->name);
     how->n_questions = questions.n;
     how->questions = questions.all;
     how->sensitivity = s->sensitivity;
@@ -477,7 +481,10 @@ static lh_status make(cli *c, lh_plan **plan)
     } else if (status == LH_OK && s->by != LH_PLAN_BY_MEAN) {
         status = cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
     }
-    if (status == LH_OK && !parse_draws(s->draws, &how.sampling))
+    if (status == LH_OK && s->draws &&
+        how.partition != LH_PARTITION_MONTE_CARLO)
+        status = cli_usage(c, "--draws needs --search monte-carlo");
+    if (status == LH_OK && s->draws && !parse_draws(s->draws, &how.sampling))
         status = cli_usage(c,
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, with commas",

@@ -285,6 +285,11 @@ check(all(varied["jitter"]["p95_s"] <= row["jitter"]["p95_s"]
           if "jitter" in row), "the least 95th percentile wins")
 case("by p95 alone", ["plan", JOB, "--by", "p95"], 2,
      err=r"--by p95 needs --jitter")
+case("draws of nothing", ["plan", JOB, "--draws", "5"], 2,
+     err=r"--draws needs --search monte-carlo")
+case("curves of one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
+                            "--curves"], 1,
+     err=r"tiny-llama-cpu\.yaml: cluster\.datacenters: --curves compares")
 case("no jitter", ["plan", JOB, "--jitter", "latency"], 2,
      err=r"--jitter: 'latency' is not latency=A")
 
