@@ -451,14 +451,14 @@ static void prove(branch *b)
 }
 
 /* Where it was asked for, and where little is left to try. */
-static bool is_exact_due(const lhi_search *s)
+static lh_status decide_exact(lhi_search *s, lh_error *err)
 {
     const lh_plan_options *o = &s->options;
-    if (o->partition == LH_PARTITION_EXACT)
-        return true;
-    return o->partition == LH_PARTITION_CLIMB && !s->objective && !o->quick &&
-           o->objective == LH_PLAN_FASTEST && !s->glance_only && s->complete &&
-           lhi_search_is_small(s);
+    s->exact = o->partition == LH_PARTITION_EXACT;
+    if (o->partition == LH_PARTITION_CLIMB && !s->objective && !o->quick &&
+        o->objective == LH_PLAN_FASTEST && !s->glance_only && s->complete)
+        return lhi_search_is_small(s, &s->exact, err);
+    return LH_OK;
 }
 
 lh_status lhi_search_branch(lhi_search *s, lh_error *err)
@@ -476,8 +476,9 @@ lh_status lhi_search_branch(lhi_search *s, lh_error *err)
         status = run(&b, err);
     if (status == LH_OK && !s->glance_only)
         status = look_closer(&b, err);
-    s->exact = status == LH_OK && is_exact_due(s);
-    if (s->exact)
+    if (status == LH_OK)
+        status = decide_exact(s, err);
+    if (status == LH_OK && s->exact)
         status = lhi_search_exact(s, err);
     if (status == LH_OK)
         prove(&b);

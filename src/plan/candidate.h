@@ -74,7 +74,7 @@ bool lhi_search_stopped(lhi_search *s, uint32_t total);
  * of one layout. */
 lh_status lhi_search_exact(lhi_search *s, lh_error *err);
 /* Whether these are few enough to try them all unasked: counted in passes. */
-bool lhi_search_is_small(const lhi_search *s);
+lh_status lhi_search_is_small(const lhi_search *s, bool *out, lh_error *err);
 
 /* Layers moved between the chunks of those that could still win, as far as its
  * budget goes. */

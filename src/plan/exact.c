@@ -104,7 +104,8 @@ static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
     lhi_partition p = partition_of(s, c);
     p.time = try_partition;
     p.context = &t;
-    uint64_t all = lhi_partition_count(&p);
+    uint64_t all;
+    LHI_TRY(lhi_partition_count(&p, &all, err));
     if (all > MOST_PARTITIONS)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " layers in %" PRIu32
@@ -129,21 +130,24 @@ static bool is_open(const lhi_search *s, const lhi_candidate *c)
            lhi_uneven_possible(s->job, &c->config, &s->options);
 }
 
-bool lhi_search_is_small(const lhi_search *s)
+lh_status lhi_search_is_small(const lhi_search *s, bool *out, lh_error *err)
 {
     uint64_t left = MOST_SMALL;
+    *out = false;
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
         if (!is_open(s, c))
             continue;
         lhi_partition p = partition_of(s, c);
         uint64_t passes = (uint64_t)p.n_chunks * c->config.microbatches * 3;
-        uint64_t all = lhi_partition_count(&p);
+        uint64_t all;
+        LHI_TRY(lhi_partition_count(&p, &all, err));
         if (all > left / passes)
-            return false;
+            return LH_OK;
         left -= all * passes;
     }
-    return true;
+    *out = true;
+    return LH_OK;
 }
 
 lh_status lhi_search_exact(lhi_search *s, lh_error *err)

@@ -51,12 +51,13 @@ static uint64_t count_between(const lhi_partition *p, uint32_t least,
     return ways[n];
 }
 
-uint64_t lhi_partition_count(const lhi_partition *p)
+lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
+                              lh_error *err)
 {
     uint64_t count = 0;
     uint64_t *room = calloc(2 * ((size_t)p->n_layers + 1), sizeof *room);
     if (!room)
-        return UINT64_MAX; /* too many to try is a safe answer */
+        return lhi_fail_nomem(err);
     uint64_t *ways = room + p->n_layers + 1;
     for (uint32_t least = 1; least <= p->n_layers / p->n_chunks; least++) {
         uint32_t most = cap(p, least);
@@ -65,7 +66,8 @@ uint64_t lhi_partition_count(const lhi_partition *p)
         count = with == UINT64_MAX ? with : add(count, with - without);
     }
     free(room);
-    return count;
+    *out = count;
+    return LH_OK;
 }
 
 /* Asks for a partition; true in *better where it is the best so far. */

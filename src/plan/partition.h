@@ -25,8 +25,9 @@ typedef struct lhi_partition {
 /* Whether each chunk has layers and none too many. */
 bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers);
 
-/* Partitions there are; UINT64_MAX: that many or more. */
-uint64_t lhi_partition_count(const lhi_partition *p);
+/* Partitions there are, in *out; UINT64_MAX: that many or more. */
+lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
+                              lh_error *err);
 
 /* Each search leaves the best in best[0..n_chunks-1] and *best_ns (INT64_MAX:
  * none fits). `best` holds a partition to begin with, of time *best_ns, which
