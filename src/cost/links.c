@@ -82,27 +82,20 @@ lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
 }
 
 /* The rate that the settings of its ends leave. */
-static lh_status by_setting(const lh_wan *wan, const lh_wan *back,
-                            double concurrent, double own,
-                            const lh_cost_options *options, lh_cost_path *out,
-                            lh_error *err)
+lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
+                           const lh_cost_constants *constants)
 {
-    const lh_cost_constants *c = options->constants;
-    lh_link_load use = {
-        .line_bytes_per_s = wan->bytes_per_s * c->wan_efficiency,
+    size_t n = job->n_datacenters;
+    const lh_wan *wan = &job->wans[from * n + to];
+    return (lh_link_load){
+        .line_bytes_per_s = wan->bytes_per_s * constants->wan_efficiency,
         .latency_ns = (double)wan->latency_ns,
-        .return_ns = (double)back->latency_ns,
+        .return_ns = (double)job->wans[to * n + from].latency_ns,
         .loss = wan->loss,
         .oversubscription = wan->oversubscription,
-        .senders = concurrent,
-        .own_bytes_per_s = own * c->fabric_efficiency,
+        .own_bytes_per_s = job->datacenters[from].fabric.bytes_per_s *
+                           constants->fabric_efficiency,
     };
-    lh_link_effect effect;
-
-    LHI_TRY(lh_cost_link_setting(&use, &wan->setting, &effect, err));
-    out->bytes_per_s = effect.bytes_per_s;
-    out->latency_ns = use.latency_ns;
-    return LH_OK;
 }
 
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
@@ -119,10 +112,15 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
         return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
                         job->datacenters[from].name, job->datacenters[to].name);
     own = job->datacenters[from].fabric.bytes_per_s;
-    if (!lh_link_setting_is_default(&wan->setting))
-        return by_setting(wan,
-                          &job->wans[(size_t)to * job->n_datacenters + from],
-                          concurrent, own, options, out, err);
+    if (!lh_link_setting_is_default(&wan->setting)) {
+        lh_link_load use = lhi_link_load(job, from, to, options->constants);
+        lh_link_effect effect;
+        use.senders = concurrent;
+        LHI_TRY(lh_cost_link_setting(&use, &wan->setting, &effect, err));
+        out->bytes_per_s = effect.bytes_per_s;
+        out->latency_ns = use.latency_ns;
+        return LH_OK;
+    }
     /* What is lost is sent again, once and alone (selective repeat). */
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);

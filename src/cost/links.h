@@ -15,6 +15,11 @@ lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
                      double interfaces, const lh_cost_options *options,
                      lh_cost_path *out, lh_error *err);
 
+/* What one GPU at `from` finds on its way to `to`; who else sends, and what, is
+ * left to fill in. */
+lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
+                           const lh_cost_constants *constants);
+
 /* Between datacenters, for one of `concurrent` equal shares of the link. */
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,

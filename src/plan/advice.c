@@ -43,12 +43,13 @@ typedef struct advisor {
     lh_link_load messages, data;
 } advisor;
 
-static const char *const topic_names[] = {
-    "load_balancing", "queue_pairs", "congestion_control", "recovery", "fec"};
+const char *const lhi_advice_topics[] = {
+    "load_balancing", "queue_pairs", "congestion_control",
+    "recovery",       "fec",         NULL};
 
 const char *lh_advice_topic_name(lh_advice_topic topic)
 {
-    return (unsigned)topic < LH_N_ADVICE_TOPICS ? topic_names[topic]
+    return (unsigned)topic < LH_N_ADVICE_TOPICS ? lhi_advice_topics[topic]
                                                 : "unknown";
 }
 
@@ -90,21 +91,8 @@ void lh_advice_option_text(const lh_advice_option *option,
 static void fill_loads(advisor *a)
 {
     const lhi_traffic *t = a->traffic;
-    const lh_job *job = a->job;
-    const lh_cost_constants *c = lh_cost_defaults();
-    const lh_wan *wan =
-        &job->wans[(size_t)t->from * job->n_datacenters + t->to];
-    const lh_wan *back =
-        &job->wans[(size_t)t->to * job->n_datacenters + t->from];
-    lh_link_load use = {
-        .line_bytes_per_s = wan->bytes_per_s * c->wan_efficiency,
-        .latency_ns = (double)wan->latency_ns,
-        .return_ns = (double)back->latency_ns,
-        .loss = wan->loss,
-        .oversubscription = wan->oversubscription,
-        .own_bytes_per_s =
-            job->datacenters[t->from].fabric.bytes_per_s * c->fabric_efficiency,
-    };
+    lh_link_load use =
+        lhi_link_load(a->job, t->from, t->to, lh_cost_defaults());
     a->messages = a->data = use;
     a->messages.senders = (double)t->message_flows;
     a->messages.message_bytes =
