@@ -2,14 +2,12 @@
 /* `network` of a plan: docs/formats/plan.md. */
 #include "plan/planfile.h"
 
+#include "plan/advice.h"
+
 #include "spec/spec.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-static const char *const topics[] = {
-    "load_balancing", "queue_pairs", "congestion_control",
-    "recovery",       "fec",         NULL};
 
 static bool set(json_t *map, const char *key, json_t *value)
 {
@@ -163,15 +161,7 @@ static lh_status read_option(const reader *r, const lhi_node *map,
     static const char *const keys[] = {"setting",   "message_gbps", "message_s",
                                        "data_gbps", "iteration_s",  "advised",
                                        NULL};
-    static const char *const settings[] = {"load_balancing",
-                                           "queue_pairs",
-                                           "paths",
-                                           "window_kib",
-                                           "congestion_control",
-                                           "queue_kib",
-                                           "recovery",
-                                           "fec",
-                                           NULL};
+    static const char *const settings[] = {LHI_LINK_SETTING_KEYS, NULL};
     const lhi_node *setting;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     LHI_TRY(lhi_need(r->doc, map, "setting", &setting, err));
@@ -193,7 +183,7 @@ static lh_status read_question(const reader *r, const lhi_node *map,
     uint32_t topic;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
     LHI_TRY(lhi_need(r->doc, map, "question", &node, err));
-    LHI_TRY(lhi_get_choice(r->doc, node, topics, &topic, err));
+    LHI_TRY(lhi_get_choice(r->doc, node, lhi_advice_topics, &topic, err));
     out->topic = (lh_advice_topic)topic;
     LHI_TRY(get_bool(r, map, "matters", &out->matters, err));
     LHI_TRY(get_text(r, map, "why", &out->why, err));

@@ -66,18 +66,7 @@ static lh_status get_choice(const reader *r, const lhi_node *map,
 static lh_status read_layout(const reader *r, const lhi_node *map,
                              lh_layout *out, lh_error *err)
 {
-    static const char *const keys[] = {"tensor",
-                                       "context",
-                                       "expert",
-                                       "pipeline",
-                                       "data",
-                                       "micro_batch",
-                                       "chunks_per_device",
-                                       "outermost",
-                                       "sharding",
-                                       "schedule",
-                                       "sites",
-                                       NULL};
+    static const char *const keys[] = {LHI_LAYOUT_KEYS, NULL};
     const lhi_node *sites = lhi_find(map, "sites");
     uint32_t *const values[] = {
         &out->tensor, &out->context,     &out->expert,           &out->pipeline,
@@ -245,29 +234,15 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
     return get_string(r, map, "why", &out->why, err);
 }
 
-static const char *const choice_keys[] = {"status",
-                                          "iteration_s",
-                                          "layout",
-                                          "placement",
-                                          "recompute",
-                                          "microbatches",
-                                          "zero",
-                                          "iteration_ns",
-                                          "makespan_ns",
-                                          "optimizer_ns",
-                                          "overhead_ns",
-                                          "lower_bound_ns",
-                                          "bubble_ratio",
-                                          "peak_memory_bytes",
-                                          "memory_limit_bytes",
-                                          "tokens_per_s",
-                                          "mfu",
-                                          "why",
-                                          "elastic",
-                                          "cost",
-                                          "chunk_layers",
-                                          "jitter",
-                                          NULL};
+/* Of a choice: those of a plan, too, which begins with its best. */
+#define CHOICE_KEYS                                                            \
+    "status", "iteration_s", "layout", "placement", "recompute",               \
+        "microbatches", "zero", "iteration_ns", "makespan_ns", "optimizer_ns", \
+        "overhead_ns", "lower_bound_ns", "bubble_ratio", "peak_memory_bytes",  \
+        "memory_limit_bytes", "tokens_per_s", "mfu", "why", "elastic", "cost", \
+        "chunk_layers", "jitter"
+
+static const char *const choice_keys[] = {CHOICE_KEYS, NULL};
 
 static lh_status read_choices(const reader *r, const char *key,
                               const lh_choice **out, uint32_t *n, lh_error *err)
@@ -551,51 +526,15 @@ static lh_status check_gpus(const reader *r, lh_error *err)
 
 static lh_status read_all(const reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"longhaul",
-                                       "name",
-                                       "version",
-                                       "input_hash",
-                                       "cost_source",
-                                       "status",
-                                       "iteration_s",
-                                       "layout",
-                                       "placement",
-                                       "recompute",
-                                       "zero",
-                                       "microbatches",
-                                       "iteration_ns",
-                                       "makespan_ns",
-                                       "optimizer_ns",
-                                       "overhead_ns",
-                                       "lower_bound_ns",
-                                       "bubble_ratio",
-                                       "peak_memory_bytes",
-                                       "memory_limit_bytes",
-                                       "tokens_per_s",
-                                       "mfu",
-                                       "why",
-                                       "elastic",
-                                       "cost",
-                                       "chunk_layers",
-                                       "jitter",
-                                       "robust",
-                                       "network",
-                                       "network_iteration_s",
-                                       "account",
-                                       "runners_up",
-                                       "curves",
-                                       "schedule",
-                                       "pipeline",
-                                       "search",
-                                       "methods",
-                                       "alternatives",
-                                       "what_if",
-                                       "sensitivity",
-                                       "objective",
-                                       "front",
-                                       "front_whole",
-                                       "job",
-                                       NULL};
+    static const char *const keys[] = {
+        CHOICE_KEYS,   "longhaul",     "name",
+        "version",     "input_hash",   "cost_source",
+        "robust",      "network",      "network_iteration_s",
+        "account",     "runners_up",   "curves",
+        "schedule",    "pipeline",     "search",
+        "methods",     "alternatives", "what_if",
+        "sensitivity", "objective",    "front",
+        "front_whole", "job",          NULL};
     const lhi_node *root = r->doc->root, *node;
     lh_plan *p = &r->plan->plan;
     LHI_TRY(lhi_want_format(r->doc, "plan", 1, err));

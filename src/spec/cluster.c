@@ -327,14 +327,7 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
                                        "gbps",
                                        "loss",
                                        "oversubscription",
-                                       "load_balancing",
-                                       "queue_pairs",
-                                       "paths",
-                                       "window_kib",
-                                       "congestion_control",
-                                       "queue_kib",
-                                       "recovery",
-                                       "fec",
+                                       LHI_LINK_SETTING_KEYS,
                                        "usd_per_gb",
                                        NULL};
     const lhi_node *node;
