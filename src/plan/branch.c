@@ -144,13 +144,10 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
     lh_status status =
         lhi_floors_find(b->floors, b->level, config, &child.floor, &why);
     b->work += s->job->n_datacenters;
-    if (status == LH_EUNSUPPORTED || status == LH_EINPUT ||
-        status == LH_EINVAL) {
-        s->n_unsupported += lhi_space_count(&b->space, b->level, config);
-        if (!s->first_refusal.text[0])
-            s->first_refusal = why;
+    if (status != LH_OK &&
+        lhi_search_refused(s, status, &why,
+                           lhi_space_count(&b->space, b->level, config)))
         return LH_OK;
-    }
     if (status != LH_OK) {
         if (err)
             *err = why;

@@ -31,6 +31,17 @@ static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
     return LH_OK;
 }
 
+bool lhi_search_refused(lhi_search *s, lh_status status, const lh_error *why,
+                        uint64_t n)
+{
+    if (status != LH_EUNSUPPORTED && status != LH_EINPUT && status != LH_EINVAL)
+        return false;
+    s->n_unsupported += n;
+    if (!s->first_refusal.text[0])
+        s->first_refusal = *why;
+    return true;
+}
+
 lh_status lhi_candidate_bound(lhi_search *s, lhi_candidate *c, lh_error *err)
 {
     lhi_built built;
@@ -41,12 +52,8 @@ lh_status lhi_candidate_bound(lhi_search *s, lhi_candidate *c, lh_error *err)
         LHI_TRY(
             lhi_uneven_by_speed(s->job, &s->options, s->mem, &c->config, err));
     lh_status status = lhi_layout_build(s->job, &c->config, &built, &why);
-    if (status == LH_EUNSUPPORTED || status == LH_EINPUT ||
-        status == LH_EINVAL) {
-        s->n_unsupported++;
+    if (lhi_search_refused(s, status, &why, 1)) {
         c->floor.ns = INT64_MAX;
-        if (!s->first_refusal.text[0])
-            s->first_refusal = why;
         return LH_OK;
     }
     if (status != LH_OK) {

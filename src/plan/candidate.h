@@ -66,6 +66,12 @@ typedef struct lhi_search {
  * candidates, counts and proven_ns. */
 lh_status lhi_search_branch(lhi_search *s, lh_error *err);
 
+/* Whether `status` says that a layout, or `n` of them, cannot be had: they are
+ * counted, and the first reason is kept. Else it is the caller's, and so is
+ * `why`. */
+bool lhi_search_refused(lhi_search *s, lh_status status, const lh_error *why,
+                        uint64_t n);
+
 /* Reports progress; true: the caller wants what there is. What is left is then
  * done as for a quick plan. Never before something works. */
 bool lhi_search_stopped(lhi_search *s, uint32_t total);
