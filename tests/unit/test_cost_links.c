@@ -108,6 +108,22 @@ static void settings_change_rates(void)
     CHECK_NEAR(p.bytes_per_s, 0.985e9 * (1 - 2e-4), 1);
 }
 
+/* Acknowledgements come back over the other direction. */
+static void ways_back_may_differ(void)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-8b");
+    for (int i = 1; i <= 2; i++)
+        f.wans[i] = (lh_wan){.bytes_per_s = 12.5e9,
+                             .latency_ns = i == 1 ? 1000000 : 3000000,
+                             .oversubscription = 1,
+                             .setting = {.balancing = LH_BALANCING_SPRAY}};
+    lh_cost_path p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    CHECK_NEAR(p.bytes_per_s, LH_WINDOW_BYTES / 4e-3, 1);
+    CHECK_NEAR(p.latency_ns, 3e6, 0);
+}
+
 static void missing_networks(void)
 {
     fixture f;
@@ -396,6 +412,7 @@ int main(void)
     RUN(rings);
     RUN(slowest_path_counts);
     RUN(settings_change_rates);
+    RUN(ways_back_may_differ);
     RUN(missing_networks);
     RUN(groups_lie_as_numbered);
     RUN(messages);
