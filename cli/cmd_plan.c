@@ -4,7 +4,7 @@
 #include "jitter.h"
 #include "plan_cost.h"
 #include "plan_links.h"
-#include "planwhy.h"
+#include "plan_why.h"
 #include "view.h"
 
 #include <inttypes.h>

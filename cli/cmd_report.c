@@ -2,7 +2,7 @@
 /* longhaul report: HTML from plans and traces; predicted against measured. */
 #include "commands.h"
 #include "difference.h"
-#include "planwhy.h"
+#include "plan_why.h"
 #include "view.h"
 
 #include <inttypes.h>

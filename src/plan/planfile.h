@@ -51,7 +51,7 @@ lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, const lh_plan_cost **out,
                              lh_error *err);
 
-/* Answers and sensitivity, where the plan has any (links_file.c). Reading
+/* Answers and sensitivity, where the plan has any (whatif_file.c). Reading
  * needs plan->job. */
 bool lhi_links_to_json(const lh_plan *plan, json_t *map);
 lh_status lhi_links_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err);

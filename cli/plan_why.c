@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planwhy.h"
+#include "plan_why.h"
 
 #include "view.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan's reasons in words. */
-#ifndef CLI_PLANWHY_H
-#define CLI_PLANWHY_H
+#ifndef CLI_PLAN_WHY_H
+#define CLI_PLAN_WHY_H
 
 #include "cli.h"
 

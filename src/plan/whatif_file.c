@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan says of other values of the links, in its file. */
+/* `what_if` and `sensitivity` of a plan: docs/formats/plan.md. */
 #include "plan/goal.h"
 #include "plan/planfile.h"
 
