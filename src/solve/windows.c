@@ -29,12 +29,13 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->fixed = LHI_NEW(w->mem, uint32_t, slots);
     w->least = LHI_NEW(w->mem, uint32_t, slots);
     w->most = LHI_NEW(w->mem, uint32_t, slots);
+    w->order = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
     if (!w->lattices || !w->narrow || !w->upto || !w->too_large || !w->r ||
         !w->e || !w->new_r || !w->new_e || !w->fixed || !w->least || !w->most ||
-        !w->queue || !w->queued || !w->dirty)
+        !w->order || !w->queue || !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -68,6 +69,30 @@ static void fix_counts(lhi_windows *w)
             if (i != t->slot && before[i] > fixed[i])
                 fixed[i] = before[i];
     }
+}
+
+/* Where streams and arcs have a cycle there is no order of what follows it. The
+ * queue serves as the number of inputs to come. */
+static void sort_operations(lhi_windows *w)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t n = 0;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        w->queue[o] = s->pred_at[o + 1] - s->pred_at[o] +
+                      (o > s->streams[s->stream_of[o]].first);
+        if (w->queue[o] == 0)
+            w->order[n++] = o;
+    }
+    for (uint32_t x = 0; x < n; x++) {
+        uint32_t o = w->order[x];
+        const lhi_stream *t = &s->streams[s->stream_of[o]];
+        if (o + 1 < t->first + t->count && --w->queue[o + 1] == 0)
+            w->order[n++] = o + 1;
+        for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++)
+            if (--w->queue[s->succ[i]] == 0)
+                w->order[n++] = s->succ[i];
+    }
+    w->n_order = n;
 }
 
 void lhi_windows_allow(lhi_windows *w, size_t states)
@@ -123,6 +148,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     LHI_TRY(allocate(w, err));
     lhi_windows_allow(w, 100000);
     fix_counts(w);
+    sort_operations(w);
     *impossible = NONE;
     uint32_t most = 1;
     size_t failed[2] = {0}; /* streams, operations */
@@ -236,6 +262,55 @@ static bool relax(lhi_windows *w, uint32_t o)
         if (!lower(w, s->pred[i], begin - s->pred_lag[i]))
             return false;
     return true;
+}
+
+static void push_forward(lhi_windows *w, uint32_t o)
+{
+    const lhi_shop *s = w->shop;
+    const lhi_stream *t = &s->streams[s->stream_of[o]];
+    int64_t end = w->r[o] + s->time[o];
+    if (o + 1 < t->first + t->count && w->r[o + 1] < end)
+        w->r[o + 1] = end;
+    for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++)
+        if (w->r[s->succ[i]] < end + s->succ_lag[i])
+            w->r[s->succ[i]] = end + s->succ_lag[i];
+}
+
+static void push_back(lhi_windows *w, uint32_t o)
+{
+    const lhi_shop *s = w->shop;
+    int64_t begin = w->e[o] - s->time[o];
+    if (o > s->streams[s->stream_of[o]].first && w->e[o - 1] > begin)
+        w->e[o - 1] = begin;
+    for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
+        if (w->e[s->pred[i]] > begin - s->pred_lag[i])
+            w->e[s->pred[i]] = begin - s->pred_lag[i];
+}
+
+/* What streams and arcs say about a deadline: each is looked at once from the
+ * beginning and once from the end. */
+static bool begin_with(lhi_windows *w, int64_t deadline, lhi_budget *budget)
+{
+    const lhi_shop *s = w->shop;
+    bool ok = true;
+    memset(w->queued, 0, s->n_ops * sizeof *w->queued);
+    w->n_queue = 0;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        w->r[o] = s->head[o];
+        w->e[o] = deadline - s->tail[o];
+    }
+    for (uint32_t x = 0; x < w->n_order; x++)
+        push_forward(w, w->order[x]);
+    for (uint32_t x = w->n_order; x-- > 0;)
+        push_back(w, w->order[x]);
+    for (uint32_t o = 0; ok && o < s->n_ops; o++)
+        ok = w->r[o] + s->time[o] <= w->e[o];
+    for (uint32_t o = 0; w->n_order < s->n_ops && o < s->n_ops; o++)
+        enqueue(w, o);
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        w->dirty[m] = true;
+    lhi_spend(budget, s->n_ops / 32 + 1);
+    return ok;
 }
 
 /* Stopped by the budget it leaves the queue as it is. */
@@ -376,12 +451,6 @@ static uint64_t cost(const lhi_windows *w, uint32_t m)
              : lhi_machine_ops(w->shop, m);
 }
 
-static void forget_queue(lhi_windows *w)
-{
-    memset(w->queued, 0, w->shop->n_ops * sizeof *w->queued);
-    w->n_queue = 0;
-}
-
 static bool settle_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -465,16 +534,8 @@ static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
 bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
-    bool ok = true;
     widen(w, deadline);
-    forget_queue(w);
-    for (uint32_t o = 0; o < s->n_ops; o++) {
-        w->r[o] = s->head[o];
-        w->e[o] = deadline - s->tail[o];
-        ok = ok && w->r[o] + s->time[o] <= w->e[o];
-    }
-    for (uint32_t o = 0; ok && o < s->n_ops; o++)
-        enqueue(w, o);
+    bool ok = begin_with(w, deadline, budget);
     ok = ok && settle_machines(w, budget);
     for (uint32_t m = 0; ok && !budget->stop && m < s->n_machines; m++) {
         bool no_memory = false;
@@ -493,7 +554,6 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     for (uint32_t m = 0; m < s->n_machines; m++)
         w->complete = w->complete && (s->machines[m].n_streams < 2 ||
                                       lhi_windows_lattice(w, m));
-    forget_queue(w);
     return ok;
 }
 

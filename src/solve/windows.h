@@ -35,6 +35,8 @@ typedef struct lhi_windows {
     uint32_t *fixed; /* whatever the deadline */
     uint32_t *least, *most;
     int64_t *new_r, *new_e;
+    uint32_t *order; /* of operations: streams and arcs go forward in it */
+    uint32_t n_order;
     uint32_t *queue; /* of operations, a ring */
     bool *queued, *dirty;
     uint32_t front, n_queue;
