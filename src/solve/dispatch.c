@@ -2,6 +2,7 @@
 /* A schedule from the windows of a deadline, by the active schedules of Giffler
  * and Thompson: always on the machine where an operation could end first, and
  * of those that could start before that end the one that is due first. */
+#include "solve/first.h"
 #include "solve/words.h"
 
 #include <string.h>
@@ -14,8 +15,7 @@ typedef struct dispatcher {
     int64_t *free_at;   /* per machine */
     int64_t *held;      /* per machine */
     uint32_t *pick;     /* per machine: the operation to run, or NONE */
-    int64_t *pick_end;  /* ... and the first end there, or FAR */
-    bool *dirty;        /* per machine */
+    lhi_first first;    /* machines by the first end there */
 } dispatcher;
 
 static int64_t max64(int64_t a, int64_t b)
@@ -61,8 +61,7 @@ static void choose(dispatcher *d, uint32_t machine)
                 best = o;
         }
     d->pick[machine] = best;
-    d->pick_end[machine] = end;
-    d->dirty[machine] = false;
+    lhi_first_set(&d->first, machine, best == NONE ? FAR : end);
 }
 
 static void run_op(dispatcher *d, uint32_t o)
@@ -73,12 +72,12 @@ static void run_op(dispatcher *d, uint32_t o)
     d->next[stream]++;
     d->held[m] += s->memory[o];
     d->free_at[m] = max64(d->free_at[m], w->ready[o]) + s->time[o];
-    d->dirty[m] = true;
+    lhi_first_stale(&d->first, m);
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
         w->ready[to] = max64(w->ready[to], d->free_at[m] + s->succ_lag[i]);
-        d->dirty[other] = true;
+        lhi_first_stale(&d->first, other);
         if (w->waits[to] > 0)
             w->waits[to]--;
         /* Machines that follow take what their leader makes, in turn. */
@@ -91,16 +90,10 @@ static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
     for (uint32_t left = s->n_ops; left > 0;) {
-        uint32_t best = NONE;
-        for (uint32_t m = 0; m < s->n_machines; m++) {
-            if (s->machines[m].leader != NONE)
-                continue;
-            if (d->dirty[m])
+        for (uint32_t m; (m = lhi_first_next(&d->first)) != NONE;)
+            if (s->machines[m].leader == NONE)
                 choose(d, m);
-            if (d->pick[m] != NONE &&
-                (best == NONE || d->pick_end[m] < d->pick_end[best]))
-                best = m;
-        }
+        uint32_t best = lhi_first_get(&d->first);
         if (best == NONE)
             break;
         run_op(d, d->pick[best]);
@@ -137,14 +130,11 @@ lh_status lhi_words_dispatch(lhi_words *words, const int64_t *due, bool *ok,
     d.free_at = LHI_NEW(mem, int64_t, s->n_machines);
     d.held = LHI_NEW(mem, int64_t, s->n_machines);
     d.pick = LHI_NEW(mem, uint32_t, s->n_machines);
-    d.pick_end = LHI_NEW(mem, int64_t, s->n_machines);
-    d.dirty = LHI_NEW(mem, bool, s->n_machines);
-    lh_status status = LH_OK;
-    if (!d.next || !d.free_at || !d.held || !d.pick || !d.pick_end ||
-        !d.dirty) {
+    lh_status status = lhi_first_make(&d.first, s->n_machines, mem, err);
+    if (status == LH_OK && (!d.next || !d.free_at || !d.held || !d.pick))
         status = lhi_fail_nomem(err);
-    } else {
-        memset(d.dirty, 1, s->n_machines * sizeof *d.dirty);
+    if (status == LH_OK) {
+        lhi_first_begin(&d.first);
         memset(words->next, 0, s->n_machines * sizeof *words->next);
         memcpy(words->ready, s->head, s->n_ops * sizeof *words->ready);
         count_waits(&d);

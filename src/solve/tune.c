@@ -6,6 +6,7 @@
 #include "solve/tune.h"
 
 #include "pipe/pipeline.h"
+#include "solve/first.h"
 #include "solve/windows.h"
 
 #include <string.h>
@@ -28,9 +29,9 @@ typedef struct tuner {
     uint32_t *next;  /* per stream: operations done */
     uint32_t *waits; /* per operation: arcs to come */
     uint32_t *waits0;
-    int64_t *free_at, *held, *pick_end; /* per machine */
+    int64_t *free_at, *held; /* per machine */
     uint32_t *pick;
-    bool *dirty;
+    lhi_first first;  /* machines by the first end there */
     int64_t *reserve; /* per stream: memory to leave to others */
     uint32_t *give;   /* per stream of F: the one that gives back, or NONE */
     uint32_t *rule_at, *rule; /* per stream: streams that go before */
@@ -100,8 +101,7 @@ static void choose(tuner *a, uint32_t machine)
         }
     }
     a->pick[machine] = best;
-    a->pick_end[machine] = end;
-    a->dirty[machine] = false;
+    lhi_first_set(&a->first, machine, best == NONE ? FAR : end);
 }
 
 static void run_op(tuner *a, uint32_t o)
@@ -113,14 +113,14 @@ static void run_op(tuner *a, uint32_t o)
     a->next[stream]++;
     a->held[m] += s->memory[o];
     a->free_at[m] = start + s->time[o];
-    a->dirty[m] = true;
+    lhi_first_stale(&a->first, m);
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
         int64_t ready = a->free_at[m] + s->succ_lag[i];
         if (ready > w->ready[to])
             w->ready[to] = ready;
-        a->dirty[other] = true;
+        lhi_first_stale(&a->first, other);
         if (a->waits[to] > 0)
             a->waits[to]--;
         /* Machines that follow take what their leader makes, in turn. */
@@ -133,16 +133,10 @@ static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
     for (;;) {
-        uint32_t best = NONE;
-        for (uint32_t m = 0; m < s->n_machines; m++) {
-            if (s->machines[m].leader != NONE)
-                continue;
-            if (a->dirty[m])
+        for (uint32_t m; (m = lhi_first_next(&a->first)) != NONE;)
+            if (s->machines[m].leader == NONE)
                 choose(a, m);
-            if (a->pick[m] != NONE &&
-                (best == NONE || a->pick_end[m] < a->pick_end[best]))
-                best = m;
-        }
+        uint32_t best = lhi_first_get(&a->first);
         if (best == NONE)
             break;
         run_op(a, a->pick[best]);
@@ -162,7 +156,7 @@ static int64_t evaluate(tuner *a)
     memset(a->next, 0, s->n_streams * sizeof *a->next);
     memset(a->free_at, 0, s->n_machines * sizeof *a->free_at);
     memset(a->held, 0, s->n_machines * sizeof *a->held);
-    memset(a->dirty, 1, s->n_machines * sizeof *a->dirty);
+    lhi_first_begin(&a->first);
     memset(w->next, 0, s->n_machines * sizeof *w->next);
     memcpy(w->ready, s->head, s->n_ops * sizeof *w->ready);
     memcpy(a->waits, a->waits0, s->n_ops * sizeof *a->waits);
@@ -315,16 +309,13 @@ static bool allocate(tuner *a, lhi_arena *mem)
     a->waits0 = LHI_NEW(mem, uint32_t, s->n_ops);
     a->free_at = LHI_NEW(mem, int64_t, m);
     a->held = LHI_NEW(mem, int64_t, m);
-    a->pick_end = LHI_NEW(mem, int64_t, m);
     a->pick = LHI_NEW(mem, uint32_t, m);
-    a->dirty = LHI_NEW(mem, bool, m);
     a->reserve = LHI_NEW(mem, int64_t, n);
     a->give = LHI_NEW(mem, uint32_t, n);
     a->rule_at = LHI_NEW(mem, uint32_t, (size_t)n + 1);
     a->rule = LHI_NEW(mem, uint32_t, s->n_rules);
     return a->next && a->waits && a->waits0 && a->free_at && a->held &&
-           a->pick_end && a->pick && a->dirty && a->reserve && a->give &&
-           a->rule_at && a->rule;
+           a->pick && a->reserve && a->give && a->rule_at && a->rule;
 }
 
 lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
@@ -336,6 +327,8 @@ lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
     lhi_windows *windows = NULL;
     uint32_t impossible;
     lh_status status = lhi_words_make(best->shop, mem, &a.w, err);
+    if (status == LH_OK)
+        status = lhi_first_make(&a.first, best->shop->n_machines, mem, err);
     if (status == LH_OK && !allocate(&a, mem))
         status = lhi_fail_nomem(err);
     /* Deadlines by what must follow, whatever the orders. */
