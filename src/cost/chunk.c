@@ -15,6 +15,7 @@ typedef struct prices {
     const lh_job *job;
     const lh_layout *layout;
     const lh_cost_slice *slice;
+    lhi_busiest *known;
     lh_cost_options options;
     lhi_shape shape;
     double flops_per_ns, bytes_per_ns; /* as reached */
@@ -438,8 +439,8 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
 
     if (ranks == 1)
         return LH_OK;
-    LHI_TRY(lhi_data_time(p->job, p->layout, p->slice, &p->options, params, &t,
-                          err));
+    LHI_TRY(lhi_data_time(p->job, p->layout, p->slice, &p->options, params,
+                          p->known, &t, err));
     LHI_TRY(lhi_whole(params->total * wire, "gradient bytes",
                       &out->reduce_bytes, err));
     if (zero)
@@ -545,10 +546,10 @@ static lh_status fill_optimizer(const prices *p, lh_cost *out, lh_error *err)
                      &out->optimizer_ns, err);
 }
 
-lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
-                        const lh_cost_slice *slice,
-                        const lh_cost_options *options, lh_cost *out,
-                        lh_error *err)
+lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
+                         const lh_cost_slice *slice,
+                         const lh_cost_options *options, lhi_busiest *known,
+                         lh_cost *out, lh_error *err)
 {
     prices p;
     sums s = {0};
@@ -557,6 +558,7 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
     bool whole;
 
     LHI_TRY(make_prices(job, layout, slice, options, &p, err));
+    p.known = known;
     LHI_TRY(sum_chunk(&p, &s, &whole, err));
     if (!whole) {
         LHI_TRY(sum_layers(&p, &s, err));
@@ -576,6 +578,16 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
         source_of(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
     *out = cost;
     return LH_OK;
+}
+
+lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
+                        const lh_cost_slice *slice,
+                        const lh_cost_options *options, lh_cost *out,
+                        lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_chunk_cost(job, layout, slice, options, &known, out, err);
 }
 
 lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,

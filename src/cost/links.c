@@ -100,7 +100,7 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
 
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
-                      lh_cost_path *out, lh_error *err)
+                      lhi_busiest *known, lh_cost_path *out, lh_error *err)
 {
     const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
     double rate, own;
@@ -116,7 +116,7 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
         lh_link_load use = lhi_link_load(job, from, to, options->constants);
         lh_link_effect effect;
         use.senders = concurrent;
-        LHI_TRY(lh_cost_link_setting(&use, &wan->setting, &effect, err));
+        LHI_TRY(lhi_link_effect(&use, &wan->setting, known, &effect, err));
         out->bytes_per_s = effect.bytes_per_s;
         out->latency_ns = use.latency_ns;
         return LH_OK;
@@ -201,7 +201,7 @@ static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
 /* Through n datacenters as they are listed, or else from the first on. */
 static lh_status around(const lh_job *job, const lh_cost_group *group,
                         uint32_t n, const lh_cost_options *options,
-                        lh_cost_path *out, lh_error *err)
+                        lhi_busiest *known, lh_cost_path *out, lh_error *err)
 {
     double concurrent = group->concurrent ? group->concurrent : 1;
     ring r = {0};
@@ -215,16 +215,17 @@ static lh_status around(const lh_job *job, const lh_cost_group *group,
             from = group->sites[i].datacenter;
             to = group->sites[(i + 1) % n].datacenter;
         }
-        LHI_TRY(lhi_between(job, from, to, concurrent, options, &path, err));
+        LHI_TRY(
+            lhi_between(job, from, to, concurrent, options, known, &path, err));
         add_hops(&r, &path, 1);
     }
     *out = close_ring(&r);
     return LH_OK;
 }
 
-lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
-                             const lh_cost_options *options, lh_cost_path *out,
-                             lh_error *err)
+lh_status lhi_group_path(const lh_job *job, const lh_cost_group *group,
+                         const lh_cost_options *options, lhi_busiest *known,
+                         lh_cost_path *out, lh_error *err)
 {
     lh_cost_options full;
     uint32_t spread;
@@ -234,7 +235,7 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
     if (group->n_sites > 1)
-        return around(job, group, group->n_sites, &full, out, err);
+        return around(job, group, group->n_sites, &full, known, out, err);
     if (group->size <= group->per_datacenter)
         return around_nodes(job, group, &full, out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
@@ -243,7 +244,16 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
                         "a group spreads over %" PRIu32
                         " datacenters, more than there are",
                         spread);
-    return around(job, group, spread, &full, out, err);
+    return around(job, group, spread, &full, known, out, err);
+}
+
+lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
+                             const lh_cost_options *options, lh_cost_path *out,
+                             lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_group_path(job, group, options, &known, out, err);
 }
 
 /* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
@@ -438,8 +448,8 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 /* From one GPU of a pipeline rank to its peer in another. */
 static lh_status hop_path(const lh_job *job, const lh_layout *layout,
                           const lh_cost_hop *hop,
-                          const lh_cost_options *options, lh_cost_path *out,
-                          lh_error *err)
+                          const lh_cost_options *options, lhi_busiest *known,
+                          lh_cost_path *out, lh_error *err)
 {
     uint32_t per_node;
     double senders;
@@ -451,7 +461,8 @@ static lh_status hop_path(const lh_job *job, const lh_layout *layout,
     if (hop->from != hop->to) {
         senders = (double)layout->tensor * layout->context * layout->expert *
                   (hop->replicas ? hop->replicas : layout->data);
-        return lhi_between(job, hop->from, hop->to, senders, options, out, err);
+        return lhi_between(job, hop->from, hop->to, senders, options, known,
+                           out, err);
     }
     per_node = job->datacenters[hop->from].gpus_per_node;
     return lhi_inside(job, hop->from,
@@ -459,10 +470,10 @@ static lh_status hop_path(const lh_job *job, const lh_layout *layout,
                       options, out, err);
 }
 
-lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
-                              const lh_cost_hop *hop,
-                              const lh_cost_options *options,
-                              lh_cost_message *out, lh_error *err)
+lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_hop *hop,
+                          const lh_cost_options *options, lhi_busiest *known,
+                          lh_cost_message *out, lh_error *err)
 {
     lh_cost_options full;
     lhi_shape shape;
@@ -472,7 +483,7 @@ lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
 
     LHI_TRY(lhi_cost_options(options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
-    LHI_TRY(hop_path(job, layout, hop, &full, &path, err));
+    LHI_TRY(hop_path(job, layout, hop, &full, known, &path, err));
     message.bytes = lh_cost_message_bytes(job, layout);
     gpus = (double)layout->tensor * layout->context * layout->expert;
     share = (double)message.bytes / gpus;
@@ -487,6 +498,16 @@ lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
+lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_hop *hop,
+                              const lh_cost_options *options,
+                              lh_cost_message *out, lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_hop_message(job, layout, hop, options, &known, out, err);
+}
+
 lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_hop *hop,
                                  const lh_cost_options *options, int64_t *ns,
@@ -494,6 +515,7 @@ lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
 {
     lh_cost_options full;
     lhi_shape shape;
+    lhi_busiest known = {0};
     lh_cost_path path;
     double transfer, latency, bytes;
 
@@ -503,7 +525,7 @@ lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
         *ns = 0;
         return LH_OK;
     }
-    LHI_TRY(hop_path(job, layout, hop, &full, &path, err));
+    LHI_TRY(hop_path(job, layout, hop, &full, &known, &path, err));
     bytes = shape.vocab * job->model->hidden * full.gradient_wire_bytes;
     lh_cost_collective(LH_ALL_REDUCE, 2, bytes, &path, &transfer, &latency);
     return lhi_whole(transfer + latency, "an all-reduce", ns, err);

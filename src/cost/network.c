@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the settings of a link between sites do to the rate that a sender gets
  * and to the time of a message. */
-#include <longhaul/transport.h>
+#include "cost/links.h"
 
 #include "base/fail.h"
 
@@ -62,24 +62,24 @@ static truncated truncate(double x, double most)
 
 /* The parameter at which the mean is `mean` < most: Newton's steps in log x,
  * whose slope is the variance, kept between bounds. What it is for does not
- * change to first order. */
-static double tilt(double mean, double most)
+ * change to first order. *t: the variable there. */
+static double tilt(double mean, double most, truncated *t)
 {
     double low = mean, high = INFINITY, x = mean * (1 + 2 / (most - mean));
 
     for (int step = 0; step < 100; step++) {
-        truncated t = truncate(x, most);
-
-        if (fabs(t.mean - mean) <= 1e-7 * mean)
-            break;
-        if (t.mean < mean)
+        *t = truncate(x, most);
+        if (fabs(t->mean - mean) <= 1e-7 * mean)
+            return x;
+        if (t->mean < mean)
             low = x;
         else
             high = x;
-        x *= exp(fmax(-2, fmin(2, (mean - t.mean) / t.variance)));
+        x *= exp(fmax(-2, fmin(2, (mean - t->mean) / t->variance)));
         if (!(x > low && x < high))
             x = high < INFINITY ? (low + high) / 2 : 4 * low;
     }
+    *t = truncate(x, most);
     return x;
 }
 
@@ -99,8 +99,8 @@ static double none_above(double most, double flows, double paths)
         return 0;
     if (most * paths - flows < 0.5)
         return exp(whole - paths * lgamma(most + 1));
-    double x = tilt(flows / paths, most);
-    truncated t = truncate(x, most);
+    truncated t;
+    double x = tilt(flows / paths, most, &t);
     double skew2 = t.third * t.third / pow(t.variance, 3);
     double excess = t.fourth / (t.variance * t.variance) - 3;
     double correction = 1 + (excess / 8 - 5 * skew2 / 24) / paths;
@@ -234,9 +234,31 @@ static double half_trip(const lh_link_load *use)
                               : use->latency_ns;
 }
 
+static bool is_same(double a, double b)
+{
+    return !(a < b) && !(b < a);
+}
+
+static double busiest_of(lhi_busiest *known, double flows, double paths)
+{
+    double busiest;
+
+    for (uint32_t i = 0; i < LHI_MOST_BUSIEST; i++)
+        if (is_same(known->last[i].flows, flows) &&
+            is_same(known->last[i].paths, paths))
+            return known->last[i].busiest;
+    busiest = lh_ecmp_busiest(flows, paths);
+    known->last[known->next].flows = flows;
+    known->last[known->next].paths = paths;
+    known->last[known->next].busiest = busiest;
+    known->next = (known->next + 1) % LHI_MOST_BUSIEST;
+    known->asked++;
+    return busiest;
+}
+
 /* Rates on the wire. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
-                      double queue_pairs, lh_link_effect *e)
+                      double queue_pairs, lhi_busiest *known, lh_link_effect *e)
 {
     double paths = s->paths ? s->paths : 1, flows = use->senders * queue_pairs;
     double window = s->window_bytes, room;
@@ -245,7 +267,7 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     e->share_bytes_per_s =
         use->line_bytes_per_s / (use->oversubscription * use->senders);
     e->busiest_flows = s->balancing == LH_BALANCING_ECMP
-                           ? lh_ecmp_busiest(flows, paths)
+                           ? busiest_of(known, flows, paths)
                            : flows / paths;
     e->balance_share = flows / paths / e->busiest_flows;
     if (!(window > 0) && s->balancing == LH_BALANCING_SPRAY)
@@ -275,16 +297,16 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     }
 }
 
-lh_status lh_cost_link_setting(const lh_link_load *use,
-                               const lh_link_setting *setting,
-                               lh_link_effect *out, lh_error *err)
+lh_status lhi_link_effect(const lh_link_load *use,
+                          const lh_link_setting *setting, lhi_busiest *known,
+                          lh_link_effect *out, lh_error *err)
 {
     double queue_pairs = setting->queue_pairs ? setting->queue_pairs : 1;
     lh_link_effect e = {.fec_share = 1, .loss = use->loss};
     lh_flow flow;
 
     LHI_TRY(check(use, setting, err));
-    fill_wire(use, setting, queue_pairs, &e);
+    fill_wire(use, setting, queue_pairs, known, &e);
     if (setting->fec_data) {
         e.fec_share = setting->fec_data /
                       ((double)setting->fec_data + setting->fec_parity);
@@ -305,4 +327,13 @@ lh_status lh_cost_link_setting(const lh_link_load *use,
     }
     *out = e;
     return LH_OK;
+}
+
+lh_status lh_cost_link_setting(const lh_link_load *use,
+                               const lh_link_setting *setting,
+                               lh_link_effect *out, lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_link_effect(use, setting, &known, out, err);
 }

@@ -10,6 +10,7 @@ typedef struct sharer {
     const lh_layout *layout;
     const lh_cost_slice *slice;
     const lh_cost_options *options;
+    lhi_busiest *known;
 } sharer;
 
 /* Over how many datacenters a group spreads. */
@@ -35,7 +36,7 @@ static lh_status in_one(const sharer *s, lh_collective_kind kind,
     *out = (lhi_collective){0};
     if (group->size < 2)
         return LH_OK;
-    LHI_TRY(lh_cost_group_path(s->job, group, s->options, &path, err));
+    LHI_TRY(lhi_group_path(s->job, group, s->options, s->known, &path, err));
     lh_cost_collective_ring(s->options->rings, kind, group->size, bytes, &path,
                             &out->transfer, &out->latency);
     return LH_OK;
@@ -82,7 +83,7 @@ static lh_status between(const sharer *s, lh_collective_kind kind,
     ring.per_node = ring.per_datacenter = 1;
     if (one_ring)
         ring.concurrent = group->concurrent / group->per_datacenter;
-    LHI_TRY(lh_cost_group_path(s->job, &ring, s->options, &path, err));
+    LHI_TRY(lhi_group_path(s->job, &ring, s->options, s->known, &path, err));
     lh_cost_collective_ring(s->options->rings, kind, n,
                             one_ring ? bytes : bytes / group->per_datacenter,
                             &path, &out->transfer, &out->latency);
@@ -154,10 +155,10 @@ static lh_status time_dimension(const sharer *s, lh_cost_dimension dimension,
 lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
                         const lh_cost_slice *slice,
                         const lh_cost_options *options,
-                        const lhi_params *params, lhi_data_times *out,
-                        lh_error *err)
+                        const lhi_params *params, lhi_busiest *known,
+                        lhi_data_times *out, lh_error *err)
 {
-    sharer s = {job, layout, slice, options};
+    sharer s = {job, layout, slice, options, known};
 
     *out = (lhi_data_times){0};
     LHI_TRY(time_dimension(&s, LH_COST_DATA_SHARED,
@@ -189,7 +190,7 @@ lh_status lhi_state_ranks(const lh_job *job, const lh_layout *layout,
                           const lh_cost_slice *slice, double *shared,
                           double *experts, lh_error *err)
 {
-    sharer s = {job, layout, slice, NULL};
+    sharer s = {job, layout, slice, NULL, NULL};
 
     *experts = (double)layout->data * layout->context;
     *shared = *experts * layout->expert;

@@ -24,8 +24,8 @@ typedef struct lhi_data_times {
 lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
                         const lh_cost_slice *slice,
                         const lh_cost_options *options,
-                        const lhi_params *params, lhi_data_times *out,
-                        lh_error *err);
+                        const lhi_params *params, lhi_busiest *known,
+                        lhi_data_times *out, lh_error *err);
 
 /* Over how many GPUs the state of what they all hold, and of experts, is
  * divided, seen from the slice's datacenter. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a layout to the scheduling problem: costs become passes, hops links. */
-#include "plan/layout.h"
+#include "plan/known.h"
+
+#include "cost/links.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +11,7 @@
 typedef struct builder {
     const lh_job *job; /* with the recomputation of the configuration */
     const lhi_config *config;
+    lhi_known *known; /* NULL: nothing */
     lhi_arena *mem;
     lhi_places places;
     lh_chunk *chunks;
@@ -16,7 +19,8 @@ typedef struct builder {
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
     uint32_t *shared; /* per pair of datacenters: see share_links() */
-    int64_t late_ns;  /* of the reductions, beside the chunks' latencies */
+    lhi_busiest busiest;
+    int64_t late_ns; /* of the reductions, beside the chunks' latencies */
     int64_t *optimizer_ns, *workspace; /* per device */
     bool *has_chunk;                   /* per device */
     lhi_built *built;
@@ -72,8 +76,28 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
         cost->time_source = LH_COST_MIXED;
 }
 
-static lh_status cost_of(const builder *b, uint32_t c, lh_cost *cost,
-                         lh_error *err)
+/* In the datacenters with its replicas; those that are alike need no look. */
+static lh_status cost_slice(builder *b, const lhi_spread *spread,
+                            lh_cost_slice slice, lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        lh_cost here;
+        if (lhi_spread_repeats(b->job, &b->config->layout, spread, i))
+            continue;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_chunk_cost(b->job, &b->config->layout, &slice, &options,
+                               &b->busiest, &here, err));
+        if (i == 0)
+            *cost = here;
+        else
+            take_worst(cost, &here);
+    }
+    return LH_OK;
+}
+
+static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
 {
     const lhi_spread *spread =
         &b->places.spreads[lhi_config_device(b->config, c)];
@@ -88,18 +112,12 @@ static lh_status cost_of(const builder *b, uint32_t c, lh_cost *cost,
     };
     lhi_config_layers(b->job->model->layers, b->config, c, &slice.first_layer,
                       &slice.n_layers);
-    lh_cost_options options = {.size = sizeof options,
-                               .estimate_missing = true};
-    for (uint32_t i = 0; i < spread->n_sites; i++) {
-        lh_cost here;
-        slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lh_cost_chunk(b->job, &b->config->layout, &slice, &options,
-                              &here, err));
-        if (i == 0)
-            *cost = here;
-        else
-            take_worst(cost, &here);
-    }
+    if (b->known &&
+        lhi_known_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
+        return LH_OK;
+    LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    if (b->known)
+        lhi_known_keep(b->known, c, slice.first_layer, slice.n_layers, cost);
     return LH_OK;
 }
 
@@ -165,7 +183,7 @@ static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
 }
 
 /* The message between two stages, of the group where it takes longest. */
-static lh_status message_between(const builder *b, uint32_t from, uint32_t to,
+static lh_status message_between(builder *b, uint32_t from, uint32_t to,
                                  lh_cost_message *out, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
@@ -173,8 +191,8 @@ static lh_status message_between(const builder *b, uint32_t from, uint32_t to,
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = hop_of(b, g, from, to);
         lh_cost_message here;
-        LHI_TRY(lh_cost_hop_message(b->job, &b->config->layout, &hop, &options,
-                                    &here, err));
+        LHI_TRY(lhi_hop_message(b->job, &b->config->layout, &hop, &options,
+                                &b->busiest, &here, err));
         if (g == 0) {
             *out = here;
             continue;
@@ -362,7 +380,10 @@ static lh_status build(builder *b, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
     LHI_TRY(allocate(b, err));
-    LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
+    if (b->known)
+        LHI_TRY(lhi_known_places(b->known, b->job, l, &b->places, err));
+    else
+        LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
     for (uint32_t c = 0; c < b->n_chunks; c++)
         LHI_TRY(add_chunk(b, c, err));
     for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
@@ -386,9 +407,19 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built *built, lh_error *err)
 {
+    return lhi_layout_build_again(job, config, NULL, built, err);
+}
+
+lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
+                                 lhi_known *known, lhi_built *built,
+                                 lh_error *err)
+{
     const lh_layout *l = &config->layout;
     lh_job as_configured = lhi_config_job(job, config);
-    builder b = {.job = &as_configured, .config = config, .built = built};
+    builder b = {.job = &as_configured,
+                 .config = config,
+                 .known = known,
+                 .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (n_chunks > job->model->layers)
         return lhi_fail(err, LH_EUNSUPPORTED,

@@ -2,6 +2,7 @@
 /* Every partition of the layers of every layout that no bound rules out, under
  * every method: for small jobs, and to see what other searches miss. */
 #include "plan/candidate.h"
+#include "plan/known.h"
 #include "plan/partition.h"
 #include "plan/uneven.h"
 
@@ -18,6 +19,7 @@ enum {
 typedef struct trial {
     lhi_search *s;
     lhi_candidate *c;
+    lhi_known *known;
     int64_t least_ns; /* bound of all partitions that were looked at */
 } trial;
 
@@ -60,7 +62,8 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     *ns = INT64_MAX;
     one.config.layers = layers;
     one.simulated = false;
-    lh_status status = lhi_layout_build(s->job, &one.config, &built, &why);
+    lh_status status =
+        lhi_layout_build_again(s->job, &one.config, t->known, &built, &why);
     if (is_misfit(status))
         return LH_OK;
     if (status == LH_OK) {
@@ -99,7 +102,7 @@ static lhi_partition partition_of(const lhi_search *s, const lhi_candidate *c)
 
 static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
 {
-    trial t = {s, c, INT64_MAX};
+    trial t = {s, c, NULL, INT64_MAX};
     int64_t best_ns = INT64_MAX;
     lhi_partition p = partition_of(s, c);
     p.time = try_partition;
@@ -115,7 +118,10 @@ static lh_status enumerate(lhi_search *s, lhi_candidate *c, lh_error *err)
     uint32_t *best = calloc(p.n_chunks, sizeof *best);
     if (!best)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_partition_exact(&p, best, &best_ns, err);
+    lh_status status = lhi_known_make(&t.known, err);
+    if (status == LH_OK)
+        status = lhi_partition_exact(&p, best, &best_ns, err);
+    lhi_known_free(t.known);
     free(best);
     /* All have been looked at: their bounds take the place of the floor's. */
     if (status == LH_OK && t.least_ns > c->floor.ns)

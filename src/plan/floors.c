@@ -3,6 +3,8 @@
  * and for the model as a whole, and where the stages are. */
 #include "plan/floor.h"
 
+#include "cost/links.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,7 @@ struct lhi_floors {
     int64_t *forth, *back;
     uint32_t *n_messages; /* of each ordered pair of datacenters */
     int64_t *transfers, *latencies;
+    lhi_busiest busiest;
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -87,30 +90,31 @@ static void find_kinds(lhi_floors *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
-static lh_status cost_of(const lh_job *job, const lh_layout *layout,
-                         const lh_cost_slice *slice, lh_cost *cost,
-                         lh_error *err)
+static lh_status cost_of(lhi_floors *f, const lh_job *job,
+                         const lh_layout *layout, const lh_cost_slice *slice,
+                         lh_cost *cost, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    return lh_cost_chunk(job, layout, slice, &options, cost, err);
+    return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
 }
 
 /* ZeRO 2 and 3 add communication to passes, but to those of whole chunks, so
  * times are of a layer without. */
-static lh_status cost_part(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_slice *slice, part *out, lh_error *err)
+static lh_status cost_part(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, const lh_cost_slice *slice,
+                           part *out, lh_error *err)
 {
     lh_cost c;
     lh_job plain = *job;
     if (plain.training.zero > 1)
         plain.training.zero = 1;
-    LHI_TRY(cost_of(&plain, layout, slice, &c, err));
+    LHI_TRY(cost_of(f, &plain, layout, slice, &c, err));
     out->pass =
         (lhi_floor_pass){rounded_down(c.f.total_ns), rounded_down(c.d.total_ns),
                          rounded_down(c.w.total_ns)};
     if (job->training.zero > 1)
-        LHI_TRY(cost_of(job, layout, slice, &c, err));
+        LHI_TRY(cost_of(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
     out->hold = most(least(held, MOST_BYTES), 0);
@@ -144,7 +148,7 @@ static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
 }
 
 /* Times of passes, and memory, at one datacenter. */
-static lh_status cost_site(const lhi_floors *f, const lh_job *job,
+static lh_status cost_site(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, uint32_t datacenter,
                            lhi_floor_site *s, lh_error *err)
 {
@@ -155,16 +159,16 @@ static lh_status cost_site(const lhi_floors *f, const lh_job *job,
     for (uint32_t k = 0; k < f->n_kinds; k++) {
         slice.first_layer = f->kinds[k].layer;
         slice.n_layers = 1;
-        LHI_TRY(cost_part(job, layout, &slice, &p, err));
+        LHI_TRY(cost_part(f, job, layout, &slice, &p, err));
         add_layers(s, &p, f->kinds[k].n, k == 0, &workspace);
         s->parts[k] = p.pass;
     }
     slice.n_layers = 0;
     slice.embedding = true;
-    LHI_TRY(cost_part(job, layout, &slice, &embedding, err));
+    LHI_TRY(cost_part(f, job, layout, &slice, &embedding, err));
     slice.embedding = false;
     slice.head = true;
-    LHI_TRY(cost_part(job, layout, &slice, &head, err));
+    LHI_TRY(cost_part(f, job, layout, &slice, &head, err));
     s->parts[f->n_kinds] = embedding.pass;
     s->parts[f->n_kinds + 1] = head.pass;
     s->embedding = embedding.pass;
@@ -249,32 +253,6 @@ static void forget(const lhi_floors *f, lhi_floor_site *s)
                               .head_hold = s->head_hold};
 }
 
-static bool same_value(double a, double b)
-{
-    return !(a < b) && !(b < a);
-}
-
-static bool same_network(const lh_network *a, const lh_network *b)
-{
-    return same_value(a->bytes_per_s, b->bytes_per_s) &&
-           a->latency_ns == b->latency_ns;
-}
-
-/* Whether the cost model says the same for two datacenters. */
-static bool same_site(const lh_job *job, uint32_t a, uint32_t b)
-{
-    const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
-    const char *p = x->gpu.preset ? x->gpu.preset : "";
-    const char *q = y->gpu.preset ? y->gpu.preset : "";
-    return !job->profile && x->gpus_per_node == y->gpus_per_node &&
-           same_value(x->gpu.flops_per_s, y->gpu.flops_per_s) &&
-           same_value(x->gpu.memory_bytes_per_s, y->gpu.memory_bytes_per_s) &&
-           same_value(x->gpu.efficiency, y->gpu.efficiency) &&
-           x->gpu.memory_bytes == y->gpu.memory_bytes && strcmp(p, q) == 0 &&
-           same_network(&x->node_link, &y->node_link) &&
-           same_network(&x->fabric, &y->fabric);
-}
-
 static int64_t sum_of(const lhi_floor_pass *p)
 {
     return p->f + p->d + p->w;
@@ -336,7 +314,7 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
 {
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
         uint32_t same = 0;
-        while (same < d && !same_site(job, same, d))
+        while (same < d && !lhi_same_datacenter(job, same, d))
             same++;
         lhi_floor_site *s = &f->sites[d + 1];
         if (same < d) {
@@ -367,7 +345,7 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
  * a chunk sends as many times what one of them does. Of layers with and without
  * experts one may wait for one link and the next for another, and both at once
  * for less than the sum. */
-static lh_status add_sending(const lhi_floors *f, const lh_job *job,
+static lh_status add_sending(lhi_floors *f, const lh_job *job,
                              const lh_layout *layout, lh_cost_slice slice,
                              lhi_floor_site *s, lh_error *err)
 {
@@ -379,7 +357,7 @@ static lh_status add_sending(const lhi_floors *f, const lh_job *job,
     slice.first_layer = f->kinds[0].layer;
     slice.n_layers = 1;
     slice.embedding = slice.head = false;
-    LHI_TRY(cost_of(job, layout, &slice, &layer, err));
+    LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
     s->gather = rounded_down(layer.all_gather_ns);
     s->reduce = rounded_down(layer.reduce_scatter_ns);
     return LH_OK;
@@ -387,7 +365,7 @@ static lh_status add_sending(const lhi_floors *f, const lh_job *job,
 
 /* What depends on where all replicas of a stage are: of the model as one
  * piece. */
-static lh_status add_state(const lhi_floors *f, const lh_job *job,
+static lh_status add_state(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, const lhi_spread *spread,
                            uint32_t datacenter, lhi_floor_site *s,
                            lh_error *err)
@@ -400,7 +378,7 @@ static lh_status add_state(const lhi_floors *f, const lh_job *job,
                            .n_sites = spread->n_sites,
                            .sites = spread->sites,
                            .sharing = spread->sharing};
-    LHI_TRY(cost_of(job, layout, &slice, &whole, err));
+    LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     s->f = most(s->f, rounded_down(whole.f.total_ns));
     s->d = most(s->d, rounded_down(whole.d.total_ns));
     s->w = most(s->w, rounded_down(whole.w.total_ns));
@@ -420,6 +398,8 @@ static lh_status cost_spread(lhi_floors *f, const lh_job *job,
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         uint32_t dc = spread->sites[i].datacenter;
         lhi_floor_site s = f->sites[dc + 1];
+        if (lhi_spread_repeats(job, layout, spread, i))
+            continue;
         if (state) {
             LHI_TRY(add_state(f, job, layout, spread, dc, &s, err));
             forget(f, &s);
@@ -450,7 +430,7 @@ static lh_status cost_stages(lhi_floors *f, const lh_job *job,
 /* --- places --------------------------------------------------------------- */
 
 /* Of the first group: the others wait for it, too. */
-static lh_status hop(const lhi_floors *f, const lh_layout *layout,
+static lh_status hop(lhi_floors *f, const lh_layout *layout,
                      const lhi_places *places, uint32_t from_stage,
                      uint32_t to_stage, lh_cost_message *out, lh_error *err)
 {
@@ -460,7 +440,8 @@ static lh_status hop(const lhi_floors *f, const lh_layout *layout,
                        to->first_gpu, places->sites->groups[0].replicas};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(lh_cost_hop_message(f->job, layout, &hop, &options, out, err));
+    LHI_TRY(
+        lhi_hop_message(f->job, layout, &hop, &options, &f->busiest, out, err));
     out->transfer_ns = least(out->transfer_ns, MOST_NS);
     out->latency_ns = least(out->latency_ns, MOST_NS);
     return LH_OK;

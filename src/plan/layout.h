@@ -29,6 +29,11 @@ typedef struct lhi_spread {
 /* Replicas in the datacenter that has fewest of them. */
 uint32_t lhi_spread_least(const lhi_spread *spread);
 
+/* Whether the slices of a stage cost in the i-th of its datacenters what they
+ * do in one listed before it. */
+bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
+                        const lhi_spread *spread, uint32_t i);
+
 /* Where everything is. */
 typedef struct lhi_places {
     const lh_sites *sites;
@@ -62,6 +67,9 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
 /* GPUs that share one pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
+
+/* Whether the cost model says the same for two datacenters. */
+bool lhi_same_datacenter(const lh_job *job, uint32_t a, uint32_t b);
 
 /* Places all ranks: as layout->sites say, else as `outermost` does. Everything
  * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:

@@ -162,13 +162,14 @@ static lh_status read_links(ring *r, const lh_job *job,
 {
     lh_cost_options options = {.size = sizeof options,
                                .constants = lh_cost_defaults()};
+    lhi_busiest known = {0};
     for (uint32_t i = 0; i < r->n; i++)
         for (uint32_t j = 0; j < r->n; j++) {
             lh_cost_path path;
             if (i == j)
                 continue;
             LHI_TRY(lhi_between(job, sites[i].datacenter, sites[j].datacenter,
-                                concurrent, &options, &path, err));
+                                concurrent, &options, &known, &path, err));
             r->ns_per_byte[(size_t)i * r->n + j] = 1e9 / path.bytes_per_s;
             r->latency[(size_t)i * r->n + j] = path.latency_ns;
         }

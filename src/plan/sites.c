@@ -10,6 +10,7 @@
 
 typedef struct finder {
     lhi_site_case c;
+    lhi_busiest busiest;
     lhi_arena *work; /* let go at the end */
     lh_outermost want;
     const lh_sites *given;
@@ -176,7 +177,7 @@ static lh_status take_complete(finder *f, lhi_draft *d, bool always,
     LHI_TRY(see(f, hash_of(&canonical), &is_new, err));
     if (!is_new)
         return LH_OK;
-    LHI_TRY(lhi_sites_rank(&f->c, d, err));
+    LHI_TRY(lhi_sites_rank(&f->c, &f->busiest, d, err));
     return keep(f, d, always, err);
 }
 

@@ -191,10 +191,11 @@ static lh_status take_clusters(many *m, lh_error *err)
 
 static lh_status read_hops(many *m, lh_error *err)
 {
+    lhi_busiest known = {0};
     for (uint32_t i = 0; i < m->n; i++)
         for (uint32_t j = 0; j < m->n; j++)
             if (i != j)
-                LHI_TRY(lhi_sites_hop_ns(m->c, m->site[i], m->site[j],
+                LHI_TRY(lhi_sites_hop_ns(m->c, m->site[i], m->site[j], &known,
                                          &m->hop[(size_t)i * m->n + j], err));
     return LH_OK;
 }

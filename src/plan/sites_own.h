@@ -5,6 +5,7 @@
 
 #include "plan/sites.h"
 
+#include "cost/links.h"
 #include "spec/spec.h"
 
 enum {
@@ -65,11 +66,12 @@ void lhi_sites_canonical(const lhi_site_case *c, const lhi_draft *d,
 /* ---- sites_rank.c ---- */
 
 /* Roughly how long an iteration takes, to try the best first. */
-lh_status lhi_sites_rank(const lhi_site_case *c, lhi_draft *d, lh_error *err);
+lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
+                         lhi_draft *d, lh_error *err);
 
 /* Roughly what a pipeline of the degrees spends on going from a to b. */
 lh_status lhi_sites_hop_ns(const lhi_site_case *c, uint32_t a, uint32_t b,
-                           double *ns, lh_error *err);
+                           lhi_busiest *known, double *ns, lh_error *err);
 
 /* ---- sites_many.c ---- */
 

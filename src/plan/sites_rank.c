@@ -4,13 +4,12 @@
  * of very many are, depends on it. */
 #include "plan/sites_own.h"
 
-#include "cost/links.h"
-
 #include <math.h>
 
 typedef struct ranker {
     const lhi_site_case *c;
     lh_cost_options options;
+    lhi_busiest *known;
     const lhi_draft *d;
     uint32_t at[LHI_MOST_PARTS];   /* each group's part */
     uint32_t left[LHI_MOST_PARTS]; /* and its stages that are still to come */
@@ -18,13 +17,6 @@ typedef struct ranker {
     double late, busiest;          /* latencies; the link with most to carry */
     double ring;                   /* the slowest ring */
 } ranker;
-
-static lh_status path_of(const lhi_site_case *c, const lh_cost_options *options,
-                         uint32_t a, uint32_t b, double flows,
-                         lh_cost_path *path, lh_error *err)
-{
-    return lhi_between(c->job, a, b, flows, options, path, err);
-}
 
 /* What one replica sends each way over a boundary, in an iteration. */
 static double replica_bytes(const lhi_site_case *c)
@@ -56,8 +48,9 @@ static lh_status cross(ranker *r, lh_error *err)
         double both = 0;
         for (int back = 0; back < 2; back++) {
             lh_cost_path path;
-            LHI_TRY(path_of(r->c, &r->options, site[back], site[1 - back],
-                            flows_of(r, g), &path, err));
+            LHI_TRY(lhi_between(r->c->job, site[back], site[1 - back],
+                                flows_of(r, g), &r->options, r->known, &path,
+                                err));
             both += path.latency_ns;
             r->busiest = fmax(r->busiest, bytes * 1e9 / path.bytes_per_s);
         }
@@ -107,8 +100,8 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
             lh_cost_path path;
             if (i == j)
                 continue;
-            LHI_TRY(path_of(r->c, &r->options, sites[i], sites[j], flows, &path,
-                            err));
+            LHI_TRY(lhi_between(r->c->job, sites[i], sites[j], flows,
+                                &r->options, r->known, &path, err));
             out = fmin(out, 1e9 / path.bytes_per_s);
             soon = fmin(soon, path.latency_ns);
         }
@@ -122,11 +115,13 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_sites_rank(const lhi_site_case *c, lhi_draft *d, lh_error *err)
+lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
+                         lhi_draft *d, lh_error *err)
 {
     ranker r = {
         .c = c,
         .options = {.size = sizeof r.options, .constants = lh_cost_defaults()},
+        .known = known,
         .d = d};
     for (uint32_t g = 0; g < d->n_groups; g++) {
         r.at[g] = d->from[g];
@@ -153,15 +148,16 @@ lh_status lhi_sites_rank(const lhi_site_case *c, lhi_draft *d, lh_error *err)
 }
 
 lh_status lhi_sites_hop_ns(const lhi_site_case *c, uint32_t a, uint32_t b,
-                           double *ns, lh_error *err)
+                           lhi_busiest *known, double *ns, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .constants = lh_cost_defaults()};
     *ns = 0;
     for (int back = 0; back < 2; back++) {
         lh_cost_path path;
-        LHI_TRY(path_of(c, &options, back ? b : a, back ? a : b,
-                        (double)c->group * c->layout->data, &path, err));
+        LHI_TRY(lhi_between(c->job, back ? b : a, back ? a : b,
+                            (double)c->group * c->layout->data, &options, known,
+                            &path, err));
         *ns += path.latency_ns +
                replica_bytes(c) / c->group * 1e9 / path.bytes_per_s;
     }

@@ -4,8 +4,6 @@
  * through datacenters and links that are the same in both directions. */
 #include "plan/sites_own.h"
 
-#include "cost/links.h"
-
 #include <string.h>
 
 static bool same_number(double a, double b)

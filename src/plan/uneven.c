@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/uneven.h"
 
+#include "plan/known.h"
 #include "plan/partition.h"
 
 #include <inttypes.h>
@@ -32,6 +33,7 @@ typedef struct trial {
     const lh_plan_options *options;
     const char *method;
     lhi_config config;
+    lhi_known *known;
 } trial;
 
 /* Not an answer: the partition does not work, another may. */
@@ -70,7 +72,8 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     lh_error why = {0};
     *ns = INT64_MAX;
     t->config.layers = layers;
-    lh_status status = lhi_layout_build(t->job, &t->config, &built, &why);
+    lh_status status =
+        lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
     if (status == LH_OK) {
         status = run(t, &built, ns, &why);
         lh_pipeline_free(built.pipeline);
@@ -204,7 +207,7 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     uint32_t n = count_chunks(config);
     uint64_t each = (uint64_t)n * config->microbatches * 3;
     uint64_t most = *passes / each;
-    trial t = {job, options, method, *config};
+    trial t = {job, options, method, *config, NULL};
     lhi_partition p = {.n_layers = job->model->layers,
                        .n_chunks = n,
                        .most_ratio = lhi_uneven_ratio(options),
@@ -216,6 +219,8 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
     double *speed = calloc(n, sizeof *speed);
     lh_status status = best && room && speed ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_known_make(&t.known, err);
     for (uint32_t c = 0; c < n && status == LH_OK; c++) {
         uint32_t first;
         lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
@@ -237,6 +242,7 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
         config->layers = best;
     }
     *passes -= p.n_timed < most ? p.n_timed * each : *passes;
+    lhi_known_free(t.known);
     free(room);
     free(speed);
     return status;

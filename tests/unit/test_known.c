@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layout with its layers in other chunks again and again, over many
+ * datacenters whose links hash their flows: what was found once is the same
+ * afterwards, and takes little time. */
+#include "test.h"
+
+#include "plan/known.h"
+
+#include "cost/links.h"
+
+#include <longhaul/job.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SITES = 16, PIPELINE = 2, CHUNKS = 8, LAYERS = 32, TRIES = 60 };
+
+/* Every third datacenter has slower GPUs. */
+static lh_job *make_job(void)
+{
+    static char text[32768];
+    lh_job *job = NULL;
+    lh_error err = {0};
+    size_t at = (size_t)snprintf(
+        text, sizeof text,
+        "longhaul: job/1\n"
+        "model: llama3-8b\n"
+        "training: {global_batch: 64, sequence: 4096, zero: 1}\n"
+        "cluster:\n"
+        "  gpus_per_node: 4\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters:\n");
+    for (int i = 0; i < SITES; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "   - {name: s%d, nodes: 2, gpu: {tflops: %d, "
+                               "memory_gib: 80, memory_gbps: 3000, "
+                               "efficiency: 0.5}}\n",
+                               i, i % 3 ? 600 : 400);
+    at += (size_t)snprintf(text + at, sizeof text - at, "  links:\n");
+    for (int i = 0; i < SITES; i++)
+        for (int k = 0; k < i; k++)
+            at += (size_t)snprintf(
+                text + at, sizeof text - at,
+                "   - {between: [s%d, s%d], latency_ms: %d, gbps: 400, "
+                "load_balancing: ecmp, queue_pairs: 8, paths: 16}\n",
+                i, k, 5 + (i * k) % 7);
+    CHECK(at < sizeof text);
+    CHECK_OK(lh_job_parse(text, at, "job.yaml", NULL, &job, &err), err);
+    return job;
+}
+
+static lhi_config config_of(lh_sharding sharding)
+{
+    return (lhi_config){.layout = {.tensor = 4,
+                                   .context = 1,
+                                   .expert = 1,
+                                   .pipeline = PIPELINE,
+                                   .data = SITES,
+                                   .micro_batch = 1,
+                                   .chunks_per_device = CHUNKS / PIPELINE,
+                                   .outermost = LH_OUTERMOST_DATA,
+                                   .sharding = sharding},
+                        .placement = LH_PLACEMENT_LOOP,
+                        .recompute = LH_RECOMPUTE_NONE,
+                        .microbatches = 4};
+}
+
+/* Partition number `i`: layers go from one chunk to another. */
+static void move(uint32_t *layers, int i)
+{
+    uint32_t from = (uint32_t)(i * 5) % CHUNKS, to = (uint32_t)(i * 3) % CHUNKS;
+    uint32_t n = 1 + (uint32_t)i % 2;
+    if (layers[from] > n) {
+        layers[from] -= n;
+        layers[to] += n;
+    }
+}
+
+static lhi_built build(const lh_job *job, const lhi_config *config,
+                       lhi_known *known)
+{
+    lhi_built built = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_layout_build_again(job, config, known, &built, &err), err);
+    return built;
+}
+
+static void check_same(const lhi_built *a, const lhi_built *b)
+{
+    char *x = NULL, *y = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_format(a->pipeline, &x, NULL, &err), err);
+    CHECK_OK(lh_pipeline_format(b->pipeline, &y, NULL, &err), err);
+    CHECK_STR(x, y);
+    CHECK_INT(a->optimizer_ns, b->optimizer_ns);
+    CHECK_INT(a->overhead_ns, b->overhead_ns);
+    CHECK_INT(a->inside_ns, b->inside_ns);
+    CHECK_INT(a->source, b->source);
+    lh_text_free(x);
+    lh_text_free(y);
+}
+
+static void partitions_are_as_if_alone(void)
+{
+    lh_job *job = make_job();
+    lhi_config config = config_of(LH_SHARDING_FULL);
+    lhi_known *known = NULL;
+    lh_error err = {0};
+    uint32_t layers[CHUNKS];
+    CHECK_OK(lhi_known_make(&known, &err), err);
+    for (int i = 0; i < CHUNKS; i++)
+        layers[i] = LAYERS / CHUNKS;
+    config.layers = layers;
+    for (int i = 0; i < TRIES && job; i++) {
+        move(layers, i);
+        lhi_built alone = build(job, &config, NULL);
+        lhi_built again = build(job, &config, known);
+        check_same(&alone, &again);
+        lh_pipeline_free(alone.pipeline);
+        lh_pipeline_free(again.pipeline);
+    }
+    lhi_known_free(known);
+    lh_job_free(job);
+}
+
+static double seconds(const lh_job *job, const lhi_config *config, bool share)
+{
+    lhi_known *known = NULL;
+    lh_error err = {0};
+    clock_t start = clock();
+    if (share)
+        CHECK_OK(lhi_known_make(&known, &err), err);
+    for (int i = 0; i < TRIES; i++) {
+        lhi_built built = build(job, config, known);
+        lh_pipeline_free(built.pipeline);
+    }
+    lhi_known_free(known);
+    return (double)(clock() - start) / CLOCKS_PER_SEC;
+}
+
+/* About forty times less. */
+static void again_is_quick(void)
+{
+    lh_job *job = make_job();
+    lhi_config config = config_of(LH_SHARDING_FULL);
+    if (job) {
+        double alone = seconds(job, &config, false);
+        CHECK(seconds(job, &config, true) < alone / 4);
+    }
+    lh_job_free(job);
+}
+
+static void what_is_kept_gives_way(void)
+{
+    lhi_known *known = NULL;
+    lh_error err = {0};
+    lh_cost cost = {.params = 7}, out = {0};
+    CHECK_OK(lhi_known_make(&known, &err), err);
+    CHECK(!lhi_known_cost(known, 0, 0, 0, &out));
+    lhi_known_keep(known, 3, 12, 4, &cost);
+    CHECK(lhi_known_cost(known, 3, 12, 4, &out));
+    CHECK_INT(out.params, 7);
+    /* In the same place, but not the same. */
+    CHECK(!lhi_known_cost(known, 3 + 64, 12, 4, &out));
+    CHECK(!lhi_known_cost(known, 3, 12 + 8, 4, &out));
+    CHECK(!lhi_known_cost(known, 3, 12, 4 + 4, &out));
+    cost.params = 8;
+    lhi_known_keep(known, 3, 12 + 8, 4, &cost);
+    CHECK(!lhi_known_cost(known, 3, 12, 4, &out));
+    CHECK(lhi_known_cost(known, 3, 12 + 8, 4, &out));
+    CHECK_INT(out.params, 8);
+    lhi_known_free(known);
+}
+
+/* Datacenters 0, 3, ... are alike, and all others are. */
+static void alike_datacenters(void)
+{
+    static const lh_cost_site sites[] = {{0, 1}, {1, 1}, {3, 1}, {2, 2}};
+    const lhi_spread spread = {4, sites, 1};
+    lh_layout full = config_of(LH_SHARDING_FULL).layout;
+    lh_layout hybrid = config_of(LH_SHARDING_HYBRID).layout;
+    lh_job *job = make_job();
+    if (!job)
+        return;
+    CHECK(lhi_same_datacenter(job, 0, 3) && !lhi_same_datacenter(job, 0, 1));
+    CHECK(!lhi_spread_repeats(job, &full, &spread, 0));
+    CHECK(!lhi_spread_repeats(job, &full, &spread, 1));
+    CHECK(lhi_spread_repeats(job, &full, &spread, 2));
+    CHECK(lhi_spread_repeats(job, &full, &spread, 3));
+    /* State is shared out among a datacenter's replicas. */
+    CHECK(lhi_spread_repeats(job, &hybrid, &spread, 2));
+    CHECK(!lhi_spread_repeats(job, &hybrid, &spread, 3));
+    lh_job_free(job);
+}
+
+/* All links between the datacenters ask for one number. */
+static void hashing_is_looked_up(void)
+{
+    lh_job *job = make_job();
+    lhi_busiest known = {0};
+    lh_cost_options options = {.size = sizeof options,
+                               .constants = lh_cost_defaults()};
+    lh_error err = {0};
+    for (uint32_t i = 0; i < SITES && job; i++)
+        for (uint32_t k = 0; k < SITES; k++) {
+            lhi_busiest nothing = {0};
+            lh_cost_path path, alone;
+            if (i == k)
+                continue;
+            CHECK_OK(lhi_between(job, i, k, 32, &options, &known, &path, &err),
+                     err);
+            CHECK_OK(
+                lhi_between(job, i, k, 32, &options, &nothing, &alone, &err),
+                err);
+            CHECK_NEAR(path.bytes_per_s, alone.bytes_per_s, 0);
+            CHECK_INT(nothing.asked, 1);
+        }
+    CHECK_INT(known.asked, 1);
+    if (job) {
+        lh_cost_path other, alone;
+        lhi_busiest nothing = {0};
+        CHECK_OK(lhi_between(job, 0, 1, 3, &options, &known, &other, &err),
+                 err);
+        CHECK_OK(lhi_between(job, 0, 1, 3, &options, &nothing, &alone, &err),
+                 err);
+        CHECK_NEAR(other.bytes_per_s, alone.bytes_per_s, 0);
+        CHECK_INT(known.asked, 2);
+    }
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(partitions_are_as_if_alone);
+    RUN(again_is_quick);
+    RUN(what_is_kept_gives_way);
+    RUN(alike_datacenters);
+    RUN(hashing_is_looked_up);
+    return test_summary();
+}
