@@ -160,6 +160,10 @@ typedef struct lh_elastic_setting {
     const lh_elastic_op *ops;
     uint32_t shardings;   /* bits 1 << lh_elastic_sharding; 0: all */
     uint32_t least_queue, most_queue; /* 0: any that the stages allow */
+    /* Asked now and then with whether anything was found yet; true: that will
+     * do. NULL: never. */
+    bool (*stopped)(void *context, bool works);
+    void *context;
 } lh_elastic_setting;
 
 typedef struct lh_elastic_best {
@@ -180,7 +184,8 @@ typedef struct lh_elastic_best {
  * slower than what lh_elastic_choose() gives for any of the settings that
  * leave sharding and queue open. Stages that hold fewer passes recompute less.
  * Of more than 128 microbatches only queues that give another number of groups
- * are tried, and the one that lh_elastic_choose() gives. Errors as there. */
+ * are tried, and the one that lh_elastic_choose() gives. Errors as there;
+ * LH_EINFEASIBLE too where it was stopped before anything was found. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
                                           int64_t budget,

@@ -283,13 +283,13 @@ static lh_status plunge(branch *b, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-bool lhi_search_stopped(lhi_search *s, uint32_t total)
+bool lhi_search_stopped(lhi_search *s, uint32_t total, bool works)
 {
-    bool works = s->best_ns != INT64_MAX;
+    bool found = s->best_ns != INT64_MAX;
     if (!s->options.progress ||
         !s->options.progress(s->options.context, (uint32_t)s->n_simulated,
-                             total, works ? s->best_ns : -1) ||
-        !works)
+                             total, found ? s->best_ns : -1) ||
+        (!found && !works))
         return false;
     s->options.quick = true;
     return true;
@@ -299,7 +299,7 @@ static bool has_stopped(branch *b)
 {
     lhi_search *s = b->s;
     bool works = s->best_ns != INT64_MAX;
-    if (lhi_search_stopped(s, b->n_built))
+    if (lhi_search_stopped(s, b->n_built, false))
         return true;
     bool vain =
         !s->objective && has_enough(s) && b->work - b->work_then > MOST_IN_VAIN;

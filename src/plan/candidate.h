@@ -73,8 +73,9 @@ bool lhi_search_refused(lhi_search *s, lh_status status, const lh_error *why,
                         uint64_t n);
 
 /* Reports progress; true: the caller wants what there is. What is left is then
- * done as for a quick plan. Never before something works. */
-bool lhi_search_stopped(lhi_search *s, uint32_t total);
+ * done as for a quick plan. Never before something works: what the search has,
+ * or what `works` says of. */
+bool lhi_search_stopped(lhi_search *s, uint32_t total, bool works);
 
 /* Every partition of every candidate that could still win. LH_EINVAL: too many
  * of one layout. */

@@ -107,7 +107,7 @@ static lh_status say_what(const lhi_elastic_result *r, const char *what,
 /* What there is will do. */
 static bool is_stopped(const lhi_elastic_choices *out)
 {
-    return out->stopped && out->stopped(out->context);
+    return out->stopped && out->stopped(out->context, out->n_rows > 0);
 }
 
 /* One more row: a layout with so much freedom; `what` names it. */
@@ -121,7 +121,12 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     lh_error why = {0};
     lhi_elastic_result *r = &out->results[out->n_rows];
     lh_choice *row = &out->rows[out->n_rows];
-    lh_status status = lhi_elastic_layout(job, like, freedom, mem, r, &why);
+    lhi_elastic_freedom f = *freedom;
+    f.stopped = out->stopped;
+    f.context = out->context;
+    lh_status status = lhi_elastic_layout(job, like, &f, mem, r, &why);
+    if (status == LH_EINFEASIBLE && is_stopped(out))
+        return LH_OK; /* nobody knows */
     if (status == LH_OK) {
         out->n_rows++;
         LHI_TRY(fill_choice(r, NULL, row, err));
@@ -378,7 +383,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
     *out = none;
     lhi_elastic_freedom all = freedom_of(job);
     for (uint32_t i = 0; i < n_likes && !is_stopped(out); i++) {
-        lhi_elastic_choices one = {0};
+        lhi_elastic_choices one = none;
         lh_status status =
             add_row(job, &likes[i], &all,
                     "as the search over equal stages has it", mem, &one, err);
@@ -386,7 +391,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
             fini(&one.results[0]);
             return status;
         }
-        bool better = one.rows[0].status == LH_CHOICE_OK &&
+        bool better = one.n_rows > 0 && one.rows[0].status == LH_CHOICE_OK &&
                       (out->n_rows == 0 ||
                        one.rows[0].iteration_ns < out->rows[0].iteration_ns);
         if (!better) {
@@ -394,8 +399,6 @@ lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
             continue;
         }
         fini(&out->results[0]);
-        one.stopped = out->stopped;
-        one.context = out->context;
         *out = one;
     }
     if (out->n_rows == 0)

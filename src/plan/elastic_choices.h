@@ -12,7 +12,9 @@ typedef struct lhi_elastic_choices {
     lh_choice rows[LHI_ELASTIC_ROWS];
     lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits,
                                                      and of other schedules */
-    bool (*stopped)(void *context); /* the caller's; true: no more rows */
+    /* The caller's, asked with whether anything works yet; true: no more rows,
+     * and none is searched to the end. */
+    bool (*stopped)(void *context, bool works);
     void *context;
 } lhi_elastic_choices;
 

@@ -222,8 +222,16 @@ static bool worth_trying(const lh_elastic_case *g, uint32_t q)
            lhi_elastic_groups(g, q - 1) != lhi_elastic_groups(g, q);
 }
 
+static bool is_stopped(const searcher *s)
+{
+    const lh_elastic_setting *set = s->setting;
+    return set->stopped && set->stopped(set->context, s->out->plan != NULL);
+}
+
 static lh_status search_setting(searcher *s, lh_error *err)
 {
+    if (is_stopped(s))
+        return LH_OK;
     LHI_TRY(prepare(s, err));
     const lh_elastic_case *g = &s->setting->given;
     uint32_t first = s->setting->least_queue;
@@ -247,8 +255,11 @@ static lh_status search_setting(searcher *s, lh_error *err)
     }
     for (uint32_t q = g->microbatches; q >= g->stages && q >= 1 && q >= first;
          q--)
-        if (q <= last && worth_trying(g, q))
+        if (q <= last && worth_trying(g, q)) {
+            if (is_stopped(s))
+                return LH_OK;
             LHI_TRY(try_queue(s, q, err));
+        }
     return LH_OK;
 }
 
@@ -262,6 +273,8 @@ static lh_status refuse(const searcher *s, lh_error *err)
                         "many",
                         g->microbatches, g->stages - g->microbatches,
                         g->stages);
+    if (s->least_missing == 0 && is_stopped(s))
+        return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no plan fits: the closest, with everything recomputed, "
                     "takes %" PRId64 " bytes more than stays below the budget "

@@ -490,10 +490,24 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
     return status;
 }
 
+/* Whom to ask whether to stop, and what there is if so. */
+typedef struct asker {
+    const lhi_elastic_freedom *freedom;
+    const lhi_elastic_result *out;
+} asker;
+
+static bool is_stopped(void *context, bool works)
+{
+    const asker *a = context;
+    const lhi_elastic_freedom *f = a->freedom;
+    return f->stopped && f->stopped(f->context, works || a->out->schedule);
+}
+
 static lh_status search_budgets(shaper *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
     int64_t budget = INT64_MAX;
+    asker ask = {s->freedom, out};
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t limit = lh_pipeline_memory_limit(s->built.pipeline, d);
         budget = limit < budget ? limit : budget;
@@ -508,7 +522,9 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
             .shardings = s->freedom->shardings,
             .least_queue = s->freedom->breadth_first ? s->config->microbatches
                                                      : s->freedom->queue,
-            .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue};
+            .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
+            .stopped = is_stopped,
+            .context = &ask};
         lh_elastic_best *best;
         int64_t missing, before = out->makespan_ns;
         LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));
@@ -547,6 +563,9 @@ static lh_status try_freedom(const lh_job *job, const lhi_config *config,
                              lhi_elastic_result *out, lh_error *err)
 {
     uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
+    asker ask = {freedom, out};
+    if (is_stopped(&ask, false))
+        return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
     shaper s = {.job = job,
                 .config = config,
                 .freedom = freedom,

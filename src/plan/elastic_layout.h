@@ -17,6 +17,9 @@ typedef struct lhi_elastic_freedom {
     const uint32_t *layers; /* of each chunk; NULL: as even as can be */
     uint32_t chunks;        /* per device; 0: any */
     uint32_t queue;         /* microbatches of the first group; 0: any */
+    /* As in lh_elastic_setting, of the whole layout. */
+    bool (*stopped)(void *context, bool works);
+    void *context;
 } lhi_elastic_freedom;
 
 typedef struct lhi_elastic_result {

@@ -32,10 +32,10 @@ static int64_t rank_of(const lhi_search *s, const lhi_candidate *c)
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
 
-static bool is_stopped(void *context)
+static bool is_stopped(void *context, bool works)
 {
     lhi_search *s = context;
-    return lhi_search_stopped(s, s->n);
+    return lhi_search_stopped(s, s->n, works);
 }
 
 /* Chunks, groups, sharding and recomputation are searched together on the

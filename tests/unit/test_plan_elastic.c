@@ -2,9 +2,12 @@
 /* Elastic plans of jobs, and what stands beside them. */
 #include "test.h"
 
+#include "plan/elastic_layout.h"
+
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* A job of 2 x 8 GPUs; `layout` and `batch` vary. */
 static lh_job *job_with(const char *layout, unsigned batch, unsigned nodes_east,
@@ -213,11 +216,111 @@ static void not_with_hybrid_sharding(void)
     }
 }
 
+/* How often the search asks whether to go on, and how long it does not. */
+typedef struct asked {
+    uint32_t n, most; /* true from call number `most` on */
+    clock_t last, longest;
+} asked;
+
+static bool ask(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+{
+    asked *a = context;
+    clock_t now = clock();
+    (void)done, (void)total, (void)best_ns;
+    if (a->n > 0 && now - a->last > a->longest)
+        a->longest = now - a->last;
+    a->last = now;
+    return a->n++ >= a->most;
+}
+
+static lh_plan *plan_asking(const lh_job *job, asked *a)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o,
+                         .partition = LH_PARTITION_EVEN,
+                         .progress = ask,
+                         .context = a};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+/* A search for elastic plans ends when it is told to, with what there is by
+ * then. */
+static void stopped_in_between(void)
+{
+    enum { FROM = 3000 }; /* while the first rows of elastic plans are made */
+    lh_job *job = job_with("{schedule: elastic, context: 1}", 128, 2, 24);
+    asked all = {.most = UINT32_MAX}, soon = {.most = FROM};
+    clock_t start = clock();
+    lh_plan *whole = plan_asking(job, &all);
+    CHECK(all.longest < (clock() - start) / 4);
+    lh_plan *first = plan_asking(job, &soon);
+    CHECK(all.n > 2 * FROM);
+    CHECK(soon.n > FROM && soon.n < FROM + 100);
+    if (whole && first) {
+        CHECK(first->best.iteration_ns >= whole->best.iteration_ns);
+        reads_back(first);
+    }
+    lh_plan_free(whole);
+    lh_plan_free(first);
+    lh_job_free(job);
+}
+
+typedef struct heard {
+    bool always;
+    uint32_t n, after; /* calls; of these once something worked */
+} heard;
+
+static bool hear(void *context, bool works)
+{
+    heard *h = context;
+    h->n++;
+    h->after += works;
+    return h->always || works;
+}
+
+/* The first that works will do; or not even that. */
+static void stopped_as_soon_as_it_works(void)
+{
+    lh_job *job = job_with("{schedule: elastic, context: 1}", 32, 2, 60);
+    lhi_config like = {.layout = {.tensor = 1,
+                                  .context = 1,
+                                  .expert = 1,
+                                  .pipeline = 4,
+                                  .data = 4,
+                                  .micro_batch = 1,
+                                  .chunks_per_device = 1,
+                                  .outermost = LH_OUTERMOST_PIPELINE},
+                       .microbatches = 8};
+    lhi_arena *mem = lhi_arena_make(0);
+    for (int always = 0; always < 2; always++) {
+        heard h = {.always = always};
+        lhi_elastic_freedom freedom = {
+            .recompute = true, .stopped = hear, .context = &h};
+        lhi_elastic_result r = {0};
+        lh_error err = {0};
+        lh_status status =
+            lhi_elastic_layout(job, &like, &freedom, mem, &r, &err);
+        CHECK_INT(status, always ? LH_EINFEASIBLE : LH_OK);
+        CHECK((r.schedule != NULL) == !always);
+        CHECK(h.n > 0 && h.n < 1000 && (h.after > 0) == !always);
+        if (always)
+            CHECK_HAS(err.text, "stopped before a plan was found");
+        lh_pipeline_free(r.built.pipeline);
+        lh_schedule_free(r.schedule);
+    }
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(elastic_plans);
     RUN(beside_elastic_plans);
     RUN(not_with_hybrid_sharding);
     RUN(smaller_first_chunks);
+    RUN(stopped_in_between);
+    RUN(stopped_as_soon_as_it_works);
     return test_summary();
 }
