@@ -8,6 +8,8 @@
  * streams. */
 #include "solve/justify.h"
 
+#include "solve/mirror.h"
+
 #include <string.h>
 
 enum { N_KINDS = LHI_SCATTER + 1, WALK = 8 };
@@ -15,7 +17,6 @@ enum { N_KINDS = LHI_SCATTER + 1, WALK = 8 };
 struct lhi_justifier {
     lhi_arena *mem;
     const lhi_shop *shop;
-    lhi_shop mirror;         /* the shop with time running backwards */
     lhi_words *words, *back; /* of the shop and of its mirror */
     int64_t *due, mean;
     uint64_t rng;
@@ -54,72 +55,6 @@ static int64_t change(lhi_justifier *j, int64_t most)
     return below(j, 2 * most + 1) - most;
 }
 
-/* --- the mirror
- * ----------------------------------------------------------------- */
-
-/* The operation's number in the mirror, and back. */
-static uint32_t turn(const lhi_shop *s, uint32_t o)
-{
-    const lhi_stream *t = &s->streams[s->stream_of[o]];
-    return 2 * t->first + t->count - 1 - o;
-}
-
-static void turn_arcs(const lhi_shop *s, lhi_shop *t)
-{
-    uint32_t n_succ = 0, n_pred = 0;
-    for (uint32_t x = 0; x < s->n_ops; x++) {
-        uint32_t o = turn(s, x);
-        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
-            t->succ[n_succ] = turn(s, s->pred[i]);
-            t->succ_lag[n_succ++] = s->pred_lag[i];
-        }
-        for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
-            t->pred[n_pred] = turn(s, s->succ[i]);
-            t->pred_lag[n_pred++] = s->succ_lag[i];
-        }
-        t->succ_at[x + 1] = n_succ;
-        t->pred_at[x + 1] = n_pred;
-    }
-}
-
-/* What is held after an operation from one side is what is held before it from
- * the other. Rules follow from arcs through other machines. */
-static lh_status make_mirror(lhi_justifier *j, lh_error *err)
-{
-    const lhi_shop *s = j->shop;
-    lhi_shop *t = &j->mirror;
-    size_t n = s->n_ops, n_arcs = s->succ_at[n];
-    *t = *s;
-    t->time = LHI_NEW(j->mem, int64_t, n);
-    t->memory = LHI_NEW(j->mem, int64_t, n);
-    t->head = LHI_NEW(j->mem, int64_t, n);
-    t->tail = LHI_NEW(j->mem, int64_t, n);
-    t->succ_at = LHI_NEW(j->mem, uint32_t, n + 1);
-    t->pred_at = LHI_NEW(j->mem, uint32_t, n + 1);
-    t->succ = LHI_NEW(j->mem, uint32_t, n_arcs);
-    t->pred = LHI_NEW(j->mem, uint32_t, n_arcs);
-    t->succ_lag = LHI_NEW(j->mem, int64_t, n_arcs);
-    t->pred_lag = LHI_NEW(j->mem, int64_t, n_arcs);
-    t->machines = LHI_NEW(j->mem, lhi_machine, s->n_machines);
-    if (!t->time || !t->memory || !t->head || !t->tail || !t->succ_at ||
-        !t->pred_at || !t->succ || !t->pred || !t->succ_lag || !t->pred_lag ||
-        !t->machines)
-        return lhi_fail_nomem(err);
-    for (uint32_t m = 0; m < s->n_machines; m++) {
-        t->machines[m] = s->machines[m];
-        t->machines[m].n_rules = 0;
-    }
-    for (uint32_t x = 0; x < n; x++) {
-        uint32_t o = turn(s, x);
-        t->time[x] = s->time[o];
-        t->memory[x] = -s->memory[o];
-        t->head[x] = s->tail[o] > 0 ? s->tail[o] : 0;
-        t->tail[x] = s->head[o];
-    }
-    turn_arcs(s, t);
-    return LH_OK;
-}
-
 lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
                              lhi_justifier **out, lh_error *err)
 {
@@ -137,19 +72,12 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
     for (uint32_t o = 0; o < shop->n_ops; o++)
         j->mean += shop->time[o];
     j->mean = j->mean / shop->n_ops + 1;
-    LHI_TRY(make_mirror(j, err));
+    lhi_shop *mirror;
+    LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
     LHI_TRY(lhi_words_make(shop, mem, &j->words, err));
-    LHI_TRY(lhi_words_make(&j->mirror, mem, &j->back, err));
+    LHI_TRY(lhi_words_make(mirror, mem, &j->back, err));
     *out = j;
     return LH_OK;
-}
-
-/* The same orders from the other side. */
-static void turn_words(const lhi_shop *s, lhi_words *to, const lhi_words *from)
-{
-    for (uint32_t m = 0; m < s->n_machines; m++)
-        for (uint32_t k = 0; k < from->n[m]; k++)
-            to->order[m][from->n[m] - 1 - k] = turn(s, from->order[m][k]);
 }
 
 /* --- what is due
@@ -188,7 +116,7 @@ static void make_due(lhi_justifier *j, const lhi_words *from, int64_t span,
                 add = change(j, k->most);
             if (from->end[o] >= k->from && from->end[o] <= k->to)
                 due += add;
-            j->due[turn(s, o)] = due;
+            j->due[lhi_mirror_op(s, o)] = due;
         }
     }
 }
@@ -234,7 +162,7 @@ lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
         if (lhi_spend(budget, each))
             break;
         if (back >= 0) {
-            turn_words(j->shop, j->words, j->back);
+            lhi_mirror_words(j->words, j->back);
             turned = lhi_words_time(j->words);
         }
         bool better = take(best, best_time, j->words, turned);
