@@ -5,6 +5,7 @@
  * in order, as far as they are of use: so it does not matter how many threads
  * there are (docs/theory/optimal.md, "Threads"). */
 #include "solve/fewer.h"
+#include "solve/insert.h"
 #include "solve/solver.h"
 #include "solve/team.h"
 #include "solve/tune.h"
@@ -25,7 +26,8 @@ typedef enum task_kind {
     TASK_SEARCH,
     TASK_JUSTIFY,
     TASK_ANNEAL,
-    TASK_TUNE
+    TASK_TUNE,
+    TASK_INSERT
 } task_kind;
 
 typedef struct task {
@@ -33,6 +35,7 @@ typedef struct task {
     lhi_arena *mem;
     lhi_words *words, *found;
     lhi_justifier *justifier;
+    lhi_inserter *inserter;       /* may be NULL; kept as well */
     lhi_search *search;           /* kept between rounds */
     int64_t units;                /* its deadline */
     uint64_t spent;               /* ticks of this search */
@@ -89,6 +92,11 @@ static void improve(task *t)
             .seed = t->seed, .ticks = t->ticks, .target = t->target};
         t->status = lhi_justify_run(t->justifier, t->words, &t->time, &how,
                                     &t->budget, &t->err);
+        return;
+    }
+    if (t->kind == TASK_INSERT) {
+        lhi_inserter_run(t->inserter, t->words, &t->time, t->ticks, t->target,
+                         &t->budget);
         return;
     }
     if (t->kind == TASK_TUNE) {
@@ -185,9 +193,10 @@ static lh_status merge(rounds *x, task *t)
     x->gained = true;
     x->improved = true;
     return lhi_offer(r, t->words,
-                     t->kind == TASK_JUSTIFY ? "justification"
-                     : t->kind == TASK_TUNE  ? "tuning"
-                                             : "annealing",
+                     t->kind == TASK_JUSTIFY  ? "justification"
+                     : t->kind == TASK_TUNE   ? "tuning"
+                     : t->kind == TASK_INSERT ? "insertion"
+                                              : "annealing",
                      x->err);
 }
 
@@ -303,7 +312,8 @@ static lh_status plan(rounds *x, bool *refuted)
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
         task *t = &x->tasks[i];
-        t->kind = i % 2 && x->number % 2                   ? TASK_TUNE
+        t->kind = i % 2 && t->inserter                     ? TASK_INSERT
+                  : i % 2 && x->number % 2                 ? TASK_TUNE
                   : t->justifier && (i % 2 == 0 || !small) ? TASK_JUSTIFY
                                                            : TASK_ANNEAL;
         t->answer = LHI_GAVE_UP;
@@ -359,6 +369,9 @@ static lh_status make_tasks(rounds *x, lh_error *err)
         LHI_TRY(lhi_words_make(r->shop, t->mem, &t->words, err));
         LHI_TRY(lhi_words_make(r->shop, t->mem, &t->found, err));
         LHI_TRY(lhi_justifier_make(r->shop, t->mem, &t->justifier, err));
+        if (i % 2)
+            LHI_TRY(lhi_inserter_make(r->shop, i / 2 % 2, r->o.seed + i, t->mem,
+                                      &t->inserter, err));
     }
     return LH_OK;
 }

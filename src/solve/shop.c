@@ -297,7 +297,7 @@ static void add_memory(maker *m, uint32_t c)
 {
     const lhi_shop *s = m->s;
     const lh_chunk *k = &m->p->chunks[c];
-    const lhi_machine *device = &s->machines[s->device_machine[k->device]];
+    lhi_machine *device = &s->machines[s->device_machine[k->device]];
     int64_t room = device->memory_limit;
     bool joint = m->p->joint;
     if (m->per_device[k->device] != 1 || room == LH_NO_LIMIT || k->mem_f <= 0 ||
@@ -306,6 +306,7 @@ static void add_memory(maker *m, uint32_t c)
     const lhi_stream *f = &s->streams[s->f[c]];
     const lhi_stream *d = &s->streams[s->d[c]];
     const lhi_stream *w = joint ? d : &s->streams[s->w[c]];
+    device->arcs_hold = true;
     int64_t held = 0, held_whole = 0;
     uint32_t released = 0, whole = 0;
     for (uint32_t i = 0; i < f->count; i++) {

@@ -54,6 +54,7 @@ typedef struct lhi_machine {
     /* The device that decides its order too; NONE: it is open. */
     uint32_t leader;
     int64_t memory_limit; /* net of static memory; LH_NO_LIMIT */
+    bool arcs_hold;       /* arcs alone keep that limit */
 } lhi_machine;
 
 typedef struct lhi_shop {

@@ -5,6 +5,7 @@
 #include "pipe/pipeline.h"
 #include "solve/beam.h"
 #include "solve/fewer.h"
+#include "solve/insert.h"
 #include "solve/loose.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
@@ -126,6 +127,28 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     lhi_report(r, "tuning");
     LHI_TRY(lhi_words_tune(r->found, &time, &how, &r->budget, r->mem, err));
     return time >= 0 ? justify(r, UINT64_MAX / 2, true, "tuning", err) : LH_OK;
+}
+
+/* Microbatches inserted one after another, from both ends. */
+static lh_status insert(lhi_solver *r, uint64_t ticks, lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(r->mem);
+    lh_status status = LH_OK;
+    lhi_report(r, "insertion");
+    for (int i = 0; i < 2 && status == LH_OK && !lhi_is_done(r); i++) {
+        lhi_inserter *inserter;
+        int64_t time = -1;
+        status = lhi_inserter_make(r->shop, i == 1, r->o.seed, r->mem,
+                                   &inserter, err);
+        if (status != LH_OK || !inserter)
+            break;
+        lhi_inserter_run(inserter, r->found, &time, ticks,
+                         lhi_shop_deadline(r->shop, r->low), &r->budget);
+        if (time >= 0)
+            status = justify(r, UINT64_MAX / 2, true, "insertion", err);
+    }
+    lhi_arena_rewind(r->mem, mark);
+    return status;
 }
 
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
@@ -256,6 +279,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     LHI_TRY(dispatch(r, err));
+    LHI_TRY(insert(r, 60 * (uint64_t)r->shop->n_ops, err));
     /* Long enough for a good start where there are many passes, and short
      * beside what a search takes where there are few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
