@@ -7,13 +7,21 @@
  */
 #include "solve/fewer.h"
 
+#include "solve/batch.h"
+
 #include "base/fail.h"
 #include "pipe/pipeline.h"
 
 #include <longhaul/bounds.h>
 #include <string.h>
 
-enum { RUNGS = 8, FIRST_RUNG = 2, LEAST = 8 };
+enum {
+    RUNGS = 8,
+    FIRST_RUNG = 2,
+    LEAST = 8,
+    LONGEST = 4000000, /* ticks for each the first time */
+    RUN = 4 /* first microbatches that one piece of work tries to repeat */
+};
 
 /* --- tails
  * ------------------------------------------------------------------------ */
@@ -46,6 +54,8 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
         return lhi_fail_nomem(err);
     f->n = n;
     f->ticks = 250 * (uint64_t)r->shop->n_ops;
+    if (f->ticks > LONGEST)
+        f->ticks = LONGEST;
     f->rung = LHI_NEW(r->mem, lhi_rung, n);
     if (!f->rung)
         return lhi_fail_nomem(err);
@@ -145,46 +155,60 @@ static bool merge(const lhi_words *w, const int64_t *due)
     return true;
 }
 
+/* One who tries: a run of first microbatches to repeat. */
+typedef struct trier {
+    stretch at;
+    uint32_t end; /* of `from` */
+    lhi_arena *mem;
+    lhi_words *words, *best_words;
+    lhi_justifier *justifier; /* may be NULL */
+    int64_t *due, best, now;  /* best: shop time of any; now: of its words */
+} trier;
+
 typedef struct stretcher {
     lhi_solver *r;
-    int64_t *due, best;
+    lhi_batch batch;
+    trier *triers;
+    uint32_t n;
+    int64_t best; /* of all that was tried; -1: nothing yet */
     uint64_t end; /* ticks */
-    lh_error *err;
 } stretcher;
 
-static lh_status take(stretcher *a)
+static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
 {
-    lhi_solver *r = a->r;
-    int64_t time = lhi_words_time(r->found);
-    if (time < 0 || (a->best >= 0 && time > a->best + a->best / 32))
+    const lhi_solver *r = a->r;
+    int64_t time = lhi_words_time(k->words);
+    if (time < 0 || (k->best >= 0 && time > k->best + k->best / 32))
         return LH_OK;
-    if (a->best < 0 || time < a->best)
-        a->best = time;
-    if (r->justifier) {
+    if (k->best < 0 || time < k->best)
+        k->best = time;
+    if (k->justifier) {
         lhi_justify how = {.seed = r->o.seed,
                            .ticks = UINT64_MAX / 2,
                            .target = lhi_shop_deadline(r->shop, r->low),
                            .calm = true};
-        LHI_TRY(lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget,
-                                a->err));
+        LHI_TRY(lhi_justify_run(k->justifier, k->words, &time, &how,
+                                &piece->budget, &piece->err));
     }
-    if (time < a->best)
-        a->best = time;
-    if (lhi_units_of(r, r->best_ns) * r->shop->scale <= time)
-        return LH_OK;
-    return lhi_offer(r, r->found, "stretching", a->err);
+    if (time < k->best)
+        k->best = time;
+    if (k->now < 0 || time < k->now) {
+        lhi_words_copy(k->best_words, k->words);
+        k->now = time;
+    }
+    return LH_OK;
 }
 
-static lh_status try_stretch(stretcher *a, const stretch *k)
+static lh_status try_stretch(const stretcher *a, trier *k, lhi_piece *piece)
 {
-    lhi_solver *r = a->r;
+    const lhi_shop *s = a->r->shop;
     bool ok;
-    make_due(r->shop, k, a->due);
-    lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
-    if (merge(r->found, a->due))
-        LHI_TRY(take(a));
-    LHI_TRY(lhi_words_dispatch(r->found, a->due, &ok, r->mem, a->err));
-    return ok ? take(a) : LH_OK;
+    make_due(s, &k->at, k->due);
+    lhi_spend(&piece->budget, s->n_ops / 4 + 1);
+    if (merge(k->words, k->due))
+        LHI_TRY(keep_best(a, k, piece));
+    LHI_TRY(lhi_words_dispatch(k->words, k->due, &ok, k->mem, &piece->err));
+    return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
 /* The least, the middle and the largest step of a stream over the period. */
@@ -208,26 +232,98 @@ static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
-static lh_status stretch_rung(stretcher *a, uint32_t m)
+static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
+{
+    const stretcher *a = context;
+    trier *k = &a->triers[i];
+    for (; k->at.from < k->end; k->at.from++) {
+        int64_t shifts[3];
+        shifts_of(a->r->shop, &k->at, shifts);
+        for (int x = 0; x < 3; x++) {
+            if (piece->budget.stop)
+                return LH_OK;
+            k->at.shift = shifts[x];
+            if (x == 0 || shifts[x] != shifts[x - 1])
+                LHI_TRY(try_stretch(a, k, piece));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
+                      bool *last, lh_error *err)
+{
+    stretcher *a = context;
+    const trier *k = &a->triers[i];
+    (void)piece;
+    (void)last;
+    if (k->best >= 0 && (a->best < 0 || k->best < a->best))
+        a->best = k->best;
+    if (k->now < 0 ||
+        lhi_units_of(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
+        return LH_OK;
+    return lhi_offer(a->r, k->best_words, "stretching", err);
+}
+
+/* Several runs at the same time. */
+static lh_status stretch_period(stretcher *a, const stretch *rung,
+                                lh_error *err)
+{
+    for (uint32_t from = 0, end = rung->m - rung->period; from < end;) {
+        uint32_t n = 0;
+        lhi_solver *r = a->r;
+        if (lhi_is_done(r) || r->budget.used >= a->end)
+            break;
+        uint64_t ticks =
+            lhi_budget_left(&r->budget, a->end - r->budget.used) / a->n + 1;
+        for (; n < a->n && from < end; n++, from += RUN) {
+            trier *k = &a->triers[n];
+            k->at = *rung;
+            k->at.from = from;
+            k->end = from + RUN < end ? from + RUN : end;
+            k->best = a->best;
+            k->now = -1;
+            a->batch.pieces[n].ticks = ticks;
+        }
+        a->batch.n = n;
+        LHI_TRY(lhi_batch_run(&a->batch, r->o.threads, err));
+    }
+    return LH_OK;
+}
+
+static lh_status stretch_rung(stretcher *a, uint32_t m, lh_error *err)
+{
+    uint32_t extra = a->r->shop->n_microbatches - m;
+    stretch k = {.rung = &a->r->fewer->rung[m], .m = m};
+    for (k.period = 1; k.period < m && k.period <= extra; k.period++)
+        if (extra % k.period == 0)
+            LHI_TRY(stretch_period(a, &k, err));
+    return LH_OK;
+}
+
+static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = a->r->shop;
-    uint32_t extra = s->n_microbatches - m;
-    stretch k = {.rung = &a->r->fewer->rung[m], .m = m};
-    for (k.period = 1; k.period < m && k.period <= extra; k.period++) {
-        if (extra % k.period)
-            continue;
-        for (k.from = 0; k.from + k.period < m; k.from++) {
-            int64_t shifts[3];
-            shifts_of(s, &k, shifts);
-            for (int i = 0; i < 3; i++) {
-                if (lhi_is_done(a->r) || a->r->budget.used >= a->end)
-                    return LH_OK;
-                k.shift = shifts[i];
-                if (i > 0 && shifts[i] == shifts[i - 1])
-                    continue;
-                LHI_TRY(try_stretch(a, &k));
-            }
-        }
+    lhi_piece *pieces = LHI_NEW(mem, lhi_piece, a->n);
+    a->triers = LHI_NEW(mem, trier, a->n);
+    if (!a->triers || !pieces)
+        return lhi_fail_nomem(err);
+    a->batch = (lhi_batch){.r = a->r,
+                           .context = a,
+                           .pieces = pieces,
+                           .work = try_all,
+                           .take = take};
+    for (uint32_t i = 0; i < a->n; i++) {
+        trier *k = &a->triers[i];
+        k->mem = lhi_arena_make(0);
+        if (!k->mem)
+            return lhi_fail_nomem(err);
+        k->due = LHI_NEW(k->mem, int64_t, s->n_ops);
+        if (!k->due)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_words_make(s, k->mem, &k->words, err));
+        LHI_TRY(lhi_words_make(s, k->mem, &k->best_words, err));
+        LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
     }
     return LH_OK;
 }
@@ -236,19 +332,20 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     uint32_t done = 0;
     lhi_mark mark = lhi_arena_mark(r->mem);
-    stretcher a = {
-        .r = r, .best = -1, .end = r->budget.used + ticks, .err = err};
-    a.due = LHI_NEW(r->mem, int64_t, r->shop->n_ops);
-    if (!a.due)
-        return lhi_fail_nomem(err);
+    stretcher a = {.r = r,
+                   .n = 2 * r->at_once,
+                   /* as no two take equally long */ .best = -1,
+                   .end = r->budget.used + ticks};
     lhi_report(r, "stretching");
-    lh_status status = LH_OK;
+    lh_status status = make_triers(&a, r->mem, err);
     for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
         if (!r->fewer->rung[m].start || status != LH_OK || lhi_is_done(r))
             continue;
-        status = stretch_rung(&a, m);
+        status = stretch_rung(&a, m, err);
         done++;
     }
+    for (uint32_t i = 0; a.triers && i < a.n; i++)
+        lhi_arena_free(a.triers[i].mem);
     lhi_arena_rewind(r->mem, mark);
     return status;
 }
@@ -284,7 +381,11 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
 {
     lhi_rung *g = &r->fewer->rung[m];
     lh_pipeline p = *r->p;
-    lhi_solver part = {.p = &p, .o = r->o, .fewer = r->fewer, .is_part = true};
+    lhi_solver part = {.p = &p,
+                       .o = r->o,
+                       .fewer = r->fewer,
+                       .is_part = true,
+                       .at_once = r->at_once};
     p.n_microbatches = m;
     part.o.effort = lhi_budget_left(&r->budget, r->fewer->ticks);
     part.o.start = g->best;

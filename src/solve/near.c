@@ -3,7 +3,7 @@
  * of passes in a stretch of time, and clause learning asks whether some order
  * of these is shorter. Every critical path goes through every stretch of time.
  */
-#include "solve/solver.h"
+#include "solve/batch.h"
 
 #include "base/fail.h"
 
@@ -14,22 +14,36 @@ enum {
     PATIENCE = 8   /* questions in vain after which enough is enough */
 };
 
+/* A question: what may change, and what came of it. */
+typedef struct question {
+    int64_t from, to;    /* the stretch of time */
+    lhi_windows windows; /* with orders of its own */
+    lhi_words *found;
+    lhi_answer answer;
+} question;
+
 typedef struct near {
-    int64_t from, to;       /* the stretch of time */
-    uint32_t *least, *most; /* of the windows */
-    int64_t set_for;        /* the deadline of these, in units; -1: none yet */
-    uint64_t again_at;      /* ticks after which new ones are worth it */
+    lhi_solver *r;
+    lhi_near *state;
+    lhi_batch batch;
+    question *questions;
+    uint32_t n;  /* asked at the same time */
+    size_t room; /* bytes, for each */
+    int64_t units;
+    const uint32_t *least, *most; /* of the windows */
+    int64_t set_for;   /* the deadline of these, in units; -1: none yet */
+    uint64_t again_at; /* ticks after which new ones are worth it */
 } near;
 
-static bool is_free(const near *k, const lhi_words *w, uint32_t o)
+static bool is_free(const question *k, const lhi_words *w, uint32_t o)
 {
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
 
 /* Of a stream: the operations that are over when the stretch begins, and those
  * that begin before its end. */
-static void count_around(const near *k, const lhi_words *w, const lhi_stream *t,
-                         uint32_t *done, uint32_t *begun)
+static void count_around(const question *k, const lhi_words *w,
+                         const lhi_stream *t, uint32_t *done, uint32_t *begun)
 {
     *done = *begun = 0;
     for (uint32_t o = t->first; o < t->first + t->count; o++) {
@@ -43,10 +57,11 @@ static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-static void restrict_machine(const near *k, const lhi_words *now,
-                             lhi_windows *w, uint32_t m)
+static void restrict_machine(const near *all, question *k, uint32_t m)
 {
-    const lhi_shop *s = w->shop;
+    const lhi_words *now = all->r->scratch;
+    const lhi_shop *s = now->shop;
+    const lhi_windows *w = &k->windows;
     const lhi_machine *at = &s->machines[m];
     const bool known = lhi_windows_lattice(w, m);
     uint32_t done[64], begun[64], count[64] = {0};
@@ -58,9 +73,9 @@ static void restrict_machine(const near *k, const lhi_words *now,
         const bool open = is_free(k, now, o);
         for (uint32_t i = 0; i < at->n_streams; i++) {
             size_t c = w->slot_at[o] + i;
-            uint32_t low = known ? k->least[c] : 0;
+            uint32_t low = known ? all->least[c] : 0;
             uint32_t high =
-                known ? k->most[c] : s->streams[at->first_stream + i].count;
+                known ? all->most[c] : s->streams[at->first_stream + i].count;
             uint32_t a = open && done[i] < count[i] ? done[i] : count[i];
             uint32_t b = open && begun[i] > count[i] ? begun[i] : count[i];
             w->least[c] = low > high ? low : clamp(a, low, high);
@@ -72,8 +87,9 @@ static void restrict_machine(const near *k, const lhi_words *now,
 
 /* A schedule that is done sooner by so much can be delayed by as much: so it
  * ends before all its windows' ends by as much. */
-static bool shift_windows(lhi_solver *r, near *k, int64_t units)
+static bool shift_windows(near *k, int64_t units)
 {
+    lhi_solver *r = k->r;
     const lhi_shop *s = r->shop;
     const int64_t by =
         lhi_shop_deadline(s, k->set_for) - lhi_shop_deadline(s, units);
@@ -90,13 +106,13 @@ static bool shift_windows(lhi_solver *r, near *k, int64_t units)
 
 /* Windows of the longest deadline that is of use; false: there is none. Large
  * lattices take much longer than a question, so they are asked now and then. */
-static bool set_windows(lhi_solver *r, near *k, int64_t units)
+static bool set_windows(near *k, int64_t units)
 {
+    lhi_solver *r = k->r;
     const lhi_shop *s = r->shop;
-    const size_t n = r->windows->slot_at[s->n_ops];
     const uint64_t before = r->budget.used;
     if (k->set_for >= units && before < k->again_at)
-        return shift_windows(r, k, units);
+        return shift_windows(k, units);
     if (!lhi_windows_set(r->windows, lhi_shop_deadline(s, units), &r->budget)) {
         lhi_raise_bound(r, units + 1, lhi_windows_name(r));
         return false;
@@ -104,30 +120,30 @@ static bool set_windows(lhi_solver *r, near *k, int64_t units)
     if (r->budget.stop)
         return false;
     lhi_windows_counts(r->windows);
-    memcpy(k->least, r->windows->least, n * sizeof *k->least);
-    memcpy(k->most, r->windows->most, n * sizeof *k->most);
     k->set_for = units;
     k->again_at = r->budget.used + 8 * (r->budget.used - before);
     return true;
 }
 
-static lh_status ask(lhi_solver *r, near *k, int64_t units, lhi_answer *answer,
-                     lh_error *err)
+static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
 {
+    near *all = context;
+    const lhi_solver *r = all->r;
     const lhi_shop *s = r->shop;
+    question *k = &all->questions[i];
     lhi_search *search = NULL;
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (s->machines[m].n_streams > 0)
-            restrict_machine(k, r->scratch, r->windows, m);
-    r->windows->near = true;
-    lh_status status = lhi_search_make(s, lhi_shop_deadline(s, units),
-                                       r->windows, r->scratch, &search, err);
-    r->windows->near = false;
+            restrict_machine(all, k, m);
+    lh_status status =
+        lhi_search_make(s, lhi_shop_deadline(s, all->units), &k->windows,
+                        r->scratch, &search, &piece->err);
     if (status == LH_OK)
-        status = lhi_search_run(search, EACH, r->o.memory / 8, &r->budget,
-                                r->found, answer, err);
+        status = lhi_search_run(search, EACH, all->room, &piece->budget,
+                                k->found, &k->answer, &piece->err);
     lhi_search_free(search);
-    lhi_spend(&r->budget, s->n_ops * 4);
+    lhi_spend(&piece->budget, s->n_ops * 4);
+    piece->last = k->answer == LHI_FOUND;
     return status;
 }
 
@@ -148,16 +164,50 @@ static void adapt(lhi_near *state, lhi_answer answer, uint64_t spent)
         state->step /= 2;
 }
 
-static lh_status look_around(lhi_solver *r, near *k, lhi_near *state,
-                             uint64_t ticks, lh_error *err)
+static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
+                      bool *last, lh_error *err)
 {
+    near *all = context;
+    question *k = &all->questions[i];
+    (void)last; /* its work knows */
+    adapt(all->state, k->answer, piece->budget.used);
+    return k->answer == LHI_FOUND
+               ? lhi_offer(all->r, k->found, "large neighbourhoods", err)
+               : LH_OK;
+}
+
+/* As many questions as are asked at the same time, of stretches side by side.
+ */
+static lh_status ask_all(near *all, int64_t span, lh_error *err)
+{
+    lhi_solver *r = all->r;
+    lhi_near *state = all->state;
+    for (uint32_t i = 0; i < all->n; i++) {
+        question *k = &all->questions[i];
+        state->at = (state->at + state->share / 2) % 1024;
+        k->from = span * state->at / 1024 - span * state->share / 2048;
+        k->to = k->from + span * state->share / 1024;
+        k->answer = LHI_GAVE_UP;
+        uint32_t *least = k->windows.least, *most = k->windows.most;
+        k->windows = *r->windows;
+        k->windows.least = least;
+        k->windows.most = most;
+        k->windows.near = true;
+        all->batch.pieces[i].ticks =
+            lhi_budget_left(&r->budget, (uint64_t)all->n * 4 * EACH) / all->n;
+    }
+    return lhi_batch_run(&all->batch, r->o.threads, err);
+}
+
+static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
+{
+    lhi_solver *r = all->r;
+    lhi_near *state = all->state;
     const uint64_t end = r->budget.used + ticks;
     int64_t units = -1, span = 0;
     state->n_vain = 0;
     while ((r->budget.used < end || state->n_vain < PATIENCE) &&
            state->n_vain < 2 * PATIENCE && !lhi_is_done(r)) {
-        lhi_answer answer = LHI_GAVE_UP;
-        uint64_t before = r->budget.used;
         int64_t now = lhi_first_enough(r) - 1;
         if (now < r->low)
             break;
@@ -168,33 +218,65 @@ static lh_status look_around(lhi_solver *r, near *k, lhi_near *state,
             units = now;
             lhi_words_copy(r->scratch, r->best);
             span = lhi_words_time(r->scratch);
-            if (span < 0 || !set_windows(r, k, units))
+            if (span < 0 || !set_windows(all, units))
                 break;
         }
-        state->at = (state->at + state->share / 2) % 1024;
-        k->from = span * state->at / 1024 - span * state->share / 2048;
-        k->to = k->from + span * state->share / 1024;
-        LHI_TRY(ask(r, k, units, &answer, err));
-        adapt(state, answer, r->budget.used - before);
-        if (answer == LHI_FOUND)
-            LHI_TRY(lhi_offer(r, r->found, "large neighbourhoods", err));
+        all->units = units;
+        LHI_TRY(ask_all(all, span, err));
+    }
+    return LH_OK;
+}
+
+/* Every search takes what it takes before it has learnt anything. */
+static uint32_t count_questions(const lhi_solver *r, size_t room)
+{
+    size_t fit = room / (lhi_search_size(r->shop) * 3 / 2);
+    uint32_t n = r->at_once;
+    return n < fit ? n : fit > 0 ? (uint32_t)fit : 1;
+}
+
+static lh_status make(near *all, lhi_arena *mem, lh_error *err)
+{
+    const lhi_shop *s = all->r->shop;
+    const size_t n = all->r->windows->slot_at[s->n_ops];
+    lhi_piece *pieces = LHI_NEW(mem, lhi_piece, all->n);
+    all->questions = LHI_NEW(mem, question, all->n);
+    if (!pieces || !all->questions)
+        return lhi_fail_nomem(err);
+    all->batch = (lhi_batch){.r = all->r,
+                             .context = all,
+                             .n = all->n,
+                             .pieces = pieces,
+                             .work = ask,
+                             .take = take};
+    for (uint32_t i = 0; i < all->n; i++) {
+        question *k = &all->questions[i];
+        k->windows.least = LHI_NEW(mem, uint32_t, n);
+        k->windows.most = LHI_NEW(mem, uint32_t, n);
+        if (!k->windows.least || !k->windows.most)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_words_make(s, mem, &k->found, err));
     }
     return LH_OK;
 }
 
 lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
-                       lh_error *err)
+                       size_t room, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    near k = {.set_for = -1};
-    const size_t n = r->windows->slot_at[r->shop->n_ops];
+    near all = {.r = r,
+                .state = state,
+                .n = count_questions(r, room),
+                .least = r->windows->least,
+                .most = r->windows->most,
+                .set_for = -1};
     if (!mem)
         return lhi_fail_nomem(err);
+    all.room = room / all.n;
     lhi_report(r, "neighbourhoods");
-    k.least = LHI_NEW(mem, uint32_t, n);
-    k.most = LHI_NEW(mem, uint32_t, n);
-    lh_status status = k.least && k.most ? look_around(r, &k, state, ticks, err)
-                                         : lhi_fail_nomem(err);
+    lh_status status = make(&all, mem, err);
+    if (status == LH_OK)
+        status = look_around(&all, ticks, err);
     lhi_arena_free(mem);
     return status;
 }

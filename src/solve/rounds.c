@@ -4,19 +4,16 @@
  * depends only on what the rounds before it brought, and its results are taken
  * in order, as far as they are of use: so it does not matter how many threads
  * there are (docs/theory/optimal.md, "Threads"). */
+#include "solve/batch.h"
 #include "solve/fewer.h"
 #include "solve/insert.h"
-#include "solve/solver.h"
-#include "solve/team.h"
 #include "solve/tune.h"
 
 #include "base/fail.h"
 
 enum {
     CLIMB_AFTER = 3000000, /* ticks: most searches have ended then */
-    LEAST_TASKS = 4,
-    MOST_TASKS = 64,
-    LONGEST = 4000000, /* ticks of a task */
+    LONGEST = 4000000,     /* ticks of a task */
     IDLE_ROUNDS = 1000,
     MOST_WIDTH = 1536 /* of beams */
 };
@@ -41,27 +38,21 @@ typedef struct task {
     uint64_t spent;               /* ticks of this search */
     int64_t time, before, target; /* shop time */
     uint64_t seed;
-    uint64_t ticks;
     size_t room;
     lhi_answer answer;
-    lhi_budget budget;
-    atomic_bool end;
-    lh_status status;
-    lh_error err;
 } task;
 
 typedef struct rounds {
     lhi_solver *r;
     task *tasks;
-    uint32_t n, n_searches, n_merged, number, n_idle;
+    lhi_batch batch; /* of these */
+    uint32_t n, n_searches, number, n_idle;
     uint32_t n_vain;   /* rounds since an improvement came */
     uint32_t width;    /* of the next beams */
     uint64_t beams_at; /* and the effort after which it is their turn */
     uint64_t allow;
     int64_t low, high; /* units, when the round began */
-    bool over;         /* later tasks are of no use */
     bool gained, improved;
-    lh_status status;
     lh_error *err;
     uint64_t climb;    /* ticks after which fewer microbatches are tried */
     int64_t leap;      /* of the first search above the bound: units */
@@ -81,46 +72,45 @@ static int64_t mean_time(const lhi_shop *s)
     return mean;
 }
 
-static void improve(task *t)
+static lh_status improve(task *t, lhi_piece *k)
 {
     const int64_t mean = mean_time(t->words->shop);
     t->time = t->before = lhi_words_time(t->words);
     if (t->time < 0)
-        return;
+        return LH_OK;
     if (t->kind == TASK_JUSTIFY) {
         lhi_justify how = {
-            .seed = t->seed, .ticks = t->ticks, .target = t->target};
-        t->status = lhi_justify_run(t->justifier, t->words, &t->time, &how,
-                                    &t->budget, &t->err);
-        return;
+            .seed = t->seed, .ticks = k->ticks, .target = t->target};
+        return lhi_justify_run(t->justifier, t->words, &t->time, &how,
+                               &k->budget, &k->err);
     }
     if (t->kind == TASK_INSERT) {
-        lhi_inserter_run(t->inserter, t->words, &t->time, t->ticks, t->target,
-                         &t->budget);
-        return;
+        lhi_inserter_run(t->inserter, t->words, &t->time, k->ticks, t->target,
+                         &k->budget);
+        return LH_OK;
     }
     if (t->kind == TASK_TUNE) {
         lhi_tune how = {
-            .seed = t->seed, .ticks = t->ticks, .target = t->target};
-        t->status = lhi_words_tune(t->words, &t->time, &how, &t->budget, t->mem,
-                                   &t->err);
-        return;
+            .seed = t->seed, .ticks = k->ticks, .target = t->target};
+        return lhi_words_tune(t->words, &t->time, &how, &k->budget, t->mem,
+                              &k->err);
     }
     lhi_anneal how = {.seed = t->seed,
-                      .ticks = t->ticks,
+                      .ticks = k->ticks,
                       .target = t->target,
                       .hot = mean / 2 + 1,
                       .cold = mean / 50 + 1};
     lhi_words_copy(t->found, t->words);
-    t->status = lhi_words_anneal(t->words, t->found, &t->time, &how, &t->budget,
-                                 t->mem, &t->err);
+    LHI_TRY(lhi_words_anneal(t->words, t->found, &t->time, &how, &k->budget,
+                             t->mem, &k->err));
     lhi_words_copy(t->words, t->found);
+    return LH_OK;
 }
 
 /* After this nothing is left to do: the gap is closed. */
 static bool concludes(const rounds *x, const task *t)
 {
-    if (x->r->shop->relaxed || t->status != LH_OK)
+    if (x->r->shop->relaxed)
         return false;
     if (t->kind != TASK_SEARCH)
         return t->time >= 0 && t->time <= t->target && t->time < t->before;
@@ -129,40 +119,29 @@ static bool concludes(const rounds *x, const task *t)
                                       : false;
 }
 
-static void end_after(rounds *x, uint32_t i)
-{
-    for (uint32_t k = i; k < x->n; k++)
-        atomic_store(&x->tasks[k].end, true);
-}
-
-static void do_task(void *context, uint32_t i, bool here)
+static lh_status do_task(void *context, uint32_t i, lhi_piece *k)
 {
     rounds *x = context;
     task *t = &x->tasks[i];
-    t->budget.calls = here;
-    if (here)
-        t->budget.now = x->r->budget.now;
-    if (lhi_look(&t->budget))
-        return;
     if (t->kind == TASK_SEARCH)
-        t->status = lhi_search_run(t->search, t->ticks, t->room, &t->budget,
-                                   t->found, &t->answer, &t->err);
+        LHI_TRY(lhi_search_run(t->search, k->ticks, t->room, &k->budget,
+                               t->found, &t->answer, &k->err));
     else if (t->kind != TASK_NOTHING)
-        improve(t);
-    if (concludes(x, t))
-        end_after(x, i + 1);
+        LHI_TRY(improve(t, k));
+    k->last = concludes(x, t);
+    return LH_OK;
 }
 
 /* --- what tasks brought
  * ------------------------------------------------------------------ */
 
-static lh_status merge_search(rounds *x, task *t)
+static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
 {
     lhi_solver *r = x->r;
     bool found = t->answer == LHI_FOUND;
-    t->spent += t->budget.used;
+    t->spent += used;
     if (found)
-        LHI_TRY(lhi_offer(r, t->found, "search", x->err));
+        LHI_TRY(lhi_offer(r, t->found, "search", err));
     if (t->answer == LHI_REFUTED)
         lhi_raise_bound(r, t->units + 1, "search");
     if (t == x->tasks && t->answer != LHI_FOUND)
@@ -177,45 +156,24 @@ static lh_status merge_search(rounds *x, task *t)
     return LH_OK;
 }
 
-static lh_status merge(rounds *x, task *t)
+static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
+                       bool *last, lh_error *err)
 {
-    lhi_solver *r = x->r;
-    if (t->status != LH_OK) {
-        if (x->err)
-            *x->err = t->err;
-        return t->status;
-    }
-    lhi_spend(&r->budget, t->budget.used);
+    rounds *x = context;
+    task *t = &x->tasks[i];
+    (void)last; /* its work knows */
     if (t->kind == TASK_SEARCH)
-        return merge_search(x, t);
+        return merge_search(x, t, k->budget.used, err);
     if (t->time < 0 || t->time >= t->before)
         return LH_OK;
     x->gained = true;
     x->improved = true;
-    return lhi_offer(r, t->words,
+    return lhi_offer(x->r, t->words,
                      t->kind == TASK_JUSTIFY  ? "justification"
                      : t->kind == TASK_TUNE   ? "tuning"
                      : t->kind == TASK_INSERT ? "insertion"
                                               : "annealing",
-                     x->err);
-}
-
-static void look(void *context, uint32_t n_done)
-{
-    rounds *x = context;
-    for (; x->n_merged < n_done && !x->over; x->n_merged++) {
-        task *t = &x->tasks[x->n_merged];
-        x->status = merge(x, t);
-        if (x->status != LH_OK || lhi_is_closed(x->r) || concludes(x, t))
-            x->over = true;
-        if (x->over)
-            end_after(x, 0);
-    }
-    /* Not where effort alone is spent: the others have had their share of it,
-     * and must do with it what they would have done on one thread. */
-    lhi_look(&x->r->budget);
-    if (x->r->budget.late)
-        end_after(x, 0);
+                     err);
 }
 
 /* --- what a round is made of
@@ -259,8 +217,7 @@ static int64_t second_deadline(const rounds *x, int64_t first)
 }
 
 /* A search for task i, or another kind of task where there is none to do. */
-static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
-                             bool *refuted)
+static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
 {
     lhi_solver *r = x->r;
     task *t = &x->tasks[i];
@@ -294,7 +251,6 @@ static lh_status plan_search(rounds *x, uint32_t i, uint64_t ticks,
             return LH_OK;
     }
     t->kind = TASK_SEARCH;
-    t->ticks = ticks;
     /* What lattices leave, which may be less than half. */
     size_t room = r->o.memory / 2, taken = r->windows->used;
     if (taken + room > r->o.memory)
@@ -319,50 +275,53 @@ static lh_status plan(rounds *x, bool *refuted)
         t->answer = LHI_GAVE_UP;
         t->time = t->before = -1;
         t->target = lhi_shop_deadline(r->shop, r->low);
-        t->seed = r->o.seed + (uint64_t)x->number * MOST_TASKS + i + 1;
-        t->ticks = ticks / (x->n_vain < 8 ? x->n_vain + 1 : 8);
-        t->status = LH_OK;
-        atomic_store(&t->end, false);
+        t->seed = r->o.seed + (uint64_t)x->number * LHI_MOST_TASKS + i + 1;
         if (i < x->n_searches)
-            LHI_TRY(plan_search(x, i, ticks, refuted));
+            LHI_TRY(plan_search(x, i, refuted));
         if (*refuted || r->budget.stop)
             return LH_OK;
         if (t->kind != TASK_SEARCH && !r->has_words)
             t->kind = TASK_NOTHING;
         else if (t->kind != TASK_SEARCH)
             lhi_words_copy(t->words, r->best);
-        t->budget = lhi_budget_part(&r->budget, t->ticks, &t->end);
+        x->batch.pieces[i].ticks =
+            t->kind == TASK_SEARCH
+                ? ticks
+                : ticks / (x->n_vain < 8 ? x->n_vain + 1 : 8);
     }
     return LH_OK;
 }
 
 static lh_status run_round(rounds *x)
 {
-    const lhi_team team = {x, do_task, look};
     lhi_solver *r = x->r;
     uint64_t before = r->budget.used;
-    x->n_merged = 0;
-    x->over = x->gained = x->improved = false;
-    x->status = LH_OK;
+    x->gained = x->improved = false;
     lhi_report(r, x->n_searches > 0 ? "searching" : "improving");
-    lhi_team_run(&team, x->n, r->o.threads);
+    LHI_TRY(lhi_batch_run(&x->batch, r->o.threads, x->err));
     x->number++;
     x->n_vain = x->improved ? 0 : x->n_vain + 1;
     x->n_idle = x->gained || r->budget.used > before + 1000 ? 0 : x->n_idle + 1;
     if (!x->gained && x->allow < LONGEST)
         x->allow *= 2;
-    return x->status;
+    return LH_OK;
 }
 
 static lh_status make_tasks(rounds *x, lh_error *err)
 {
     lhi_solver *r = x->r;
     x->tasks = LHI_NEW(r->mem, task, x->n);
-    if (!x->tasks)
+    lhi_piece *pieces = LHI_NEW(r->mem, lhi_piece, x->n);
+    if (!x->tasks || !pieces)
         return lhi_fail_nomem(err);
+    x->batch = (lhi_batch){.r = r,
+                           .context = x,
+                           .n = x->n,
+                           .pieces = pieces,
+                           .work = do_task,
+                           .take = merge};
     for (uint32_t i = 0; i < x->n; i++) {
         task *t = &x->tasks[i];
-        atomic_init(&t->end, false);
         t->mem = lhi_arena_make(0);
         if (!t->mem)
             return lhi_fail_nomem(err);
@@ -398,7 +357,14 @@ static lh_status run_near(rounds *x)
     lhi_solver *r = x->r;
     if (x->n_searches == 0 || !r->has_words || r->budget.used < x->near_at)
         return LH_OK;
-    LHI_TRY(lhi_try_near(r, &x->near, r->budget.used - x->near_end, x->err));
+    size_t taken = r->windows->used, room = r->o.memory / 8;
+    for (uint32_t i = 0; i < x->n_searches; i++)
+        if (x->tasks[i].search)
+            taken += lhi_search_bytes(x->tasks[i].search);
+    if (taken + room < r->o.memory)
+        room = r->o.memory - taken;
+    LHI_TRY(
+        lhi_try_near(r, &x->near, r->budget.used - x->near_end, room, x->err));
     x->near_end = r->budget.used;
     return LH_OK;
 }
@@ -441,13 +407,13 @@ static lh_status run_rounds(rounds *x)
 
 lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
 {
-    rounds x = {.r = r, .n = LEAST_TASKS, .width = 48, .err = err};
+    rounds x = {.r = r, .n = LHI_LEAST_TASKS, .width = 48, .err = err};
     if (lhi_is_done(r))
         return LH_OK;
     /* More than that on few threads would only keep searches waiting; limited
      * by effort, all numbers of threads have to do the same. */
-    if (r->o.effort == 0 && r->o.threads > x.n)
-        x.n = r->o.threads < MOST_TASKS ? r->o.threads : MOST_TASKS;
+    if (r->at_once > x.n)
+        x.n = r->at_once;
     x.allow = 100000 + (uint64_t)r->shop->n_ops * 100;
     while (x.n_searches < 2 && lhi_is_searchable(r, x.n_searches + 1))
         x.n_searches++;

@@ -3,7 +3,6 @@
  * and rounds of searches and improvements. */
 #include "base/fail.h"
 #include "pipe/pipeline.h"
-#include "solve/beam.h"
 #include "solve/fewer.h"
 #include "solve/insert.h"
 #include "solve/loose.h"
@@ -149,33 +148,6 @@ static lh_status insert(lhi_solver *r, uint64_t ticks, lh_error *err)
     }
     lhi_arena_rewind(r->mem, mark);
     return status;
-}
-
-lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
-{
-    /* A partial schedule is copied for every operation: too slow for many. */
-    if (r->shop->n_ops > LHI_LARGE)
-        return LH_OK;
-    lhi_report(r, "beam search");
-    for (uint32_t i = 5; i-- > 0 && !lhi_is_done(r);) {
-        int64_t high = lhi_first_enough(r) - 1;
-        int64_t units = r->low + ((high - r->low) >> i);
-        bool ok = false;
-        if (high < r->low)
-            break;
-        if (!lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, units),
-                             &r->budget)) {
-            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
-            continue;
-        }
-        if (r->budget.stop)
-            break;
-        LHI_TRY(lhi_words_beam(r->windows, width, r->o.memory / 8, r->found,
-                               &ok, &r->budget, err));
-        if (ok)
-            LHI_TRY(justify(r, UINT64_MAX / 2, true, "beam search", err));
-    }
-    return LH_OK;
 }
 
 /* No generator found a schedule: is there one at all? */
@@ -382,6 +354,9 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
                         "start; use another method, or give data_parallel "
                         "without prefetch, or a larger one");
     LHI_TRY(take_options(options, &r.o, err));
+    r.at_once = r.o.effort > 0 ? LHI_LEAST_TASKS : r.o.threads;
+    if (r.at_once > LHI_MOST_TASKS)
+        r.at_once = LHI_MOST_TASKS;
     lhi_budget_begin(&r.budget, &r.o);
     r.mem = lhi_arena_make(0);
     if (!r.mem)

@@ -10,12 +10,15 @@
 
 /* Operations: too many to anneal on their orders, and for beams. */
 enum { LHI_LARGE = 4096 };
+enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* of a round */
 
 typedef struct lhi_fewer lhi_fewer;
 
 typedef struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
+    uint32_t at_once; /* pieces to cut work into: as many as threads, but
+                         limited by effort the same for any number of them */
     lhi_budget budget;
     lhi_arena *mem;
     lhi_shop *shop;
@@ -61,18 +64,19 @@ lh_status lhi_offer(lhi_solver *r, const lhi_words *words, const char *by,
 /* As far up as they refute; again after lhi_windows_allow(). */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
 const char *lhi_windows_name(const lhi_solver *r);
-/* Beam searches of this width for deadlines between the bound and the best. */
+/* Beam searches of this width for deadlines between the bound and the best:
+ * beams.c. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
 
 /* Improves the best schedule by searches that may change it in a stretch of
- * time only. */
+ * time only, in `room` bytes. */
 typedef struct lhi_near {
     int64_t at, share; /* of the makespan, in 1024th */
     int64_t step;      /* units that a schedule is to be shorter */
     uint32_t n_vain;   /* questions since one was */
 } lhi_near;
 lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
-                       lh_error *err);
+                       size_t room, lh_error *err);
 
 /* All of it, from r->p, options, budget and arena. */
 lh_status lhi_solve_within(lhi_solver *r, lh_error *err);

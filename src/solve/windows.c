@@ -192,11 +192,45 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     return LH_OK;
 }
 
+lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
+                             lhi_windows **out, lh_error *err)
+{
+    const lhi_shop *s = from->shop;
+    size_t n = s->n_machines;
+    lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
+    *out = NULL;
+    if (!w)
+        return lhi_fail_nomem(err);
+    *w = (lhi_windows){.shop = s,
+                       .mem = mem,
+                       .whole = from->whole,
+                       .complete = from->complete,
+                       .beside = true};
+    LHI_TRY(allocate(w, err));
+    memcpy(w->lattices, from->lattices, n * sizeof *w->lattices);
+    memcpy(w->narrow, from->narrow, n * sizeof *w->narrow);
+    memcpy(w->upto, from->upto, n * sizeof *w->upto);
+    memcpy(w->fixed, from->fixed, w->slot_at[s->n_ops] * sizeof *w->fixed);
+    memcpy(w->order, from->order, s->n_ops * sizeof *w->order);
+    w->n_order = from->n_order;
+    w->first = LHI_NEW(mem, int64_t, from->scratch);
+    w->last = LHI_NEW(mem, int64_t, from->scratch);
+    if (!w->first || !w->last)
+        return lhi_fail_nomem(err);
+    w->scratch = from->scratch;
+    *out = w;
+    return LH_OK;
+}
+
 static void widen(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
         if (!w->narrow[m] || deadline <= w->upto[m])
             continue;
+        if (w->beside) {
+            w->narrow[m] = NULL;
+            continue;
+        }
         w->used -= lattice_bytes(w->narrow[m]);
         lhi_lattice_free(w->narrow[m]);
         w->narrow[m] = NULL;
@@ -487,8 +521,8 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
                       lhi_budget *budget, bool *no_memory)
 {
     const lhi_shop *s = w->shop;
-    if (lhi_windows_lattice(w, m) || s->machines[m].n_streams < 2 ||
-        deadline >= w->too_large[m])
+    if (w->beside || lhi_windows_lattice(w, m) ||
+        s->machines[m].n_streams < 2 || deadline >= w->too_large[m])
         return false;
     /* Much of it is given back when it is narrowed. */
     size_t used = w->used + w->scratch * 2 * sizeof *w->first;

@@ -42,6 +42,7 @@ typedef struct lhi_windows {
     uint32_t front, n_queue;
     bool near;     /* least and most hold for all machines, near a schedule */
     bool whole;    /* every machine has a lattice of all its states */
+    bool beside;   /* its lattices are another's */
     bool strict;   /* one that is too large ends the making of live lattices */
     bool complete; /* every machine whose order is open had its lattice when
                       windows were last set */
@@ -59,6 +60,12 @@ void lhi_windows_free(lhi_windows *windows); /* its lattices; NULL is fine */
 /* Machines that have no lattice of all their states get one of the states that
  * a deadline's windows leave, if those are no more than this (100000). */
 void lhi_windows_allow(lhi_windows *windows, size_t states);
+
+/* Windows of its own beside those of `from`, whose lattices it looks at: while
+ * it is used, `from` must stay as it is. It makes no lattices, is not narrowed,
+ * and lives in `mem`, without lhi_windows_free(). */
+lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
+                             lhi_windows **out, lh_error *err);
 
 /* Windows for "done by the deadline". false: no schedule is. Stopped by the
  * budget it gives true. */
