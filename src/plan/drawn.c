@@ -164,6 +164,8 @@ static lh_status time_partition(void *context, const uint32_t *layers,
             *err = why;
         return status;
     }
+    if (status != LH_OK && !d->s->first_refusal.text[0])
+        d->s->first_refusal = why;
     return *ns < INT64_MAX ? keep(d, *ns, layers, err) : LH_OK;
 }
 

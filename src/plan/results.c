@@ -48,6 +48,15 @@ static lh_status refuse_memory(const lhi_search *s, const lhi_candidate *c,
                     (double)c->missing / (1 << 30), c->missing_on);
 }
 
+static lh_status refuse_drawn(const lhi_search *s, lh_error *err)
+{
+    const char *why = s->first_refusal.text;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: none of the layouts that were drawn works%s%s; draw "
+                    "more, or others",
+                    s->job->name, *why ? ", e.g.: " : "", why);
+}
+
 /* Nothing works: say what comes closest. */
 static lh_status refuse(const lhi_search *s, lh_error *err)
 {
@@ -81,12 +90,14 @@ static lh_status refuse(const lhi_search *s, lh_error *err)
     const lhi_candidate *nearest = nearest_to_fit(s);
     if (nearest)
         return refuse_memory(s, nearest, err);
-    if (s->n == 0 && s->n_dropped)
+    if (s->options.partition == LH_PARTITION_MONTE_CARLO)
+        return refuse_drawn(s, err);
+    if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s: every layout has more than %d microbatches; give "
                         "layout.micro_batch, or a smaller global batch",
                         s->job->name, LHI_MOST_MICROBATCHES);
-    if (s->n == 0)
+    if (s->n == 0 && !s->first_refusal.text[0])
         return lhi_fail(
             err, LH_EINFEASIBLE,
             "%s: no layout divides %" PRIu32 " GPUs and a global "

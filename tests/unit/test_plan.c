@@ -561,6 +561,23 @@ static void refusals_say_by_how_much(void)
             "zb-v");
     refuses(job_with("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 2, 80),
             "give layout.micro_batch");
+    /* Layouts divide; what they take is beyond all bounds. */
+    lh_job *slow = NULL;
+    lh_error why = {0};
+    static const char text[] =
+        "longhaul: job/1\n"
+        "model: llama3-405b\n"
+        "training: {global_batch: 32, sequence: 1048576}\n"
+        "cluster:\n"
+        "  gpu: {tflops: 1e-6, memory_gib: 80, memory_gbps: 3000}\n"
+        "  gpus_per_node: 4\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 2}]\n";
+    CHECK_OK(lh_job_parse(text, sizeof text - 1, "job.yaml", NULL, &slow, &why),
+             why);
+    if (slow)
+        refuses(slow, "no layout works, e.g.: a pass is out of range");
     lh_job *job = job_with("{schedule: zb-x}", 32, 2, 80);
     lh_plan *plan = NULL;
     lh_error err = {0};
