@@ -101,7 +101,8 @@ struct cli {
     void *settings;
     uint32_t n_operands;
     char **operands;
-    FILE *out; /* in memory until the command has succeeded */
+    uint64_t given; /* see cli_given() */
+    FILE *out;      /* in memory until the command has succeeded */
     int exit_code;
     bool usage;   /* the error is one of usage */
     bool is_said; /* the error has been printed, by this process or another */
@@ -137,6 +138,9 @@ const char *cli_nearest(const char *typed, const char *const *words);
 /* Parses argv[first..] into c->settings (c->command->settings_size bytes,
  * zeroed) and c->operands (n_argv pointers of room). */
 lh_status cli_parse(cli *c, int argc, char **argv, int first);
+/* After cli_parse(): whether the command line has this option of the command's
+ * table, of which none has more than 64; its preset does not count. */
+bool cli_given(const cli *c, const char *name);
 /* After cli_parse(): whether every file that is to be written can be made.
  * Hours of work are not to end in "cannot write". */
 lh_status cli_check_outputs(cli *c);

@@ -362,6 +362,7 @@ static lh_status work_out_point(cli *c, cli_comparison *x, uint32_t l,
 static lh_status check_jitter(cli *c, cli_comparison *x)
 {
     const settings *s = c->settings;
+    CLI_TRY(cli_check_jitter(c, &s->jitter));
     x->number = x->iterations ? "iteration" : "makespan";
     if (s->jitter.spec && !x->jitter.size)
         CLI_TRY(cli_read_jitter(c, &s->jitter, &x->jitter));

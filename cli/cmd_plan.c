@@ -82,7 +82,8 @@ static const cli_option options[] = {
      .arg = "N[,N...]",
      .help = "With --search monte-carlo: layouts that are drawn, partitions of "
              "each, how many of the fastest are kept, and how often each of "
-             "these is changed by one layer (default: 100,100,1000,100)."},
+             "these is changed by one layer (default: 100,100,1000,100). "
+             "--seed draws others."},
     {.name = "max-chunk-ratio",
      .type = CLI_TEXT,
      .at = offsetof(settings, ratio),
@@ -453,10 +454,46 @@ static bool parse_draws(const char *text, lh_plan_sampling *out)
     return false;
 }
 
+/* Monte Carlo draws what is fastest; these look at all that bounds leave. */
+static lh_status check_drawn(cli *c)
+{
+    const settings *s = c->settings;
+    const char *other = s->jitter.spec ? "jitter"
+                        : s->pareto    ? "pareto"
+                        : s->objective ? "objective cost"
+                                       : NULL;
+    if (s->search != LH_PARTITION_MONTE_CARLO && s->draws)
+        return cli_usage(c, "--draws needs --search monte-carlo");
+    if (s->search == LH_PARTITION_MONTE_CARLO && other)
+        return cli_usage(c,
+                         "--%s does not go with --search monte-carlo, which "
+                         "draws for the fastest alone; use climb, exact or "
+                         "even",
+                         other);
+    return LH_OK;
+}
+
+/* What would have no effect is not taken. */
+static lh_status check_options(cli *c)
+{
+    const settings *s = c->settings;
+    CLI_TRY(cli_check_jitter(c, &s->jitter));
+    if (!s->jitter.spec && cli_given(c, "by"))
+        return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+    CLI_TRY(check_drawn(c));
+    if (s->search == LH_PARTITION_EVEN && cli_given(c, "max-chunk-ratio"))
+        return cli_usage(c, "--max-chunk-ratio does nothing with --search "
+                            "even, which leaves chunks as even as they go");
+    if (s->no_optimal && s->effort)
+        return cli_usage(c, "--effort does nothing with --no-optimal");
+    return LH_OK;
+}
+
 static lh_status make(cli *c, lh_plan **plan)
 {
     const settings *s = c->settings;
     cli_input input;
+    CLI_TRY(check_options(c));
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
         status = cli_input_refuse(c, &input, "a job");
@@ -465,6 +502,7 @@ static lh_status make(cli *c, lh_plan **plan)
                            .sub_blocks = s->sub_blocks,
                            .no_optimal = s->no_optimal,
                            .curves = s->curves,
+                           .sampling.seed = c->common.seed,
                            .partition = (lh_partition_search)s->search};
     const char *rest = "";
     if (status == LH_OK &&
@@ -478,12 +516,7 @@ static lh_status make(cli *c, lh_plan **plan)
         status = cli_read_jitter(c, &s->jitter, &jitter);
         how.jitter = &jitter;
         how.by = (lh_plan_by)s->by;
-    } else if (status == LH_OK && s->by != LH_PLAN_BY_MEAN) {
-        status = cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
     }
-    if (status == LH_OK && s->draws &&
-        how.partition != LH_PARTITION_MONTE_CARLO)
-        status = cli_usage(c, "--draws needs --search monte-carlo");
     if (status == LH_OK && s->draws && !parse_draws(s->draws, &how.sampling))
         status = cli_usage(c,
                            "--draws: '%.40s' is not one to four whole numbers "

@@ -436,6 +436,8 @@ static lh_status simulate(cli *c, work *w)
 static lh_status run(cli *c)
 {
     work w = {0};
+    const settings *s = c->settings;
+    CLI_TRY(cli_check_jitter(c, &s->jitter));
     lh_status status = simulate(c, &w);
     cli_progress_end();
     cli_view_fini(&w.view);

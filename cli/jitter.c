@@ -49,6 +49,13 @@ static lh_status read_part(cli *c, const char *text, lh_jitter *out,
     return LH_OK;
 }
 
+lh_status cli_check_jitter(cli *c, const cli_jitter *given)
+{
+    if (!given->spec && cli_given(c, "samples"))
+        return cli_usage(c, "--samples needs --jitter");
+    return LH_OK;
+}
+
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
 {
     *out = (lh_jitter){

@@ -30,6 +30,8 @@ typedef struct cli_jitter {
         .help = "Iterations drawn for --jitter."                               \
     }
 
+/* Wrong usage where --samples is given and --jitter is not. */
+lh_status cli_check_jitter(cli *c, const cli_jitter *given);
 /* Reads the option into *out, with --seed. Wrong usage where it says what there
  * is not. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);

@@ -243,6 +243,21 @@ static lh_status store_presets(cli *c, const cli_option *options,
     return LH_OK;
 }
 
+/* What was typed, unlike a preset. */
+static lh_status take(cli *c, const cli_option *o, const char *text)
+{
+    if (!is_common(o))
+        c->given |= UINT64_C(1) << (o - c->command->options);
+    return store(c, o, text);
+}
+
+bool cli_given(const cli *c, const char *name)
+{
+    const cli_option *o =
+        find_in(c->command->options, c->command->n_options, name, strlen(name));
+    return o && (c->given >> (o - c->command->options) & 1);
+}
+
 /* `--name`, `--name=value` or `--name value`. */
 static lh_status parse_long(cli *c, int argc, char **argv, int *i)
 {
@@ -255,14 +270,14 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     if (o->type == CLI_FLAG) {
         if (value)
             return cli_usage(c, "--%s takes no argument", o->name);
-        return store(c, o, "");
+        return take(c, o, "");
     }
     if (!value) {
         if (*i + 1 >= argc)
             return cli_usage(c, "--%s needs an argument: %s", o->name, o->arg);
         value = argv[++*i];
     }
-    return store(c, o, value);
+    return take(c, o, value);
 }
 
 /* `-q`, `-o value`, `-ovalue`, `-qo value`. */
@@ -273,14 +288,14 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
         if (!o)
             return cli_usage(c, "there is no option '-%c'", *p);
         if (o->type == CLI_FLAG) {
-            CLI_TRY(store(c, o, ""));
+            CLI_TRY(take(c, o, ""));
             continue;
         }
         if (p[1])
-            return store(c, o, p + 1);
+            return take(c, o, p + 1);
         if (*i + 1 >= argc)
             return cli_usage(c, "-%c needs an argument: %s", *p, o->arg);
-        return store(c, o, argv[++*i]);
+        return take(c, o, argv[++*i]);
     }
     return LH_OK;
 }

@@ -284,7 +284,9 @@ typedef enum lh_partition_search {
     LH_PARTITION_EXACT, /* every partition of every layout that could win, where
                            they are at most 200000 of each */
     LH_PARTITION_MONTE_CARLO, /* whole configurations are drawn, as ScaleAcross
-                                 Explorer (2026) does; proves nothing */
+                                 Explorer (2026) does; proves nothing, and is
+                                 for LH_PLAN_FASTEST without jitter or front
+                                 alone: else LH_EINVAL */
     LH_PARTITION_EVEN,        /* not at all */
 } lh_partition_search;
 

@@ -133,6 +133,13 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                         options->size, sizeof *options);
     if (options)
         checked = *options;
+    if (checked.partition == LH_PARTITION_MONTE_CARLO &&
+        (checked.jitter || checked.front ||
+         checked.objective != LH_PLAN_FASTEST))
+        return lhi_fail(err, LH_EINVAL,
+                        "layouts are drawn for the fastest alone: "
+                        "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
+                        "or other objective");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
     if (!plan) {

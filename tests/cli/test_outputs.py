@@ -285,6 +285,37 @@ check(all(varied["jitter"]["p95_s"] <= row["jitter"]["p95_s"]
           if "jitter" in row), "the least 95th percentile wins")
 case("by p95 alone", ["plan", JOB, "--by", "p95"], 2,
      err=r"--by p95 needs --jitter")
+for what, options, says in [
+        ("samples of nothing", ["--samples", "50"], "--samples needs --jitter"),
+        ("by mean alone", ["--by", "mean"], "--by mean needs --jitter"),
+        ("jitter of draws", ["--search", "monte-carlo", "--jitter",
+                             "latency=1"],
+         "--jitter does not go with --search monte-carlo"),
+        ("front of draws", ["--search", "monte-carlo", "--pareto"],
+         "--pareto does not go with --search monte-carlo"),
+        ("cheapest of draws", ["--search", "monte-carlo", "--objective",
+                               "cost"],
+         "--objective cost does not go with --search monte-carlo"),
+        ("ratio of even chunks", ["--search", "even", "--max-chunk-ratio",
+                                  "2"],
+         "--max-chunk-ratio does nothing with --search even"),
+        ("effort for nothing", ["--no-optimal", "--effort", "9"],
+         "--effort does nothing with --no-optimal")]:
+    case(what, ["plan", JOB, *options], 2, err=re.escape(says))
+case("samples of a simulation", ["simulate", "varied.json", "--samples", "9"], 2,
+     err=r"--samples needs --jitter")
+case("samples of a comparison", ["compare", "varied.json", "--samples", "9"], 2,
+     err=r"--samples needs --jitter")
+case("none that works", ["plan", JOB, "--search", "monte-carlo", "--draws",
+                         "1,1,1,1"], 1,
+     err=r"none of the layouts that were drawn works.*; draw more")
+seeds = [json_case(f"draws of seed {seed}",
+                   ["plan", JOB, "--search", "monte-carlo", "--draws",
+                    "20,5,5,5", "--no-optimal", "--seed", str(seed)])
+         for seed in (1, 7, 7)]
+check(seeds[1] == seeds[2] and
+      seeds[0]["iteration_ns"] != seeds[1]["iteration_ns"],
+      "other seeds draw other layouts")
 case("draws of nothing", ["plan", JOB, "--draws", "5"], 2,
      err=r"--draws needs --search monte-carlo")
 case("curves of one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
