@@ -41,6 +41,7 @@ typedef struct advisor {
     lhi_config config;
     const lhi_traffic *traffic; /* of the link at hand */
     lh_link_load messages, data;
+    double queue_bytes; /* the job's, wherever congestion is controlled */
 } advisor;
 
 const char *const lhi_advice_topics[] = {
@@ -186,19 +187,23 @@ static lh_status choose_balancing(const advisor *a, uint32_t paths,
     return LH_OK;
 }
 
+static void control(const advisor *a, bool on, lh_link_setting *s)
+{
+    s->congestion = on ? LH_CONGESTION_ON : LH_CONGESTION_OFF;
+    s->queue_bytes = on ? a->queue_bytes : 0;
+}
+
 /* Others on the same link need it; alone, it only costs. */
 static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
                                    lh_error *err)
 {
     double on, off;
-    s->congestion = LH_CONGESTION_OFF;
+    control(a, false, s);
     LHI_TRY(sending_with(a, s, &off, err));
-    s->congestion = LH_CONGESTION_ON;
+    control(a, true, s);
     LHI_TRY(sending_with(a, s, &on, err));
     if (on > off * same && a->messages.oversubscription <= 1)
-        s->congestion = LH_CONGESTION_OFF;
-    if (s->congestion == LH_CONGESTION_OFF)
-        s->queue_bytes = 0;
+        control(a, false, s);
     return LH_OK;
 }
 
@@ -347,7 +352,7 @@ static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
     other.recovery = LH_GO_BACK_N;
     LHI_TRY(settle(a, &other, &best, s, err));
     other = *s;
-    other.congestion = LH_CONGESTION_ON;
+    control(a, true, &other);
     LHI_TRY(settle(a, &other, &best, s, err));
     other = balanced(s, false, s->queue_pairs, paths);
     LHI_TRY(settle(a, &other, &best, s, err));
@@ -425,11 +430,9 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
         }
         break;
     case LH_ADVICE_CONGESTION:
-        other.congestion = LH_CONGESTION_OFF;
-        other.queue_bytes = 0;
+        control(a, false, &other);
         add(o, &other);
-        other.congestion = LH_CONGESTION_ON;
-        other.queue_bytes = s->queue_bytes;
+        control(a, true, &other);
         add(o, &other);
         break;
     case LH_ADVICE_RECOVERY:
@@ -565,6 +568,7 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
     const lh_wan *wan =
         &job->wans[(size_t)t->from * job->n_datacenters + t->to];
     lh_link_setting s = wan->setting;
+    a->queue_bytes = s.queue_bytes;
     fill_loads(a);
     *out = (lh_link_advice){
         .from = job->datacenters[t->from].name,

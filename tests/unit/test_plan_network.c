@@ -258,6 +258,46 @@ static void control(void)
     }
 }
 
+/* The queue at which congestion is signalled is the job's wherever it is
+ * controlled: also where that was first put off, because it costs something,
+ * and then is hidden after all. */
+static void queues_stay(void)
+{
+    static const struct {
+        double gbps;
+        const char *link;
+        lh_congestion advised;
+    } cases[] = {
+        {100, "latency_ms: 50", LH_CONGESTION_OFF},
+        {4000, "latency_ms: 0.05", LH_CONGESTION_ON},
+        {100, "latency_ms: 50, oversubscription: 2", LH_CONGESTION_ON}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char link[160];
+        lh_job *job = NULL;
+        snprintf(link, sizeof link, "%s, congestion_control: on, queue_kib: 64",
+                 cases[i].link);
+        lh_plan *p = make(cases[i].gbps, link, &job);
+        const lh_link_setting *advised = &p->network[0].advised.setting;
+        CHECK_INT(advised->congestion, cases[i].advised);
+        CHECK_NEAR(advised->queue_bytes,
+                   advised->congestion == LH_CONGESTION_ON ? 65536 : 0, 0);
+        uint32_t on = 0;
+        for (uint32_t t = 0; t < LH_N_ADVICE_TOPICS; t++) {
+            const lh_advice_question *q = find(p, (lh_advice_topic)t);
+            for (uint32_t k = 0; k < q->n_options; k++) {
+                const lh_link_setting *s = &q->options[k].setting;
+                bool is_on = s->congestion == LH_CONGESTION_ON;
+                CHECK_NEAR(s->queue_bytes, is_on ? 65536 : 0, 0);
+                on += is_on;
+            }
+        }
+        CHECK(on > 0);
+        check_text(p);
+        lh_plan_free(p);
+        lh_job_free(job);
+    }
+}
+
 /* What is simulated is what planning with the setting gives. */
 static void as_if_planned(void)
 {
@@ -345,6 +385,7 @@ int main(void)
     RUN(nothing_to_gain);
     RUN(simpler_is_as_good);
     RUN(control);
+    RUN(queues_stay);
     RUN(as_if_planned);
     return test_summary();
 }
