@@ -39,7 +39,7 @@ typedef struct state {
     struct state *next;
 } state;
 
-enum { N_TABLE = 1 << 15 };
+enum { N_TABLE = 1 << 12 };
 
 typedef struct layer {
     state *table[N_TABLE];
