@@ -12,7 +12,7 @@ seconds=${1:-60}
 build=${BUILD:-build-fuzz}
 [ -f "$build/build.ninja" ] ||
     CC=clang meson setup "$build" -Dfuzz=true -Dbuildtype=debugoptimized \
-        -Db_lundef=false >/dev/null
+        -Dc_args=-g1 -Db_lundef=false >/dev/null
 ninja -C "$build" fuzzers
 [ $# -gt 0 ] || set -- $(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build)
 mkdir -p "$build/findings"
