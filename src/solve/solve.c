@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "pipe/pipeline.h"
 #include "solve/fewer.h"
-#include "solve/insert.h"
 #include "solve/loose.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
@@ -128,28 +127,6 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, UINT64_MAX / 2, true, "tuning", err) : LH_OK;
 }
 
-/* Microbatches inserted one after another, from both ends. */
-static lh_status insert(lhi_solver *r, uint64_t ticks, lh_error *err)
-{
-    lhi_mark mark = lhi_arena_mark(r->mem);
-    lh_status status = LH_OK;
-    lhi_report(r, "insertion");
-    for (int i = 0; i < 2 && status == LH_OK && !lhi_is_done(r); i++) {
-        lhi_inserter *inserter;
-        int64_t time = -1;
-        status = lhi_inserter_make(r->shop, i == 1, r->o.seed, r->mem,
-                                   &inserter, err);
-        if (status != LH_OK || !inserter)
-            break;
-        lhi_inserter_run(inserter, r->found, &time, ticks,
-                         lhi_shop_deadline(r->shop, r->low), &r->budget);
-        if (time >= 0)
-            status = justify(r, UINT64_MAX / 2, true, "insertion", err);
-    }
-    lhi_arena_rewind(r->mem, mark);
-    return status;
-}
-
 /* No generator found a schedule: is there one at all? */
 static lh_status find_any(lhi_solver *r, lh_error *err)
 {
@@ -251,7 +228,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     LHI_TRY(dispatch(r, err));
-    LHI_TRY(insert(r, 60 * (uint64_t)r->shop->n_ops, err));
+    LHI_TRY(lhi_try_insertion(r, 60 * (uint64_t)r->shop->n_ops, err));
     /* Long enough for a good start where there are many passes, and short
      * beside what a search takes where there are few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
@@ -279,7 +256,7 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
     /* First, because all generators take longer than that where there are many
      * passes. */
     if (r->shop)
-        LHI_TRY(insert(r, 2 * (uint64_t)r->shop->n_ops, err));
+        LHI_TRY(lhi_try_insertion(r, 2 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_generate(r, err));
     if (lhi_is_done(r) || !r->shop)
         return LH_OK;

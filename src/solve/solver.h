@@ -64,6 +64,8 @@ lh_status lhi_offer(lhi_solver *r, const lhi_words *words, const char *by,
 /* As far up as they refute; again after lhi_windows_allow(). */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
 const char *lhi_windows_name(const lhi_solver *r);
+/* Microbatches inserted one after another, from both ends: inserts.c. */
+lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err);
 /* Beam searches of this width for deadlines between the bound and the best:
  * beams.c. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
