@@ -43,19 +43,36 @@ static lh_status grow(lhi_front *f, lh_error *err)
     return LH_OK;
 }
 
+/* Partitions that are tried one after the other share their place. */
+static lh_status keep_layers(lhi_front *f, lh_choice *choice, lh_error *err)
+{
+    size_t n =
+        (size_t)choice->layout.pipeline * choice->layout.chunks_per_device;
+    if (!choice->chunk_layers)
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(f->mem, uint32_t, n);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    memcpy(layers, choice->chunk_layers, n * sizeof *layers);
+    choice->chunk_layers = layers;
+    return LH_OK;
+}
+
 lh_status lhi_front_add(lhi_front *f, const lh_choice *choice, lh_error *err)
 {
     lhi_point point = lhi_point_of(choice);
+    lh_choice own = *choice;
     uint32_t kept = 0;
     if (choice->status != LH_CHOICE_OK || lhi_front_covers(f, &point))
         return LH_OK;
     LHI_TRY(grow(f, err));
+    LHI_TRY(keep_layers(f, &own, err));
     for (uint32_t i = 0; i < f->n; i++) {
         lhi_point here = lhi_point_of(&f->all[i]);
         if (!lhi_point_covers(&point, &here))
             f->all[kept++] = f->all[i];
     }
-    f->all[kept++] = *choice;
+    f->all[kept++] = own;
     f->n = kept;
     return LH_OK;
 }

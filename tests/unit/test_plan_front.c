@@ -388,6 +388,24 @@ static void fronts_round_trip(void)
     lh_job_free(job);
 }
 
+/* A partition's layers may be gone when the next one is tried. */
+static void fronts_own_their_layers(void)
+{
+    lhi_front front = {.mem = lhi_arena_make(0)};
+    uint32_t layers[] = {5, 3};
+    lh_choice choice = {.status = LH_CHOICE_OK,
+                        .layout = {.pipeline = 2, .chunks_per_device = 1},
+                        .iteration_ns = 10,
+                        .chunk_layers = layers};
+    lh_error err = {0};
+    CHECK_OK(lhi_front_add(&front, &choice, &err), err);
+    layers[0] = layers[1] = 9;
+    CHECK_INT(front.n, 1);
+    CHECK(front.n == 1 && front.all[0].chunk_layers[0] == 5 &&
+          front.all[0].chunk_layers[1] == 3);
+    lhi_arena_free(front.mem);
+}
+
 int main(void)
 {
     RUN(fronts_keep_what_is_best_in_something);
@@ -395,5 +413,6 @@ int main(void)
     RUN(fronts_are_true);
     RUN(the_cheapest_is_no_dearer);
     RUN(fronts_round_trip);
+    RUN(fronts_own_their_layers);
     return test_summary();
 }
