@@ -110,6 +110,9 @@ static lh_status read_runner(const lhi_doc *doc, lhi_plan *plan,
     LHI_TRY(lhi_need(doc, map, "dimension", &node, err));
     if (node->kind != LHI_SCALAR)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must be a text");
+    if (!lhi_dimension_known(node->text))
+        return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                            "'%.60s' is no dimension of layouts", node->text);
     out->dimension = lhi_arena_strdup(plan->mem, node->text);
     if (!out->dimension)
         return lhi_fail_nomem(err);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static bool set(json_t *map, const char *key, json_t *value)
 {
@@ -94,6 +95,7 @@ json_t *lhi_network_to_json(const lh_plan *plan)
 
 typedef struct reader {
     const lhi_doc *doc;
+    const lh_job *job;
     lhi_arena *mem;
 } reader;
 
@@ -122,6 +124,19 @@ static lh_status get_text(const reader *r, const lhi_node *map, const char *key,
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
     *out = lhi_arena_strdup(r->mem, node->text);
     return *out ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status get_site(const reader *r, const lhi_node *map, const char *key,
+                          const char **out, lh_error *err)
+{
+    const lhi_node *node;
+    LHI_TRY(get_text(r, map, key, out, err));
+    for (uint32_t i = 0; i < r->job->n_datacenters; i++)
+        if (strcmp(r->job->datacenters[i].name, *out) == 0)
+            return LH_OK;
+    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "the job has no datacenter '%.60s'", *out);
 }
 
 /* A number above 0, or null: *out is 0. */
@@ -225,8 +240,11 @@ static lh_status read_link(const reader *r, const lhi_node *map,
         "advised",       "questions",   NULL};
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(get_text(r, map, "from", &out->from, err));
-    LHI_TRY(get_text(r, map, "to", &out->to, err));
+    LHI_TRY(get_site(r, map, "from", &out->from, err));
+    LHI_TRY(get_site(r, map, "to", &out->to, err));
+    if (strcmp(out->from, out->to) == 0)
+        return lhi_doc_fail(r->doc, lhi_find(map, "to"), err, LH_EINPUT,
+                            "must be another datacenter than 'from'");
     LHI_TRY(read_traffic(r, map, out, err));
     LHI_TRY(lhi_need(r->doc, map, "paths", &node, err));
     LHI_TRY(lhi_get_u32(r->doc, node, 1, UINT32_MAX, &out->paths, err));
@@ -252,9 +270,13 @@ static lh_status read_link(const reader *r, const lhi_node *map,
 lh_status lhi_network_from_root(const lhi_doc *doc, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err)
 {
-    const reader r = {doc, mem};
+    const reader r = {doc, plan->job, mem};
     const lhi_node *list = lhi_find(doc->root, "network");
+    const lhi_node *with = lhi_find(doc->root, "network_iteration_s");
     plan->network_ns = -1;
+    if (with && (!list || !list->first))
+        return lhi_doc_fail(doc, with, err, LH_EINPUT,
+                            "there are no links in 'network' to be set");
     if (!list)
         return LH_OK;
     LHI_TRY(lhi_want_list(doc, list, err));
@@ -265,7 +287,7 @@ lh_status lhi_network_from_root(const lhi_doc *doc, lhi_arena *mem,
         LHI_TRY(read_link(&r, node, &links[node->index], err));
     plan->network = links;
     plan->n_network = list->n_items;
-    if (!lhi_find(doc->root, "network_iteration_s"))
+    if (!with)
         return LH_OK;
     return get_seconds(&r, doc->root, "network_iteration_s", &plan->network_ns,
                        err);

@@ -123,6 +123,8 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
     lh_error why = {0};
     choice->status = LH_CHOICE_FAILED;
     choice->iteration_ns = choice->makespan_ns = -1;
+    choice->tokens_per_s = choice->mfu = choice->bubble_ratio = 0;
+    choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
     LHI_TRY(run_method(options, built, choice->layout.schedule, choice,
                        schedule, &why, err));
     lhi_choice_rates(job, choice);

@@ -231,7 +231,8 @@ static lh_status read_choice(const reader *r, const lhi_node *map,
             lhi_cost_from_node(r->doc, node, r->plan->mem, &out->cost, err));
     if ((node = lhi_find(map, "chunk_layers")))
         LHI_TRY(read_layers(r, node, out, err));
-    return get_string(r, map, "why", &out->why, err);
+    LHI_TRY(get_string(r, map, "why", &out->why, err));
+    return lhi_choice_check(r->doc, r->plan->job, map, out, err);
 }
 
 /* Of a choice: those of a plan, too, which begins with its best. */
@@ -326,8 +327,13 @@ static lh_status read_schedule(const reader *r, lh_error *err)
     lhi_text rows = {0}, links = {0};
     LHI_TRY(lhi_need(r->doc, r->doc->root, "schedule", &map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(
-        get_string(r, map, "method", &r->plan->plan.best.layout.schedule, err));
+    const char *planned = r->plan->plan.best.layout.schedule, *method;
+    LHI_TRY(get_string(r, map, "method", &method, err));
+    if (planned && strcmp(planned, method) != 0)
+        return lhi_doc_fail(r->doc, lhi_find(map, "method"), err, LH_EINPUT,
+                            "is '%.60s', but layout.schedule '%.60s'", method,
+                            planned);
+    r->plan->plan.best.layout.schedule = method;
     LHI_TRY(check_gap(r, map, err));
     lh_status status = read_orders(r, map, &rows, &links, err);
     lhi_text_fini(&rows);
@@ -367,6 +373,10 @@ static lh_status read_proof(const reader *r, const lhi_node *map, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_get_int(r->doc, node, 1, INT64_MAX, &p->search_bound_ns, err));
     LHI_TRY(get_real(r, map, "lower_bound_s", &said, err));
+    double bound = (double)p->search_bound_ns / 1e9;
+    if (said < bound * (1 - 1e-9) || said > bound * (1 + 1e-9))
+        return lhi_doc_fail(r->doc, lhi_find(map, "lower_bound_s"), err,
+                            LH_EINPUT, "is not what lower_bound_ns says");
     LHI_TRY(get_real(r, map, "gap", &said, err));
     double gap = lh_plan_gap(p);
     if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
@@ -397,83 +407,20 @@ static lh_status read_search(const reader *r, lh_error *err)
     return read_proof(r, map, err);
 }
 
-/* What is said twice in a plan says the same. */
-static lh_status check_layers(const reader *r, const lh_choice *c,
-                              lh_error *err)
-{
-    uint64_t sum = 0;
-    uint32_t n = c->layout.pipeline * c->layout.chunks_per_device;
-    for (uint32_t i = 0; c->chunk_layers && i < n; i++)
-        sum += c->chunk_layers[i];
-    if (!c->chunk_layers || sum == r->plan->job->model->layers)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
-                        "chunk_layers: %" PRIu64
-                        " layers for a model of %" PRIu32,
-                        sum, r->plan->job->model->layers);
-}
-
-static lh_status check_groups(const reader *r, const char *name, uint32_t n,
-                              const uint32_t *groups, uint32_t microbatches,
-                              lh_error *err)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += groups[i];
-    if (sum == microbatches)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
-                        "elastic.%s: the groups have %" PRIu64
-                        " microbatches, the plan %" PRIu32,
-                        name, sum, microbatches);
-}
-
-static lh_status check_choice(const reader *r, const lh_choice *c,
-                              lh_error *err)
-{
-    const lh_plan_elastic *e = c->elastic;
-    LHI_TRY(check_layers(r, c, err));
-    if (!e)
-        return LH_OK;
-    LHI_TRY(check_groups(r, "enqueue", e->n_enqueue, e->enqueue,
-                         c->microbatches, err));
-    LHI_TRY(check_groups(r, "dequeue", e->n_dequeue, e->dequeue,
-                         c->microbatches, err));
-    if (e->parameters <= e->gradients)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, r->doc->root, err, LH_EINPUT,
-                        "elastic.parameters: a share of %.12g is %.12g more "
-                        "than 'gradients', %.12g; ZeRO-3 shards both",
-                        e->parameters, e->parameters - e->gradients,
-                        e->gradients);
-}
-
 lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
                                const lhi_node *map, lh_choice *out,
                                lh_error *err)
 {
     reader r = {doc, plan};
     LHI_TRY(lhi_known_keys(doc, map, choice_keys, err));
-    LHI_TRY(read_choice(&r, map, out, err));
-    return check_choice(&r, out, err);
-}
-
-static lh_status check_all_choices(const reader *r, lh_error *err)
-{
-    const lh_plan *p = &r->plan->plan;
-    LHI_TRY(check_choice(r, &p->best, err));
-    for (uint32_t i = 0; i < p->n_methods; i++)
-        LHI_TRY(check_choice(r, &p->methods[i], err));
-    for (uint32_t i = 0; i < p->n_alternatives; i++)
-        LHI_TRY(check_choice(r, &p->alternatives[i], err));
-    return LH_OK;
+    return read_choice(&r, map, out, err);
 }
 
 static lh_status check_sums(const reader *r, lh_error *err)
 {
     const lh_plan *p = &r->plan->plan;
     const lh_layout *l = &p->best.layout;
-    const lhi_node *root = r->doc->root, *node;
+    const lhi_node *root = r->doc->root;
     uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (lh_pipeline_n_devices(p->pipeline) != l->pipeline)
         return lhi_doc_fail(r->doc, lhi_find(root, "layout"), err, LH_EINPUT,
@@ -485,11 +432,6 @@ static lh_status check_sums(const reader *r, lh_error *err)
                             "pipeline x chunks_per_device is %" PRIu64
                             ", but the plan's pipeline has %" PRIu32 " chunks",
                             chunks, lh_pipeline_n_chunks(p->pipeline));
-    if (chunks > p->job->model->layers)
-        return lhi_doc_fail(r->doc, lhi_find(root, "layout"), err, LH_EINPUT,
-                            "%" PRIu64 " chunks are more than the model's "
-                            "%" PRIu32 " layers",
-                            chunks, p->job->model->layers);
     if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
         return lhi_doc_fail(
             r->doc, lhi_find(root, "microbatches"), err, LH_EINPUT,
@@ -500,13 +442,6 @@ static lh_status check_sums(const reader *r, lh_error *err)
         return lhi_doc_fail(r->doc, lhi_find(root, "schedule"), err, LH_EINPUT,
                             "has %" PRIu32 " rows for %" PRIu32 " devices",
                             lh_schedule_n_devices(p->schedule), l->pipeline);
-    double seconds;
-    LHI_TRY(lhi_need(r->doc, root, "iteration_s", &node, err));
-    LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &seconds, err));
-    double exact = (double)p->best.iteration_ns / 1e9;
-    if (seconds < exact - 1e-6 * exact || seconds > exact + 1e-6 * exact)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is not what iteration_ns says");
     return LH_OK;
 }
 
@@ -563,11 +498,11 @@ static lh_status read_all(const reader *r, lh_error *err)
     LHI_TRY(read_choices(r, "alternatives", &p->alternatives,
                          &p->n_alternatives, err));
     LHI_TRY(lhi_account_from_root(r->doc, r->plan, err));
-    LHI_TRY(check_all_choices(r, err));
     LHI_TRY(lhi_front_from_doc(r->doc, r->plan, err));
     LHI_TRY(lhi_links_from_doc(r->doc, r->plan, err));
     LHI_TRY(check_sums(r, err));
-    return check_gpus(r, err);
+    LHI_TRY(check_gpus(r, err));
+    return lhi_plan_check(r->doc, r->plan, err);
 }
 
 static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)

@@ -42,6 +42,15 @@ lh_status lhi_choice_from_node(const lhi_doc *doc, lhi_plan *plan,
                                const lhi_node *map, lh_choice *out,
                                lh_error *err);
 
+/* Whether a choice says nothing that contradicts the job, or itself; `map` is
+ * where it stands. */
+lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
+                           const lhi_node *map, const lh_choice *choice,
+                           lh_error *err);
+/* The same of the plan as a whole. */
+lh_status lhi_plan_check(const lhi_doc *doc, const lhi_plan *plan,
+                         lh_error *err);
+
 /* Objective and front, where they are not the usual ones. */
 bool lhi_front_to_json(const lh_plan *plan, json_t *map);
 lh_status lhi_front_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err);
@@ -72,6 +81,8 @@ json_t *lhi_network_to_json(const lh_plan *plan);
 lh_status lhi_network_from_root(const lhi_doc *doc, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 
+/* Whether runners-up may differ in it. */
+bool lhi_dimension_known(const char *name);
 /* `account` and `runners_up`, which plans may lack. Reading needs plan->job. */
 bool lhi_account_to_json(const lh_plan *plan, json_t *map);
 lh_status lhi_account_from_root(const lhi_doc *doc, lhi_plan *plan,

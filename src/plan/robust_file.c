@@ -60,6 +60,9 @@ lh_status lhi_jitter_from_node(const lhi_doc *doc, const lhi_node *map,
             return lhi_doc_fail(doc, lhi_find(map, keys[i + 2]), err, LH_EINPUT,
                                 "is less than %s", keys[i + 1]);
     }
+    if (r->mean_ns < (double)r->least_ns || r->mean_ns > (double)r->most_ns)
+        return lhi_doc_fail(doc, lhi_find(map, "mean_s"), err, LH_EINPUT,
+                            "is not between least_s and most_s");
     *out = r;
     return LH_OK;
 }

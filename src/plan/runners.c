@@ -5,6 +5,7 @@
 
 #include "plan/changed.h"
 #include "plan/goal.h"
+#include "plan/planfile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,6 +87,14 @@ static const struct {
                   {"schedule", schedule_differs}};
 
 enum { N_DIMENSIONS = sizeof dimensions / sizeof dimensions[0] };
+
+bool lhi_dimension_known(const char *name)
+{
+    for (size_t i = 0; i < N_DIMENSIONS; i++)
+        if (strcmp(dimensions[i].name, name) == 0)
+            return true;
+    return false;
+}
 
 /* What is known: a time, or one that it takes at least; or a cost. */
 static int64_t value_of(const runner *r, const lh_choice *c)

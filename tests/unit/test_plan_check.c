@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans edited by hand: what contradicts the job, or the rest of the file, is
+ * refused with the file, the line and the key. */
+#include "test.h"
+
+#include <longhaul/jitter.h>
+#include <longhaul/plan.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const lh_jitter rough = {
+    .size = sizeof rough, .latency = 1, .samples = 20, .seed = 3};
+
+/* A plan over two datacenters, with prices, drawn for and advised. */
+static char *make_text(void)
+{
+    static const char text[] =
+        "longhaul: job/1\n"
+        "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 16, sequence: 2048}\n"
+        "cluster:\n"
+        "  gpu: a100-80g\n"
+        "  gpus_per_node: 2\n"
+        "  usd_per_gpu_hour: 2\n"
+        "  node_link: {gbps: 2400, latency_us: 3}\n"
+        "  fabric: {gbps: 100, latency_us: 8}\n"
+        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+        "  links:\n"
+        "    - {between: [west, east], latency_ms: 2, gbps: 100}\n"
+        "layout: {tensor: 1, context: 1, pipeline: 4, chunks_per_device: 1, "
+        "outermost: pipeline, micro_batch: 1}\n";
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    char *out = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {
+        .size = sizeof o, .effort = 10000, .jitter = &rough, .front = true};
+    CHECK_OK(lh_job_parse(text, sizeof text - 1, "job", NULL, &job, &err), err);
+    if (job)
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan)
+        CHECK_OK(lh_plan_format(plan, &out, NULL, &err), err);
+    lh_plan_free(plan);
+    lh_job_free(job);
+    return out;
+}
+
+/* The text with the value of the first "key": after `from` replaced. */
+static char *edited(const char *text, const char *from, const char *key,
+                    const char *value)
+{
+    const char *at = from ? strstr(text, from) : text;
+    at = at ? strstr(at, key) : NULL;
+    CHECK_MSG(at != NULL, "there is no %s after %s", key, from ? from : "");
+    if (!at)
+        return NULL;
+    at += strlen(key);
+    at += strcspn(at, ":") + 2;
+    size_t before = (size_t)(at - text), rest = strcspn(at, ",\n");
+    char *out = malloc(strlen(text) + strlen(value) + 1);
+    if (!out)
+        exit(1);
+    memcpy(out, text, before);
+    strcpy(out + before, value);
+    strcat(out + before, at + rest);
+    return out;
+}
+
+static uint32_t line_of(const char *text, const char *from, const char *key)
+{
+    uint32_t line = 1;
+    const char *at = from ? strstr(text, from) : text;
+    at = at ? strstr(at, key) : text;
+    for (const char *c = text; c < at; c++)
+        line += *c == '\n';
+    return line;
+}
+
+typedef struct mistake {
+    const char *from, *key, *value, *says;
+} mistake;
+
+static const mistake mistakes[] = {
+    {NULL, "\"microbatches\"", "15", "microbatches: 15 of 1 samples on 1 "},
+    {NULL, "\"iteration_ns\"", "-5", "iteration_ns: must not be below 0"},
+    {NULL, "\"makespan_ns\"", "5", ": is not makespan_ns, optimizer_ns and"},
+    {NULL, "\"overhead_ns\"", "-1", "overhead_ns: must not be below 0"},
+    {NULL, "\"lower_bound_ns\"", "900000000000000000",
+     "lower_bound_ns: is more than iteration_ns"},
+    {NULL, "\"iteration_s\"", "77.5", "iteration_s: is not what iteration_ns"},
+    {"\"methods\"", "\"iteration_s\"", "77.5",
+     "methods[0].iteration_s: is not"},
+    {NULL, "\"bubble_ratio\"", "1.5", "bubble_ratio: is not from 0 to 1"},
+    {NULL, "\"mfu\"", "-0.5", "mfu: must not be below 0"},
+    {NULL, "\"tokens_per_s\"", "1", "tokens_per_s: is not what iteration_ns"},
+    {NULL, "\"peak_memory_bytes\"", "900000000000000",
+     "peak_memory_bytes: is more than memory_limit_bytes"},
+    {NULL, "\"tensor\"", "64", "layout: takes 256 GPUs; the job has 4"},
+    {NULL, "\"status\"", "\"failed\"", "iteration_ns: must be -1 where the"},
+    {"\"cost\"", "\"gpus\"", "3", "cost.gpus: is 3, but the layout takes 4"},
+    {"\"jitter\"", "\"samples\"", "21",
+     "jitter.samples: is 21; robust.samples"},
+    {"\"jitter\"", "\"mean_s\"", "0.0001", "mean_s: is not between least_s"},
+    {"\"search\"", "\"layouts\"", "1", "search.layouts: is 1, but memory,"},
+    {"\"search\"", "\"lower_bound_s\"", "1000", "lower_bound_s: is not what"},
+    {"\"schedule\": {", "\"method\"", "\"gpipe-x\"",
+     "schedule.method: is 'gpipe-x', but layout.schedule"},
+    {"\"network\"", "\"from\"", "\"north\"",
+     "network[0].from: the job has no datacenter 'north'"},
+    {"\"network\"", "\"from\"", "\"east\"", "must be another datacenter than"},
+    {"\"runners_up\"", "\"dimension\"", "\"colour\"",
+     "'colour' is no dimension of layouts"},
+};
+
+static void mistakes_are_refused(const char *text)
+{
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        const mistake *m = &mistakes[i];
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        char *bad = edited(text, m->from, m->key, m->value);
+        if (!bad)
+            continue;
+        lh_status status =
+            lh_plan_parse(bad, strlen(bad), "plan.json", &plan, &err);
+        CHECK_MSG(status == LH_EINPUT, "%s %s: status %d", m->key, m->value,
+                  (int)status);
+        CHECK_HAS(err.text, m->says);
+        /* Where the key is, or is not: never at the beginning. */
+        CHECK_MSG(strncmp(err.text, "plan.json:", 10) == 0 &&
+                      strncmp(err.text, "plan.json:1:", 12) != 0,
+                  "%s", err.text);
+        lh_plan_free(plan);
+        free(bad);
+    }
+}
+
+/* The line is that of the key. */
+static void lines_are_said(const char *text)
+{
+    char want[64];
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    char *bad = edited(text, NULL, "\"mfu\"", "-1");
+    snprintf(want, sizeof want,
+             "plan.json:%" PRIu32 ": mfu:", line_of(text, NULL, "\"mfu\""));
+    CHECK_INT(lh_plan_parse(bad, strlen(bad), "plan.json", &plan, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, want);
+    free(bad);
+}
+
+static void edit_is_needed(const char *text)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_parse(text, strlen(text), "plan.json", &plan, &err), err);
+    CHECK(plan && plan->robust && plan->n_front && plan->n_network == 2 &&
+          plan->n_runners && plan->best.cost);
+    lh_plan_free(plan);
+}
+
+/* The pipeline's devices are where the layout has its ranks. */
+static void devices_are_in_place(const char *text)
+{
+    char *bad = NULL;
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    /* Both datacenters of the job change names, those of the pipeline stay. */
+    const char *job = strstr(text, "\n \"job\": {");
+    CHECK(job);
+    if (!job)
+        return;
+    bad = malloc(strlen(text) + 1);
+    if (!bad)
+        exit(1);
+    strcpy(bad, text);
+    char *sites = strstr(strstr(bad, "\"pipeline\": {"), "\"sites\"");
+    CHECK(sites != NULL);
+    char *west = sites ? strstr(sites, "west") : NULL;
+    char *east = sites ? strstr(sites, "east") : NULL;
+    CHECK(west && east);
+    if (west && east) {
+        memcpy(west, "east", 4);
+        memcpy(east, "west", 4);
+        CHECK_INT(lh_plan_parse(bad, strlen(bad), "plan.json", &plan, &err),
+                  LH_EINPUT);
+        CHECK_HAS(err.text, "pipeline: device 0 is in 'east', but the layout "
+                            "has that rank in 'west'");
+    }
+    lh_plan_free(plan);
+    free(bad);
+}
+
+/* A time with all links as advised, and no links. */
+static void links_are_there(const char *text)
+{
+    lh_plan *plan = NULL, *again = NULL;
+    char *bad = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_parse(text, strlen(text), "plan.json", &plan, &err), err);
+    if (!plan)
+        return;
+    plan->n_network = 0;
+    CHECK_OK(lh_plan_format(plan, &bad, NULL, &err), err);
+    CHECK_INT(lh_plan_parse(bad, strlen(bad), "plan.json", &again, &err),
+              LH_EINPUT);
+    CHECK_HAS(err.text, "network_iteration_s: there are no links in 'network'");
+    lh_text_free(bad);
+    lh_plan_free(plan);
+    lh_plan_free(again);
+}
+
+static char *plan_text;
+
+static void refusals(void)
+{
+    mistakes_are_refused(plan_text);
+    lines_are_said(plan_text);
+}
+
+static void places(void)
+{
+    devices_are_in_place(plan_text);
+    links_are_there(plan_text);
+}
+
+static void as_written(void)
+{
+    edit_is_needed(plan_text);
+}
+
+int main(void)
+{
+    plan_text = make_text();
+    CHECK(plan_text);
+    if (plan_text) {
+        RUN(as_written);
+        RUN(refusals);
+        RUN(places);
+    }
+    lh_text_free(plan_text);
+    return test_summary();
+}
