@@ -11,13 +11,27 @@ typedef struct outcome {
     uint64_t effort;
 } outcome;
 
+typedef struct phase {
+    const char *name; /* NULL: any */
+    bool seen;
+} phase;
+
+static inline bool look_for_phase(void *context, const lh_solve_progress *now)
+{
+    phase *k = context;
+    k->seen = k->seen || !k->name || strcmp(now->phase, k->name) == 0;
+    return false;
+}
+
 static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
-                                 uint32_t threads, size_t memory)
+                                 uint32_t threads, size_t memory, phase *wanted)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = effort,
                           .threads = threads,
-                          .memory = memory};
+                          .memory = memory,
+                          .progress = look_for_phase,
+                          .context = wanted};
     lh_solution s = {0};
     lh_error err = {0};
     outcome out = {0};
@@ -32,14 +46,17 @@ static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
     return out;
 }
 
-/* On one thread and on each of the other numbers. */
+/* On one thread and on each of the other numbers; the effort is enough to come
+ * to this phase. */
 static inline void same_with(const uint32_t *counts, uint32_t n, uniform u,
-                             uint64_t effort, size_t memory)
+                             uint64_t effort, size_t memory, const char *name)
 {
     lh_pipeline *p = uniform_make(u);
-    outcome first = solve_with(p, effort, 1, memory);
+    phase wanted = {.name = name};
+    outcome first = solve_with(p, effort, 1, memory, &wanted);
+    CHECK_MSG(wanted.seen, "no phase '%s'", name ? name : "");
     for (uint32_t i = 0; i < n; i++) {
-        outcome other = solve_with(p, effort, counts[i], memory);
+        outcome other = solve_with(p, effort, counts[i], memory, &wanted);
         CHECK_STR(other.text, first.text);
         CHECK_INT(other.makespan_ns, first.makespan_ns);
         CHECK_INT(other.bound_ns, first.bound_ns);
