@@ -15,10 +15,8 @@
 #include <string.h>
 
 enum {
-    FIRST_CYCLE = 512, /* schedules from hot to cold; each is longer */
-    MOST_CYCLE = 1 << 14,
-    SHIFT_UP = 1, /* passes to the turning point wait before, not after */
-    SHIFT_DOWN = 2
+    FIRST_CYCLE = 2048, /* schedules from hot to cold; each is longer */
+    MOST_CYCLE = 1 << 14
 };
 
 typedef struct slot {
@@ -30,7 +28,7 @@ typedef struct knobs {
     int64_t *space; /* per stream: from start to start, at least */
     int64_t *dwell; /* per stream: a message is left lying so long */
     int64_t *enter; /* per microbatch: how much later than it could */
-    uint32_t shift;
+    bool shift;     /* on the way up, wait before a pass and not after it */
 } knobs;
 
 struct lhi_inserter {
@@ -166,9 +164,8 @@ static void insert(lhi_inserter *a, uint32_t j)
                 a->end[s->streams[a->way[0]].first + j - 1] + a->now.enter[j];
         place(a, a->way[i], ready);
     }
-    for (uint32_t i = a->n_way; i-- > 0;)
-        if (a->now.shift & (i < a->turn ? SHIFT_UP : SHIFT_DOWN))
-            shift(a, s->streams[a->way[i]].first + j);
+    for (uint32_t i = a->turn; a->now.shift && i-- > 0;)
+        shift(a, s->streams[a->way[i]].first + j);
 }
 
 /* The objective of the schedule that the knobs make, or FAR. */
@@ -310,21 +307,15 @@ static void turn_enter(lhi_inserter *a)
 
 static void turn(lhi_inserter *a)
 {
-    switch (below(a, 8)) {
-    case 0:
-        a->now.shift = below(a, 4);
-        return;
-    case 1:
-    case 2:
-        turn_dwell(a);
-        return;
-    case 3:
-    case 4:
-        turn_enter(a);
-        return;
-    default:
+    uint32_t what = below(a, 12);
+    if (what < 5)
         turn_space(a);
-    }
+    else if (what < 9)
+        turn_enter(a);
+    else if (what < 11)
+        turn_dwell(a);
+    else
+        a->now.shift = !a->now.shift;
 }
 
 static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
@@ -362,7 +353,7 @@ static int64_t begin_cycle(lhi_inserter *a)
     memset(a->now.space, 0, s->n_streams * sizeof *a->now.space);
     memset(a->now.dwell, 0, s->n_streams * sizeof *a->now.dwell);
     memset(a->now.enter, 0, s->n_microbatches * sizeof *a->now.enter);
-    a->now.shift = a->n_cycles++ % 2 ? SHIFT_UP : 0;
+    a->now.shift = a->n_cycles++ % 2;
     a->step = 0;
     if (a->n_cycles > 2 && a->cycle < MOST_CYCLE)
         a->cycle += a->cycle / 2;

@@ -285,7 +285,7 @@ static lh_status plan(rounds *x, bool *refuted)
         else if (t->kind != TASK_SEARCH)
             lhi_words_copy(t->words, r->best);
         x->batch.pieces[i].ticks =
-            t->kind == TASK_SEARCH
+            t->kind == TASK_SEARCH || (t->kind == TASK_INSERT && !small)
                 ? ticks
                 : ticks / (x->n_vain < 8 ? x->n_vain + 1 : 8);
     }

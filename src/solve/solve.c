@@ -228,7 +228,9 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     LHI_TRY(dispatch(r, err));
-    LHI_TRY(lhi_try_insertion(r, 60 * (uint64_t)r->shop->n_ops, err));
+    /* Fewer microbatches are solved for their bounds and patterns. */
+    LHI_TRY(lhi_try_insertion(
+        r, (r->is_part ? 5 : 60) * (uint64_t)r->shop->n_ops, err));
     /* Long enough for a good start where there are many passes, and short
      * beside what a search takes where there are few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
