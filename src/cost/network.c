@@ -4,6 +4,7 @@
 #include "cost/links.h"
 
 #include "base/fail.h"
+#include "base/same.h"
 
 #include <math.h>
 
@@ -234,18 +235,13 @@ static double half_trip(const lh_link_load *use)
                               : use->latency_ns;
 }
 
-static bool is_same(double a, double b)
-{
-    return !(a < b) && !(b < a);
-}
-
 static double busiest_of(lhi_busiest *known, double flows, double paths)
 {
     double busiest;
 
     for (uint32_t i = 0; i < LHI_MOST_BUSIEST; i++)
-        if (is_same(known->last[i].flows, flows) &&
-            is_same(known->last[i].paths, paths))
+        if (lhi_same(known->last[i].flows, flows) &&
+            lhi_same(known->last[i].paths, paths))
             return known->last[i].busiest;
     busiest = lh_ecmp_busiest(flows, paths);
     known->last[known->next].flows = flows;

@@ -2,6 +2,8 @@
 /* Pipeline ranks over datacenters: docs/theory/placement.md. */
 #include "plan/layout.h"
 
+#include "base/same.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -234,14 +236,9 @@ uint32_t lhi_spread_least(const lhi_spread *spread)
     return least;
 }
 
-static bool same_value(double a, double b)
-{
-    return !(a < b) && !(b < a);
-}
-
 static bool same_network(const lh_network *a, const lh_network *b)
 {
-    return same_value(a->bytes_per_s, b->bytes_per_s) &&
+    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
            a->latency_ns == b->latency_ns;
 }
 
@@ -251,9 +248,9 @@ bool lhi_same_datacenter(const lh_job *job, uint32_t a, uint32_t b)
     const char *p = x->gpu.preset ? x->gpu.preset : "";
     const char *q = y->gpu.preset ? y->gpu.preset : "";
     return !job->profile && x->gpus_per_node == y->gpus_per_node &&
-           same_value(x->gpu.flops_per_s, y->gpu.flops_per_s) &&
-           same_value(x->gpu.memory_bytes_per_s, y->gpu.memory_bytes_per_s) &&
-           same_value(x->gpu.efficiency, y->gpu.efficiency) &&
+           lhi_same(x->gpu.flops_per_s, y->gpu.flops_per_s) &&
+           lhi_same(x->gpu.memory_bytes_per_s, y->gpu.memory_bytes_per_s) &&
+           lhi_same(x->gpu.efficiency, y->gpu.efficiency) &&
            x->gpu.memory_bytes == y->gpu.memory_bytes && strcmp(p, q) == 0 &&
            same_network(&x->node_link, &y->node_link) &&
            same_network(&x->fabric, &y->fabric);

@@ -4,16 +4,13 @@
  * through datacenters and links that are the same in both directions. */
 #include "plan/sites_own.h"
 
-#include <string.h>
+#include "base/same.h"
 
-static bool same_number(double a, double b)
-{
-    return !(a < b) && !(b < a);
-}
+#include <string.h>
 
 static bool same_network(const lh_network *a, const lh_network *b)
 {
-    return same_number(a->bytes_per_s, b->bytes_per_s) &&
+    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
            a->latency_ns == b->latency_ns;
 }
 
@@ -22,10 +19,10 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
     const char *p = a->preset ? a->preset : "";
     const char *q = b->preset ? b->preset : "";
     return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
-           same_number(a->flops_per_s, b->flops_per_s) &&
+           lhi_same(a->flops_per_s, b->flops_per_s) &&
            a->memory_bytes == b->memory_bytes &&
-           same_number(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
-           same_number(a->efficiency, b->efficiency);
+           lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
+           lhi_same(a->efficiency, b->efficiency);
 }
 
 static bool same_profile_link(const lh_profile_link *a,
@@ -34,7 +31,7 @@ static bool same_profile_link(const lh_profile_link *a,
     if (!a || !b)
         return a == b;
     return a->alpha_ns == b->alpha_ns &&
-           same_number(a->beta_ns_per_byte, b->beta_ns_per_byte);
+           lhi_same(a->beta_ns_per_byte, b->beta_ns_per_byte);
 }
 
 static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
@@ -55,7 +52,7 @@ static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
     return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
            same_network(&x->node_link, &y->node_link) &&
            same_network(&x->fabric, &y->fabric) &&
-           same_number(x->usd_per_gpu_hour, y->usd_per_gpu_hour) &&
+           lhi_same(x->usd_per_gpu_hour, y->usd_per_gpu_hour) &&
            same_inside(job, a, b);
 }
 
@@ -65,8 +62,8 @@ static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
            a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
            a->paths == b->paths && a->fec_data == b->fec_data &&
            a->fec_parity == b->fec_parity &&
-           same_number(a->window_bytes, b->window_bytes) &&
-           same_number(a->queue_bytes, b->queue_bytes);
+           lhi_same(a->window_bytes, b->window_bytes) &&
+           lhi_same(a->queue_bytes, b->queue_bytes);
 }
 
 /* From a to b as from x to y. */
@@ -75,10 +72,10 @@ static bool same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
 {
     size_t n = job->n_datacenters;
     const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
-    return same_number(p->bytes_per_s, q->bytes_per_s) &&
-           p->latency_ns == q->latency_ns && same_number(p->loss, q->loss) &&
-           same_number(p->oversubscription, q->oversubscription) &&
-           same_number(p->usd_per_gb, q->usd_per_gb) &&
+    return lhi_same(p->bytes_per_s, q->bytes_per_s) &&
+           p->latency_ns == q->latency_ns && lhi_same(p->loss, q->loss) &&
+           lhi_same(p->oversubscription, q->oversubscription) &&
+           lhi_same(p->usd_per_gb, q->usd_per_gb) &&
            same_setting(&p->setting, &q->setting) &&
            same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
                              lhi_profile_link(job, LH_PATH_WAN, x, y));
