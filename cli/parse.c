@@ -2,6 +2,7 @@
 /* Arguments by the tables. */
 #include "cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -246,6 +247,7 @@ static lh_status store_presets(cli *c, const cli_option *options,
 /* What was typed, unlike a preset. */
 static lh_status take(cli *c, const cli_option *o, const char *text)
 {
+    assert(c->command->n_options <= 64); /* bits of c->given */
     if (!is_common(o))
         c->given |= UINT64_C(1) << (o - c->command->options);
     return store(c, o, text);
