@@ -17,6 +17,7 @@
 
 enum {
     RUNGS = 8,
+    TRIER_BYTES = 300, /* for an operation, about */
     FIRST_RUNG = 2,
     LEAST = 8,
     LONGEST = 4000000, /* ticks for each the first time */
@@ -328,14 +329,21 @@ static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
+/* Two for each that can run, as no two take equally long, but no more than an
+ * eighth of the memory has room for. */
+static uint32_t triers_for(const lhi_solver *r)
+{
+    const size_t each = (size_t)r->shop->n_ops * TRIER_BYTES;
+    const size_t fit = r->o.memory / 8 / each, want = 2 * (size_t)r->at_once;
+    return fit == 0 ? 1 : (uint32_t)(fit < want ? fit : want);
+}
+
 lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     uint32_t done = 0;
     lhi_mark mark = lhi_arena_mark(r->mem);
-    stretcher a = {.r = r,
-                   .n = 2 * r->at_once,
-                   /* as no two take equally long */ .best = -1,
-                   .end = r->budget.used + ticks};
+    stretcher a = {
+        .r = r, .n = triers_for(r), .best = -1, .end = r->budget.used + ticks};
     lhi_report(r, "stretching");
     lh_status status = make_triers(&a, r->mem, err);
     for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
