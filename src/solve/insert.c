@@ -16,7 +16,7 @@
 
 enum {
     FIRST_CYCLE = 2048, /* schedules from hot to cold; each is longer */
-    MOST_CYCLE = 1 << 14
+    LONG_CYCLE = 1 << 14
 };
 
 typedef struct slot {
@@ -27,7 +27,7 @@ typedef struct slot {
 typedef struct knobs {
     int64_t *space; /* per stream: from start to start, at least */
     int64_t *dwell; /* per stream: a message is left lying so long */
-    int64_t *enter; /* per microbatch: how much later than it could */
+    int64_t *enter; /* per microbatch: added to its space on the first */
     bool shift;     /* on the way up, wait before a pass and not after it */
 } knobs;
 
@@ -47,7 +47,8 @@ struct lhi_inserter {
     uint32_t n_far;
     knobs now, old;
     lhi_random random;
-    int64_t time, heat; /* of the knobs; at the begin of a cycle */
+    int64_t time; /* that the knobs make */
+    int64_t heat; /* when a cycle begins */
     uint32_t step, cycle, n_cycles;
 };
 
@@ -159,9 +160,11 @@ static void insert(lhi_inserter *a, uint32_t j)
     const lhi_shop *s = a->s;
     for (uint32_t i = 0; i < a->n_way; i++) {
         int64_t ready = 0;
-        if (i == 0 && j > 0)
-            ready =
-                a->end[s->streams[a->way[0]].first + j - 1] + a->now.enter[j];
+        if (i == 0 && j > 0) {
+            uint32_t last = s->streams[a->way[0]].first + j - 1;
+            ready = a->end[last] - s->time[last] + a->now.space[a->way[0]] +
+                    a->now.enter[j];
+        }
         place(a, a->way[i], ready);
     }
     for (uint32_t i = a->turn; a->now.shift && i-- > 0;)
@@ -291,14 +294,17 @@ static void turn_dwell(lhi_inserter *a)
     }
 }
 
+/* One microbatch, or every so manieth from one on. */
 static void turn_enter(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
-    uint32_t n = s->n_microbatches, j = below(a, n), by = n;
-    int64_t mean = draw_space(a), value = coin(a) ? 0 : upto(a, mean);
+    uint32_t n = s->n_microbatches, c = below(a, s->p->n_chunks);
+    uint32_t j = below(a, n), by = n;
+    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
+    int64_t value = coin(a) ? 0 : upto(a, 2 * both);
     if (coin(a)) {
-        by = 1 + below(a, n < 64 ? n : 64);
-        value = coin(a) ? value : mean;
+        by = 1 + below(a, 1u << below(a, 7));
+        value = coin(a) ? value : both;
         j = coin(a) ? j : below(a, by);
     }
     for (; j < n; j += by)
@@ -355,7 +361,7 @@ static int64_t begin_cycle(lhi_inserter *a)
     memset(a->now.enter, 0, s->n_microbatches * sizeof *a->now.enter);
     a->now.shift = a->n_cycles++ % 2;
     a->step = 0;
-    if (a->n_cycles > 2 && a->cycle < MOST_CYCLE)
+    if (a->n_cycles > 2 && a->cycle < LONG_CYCLE)
         a->cycle += a->cycle / 2;
     a->time = evaluate(a);
     return a->time;
@@ -368,7 +374,10 @@ static int64_t anneal(lhi_inserter *a)
         turn(a);
     while (coin(a));
     int64_t time = evaluate(a);
-    int64_t heat = a->heat * (a->cycle - a->step) / a->cycle;
+    /* A share of it that no product of the two goes beyond. */
+    const int64_t left = a->cycle - a->step;
+    int64_t heat =
+        a->heat / a->cycle * left + a->heat % a->cycle * left / a->cycle;
     if (time <= a->time + (a->time < FAR ? upto(a, upto(a, heat)) : 0))
         a->time = time;
     else
@@ -463,12 +472,16 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     return a->way && a->n && a->next && a->end && a->trip && a->far;
 }
 
-/* One chunk per device, and what memory asks for is in the arcs. */
+/* One chunk per device, what memory asks for is in the arcs, and times are far
+ * from what numbers can hold, whatever the knobs add. */
 static bool is_one_way(const lhi_shop *s)
 {
+    const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;
+    if (s->horizon > FAR / 16 / waits)
+        return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const lhi_machine *k = &s->machines[m];
-        if (k->leader != NONE || k->n_streams > 3 ||
+        if (k->leader != NONE || (k->kind == LHI_DEVICE && k->n_streams > 3) ||
             (k->memory_limit != LH_NO_LIMIT && !k->arcs_hold))
             return false;
     }

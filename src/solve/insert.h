@@ -9,8 +9,9 @@
 typedef struct lhi_inserter lhi_inserter;
 
 /* `mirrored`: from the last microbatch to the first, against time. *out is NULL
- * for a shop with several chunks on a device, or where memory is more than a
- * matter of W before F. Lives in `mem`. */
+ * for a shop with several chunks on a device, where a machine follows another,
+ * where memory is more than a matter of W before F, or whose times are near what
+ * 64 bits can hold. Lives in `mem`. */
 lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err);
 

@@ -65,6 +65,8 @@ static lh_status make_end(inserts *a, uint32_t i, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(
         lhi_inserter_make(s, i == 1, a->r->o.seed, k->mem, &k->inserter, err));
+    if (!k->inserter)
+        return LH_OK;
     LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
     return lhi_words_make(s, k->mem, &k->found, err);
 }
