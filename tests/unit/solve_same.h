@@ -11,27 +11,13 @@ typedef struct outcome {
     uint64_t effort;
 } outcome;
 
-typedef struct phase {
-    const char *name; /* NULL: any */
-    bool seen;
-} phase;
-
-static inline bool look_for_phase(void *context, const lh_solve_progress *now)
-{
-    phase *k = context;
-    k->seen = k->seen || !k->name || strcmp(now->phase, k->name) == 0;
-    return false;
-}
-
 static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
-                                 uint32_t threads, size_t memory, phase *wanted)
+                                 uint32_t threads, size_t memory)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = effort,
                           .threads = threads,
-                          .memory = memory,
-                          .progress = look_for_phase,
-                          .context = wanted};
+                          .memory = memory};
     lh_solution s = {0};
     lh_error err = {0};
     outcome out = {0};
@@ -46,17 +32,14 @@ static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
     return out;
 }
 
-/* On one thread and on each of the other numbers; the effort is enough to come
- * to this phase. */
+/* On one thread and on each of the other numbers. */
 static inline void same_with(const uint32_t *counts, uint32_t n, uniform u,
-                             uint64_t effort, size_t memory, const char *name)
+                             uint64_t effort, size_t memory)
 {
     lh_pipeline *p = uniform_make(u);
-    phase wanted = {.name = name};
-    outcome first = solve_with(p, effort, 1, memory, &wanted);
-    CHECK_MSG(wanted.seen, "no phase '%s'", name ? name : "");
+    outcome first = solve_with(p, effort, 1, memory);
     for (uint32_t i = 0; i < n; i++) {
-        outcome other = solve_with(p, effort, counts[i], memory, &wanted);
+        outcome other = solve_with(p, effort, counts[i], memory);
         CHECK_STR(other.text, first.text);
         CHECK_INT(other.makespan_ns, first.makespan_ns);
         CHECK_INT(other.bound_ns, first.bound_ns);

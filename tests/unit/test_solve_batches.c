@@ -11,13 +11,13 @@ static void same_neighbourhoods(void)
     uniform wave = hard(8, 24);
     wave.placement = "wave";
     wave.memory = 8;
-    same_with(counts, 1, wave, 3700000, 0, "neighbourhoods");
+    same_with(counts, 1, wave, 3700000, 0);
 }
 
 /* Where there are thousands of passes fewer microbatches come first. */
 static void same_fewer_microbatches(void)
 {
-    same_with(counts, 1, hard(16, 96), 1300000, 0, "fewer microbatches");
+    same_with(counts, 1, hard(16, 96), 1300000, 0);
 }
 
 int main(void)

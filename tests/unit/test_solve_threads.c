@@ -6,7 +6,7 @@
 static void same(uniform u, uint64_t effort, size_t memory)
 {
     static const uint32_t counts[] = {2, 5};
-    same_with(counts, 2, u, effort, memory, NULL);
+    same_with(counts, 2, u, effort, memory);
 }
 
 /* Stopped by effort in the first, in later, and in no round. */
