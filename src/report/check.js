@@ -43,9 +43,28 @@ function act() {
   return Object.assign(result, { spans });
 }
 
-/* Draws many views, and writes down how long it took and what came out. */
+/* Counts what is asked of a canvas, until the end is called for. */
+function countShapes() {
+  const names = ['fillRect', 'strokeRect', 'rect', 'lineTo', 'bezierCurveTo',
+    'quadraticCurveTo', 'arc', 'fill', 'stroke', 'fillText'];
+  const canvas = CanvasRenderingContext2D.prototype;
+  const real = names.map((name) => canvas[name]);
+  const count = { n: 0, end: () => names.forEach((name, i) => {
+    canvas[name] = real[i];
+  }) };
+  names.forEach((name, i) => {
+    canvas[name] = function (...all) {
+      count.n++;
+      return real[i].apply(this, all);
+    };
+  });
+  return count;
+}
+
+/* Draws many views, and writes down how much that was and what came out. */
 function check() {
   const times = [];
+  let shapes = 0;
   const drawn = KINDS.map(() => 0);
   const timed = (a, b) => {
     state.a = a;
@@ -54,6 +73,10 @@ function check() {
     drawNow();
     for (const p of visiblePanels()) p.ctx.getImageData(0, 0, 1, 1);
     times.push(performance.now() - from);
+    const count = countShapes();
+    drawNow();
+    count.end();
+    shapes = Math.max(shapes, count.n);
   };
   const { a, b } = state;
   if (visiblePanels().length) {
@@ -76,7 +99,7 @@ function check() {
   times.sort((x, y) => x - y);
   const result = {
     ready_ms: ready, median_ms: times[times.length >> 1] || 0,
-    max_ms: times[times.length - 1] || 0, views: times.length,
+    max_ms: times[times.length - 1] || 0, views: times.length, shapes,
     pixels: Object.fromEntries(KINDS.map((k, i) => [k, drawn[i]])),
     passes: traces.map((t) => t.runs.n), shown: visiblePanels().length,
     matches: state.matches.map((m) => passName(m.panel.t, m.run)).slice(0, 20),
