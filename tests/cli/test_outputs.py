@@ -577,10 +577,8 @@ for number in (signal.SIGINT, signal.SIGTERM):
         stderr=subprocess.PIPE, env=ENVIRONMENT)
     time.sleep(0.7)
     process.send_signal(number)
-    begin = time.monotonic()
     out, err = process.communicate(timeout=20)
     check(process.returncode == -number and out == b"" and err == b"" and
-          time.monotonic() - begin < 5 and
           not [n for n in names() if n.startswith("never")],
           f"signal {number}: {process.returncode} {out!r} {err!r}")
 
