@@ -3,6 +3,8 @@
  * does which task, and an end in time. To be run with ThreadSanitizer too. */
 #include "solve_same.h"
 
+#include "solve/budget.h"
+
 static void same(uniform u, uint64_t effort, size_t memory)
 {
     static const uint32_t counts[] = {2, 5};
@@ -63,6 +65,21 @@ static void ends_when_the_caller_wants(void)
     lh_pipeline_free(p);
 }
 
+/* Not even if the end takes long. */
+static void who_wants_the_end_is_not_asked_again(void)
+{
+    watch w = {.calls = 2};
+    const lh_solve_options o = {.progress = look, .context = &w};
+    lhi_budget budget;
+    lhi_budget_begin(&budget, &o);
+    budget.last_call_s = -1;
+    CHECK(lhi_look(&budget));
+    CHECK_INT(w.calls, 3);
+    budget.last_call_s = -1;
+    CHECK(lhi_look(&budget));
+    CHECK_INT(w.calls, 3);
+}
+
 static void ends_at_the_time_limit(void)
 {
     lh_pipeline *p = uniform_make(hard(16, 64));
@@ -84,6 +101,7 @@ int main(void)
     RUN(same_on_other_shapes);
     RUN(same_without_searches);
     RUN(ends_when_the_caller_wants);
+    RUN(who_wants_the_end_is_not_asked_again);
     RUN(ends_at_the_time_limit);
     return test_summary();
 }
