@@ -40,13 +40,9 @@ static lh_status search(void *context, uint32_t i, lhi_piece *piece)
         return LH_OK;
     piece->last = true;
     int64_t time = lhi_words_time(k->found), before = time;
-    lhi_justify how = {.seed = b->r->o.seed,
-                       .ticks = UINT64_MAX / 2,
-                       .target = k->target,
-                       .calm = true};
-    if (time >= 0 && k->justifier)
-        LHI_TRY(lhi_justify_run(k->justifier, k->found, &time, &how, budget,
-                                &piece->err));
+    if (time >= 0)
+        LHI_TRY(lhi_justify_calmly(k->justifier, k->found, &time, b->r->o.seed,
+                                   k->target, budget, &piece->err));
     k->justified = time < before;
     k->ok = time >= 0;
     return LH_OK;

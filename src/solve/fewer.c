@@ -183,14 +183,9 @@ static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
         return LH_OK;
     if (k->best < 0 || time < k->best)
         k->best = time;
-    if (k->justifier) {
-        lhi_justify how = {.seed = r->o.seed,
-                           .ticks = UINT64_MAX / 2,
-                           .target = lhi_shop_deadline(r->shop, r->low),
-                           .calm = true};
-        LHI_TRY(lhi_justify_run(k->justifier, k->words, &time, &how,
-                                &piece->budget, &piece->err));
-    }
+    LHI_TRY(lhi_justify_calmly(k->justifier, k->words, &time, r->o.seed,
+                               lhi_shop_deadline(r->shop, r->low),
+                               &piece->budget, &piece->err));
     if (time < k->best)
         k->best = time;
     if (k->now < 0 || time < k->now) {

@@ -181,3 +181,12 @@ lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
     }
     return LH_OK;
 }
+
+lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,
+                             int64_t *best_time, uint64_t seed, int64_t target,
+                             lhi_budget *budget, lh_error *err)
+{
+    lhi_justify how = {
+        .seed = seed, .ticks = UINT64_MAX / 2, .target = target, .calm = true};
+    return j ? lhi_justify_run(j, best, best_time, &how, budget, err) : LH_OK;
+}

@@ -26,4 +26,10 @@ lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
                           const lhi_justify *how, lhi_budget *budget,
                           lh_error *err);
 
+/* The same until a round gains nothing, disturbing nothing. A justifier that is
+ * NULL leaves all as it is. */
+lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,
+                             int64_t *best_time, uint64_t seed, int64_t target,
+                             lhi_budget *budget, lh_error *err);
+
 #endif
