@@ -142,7 +142,7 @@ static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
         status = lhi_search_run(search, EACH, all->room, &piece->budget,
                                 k->found, &k->answer, &piece->err);
     lhi_search_free(search);
-    lhi_spend(&piece->budget, s->n_ops * 4);
+    lhi_spend(&piece->budget, s->n_ops * 4 + lhi_search_ticks(s));
     piece->last = k->answer == LHI_FOUND;
     return status;
 }

@@ -18,6 +18,8 @@ typedef enum lhi_answer {
 
 /* Bytes that a search over the shop starts with. */
 size_t lhi_search_size(const lhi_shop *shop);
+/* What making it takes. */
+uint64_t lhi_search_ticks(const lhi_shop *shop);
 
 /* `windows`: set for this very deadline, with counts. `hint`: timed orders to
  * stay near; may be NULL. Release with lhi_search_free(). */

@@ -26,6 +26,12 @@ size_t lhi_search_size(const lhi_shop *shop)
     return count_pairs(shop) * each + (uint64_t)shop->n_ops * 400;
 }
 
+/* Mostly for new pages. */
+uint64_t lhi_search_ticks(const lhi_shop *shop)
+{
+    return lhi_search_size(shop) / 512;
+}
+
 static lh_status number_pairs(lhi_search *s, lh_error *err)
 {
     const lhi_shop *shop = s->s;
