@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether orders of a shop's machines are what a search may offer. */
+#ifndef HOLD_ORDERS_H
+#define HOLD_ORDERS_H
+
+#include "random_pipeline.h"
+#include "test.h"
+
+#include "solve/words.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/check.h>
+
+/* They take the time that is said, and as a schedule of the pipeline they can
+ * run, keep its memory limits and do not undercut a proven bound. */
+static inline void hold_orders(const lh_pipeline *p, lhi_words *words,
+                               int64_t time)
+{
+    const lhi_shop *s = words->shop;
+    const uint32_t *const *orders = (const uint32_t *const *)words->order;
+    lh_schedule *schedule = NULL;
+    lh_verdict *v = NULL;
+    lh_bound bound = {0};
+    lh_error err = {0};
+    CHECK_INT(lhi_words_time(words), time);
+    if (s->relaxed || test_state.bad)
+        return;
+    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_shop_schedule(s, orders, true, &schedule, &err), err);
+    CHECK_OK(lh_check(p, schedule, &v, &err), err);
+    CHECK_MSG(lh_verdict_valid(v), "%s", lh_verdict_violation(v, 0));
+    int64_t ns = lh_verdict_makespan(v);
+    CHECK(ns >= bound.ns);
+    CHECK(lhi_shop_deadline(s, ns / s->unit_ns) >= time);
+    if (s->scale == 1)
+        CHECK_INT(time * s->unit_ns, ns);
+    if (test_state.bad)
+        print_case(p, schedule);
+    lh_verdict_free(v);
+    lh_schedule_free(schedule);
+}
+
+static inline bool same_orders(const lhi_words *a, const lhi_words *b)
+{
+    for (uint32_t m = 0; m < a->shop->n_machines; m++)
+        if (memcmp(a->order[m], b->order[m], a->n[m] * sizeof **a->order) != 0)
+            return false;
+    return true;
+}
+
+/* Every operation alone keeps the limits. */
+static inline bool is_possible(const lhi_shop *s)
+{
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        const lhi_machine *m =
+            &s->machines[s->streams[s->stream_of[o]].machine];
+        if (m->memory_limit < s->memory[o])
+            return false;
+    }
+    return true;
+}
+
+#endif
