@@ -403,6 +403,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
     lh_status status = lhi_solve_within(&part, err);
     if (status == LH_OK && !part.infeasible)
         status = keep(r, &part, g, err);
+    lhi_free_regrowers(&part);
     lhi_windows_free(part.windows);
     lhi_arena_free(part.mem);
     lh_schedule_free(part.schedule);
@@ -430,5 +431,6 @@ lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
         return LH_OK;
     lhi_fewer_tails(r);
     LHI_TRY(lhi_bound_by_windows(r, err));
-    return lhi_fewer_stretch(r, r->budget.used - before, err);
+    return lhi_fewer_stretch(
+        r, (r->budget.used - before) / (r->n_regrowers > 0 ? 4 : 1), err);
 }

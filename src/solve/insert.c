@@ -12,12 +12,10 @@
 #include "pipe/pipeline.h"
 #include "solve/mirror.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum {
-    FIRST_CYCLE = 2048, /* schedules from hot to cold; each is longer */
-    LONG_CYCLE = 1 << 14
-};
+enum { CYCLE = 200 }; /* schedules from hot to cold, at most */
 
 typedef struct slot {
     int64_t start, end;
@@ -30,6 +28,21 @@ typedef struct knobs {
     int64_t *enter; /* per microbatch: added to its space on the first */
     bool shift;     /* on the way up, wait before a pass and not after it */
 } knobs;
+
+/* An operation of a known schedule: the next of its stream. */
+typedef struct visit {
+    int64_t at;
+    uint32_t stream;
+} visit;
+
+/* What all schedules of a cycle of annealing begin with. */
+typedef struct kept {
+    uint32_t n_microbatches;
+    slot *slots;    /* as in `line`, machine by machine */
+    uint32_t *n;    /* per machine */
+    uint32_t *next; /* per stream */
+    int64_t *end;   /* per operation */
+} kept;
 
 struct lhi_inserter {
     const lhi_shop *s;  /* the shop or its mirror */
@@ -47,9 +60,12 @@ struct lhi_inserter {
     uint32_t n_far;
     knobs now, old;
     lhi_random random;
-    int64_t time; /* that the knobs make */
-    int64_t heat; /* when a cycle begins */
-    uint32_t step, cycle, n_cycles;
+    kept kept;
+    visit *visits;
+    uint32_t *needed; /* per stream: operations that what is kept waits for */
+    int64_t time;     /* that the knobs make */
+    int64_t heat;     /* when a cycle begins */
+    uint32_t n_cycles;
 };
 
 /* --- slots
@@ -175,18 +191,153 @@ static void insert(lhi_inserter *a, uint32_t j)
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
-    memset(a->n, 0, s->n_machines * sizeof *a->n);
-    memset(a->next, 0, s->n_streams * sizeof *a->next);
-    memset(a->end, 0xff, s->n_ops * sizeof *a->end);
-    for (uint32_t j = 0; j < s->n_microbatches; j++)
+    const kept *k = &a->kept;
+    memcpy(a->n, k->n, s->n_machines * sizeof *a->n);
+    memcpy(a->next, k->next, s->n_streams * sizeof *a->next);
+    memcpy(a->end, k->end, s->n_ops * sizeof *a->end);
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        memcpy(a->line[m], k->slots + (a->line[m] - a->line[0]),
+               a->n[m] * sizeof *a->line[m]);
+    for (uint32_t j = k->n_microbatches; j < s->n_microbatches; j++)
         insert(a, j);
     for (uint32_t i = 0; i < s->n_streams; i++)
         place_through(a, s->streams[i].first + s->streams[i].count - 1);
     for (uint32_t m = 0; m < s->n_machines; m++)
-        for (uint32_t k = 0; k < a->n[m]; k++)
-            a->words->order[m][k] = a->line[m][k].op;
+        for (uint32_t i = 0; i < a->n[m]; i++)
+            a->words->order[m][i] = a->line[m][i].op;
     int64_t time = lhi_words_time(a->words);
     return time < 0 ? FAR : time;
+}
+
+/* --- what is kept
+ * ------------------------------------------------------------------------ */
+
+static int by_time(const void *x, const void *y)
+{
+    const visit *a = x, *b = y;
+    return a->at != b->at           ? (a->at > b->at) - (a->at < b->at)
+           : a->stream != b->stream ? (a->stream > b->stream) * 2 - 1
+                                    : 0;
+}
+
+/* All operations of a schedule of m microbatches, in order: against time too,
+ * that of their starts, as a shop of another size may count time in another
+ * scale and so have other ends. */
+static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
+{
+    const lhi_shop *s = a->s;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        const bool all = m == s->n_microbatches;
+        const uint32_t first =
+            all ? t->first : t->first / s->n_microbatches * m;
+        const uint32_t count =
+            all ? t->count : t->count / s->n_microbatches * m;
+        for (uint32_t x = 0; x < count; x++) {
+            const int64_t at = start[first + x];
+            a->visits[n++] = (visit){a->forward ? -at : at, i};
+        }
+    }
+    qsort(a->visits, n, sizeof *a->visits, by_time);
+    return n;
+}
+
+/* Operations of the first microbatches are kept; W only if others wait for it.
+ */
+static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
+{
+    const uint32_t stream = a->s->stream_of[o];
+    const lhi_stream *t = &a->s->streams[stream];
+    return t->kind == LHI_W ? o < t->first + a->needed[stream]
+                            : (o - t->first) / t->per < n_microbatches;
+}
+
+static void find_needed(lhi_inserter *a, uint32_t n_microbatches)
+{
+    const lhi_shop *s = a->s;
+    memset(a->needed, 0, s->n_streams * sizeof *a->needed);
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        if (s->streams[s->stream_of[o]].kind == LHI_W ||
+            !is_kept(a, o, n_microbatches))
+            continue;
+        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+            uint32_t q = s->pred[i], stream = s->stream_of[q];
+            uint32_t x = q - s->streams[stream].first;
+            if (a->needed[stream] <= x)
+                a->needed[stream] = x + 1;
+        }
+    }
+}
+
+/* Behind what its machine has; false: something that it waits for is not
+ * there. */
+static bool append(lhi_inserter *a, uint32_t stream)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t m = s->streams[stream].machine;
+    const uint32_t o = s->streams[stream].first + a->next[stream];
+    int64_t ready = s->head[o];
+    for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+        int64_t came = a->end[s->pred[i]] + s->pred_lag[i];
+        if (a->end[s->pred[i]] < 0)
+            return false;
+        ready = came > ready ? came : ready;
+    }
+    if (a->n[m] > 0 && a->line[m][a->n[m] - 1].end > ready)
+        ready = a->line[m][a->n[m] - 1].end;
+    a->end[o] = ready + s->time[o];
+    a->line[m][a->n[m]++] = (slot){ready, a->end[o], o};
+    a->next[stream]++;
+    return true;
+}
+
+static void clear(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    memset(a->n, 0, s->n_machines * sizeof *a->n);
+    memset(a->next, 0, s->n_streams * sizeof *a->next);
+    memset(a->end, 0xff, s->n_ops * sizeof *a->end);
+}
+
+/* All of that schedule, each operation as early as its order lets it start. */
+static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
+{
+    const uint32_t n = list_visits(a, start, m);
+    clear(a);
+    for (uint32_t i = 0; i < n; i++)
+        if (!append(a, a->visits[i].stream))
+            return false;
+    return true;
+}
+
+/* What is kept stays where it was, so that those who come later find the room
+ * that was left for them. */
+static void keep(lhi_inserter *a, const lhi_insert *how)
+{
+    const lhi_shop *s = a->s;
+    kept *k = &a->kept;
+    k->n_microbatches = how->start ? how->n_kept : 0;
+    if (k->n_microbatches > 0 && !replay(a, how->start, how->n_microbatches))
+        k->n_microbatches = 0;
+    memset(k->n, 0, s->n_machines * sizeof *k->n);
+    memset(k->next, 0, s->n_streams * sizeof *k->next);
+    memset(k->end, 0xff, s->n_ops * sizeof *k->end);
+    if (k->n_microbatches == 0)
+        return;
+    find_needed(a, k->n_microbatches);
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const slot *line = a->line[m];
+        slot *out = k->slots + (line - a->line[0]);
+        for (uint32_t i = 0; i < a->n[m]; i++) {
+            uint32_t o = line[i].op, stream = s->stream_of[o];
+            if (!is_kept(a, o, k->n_microbatches))
+                continue;
+            out[k->n[m]++] = line[i];
+            k->end[o] = line[i].end;
+            k->next[stream]++;
+        }
+    }
 }
 
 /* --- knobs
@@ -360,24 +511,21 @@ static int64_t begin_cycle(lhi_inserter *a)
     memset(a->now.dwell, 0, s->n_streams * sizeof *a->now.dwell);
     memset(a->now.enter, 0, s->n_microbatches * sizeof *a->now.enter);
     a->now.shift = a->n_cycles++ % 2;
-    a->step = 0;
-    if (a->n_cycles > 2 && a->cycle < LONG_CYCLE)
-        a->cycle += a->cycle / 2;
     a->time = evaluate(a);
     return a->time;
 }
 
-static int64_t anneal(lhi_inserter *a)
+/* The share of the heat that is left is one that no product of the two goes
+ * beyond. */
+static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
 {
     copy_knobs(a->s, &a->old, &a->now);
     do
         turn(a);
     while (coin(a));
     int64_t time = evaluate(a);
-    /* A share of it that no product of the two goes beyond. */
-    const int64_t left = a->cycle - a->step;
-    int64_t heat =
-        a->heat / a->cycle * left + a->heat % a->cycle * left / a->cycle;
+    const int64_t heat =
+        a->heat / cycle * left + a->heat % cycle * left / cycle;
     if (time <= a->time + (a->time < FAR ? upto(a, upto(a, heat)) : 0))
         a->time = time;
     else
@@ -385,18 +533,31 @@ static int64_t anneal(lhi_inserter *a)
     return time;
 }
 
-void lhi_inserter_run(lhi_inserter *a, lhi_words *best, int64_t *best_time,
-                      uint64_t ticks, int64_t target, lhi_budget *budget)
+void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
+                      int64_t *best_time, lhi_budget *budget)
 {
-    const uint64_t each = a->s->n_ops / 12 + 1;
-    for (uint64_t used = 0; used < ticks; used += each) {
-        bool cold = a->n_cycles == 0 || a->step >= a->cycle;
-        take(a, cold ? begin_cycle(a) : anneal(a), best, best_time);
-        a->step++;
+    const lhi_shop *s = a->s;
+    const uint32_t n = s->n_microbatches;
+    if (how->start && lhi_spend(budget, s->n_ops / 8 + 1))
+        return;
+    keep(a, how);
+    /* All operations are copied and timed, and the others inserted. */
+    const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
+    const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
+    const uint64_t fit = (how->ticks + each - 1) / each;
+    const uint32_t cycle = fit < 1 ? 1 : fit < CYCLE ? (uint32_t)fit : CYCLE;
+    for (uint32_t i = 0; i < cycle; i++) {
+        int64_t time = i == 0 ? begin_cycle(a) : anneal(a, cycle - i, cycle);
+        take(a, time, best, best_time);
         if (lhi_spend(budget, each) ||
-            (*best_time >= 0 && *best_time <= target))
+            (*best_time >= 0 && *best_time <= how->target))
             return;
     }
+}
+
+const int64_t *lhi_inserter_ends(const lhi_inserter *a)
+{
+    return a->end;
 }
 
 /* --- making it
@@ -450,7 +611,14 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     knobs *both[2] = {&a->now, &a->old};
     slot *slots = LHI_NEW(mem, slot, s->n_ops);
     a->line = LHI_NEW(mem, slot *, m);
-    if (!slots || !a->line)
+    a->kept.slots = LHI_NEW(mem, slot, s->n_ops);
+    a->kept.n = LHI_NEW(mem, uint32_t, m);
+    a->kept.next = LHI_NEW(mem, uint32_t, n);
+    a->kept.end = LHI_NEW(mem, int64_t, s->n_ops);
+    a->visits = LHI_NEW(mem, visit, s->n_ops);
+    a->needed = LHI_NEW(mem, uint32_t, n);
+    if (!slots || !a->line || !a->kept.slots || !a->kept.n || !a->kept.next ||
+        !a->kept.end || !a->visits || !a->needed)
         return false;
     for (uint32_t i = 0; i < m; i++) {
         a->line[i] = slots;
@@ -497,7 +665,7 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
     lhi_inserter *a = LHI_NEW(mem, lhi_inserter, 1);
     if (!a)
         return lhi_fail_nomem(err);
-    *a = (lhi_inserter){.s = shop, .random = {seed}, .cycle = FIRST_CYCLE};
+    *a = (lhi_inserter){.s = shop, .random = {seed}};
     if (mirrored) {
         lhi_shop *mirror;
         LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));

@@ -1,96 +1,130 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches inserted one after another, from both ends at the same time. */
+/* Microbatches inserted one after another, on all threads. */
 #include "solve/batch.h"
-#include "solve/insert.h"
+#include "solve/regrow.h"
 
 #include "base/fail.h"
 
-enum { ENDS = 2 };
+enum {
+    REGROWER_BYTES = 400, /* for an operation, about */
+    ENDS = 2              /* insertion begins at the first or the last */
+};
 
-typedef struct one_end {
-    lhi_arena *mem;
-    lhi_inserter *inserter; /* NULL: not for this shop */
-    lhi_justifier *justifier;
-    lhi_words *found;
-    bool ok, justified;
-} one_end;
+typedef struct one {
+    lhi_words *words; /* the best that it has */
+    int64_t time, before;
+    const char *by;
+} one;
 
 typedef struct inserts {
     lhi_solver *r;
-    one_end ends[ENDS];
-    uint64_t ticks;
-    int64_t target; /* shop time */
+    one *all;
+    lhi_regrow how;
 } inserts;
 
 static lh_status insert(void *context, uint32_t i, lhi_piece *piece)
 {
     inserts *a = context;
-    one_end *k = &a->ends[i];
-    lhi_budget *budget = &piece->budget;
-    int64_t time = -1;
-    lhi_inserter_run(k->inserter, k->found, &time, a->ticks, a->target, budget);
-    if (time < 0)
-        return LH_OK;
-    int64_t before = time = lhi_words_time(k->found);
-    lhi_justify how = {.seed = a->r->o.seed,
-                       .ticks = UINT64_MAX / 2,
-                       .target = a->target,
-                       .calm = true};
-    if (time >= 0 && k->justifier)
-        LHI_TRY(lhi_justify_run(k->justifier, k->found, &time, &how, budget,
-                                &piece->err));
-    k->ok = time >= 0;
-    k->justified = time < before;
-    return LH_OK;
+    one *k = &a->all[i];
+    lhi_regrow how = a->how;
+    how.ticks = piece->ticks;
+    return lhi_regrow_run(a->r->regrowers[i].regrower, k->words, &k->time,
+                          &k->by, &how, &piece->budget, &piece->err);
 }
 
 static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
                       bool *last, lh_error *err)
 {
     inserts *a = context;
-    const one_end *k = &a->ends[i];
+    const one *k = &a->all[i];
     (void)piece;
     (void)last; /* nothing is left to do where one meets the bound */
-    return k->ok ? lhi_offer(a->r, k->found,
-                             k->justified ? "justification" : "insertion", err)
-                 : LH_OK;
+    return k->time >= 0 && (k->before < 0 || k->time < k->before)
+               ? lhi_offer(a->r, k->words, k->by, err)
+               : LH_OK;
 }
 
-static lh_status make_end(inserts *a, uint32_t i, lh_error *err)
+/* One from either end at least, and no more than an eighth of the memory has
+ * room for. None where the shop is not for insertion. */
+static lh_status make_regrowers(lhi_solver *r, lh_error *err)
 {
-    const lhi_shop *s = a->r->shop;
-    one_end *k = &a->ends[i];
-    k->mem = lhi_arena_make(0);
-    if (!k->mem)
-        return lhi_fail_nomem(err);
-    LHI_TRY(
-        lhi_inserter_make(s, i == 1, a->r->o.seed, k->mem, &k->inserter, err));
-    if (!k->inserter)
+    if (r->regrowers)
         return LH_OK;
-    LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
-    return lhi_words_make(s, k->mem, &k->found, err);
+    const size_t fit = r->o.memory / 8 / REGROWER_BYTES / r->shop->n_ops;
+    uint32_t n = r->at_once < fit ? r->at_once : (uint32_t)fit;
+    if (n < ENDS)
+        n = ENDS;
+    r->regrowers = LHI_NEW(r->mem, lhi_worker, n);
+    if (!r->regrowers)
+        return lhi_fail_nomem(err);
+    while (r->n_regrowers < n && !lhi_spend(&r->budget, r->shop->n_ops / 6)) {
+        lhi_worker *k = &r->regrowers[r->n_regrowers];
+        k->mem = lhi_arena_make(0);
+        if (!k->mem)
+            return lhi_fail_nomem(err);
+        lh_status status = lhi_regrower_make(
+            r->shop, r->o.seed + r->n_regrowers, k->mem, &k->regrower, err);
+        if (status != LH_OK || !k->regrower) {
+            lhi_arena_free(k->mem);
+            return status;
+        }
+        r->n_regrowers++;
+    }
+    return LH_OK;
+}
+
+void lhi_free_regrowers(lhi_solver *r)
+{
+    for (uint32_t i = 0; i < r->n_regrowers; i++)
+        lhi_arena_free(r->regrowers[i].mem);
+    r->n_regrowers = 0;
+}
+
+static lh_status make(inserts *a, lhi_arena *mem, lhi_piece **pieces,
+                      lh_error *err)
+{
+    lhi_solver *r = a->r;
+    const uint32_t n = r->n_regrowers;
+    *pieces = LHI_NEW(mem, lhi_piece, n);
+    a->all = LHI_NEW(mem, one, n);
+    if (!*pieces || !a->all)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n && !lhi_spend(&r->budget, r->shop->n_ops / 12);
+         i++) {
+        one *k = &a->all[i];
+        k->before = k->time = -1;
+        LHI_TRY(lhi_words_make(r->shop, mem, &k->words, err));
+        if (r->has_words) {
+            lhi_words_copy(k->words, r->best);
+            k->before = k->time = lhi_words_time(k->words);
+        }
+        (*pieces)[i].ticks = lhi_budget_left(&r->budget, a->how.ticks) / n;
+    }
+    return LH_OK;
 }
 
 lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
-    lhi_piece pieces[ENDS] = {0};
-    inserts a = {
-        .r = r, .ticks = ticks, .target = lhi_shop_deadline(r->shop, r->low)};
-    lhi_batch batch = {
-        .r = r, .context = &a, .pieces = pieces, .work = insert, .take = take};
-    lh_status status = LH_OK;
+    inserts a = {.r = r,
+                 .how = {.fewer = r->fewer,
+                         .ticks = ticks,
+                         .target = lhi_shop_deadline(r->shop, r->low),
+                         .seed = r->o.seed}};
+    LHI_TRY(make_regrowers(r, err));
+    if (r->n_regrowers == 0 || lhi_is_done(r))
+        return LH_OK;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_batch batch = {.r = r,
+                       .context = &a,
+                       .n = r->n_regrowers,
+                       .work = insert,
+                       .take = take};
+    if (!mem)
+        return lhi_fail_nomem(err);
     lhi_report(r, "insertion");
-    for (uint32_t i = 0; i < ENDS && status == LH_OK; i++) {
-        status = make_end(&a, i, err);
-        if (!a.ends[i].inserter)
-            break;
-        pieces[batch.n++].ticks = lhi_budget_left(&r->budget, UINT64_MAX / 2);
-    }
-    for (uint32_t i = 0; i < batch.n; i++)
-        pieces[i].ticks /= batch.n;
-    if (status == LH_OK && !lhi_is_done(r))
+    lh_status status = make(&a, mem, &batch.pieces, err);
+    if (status == LH_OK && !r->budget.stop)
         status = lhi_batch_run(&batch, r->o.threads, err);
-    for (uint32_t i = 0; i < ENDS; i++)
-        lhi_arena_free(a.ends[i].mem);
+    lhi_arena_free(mem);
     return status;
 }

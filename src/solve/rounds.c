@@ -6,7 +6,6 @@
  * there are (docs/theory/optimal.md, "Threads"). */
 #include "solve/batch.h"
 #include "solve/fewer.h"
-#include "solve/insert.h"
 #include "solve/tune.h"
 
 #include "base/fail.h"
@@ -14,6 +13,7 @@
 enum {
     CLIMB_AFTER = 3000000, /* ticks: most searches have ended then */
     LONGEST = 4000000,     /* ticks of a task */
+    REFUTATION = 600000,   /* ticks: most that come take less */
     IDLE_ROUNDS = 1000,
     MOST_WIDTH = 1536 /* of beams */
 };
@@ -23,8 +23,7 @@ typedef enum task_kind {
     TASK_SEARCH,
     TASK_JUSTIFY,
     TASK_ANNEAL,
-    TASK_TUNE,
-    TASK_INSERT
+    TASK_TUNE
 } task_kind;
 
 typedef struct task {
@@ -32,7 +31,6 @@ typedef struct task {
     lhi_arena *mem;
     lhi_words *words, *found;
     lhi_justifier *justifier;
-    lhi_inserter *inserter;       /* may be NULL; kept as well */
     lhi_search *search;           /* kept between rounds */
     int64_t units;                /* its deadline */
     uint64_t spent;               /* ticks of this search */
@@ -53,11 +51,13 @@ typedef struct rounds {
     uint64_t allow;
     int64_t low, high; /* units, when the round began */
     bool gained, improved;
+    bool refuted; /* what is near the bound */
     lh_error *err;
     uint64_t climb;    /* ticks after which fewer microbatches are tried */
     int64_t leap;      /* of the first search above the bound: units */
     uint64_t near_at;  /* ticks after which neighbourhoods are searched */
     uint64_t near_end; /* ticks when they last were */
+    uint64_t insert_end;
     lhi_near near;
 } rounds;
 
@@ -83,11 +83,6 @@ static lh_status improve(task *t, lhi_piece *k)
             .seed = t->seed, .ticks = k->ticks, .target = t->target};
         return lhi_justify_run(t->justifier, t->words, &t->time, &how,
                                &k->budget, &k->err);
-    }
-    if (t->kind == TASK_INSERT) {
-        lhi_inserter_run(t->inserter, t->words, &t->time, k->ticks, t->target,
-                         &k->budget);
-        return LH_OK;
     }
     if (t->kind == TASK_TUNE) {
         lhi_tune how = {
@@ -169,10 +164,9 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
     x->gained = true;
     x->improved = true;
     return lhi_offer(x->r, t->words,
-                     t->kind == TASK_JUSTIFY  ? "justification"
-                     : t->kind == TASK_TUNE   ? "tuning"
-                     : t->kind == TASK_INSERT ? "insertion"
-                                              : "annealing",
+                     t->kind == TASK_JUSTIFY ? "justification"
+                     : t->kind == TASK_TUNE  ? "tuning"
+                                             : "annealing",
                      err);
 }
 
@@ -205,6 +199,8 @@ lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
         if (lhi_words_time(r->scratch) >= 0)
             hint = r->scratch;
     }
+    if (lhi_spend(&r->budget, lhi_search_ticks(r->shop)))
+        return LH_OK;
     return lhi_search_make(r->shop, deadline, r->windows, hint, out, err);
 }
 
@@ -214,6 +210,14 @@ static int64_t second_deadline(const rounds *x, int64_t first)
     static const int64_t parts[] = {6, 3, 2};
     int64_t from = first + 1;
     return from + (x->high - 1 - from) / parts[x->number % 3];
+}
+
+/* What lattices leave, which may be less than half. */
+static size_t room_for_searches(const lhi_solver *r)
+{
+    const size_t room = r->o.memory / 2, taken = r->windows->used;
+    const size_t left = taken < r->o.memory ? r->o.memory - taken : 0;
+    return room < left ? room : left;
 }
 
 /* A search for task i, or another kind of task where there is none to do. */
@@ -251,12 +255,15 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
             return LH_OK;
     }
     t->kind = TASK_SEARCH;
-    /* What lattices leave, which may be less than half. */
-    size_t room = r->o.memory / 2, taken = r->windows->used;
-    if (taken + room > r->o.memory)
-        room = taken < r->o.memory ? r->o.memory - taken : 0;
-    t->room = room / x->n_searches;
+    t->room = room_for_searches(r) / x->n_searches;
     return LH_OK;
+}
+
+/* Few searches end in thousands of operations, and where insertion is for them
+ * nothing else finds as much in the same time. */
+static bool inserts_most(const lhi_solver *r)
+{
+    return r->shop->n_ops > LHI_LARGE && r->n_regrowers > 0;
 }
 
 /* *refuted: the bound rose by planning alone, so plan again. */
@@ -268,8 +275,7 @@ static lh_status plan(rounds *x, bool *refuted)
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
         task *t = &x->tasks[i];
-        t->kind = i % 2 && t->inserter                     ? TASK_INSERT
-                  : i % 2 && x->number % 2                 ? TASK_TUNE
+        t->kind = i % 2 && x->number % 2                   ? TASK_TUNE
                   : t->justifier && (i % 2 == 0 || !small) ? TASK_JUSTIFY
                                                            : TASK_ANNEAL;
         t->answer = LHI_GAVE_UP;
@@ -285,9 +291,10 @@ static lh_status plan(rounds *x, bool *refuted)
         else if (t->kind != TASK_SEARCH)
             lhi_words_copy(t->words, r->best);
         x->batch.pieces[i].ticks =
-            t->kind == TASK_SEARCH || (t->kind == TASK_INSERT && !small)
+            t->kind == TASK_SEARCH
                 ? ticks
-                : ticks / (x->n_vain < 8 ? x->n_vain + 1 : 8);
+                : ticks /
+                      (x->n_vain < 8 && !inserts_most(r) ? x->n_vain + 1 : 8);
     }
     return LH_OK;
 }
@@ -304,6 +311,59 @@ static lh_status run_round(rounds *x)
     x->n_idle = x->gained || r->budget.used > before + 1000 ? 0 : x->n_idle + 1;
     if (!x->gained && x->allow < LONGEST)
         x->allow *= 2;
+    return LH_OK;
+}
+
+/* A search for a schedule of so many units, as long as a refutation is likely
+ * to take if there is one. */
+static lh_status try_refuting(rounds *x, int64_t units, lhi_answer *answer)
+{
+    lhi_solver *r = x->r;
+    lhi_search *search;
+    LHI_TRY(lhi_begin_search(r, units, &search, answer, x->err));
+    const char *by = search ? "search" : lhi_windows_name(r);
+    lh_status status = LH_OK;
+    if (search)
+        status = lhi_search_run(search, REFUTATION, room_for_searches(r),
+                                &r->budget, r->found, answer, x->err);
+    lhi_search_free(search);
+    if (status == LH_OK && *answer == LHI_REFUTED)
+        lhi_raise_bound(r, units + 1, by);
+    if (status == LH_OK && *answer == LHI_FOUND)
+        status = lhi_offer(r, r->found, "search", x->err);
+    return status;
+}
+
+/* Each step is twice as far as the last, until one fails, and then half as far.
+ */
+static lh_status refute_once(rounds *x)
+{
+    lhi_solver *r = x->r;
+    int64_t step = 4;
+    bool failed = false;
+    while (step > 0 && !lhi_is_done(r)) {
+        const int64_t units = lhi_first_deadline(r) + step - 1;
+        lhi_answer answer;
+        if (units >= lhi_first_enough(r))
+            break;
+        LHI_TRY(try_refuting(x, units, &answer));
+        failed = failed || answer != LHI_REFUTED;
+        step = failed ? step / 2 : 2 * step;
+    }
+    return LH_OK;
+}
+
+/* Where searches are too large to end they still refute what is near the bound.
+ */
+static lh_status refute(rounds *x)
+{
+    lhi_solver *r = x->r;
+    int64_t before = r->low - 1;
+    lhi_report(r, "searching");
+    while (r->low > before && !lhi_is_done(r)) {
+        before = r->low;
+        LHI_TRY(refute_once(x));
+    }
     return LH_OK;
 }
 
@@ -328,9 +388,6 @@ static lh_status make_tasks(rounds *x, lh_error *err)
         LHI_TRY(lhi_words_make(r->shop, t->mem, &t->words, err));
         LHI_TRY(lhi_words_make(r->shop, t->mem, &t->found, err));
         LHI_TRY(lhi_justifier_make(r->shop, t->mem, &t->justifier, err));
-        if (i % 2)
-            LHI_TRY(lhi_inserter_make(r->shop, i / 2 % 2, r->o.seed + i, t->mem,
-                                      &t->inserter, err));
     }
     return LH_OK;
 }
@@ -351,11 +408,27 @@ static lh_status run_beams(rounds *x)
     return LH_OK;
 }
 
+/* Twice as long as all the rest of a round, or a quarter of that where searches
+ * end, and then less after rounds that brought nothing. */
+static lh_status run_insertion(rounds *x)
+{
+    lhi_solver *r = x->r;
+    uint64_t ticks = r->budget.used - x->insert_end;
+    if (inserts_most(r))
+        ticks *= 2;
+    else
+        ticks /= 4 * (x->n_vain < 8 ? x->n_vain + 1 : 8);
+    LHI_TRY(lhi_try_insertion(r, ticks, x->err));
+    x->insert_end = r->budget.used;
+    return LH_OK;
+}
+
 /* As long as all the rest of a round. */
 static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
-    if (x->n_searches == 0 || !r->has_words || r->budget.used < x->near_at)
+    if (x->n_searches == 0 || !r->has_words || inserts_most(r) ||
+        r->budget.used < x->near_at)
         return LH_OK;
     size_t taken = r->windows->used, room = r->o.memory / 8;
     for (uint32_t i = 0; i < x->n_searches; i++)
@@ -376,17 +449,20 @@ static lh_status run_rounds(rounds *x)
     x->near_at = r->windows->complete ? CLIMB_AFTER : 0;
     x->near_end = r->windows->complete ? CLIMB_AFTER / 2 : r->budget.used;
     x->near = (lhi_near){.share = 128, .step = 1};
+    x->insert_end = r->budget.used;
     x->climb = r->shop->n_ops > LHI_LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
         bool refuted;
-        x->low = r->low;
         if (r->fewer && !r->is_part && r->budget.used >= x->climb) {
             LHI_TRY(lhi_fewer_climb(r, x->err));
             x->climb = 2 * r->budget.used;
-            x->low = r->low;
         }
+        if (!x->refuted && x->n_searches > 0 && r->shop->n_ops > LHI_LARGE)
+            LHI_TRY(refute(x));
+        x->refuted = true;
+        x->low = r->low;
         x->high = lhi_first_enough(r);
-        if (x->low >= x->high)
+        if (lhi_is_done(r) || x->low >= x->high)
             break;
         LHI_TRY(plan(x, &refuted));
         if (refuted || r->budget.stop)
@@ -400,6 +476,7 @@ static lh_status run_rounds(rounds *x)
             LHI_TRY(lhi_bound_by_windows(r, x->err));
         }
         LHI_TRY(run_near(x));
+        LHI_TRY(run_insertion(x));
         LHI_TRY(run_beams(x));
     }
     return LH_OK;

@@ -71,23 +71,30 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
  * ------------------------------------------------------ */
 
 /* r->found, which is feasible, improved from both ends, and offered. */
-static lh_status justify(lhi_solver *r, uint64_t ticks, bool calm,
-                         const char *by, lh_error *err)
+static lh_status justify(lhi_solver *r, const char *by, lh_error *err)
 {
-    int64_t time = lhi_words_time(r->found);
-    lhi_justify how = {.seed = r->o.seed,
-                       .ticks = ticks,
-                       .target = lhi_shop_deadline(r->shop, r->low),
-                       .calm = calm};
+    int64_t time = lhi_words_time(r->found), before = time;
     if (time < 0)
         return LH_OK;
-    int64_t before = time;
-    if (r->justifier)
-        LHI_TRY(lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget,
-                                err));
-    if (!by && time == before)
-        return LH_OK;
+    LHI_TRY(lhi_justify_calmly(r->justifier, r->found, &time, r->o.seed,
+                               lhi_shop_deadline(r->shop, r->low), &r->budget,
+                               err));
     return lhi_offer(r, r->found, time < before ? "justification" : by, err);
+}
+
+/* The best schedule from elsewhere, for so long. */
+static lh_status justify_best(lhi_solver *r, uint64_t ticks, lh_error *err)
+{
+    lhi_words_copy(r->found, r->best);
+    int64_t time = lhi_words_time(r->found), before = time;
+    lhi_justify how = {.seed = r->o.seed,
+                       .ticks = ticks,
+                       .target = lhi_shop_deadline(r->shop, r->low)};
+    if (time < 0 || !r->justifier)
+        return LH_OK;
+    LHI_TRY(
+        lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget, err));
+    return time < before ? lhi_offer(r, r->found, "justification", err) : LH_OK;
 }
 
 /* Schedules made by dispatching what is due first, for deadlines from the bound
@@ -110,7 +117,7 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
         LHI_TRY(lhi_words_dispatch(r->found, r->windows->e, &ok, r->mem, err));
         lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
         if (ok)
-            LHI_TRY(justify(r, UINT64_MAX / 2, true, "dispatching", err));
+            LHI_TRY(justify(r, "dispatching", err));
     }
     return LH_OK;
 }
@@ -124,7 +131,7 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     int64_t time = -1;
     lhi_report(r, "tuning");
     LHI_TRY(lhi_words_tune(r->found, &time, &how, &r->budget, r->mem, err));
-    return time >= 0 ? justify(r, UINT64_MAX / 2, true, "tuning", err) : LH_OK;
+    return time >= 0 ? justify(r, "tuning", err) : LH_OK;
 }
 
 /* No generator found a schedule: is there one at all? */
@@ -222,7 +229,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
         LHI_TRY(find_any(r, err));
     if (r->best_ns < 0 || lhi_is_done(r))
         return LH_OK;
-    if (!r->windows->complete)
+    if (!r->windows->complete && r->n_regrowers == 0)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
     if (r->is_part && !lhi_is_done(r))
@@ -230,7 +237,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     LHI_TRY(dispatch(r, err));
     /* Fewer microbatches are solved for their bounds and patterns. */
     LHI_TRY(lhi_try_insertion(
-        r, (r->is_part ? 5 : 60) * (uint64_t)r->shop->n_ops, err));
+        r, (r->is_part ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
     /* Long enough for a good start where there are many passes, and short
      * beside what a search takes where there are few. */
     uint64_t begin = r->budget.used, n = r->shop->n_ops, most = n * n / 4;
@@ -258,16 +265,14 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
     /* First, because all generators take longer than that where there are many
      * passes. */
     if (r->shop)
-        LHI_TRY(lhi_try_insertion(r, 2 * (uint64_t)r->shop->n_ops, err));
+        LHI_TRY(lhi_try_insertion(r, 4 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_generate(r, err));
     if (lhi_is_done(r) || !r->shop)
         return LH_OK;
     if (r->o.objective == LH_OBJECTIVE_MAKESPAN)
         r->low = (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns;
-    if (r->has_words) {
-        lhi_words_copy(r->found, r->best);
-        LHI_TRY(justify(r, 20 * (r->shop->n_ops / 4 + 1), false, NULL, err));
-    }
+    if (r->has_words)
+        LHI_TRY(justify_best(r, 20 * (r->shop->n_ops / 4 + 1), err));
     return lhi_is_done(r) ? LH_OK : search_shop(r, err);
 }
 
@@ -345,6 +350,7 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     if (!r.mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_solve_within(&r, err);
+    lhi_free_regrowers(&r);
     lhi_windows_free(r.windows);
     lhi_fewer_free(r.fewer);
     lhi_arena_free(r.mem);

@@ -10,9 +10,18 @@
 
 /* Operations: too many to anneal on their orders, and for beams. */
 enum { LHI_LARGE = 4096 };
+
 enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* of a round */
 
 typedef struct lhi_fewer lhi_fewer;
+typedef struct lhi_regrower lhi_regrower;
+
+/* Works in memory of its own, as it runs beside others, and goes on where it
+ * ended. */
+typedef struct lhi_worker {
+    lhi_arena *mem;
+    lhi_regrower *regrower;
+} lhi_worker;
 
 typedef struct lhi_solver {
     const lh_pipeline *p;
@@ -25,6 +34,8 @@ typedef struct lhi_solver {
     lhi_windows *windows;
     lhi_words *best, *scratch, *found; /* best: orders of the best schedule */
     lhi_justifier *justifier;          /* may be NULL */
+    lhi_worker *regrowers; /* none: not made yet, or not for this shop */
+    uint32_t n_regrowers;
     bool has_words;
     lh_schedule *schedule;
     int64_t best_ns, bound_ns;
@@ -64,8 +75,10 @@ lh_status lhi_offer(lhi_solver *r, const lhi_words *words, const char *by,
 /* As far up as they refute; again after lhi_windows_allow(). */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
 const char *lhi_windows_name(const lhi_solver *r);
-/* Microbatches inserted one after another, from both ends: inserts.c. */
+/* Microbatches inserted one after another, for so many ticks on all threads
+ * together: inserts.c. */
 lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err);
+void lhi_free_regrowers(lhi_solver *r);
 /* Beam searches of this width for deadlines between the bound and the best:
  * beams.c. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);

@@ -62,8 +62,9 @@ void lhi_windows_free(lhi_windows *windows); /* its lattices; NULL is fine */
 void lhi_windows_allow(lhi_windows *windows, size_t states);
 
 /* Windows of its own beside those of `from`, whose lattices it looks at: while
- * it is used, `from` must stay as it is. It makes no lattices, is not narrowed,
- * and lives in `mem`, without lhi_windows_free(). */
+ * it is used, `from` must stay as it is. It makes no lattices, does without
+ * narrowed ones once a deadline is longer than theirs, and lives in `mem`,
+ * without lhi_windows_free(). */
 lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
                              lhi_windows **out, lh_error *err);
 

@@ -57,6 +57,12 @@ static const solve_row solve_large_rows[] = {
     {"loop", 8, 16, 16, 48, 2, 0, 0, 1907},
 };
 
+/* So many passes that what is near the bound is refuted before anything else.
+ */
+static const solve_row solve_many_rows[] = {
+    {"ud", 32, 48, 16, 48, 4, .25, .25, 10350},
+};
+
 /* Lattices of all states are too large here: only live ones prove it. */
 static const solve_row solve_live_rows[] = {
     {"wave", 8, 26, 32, 48, 4, 2, .25, 3598},

@@ -16,6 +16,13 @@ static void live_lattices(void)
         solve_row_check(&solve_live_rows[i], 4000000);
 }
 
+static void many_passes(void)
+{
+    for (size_t i = 0; i < sizeof solve_many_rows / sizeof *solve_many_rows;
+         i++)
+        solve_row_check(&solve_many_rows[i], 3000000);
+}
+
 /* What a caller is told only gets better. */
 static bool compare(void *context, const lh_solve_progress *now)
 {
@@ -54,6 +61,7 @@ int main(void)
     RUN(long_ud_pipelines);
     RUN(waves_and_loops);
     RUN(live_lattices);
+    RUN(many_passes);
     RUN(progress_is_progress);
     return test_summary();
 }

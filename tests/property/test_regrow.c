@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules whose ends are taken out and inserted again, on random pipelines:
+ * what comes out can run, takes as long as is said, and no longer than what was
+ * given; the same seed makes the same orders; it ends at its target and soon
+ * after its ticks. Schedules of fewer microbatches help, those of as many or
+ * more are left alone.
+ *
+ *     test_regrow [CASES [FIRST]]
+ */
+#include "hold_orders.h"
+#include "trains.h"
+
+#include "pipe/pipeline.h"
+#include "solve/fewer.h"
+#include "solve/regrow.h"
+
+#include <stdlib.h>
+
+enum { MORE = 3 }; /* microbatches that a larger pipeline has */
+
+static uint32_t n_cases = 400, first_case;
+static uint32_t n_made, n_better, n_differ;
+
+typedef struct maker {
+    const lh_pipeline *p;
+    lhi_arena *mem;
+    const lhi_shop *shop;
+    uint64_t seed;
+    lhi_regrower *regrower;
+    lhi_words *words;
+    int64_t time;
+    const char *by;
+    uint64_t used; /* ticks of the last call */
+} maker;
+
+/* false: this shop is not for insertion. */
+static bool begin(maker *k)
+{
+    lh_error err = {0};
+    k->regrower = NULL;
+    k->time = -1;
+    k->by = NULL;
+    CHECK_OK(lhi_words_make(k->shop, k->mem, &k->words, &err), err);
+    CHECK_OK(lhi_regrower_make(k->shop, k->seed, k->mem, &k->regrower, &err),
+             err);
+    return k->regrower && !test_state.bad;
+}
+
+static void go_on(maker *k, const lhi_regrow *how, uint64_t effort)
+{
+    lh_solve_options o = {.effort = effort};
+    lhi_budget budget = {0};
+    lh_error err = {0};
+    const int64_t before = k->time;
+    lhi_budget_begin(&budget, &o);
+    k->by = NULL;
+    CHECK_OK(lhi_regrow_run(k->regrower, k->words, &k->time, &k->by, how,
+                            &budget, &err),
+             err);
+    k->used = budget.used;
+    CHECK(before < 0 || k->time <= before);
+    CHECK((k->by != NULL) == (k->time != before));
+}
+
+static bool make(maker *k, const lhi_regrow *how)
+{
+    if (begin(k))
+        go_on(k, how, 0);
+    return k->regrower && !test_state.bad;
+}
+
+static bool same(const maker *a, const maker *b)
+{
+    return a->time == b->time && a->used == b->used && a->by == b->by &&
+           same_orders(a->words, b->words);
+}
+
+/* --- one call after another
+ * ------------------------------------------------------------------------ */
+
+/* But for a few schedules, and what one of them takes to be improved. */
+static bool in_time(const maker *k, uint64_t ticks)
+{
+    const uint64_t few = 4 * (uint64_t)k->shop->n_ops;
+    CHECK_MSG(k->used <= ticks + few, "%" PRIu64 " ticks, not %" PRIu64,
+              k->used, ticks);
+    return k->used <= ticks + few;
+}
+
+/* From one that was made in no time to one that is no worse, and to the same
+ * for the same seed. */
+static void goes_on(const maker *a, const lhi_regrow *how)
+{
+    const lhi_regrow quick = {.ticks = 1};
+    maker both[2] = {*a, *a};
+    for (int i = 0; i < 2; i++) {
+        maker *b = &both[i];
+        CHECK(make(b, how) && same(a, b));
+        CHECK(make(b, &quick));
+        in_time(b, quick.ticks);
+        lhi_words *given = b->words;
+        CHECK(begin(b));
+        lhi_words_copy(b->words, given);
+        b->time = lhi_words_time(b->words);
+        const int64_t before = b->time;
+        go_on(b, how, 0);
+        CHECK(b->used >= how->ticks);
+        in_time(b, how->ticks);
+        hold_orders(b->p, b->words, b->time);
+        n_better += b->time < before;
+        CHECK(b->time < before || same_orders(b->words, given));
+    }
+    CHECK(same(&both[0], &both[1]));
+}
+
+static void ends_early(const maker *a, const lhi_regrow *how)
+{
+    maker b = *a;
+    lhi_regrow easy = *how;
+    easy.target = a->time;
+    CHECK(make(&b, &easy) && b.time == a->time && b.used <= a->used);
+    go_on(&b, &easy, 0);
+    CHECK_INT(b.used, 0);
+    easy.target = a->time + a->time / 8;
+    CHECK(make(&b, &easy) && b.time <= easy.target);
+    easy.target = INT64_MAX;
+    CHECK(make(&b, &easy) && b.time >= 0);
+    in_time(&b, 0);
+    CHECK(begin(&b));
+    go_on(&b, how, how->ticks / 2);
+    in_time(&b, how->ticks / 2);
+}
+
+/* --- fewer microbatches
+ * ------------------------------------------------------------------------ */
+
+/* Times of a schedule of so many microbatches, and no room behind them. */
+static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
+                          uint32_t parts, uint64_t ticks)
+{
+    lh_pipeline part = *k->p;
+    lh_error err = {0};
+    lhi_shop *shop = NULL;
+    int64_t *start = NULL;
+    maker few = *k;
+    const lhi_regrow how = {.ticks = ticks};
+    part.n_microbatches = n_microbatches;
+    CHECK_OK(lhi_shop_make(&part, parts, false, LH_OBJECTIVE_MAKESPAN, k->mem,
+                           &shop, &err),
+             err);
+    few.p = &part;
+    few.shop = shop;
+    CHECK(make(&few, &how));
+    if (!test_state.bad)
+        start = malloc(shop->n_ops * sizeof *start);
+    CHECK(start != NULL);
+    for (uint32_t o = 0; start && o < shop->n_ops; o++)
+        start[o] = few.words->end[o] - shop->time[o];
+    return start;
+}
+
+/* What is known of a pipeline of more microbatches is of fewer and of more
+ * than this shop has: those of more change nothing. */
+static void takes_fewer(const maker *a, uint32_t parts, rng *r)
+{
+    const uint32_t n = a->shop->n_microbatches;
+    lhi_fewer fewer = {.n = n + MORE};
+    lhi_regrow how = {.fewer = &fewer, .ticks = a->shop->n_ops * 10};
+    maker with = *a, without = *a, both = *a;
+    fewer.rung = calloc(fewer.n, sizeof *fewer.rung);
+    CHECK(fewer.rung != NULL);
+    for (uint32_t m = 1; m < n && !test_state.bad; m++)
+        if (rng_chance(r, 40))
+            fewer.rung[m].start = starts_of(a, m, parts, a->shop->n_ops);
+    if (!test_state.bad && make(&with, &how)) {
+        in_time(&with, how.ticks);
+        hold_orders(a->p, with.words, with.time);
+    }
+    for (uint32_t m = n; m < fewer.n && !test_state.bad; m++)
+        fewer.rung[m].start = starts_of(a, m, parts, a->shop->n_ops);
+    CHECK(!test_state.bad && make(&both, &how) && same(&with, &both));
+    how.fewer = NULL;
+    CHECK(!test_state.bad && make(&without, &how));
+    n_differ += !same(&with, &without);
+    for (uint32_t m = 0; fewer.rung && m < fewer.n; m++)
+        free(fewer.rung[m].start);
+    free(fewer.rung);
+}
+
+/* --- cases
+ * ------------------------------------------------------------------------ */
+
+static void try_case(uint64_t seed)
+{
+    static const random_shape shape = {
+        .max_devices = 6, .max_microbatches = 14, .max_chunks = 1};
+    rng r = {seed};
+    lh_pipeline *p = random_pipeline(&r, &shape);
+    lh_error err = {0};
+    lhi_shop *shop = NULL;
+    const uint32_t parts = 1 + rng_below(&r, 3);
+    maker a = {.p = p, .mem = lhi_arena_make(0), .seed = rng_next(&r)};
+    CHECK(a.mem != NULL);
+    lh_status status = lhi_shop_make(p, parts, false, LH_OBJECTIVE_MAKESPAN,
+                                     a.mem, &shop, &err);
+    a.shop = shop;
+    if (status == LH_OK && is_possible(shop) && begin(&a)) {
+        const lhi_regrow how = {.ticks = shop->n_ops * 10, .seed = 3};
+        n_made++;
+        go_on(&a, &how, 0);
+        CHECK(a.used >= how.ticks);
+        in_time(&a, how.ticks);
+        hold_orders(p, a.words, a.time);
+        ends_early(&a, &how);
+        if (seed % 2)
+            goes_on(&a, &how);
+        else
+            takes_fewer(&a, parts, &r);
+    }
+    if (test_state.bad) {
+        fprintf(stderr, "case %" PRIu64 "\n", seed);
+        print_case(p, NULL);
+    }
+    lhi_arena_free(a.mem);
+    lh_pipeline_free(p);
+}
+
+static void random_pipelines(void)
+{
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++)
+        try_case(first_case + i);
+    CHECK_MSG(n_made * 10 >= n_cases && n_better * 20 >= n_cases &&
+                  n_differ * 20 >= n_cases,
+              "of %u pipelines %u were for insertion, %u got better and %u "
+              "other for what fewer microbatches brought",
+              n_cases, n_made, n_better, n_differ);
+}
+
+/* --- by hand
+ * ------------------------------------------------------------------------ */
+
+static int64_t ms_of(const maker *k)
+{
+    return k->time * k->shop->unit_ns / 1000000;
+}
+
+static bool board(maker *k, uint32_t n_microbatches)
+{
+    lh_error err = {0};
+    lhi_shop *shop = NULL;
+    *k = (maker){.p = trains_make(n_microbatches), .mem = lhi_arena_make(0)};
+    CHECK_OK(lhi_shop_make(k->p, 1, false, LH_OBJECTIVE_MAKESPAN, k->mem, &shop,
+                           &err),
+             err);
+    k->shop = shop;
+    return !test_state.bad;
+}
+
+static void leave(maker *k)
+{
+    lhi_arena_free(k->mem);
+    lh_pipeline_free((lh_pipeline *)k->p);
+}
+
+static void trains_meet(void)
+{
+    maker a;
+    if (board(&a, 64)) {
+        const lhi_regrow how = {.ticks = 600000,
+                                .target = TRAINS_GOOD_MS * INT64_C(1000000) /
+                                          a.shop->unit_ns};
+        for (a.seed = 0; a.seed < 6 && make(&a, &how); a.seed++) {
+            hold_orders(a.p, a.words, a.time);
+            CHECK_MSG(a.time <= how.target && ms_of(&a) >= TRAINS_LEAST_MS,
+                      "%" PRId64 " ms", ms_of(&a));
+        }
+    }
+    leave(&a);
+}
+
+/* The sum over some seeds. */
+static int64_t sum_of(maker *k, const lhi_regrow *how)
+{
+    int64_t sum = 0;
+    for (k->seed = 0; k->seed < 16 && make(k, how); k->seed++)
+        sum += ms_of(k);
+    return sum;
+}
+
+/* The beginning of what took long to find for 20 microbatches is one for 24. */
+static void fewer_help(void)
+{
+    maker a;
+    lhi_rung rungs[24] = {0};
+    const lhi_fewer fewer = {.n = 24, .rung = rungs};
+    lhi_regrow how = {.ticks = 2000};
+    if (board(&a, 24)) {
+        int64_t without = sum_of(&a, &how);
+        rungs[20].start = starts_of(&a, 20, 1, 400000);
+        how.fewer = &fewer;
+        int64_t with = sum_of(&a, &how);
+        CHECK_MSG(with < without, "%" PRId64 " ms, and %" PRId64 " without",
+                  with, without);
+        free(rungs[20].start);
+    }
+    leave(&a);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    RUN(random_pipelines);
+    RUN(trains_meet);
+    RUN(fewer_help);
+    return test_summary();
+}
