@@ -202,11 +202,11 @@ static lh_status by_search(prover *r, lh_error *err)
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
-    if (lhi_search_size(r->shop) > r->o.memory / 2) {
+    lhi_windows_counts(r->windows);
+    if (lhi_search_size(r->windows, true) > r->o.memory / 2) {
         r->why = "too large for a search with clauses";
         return LH_OK;
     }
-    lhi_windows_counts(r->windows);
     r->log.most = MOST_WORDS;
     LHI_TRY(lhi_search_make(r->shop, lhi_shop_deadline(r->shop, units),
                             r->windows, NULL, &search, err));

@@ -141,8 +141,10 @@ static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
     if (status == LH_OK)
         status = lhi_search_run(search, EACH, all->room, &piece->budget,
                                 k->found, &k->answer, &piece->err);
+    lhi_spend(&piece->budget,
+              s->n_ops * 4 + (search ? lhi_search_ticks(search) : 0));
     lhi_search_free(search);
-    lhi_spend(&piece->budget, s->n_ops * 4 + lhi_search_ticks(s));
+    
     piece->last = k->answer == LHI_FOUND;
     return status;
 }
@@ -230,7 +232,7 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
 /* Every search takes what it takes before it has learnt anything. */
 static uint32_t count_questions(const lhi_solver *r, size_t room)
 {
-    size_t fit = room / (lhi_search_size(r->shop) * 3 / 2);
+    size_t fit = room / (lhi_search_size(r->windows, false) * 3 / 2);
     uint32_t n = r->at_once;
     return n < fit ? n : fit > 0 ? (uint32_t)fit : 1;
 }

@@ -176,7 +176,7 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
 bool lhi_is_searchable(const lhi_solver *r, uint32_t n_searches)
 {
     const size_t most = (size_t)1 << 28; /* more takes too long to begin */
-    size_t size = lhi_search_size(r->shop), room = r->o.memory / 2;
+    size_t size = lhi_search_size(r->windows, false), room = r->o.memory / 2;
     return size <= most && size * n_searches <= room;
 }
 
@@ -199,9 +199,9 @@ lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
         if (lhi_words_time(r->scratch) >= 0)
             hint = r->scratch;
     }
-    if (lhi_spend(&r->budget, lhi_search_ticks(r->shop)))
-        return LH_OK;
-    return lhi_search_make(r->shop, deadline, r->windows, hint, out, err);
+    LHI_TRY(lhi_search_make(r->shop, deadline, r->windows, hint, out, err));
+    lhi_spend(&r->budget, lhi_search_ticks(*out));
+    return LH_OK;
 }
 
 /* Deadlines near the bound are the most likely; which of them takes turns. */

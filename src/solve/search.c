@@ -36,14 +36,14 @@ bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
 lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
 {
     const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
-    const uint32_t *base = s->pair_base + s->pair_at[x->machine];
-    uint32_t n = s->s->machines[x->machine].n_streams;
-    if (x->slot < y->slot)
-        return 2 * (base[x->slot * n + y->slot] + (a - x->first) * y->count +
-                    (b - y->first));
-    return 2 * (base[y->slot * n + x->slot] + (b - y->first) * x->count +
-                (a - x->first)) +
-           1;
+    const lit turned = x->slot > y->slot;
+    const open_pairs *p = turned ? &s->pairs[s->slot_at[b] + x->slot]
+                                 : &s->pairs[s->slot_at[a] + y->slot];
+    const uint32_t k = turned ? a - x->first : b - y->first;
+    const lit l = k < p->low     ? HOLDS_NOT
+                  : k >= p->high ? HOLDS
+                                 : 2 * (p->var + k - p->low);
+    return l ^ turned;
 }
 
 void lhi_note_conflict(lhi_search *s, lit l)
@@ -601,7 +601,7 @@ static void take_orders(const lhi_search *s, lhi_words *out)
     const lhi_shop *shop = s->s;
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
-        uint32_t at[64] = {0}, n = 0;
+        uint32_t at[MOST_SLOTS] = {0}, n = 0;
         while (n < out->n[m]) {
             uint32_t pick = NONE;
             for (uint32_t i = 0; i < k->n_streams; i++) {
@@ -679,6 +679,12 @@ lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
 void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
 {
     s->log = log;
+}
+
+/* Mostly for new pages. */
+uint64_t lhi_search_ticks(const lhi_search *s)
+{
+    return lhi_arena_used(s->mem) / 512;
 }
 
 size_t lhi_search_bytes(const lhi_search *s)

@@ -16,13 +16,14 @@ typedef enum lhi_answer {
     LHI_GAVE_UP
 } lhi_answer;
 
-/* Bytes that a search over the shop starts with. */
-size_t lhi_search_size(const lhi_shop *shop);
-/* What making it takes. */
-uint64_t lhi_search_ticks(const lhi_shop *shop);
+/* Bytes that a search starts with, at most; with_counts: with the windows as
+ * they are and their counts. SIZE_MAX: none can be made. */
+size_t lhi_search_size(const lhi_windows *windows, bool with_counts);
+/* What making it took. */
+uint64_t lhi_search_ticks(const lhi_search *search);
 
-/* `windows`: set for this very deadline, with counts. `hint`: timed orders to
- * stay near; may be NULL. Release with lhi_search_free(). */
+/* `windows`: set for this very deadline, with counts; live longer. `hint`:
+ * timed orders to stay near; may be NULL. Release with lhi_search_free(). */
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows, const lhi_words *hint,
                           lhi_search **out, lh_error *err);

@@ -5,8 +5,11 @@
 
 #include "solve/search.h"
 
-/* Literal 2v: var_a[v] before var_b[v]; 2v + 1: the other way round. */
+/* Literal 2v: var_a[v] before var_b[v]; 2v + 1: the other way round. Variable 0
+ * stands for all pairs whose order holds from the beginning. */
 typedef uint32_t lit;
+enum { HOLDS = 0, HOLDS_NOT = 1 };
+enum { MOST_SLOTS = 64 }; /* of a machine */
 
 typedef enum why_kind {
     WHY_NOT,    /* a decision, or true at the root */
@@ -57,6 +60,13 @@ typedef struct level {
     uint32_t trail, heads, tails, undos, sets;
 } level;
 
+/* Of an operation and a later stream of its machine: operations of that stream
+ * before number `low` come before it, those from `high` on after it, and those
+ * between have variables from `var` on. */
+typedef struct open_pairs {
+    uint32_t low, high, var;
+} open_pairs;
+
 struct lhi_search {
     const lhi_shop *s;
     int64_t deadline;
@@ -67,9 +77,8 @@ struct lhi_search {
 
     uint32_t n_vars;
     uint32_t *var_a, *var_b;
-    size_t *pair_at;          /* per machine, into pair_base */
-    uint32_t *pair_base;      /* [slot a * n_streams + slot b], a < b */
-    size_t *slot_at;          /* per operation, as in lhi_windows */
+    open_pairs *pairs;        /* [slot_at[op] + slot], for later slots */
+    const size_t *slot_at;    /* of the windows */
     uint32_t *before, *after; /* counts known to be before; first known after */
     uint32_t *producer;  /* of an operation whose machine follows; or NONE */
     int64_t *memory_sum; /* per stream: net change of its first x operations,
@@ -113,6 +122,23 @@ struct lhi_search {
     bool refuted;
     lhi_clause_log *log; /* or NULL */
 };
+
+/* --- the root: search_root.c */
+
+/* false: a machine has too many streams. */
+bool lhi_is_for_search(const lhi_shop *shop);
+
+/* Per operation and stream of its machine, how many operations come before it
+ * whatever happens, and which is the first that comes after it; with_counts: by
+ * the windows' counts too. `list` has room for the operations of a machine.
+ * false: there is no order. */
+bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
+                     uint32_t *before, uint32_t *after);
+/* The pairs that leaves open. */
+uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
+                        const uint32_t *before, const uint32_t *after);
+
+/* --- the search */
 
 /* The literal "a before b" for operations of two streams of one machine. */
 lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b);

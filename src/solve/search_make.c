@@ -6,61 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t count_pairs(const lhi_shop *shop)
-{
-    uint64_t n = 0;
-    for (uint32_t m = 0; m < shop->n_machines; m++) {
-        const lhi_machine *k = &shop->machines[m];
-        for (uint32_t i = 0; i < k->n_streams && k->leader == NONE; i++)
-            for (uint32_t j = i + 1; j < k->n_streams; j++)
-                n += (uint64_t)shop->streams[k->first_stream + i].count *
-                     shop->streams[k->first_stream + j].count;
-    }
-    return n;
-}
-
-size_t lhi_search_size(const lhi_shop *shop)
-{
-    uint64_t each = sizeof(why) + 2 * sizeof(watches) + sizeof(double) +
-                    9 * sizeof(uint32_t) + 8;
-    return count_pairs(shop) * each + (uint64_t)shop->n_ops * 400;
-}
-
-/* Mostly for new pages. */
-uint64_t lhi_search_ticks(const lhi_shop *shop)
-{
-    return lhi_search_size(shop) / 512;
-}
-
+/* A variable for every pair whose order is open. */
 static lh_status number_pairs(lhi_search *s, lh_error *err)
 {
     const lhi_shop *shop = s->s;
-    size_t n_pairs = 0;
-    s->pair_at = LHI_NEW(s->mem, size_t, shop->n_machines);
-    for (uint32_t m = 0; s->pair_at && m < shop->n_machines; m++) {
-        s->pair_at[m] = n_pairs;
-        n_pairs +=
-            (size_t)shop->machines[m].n_streams * shop->machines[m].n_streams;
-    }
-    s->pair_base = LHI_NEW(s->mem, uint32_t, n_pairs);
-    s->n_vars = (uint32_t)count_pairs(shop);
-    s->var_a = LHI_NEW(s->mem, uint32_t, s->n_vars);
-    s->var_b = LHI_NEW(s->mem, uint32_t, s->n_vars);
-    if (!s->pair_at || !s->pair_base || !s->var_a || !s->var_b)
+    const uint64_t n =
+        lhi_open_pairs(shop, s->slot_at, s->before, s->after) + 1;
+    if (n > UINT32_MAX / 4)
+        return lhi_fail(err, LH_EUNSUPPORTED, "too many pairs of passes");
+    s->n_vars = 1;
+    s->var_a = LHI_NEW(s->mem, uint32_t, n);
+    s->var_b = LHI_NEW(s->mem, uint32_t, n);
+    if (!s->var_a || !s->var_b)
         return lhi_fail_nomem(err);
-    uint32_t v = 0;
-    for (uint32_t m = 0; m < shop->n_machines; m++) {
-        const lhi_machine *k = &shop->machines[m];
-        uint32_t n = k->leader == NONE ? k->n_streams : 0;
-        for (uint32_t i = 0; i < n * n; i++) {
-            const lhi_stream *a = &shop->streams[k->first_stream + i / n];
-            const lhi_stream *b = &shop->streams[k->first_stream + i % n];
-            if (a >= b)
-                continue;
-            s->pair_base[s->pair_at[m] + i] = v;
-            for (uint32_t x = 0; x < a->count * b->count; x++, v++) {
-                s->var_a[v] = a->first + x / b->count;
-                s->var_b[v] = b->first + x % b->count;
+    for (uint32_t o = 0; o < shop->n_ops; o++) {
+        const lhi_stream *t = lhi_stream_at(s, o);
+        const lhi_machine *m = &shop->machines[t->machine];
+        for (uint32_t i = t->slot + 1; i < m->n_streams && m->leader == NONE;
+             i++) {
+            const size_t at = s->slot_at[o] + i;
+            s->pairs[at] = (open_pairs){s->before[at], s->after[at], s->n_vars};
+            for (uint32_t x = s->before[at]; x < s->after[at]; x++) {
+                s->var_a[s->n_vars] = o;
+                s->var_b[s->n_vars++] =
+                    shop->streams[m->first_stream + i].first + x;
             }
         }
     }
@@ -102,16 +71,13 @@ static lh_status make_history(lhi_search *s, history *h, lh_error *err)
     return LH_OK;
 }
 
-static lh_status allocate_ops(lhi_search *s, lh_error *err)
+static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
+                              lh_error *err)
 {
     const lhi_shop *shop = s->s;
-    size_t n = shop->n_ops, slots = 0;
-    s->slot_at = LHI_NEW(s->mem, size_t, n);
-    for (size_t o = 0; s->slot_at && o < n; o++) {
-        s->slot_at[o] = slots;
-        slots +=
-            shop->machines[shop->streams[shop->stream_of[o]].machine].n_streams;
-    }
+    const size_t n = shop->n_ops, slots = w->slot_at[n];
+    s->slot_at = w->slot_at;
+    s->pairs = LHI_NEW(s->mem, open_pairs, slots);
     s->before = LHI_NEW(s->mem, uint32_t, slots);
     s->after = LHI_NEW(s->mem, uint32_t, slots);
     s->producer = LHI_NEW(s->mem, uint32_t, n);
@@ -119,7 +85,7 @@ static lh_status allocate_ops(lhi_search *s, lh_error *err)
     s->machine_dirty = LHI_NEW(s->mem, bool, shop->n_machines);
     s->memory_queue = LHI_NEW(s->mem, uint32_t, n);
     s->memory_queued = LHI_NEW(s->mem, bool, n);
-    if (!s->slot_at || !s->before || !s->after || !s->producer ||
+    if (!s->pairs || !s->before || !s->after || !s->producer ||
         !s->memory_sum || !s->machine_dirty || !s->memory_queue ||
         !s->memory_queued)
         return lhi_fail_nomem(err);
@@ -147,6 +113,8 @@ static lh_status allocate_vars(lhi_search *s, lh_error *err)
         !s->learnt || !s->stamp)
         return lhi_fail_nomem(err);
     memset(s->heap_at, 0xff, n * sizeof *s->heap_at);
+    s->value[HOLDS] = 1;
+    s->value[HOLDS_NOT] = -1;
     return LH_OK;
 }
 
@@ -160,10 +128,6 @@ static void set_ops(lhi_search *s, const lhi_windows *w)
                 s->memory_sum[t->first + i + x] + shop->memory[t->first + x];
     }
     for (uint32_t o = 0; o < shop->n_ops; o++) {
-        const lhi_machine *m = &shop->machines[lhi_stream_at(s, o)->machine];
-        for (uint32_t i = 0; i < m->n_streams; i++)
-            s->after[s->slot_at[o] + i] =
-                shop->streams[m->first_stream + i].count;
         s->head.now[o] = s->head.root[o] = w->r[o];
         s->tail.now[o] = s->tail.root[o] = s->deadline - w->e[o];
         lhi_queue_op(&s->head, shop->n_ops, o);
@@ -176,7 +140,7 @@ static void set_ops(lhi_search *s, const lhi_windows *w)
 static void set_vars(lhi_search *s, const lhi_words *hint)
 {
     const lhi_shop *shop = s->s;
-    for (uint32_t v = 0; v < s->n_vars; v++) {
+    for (uint32_t v = 1; v < s->n_vars; v++) {
         uint32_t a = s->var_a[v], b = s->var_b[v];
         int64_t first =
             s->head.now[a] + shop->time[a] + shop->time[b] + s->tail.now[b];
@@ -188,45 +152,10 @@ static void set_vars(lhi_search *s, const lhi_words *hint)
         else
             s->phase[v] = first > second;
         s->activity[v] = 1e-3 / (1 + (double)(spare > 0 ? spare : 0));
-        s->heap[v] = v;
-        s->heap_at[v] = v;
+        s->heap[v - 1] = v;
     }
-    s->n_heap = s->n_vars;
+    s->n_heap = s->n_vars - 1;
     s->gain = 1;
-}
-
-/* Orders that hold whatever else: rules, arcs on one machine, and the windows'
- * counts. */
-static bool set_orders(lhi_search *s, const lhi_windows *w)
-{
-    const lhi_shop *shop = s->s;
-    const why root = {WHY_NOT, 0, 0};
-    for (uint32_t o = 0; o < shop->n_ops; o++) {
-        const lhi_stream *t = lhi_stream_at(s, o);
-        const lhi_machine *m = &shop->machines[t->machine];
-        if (m->leader != NONE)
-            continue;
-        for (uint32_t i = 0; i < m->n_streams; i++) {
-            const lhi_stream *u = &shop->streams[m->first_stream + i];
-            size_t at = w->slot_at[o] + i;
-            uint32_t least = w->fixed[at], most = u->count;
-            if (i == t->slot)
-                continue;
-            if (w->near || lhi_windows_lattice(w, t->machine)) {
-                least = w->least[at] > least ? w->least[at] : least;
-                most = w->most[at];
-            }
-            if (least > most)
-                return false;
-            if (least > 0 &&
-                !lhi_enqueue(s, lhi_before(s, u->first + least - 1, o), root))
-                return false;
-            if (most < u->count &&
-                !lhi_enqueue(s, lhi_before(s, o, u->first + most), root))
-                return false;
-        }
-    }
-    return true;
 }
 
 /* Most activity first; equal ones in order, so that runs repeat. */
@@ -256,13 +185,11 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows, const lhi_words *hint,
                           lhi_search **out, lh_error *err)
 {
-    for (uint32_t m = 0; m < shop->n_machines; m++)
-        if (shop->machines[m].n_streams > 64)
-            return lhi_fail(err, LH_EUNSUPPORTED,
-                            "more than 64 kinds of passes or messages share a "
-                            "device or link");
-    if (count_pairs(shop) > UINT32_MAX / 4)
-        return lhi_fail(err, LH_EUNSUPPORTED, "too many pairs of passes");
+    if (!lhi_is_for_search(shop))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "more than %d kinds of passes or messages share a "
+                        "device or link",
+                        MOST_SLOTS);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_search *s = mem ? LHI_NEW(mem, lhi_search, 1) : NULL;
     if (!s) {
@@ -272,9 +199,16 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     *s = (lhi_search){.s = shop, .deadline = deadline, .mem = mem};
     s->restart_at = 100;
     s->reduce_at = 4000;
-    lh_status status = number_pairs(s, err);
+    lh_status status = allocate_ops(s, windows, err);
+    /* The queue for memory serves as room for a list. */
+    if (status == LH_OK &&
+        !lhi_root_orders(windows, true, s->memory_queue, s->before, s->after)) {
+        s->refuted = true;
+        *out = s;
+        return LH_OK;
+    }
     if (status == LH_OK)
-        status = allocate_ops(s, err);
+        status = number_pairs(s, err);
     if (status == LH_OK)
         status = allocate_vars(s, err);
     if (status != LH_OK) {
@@ -286,13 +220,6 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     set_ops(s, windows);
     set_vars(s, hint);
     build_heap(s);
-    if (!set_orders(s, windows)) {
-        s->refuted = !s->no_memory;
-        if (s->no_memory) {
-            lhi_search_free(s);
-            return lhi_fail_nomem(err);
-        }
-    }
     *out = s;
     return LH_OK;
 }

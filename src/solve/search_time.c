@@ -45,17 +45,22 @@ void lhi_take_back_steps(history *h, uint32_t n)
     }
 }
 
+static bool rises(const history *h, uint32_t op, uint32_t from, int64_t weight)
+{
+    return h->now[from] + weight > h->now[op];
+}
+
 static bool raise(lhi_search *s, history *h, uint32_t op, uint32_t from,
                   int64_t weight, lit by)
 {
-    int64_t value = h->now[from] + weight;
-    if (value <= h->now[op])
+    if (!rises(h, op, from, weight))
         return true;
     if (!lhi_grow(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
         return false;
-    h->steps[h->n] = (step){value, weight, op, from, by, h->last[op]};
+    h->steps[h->n] =
+        (step){h->now[from] + weight, weight, op, from, by, h->last[op]};
     h->last[op] = h->n++;
-    h->now[op] = value;
+    h->now[op] = h->now[from] + weight;
     lhi_queue_op(h, s->s->n_ops, op);
     return true;
 }
@@ -159,12 +164,14 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
             continue;
         if (heads && s->after[at] < u->count) {
             uint32_t to = u->first + s->after[at];
-            if (!raise(s, &s->head, to, o, time, lhi_before(s, o, to)))
+            if (rises(&s->head, to, o, time) &&
+                !raise(s, &s->head, to, o, time, lhi_before(s, o, to)))
                 return false;
         }
         if (!heads && s->before[at] > 0) {
             uint32_t to = u->first + s->before[at] - 1;
-            if (!raise(s, &s->tail, to, o, time, lhi_before(s, to, o)))
+            if (rises(&s->tail, to, o, time) &&
+                !raise(s, &s->tail, to, o, time, lhi_before(s, to, o)))
                 return false;
         }
     }
@@ -309,10 +316,8 @@ bool lhi_relax_literal(lhi_search *s, lit l)
 /* --- one machine
  * -------------------------------------------------------------- */
 
-enum { MAX_SLOTS = 64 };
-
 typedef struct block {
-    uint32_t first[MAX_SLOTS], n[MAX_SLOTS]; /* per slot: a run of a stream */
+    uint32_t first[MOST_SLOTS], n[MOST_SLOTS]; /* per slot: a run of a stream */
     int64_t begin, end;
 } block;
 
@@ -322,7 +327,7 @@ static bool too_late(lhi_search *s, const lhi_machine *m, int64_t due,
                      block *out)
 {
     const lhi_shop *shop = s->s;
-    uint32_t at[MAX_SLOTS] = {0};
+    uint32_t at[MOST_SLOTS] = {0};
     int64_t now = -1;
     for (;;) {
         uint32_t pick = NONE, slot = 0;
@@ -373,8 +378,8 @@ static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
 static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
 {
     const lhi_shop *shop = s->s;
-    uint32_t op[MAX_SLOTS], end[MAX_SLOTS];
-    int64_t left[MAX_SLOTS], now = 0;
+    uint32_t op[MOST_SLOTS], end[MOST_SLOTS];
+    int64_t left[MOST_SLOTS], now = 0;
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const lhi_stream *t = &shop->streams[m->first_stream + i];
         op[i] = t->first;
@@ -426,7 +431,7 @@ bool lhi_one_machine(lhi_search *s)
         s->machine_dirty[i] = false;
         int64_t due;
         block b;
-        if (m->n_streams < 2 || m->n_streams > MAX_SLOTS ||
+        if (m->n_streams < 2 || m->n_streams > MOST_SLOTS ||
             meets_deadlines(s, m, &due))
             continue;
         if (!too_late(s, m, due, &b))

@@ -6,7 +6,7 @@
 
 #include "solve/windows.h"
 
-static uint32_t n_clauses, n_root;
+static uint32_t n_clauses, n_root, n_fixed;
 
 /* Whether the planted schedule has the order that the literal says. */
 static bool planted(const lhi_search *s, const lhi_words *w, lit l)
@@ -28,6 +28,47 @@ static void check_clauses(const lhi_search *s, const lhi_words *w)
         CHECK_MSG(planted(s, w, s->trail[i]),
                   "the root excludes the planted schedule");
         n_root++;
+    }
+}
+
+/* How many operations of a stream the planted schedule has before this one. */
+static uint32_t planted_before(const lhi_words *w, const lhi_stream *t,
+                               uint32_t o)
+{
+    uint32_t n = 0;
+    for (uint32_t q = t->first; q < t->first + t->count; q++)
+        n += q != o && w->end[q] <= w->end[o] - w->shop->time[o];
+    return n;
+}
+
+/* Pairs without a variable are in the planted order, and the literals that
+ * stand for them say so. */
+static void check_root(const lhi_search *s, const lhi_words *w)
+{
+    const lhi_shop *shop = s->s;
+    for (uint32_t o = 0; o < shop->n_ops; o++) {
+        const lhi_stream *own = lhi_stream_at(s, o);
+        const lhi_machine *m = &shop->machines[own->machine];
+        for (uint32_t i = 0; i < m->n_streams && m->leader == NONE; i++) {
+            const lhi_stream *t = &shop->streams[m->first_stream + i];
+            const size_t at = s->slot_at[o] + i;
+            if (i == own->slot)
+                continue;
+            const uint32_t n = planted_before(w, t, o);
+            CHECK_MSG(n >= s->before[at] && n <= s->after[at],
+                      "%u operations come before %u, not %u to %u", n, o,
+                      s->before[at], s->after[at]);
+            for (uint32_t x = 0; x < t->count; x++) {
+                const lit l = lhi_before(s, t->first + x, o);
+                const lit fixed = x < s->before[at]   ? HOLDS
+                                  : x >= s->after[at] ? HOLDS_NOT
+                                                      : l;
+                n_fixed += l <= HOLDS_NOT;
+                CHECK(l == fixed && lhi_before(s, o, t->first + x) == (l ^ 1));
+                CHECK(l <= HOLDS_NOT ||
+                      (lhi_from(s, l) == t->first + x && lhi_to(s, l) == o));
+            }
+        }
     }
 }
 
@@ -75,6 +116,7 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     CHECK(lhi_windows_set(windows, deadline, &budget));
     lhi_windows_counts(windows);
     CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
+    check_root(s, w);
     for (uint32_t i = 0; i < 12 && answer == LHI_GAVE_UP; i++) {
         CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
                                 &answer, &err),
@@ -119,8 +161,9 @@ static void nothing_excludes_a_planted_schedule(void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         plant_row(&rows[i]);
-    printf("%u clauses and %u literals at the root\n", n_clauses, n_root);
-    CHECK(n_clauses > 1000);
+    printf("%u clauses, %u literals at the root and %u pairs before it\n",
+           n_clauses, n_root, n_fixed);
+    CHECK(n_clauses > 1000 && n_fixed > 1000);
 }
 
 /* --- live states -------------------------------------------------------------
