@@ -44,9 +44,9 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
     const lh_pipeline *p = r->p;
     uint32_t n = p->n_microbatches;
     *out = NULL;
-    /* Machines of many streams gain nothing: few microbatches interleave there
-     * in another way than many do. */
-    if (r->fewer || !r->windows->whole || n < LEAST || r->o.fifo ||
+    /* Devices with several chunks gain nothing: few microbatches interleave
+     * there in another way than many do. */
+    if (r->fewer || !r->windows->whole || p->n_chunks > p->n_devices || n < LEAST || r->o.fifo ||
         p->has_collectives || r->o.objective != LH_OBJECTIVE_MAKESPAN ||
         r->shop->restricted || !only_holds(p))
         return LH_OK;
