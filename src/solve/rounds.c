@@ -57,6 +57,7 @@ typedef struct rounds {
     int64_t leap;      /* of the first search above the bound: units */
     uint64_t near_at;  /* ticks after which neighbourhoods are searched */
     uint64_t near_end; /* ticks when they last were */
+    uint32_t n_near_vain;
     uint64_t insert_end;
     lhi_near near;
 } rounds;
@@ -392,7 +393,7 @@ static lh_status make_tasks(rounds *x, lh_error *err)
     return LH_OK;
 }
 
-/* Beams that bring nothing wait until four times their effort has gone into
+/* Beams that bring nothing wait until eight times their effort has gone into
  * something else: they must not keep a search from its proof. */
 static lh_status run_beams(rounds *x)
 {
@@ -404,7 +405,7 @@ static lh_status run_beams(rounds *x)
     LHI_TRY(lhi_try_beams(r, x->width, x->err));
     x->width += x->width / 2;
     if (r->best_ns == best_ns)
-        x->beams_at = r->budget.used + 4 * (r->budget.used - before);
+        x->beams_at = r->budget.used + 8 * (r->budget.used - before);
     return LH_OK;
 }
 
@@ -423,7 +424,8 @@ static lh_status run_insertion(rounds *x)
     return LH_OK;
 }
 
-/* As long as all the rest of a round. */
+/* As long as all the rest of a round, and shorter after some that brought
+ * nothing: searches have a proof to find as well. */
 static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
@@ -436,8 +438,11 @@ static lh_status run_near(rounds *x)
             taken += lhi_search_bytes(x->tasks[i].search);
     if (taken + room < r->o.memory)
         room = r->o.memory - taken;
-    LHI_TRY(
-        lhi_try_near(r, &x->near, r->budget.used - x->near_end, room, x->err));
+    const uint64_t ticks = r->budget.used - x->near_end;
+    const uint32_t vain = x->n_near_vain < 3 ? x->n_near_vain : 3;
+    const int64_t before = r->best_ns;
+    LHI_TRY(lhi_try_near(r, &x->near, ticks / (1 + vain), room, x->err));
+    x->n_near_vain = r->best_ns < before ? 0 : x->n_near_vain + 1;
     x->near_end = r->budget.used;
     return LH_OK;
 }
@@ -448,7 +453,8 @@ static lh_status run_rounds(rounds *x)
     LHI_TRY(lhi_fewer_make(r, &r->fewer, x->err));
     x->near_at = r->windows->complete ? CLIMB_AFTER : 0;
     x->near_end = r->windows->complete ? CLIMB_AFTER / 2 : r->budget.used;
-    x->near = (lhi_near){.share = 128, .step = 1};
+    x->near =
+        (lhi_near){.share = {128, 256, 256}, .step = 1, .random = {r->o.seed}};
     x->insert_end = r->budget.used;
     x->climb = r->shop->n_ops > LHI_LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {

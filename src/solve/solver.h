@@ -3,6 +3,7 @@
 #ifndef LHI_SOLVER_H
 #define LHI_SOLVER_H
 
+#include "base/random.h"
 #include "solve/justify.h"
 #include "solve/search.h"
 #include "solve/windows.h"
@@ -84,11 +85,18 @@ void lhi_free_regrowers(lhi_solver *r);
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
 
 /* Improves the best schedule by searches that may change it in a stretch of
- * time only, in `room` bytes. */
+ * time only, on all devices or some, in `room` bytes. Where that ends they go
+ * on from others that are hardly longer. */
+enum { LHI_NEAR_KINDS = 3 }; /* all devices, three quarters of them, half */
 typedef struct lhi_near {
-    int64_t at, share; /* of the makespan, in 1024th */
-    int64_t step;      /* units that a schedule is to be shorter */
-    uint32_t n_vain;   /* questions since one was */
+    int64_t at;                    /* of the makespan, in 1024th */
+    int64_t share[LHI_NEAR_KINDS]; /* likewise */
+    int64_t step;                  /* units that a schedule is to be shorter */
+    uint32_t n_asked, n_vain;      /* questions; since one was */
+    lhi_words *now;       /* to begin with: the best, or what was found since */
+    lhi_words *elsewhere; /* its times, out of order */
+    int64_t best_ns;      /* that was there when `now` was taken from it */
+    lhi_random random;
 } lhi_near;
 lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
                        size_t room, lh_error *err);
