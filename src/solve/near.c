@@ -102,6 +102,14 @@ static void restrict_machine(const near *all, question *k, uint32_t m)
     }
 }
 
+/* What lattices say of deadlines beyond the best says nothing of schedules that
+ * are no use: those states may have been left out. */
+static void refute(lhi_solver *r, int64_t units)
+{
+    if (units < lhi_first_enough(r))
+        lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+}
+
 /* A schedule that is done sooner by so much can be delayed by as much: so it
  * ends before all its windows' ends by as much. What is longer again, but no
  * longer than what they were made for, has them back. */
@@ -115,7 +123,7 @@ static bool shift_windows(near *k, int64_t units)
     for (uint32_t o = 0; o < s->n_ops; o++) {
         r->windows->e[o] -= by;
         if (r->windows->r[o] + s->time[o] > r->windows->e[o]) {
-            lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+            refute(r, units);
             return false;
         }
     }
@@ -138,9 +146,9 @@ static bool set_windows(near *k, int64_t units)
     const uint64_t before = r->budget.used;
     if (k->set_at >= units && before < k->again_at)
         return shift_windows(k, units);
-    const int64_t top = r->windows->complete ? longest(r) : units;
+    const int64_t top = r->windows->whole ? longest(r) : units;
     if (!lhi_windows_set(r->windows, lhi_shop_deadline(s, top), &r->budget)) {
-        lhi_raise_bound(r, top + 1, lhi_windows_name(r));
+        refute(r, top);
         return false;
     }
     if (r->budget.stop)
@@ -208,6 +216,12 @@ static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
     return lhi_offer(all->r, k->found, "large neighbourhoods", err);
 }
 
+/* So many 1024th, of any time. */
+static int64_t part_of(int64_t time, int64_t share)
+{
+    return time / 1024 * share + time % 1024 * share / 1024;
+}
+
 static void pose(near *all, question *k)
 {
     lhi_solver *r = all->r;
@@ -218,8 +232,8 @@ static void pose(near *all, question *k)
     k->device = number / LHI_NEAR_KINDS % (n - k->n_devices + 1);
     const int64_t share = state->share[k->kind];
     state->at = (state->at + share / 2) % 1024;
-    k->from = all->span * state->at / 1024 - all->span * share / 2048;
-    k->to = k->from + all->span * share / 1024;
+    k->from = part_of(all->span, state->at) - part_of(all->span, share) / 2;
+    k->to = k->from + part_of(all->span, share);
     k->answer = LHI_GAVE_UP;
     uint32_t *least = k->windows.least, *most = k->windows.most;
     k->windows = *r->windows;
@@ -284,7 +298,9 @@ static void ask_for_other(near *all)
     const lhi_solver *r = all->r;
     const lhi_shop *s = r->shop;
     lhi_near *state = all->state;
-    const int64_t off = all->span / s->n_ops * r->p->n_devices * FAR_OFF;
+    const int64_t most = all->span / (FAR_OFF * (int64_t)r->p->n_devices);
+    const int64_t each = all->span / s->n_ops;
+    const int64_t off = (each < most ? each : most) * r->p->n_devices * FAR_OFF;
     all->elsewhere = true;
     all->units = longest(r);
     lhi_words_copy(state->elsewhere, r->scratch);
@@ -304,8 +320,8 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
     for (uint32_t k = 0;
          (r->budget.used < end || k < PATIENCE) && !lhi_is_done(r); k++) {
         LHI_TRY(begin(all, err));
-        /* Lattices that are not there yet bring more. */
-        if (state->n_vain >= PATIENCE && !r->windows->complete)
+        /* Lattices of a deadline would have to be made again, and longer. */
+        if (state->n_vain >= PATIENCE && !r->windows->whole)
             break;
         if (state->n_vain >= PATIENCE)
             ask_for_other(all);
