@@ -22,6 +22,10 @@ typedef enum lh_proof_kind {
     LH_PROOF_NONE,        /* not recorded; `why` says why not */
 } lh_proof_kind;
 
+/* LH_PROOF_SEARCH: passes and messages that share a device or link, in pairs of
+ * different kinds or chunks; with more of them none is recorded or judged. */
+enum { LH_PROOF_MOST_PAIRS = 1 << 27 };
+
 /* The passes of one chunk and kind, or their messages, and the time that is
  * left to each where the refutation ended. */
 typedef struct lh_proof_row {

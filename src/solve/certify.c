@@ -197,13 +197,28 @@ static lh_status take_log(prover *r, lh_error *err)
     return LH_OK;
 }
 
+/* Of operations that share a machine whose order is open. */
+static uint64_t count_pairs(const lhi_shop *s)
+{
+    uint64_t n = 0;
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const lhi_machine *k = &s->machines[m];
+        const lhi_stream *t = &s->streams[k->first_stream];
+        for (uint32_t i = 0; i < k->n_streams && k->leader == NONE; i++)
+            for (uint32_t j = i + 1; j < k->n_streams; j++)
+                n += (uint64_t)t[i].count * t[j].count;
+    }
+    return n;
+}
+
 static lh_status by_search(prover *r, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
     lhi_windows_counts(r->windows);
-    if (lhi_search_size(r->windows, true) > r->o.memory / 2) {
+    if (count_pairs(r->shop) > LH_PROOF_MOST_PAIRS ||
+        lhi_search_size(r->windows, true) > r->o.memory / 2) {
         r->why = "too large for a search with clauses";
         return LH_OK;
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PAIRS = 1 << 27, MOST_ROWS = 64 };
+enum { MOST_ROWS = 64 };
 
 /* Literal 2v: the pair's operation of the lower row first; 2v + 1: last. */
 typedef uint32_t lit;
@@ -584,7 +584,7 @@ static lh_status number_pairs(refuter *r, lhi_arena *mem, lh_error *err)
             for (uint32_t k = i + 1; k < n; k++) {
                 r->base[r->base_at[m] + i * n + k] = (uint32_t)n_pairs;
                 n_pairs += (uint64_t)rows[i].count * rows[k].count;
-                if (n_pairs > MOST_PAIRS)
+                if (n_pairs > LH_PROOF_MOST_PAIRS)
                     return LH_OK; /* n_pairs stays 0: too many */
             }
     }
