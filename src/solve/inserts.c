@@ -6,7 +6,7 @@
 #include "base/fail.h"
 
 enum {
-    REGROWER_BYTES = 400, /* for an operation, about */
+    REGROWER_BYTES = 800, /* for an operation, about */
     ENDS = 2              /* insertion begins at the first or the last */
 };
 

@@ -51,17 +51,16 @@ static void draw_kept(lhi_regrower *a, const lhi_words *words, int64_t time,
         return;
     if (what >= OF_BEST)
         rung = draw_rung(a, fewer, words->shop->n_microbatches, &m);
-    if (rung) {
-        out->start = rung->start;
-    } else if (time >= 0) {
+    if (!rung && time >= 0)
+        m = words->shop->n_microbatches;
+    if (m < 2)
+        return;
+    out->start = rung ? rung->start : a->start;
+    if (!rung) {
         const lhi_shop *s = words->shop;
         for (uint32_t o = 0; o < s->n_ops; o++)
             a->start[o] = words->end[o] - s->time[o];
-        out->start = a->start;
-        m = s->n_microbatches;
     }
-    if (m < 2)
-        return;
     out->n_microbatches = m;
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
@@ -110,10 +109,11 @@ lh_status lhi_regrower_make(const lhi_shop *shop, uint64_t seed, lhi_arena *mem,
     lhi_regrower *a = LHI_NEW(mem, lhi_regrower, 1);
     if (!a)
         return lhi_fail_nomem(err);
-    *a = (lhi_regrower){.random = {seed}, .turn = seed & 1};
+    lhi_random seeds = {seed};
+    *a = (lhi_regrower){.random = {lhi_random_next(&seeds)}, .turn = seed & 1};
     for (uint32_t i = 0; i < 2; i++) {
-        LHI_TRY(lhi_inserter_make(shop, i == 1, seed + i, mem, &a->inserters[i],
-                                  err));
+        LHI_TRY(lhi_inserter_make(shop, i == 1, lhi_random_next(&seeds), mem,
+                                  &a->inserters[i], err));
         if (!a->inserters[i])
             return LH_OK;
     }
