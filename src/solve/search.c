@@ -681,10 +681,12 @@ void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
     s->log = log;
 }
 
-/* Mostly for new pages. */
+/* Mostly for new pages: a tick for 512 bytes, counted in things that are as
+ * many in every build. */
 uint64_t lhi_search_ticks(const lhi_search *s)
 {
-    return lhi_arena_used(s->mem) / 512;
+    const uint64_t n = s->s->n_ops, slots = s->slot_at[n];
+    return n * 4 / 5 + slots / 25 + s->n_vars / 5;
 }
 
 size_t lhi_search_bytes(const lhi_search *s)
