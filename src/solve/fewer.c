@@ -46,9 +46,10 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
     *out = NULL;
     /* Devices with several chunks gain nothing: few microbatches interleave
      * there in another way than many do. */
-    if (r->fewer || !r->windows->whole || p->n_chunks > p->n_devices || n < LEAST || r->o.fifo ||
-        p->has_collectives || r->o.objective != LH_OBJECTIVE_MAKESPAN ||
-        r->shop->restricted || !only_holds(p))
+    if (r->fewer || !r->windows->whole || !lhi_shop_is_single(r->shop) ||
+        n < LEAST || r->o.fifo || p->has_collectives ||
+        r->o.objective != LH_OBJECTIVE_MAKESPAN || r->shop->restricted ||
+        !only_holds(p))
         return LH_OK;
     lhi_fewer *f = LHI_NEW(r->mem, lhi_fewer, 1);
     if (!f)

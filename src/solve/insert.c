@@ -645,11 +645,11 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
 static bool is_one_way(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;
-    if (s->horizon > FAR / 16 / waits)
+    if (s->horizon > FAR / 16 / waits || !lhi_shop_is_single(s))
         return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const lhi_machine *k = &s->machines[m];
-        if (k->leader != NONE || (k->kind == LHI_DEVICE && k->n_streams > 3) ||
+        if (k->leader != NONE ||
             (k->memory_limit != LH_NO_LIMIT && !k->arcs_hold))
             return false;
     }

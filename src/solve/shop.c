@@ -550,6 +550,14 @@ static lh_status scale_times(maker *m, lh_error *err)
     return LH_OK;
 }
 
+bool lhi_shop_is_single(const lhi_shop *s)
+{
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (s->machines[m].kind == LHI_DEVICE && s->machines[m].n_streams > 3)
+            return false;
+    return true;
+}
+
 int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
 {
     return units * shop->scale + shop->scale - 1;

@@ -101,6 +101,9 @@ lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
                               lh_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err);
 
+/* No device has more than one chunk. */
+bool lhi_shop_is_single(const lhi_shop *shop);
+
 /* The shop's deadline for "makespan <= units * unit_ns", and back: the least
  * number of units that a shop time needs. */
 int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units);
