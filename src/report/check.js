@@ -43,7 +43,8 @@ function act() {
   return Object.assign(result, { spans });
 }
 
-/* Counts what is asked of a canvas, until the end is called for. */
+/* Counts shapes that are asked of a canvas, until the end is called for; images,
+ * of which strips of narrow passes are made, are as many as rows. */
 function countShapes() {
   const names = ['fillRect', 'strokeRect', 'rect', 'lineTo', 'bezierCurveTo',
     'quadraticCurveTo', 'arc', 'fill', 'stroke', 'fillText'];
@@ -83,7 +84,8 @@ function check() {
     for (let i = 0; i < 24; i++) {
       const span = end / 1.6 ** (i % 12);
       const middle = end * (0.1 + 0.8 * ((i * 7) % 24) / 24);
-      timed(Math.max(0, middle - span / 2), Math.max(0, middle - span / 2) + span);
+      const from = Math.max(0, middle - span / 2);
+      timed(from, from + span);
     }
     timed(a, b);
   }

@@ -226,7 +226,6 @@ int64_t lhi_first_deadline(const lhi_solver *r)
     return target > r->low ? target : r->low;
 }
 
-/* Longer than this is of no use. */
 int64_t lhi_first_enough(const lhi_solver *r)
 {
     int64_t best = lhi_units_of(r, r->best_ns);

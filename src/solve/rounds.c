@@ -344,10 +344,9 @@ static lh_status refute_once(rounds *x)
     bool failed = false;
     while (step > 0 && !lhi_is_done(r)) {
         const int64_t units = lhi_first_deadline(r) + step - 1;
-        lhi_answer answer;
-        if (units >= lhi_first_enough(r))
-            break;
-        LHI_TRY(try_refuting(x, units, &answer));
+        lhi_answer answer = LHI_GAVE_UP;
+        if (units < lhi_first_enough(r))
+            LHI_TRY(try_refuting(x, units, &answer));
         failed = failed || answer != LHI_REFUTED;
         step = failed ? step / 2 : 2 * step;
     }

@@ -187,7 +187,8 @@ else:
     ours = [line for line in err.splitlines() if line.startswith("longhaul:")]
     # mpirun leaves a second to the others, and says which rank was killed.
     check(run.returncode != 0 and len(ours) <= 1 and
-          all("rank 2:" in line for line in ours) and "rank 2" in err, f"a rank was killed under mpirun: {err!r}")
+          all("rank 2:" in line for line in ours) and "rank 2" in err,
+          f"a rank was killed under mpirun: {err!r}")
 
 # --- training ------------------------------------------------------------------------------
 job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
