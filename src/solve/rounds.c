@@ -58,6 +58,7 @@ typedef struct rounds {
     uint64_t near_at;  /* ticks after which neighbourhoods are searched */
     uint64_t near_end; /* ticks when they last were */
     uint32_t n_near_vain;
+    bool insert_vain; /* the last time */
     uint64_t insert_end;
     lhi_near near;
 } rounds;
@@ -261,7 +262,7 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
 }
 
 /* Few searches end in thousands of operations, and where insertion is for them
- * nothing else finds as much in the same time. */
+ * nothing else finds as much in the same time, as long as it finds anything. */
 static bool inserts_most(const lhi_solver *r)
 {
     return r->shop->n_ops > LHI_LARGE && r->n_regrowers > 0;
@@ -418,7 +419,9 @@ static lh_status run_insertion(rounds *x)
         ticks *= 2;
     else
         ticks /= 4 * (x->n_vain < 8 ? x->n_vain + 1 : 8);
+    const int64_t before = r->best_ns;
     LHI_TRY(lhi_try_insertion(r, ticks, x->err));
+    x->insert_vain = r->best_ns == before;
     x->insert_end = r->budget.used;
     return LH_OK;
 }
@@ -428,7 +431,8 @@ static lh_status run_insertion(rounds *x)
 static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
-    if (x->n_searches == 0 || !r->has_words || inserts_most(r) ||
+    if (x->n_searches == 0 || !r->has_words ||
+        (inserts_most(r) && !x->insert_vain) ||
         r->budget.used < x->near_at)
         return LH_OK;
     size_t taken = r->windows->used, room = r->o.memory / 8;
