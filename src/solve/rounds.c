@@ -432,8 +432,7 @@ static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
     if (x->n_searches == 0 || !r->has_words ||
-        (inserts_most(r) && !x->insert_vain) ||
-        r->budget.used < x->near_at)
+        (inserts_most(r) && !x->insert_vain) || r->budget.used < x->near_at)
         return LH_OK;
     size_t taken = r->windows->used, room = r->o.memory / 8;
     for (uint32_t i = 0; i < x->n_searches; i++)
