@@ -216,9 +216,10 @@ static lh_status by_search(prover *r, lh_error *err)
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
+    size_t size;
     lhi_windows_counts(r->windows);
-    if (count_pairs(r->shop) > LH_PROOF_MOST_PAIRS ||
-        lhi_search_size(r->windows, true) > r->o.memory / 2) {
+    LHI_TRY(lhi_search_size(r->windows, true, &size, err));
+    if (count_pairs(r->shop) > LH_PROOF_MOST_PAIRS || size > r->o.memory / 2) {
         r->why = "too large for a search with clauses";
         return LH_OK;
     }

@@ -335,11 +335,15 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
 }
 
 /* Every search takes what it takes before it has learnt anything. */
-static uint32_t count_questions(const lhi_solver *r, size_t room)
+static lh_status count_questions(near *all, size_t room, lh_error *err)
 {
-    size_t fit = room / (lhi_search_size(r->windows, false) * 3 / 2);
-    uint32_t n = r->at_once;
-    return n < fit ? n : fit > 0 ? (uint32_t)fit : 1;
+    const lhi_solver *r = all->r;
+    size_t size, fit;
+    LHI_TRY(lhi_search_size(r->windows, false, &size, err));
+    fit = room / 3 * 2 / size;
+    all->n = r->at_once < fit ? r->at_once : fit > 0 ? (uint32_t)fit : 1;
+    all->room = room / all->n;
+    return LH_OK;
 }
 
 static lh_status make(near *all, lhi_arena *mem, lh_error *err)
@@ -373,15 +377,15 @@ lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
     lhi_arena *mem = lhi_arena_make(0);
     near all = {.r = r,
                 .state = state,
-                .n = count_questions(r, room),
                 .least = r->windows->least,
                 .most = r->windows->most,
                 .set_at = -1};
     if (!mem)
         return lhi_fail_nomem(err);
-    all.room = room / all.n;
     lhi_report(r, "neighbourhoods");
-    lh_status status = make(&all, mem, err);
+    lh_status status = count_questions(&all, room, err);
+    if (status == LH_OK)
+        status = make(&all, mem, err);
     if (status == LH_OK)
         status = look_around(&all, ticks, err);
     lhi_arena_free(mem);

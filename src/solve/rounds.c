@@ -175,11 +175,15 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
 /* --- what a round is made of
  * ------------------------------------------------------------------ */
 
-bool lhi_is_searchable(const lhi_solver *r, uint32_t n_searches)
+lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
+                             lh_error *err)
 {
-    const size_t most = (size_t)1 << 28; /* more takes too long to begin */
-    size_t size = lhi_search_size(r->windows, false), room = r->o.memory / 2;
-    return size <= most && size * n_searches <= room;
+    const size_t largest = (size_t)1 << 28; /* more takes too long to begin */
+    size_t size, fit;
+    LHI_TRY(lhi_search_size(r->windows, false, &size, err));
+    fit = size <= largest ? r->o.memory / 2 / size : 0;
+    *out = fit < most ? (uint32_t)fit : most;
+    return LH_OK;
 }
 
 lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
@@ -500,8 +504,7 @@ lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
     if (r->at_once > x.n)
         x.n = r->at_once;
     x.allow = 100000 + (uint64_t)r->shop->n_ops * 100;
-    while (x.n_searches < 2 && lhi_is_searchable(r, x.n_searches + 1))
-        x.n_searches++;
+    LHI_TRY(lhi_count_searches(r, 2, &x.n_searches, err));
     lh_status status = make_tasks(&x, err);
     if (status == LH_OK)
         status = run_rounds(&x);

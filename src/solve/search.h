@@ -18,7 +18,8 @@ typedef enum lhi_answer {
 
 /* Bytes that a search starts with, at most; with_counts: with the windows as
  * they are and their counts. SIZE_MAX: none can be made. */
-size_t lhi_search_size(const lhi_windows *windows, bool with_counts);
+lh_status lhi_search_size(const lhi_windows *windows, bool with_counts,
+                          size_t *out, lh_error *err);
 /* What making it took. */
 uint64_t lhi_search_ticks(const lhi_search *search);
 

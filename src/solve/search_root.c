@@ -199,22 +199,23 @@ uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
     return n;
 }
 
-size_t lhi_search_size(const lhi_windows *w, bool with_counts)
+lh_status lhi_search_size(const lhi_windows *w, bool with_counts, size_t *out,
+                          lh_error *err)
 {
     const lhi_shop *shop = w->shop;
     const size_t n = shop->n_ops, slots = w->slot_at[n];
     const size_t each = sizeof(why) + 2 * sizeof(watches) + sizeof(double) +
                         9 * sizeof(uint32_t) + 8;
-    size_t size = SIZE_MAX;
+    *out = SIZE_MAX;
     if (!lhi_is_for_search(shop))
-        return size;
+        return LH_OK;
     uint32_t *scratch = malloc((n + 2 * slots) * sizeof *scratch);
     if (!scratch)
-        return size;
-    size = n * 400 + slots * (2 * sizeof *scratch + sizeof(open_pairs));
+        return lhi_fail_nomem(err);
+    *out = n * 400 + slots * (2 * sizeof *scratch + sizeof(open_pairs));
     uint32_t *before = scratch + n, *after = before + slots;
     if (lhi_root_orders(w, with_counts, scratch, before, after))
-        size += each * lhi_open_pairs(shop, w->slot_at, before, after);
+        *out += each * lhi_open_pairs(shop, w->slot_at, before, after);
     free(scratch);
-    return size;
+    return LH_OK;
 }

@@ -140,8 +140,10 @@ static lh_status find_any(lhi_solver *r, lh_error *err)
     int64_t units = r->shop->horizon / r->shop->scale + 1;
     lhi_search *search;
     lhi_answer answer;
+    uint32_t n;
     lhi_report(r, "searching for any schedule");
-    if (r->budget.stop || !lhi_is_searchable(r, 1))
+    LHI_TRY(lhi_count_searches(r, 1, &n, err));
+    if (r->budget.stop || n == 0)
         return LH_OK;
     LHI_TRY(lhi_begin_search(r, units, &search, &answer, err));
     lh_status status = LH_OK;
