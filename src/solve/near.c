@@ -80,14 +80,15 @@ static void restrict_machine(const near *all, question *k, uint32_t m)
     const lhi_shop *s = now->shop;
     const lhi_windows *w = &k->windows;
     const lhi_machine *at = &s->machines[m];
-    const bool known = lhi_windows_lattice(w, m), free = may_change(k, at);
+    const bool known = lhi_windows_lattice(w, m);
+    const bool changes = may_change(k, at);
     uint32_t done[64], begun[64], count[64] = {0};
     for (uint32_t i = 0; i < at->n_streams; i++)
         count_around(k, now, &s->streams[at->first_stream + i], &done[i],
                      &begun[i]);
     for (uint32_t x = 0; x < now->n[m]; x++) {
         uint32_t o = now->order[m][x];
-        const bool open = free && is_free(k, now, o);
+        const bool open = changes && is_free(k, now, o);
         for (uint32_t i = 0; i < at->n_streams; i++) {
             size_t c = w->slot_at[o] + i;
             uint32_t low = known ? all->least[c] : 0;
@@ -179,7 +180,6 @@ static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
     lhi_spend(&piece->budget,
               s->n_ops * 4 + (search ? lhi_search_ticks(search) : 0));
     lhi_search_free(search);
-
     piece->last = k->answer == LHI_FOUND;
     return status;
 }

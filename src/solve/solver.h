@@ -11,7 +11,6 @@
 
 /* Operations: too many to anneal on their orders, and for beams. */
 enum { LHI_LARGE = 4096 };
-
 enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* of a round */
 
 typedef struct lhi_fewer lhi_fewer;
@@ -84,10 +83,11 @@ void lhi_free_regrowers(lhi_solver *r);
  * beams.c. */
 lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
 
+enum { LHI_NEAR_KINDS = 3 }; /* all devices, three quarters of them, half */
+
 /* Improves the best schedule by searches that may change it in a stretch of
  * time only, on all devices or some, in `room` bytes. Where that ends they go
  * on from others that are hardly longer. */
-enum { LHI_NEAR_KINDS = 3 }; /* all devices, three quarters of them, half */
 typedef struct lhi_near {
     int64_t at;                    /* of the makespan, in 1024th */
     int64_t share[LHI_NEAR_KINDS]; /* likewise */
