@@ -325,7 +325,7 @@ static bool make(beam *b)
     return true;
 }
 
-static bool begin(beam *b)
+static bool begin(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;
     partial *p = &b->now[0];
@@ -339,7 +339,7 @@ static bool begin(beam *b)
     for (uint32_t m = 0; m < s->n_machines; m++) {
         if (!b->lattice[m])
             continue;
-        if (!lhi_lattice_last(b->lattice[m], b->w, b->last[m]))
+        if (!lhi_lattice_last(b->lattice[m], b->w, b->last[m], budget))
             return false;
     }
     return true;
@@ -418,7 +418,7 @@ lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
         lhi_arena_free(b.mem);
         return lhi_fail_nomem(err);
     }
-    *ok = begin(&b) && run(&b, budget);
+    *ok = begin(&b, budget) && run(&b, budget);
     if (*ok)
         take_orders(&b, out);
     lhi_arena_free(b.mem);

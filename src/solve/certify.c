@@ -73,7 +73,7 @@ static bool is_message(const lhi_stream *t)
 }
 
 /* Whether the machine's operations have no order within their windows. */
-static bool is_empty(lhi_windows *w, uint32_t m)
+static bool is_empty(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
@@ -91,7 +91,7 @@ static bool is_empty(lhi_windows *w, uint32_t m)
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
-    return !lhi_lattice_tighten(l, w);
+    return !lhi_lattice_tighten(l, w, budget);
 }
 
 static int64_t clip(const prover *r, int64_t units)
@@ -148,7 +148,7 @@ static lh_status by_windows(prover *r, bool *done, lh_error *err)
         const lhi_machine *k = &r->shop->machines[m];
         if (k->n_streams > 0 &&
             (k->kind == LHI_DEVICE || k->kind == LHI_LINK) &&
-            is_empty(r->windows, m))
+            is_empty(r->windows, m, &r->budget))
             return record_machine(r, m, err);
     }
     return LH_OK;
@@ -217,7 +217,6 @@ static lh_status by_search(prover *r, lh_error *err)
     lhi_search *search = NULL;
     lhi_answer answer = LHI_GAVE_UP;
     size_t size;
-    lhi_windows_counts(r->windows);
     LHI_TRY(lhi_search_size(r->windows, true, &size, err));
     if (count_pairs(r->shop) > LH_PROOF_MOST_PAIRS || size > r->o.memory / 2) {
         r->why = "too large for a search with clauses";
@@ -266,6 +265,7 @@ static lh_status refute(prover *r, lh_error *err)
     LHI_TRY(by_windows(r, &done, err));
     if (done)
         return LH_OK;
+    lhi_windows_counts(r->windows, &r->budget);
     if (r->budget.stop) {
         r->why = "the refutation was stopped; give it more time";
         return LH_OK;

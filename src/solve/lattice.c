@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STREAMS = 8 };
+enum {
+    MAX_STREAMS = 8,
+    LOOK_STATES = 1 << 14 /* states from one look at the time to the next */
+};
 
 typedef struct builder {
     const lhi_shop *s;
@@ -21,7 +24,17 @@ typedef struct builder {
     const lhi_windows *w;
     int64_t *time;
     uint32_t first_op[MAX_STREAMS];
+    lhi_budget *budget;
 } builder;
+
+/* What goes through millions of states looks at the time now and then. What is
+ * stopped by effort ends what it does, which does not depend on the time. */
+static bool is_late(lhi_budget *budget, uint32_t state)
+{
+    if (state % LOOK_STATES == LOOK_STATES - 1)
+        lhi_look(budget);
+    return budget->late;
+}
 
 static uint64_t hash(const uint16_t *counts, uint32_t n)
 {
@@ -39,6 +52,10 @@ static bool grow_table(builder *b)
         return false;
     memset(table, 0xff, n * sizeof *table);
     for (uint32_t i = 0; i < b->l->n_states; i++) {
+        if (is_late(b->budget, i)) {
+            free(table);
+            return false;
+        }
         const uint16_t *c = b->l->counts + (size_t)i * b->l->n_streams;
         uint32_t at = (uint32_t)hash(c, b->l->n_streams) & (n - 1);
         while (table[at] != NONE)
@@ -82,7 +99,8 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
     return true;
 }
 
-/* The number of the state with these counts, made if new; NONE: no memory. */
+/* The number of the state with these counts, made if new; NONE: no memory, or
+ * stopped. */
 static uint32_t state_of(builder *b, const uint16_t *counts, int64_t held)
 {
     lhi_lattice *l = b->l;
@@ -179,7 +197,7 @@ static int64_t live_end(const builder *b, uint16_t *counts, uint32_t x,
 
 /* Breadth first, so that every step leads to a later number; and so that, when
  * a state's turn comes, all ways to it have been seen. */
-static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
+static bool build(builder *b, size_t room, bool *no_memory)
 {
     lhi_lattice *l = b->l;
     uint32_t n = l->n_streams;
@@ -192,7 +210,8 @@ static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
     if (b->w)
         b->time[0] = 0;
     for (uint32_t x = 0; x < l->n_states; x++) {
-        if (l->n_states * each > room || (x % 64 == 0 && lhi_spend(budget, 8)))
+        if (l->n_states * each > room ||
+            (x % 64 == 0 && lhi_spend(b->budget, 8)))
             return false;
         memcpy(counts, l->counts + (size_t)x * n, n * sizeof *counts);
         for (uint32_t i = 0; i < n; i++) {
@@ -209,7 +228,7 @@ static bool build(builder *b, size_t room, lhi_budget *budget, bool *no_memory)
             uint32_t y = state_of(b, counts, held);
             counts[i]--;
             if (y == NONE) {
-                *no_memory = true;
+                *no_memory = !b->budget->late;
                 return false;
             }
             l->step[(size_t)x * n + i] = y;
@@ -234,7 +253,7 @@ static lhi_lattice *make(const lhi_shop *shop, uint32_t machine,
                          bool *no_memory)
 {
     const lhi_machine *m = &shop->machines[machine];
-    builder b = {.s = shop, .m = m, .w = w};
+    builder b = {.s = shop, .m = m, .w = w, .budget = budget};
     if (m->n_streams > MAX_STREAMS)
         return NULL;
     for (uint32_t i = 0; i < m->n_streams; i++) {
@@ -249,7 +268,7 @@ static lhi_lattice *make(const lhi_shop *shop, uint32_t machine,
     }
     b.l->machine = machine;
     b.l->n_streams = m->n_streams;
-    bool ok = build(&b, room, budget, no_memory);
+    bool ok = build(&b, room, no_memory);
     free(b.table);
     free(b.held);
     free(b.time);
@@ -278,12 +297,14 @@ lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
 typedef struct way {
     const lhi_lattice *l;
     const lhi_windows *w;
+    lhi_budget *budget;
     uint32_t first_op[MAX_STREAMS];
 } way;
 
-static way look_at(const lhi_lattice *l, const lhi_windows *w)
+static way look_at(const lhi_lattice *l, const lhi_windows *w,
+                   lhi_budget *budget)
 {
-    way y = {.l = l, .w = w};
+    way y = {.l = l, .w = w, .budget = budget};
     const lhi_machine *m = &w->shop->machines[l->machine];
     for (uint32_t i = 0; i < l->n_streams; i++)
         y.first_op[i] = w->shop->streams[m->first_stream + i].first;
@@ -307,7 +328,7 @@ static void go_forward(const way *y)
     for (uint32_t x = 0; x < l->n_states; x++)
         first[x] = FAR;
     first[0] = 0;
-    for (uint32_t x = 0; x < l->n_states; x++) {
+    for (uint32_t x = 0; x < l->n_states && !is_late(y->budget, x); x++) {
         if (first[x] == FAR)
             continue;
         const uint32_t *step = l->step + (size_t)x * n;
@@ -322,11 +343,12 @@ static void go_forward(const way *y)
     }
 }
 
+typedef void use_step(const way *, lhi_windows *, uint32_t state, uint32_t slot,
+                      uint32_t op, int64_t end);
+
 /* `use` is called for every usable step: an earliest way to its state and a
- * latest way on from it fit together. */
-static bool go_back(const way *y, lhi_windows *w,
-                    void (*use)(const way *, lhi_windows *, uint32_t state,
-                                uint32_t slot, uint32_t op, int64_t end))
+ * latest way on from it fit together. Stopped, it means nothing. */
+static bool go_back(const way *y, lhi_windows *w, use_step *use)
 {
     const lhi_lattice *l = y->l;
     uint32_t n = l->n_streams;
@@ -339,7 +361,7 @@ static bool go_back(const way *y, lhi_windows *w,
             return false; /* the end is not among the states */
     if (first[final] == FAR)
         return false;
-    for (uint32_t x = l->n_states; x-- > 0;) {
+    for (uint32_t x = l->n_states; x-- > 0 && !is_late(y->budget, x);) {
         last[x] = x == final ? FAR : -1;
         if (first[x] == FAR)
             continue;
@@ -388,18 +410,25 @@ static void use_counts(const way *y, lhi_windows *w, uint32_t state,
     }
 }
 
-bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows)
+/* Both ways; false: no order, or stopped. */
+static bool go(const way *y, lhi_windows *w, use_step *use)
 {
-    way y = look_at(lattice, windows);
-    go_forward(&y);
-    return go_back(&y, windows, use_time);
+    go_forward(y);
+    return !y->budget->late && go_back(y, w, use) && !y->budget->late;
 }
 
-void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows)
+bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
+                         lhi_budget *budget)
 {
-    way y = look_at(lattice, windows);
-    go_forward(&y);
-    go_back(&y, windows, use_counts);
+    way y = look_at(lattice, windows, budget);
+    return go(&y, windows, use_time) || budget->late;
+}
+
+void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows,
+                        lhi_budget *budget)
+{
+    way y = look_at(lattice, windows, budget);
+    go(&y, windows, use_counts);
 }
 
 static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
@@ -414,7 +443,7 @@ static void use_nothing(const way *y, lhi_windows *w, uint32_t state,
 }
 
 static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
-                              uint32_t n_live)
+                              uint32_t n_live, lhi_budget *budget)
 {
     uint32_t n = from->n_streams;
     lhi_lattice *l = calloc(1, sizeof *l);
@@ -428,6 +457,10 @@ static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
         return NULL;
     }
     for (uint32_t x = 0; x < from->n_states; x++) {
+        if (is_late(budget, x)) {
+            lhi_lattice_free(l);
+            return NULL;
+        }
         if (number[x] == NONE)
             continue;
         size_t at = (size_t)l->n_states++ * n;
@@ -441,29 +474,30 @@ static lhi_lattice *copy_live(const lhi_lattice *from, const uint32_t *number,
 }
 
 lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
-                                lhi_windows *windows)
+                                lhi_windows *windows, lhi_budget *budget)
 {
-    way y = look_at(lattice, windows);
+    way y = look_at(lattice, windows, budget);
+    lhi_lattice *l = NULL;
     uint32_t n_live = 0;
     uint32_t *number = malloc(lattice->n_states * sizeof *number);
     if (!number)
         return NULL;
-    go_forward(&y);
-    go_back(&y, windows, use_nothing);
+    go(&y, windows, use_nothing);
     for (uint32_t x = 0; x < lattice->n_states; x++)
         number[x] =
             windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++ : NONE;
-    lhi_lattice *l = copy_live(lattice, number, n_live);
+    if (!budget->late)
+        l = copy_live(lattice, number, n_live, budget);
     free(number);
     return l;
 }
 
 bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
-                      int64_t *last)
+                      int64_t *last, lhi_budget *budget)
 {
-    way y = look_at(lattice, windows);
-    go_forward(&y);
-    bool ok = go_back(&y, windows, use_nothing);
-    memcpy(last, windows->last, lattice->n_states * sizeof *last);
+    way y = look_at(lattice, windows, budget);
+    bool ok = go(&y, windows, use_nothing);
+    if (ok)
+        memcpy(last, windows->last, lattice->n_states * sizeof *last);
     return ok;
 }

@@ -15,16 +15,21 @@ lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
                                    bool *no_memory);
 void lhi_lattice_free(lhi_lattice *lattice);
 
-/* Tightens new_r and new_e of the machine's operations; false: no order. */
-bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows);
-/* A copy with the states on usable steps alone; NULL: no memory. */
+/* These look at the time, but spend nothing. */
+
+/* Tightens new_r and new_e of the machine's operations; false: no order. Where
+ * the budget stops it, true, and they are of no use. */
+bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
+                         lhi_budget *budget);
+/* A copy with the states on usable steps alone; NULL: no memory, or stopped. */
 lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
-                                lhi_windows *windows);
+                                lhi_windows *windows, lhi_budget *budget);
 /* When each state may be left at the latest; below 0: it is dead. false: no
- * order. */
+ * order, or stopped. */
 bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
-                      int64_t *last);
-/* least and most from the steps that are still usable. */
-void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows);
+                      int64_t *last, lhi_budget *budget);
+/* least and most from the steps that are still usable; stopped, of some. */
+void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows,
+                        lhi_budget *budget);
 
 #endif

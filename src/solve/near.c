@@ -154,7 +154,9 @@ static bool set_windows(near *k, int64_t units)
     }
     if (r->budget.stop)
         return false;
-    lhi_windows_counts(r->windows);
+    lhi_windows_counts(r->windows, &r->budget);
+    if (r->budget.stop)
+        return false;
     k->set_at = k->set_for = top;
     k->again_at = r->budget.used + 8 * (r->budget.used - before);
     return shift_windows(k, units);

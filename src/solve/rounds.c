@@ -199,7 +199,9 @@ lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
     }
     if (r->budget.stop)
         return LH_OK;
-    lhi_windows_counts(r->windows);
+    lhi_windows_counts(r->windows, &r->budget);
+    if (r->budget.stop)
+        return LH_OK;
     if (r->has_words) {
         lhi_words_copy(r->scratch, r->best);
         if (lhi_words_time(r->scratch) >= 0)

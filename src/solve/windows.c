@@ -458,7 +458,8 @@ const lhi_lattice *lhi_windows_lattice(const lhi_windows *w, uint32_t m)
     return w->narrow[m] ? w->narrow[m] : w->lattices[m];
 }
 
-static bool tighten(lhi_windows *w, uint32_t m)
+/* Stopped, it changes nothing. */
+static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     const lhi_machine *k = &s->machines[m];
@@ -470,8 +471,10 @@ static bool tighten(lhi_windows *w, uint32_t m)
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
-    if (!lhi_lattice_tighten(lhi_windows_lattice(w, m), w))
+    if (!lhi_lattice_tighten(lhi_windows_lattice(w, m), w, budget))
         return false;
+    if (budget->late)
+        return true;
     for (uint32_t o = first; o < end; o++)
         if (!raise(w, o, w->new_r[o]) || !lower(w, o, w->new_e[o]))
             return false;
@@ -499,7 +502,7 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
             if (s->machines[m].n_streams == 0)
                 continue;
             changed = true;
-            if (!tighten(w, m))
+            if (!tighten(w, m, budget))
                 return false;
             if (budget->stop)
                 return true;
@@ -544,10 +547,11 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     return true;
 }
 
+/* false: no memory, or stopped. */
 static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
-                       bool for_good)
+                       bool for_good, lhi_budget *budget)
 {
-    lhi_lattice *l = lhi_lattice_narrow(lhi_windows_lattice(w, m), w);
+    lhi_lattice *l = lhi_lattice_narrow(lhi_windows_lattice(w, m), w, budget);
     if (!l)
         return false;
     w->used -= lattice_bytes(w->narrow[m]);
@@ -579,10 +583,10 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
                 break;
             continue;
         }
-        ok = tighten(w, m) && settle_machines(w, budget);
+        ok = tighten(w, m, budget) && settle_machines(w, budget);
         /* Without memory for a copy it stays as it is. */
         if (ok && !budget->stop)
-            (void)narrow_one(w, m, deadline, false);
+            (void)narrow_one(w, m, deadline, false, budget);
     }
     w->complete = true;
     for (uint32_t m = 0; m < s->n_machines; m++)
@@ -604,15 +608,16 @@ bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
                         lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
-        if (lhi_windows_lattice(w, m) && !narrow_one(w, m, deadline, for_good))
-            return false;
+        if (lhi_windows_lattice(w, m) &&
+            !narrow_one(w, m, deadline, for_good, budget))
+            return budget->late;
         if (lhi_spend(budget, cost(w, m)))
             break;
     }
     return true;
 }
 
-void lhi_windows_counts(lhi_windows *w)
+void lhi_windows_counts(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     for (uint32_t o = 0; o < s->n_ops; o++) {
@@ -625,5 +630,5 @@ void lhi_windows_counts(lhi_windows *w)
     }
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (lhi_windows_lattice(w, m))
-            lhi_lattice_counts(lhi_windows_lattice(w, m), w);
+            lhi_lattice_counts(lhi_windows_lattice(w, m), w, budget);
 }

@@ -87,7 +87,7 @@ bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
 const lhi_lattice *lhi_windows_lattice(const lhi_windows *windows,
                                        uint32_t machine);
 
-/* Fills least and most from the last windows. */
-void lhi_windows_counts(lhi_windows *windows);
+/* Fills least and most from the last windows; stopped, with nothing of use. */
+void lhi_windows_counts(lhi_windows *windows, lhi_budget *budget);
 
 #endif

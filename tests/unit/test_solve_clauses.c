@@ -114,7 +114,7 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_windows *windows =
         make_windows(shop, (lattices)(more % 3), &budget, mem);
     CHECK(lhi_windows_set(windows, deadline, &budget));
-    lhi_windows_counts(windows);
+    lhi_windows_counts(windows, &budget);
     CHECK_OK(lhi_search_make(shop, deadline, windows, NULL, &s, &err), err);
     check_root(s, w);
     for (uint32_t i = 0; i < 12 && answer == LHI_GAVE_UP; i++) {
@@ -228,8 +228,75 @@ static void live_states_are_all_that_matter(void)
     CHECK(n_refuted > 8);
 }
 
+/* --- stopped in the middle ---------------------------------------------------
+ */
+
+static uint32_t n_stopped;
+
+/* Windows for a deadline, stopped after so long; what they were stopped in does
+ * not count, and comes out the same the next time. */
+static void stop_windows(lhi_windows *w, const lhi_windows *never, int64_t t,
+                         double seconds)
+{
+    const lh_solve_options some = {.size = sizeof some,
+                                   .time_limit_s = seconds};
+    static const lh_solve_options none = {.size = sizeof none};
+    lhi_budget late, budget;
+    lhi_budget_begin(&late, &some);
+    lhi_budget_begin(&budget, &none);
+    const bool open = lhi_windows_set(w, t, &late);
+    n_stopped += late.late;
+    CHECK(open || !late.late);
+    CHECK(!open || lhi_windows_narrow(w, t, false, &late));
+    lhi_windows_counts(w, &late);
+    CHECK(lhi_windows_set(w, t, &budget));
+    CHECK(w->complete);
+    for (uint32_t o = 0; o < w->shop->n_ops; o++) {
+        CHECK_INT(w->r[o], never->r[o]);
+        CHECK_INT(w->e[o], never->e[o]);
+    }
+}
+
+static void stopped_windows_are_as_good_as_new(void)
+{
+    static const solve_row row = {"wave", 4, 16, 13, 48, 2, .25, 2, 0};
+    static const lh_solve_options none = {.size = sizeof none};
+    const lh_solve_options few = {.size = sizeof few, .effort = 20000};
+    lh_pipeline *p = solve_row_make(&row);
+    lh_solution s = {0};
+    lh_error err = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_shop *shop = NULL;
+    lhi_budget budget;
+    CHECK_OK(lh_solve(p, &few, &s, &err), err);
+    lhi_budget_begin(&budget, &none);
+    CHECK_OK(
+        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
+        err);
+    const int64_t t = lhi_shop_deadline(shop, s.makespan_ns / shop->unit_ns);
+    lhi_windows *never = make_windows(shop, ALL, &budget, mem);
+    lhi_windows *all = make_windows(shop, ALL, &budget, mem);
+    lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
+    /* More than are gone through between two looks at the time. */
+    CHECK(lhi_windows_lattice(never, 0)->n_states > 1u << 15);
+    lhi_windows_allow(live, 1u << 20);
+    CHECK(lhi_windows_set(never, t, &budget));
+    for (double seconds = 1e-6; seconds < 1; seconds *= 3) {
+        stop_windows(all, never, t, seconds);
+        stop_windows(live, never, t, seconds);
+    }
+    CHECK(n_stopped > 4);
+    lhi_windows_free(never);
+    lhi_windows_free(all);
+    lhi_windows_free(live);
+    lhi_arena_free(mem);
+    lh_solution_fini(&s);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
+    RUN(stopped_windows_are_as_good_as_new);
     RUN(live_states_are_all_that_matter);
     RUN(nothing_excludes_a_planted_schedule);
     return test_summary();
