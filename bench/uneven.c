@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far the search gets with pipelines whose stages and links differ.
  *
- *     bench-uneven [LIMIT [CASES]]
+ *     bench-uneven [LIMIT [CASES [FAMILIES]]]
  *
  * For every family CASES pipelines (default 3) are drawn, the same every time:
  * F, D, W between 3/4 and 5/4 of 38, 48 and 20 ms a device; latency and
  * transfer of every boundary, in both directions, 0, 9.5 or 76 ms. Each is
- * given LIMIT seconds of processor time (default 20) on one thread. Prints one
+ * given LIMIT seconds of processor time (default 20) on one thread. FAMILIES:
+ * only those with this in their name, such as "8 x 64". Prints one
  * JSON object: per family how many were proven optimal, the largest gap that
  * was left, and the processor seconds, of all together and of the longest
  * proof. */
@@ -17,6 +18,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 typedef struct family {
     const char *name;
@@ -44,6 +46,11 @@ static const family families[] = {
     {"Wave 6 x 12, K = 6", 6, 12, 2, 6},
     {"Wave 8 x 16, K = 8", 8, 16, 2, 8},
     {"Wave 8 x 16, K = 16", 8, 16, 2, 16},
+    {"UD 8 x 64, K = 4", 8, 64, 1, 4},
+    {"UD 8 x 64, K = 10", 8, 64, 1, 10},
+    {"UD 16 x 32, K = 8", 16, 32, 1, 8},
+    {"UD 16 x 32, K = 18", 16, 32, 1, 18},
+    {"Wave 8 x 32, K = 32", 8, 32, 2, 32},
 };
 
 typedef struct result {
@@ -163,8 +170,10 @@ int main(int argc, char **argv)
 {
     double limit_s = argc > 1 ? strtod(argv[1], NULL) : 20;
     uint32_t cases = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 3;
-    if (argc > 3 || !(limit_s > 0) || cases == 0) {
-        fprintf(stderr, "usage: bench-uneven [LIMIT [CASES]]\n");
+    const char *which = argc > 3 ? argv[3] : "";
+    const char *comma = "";
+    if (argc > 4 || !(limit_s > 0) || cases == 0) {
+        fprintf(stderr, "usage: bench-uneven [LIMIT [CASES [FAMILIES]]]\n");
         return 2;
     }
     bench_begin("uneven");
@@ -172,13 +181,16 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const family *k = &families[i];
         result r = {0};
+        if (!strstr(k->name, which))
+            continue;
         for (uint32_t c = 0; c < cases; c++)
             measure(k, 1000 * i + c, limit_s, &r);
         printf("%s\n  {\"family\": \"%s\", \"cases\": %" PRIu32
                ", \"proven\": %" PRIu32 ", \"worst_gap\": %.5f, "
                "\"cpu_seconds\": %.2f, \"longest_proof_s\": %.3f}",
-               i ? "," : "", k->name, cases, r.proven, r.worst_gap, r.cpu_s,
+               comma, k->name, cases, r.proven, r.worst_gap, r.cpu_s,
                r.longest_proof_s);
+        comma = ",";
         fflush(stdout);
     }
     printf("\n]}\n");
