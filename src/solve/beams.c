@@ -96,6 +96,9 @@ static lh_status search_all(beams *b, lh_error *err)
             k->units = r->low + ((high - r->low) >> (left - 1 - i));
             k->target = lhi_shop_deadline(r->shop, r->low);
             k->refuted = k->ok = k->justified = false;
+            /* One that was ended may have begun or not. */
+            if (k->windows != r->windows)
+                lhi_windows_look_again(k->windows, r->windows);
             b->batch.pieces[i].ticks =
                 lhi_budget_left(&r->budget, UINT64_MAX / 2) / n;
         }

@@ -483,7 +483,7 @@ lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
     if (!number)
         return NULL;
     go(&y, windows, use_nothing);
-    for (uint32_t x = 0; x < lattice->n_states; x++)
+    for (uint32_t x = 0; x < lattice->n_states && !is_late(budget, x); x++)
         number[x] =
             windows->first[x] < FAR && windows->last[x] >= 0 ? n_live++ : NONE;
     if (!budget->late)

@@ -17,18 +17,20 @@ void lhi_lattice_free(lhi_lattice *lattice);
 
 /* These look at the time, but spend nothing. */
 
-/* Tightens new_r and new_e of the machine's operations; false: no order. Where
- * the budget stops it, true, and they are of no use. */
+/* Tightens new_r and new_e of the machine's operations; false: no order. Out of
+ * time it gives true, and they are of no use. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
-/* A copy with the states on usable steps alone; NULL: no memory, or stopped. */
+/* A copy with the states on usable steps alone; NULL: no memory, or out
+ * of time. */
 lhi_lattice *lhi_lattice_narrow(const lhi_lattice *lattice,
                                 lhi_windows *windows, lhi_budget *budget);
 /* When each state may be left at the latest; below 0: it is dead. false: no
- * order, or stopped. */
+ * order, or out of time. */
 bool lhi_lattice_last(const lhi_lattice *lattice, lhi_windows *windows,
                       int64_t *last, lhi_budget *budget);
-/* least and most from the steps that are still usable; stopped, of some. */
+/* least and most from the steps that are still usable; out of time they are of
+ * no use. */
 void lhi_lattice_counts(const lhi_lattice *lattice, lhi_windows *windows,
                         lhi_budget *budget);
 

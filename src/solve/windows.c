@@ -192,11 +192,18 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     return LH_OK;
 }
 
+void lhi_windows_look_again(lhi_windows *w, const lhi_windows *from)
+{
+    const size_t n = w->shop->n_machines;
+    memcpy(w->lattices, from->lattices, n * sizeof *w->lattices);
+    memcpy(w->narrow, from->narrow, n * sizeof *w->narrow);
+    memcpy(w->upto, from->upto, n * sizeof *w->upto);
+}
+
 lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
                              lhi_windows **out, lh_error *err)
 {
     const lhi_shop *s = from->shop;
-    size_t n = s->n_machines;
     lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
     *out = NULL;
     if (!w)
@@ -207,9 +214,7 @@ lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
                        .complete = from->complete,
                        .beside = true};
     LHI_TRY(allocate(w, err));
-    memcpy(w->lattices, from->lattices, n * sizeof *w->lattices);
-    memcpy(w->narrow, from->narrow, n * sizeof *w->narrow);
-    memcpy(w->upto, from->upto, n * sizeof *w->upto);
+    lhi_windows_look_again(w, from);
     memcpy(w->fixed, from->fixed, w->slot_at[s->n_ops] * sizeof *w->fixed);
     memcpy(w->order, from->order, s->n_ops * sizeof *w->order);
     w->n_order = from->n_order;
@@ -222,6 +227,13 @@ lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
     return LH_OK;
 }
 
+static void drop_narrow(lhi_windows *w, uint32_t m)
+{
+    w->used -= lattice_bytes(w->narrow[m]);
+    lhi_lattice_free(w->narrow[m]);
+    w->narrow[m] = NULL;
+}
+
 static void widen(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
@@ -231,9 +243,7 @@ static void widen(lhi_windows *w, int64_t deadline)
             w->narrow[m] = NULL;
             continue;
         }
-        w->used -= lattice_bytes(w->narrow[m]);
-        lhi_lattice_free(w->narrow[m]);
-        w->narrow[m] = NULL;
+        drop_narrow(w, m);
     }
 }
 
@@ -521,9 +531,10 @@ static bool settle_machines(lhi_windows *w, lhi_budget *budget)
 /* A lattice of what the windows leave, for a machine that is too large for one
  * of all its states. true: there is one now. */
 static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
-                      lhi_budget *budget, bool *no_memory)
+                      lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
+    bool no_memory = false;
     if (w->beside || lhi_windows_lattice(w, m) ||
         s->machines[m].n_streams < 2 || deadline >= w->too_large[m])
         return false;
@@ -533,9 +544,9 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     size_t room = all > used ? (all - used) / 3 * 2 : 0;
     size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
     w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
-                                         budget, no_memory);
+                                         budget, &no_memory);
     if (!w->narrow[m]) {
-        if (!*no_memory && !budget->stop) {
+        if (!no_memory && !budget->stop) {
             w->too_large[m] = deadline;
             w->out_of_room = w->out_of_room || room < most;
         }
@@ -543,8 +554,10 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     }
     w->upto[m] = deadline;
     w->used += lattice_bytes(w->narrow[m]);
-    *no_memory = !make_scratch(w, w->narrow[m]->n_states);
-    return true;
+    if (make_scratch(w, w->narrow[m]->n_states))
+        return true;
+    drop_narrow(w, m);
+    return false;
 }
 
 /* false: no memory, or stopped. */
@@ -554,9 +567,7 @@ static bool narrow_one(lhi_windows *w, uint32_t m, int64_t deadline,
     lhi_lattice *l = lhi_lattice_narrow(lhi_windows_lattice(w, m), w, budget);
     if (!l)
         return false;
-    w->used -= lattice_bytes(w->narrow[m]);
-    lhi_lattice_free(w->narrow[m]);
-    w->narrow[m] = NULL;
+    drop_narrow(w, m);
     w->used += lattice_bytes(l);
     if (!for_good || !w->lattices[m]) {
         w->narrow[m] = l;
@@ -576,8 +587,7 @@ bool lhi_windows_set(lhi_windows *w, int64_t deadline, lhi_budget *budget)
     bool ok = begin_with(w, deadline, budget);
     ok = ok && settle_machines(w, budget);
     for (uint32_t m = 0; ok && !budget->stop && m < s->n_machines; m++) {
-        bool no_memory = false;
-        if (!make_live(w, m, deadline, budget, &no_memory) || no_memory) {
+        if (!make_live(w, m, deadline, budget)) {
             if (w->strict && s->machines[m].n_streams > 1 &&
                 !lhi_windows_lattice(w, m))
                 break;
@@ -629,6 +639,6 @@ void lhi_windows_counts(lhi_windows *w, lhi_budget *budget)
         }
     }
     for (uint32_t m = 0; m < s->n_machines; m++)
-        if (lhi_windows_lattice(w, m))
+        if (lhi_windows_lattice(w, m) && !budget->late)
             lhi_lattice_counts(lhi_windows_lattice(w, m), w, budget);
 }

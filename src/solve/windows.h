@@ -67,6 +67,8 @@ void lhi_windows_allow(lhi_windows *windows, size_t states);
  * without lhi_windows_free(). */
 lh_status lhi_windows_beside(const lhi_windows *from, lhi_arena *mem,
                              lhi_windows **out, lh_error *err);
+/* At all lattices of `from` again, as if it had just been made. */
+void lhi_windows_look_again(lhi_windows *beside, const lhi_windows *from);
 
 /* Windows for "done by the deadline". false: no schedule is. Stopped by the
  * budget it gives true. */
@@ -79,7 +81,8 @@ bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
 
 /* After windows that were not refuted: leaves out the states that no schedule
  * within their deadline passes through. `for_good`: later deadlines will not be
- * above it; else they bring the states back. false: no memory. */
+ * above it; else they bring the states back. false: no memory.
+ * Stopped by the budget it gives true, and some machines keep what they had. */
 bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
                         lhi_budget *budget);
 
@@ -87,7 +90,8 @@ bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
 const lhi_lattice *lhi_windows_lattice(const lhi_windows *windows,
                                        uint32_t machine);
 
-/* Fills least and most from the last windows; stopped, with nothing of use. */
+/* Fills least and most from the last windows; out of time they are of no use.
+ */
 void lhi_windows_counts(lhi_windows *windows, lhi_budget *budget);
 
 #endif
