@@ -311,6 +311,19 @@ static way look_at(const lhi_lattice *l, const lhi_windows *w,
     return y;
 }
 
+/* Whether shaving has left the step's operation after these counts. */
+static inline bool is_left(const way *y, uint32_t o, const uint16_t *counts)
+{
+    const lhi_windows *w = y->w;
+    if (!w->low)
+        return true;
+    for (uint32_t i = 0; i < y->l->n_streams; i++)
+        if (counts[i] < w->low[w->slot_at[o] + i] ||
+            counts[i] > w->high[w->slot_at[o] + i])
+            return false;
+    return true;
+}
+
 /* When the step's operation can end after its state, or FAR. */
 static inline int64_t step_end(const way *y, uint32_t o, int64_t now)
 {
@@ -336,7 +349,10 @@ static void go_forward(const way *y)
         for (uint32_t i = 0; i < n; i++) {
             if (step[i] == NONE)
                 continue;
-            int64_t end = step_end(y, y->first_op[i] + counts[i], first[x]);
+            const uint32_t o = y->first_op[i] + counts[i];
+            if (!is_left(y, o, counts))
+                continue;
+            int64_t end = step_end(y, o, first[x]);
             if (end < first[step[i]])
                 first[step[i]] = end;
         }
@@ -372,7 +388,7 @@ static bool go_back(const way *y, lhi_windows *w, use_step *use)
                 continue;
             uint32_t o = y->first_op[i] + counts[i];
             int64_t end = w->e[o] < last[step[i]] ? w->e[o] : last[step[i]];
-            if (step_end(y, o, first[x]) > end)
+            if (step_end(y, o, first[x]) > end || !is_left(y, o, counts))
                 continue;
             if (end - w->shop->time[o] > last[x])
                 last[x] = end - w->shop->time[o];

@@ -5,6 +5,7 @@
 #include "pipe/pipeline.h"
 #include "solve/fewer.h"
 #include "solve/loose.h"
+#include "solve/shave.h"
 #include "solve/solver.h"
 #include "solve/tune.h"
 
@@ -12,6 +13,8 @@
 #include <longhaul/bounds.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { SHAVING = 60 /* ticks per operation */ };
 
 const char *lhi_windows_name(const lhi_solver *r)
 {
@@ -63,6 +66,33 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
             !lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
                                 false, &r->budget))
             return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+/* What lattices leave open shaving may refute: farther and farther up, and
+ * nearer and nearer when it does not. */
+static lh_status bound_by_shaving(lhi_solver *r, lh_error *err)
+{
+    const uint64_t end = r->budget.used + SHAVING * (uint64_t)r->shop->n_ops;
+    int64_t step = 1;
+    bool failed = false;
+    if (!r->windows->whole || r->shop->n_ops > LHI_LARGE)
+        return LH_OK;
+    while (step > 0 && r->budget.used < end && !lhi_is_done(r)) {
+        const int64_t units = lhi_first_deadline(r) + step - 1;
+        bool open = true;
+        if (units < lhi_first_enough(r)) {
+            open = lhi_windows_set(
+                r->windows, lhi_shop_deadline(r->shop, units), &r->budget);
+            if (open && !r->budget.stop)
+                LHI_TRY(lhi_shave(r->windows, end - r->budget.used, &r->budget,
+                                  &open, err));
+        }
+        if (!open)
+            lhi_raise_bound(r, units + 1, "shaving");
+        failed = failed || open;
+        step = failed ? step / 2 : 2 * step;
     }
     return LH_OK;
 }
@@ -234,6 +264,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     if (!r->windows->complete && r->n_regrowers == 0)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
+    LHI_TRY(bound_by_shaving(r, err));
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     LHI_TRY(dispatch(r, err));

@@ -627,18 +627,35 @@ bool lhi_windows_narrow(lhi_windows *w, int64_t deadline, bool for_good,
     return true;
 }
 
-void lhi_windows_counts(lhi_windows *w, lhi_budget *budget)
+bool lhi_windows_settle(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
-    for (uint32_t o = 0; o < s->n_ops; o++) {
-        const lhi_machine *k =
-            &s->machines[s->streams[s->stream_of[o]].machine];
-        for (uint32_t i = 0; i < k->n_streams; i++) {
-            w->least[w->slot_at[o] + i] = UINT32_MAX;
-            w->most[w->slot_at[o] + i] = 0;
-        }
+    w->dirty[m] = true;
+    if (settle_machines(w, budget) && !budget->stop)
+        return true;
+    /* Nothing is left to do for the next. */
+    memset(w->queued, 0, s->n_ops * sizeof *w->queued);
+    memset(w->dirty, 0, s->n_machines * sizeof *w->dirty);
+    w->n_queue = 0;
+    return budget->stop;
+}
+
+void lhi_windows_count(lhi_windows *w, uint32_t m, lhi_budget *budget)
+{
+    const lhi_shop *s = w->shop;
+    const uint32_t first = s->streams[s->machines[m].first_stream].first;
+    const size_t end = w->slot_at[first + lhi_machine_ops(s, m)];
+    for (size_t at = w->slot_at[first]; at < end; at++) {
+        w->least[at] = UINT32_MAX;
+        w->most[at] = 0;
     }
-    for (uint32_t m = 0; m < s->n_machines; m++)
-        if (lhi_windows_lattice(w, m) && !budget->late)
-            lhi_lattice_counts(lhi_windows_lattice(w, m), w, budget);
+    if (lhi_windows_lattice(w, m) && !budget->late)
+        lhi_lattice_counts(lhi_windows_lattice(w, m), w, budget);
+}
+
+void lhi_windows_counts(lhi_windows *w, lhi_budget *budget)
+{
+    for (uint32_t m = 0; m < w->shop->n_machines; m++)
+        if (w->shop->machines[m].n_streams > 0)
+            lhi_windows_count(w, m, budget);
 }

@@ -34,6 +34,8 @@ typedef struct lhi_windows {
     size_t *slot_at;
     uint32_t *fixed; /* whatever the deadline */
     uint32_t *least, *most;
+    /* While they are shaved: limits of what counts may be; else NULL. */
+    const uint32_t *low, *high;
     int64_t *new_r, *new_e;
     uint32_t *order; /* of operations: streams and arcs go forward in it */
     uint32_t n_order;
@@ -90,8 +92,16 @@ bool lhi_windows_narrow(lhi_windows *windows, int64_t deadline, bool for_good,
 const lhi_lattice *lhi_windows_lattice(const lhi_windows *windows,
                                        uint32_t machine);
 
+/* To a fixpoint again after a limit of a machine's counts has changed. false:
+ * no schedule. Stopped by the budget it gives true. */
+bool lhi_windows_settle(lhi_windows *windows, uint32_t machine,
+                        lhi_budget *budget);
+
 /* Fills least and most from the last windows; out of time they are of no use.
  */
 void lhi_windows_counts(lhi_windows *windows, lhi_budget *budget);
+/* Those of one machine. */
+void lhi_windows_count(lhi_windows *windows, uint32_t machine,
+                       lhi_budget *budget);
 
 #endif
