@@ -74,7 +74,9 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
  * nearer and nearer when it does not. */
 static lh_status bound_by_shaving(lhi_solver *r, lh_error *err)
 {
-    const uint64_t end = r->budget.used + SHAVING * (uint64_t)r->shop->n_ops;
+    const uint64_t most = SHAVING * (uint64_t)r->shop->n_ops;
+    const uint64_t share = lhi_budget_left(&r->budget, UINT64_MAX) / 8;
+    const uint64_t end = r->budget.used + (most < share ? most : share);
     int64_t step = 1;
     bool failed = false;
     if (!r->windows->whole || r->shop->n_ops > LHI_LARGE)
@@ -357,6 +359,8 @@ static void conclude(lhi_solver *r, lh_solution *out)
         snprintf(out->why, sizeof out->why, "%s",
                  strcmp(out->proven_by, "search") == 0
                      ? "every shorter schedule was refuted by search"
+                 : strcmp(out->proven_by, "shaving") == 0
+                     ? "every shorter schedule was refuted by shaving"
                      : "every shorter schedule leaves some pass no time");
 }
 
