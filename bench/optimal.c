@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Solves one pipeline and says when it stood where, for bench/optimal.py.
  *
- *     bench-optimal PIPELINE [LIMIT [THREADS [MIB [SCHEDULE.csv]]]]
+ *     bench-optimal PIPELINE [LIMIT [THREADS [SCHEDULE.csv [MIB]]]]
  *
  * LIMIT is in seconds of processor time per thread (default 60), so that a busy
  * machine does not change what is found; MIB is for tables (default 1024).
@@ -70,8 +70,8 @@ static void print(const lh_solution *s, const watch *w, double cpu_s)
 int main(int argc, char **argv)
 {
     if (argc < 2 || argc > 6) {
-        fprintf(stderr, "usage: bench-optimal PIPELINE [LIMIT [THREADS [MIB "
-                        "[SCHEDULE.csv]]]]\n");
+        fprintf(stderr, "usage: bench-optimal PIPELINE [LIMIT [THREADS "
+                        "[SCHEDULE.csv [MIB]]]]\n");
         return 2;
     }
     lh_error err = {0};
@@ -83,7 +83,7 @@ int main(int argc, char **argv)
                .progress = tmpfile()};
     lh_solve_options o = {.size = sizeof o, .progress = look, .context = &w};
     o.threads = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
-    o.memory = argc > 4 ? (size_t)strtoul(argv[4], NULL, 10) << 20 : 0;
+    o.memory = argc > 5 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     w.limit_s *= o.threads ? o.threads : 1;
     if (!w.progress) {
         fprintf(stderr, "bench: cannot make a temporary file\n");
@@ -95,8 +95,8 @@ int main(int argc, char **argv)
     double cpu_s = cpu_now() - w.begin_cpu_s;
     note(&w, s.makespan_ns, s.bound_ns);
     print(&s, &w, cpu_s);
-    if (argc > 5 && s.schedule)
-        must(lh_schedule_write(s.schedule, argv[5], &err), &err);
+    if (argc > 4 && s.schedule)
+        must(lh_schedule_write(s.schedule, argv[4], &err), &err);
     fclose(w.progress);
     lh_solution_fini(&s);
     lh_pipeline_free(p);
