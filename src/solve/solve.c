@@ -355,13 +355,13 @@ static void conclude(lhi_solver *r, lh_solution *out)
             r->best_ns <= r->bound_ns ? LH_SOLVE_OPTIMAL : LH_SOLVE_FEASIBLE;
     if (strcmp(out->proven_by, "closed form") == 0 || r->infeasible)
         memcpy(out->why, r->why, sizeof out->why);
+    else if (strcmp(out->proven_by, "search") == 0 ||
+             strcmp(out->proven_by, "shaving") == 0)
+        snprintf(out->why, sizeof out->why,
+                 "every shorter schedule was refuted by %s", out->proven_by);
     else
-        snprintf(out->why, sizeof out->why, "%s",
-                 strcmp(out->proven_by, "search") == 0
-                     ? "every shorter schedule was refuted by search"
-                 : strcmp(out->proven_by, "shaving") == 0
-                     ? "every shorter schedule was refuted by shaving"
-                     : "every shorter schedule leaves some pass no time");
+        snprintf(out->why, sizeof out->why,
+                 "every shorter schedule leaves some pass no time");
 }
 
 lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,

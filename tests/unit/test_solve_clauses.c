@@ -72,6 +72,24 @@ static void check_root(const lhi_search *s, const lhi_words *w)
     }
 }
 
+static lhi_budget no_limit(void)
+{
+    static const lh_solve_options none = {.size = sizeof none};
+    lhi_budget budget;
+    lhi_budget_begin(&budget, &none);
+    return budget;
+}
+
+static lhi_shop *make_shop(const lh_pipeline *p, lhi_arena *mem)
+{
+    lh_error err = {0};
+    lhi_shop *shop = NULL;
+    CHECK_OK(
+        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
+        err);
+    return shop;
+}
+
 /* Windows with lattices of all states, of live ones, or with none. */
 typedef enum lattices { ALL, LIVE, NO_LATTICES } lattices;
 
@@ -107,18 +125,13 @@ static void check_shaving(lhi_windows *windows, const lhi_words *w,
 static void plant(const lh_pipeline *p, const lh_schedule *schedule,
                   int64_t more, lhi_arena *mem)
 {
-    static const lh_solve_options none = {.size = sizeof none};
     lh_error err = {0};
-    lhi_budget budget;
-    lhi_shop *shop = NULL;
+    lhi_budget budget = no_limit();
+    lhi_shop *shop = make_shop(p, mem);
     lhi_words *w = NULL, *found = NULL;
     lhi_search *s = NULL;
     bool fits = false;
     lhi_answer answer = LHI_GAVE_UP;
-    lhi_budget_begin(&budget, &none);
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
-        err);
     CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
     CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
     CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
@@ -190,15 +203,9 @@ static uint32_t n_open, n_refuted;
  * the later use what the earlier left) and at a longer one again. */
 static void compare_windows(const lh_pipeline *p, int64_t longest)
 {
-    static const lh_solve_options none = {.size = sizeof none};
-    lh_error err = {0};
-    lhi_budget budget;
+    lhi_budget budget = no_limit();
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_shop *shop = NULL;
-    lhi_budget_begin(&budget, &none);
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
-        err);
+    lhi_shop *shop = make_shop(p, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
     lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
     int64_t units = longest / shop->unit_ns * 9 / 8;
@@ -275,14 +282,10 @@ static void shave_row(const solve_row *row)
     lh_solution s = {0};
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_shop *shop = NULL;
-    lhi_budget budget;
+    lhi_shop *shop = make_shop(p, mem);
+    lhi_budget budget = no_limit();
     CHECK_OK(lh_solve(p, &none, &s, &err), err);
     CHECK_INT(s.status, LH_SOLVE_OPTIMAL);
-    lhi_budget_begin(&budget, &none);
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
-        err);
     lhi_windows *w = make_windows(shop, ALL, &budget, mem);
     const int64_t best = s.makespan_ns / shop->unit_ns;
     for (int64_t less = 0; less < 40; less++) {
@@ -329,10 +332,8 @@ static void stop_windows(lhi_windows *w, const lhi_windows *never, int64_t t,
 {
     const lh_solve_options some = {.size = sizeof some,
                                    .time_limit_s = seconds};
-    static const lh_solve_options none = {.size = sizeof none};
-    lhi_budget late, budget;
+    lhi_budget late, budget = no_limit();
     lhi_budget_begin(&late, &some);
-    lhi_budget_begin(&budget, &none);
     const bool open = lhi_windows_set(w, t, &late);
     n_stopped += late.late;
     CHECK(open || !late.late);
@@ -349,19 +350,14 @@ static void stop_windows(lhi_windows *w, const lhi_windows *never, int64_t t,
 static void stopped_windows_are_as_good_as_new(void)
 {
     static const solve_row row = {"wave", 4, 16, 13, 48, 2, .25, 2, 0};
-    static const lh_solve_options none = {.size = sizeof none};
     const lh_solve_options few = {.size = sizeof few, .effort = 20000};
     lh_pipeline *p = solve_row_make(&row);
     lh_solution s = {0};
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_shop *shop = NULL;
-    lhi_budget budget;
+    lhi_shop *shop = make_shop(p, mem);
+    lhi_budget budget = no_limit();
     CHECK_OK(lh_solve(p, &few, &s, &err), err);
-    lhi_budget_begin(&budget, &none);
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
-        err);
     const int64_t t = lhi_shop_deadline(shop, s.makespan_ns / shop->unit_ns);
     lhi_windows *never = make_windows(shop, ALL, &budget, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
