@@ -297,9 +297,9 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
     LHI_TRY(make_shop(r, err));
     if (r->o.start)
         LHI_TRY(lhi_copy_start(r, err));
-    /* First, because all generators take longer than that where there are many
-     * passes. */
-    if (r->shop)
+    /* First where there are many passes: all generators take longer then. Where
+     * there are few they are often enough. */
+    if (r->shop && r->shop->n_ops > LHI_LARGE)
         LHI_TRY(lhi_try_insertion(r, 4 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_generate(r, err));
     if (lhi_is_done(r) || !r->shop)
