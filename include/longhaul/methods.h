@@ -29,6 +29,9 @@ typedef struct lh_method_options {
      * groups, all of one size. */
     uint32_t n_enqueue, n_dequeue;
     const uint32_t *enqueue, *dequeue;
+    /* look-ahead, auto: a makespan that no schedule falls below, in ns; one
+     * that reaches it is not improved any more. 0: none is known. */
+    int64_t bound_ns;
 } lh_method_options;
 
 /* The methods there are, in the order that help and tables show. */

@@ -61,9 +61,12 @@ lh_status lhi_auto(const lh_pipeline *pipeline,
     contest c = {.pipeline = pipeline, .options = options};
     LHI_TRY(lh_evaluator_make(pipeline, &options->sim, &c.judge, err));
     lh_status status = LH_OK;
-    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++)
+    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++) {
+        if (c.best.mem && c.best_ns <= options->bound_ns)
+            break;
         if (lhi_methods[i].make != lhi_auto)
             status = enter(&c, &lhi_methods[i], err);
+    }
     lh_evaluator_free(c.judge);
     if (status != LH_OK) {
         lhi_orders_fini(&c.best);

@@ -84,6 +84,11 @@ static bool run(looker *l, bool backward, const lhi_way_rules *rules)
                              backward ? 1 : l->o->sub_blocks, rules);
 }
 
+static bool is_over(const looker *l)
+{
+    return l->work >= l->work_limit || l->best_ns <= l->o->bound_ns;
+}
+
 /* From greedy's rules on, backward and forward as long as that changes
  * something. */
 static lh_status try_one(looker *l, const attempt *by, lh_error *err)
@@ -99,7 +104,7 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
     rules.reserve = by->reserve;
     rules.caps = by->at_first ? NULL : rules.caps;
     int64_t last_ns = -1;
-    for (uint32_t i = 0; i < 2 * ROUNDS && l->work < l->work_limit; i++) {
+    for (uint32_t i = 0; i < 2 * ROUNDS && !is_over(l); i++) {
         lhi_both_ways_turn(&l->ways);
         if (!run(l, i % 2 == 0, &rules))
             return LH_OK;
@@ -163,7 +168,7 @@ static lh_status look(looker *l, lh_error *err)
     const attempt *list = shared ? sharing : alone;
     size_t n = shared ? sizeof sharing / sizeof *sharing
                       : sizeof alone / sizeof *alone;
-    for (size_t i = 0; i < n && l->work < l->work_limit; i++)
+    for (size_t i = 0; i < n && !is_over(l); i++)
         if (has_transfers || !list[i].hold_back)
             LHI_TRY(try_one(l, &list[i], err));
     return LH_OK;
@@ -182,8 +187,10 @@ static lh_status improve(looker *l, lh_error *err)
     lh_status status = judge(l, l->best, &l->best_ns, err);
     if (status == LH_EDEADLOCK) /* coupled queues can stop a schedule */
         l->best_ns = INT64_MAX / 2;
-    else if (status != LH_OK)
+    if (status != LH_OK && status != LH_EDEADLOCK)
         return status;
+    if (l->best_ns <= l->o->bound_ns)
+        return LH_OK;
     LHI_TRY(lhi_both_ways_make(l->p, n_parts, l->mem, &l->ways, err));
     uint64_t cost = lhi_both_ways_cost(&l->ways);
     uint64_t passes = (uint64_t)l->ways.n_streams * l->ways.n;

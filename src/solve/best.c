@@ -150,6 +150,7 @@ static lh_status choose(chooser *k, const char *name, lh_error *err)
     LHI_TRY(lh_lower_bound(k->p, &bound, err));
     k->out->bound_ns = bound.ns;
     memcpy(k->out->why, bound.text, sizeof k->out->why);
+    k->o.method.bound_ns = bound.ns;
     if (strcmp(name, optimal) == 0)
         return take_optimal(k, err);
     if (strcmp(name, "auto") == 0)

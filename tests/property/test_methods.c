@@ -133,6 +133,29 @@ static int64_t try_method(const lh_pipeline *p, const char *name,
     return ns;
 }
 
+/* To know of a bound saves time and changes nothing. */
+static void try_bound(const lh_pipeline *p, const char *name,
+                      const lh_method_options *o)
+{
+    lh_bound bound = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    char *csv[2] = {NULL, NULL};
+    const char *by[2] = {"none", "none"};
+    for (int i = 0; i < 2; i++) {
+        lh_method_options all = *o;
+        lh_schedule *s = NULL;
+        all.bound_ns = i == 0 ? 0 : bound.ns;
+        if (lh_method_run(name, p, &all, &s, &by[i], &err) == LH_OK)
+            csv[i] = csv_of(s);
+        lh_schedule_free(s);
+    }
+    CHECK_STR(by[1], by[0]);
+    CHECK_STR(csv[1] ? csv[1] : "none", csv[0] ? csv[0] : "none");
+    lh_text_free(csv[0]);
+    lh_text_free(csv[1]);
+}
+
 static lh_method_options some_options(rng *r)
 {
     lh_method_options o = {.size = sizeof o};
@@ -182,6 +205,8 @@ static void methods_are_sound(void)
                 fprintf(stderr, "by %s:\n", lh_method_name(m));
         }
         compare_auto(ns, n);
+        try_bound(p, "look-ahead", &o);
+        try_bound(p, "auto", &o);
         if (test_state.bad) {
             fprintf(stderr,
                     "case %" PRIu32 ": %" PRIu32 " sub-blocks, initial %d\n", i,

@@ -139,6 +139,21 @@ static void twice_the_same(void)
     lh_pipeline_free(p);
 }
 
+/* Where a known bound is met there is nothing to look for: here what is said to
+ * be one is greedy's makespan, and then one more. */
+static void no_further_than_a_bound(void)
+{
+    lh_pipeline *p = uniform_make(ud(76, 76, 8));
+    lh_method_options o = {.size = sizeof o,
+                           .bound_ns = INT64_C(2812) * 1000000};
+    CHECK(ms_of(p, "greedy", NULL) == 2812);
+    CHECK(ms_of(p, "look-ahead", &o) == 2812);
+    CHECK(ms_of(p, "auto", &o) <= 2812);
+    o.bound_ns--;
+    CHECK(ms_of(p, "look-ahead", &o) < 2812);
+    lh_pipeline_free(p);
+}
+
 /* A microbatch that does not give all back: greedy's schedule stays. */
 static void memory_that_stays(void)
 {
@@ -161,6 +176,7 @@ int main(void)
     RUN(parts_and_joint_backward);
     RUN(other_models);
     RUN(twice_the_same);
+    RUN(no_further_than_a_bound);
     RUN(memory_that_stays);
     return test_summary();
 }
