@@ -112,10 +112,14 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err)
     for (uint32_t i = 0; i < lh_method_count(); i++) {
         const char *name = lh_method_name(i);
         lh_schedule *schedule = NULL;
-        lh_method_options o = {.size = sizeof o, .sub_blocks = r->o.sub_blocks};
+        lh_method_options o = {.size = sizeof o,
+                               .sub_blocks = r->o.sub_blocks,
+                               .bound_ns = r->bound_ns};
         lh_error why = {0};
         if (strcmp(name, "auto") == 0)
             continue;
+        if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
+            break; /* even where a gap is allowed, no generator is better */
         lh_status status = lh_method_run(name, r->p, &o, &schedule, NULL, &why);
         if (status == LH_ENOMEM) {
             if (err)

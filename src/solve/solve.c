@@ -114,19 +114,28 @@ static lh_status justify(lhi_solver *r, const char *by, lh_error *err)
     return lhi_offer(r, r->found, time < before ? "justification" : by, err);
 }
 
-/* The best schedule from elsewhere, for so long. */
-static lh_status justify_best(lhi_solver *r, uint64_t ticks, lh_error *err)
+/* The best schedule from elsewhere, for a little. */
+static lh_status justify_best(lhi_solver *r, lh_error *err)
 {
+    if (!r->has_words || !r->justifier || lhi_is_done(r))
+        return LH_OK;
     lhi_words_copy(r->found, r->best);
     int64_t time = lhi_words_time(r->found), before = time;
     lhi_justify how = {.seed = r->o.seed,
-                       .ticks = ticks,
+                       .ticks = 20 * (uint64_t)(r->shop->n_ops / 4 + 1),
                        .target = lhi_shop_deadline(r->shop, r->low)};
-    if (time < 0 || !r->justifier)
+    if (time < 0)
         return LH_OK;
     LHI_TRY(
         lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget, err));
     return time < before ? lhi_offer(r, r->found, "justification", err) : LH_OK;
+}
+
+/* Lattices of a chunk and of few passes take no longer than to improve a
+ * schedule, and often prove that there is nothing to improve. */
+static bool bounds_first(const lhi_solver *r)
+{
+    return r->shop->n_ops <= LHI_LARGE && lhi_shop_is_single(r->shop);
 }
 
 /* Schedules made by dispatching what is due first, for deadlines from the bound
@@ -266,10 +275,16 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     if (!r->windows->complete && r->n_regrowers == 0)
         LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_bound_by_windows(r, err));
+    if (bounds_first(r))
+        LHI_TRY(justify_best(r, err));
+    /* Dispatching takes less than shaving, and meets the bound often enough. */
+    LHI_TRY(dispatch(r, err));
+    const int64_t low = r->low;
     LHI_TRY(bound_by_shaving(r, err));
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
-    LHI_TRY(dispatch(r, err));
+    if (r->low > low)
+        LHI_TRY(dispatch(r, err));
     /* Fewer microbatches are solved for their bounds and patterns. */
     LHI_TRY(lhi_try_insertion(
         r, (r->is_part ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
@@ -306,8 +321,8 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
         return LH_OK;
     if (r->o.objective == LH_OBJECTIVE_MAKESPAN)
         r->low = (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns;
-    if (r->has_words)
-        LHI_TRY(justify_best(r, 20 * (r->shop->n_ops / 4 + 1), err));
+    if (!bounds_first(r))
+        LHI_TRY(justify_best(r, err));
     return lhi_is_done(r) ? LH_OK : search_shop(r, err);
 }
 
