@@ -18,6 +18,14 @@ enum {
     MOST_WIDTH = 1536 /* of beams */
 };
 
+/* Searches by what they ask for. */
+enum {
+    NEAREST, /* the bound, or as far above it as the last refutations allow */
+    BETWEEN, /* the bound and the best schedule, in turn */
+    LONGEST_OF_USE, /* a little sooner than the best schedule */
+    MOST_SEARCHES
+};
+
 typedef enum task_kind {
     TASK_NOTHING,
     TASK_SEARCH,
@@ -49,7 +57,8 @@ typedef struct rounds {
     uint32_t width;    /* of the next beams */
     uint64_t beams_at; /* and the effort after which it is their turn */
     uint64_t allow;
-    int64_t low, high; /* units, when the round began */
+    uint64_t round_end; /* effort when the last round ended */
+    int64_t low, high;  /* units, when the round began */
     bool gained, improved;
     bool refuted; /* what is near the bound */
     lh_error *err;
@@ -141,12 +150,15 @@ static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
         LHI_TRY(lhi_offer(r, t->found, "search", err));
     if (t->answer == LHI_REFUTED)
         lhi_raise_bound(r, t->units + 1, "search");
-    if (t == x->tasks && t->answer != LHI_FOUND)
+    if (t == &x->tasks[NEAREST] && t->answer != LHI_FOUND)
         x->leap = t->answer == LHI_REFUTED ? 2 * x->leap + 1 : x->leap / 2;
     x->gained = x->gained || t->answer != LHI_GAVE_UP;
-    /* In a relaxed shop what was found may take longer: this deadline is of no
-     * more use. One without room learns nothing more. */
-    if (t->answer != LHI_GAVE_UP || lhi_search_bytes(t->search) > t->room) {
+    /* What was found says what is the longest of use. Other deadlines are not:
+     * in a relaxed shop the schedule may take longer, and would be found again.
+     * A search without room learns nothing more. */
+    const bool goes_on =
+        t->answer == LHI_GAVE_UP || (found && t == &x->tasks[LONGEST_OF_USE]);
+    if (!goes_on || lhi_search_bytes(t->search) > t->room) {
         lhi_search_free(t->search);
         t->search = NULL;
     }
@@ -186,11 +198,19 @@ lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
     return LH_OK;
 }
 
+/* The best schedule, timed; or NULL. */
+static const lhi_words *hint_of(lhi_solver *r)
+{
+    if (!r->has_words)
+        return NULL;
+    lhi_words_copy(r->scratch, r->best);
+    return lhi_words_time(r->scratch) >= 0 ? r->scratch : NULL;
+}
+
 lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
                            lhi_answer *answer, lh_error *err)
 {
     int64_t deadline = lhi_shop_deadline(r->shop, units);
-    lhi_words *hint = NULL;
     *answer = LHI_GAVE_UP;
     *out = NULL;
     if (!lhi_windows_set(r->windows, deadline, &r->budget)) {
@@ -202,12 +222,8 @@ lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
     lhi_windows_counts(r->windows, &r->budget);
     if (r->budget.stop)
         return LH_OK;
-    if (r->has_words) {
-        lhi_words_copy(r->scratch, r->best);
-        if (lhi_words_time(r->scratch) >= 0)
-            hint = r->scratch;
-    }
-    LHI_TRY(lhi_search_make(r->shop, deadline, r->windows, hint, out, err));
+    LHI_TRY(
+        lhi_search_make(r->shop, deadline, r->windows, hint_of(r), out, err));
     lhi_spend(&r->budget, lhi_search_ticks(*out));
     return LH_OK;
 }
@@ -235,17 +251,27 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
     task *t = &x->tasks[i];
     int64_t first = lhi_first_deadline(r), units = first;
     bool keep = false;
-    if (i == 0) {
+    if (i == NEAREST) {
         int64_t most = (x->high - 1 - first) / 2;
         x->leap = x->leap < most ? x->leap : most > 0 ? most : 0;
         units = first + x->leap;
         keep = t->search && t->units == units;
-    } else {
+    } else if (i == BETWEEN) {
         units = second_deadline(x, first);
         keep = t->search && t->units > first && t->units < x->high &&
                t->spent < 3 * x->allow;
+    } else {
+        units = x->high - 1;
+        keep = t->search && t->units >= units;
+        if (keep && t->units > units) {
+            lhi_search_shorten(t->search, lhi_shop_deadline(r->shop, units),
+                               hint_of(r));
+            t->units = units;
+        }
     }
-    if (units >= x->high)
+    /* Nor is there anything to do where another asks for the same. */
+    if (units >= x->high || (i != LONGEST_OF_USE && units == x->high - 1 &&
+                             x->n_searches > LONGEST_OF_USE))
         return LH_OK;
     if (!keep) {
         lhi_answer answer;
@@ -274,12 +300,25 @@ static bool inserts_most(const lhi_solver *r)
     return r->shop->n_ops > LHI_LARGE && r->n_regrowers > 0;
 }
 
+/* Beside what all searches have, as much as all else since the last round took:
+ * of all searches the one for the longest deadline of use is the hardest, but
+ * the only one that proves everything, and it learns for all shorter ones. */
+static uint64_t allow_more(const rounds *x, uint64_t given)
+{
+    const lhi_budget *budget = &x->r->budget;
+    uint64_t rest = budget->used - x->round_end;
+    if (x->r->o.effort == 0) /* the other threads would wait for it */
+        rest /= x->r->o.threads;
+    return lhi_budget_left(budget, given + rest) - given;
+}
+
 /* *refuted: the bound rose by planning alone, so plan again. */
 static lh_status plan(rounds *x, bool *refuted)
 {
     lhi_solver *r = x->r;
     const bool small = r->shop->n_ops <= LHI_LARGE;
     const uint64_t ticks = lhi_budget_left(&r->budget, x->allow * x->n) / x->n;
+    const uint64_t more = allow_more(x, x->n * ticks);
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
         task *t = &x->tasks[i];
@@ -300,7 +339,7 @@ static lh_status plan(rounds *x, bool *refuted)
             lhi_words_copy(t->words, r->best);
         x->batch.pieces[i].ticks =
             t->kind == TASK_SEARCH
-                ? ticks
+                ? ticks + (i == LONGEST_OF_USE ? more : 0)
                 : ticks /
                       (x->n_vain < 8 && !inserts_most(r) ? x->n_vain + 1 : 8);
     }
@@ -315,6 +354,7 @@ static lh_status run_round(rounds *x)
     lhi_report(r, x->n_searches > 0 ? "searching" : "improving");
     LHI_TRY(lhi_batch_run(&x->batch, r->o.threads, x->err));
     x->number++;
+    x->round_end = r->budget.used;
     x->n_vain = x->improved ? 0 : x->n_vain + 1;
     x->n_idle = x->gained || r->budget.used > before + 1000 ? 0 : x->n_idle + 1;
     if (!x->gained && x->allow < LONGEST)
@@ -463,7 +503,7 @@ static lh_status run_rounds(rounds *x)
     x->near_end = r->windows->complete ? CLIMB_AFTER / 2 : r->budget.used;
     x->near =
         (lhi_near){.share = {128, 256, 256}, .step = 1, .random = {r->o.seed}};
-    x->insert_end = r->budget.used;
+    x->insert_end = x->round_end = r->budget.used;
     x->climb = r->shop->n_ops > LHI_LARGE ? 0 : CLIMB_AFTER;
     while (!lhi_is_done(r) && x->n_idle < IDLE_ROUNDS) {
         bool refuted;
@@ -498,15 +538,19 @@ static lh_status run_rounds(rounds *x)
 
 lh_status lhi_close_gap(lhi_solver *r, lh_error *err)
 {
-    rounds x = {.r = r, .n = LHI_LEAST_TASKS, .width = 48, .err = err};
+    rounds x = {.r = r, .width = 48, .err = err};
+    /* Where passes, or states of a machine, are very many, no search for so
+     * long a deadline ends. */
+    const bool all =
+        r->shop->n_ops <= LHI_LARGE && !r->shop->relaxed && r->windows->whole;
+    const uint32_t n = all ? MOST_SEARCHES : LONGEST_OF_USE;
     if (lhi_is_done(r))
         return LH_OK;
     /* More than that on few threads would only keep searches waiting; limited
      * by effort, all numbers of threads have to do the same. */
-    if (r->at_once > x.n)
-        x.n = r->at_once;
+    x.n = r->at_once > n + 2 ? r->at_once : n + 2;
     x.allow = 100000 + (uint64_t)r->shop->n_ops * 100;
-    LHI_TRY(lhi_count_searches(r, 2, &x.n_searches, err));
+    LHI_TRY(lhi_count_searches(r, n, &x.n_searches, err));
     lh_status status = make_tasks(&x, err);
     if (status == LH_OK)
         status = run_rounds(&x);

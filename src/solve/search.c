@@ -4,6 +4,7 @@
 
 #include "pipe/pipeline.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -674,6 +675,19 @@ lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
     if (*answer == LHI_FOUND)
         take_orders(s, out);
     return s->no_memory ? lhi_fail_nomem(err) : LH_OK;
+}
+
+void lhi_search_shorten(lhi_search *s, int64_t deadline, const lhi_words *hint)
+{
+    assert(deadline <= s->deadline);
+    back_to(s, 0);
+    s->deadline = deadline;
+    for (uint32_t o = 0; o < s->s->n_ops; o++) {
+        lhi_queue_op(&s->head, s->s->n_ops, o);
+        lhi_queue_op(&s->tail, s->s->n_ops, o);
+    }
+    for (uint32_t v = 1; hint && v < s->n_vars; v++)
+        s->phase[v] = hint->end[s->var_a[v]] > hint->end[s->var_b[v]];
 }
 
 void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)

@@ -30,6 +30,11 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           lhi_search **out, lh_error *err);
 void lhi_search_free(lhi_search *search); /* NULL is fine */
 
+/* Goes on for a shorter deadline, for which all that was learnt holds as well,
+ * near another hint (may be NULL). */
+void lhi_search_shorten(lhi_search *search, int64_t deadline,
+                        const lhi_words *hint);
+
 /* Goes on for so many ticks, or until it has used `room` bytes. LHI_FOUND:
  * `out` has the orders. LH_ENOMEM: nothing is proven. */
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,

@@ -158,6 +158,75 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_windows_free(windows);
 }
 
+static uint32_t n_kept, n_ended;
+
+/* A search goes on for shorter and shorter deadlines with all that it learnt:
+ * that excludes the planted schedule only where it is too long. */
+static void shorten(const lh_pipeline *p, const lh_solution *best,
+                    lhi_arena *mem)
+{
+    static const int64_t more[] = {300, 120, 40, 5, 0};
+    enum { N = sizeof more / sizeof *more };
+    lh_error err = {0};
+    lhi_budget budget = no_limit();
+    lhi_shop *shop = make_shop(p, mem);
+    lhi_words *w = NULL, *found = NULL;
+    lhi_search *s = NULL;
+    bool fits = false;
+    lhi_answer answer = LHI_GAVE_UP;
+    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
+    CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
+    CHECK_OK(lhi_shop_orders(shop, best->schedule, w->order, &fits, &err), err);
+    const int64_t planted_end = lhi_words_time(w);
+    lhi_windows *windows = make_windows(shop, ALL, &budget, mem);
+    CHECK(lhi_windows_set(windows, planted_end + more[0], &budget));
+    lhi_windows_counts(windows, &budget);
+    CHECK_OK(
+        lhi_search_make(shop, planted_end + more[0], windows, NULL, &s, &err),
+        err);
+    for (int i = 0; i < N; i++) {
+        if (i > 0)
+            lhi_search_shorten(s, planted_end + more[i], i % 2 ? NULL : w);
+        CHECK_OK(lhi_search_run(s, 10000, (size_t)1 << 28, &budget, found,
+                                &answer, &err),
+                 err);
+        CHECK(answer != LHI_REFUTED);
+        if (answer == LHI_FOUND)
+            CHECK(lhi_words_time(found) <= planted_end + more[i]);
+        check_clauses(s, w);
+        n_kept += i > 0 && i < N - 1 && s->n_clauses > 0;
+    }
+    const int64_t less = planted_end - 1;
+    lhi_search_shorten(s, less, w);
+    for (uint32_t i = 0; i < 20 && answer != LHI_REFUTED; i++) {
+        CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found,
+                                &answer, &err),
+                 err);
+        if (answer == LHI_FOUND) {
+            CHECK(best->status != LH_SOLVE_OPTIMAL);
+            CHECK(lhi_words_time(found) <= less);
+            break;
+        }
+    }
+    n_ended += answer == LHI_REFUTED;
+    lhi_search_free(s);
+    /* What no order can do is seen at once. */
+    CHECK_OK(lhi_search_make(shop, planted_end + more[0], windows, w, &s, &err),
+             err);
+    CHECK_OK(
+        lhi_search_run(s, 1, (size_t)1 << 28, &budget, found, &answer, &err),
+        err);
+    lhi_search_shorten(s, planted_end / 4, w);
+    const uint64_t before = lhi_search_conflicts(s);
+    CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found, &answer,
+                            &err),
+             err);
+    CHECK_INT(answer, LHI_REFUTED);
+    CHECK_INT(lhi_search_conflicts(s), before);
+    lhi_search_free(s);
+    lhi_windows_free(windows);
+}
+
 static void plant_row(const solve_row *row)
 {
     lh_pipeline *p = solve_row_make(row);
@@ -169,6 +238,8 @@ static void plant_row(const solve_row *row)
     if (mem && best.schedule)
         for (int64_t more = 0; more < 40; more += 13)
             plant(p, best.schedule, more, mem);
+    if (mem && best.schedule)
+        shorten(p, &best, mem);
     lhi_arena_free(mem);
     lh_solution_fini(&best);
     lh_pipeline_free(p);
@@ -191,7 +262,9 @@ static void nothing_excludes_a_planted_schedule(void)
         plant_row(&rows[i]);
     printf("%u clauses, %u literals at the root and %u pairs before it\n",
            n_clauses, n_root, n_fixed);
+    printf("%u clauses kept, %u refuted\n", n_kept, n_ended);
     CHECK(n_clauses > 1000 && n_fixed > 1000);
+    CHECK(n_kept > 10 && n_ended > 3);
 }
 
 /* --- live states -------------------------------------------------------------
