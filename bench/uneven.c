@@ -5,7 +5,8 @@
  *
  * For every family CASES pipelines (default 3) are drawn, the same every time:
  * F, D, W between 3/4 and 5/4 of 38, 48 and 20 ms a device; latency and
- * transfer of every boundary, in both directions, 0, 9.5 or 76 ms. Each is
+ * transfer of every boundary, in both directions, 0, 9.5 or 76 ms, or, where
+ * the name says "slow", of those between two or four datacenters only. Each is
  * given LIMIT seconds of processor time (default 20) on one thread. FAMILIES:
  * only those with this in their name, such as "8 x 64". Prints one
  * JSON object: per family how many were proven optimal, the largest gap that
@@ -25,32 +26,50 @@ typedef struct family {
     uint32_t devices, microbatches;
     uint32_t chunks; /* per device; 2: in V shape */
     uint32_t memory; /* activations, of a chunk */
+    bool slow;       /* only links between datacenters are */
 } family;
 
 static const family families[] = {
-    {"UD 4 x 8, K = 2", 4, 8, 1, 2},
-    {"UD 4 x 16, K = 2", 4, 16, 1, 2},
-    {"UD 6 x 12, K = 3", 6, 12, 1, 3},
-    {"UD 8 x 8, K = 8", 8, 8, 1, 8},
-    {"UD 8 x 16, K = 4", 8, 16, 1, 4},
-    {"UD 8 x 16, K = 8", 8, 16, 1, 8},
-    {"UD 8 x 16, K = 10", 8, 16, 1, 10},
-    {"UD 6 x 32, K = 3", 6, 32, 1, 3},
-    {"UD 8 x 32, K = 4", 8, 32, 1, 4},
-    {"UD 8 x 32, K = 8", 8, 32, 1, 8},
-    {"UD 8 x 64, K = 8", 8, 64, 1, 8},
-    {"UD 16 x 16, K = 16", 16, 16, 1, 16},
-    {"UD 16 x 32, K = 16", 16, 32, 1, 16},
-    {"Wave 4 x 8, K = 4", 4, 8, 2, 4},
-    {"Wave 4 x 16, K = 4", 4, 16, 2, 4},
-    {"Wave 6 x 12, K = 6", 6, 12, 2, 6},
-    {"Wave 8 x 16, K = 8", 8, 16, 2, 8},
-    {"Wave 8 x 16, K = 16", 8, 16, 2, 16},
-    {"UD 8 x 64, K = 4", 8, 64, 1, 4},
-    {"UD 8 x 64, K = 10", 8, 64, 1, 10},
-    {"UD 16 x 32, K = 8", 16, 32, 1, 8},
-    {"UD 16 x 32, K = 18", 16, 32, 1, 18},
-    {"Wave 8 x 32, K = 32", 8, 32, 2, 32},
+    {"UD 4 x 8, K = 2", 4, 8, 1, 2, false},
+    {"UD 4 x 16, K = 2", 4, 16, 1, 2, false},
+    {"UD 6 x 12, K = 3", 6, 12, 1, 3, false},
+    {"UD 8 x 8, K = 8", 8, 8, 1, 8, false},
+    {"UD 8 x 16, K = 4", 8, 16, 1, 4, false},
+    {"UD 8 x 16, K = 8", 8, 16, 1, 8, false},
+    {"UD 8 x 16, K = 10", 8, 16, 1, 10, false},
+    {"UD 6 x 32, K = 3", 6, 32, 1, 3, false},
+    {"UD 8 x 32, K = 4", 8, 32, 1, 4, false},
+    {"UD 8 x 32, K = 8", 8, 32, 1, 8, false},
+    {"UD 8 x 64, K = 8", 8, 64, 1, 8, false},
+    {"UD 16 x 16, K = 16", 16, 16, 1, 16, false},
+    {"UD 16 x 32, K = 16", 16, 32, 1, 16, false},
+    {"Wave 4 x 8, K = 4", 4, 8, 2, 4, false},
+    {"Wave 4 x 16, K = 4", 4, 16, 2, 4, false},
+    {"Wave 6 x 12, K = 6", 6, 12, 2, 6, false},
+    {"Wave 8 x 16, K = 8", 8, 16, 2, 8, false},
+    {"Wave 8 x 16, K = 16", 8, 16, 2, 16, false},
+    {"UD 8 x 64, K = 4", 8, 64, 1, 4, false},
+    {"UD 8 x 64, K = 10", 8, 64, 1, 10, false},
+    {"UD 16 x 32, K = 8", 16, 32, 1, 8, false},
+    {"UD 16 x 32, K = 18", 16, 32, 1, 18, false},
+    {"Wave 8 x 32, K = 32", 8, 32, 2, 32, false},
+    {"UD 6 x 32, K = 3, slow", 6, 32, 1, 3, true},
+    {"UD 8 x 16, K = 4, slow", 8, 16, 1, 4, true},
+    {"UD 8 x 16, K = 8, slow", 8, 16, 1, 8, true},
+    {"UD 8 x 32, K = 4, slow", 8, 32, 1, 4, true},
+    {"UD 8 x 32, K = 8, slow", 8, 32, 1, 8, true},
+    {"UD 8 x 32, K = 10, slow", 8, 32, 1, 10, true},
+    {"UD 8 x 64, K = 4, slow", 8, 64, 1, 4, true},
+    {"UD 8 x 64, K = 8, slow", 8, 64, 1, 8, true},
+    {"UD 8 x 64, K = 10, slow", 8, 64, 1, 10, true},
+    {"UD 16 x 32, K = 8, slow", 16, 32, 1, 8, true},
+    {"UD 16 x 32, K = 16, slow", 16, 32, 1, 16, true},
+    {"UD 16 x 32, K = 18, slow", 16, 32, 1, 18, true},
+    {"Wave 4 x 16, K = 4, slow", 4, 16, 2, 4, true},
+    {"Wave 6 x 12, K = 6, slow", 6, 12, 2, 6, true},
+    {"Wave 8 x 16, K = 8, slow", 8, 16, 2, 8, true},
+    {"Wave 8 x 16, K = 16, slow", 8, 16, 2, 16, true},
+    {"Wave 8 x 32, K = 32, slow", 8, 32, 2, 32, true},
 };
 
 typedef struct result {
@@ -81,6 +100,12 @@ static int64_t draw_delay(uint64_t *state)
     return delays[draw(state) % 3];
 }
 
+/* Devices next to each other, as many in each. */
+static uint32_t site_of(const family *k, uint32_t sites, uint32_t device)
+{
+    return device * sites / k->devices;
+}
+
 static void must(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)
@@ -105,12 +130,16 @@ static lh_pipeline *make(const family *k, uint64_t seed)
     }
     for (uint32_t d = 0; d < k->devices; d++)
         limits[d] = k->memory;
+    const uint32_t sites = k->slow ? 2 + 2 * (uint32_t)(draw(&seed) % 2) : 0;
     for (uint32_t d = 0; d + 1 < k->devices; d++)
-        for (uint32_t back = 0; back < 2; back++)
+        for (uint32_t back = 0; back < 2; back++) {
+            if (k->slow && site_of(k, sites, d) == site_of(k, sites, d + 1))
+                continue;
             links[n_links++] = (lh_link){.from = d + back,
                                          .to = d + 1 - back,
                                          .latency_ns = draw_delay(&seed),
                                          .transfer_ns = draw_delay(&seed)};
+        }
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = k->devices,
                              .n_microbatches = k->microbatches,
