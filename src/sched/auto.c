@@ -54,6 +54,14 @@ static lh_status enter(contest *c, const lhi_method *method, lh_error *err)
     return LH_OK;
 }
 
+/* What is given for one method has to be looked at by it, or a mistake in it
+ * would be told of some pipelines only. */
+static bool has_own_options(const lh_method_options *o)
+{
+    return o->n_warmup > 0 || o->group > 0 || o->n_enqueue > 0 ||
+           o->n_dequeue > 0;
+}
+
 lh_status lhi_auto(const lh_pipeline *pipeline,
                    const lh_method_options *options, lhi_orders *out,
                    lh_error *err)
@@ -62,7 +70,8 @@ lh_status lhi_auto(const lh_pipeline *pipeline,
     LHI_TRY(lh_evaluator_make(pipeline, &options->sim, &c.judge, err));
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++) {
-        if (c.best.mem && c.best_ns <= options->bound_ns)
+        if (c.best.mem && c.best_ns <= options->bound_ns &&
+            !has_own_options(options))
             break;
         if (lhi_methods[i].make != lhi_auto)
             status = enter(&c, &lhi_methods[i], err);

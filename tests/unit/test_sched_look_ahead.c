@@ -151,6 +151,15 @@ static void no_further_than_a_bound(void)
     CHECK(ms_of(p, "auto", &o) <= 2812);
     o.bound_ns--;
     CHECK(ms_of(p, "look-ahead", &o) < 2812);
+    /* A mistake in what is for one method is told all the same. */
+    const uint32_t one = 1;
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    o.bound_ns = INT64_MAX;
+    o.n_warmup = 1;
+    o.warmup = &one;
+    CHECK_INT(lh_method_run("auto", p, &o, &s, NULL, &err), LH_EINVAL);
+    lh_schedule_free(s);
     lh_pipeline_free(p);
 }
 
