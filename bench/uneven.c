@@ -100,7 +100,7 @@ static int64_t draw_delay(uint64_t *state)
     return delays[draw(state) % 3];
 }
 
-/* Devices next to each other, as many in each. */
+/* Devices next to each other, as many in each or one more. */
 static uint32_t site_of(const family *k, uint32_t sites, uint32_t device)
 {
     return device * sites / k->devices;

@@ -11,9 +11,9 @@
 #include "base/fail.h"
 
 enum {
-    CLIMB_AFTER = 3000000, /* ticks: most searches have ended then */
-    LONGEST = 4000000,     /* ticks of a task */
-    REFUTATION = 600000,   /* ticks: most that come take less */
+    CLIMB_AFTER = 3000000,  /* ticks: most searches have ended then */
+    MOST_ALLOWED = 4000000, /* ticks of a task, but for what is beside */
+    REFUTATION = 600000,    /* ticks: most that come take less */
     IDLE_ROUNDS = 1000,
     MOST_WIDTH = 1536 /* of beams */
 };
@@ -271,8 +271,11 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
     }
     /* Nor is there anything to do where another asks for the same. */
     if (units >= x->high || (i != LONGEST_OF_USE && units == x->high - 1 &&
-                             x->n_searches > LONGEST_OF_USE))
+                             x->n_searches > LONGEST_OF_USE)) {
+        lhi_search_free(t->search);
+        t->search = NULL;
         return LH_OK;
+    }
     if (!keep) {
         lhi_answer answer;
         lhi_search_free(t->search);
@@ -357,7 +360,7 @@ static lh_status run_round(rounds *x)
     x->round_end = r->budget.used;
     x->n_vain = x->improved ? 0 : x->n_vain + 1;
     x->n_idle = x->gained || r->budget.used > before + 1000 ? 0 : x->n_idle + 1;
-    if (!x->gained && x->allow < LONGEST)
+    if (!x->gained && x->allow < MOST_ALLOWED)
         x->allow *= 2;
     return LH_OK;
 }

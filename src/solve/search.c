@@ -685,6 +685,7 @@ void lhi_search_shorten(lhi_search *s, int64_t deadline, const lhi_words *hint)
     for (uint32_t o = 0; o < s->s->n_ops; o++) {
         lhi_queue_op(&s->head, s->s->n_ops, o);
         lhi_queue_op(&s->tail, s->s->n_ops, o);
+        lhi_touch_memory(s, o);
     }
     for (uint32_t v = 1; hint && v < s->n_vars; v++)
         s->phase[v] = hint->end[s->var_a[v]] > hint->end[s->var_b[v]];

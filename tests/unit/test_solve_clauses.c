@@ -213,16 +213,12 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     /* What no order can do is seen at once. */
     CHECK_OK(lhi_search_make(shop, planted_end + more[0], windows, w, &s, &err),
              err);
-    CHECK_OK(
-        lhi_search_run(s, 1, (size_t)1 << 28, &budget, found, &answer, &err),
-        err);
     lhi_search_shorten(s, planted_end / 4, w);
-    const uint64_t before = lhi_search_conflicts(s);
     CHECK_OK(lhi_search_run(s, 20000, (size_t)1 << 28, &budget, found, &answer,
                             &err),
              err);
     CHECK_INT(answer, LHI_REFUTED);
-    CHECK_INT(lhi_search_conflicts(s), before);
+    CHECK_INT(lhi_search_conflicts(s), 0);
     lhi_search_free(s);
     lhi_windows_free(windows);
 }
