@@ -135,7 +135,8 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
  * schedule, and often prove that there is nothing to improve. */
 static bool bounds_first(const lhi_solver *r)
 {
-    return r->shop->n_ops <= LHI_LARGE && lhi_shop_is_single(r->shop);
+    return !r->is_part && r->shop->n_ops <= LHI_LARGE &&
+           lhi_shop_is_single(r->shop);
 }
 
 /* Schedules made by dispatching what is due first, for deadlines from the bound
