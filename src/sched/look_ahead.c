@@ -187,7 +187,7 @@ static lh_status improve(looker *l, lh_error *err)
     lh_status status = judge(l, l->best, &l->best_ns, err);
     if (status == LH_EDEADLOCK) /* coupled queues can stop a schedule */
         l->best_ns = INT64_MAX / 2;
-    if (status != LH_OK && status != LH_EDEADLOCK)
+    else if (status != LH_OK)
         return status;
     if (l->best_ns <= l->o->bound_ns)
         return LH_OK;
