@@ -122,21 +122,32 @@ static void check_shaving(lhi_windows *windows, const lhi_words *w,
                   "shaving leaves operation %u no time for what is planted", o);
 }
 
+/* A schedule's words, and when it ends. */
+static lhi_words *words_of(const lhi_shop *shop, const lh_schedule *schedule,
+                           lhi_arena *mem, int64_t *end)
+{
+    lh_error err = {0};
+    lhi_words *w = NULL;
+    bool fits = false;
+    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
+    CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
+    CHECK(fits);
+    *end = lhi_words_time(w);
+    return w;
+}
+
 static void plant(const lh_pipeline *p, const lh_schedule *schedule,
                   int64_t more, lhi_arena *mem)
 {
     lh_error err = {0};
     lhi_budget budget = no_limit();
     lhi_shop *shop = make_shop(p, mem);
-    lhi_words *w = NULL, *found = NULL;
+    int64_t deadline;
+    lhi_words *w = words_of(shop, schedule, mem, &deadline), *found = NULL;
     lhi_search *s = NULL;
-    bool fits = false;
     lhi_answer answer = LHI_GAVE_UP;
-    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
     CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
-    CHECK_OK(lhi_shop_orders(shop, schedule, w->order, &fits, &err), err);
-    CHECK(fits);
-    int64_t deadline = lhi_words_time(w) + more;
+    deadline += more;
     /* Fewer states leave more to learn. */
     lhi_windows *windows =
         make_windows(shop, (lattices)(more % 3), &budget, mem);
@@ -170,14 +181,12 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     lh_error err = {0};
     lhi_budget budget = no_limit();
     lhi_shop *shop = make_shop(p, mem);
-    lhi_words *w = NULL, *found = NULL;
+    int64_t planted_end;
+    lhi_words *w = words_of(shop, best->schedule, mem, &planted_end);
+    lhi_words *found = NULL;
     lhi_search *s = NULL;
-    bool fits = false;
     lhi_answer answer = LHI_GAVE_UP;
-    CHECK_OK(lhi_words_make(shop, mem, &w, &err), err);
     CHECK_OK(lhi_words_make(shop, mem, &found, &err), err);
-    CHECK_OK(lhi_shop_orders(shop, best->schedule, w->order, &fits, &err), err);
-    const int64_t planted_end = lhi_words_time(w);
     lhi_windows *windows = make_windows(shop, ALL, &budget, mem);
     CHECK(lhi_windows_set(windows, planted_end + more[0], &budget));
     lhi_windows_counts(windows, &budget);
