@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
-#include "jitter.h"
+#include "jitter_view.h"
 #include "plan_cost.h"
 #include "plan_links.h"
 #include "plan_why.h"

@@ -2,7 +2,7 @@
 /* longhaul schedule: an order for every device, by a named method. */
 #include "commands.h"
 #include "inputs.h"
-#include "tradeoff.h"
+#include "tradeoff_view.h"
 
 #include <longhaul/bounds.h>
 

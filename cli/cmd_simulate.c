@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul simulate: what one iteration takes, and why. */
 #include "commands.h"
-#include "jitter.h"
+#include "jitter_view.h"
 #include "view.h"
 
 #include <longhaul/bounds.h>

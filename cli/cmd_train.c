@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul train: runs a plan, and says how its prediction held. */
 #include "commands.h"
-#include "train.h"
+#include "train_parts.h"
 
 const char *const train_devices[] = {"timed", "cpu", NULL};
 const char *const train_transports[] = {"inproc", "local", "ucx", "tcp", NULL};

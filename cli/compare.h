@@ -3,7 +3,7 @@
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
-#include "jitter.h"
+#include "jitter_view.h"
 #include "sweep.h"
 #include "view.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "difference.h"
-#include "train.h"
+#include "train_parts.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>

@@ -2,7 +2,7 @@
 /* Running a plan: what it is to be, and while it runs. */
 #define _POSIX_C_SOURCE 200809L
 #include "inject.h"
-#include "train.h"
+#include "train_parts.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -22,7 +22,7 @@ def ranges(kind):
 print('/* SPDX-License-Identifier: Apache-2.0 */')
 print(f'/* Unicode {unicodedata.unidata_version}; made by '
       'tools/make-unicode.py. */')
-print('#ifndef LONGHAUL_DEV_UNICODE_H\n#define LONGHAUL_DEV_UNICODE_H\n')
+print('#ifndef LHI_UNICODE_H\n#define LHI_UNICODE_H\n')
 print('#include <stdint.h>\n')
 print('typedef struct lhi_range {\n    uint32_t first, last;\n} lhi_range;\n')
 for name, kind in (('letters', 'L'), ('numbers', 'N')):

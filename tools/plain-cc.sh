@@ -15,8 +15,9 @@ python3 tools/embed.py "$temp/report_page.c" \
     "lhi_report_page_css=$report/report.css" \
     "lhi_report_page_js=$scripts"
 cc=${CC:-cc}
+# shellcheck disable=SC2046 # names without spaces
 $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \
-    src/*/*.c "$temp/report_page.c" tests/install/tour.c \
+    $(find src -name '*.c') "$temp/report_page.c" tests/install/tour.c \
     -o "$temp/tour" -lyaml -ljansson -lm
 printf '%s\n' 'longhaul: pipeline/1' 'time_unit: ms' 'microbatches: 12' \
     'devices: 4' 'backward: split' \

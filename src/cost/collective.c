@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over the paths between GPUs: the alpha-beta model. */
-#include "cost/links.h"
+#include "cost/cost_links.h"
 
 #include "base/fail.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by OpenBLAS, which is loaded when a device that computes is
  * opened and not before: nothing else of longhaul needs it. */
-#ifndef LONGHAUL_DEV_BLAS_H
-#define LONGHAUL_DEV_BLAS_H
+#ifndef LHI_BLAS_H
+#define LHI_BLAS_H
 
 #include <longhaul/status.h>
 

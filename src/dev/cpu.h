@@ -5,14 +5,14 @@
  * Shapes: t rows of a microbatch (sequences * tokens of one), h hidden, q and
  * kv the widths of all query and key heads, f the MLP's width, v the
  * vocabulary. */
-#ifndef LONGHAUL_DEV_CPU_H
-#define LONGHAUL_DEV_CPU_H
+#ifndef LHI_CPU_H
+#define LHI_CPU_H
 
 #include "base/arena.h"
 #include "dev/blas.h"
+#include "dev/cpu_kernels.h"
 #include "dev/data.h"
 #include "dev/dev.h"
-#include "dev/kernels.h"
 
 enum { LHI_LAYER_TENSORS = 9 };
 

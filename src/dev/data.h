@@ -5,8 +5,8 @@
  * Which windows a microbatch has follows from the seed, the step and the
  * microbatch's place in the global batch, and from nothing else: neither from
  * the pipeline's degree nor from how many replicas share the batch. */
-#ifndef LONGHAUL_DEV_DATA_H
-#define LONGHAUL_DEV_DATA_H
+#ifndef LHI_DATA_H
+#define LHI_DATA_H
 
 #include <longhaul/status.h>
 

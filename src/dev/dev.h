@@ -3,8 +3,8 @@
  * suite (tests/unit/test_dev.c). A device runs the passes of one rank, one at a
  * time and in the order that it is told; messages are not its business. All
  * calls are made by one thread at a time. */
-#ifndef LONGHAUL_DEV_DEV_H
-#define LONGHAUL_DEV_DEV_H
+#ifndef LHI_DEV_H
+#define LHI_DEV_H
 
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>

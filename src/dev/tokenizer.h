@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-level BPE as GPT-2 has it, from a tokenizer.json of Hugging Face's
  * tokenizers: what of that format is read stands in docs/training.md. */
-#ifndef LONGHAUL_DEV_TOKENIZER_H
-#define LONGHAUL_DEV_TOKENIZER_H
+#ifndef LHI_TOKENIZER_H
+#define LHI_TOKENIZER_H
 
 #include <longhaul/status.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unicode 14.0.0; made by tools/make-unicode.py. */
-#ifndef LONGHAUL_DEV_UNICODE_H
-#define LONGHAUL_DEV_UNICODE_H
+#ifndef LHI_UNICODE_H
+#define LHI_UNICODE_H
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
  * queue that then fits. That is the paper's table with its start at
  * L[0][0] = D(F(0)): the differences of exposed communication along a row
  * cancel, so they are added once, at the end. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * III-C and algorithm 1, with chunks counted by blocks). A block is a group of
  * microbatches on one chunk; what the next block needs is gathered, and what
  * the one before has made is scattered, behind the passes of this one. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 #include <stdlib.h>
 
@@ -47,8 +47,7 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk > 0)
         return (block){group, chunk - 1, true};
-    return (block){group + 1, l->g->chunks - 1,
-                   group + 1 < l->p->n_dequeue};
+    return (block){group + 1, l->g->chunks - 1, group + 1 < l->p->n_dequeue};
 }
 
 static block before_backward(const launcher *l, uint32_t group, uint32_t chunk)
@@ -71,8 +70,8 @@ static lh_dp_point entry(const launcher *l, const uint32_t *groups, block b,
 /* The communication that pass `n` of `count` launches for a gather in the last
  * `buckets` passes of a block. */
 static void gather(launcher *l, block next, const uint32_t *groups,
-                   uint32_t stage, lh_dp_point pass, uint32_t n,
-                   uint32_t count, uint32_t buckets)
+                   uint32_t stage, lh_dp_point pass, uint32_t n, uint32_t count,
+                   uint32_t buckets)
 {
     buckets = buckets < count ? buckets : count;
     if (!next.exists || l->part_p == 0 || n < count - buckets)
@@ -90,8 +89,8 @@ static void gather(launcher *l, block next, const uint32_t *groups,
 }
 
 /* Pass n of `count` of forward block (group, chunk). */
-static void forward(launcher *l, uint32_t stage, uint32_t group,
-                    uint32_t chunk, uint32_t n, lh_dp_point pass)
+static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
+                    uint32_t n, lh_dp_point pass)
 {
     block next = next_forward(l, group, chunk);
     if (group > 0 || chunk + 1 == l->g->chunks) {
@@ -102,8 +101,8 @@ static void forward(launcher *l, uint32_t stage, uint32_t group,
                              .n_buckets = 1,
                              .transfer_ns = l->g->dp_ns,
                              .launch = pass,
-                             .before = entry(l, l->p->enqueue, next, stage,
-                                             false)});
+                             .before =
+                                 entry(l, l->p->enqueue, next, stage, false)});
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time and memory in closed form (PipeMesh, section IV-A, equations 1 to 5).
  * Partial communications are rounded up to a nanosecond, memory to a byte. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share)
 {
@@ -29,24 +29,21 @@ lh_elastic_terms lh_elastic_exposed(const lh_elastic_case *given,
     int64_t part_p = lhi_elastic_partial(g, plan->params_p);
     uint32_t last = plan->dequeue[plan->n_dequeue - 1];
     lh_elastic_terms t;
-    t.optimizer_ns = 2 * g->dp_ns +
-                     (M - 1) * (beyond(g->dp_ns, plan->enqueue[0], g->f_ns) +
-                                beyond(g->dp_ns, last, b_ns));
+    t.optimizer_ns =
+        2 * g->dp_ns + (M - 1) * (beyond(g->dp_ns, plan->enqueue[0], g->f_ns) +
+                                  beyond(g->dp_ns, last, b_ns));
     t.gradients_ns = (S - 1) * M * beyond(part_g, plan->scatter_buckets, b_ns);
-    t.forward_ns =
-        (R - 1) * M * beyond(part_p, plan->forward_buckets, g->f_ns);
-    t.backward_ns =
-        (S * M - 1) * beyond(part_p, plan->backward_buckets, b_ns);
-    t.sum_ns =
-        t.optimizer_ns + t.gradients_ns + t.forward_ns + t.backward_ns;
+    t.forward_ns = (R - 1) * M * beyond(part_p, plan->forward_buckets, g->f_ns);
+    t.backward_ns = (S * M - 1) * beyond(part_p, plan->backward_buckets, b_ns);
+    t.sum_ns = t.optimizer_ns + t.gradients_ns + t.forward_ns + t.backward_ns;
     return t;
 }
 
 int64_t lh_elastic_time(const lh_elastic_case *given,
                         const lh_elastic_plan *plan, int64_t recompute_ns)
 {
-    int64_t passes = (int64_t)given->chunks * given->microbatches +
-                     given->stages - 1;
+    int64_t passes =
+        (int64_t)given->chunks * given->microbatches + given->stages - 1;
     return passes * (given->f_ns + given->b_ns + recompute_ns) +
            2 * (int64_t)(given->stages - 1) * given->pp_ns +
            lh_elastic_exposed(given, plan, 0).sum_ns;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order of passes on a stage, and how many forwards come first. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 /* How far the backward list of the last stage runs ahead of the forwards that
  * it needs, beyond (M - 1) e_1. Walking both lists side by side, the distance
  * changes only where a group of either begins. */
-static uint32_t extra_warmup(const lh_elastic_case *g,
-                             const lh_elastic_plan *p)
+static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
 {
     int64_t M = g->chunks, most = 0, lead = (M - 1) * p->enqueue[0];
     int64_t d_before = 0;
@@ -21,10 +20,10 @@ static uint32_t extra_warmup(const lh_elastic_case *g,
             int64_t e_before = first_before, m = d_before;
             while (m < d_end) {
                 /* Positions from 1 of microbatch m of chunk c. */
-                int64_t back = M * d_before + (M - c) * p->dequeue[j] +
-                               (m - d_before) + 1;
-                int64_t forth = M * e_before + (c - 1) * p->enqueue[e] +
-                                (m - e_before) + 1;
+                int64_t back =
+                    M * d_before + (M - c) * p->dequeue[j] + (m - d_before) + 1;
+                int64_t forth =
+                    M * e_before + (c - 1) * p->enqueue[e] + (m - e_before) + 1;
                 if (forth - lead - back > most)
                     most = forth - lead - back;
                 e_before += p->enqueue[e++];

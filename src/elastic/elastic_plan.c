@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sequences, shares and buckets for one size of the buffer queue (PipeMesh,
  * section IV-B), and plans that are given. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -48,12 +48,11 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                         "parameters must be from 0 to 2^50 on a device");
     if (g->weight_bytes < 0 || g->gradient_bytes < 0 ||
         g->optimizer_bytes < 0 || g->other_bytes < 0 || g->kept_bytes < 0 ||
-        g->kept_bytes > (INT64_C(1) << 40) ||
-        g->weight_bytes > 64 || g->gradient_bytes > 64 ||
-        g->optimizer_bytes > 1024 || g->other_bytes > LHI_ELASTIC_MAX_PARAMS ||
+        g->kept_bytes > (INT64_C(1) << 40) || g->weight_bytes > 64 ||
+        g->gradient_bytes > 64 || g->optimizer_bytes > 1024 ||
+        g->other_bytes > LHI_ELASTIC_MAX_PARAMS ||
         (unsigned)g->sharding > LH_ELASTIC_ZERO3)
-        return lhi_fail(err, LH_EINVAL,
-                        "bytes or sharding are out of range");
+        return lhi_fail(err, LH_EINVAL, "bytes or sharding are out of range");
     /* All of it one after the other, as for pipelines. */
     long double all = ((long double)g->f_ns + (long double)g->b_ns +
                        2 * (long double)g->pp_ns + 4 * (long double)g->dp_ns) *
@@ -120,8 +119,7 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         even(B - last, S - 1, dequeue);
         dequeue[S - 1] = last;
         p->scatter_buckets = least(dequeue, S);
-        p->params_g =
-            hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
+        p->params_g = hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
         return;
     }
     even(B, S, dequeue);
@@ -131,12 +129,11 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         return;
     }
     p->scatter_buckets = smaller(to_hide, m);
-    p->params_g = S == 1 ? g->params
-                         : hidden_share(g, p->scatter_buckets, g->b_ns,
-                                        g->params);
+    p->params_g = S == 1
+                      ? g->params
+                      : hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
     p->backward_buckets = m - p->scatter_buckets;
-    p->params_p =
-        hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
+    p->params_p = hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
 /* ZeRO-3 saves memory only if 2/D + 8/M < 2. */
@@ -192,8 +189,8 @@ lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
         return lhi_fail(err, LH_EINFEASIBLE,
                         "a queue of %" PRIu32 " cuts %" PRIu32
                         " microbatches into groups of %" PRIu32
-                        " and more, %" PRIu32
-                        " fewer than the %" PRIu32 " stages",
+                        " and more, %" PRIu32 " fewer than the %" PRIu32
+                        " stages",
                         queue, B, shortest, g->stages - shortest, g->stages);
     fill_dequeue(g, dequeue, out);
     if (g->sharding != LH_ELASTIC_MIXED) {
@@ -204,8 +201,8 @@ lh_status lhi_elastic_fill(const lh_elastic_case *given, uint32_t queue,
     if (!g->as_published && !sharding_saves(g))
         out->params_p = 0;
     if (!g->as_published && groups > 1)
-        out->params_p = hidden_share(g, least(enqueue + 1, groups - 1),
-                                     g->f_ns, out->params_p);
+        out->params_p = hidden_share(g, least(enqueue + 1, groups - 1), g->f_ns,
+                                     out->params_p);
     if (out->params_p == 0)
         out->backward_buckets = 0;
     else
@@ -271,21 +268,19 @@ lh_status lh_elastic_plan_queue(const lh_elastic_case *given, uint32_t queue,
 }
 
 static lh_status check_groups(const lh_elastic_case *g, const char *name,
-                              uint32_t n, const uint32_t *groups,
-                              lh_error *err)
+                              uint32_t n, const uint32_t *groups, lh_error *err)
 {
     uint64_t sum = 0;
     if (n == 0)
         return lhi_fail(err, LH_EINPUT, "%s: there is no group", name);
     for (uint32_t j = 0; j < n; j++) {
         if (groups[j] < g->stages)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: group %" PRIu32 " has %" PRIu32
-                            " microbatches, %" PRIu32
-                            " fewer than the pipeline has stages; it needs "
-                            "at least %" PRIu32,
-                            name, j + 1, groups[j], g->stages - groups[j],
-                            g->stages);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: group %" PRIu32 " has %" PRIu32 " microbatches, %" PRIu32
+                " fewer than the pipeline has stages; it needs "
+                "at least %" PRIu32,
+                name, j + 1, groups[j], g->stages - groups[j], g->stages);
         sum += groups[j];
     }
     if (sum != g->microbatches)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What subsets of operations store, and what recomputing the rest takes:
  * operation by operation, keeping for each sum of bytes the least time. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 
 #include <inttypes.h>
 

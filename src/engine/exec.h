@@ -5,8 +5,8 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
-#include "pipe/pipeline.h"
-#include "pipe/schedule.h"
+#include "pipe/pipeline_own.h"
+#include "pipe/schedule_own.h"
 
 #include <longhaul/engine.h>
 

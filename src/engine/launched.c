@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of a run that mpirun or the like has started: one in this process. */
 #define _POSIX_C_SOURCE 200809L
-#include "engine/job.h"
+#include "engine/steps.h"
 
 #include <inttypes.h>
 #include <time.h>

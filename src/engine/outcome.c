@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 recorded, as a result and a trace. */
-#include "engine/job.h"
+#include "engine/steps.h"
 #include "sim/timeline.h"
 
 #include <longhaul/trace.h>

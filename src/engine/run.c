@@ -2,7 +2,7 @@
 /* Starts the ranks of a run, as threads or as processes, and puts together
  * what came of it. */
 #define _GNU_SOURCE
-#include "engine/job.h"
+#include "engine/steps.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -81,7 +81,7 @@ lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
     return LH_OK;
 }
 
-bool lhi_random(void *out, size_t size)
+bool lhi_random_bytes(void *out, size_t size)
 {
     return getrandom(out, size, 0) == (ssize_t)size;
 }
@@ -136,7 +136,7 @@ void lhi_prove(const void *secret, size_t secret_size, const char *label,
     if (n && EVP_Digest(more, n, bytes + size, NULL, EVP_sha256(), NULL))
         size += 32;
     if (!HMAC(EVP_sha256(), secret, (int)secret_size, bytes, size, out, NULL) &&
-        !lhi_random(out, LHI_MAC_BYTES)) /* proves nothing */
+        !lhi_random_bytes(out, LHI_MAC_BYTES)) /* proves nothing */
         memset(out, 0, LHI_MAC_BYTES);
 }
 

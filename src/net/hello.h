@@ -2,8 +2,8 @@
 /* How ranks that were not forked together get to know each other: the messages
  * before the first frame (docs/formats/wire.md), and what they prove. Coding
  * and checking only; nothing here does input or output. */
-#ifndef LHI_NET_HELLO_H
-#define LHI_NET_HELLO_H
+#ifndef LHI_HELLO_H
+#define LHI_HELLO_H
 
 #include <longhaul/status.h>
 
@@ -56,7 +56,7 @@ typedef struct lhi_handshake {
 /* Whether this build can prove anything (it has OpenSSL). */
 bool lhi_hello_can_prove(void);
 void lhi_job_digest(const char *job, unsigned char out[32]);
-bool lhi_random(void *out, size_t size);
+bool lhi_random_bytes(void *out, size_t size);
 /* HMAC-SHA-256 of the label, the handshake and `n` more bytes. */
 void lhi_prove(const void *secret, size_t secret_size, const char *label,
                const lhi_handshake *handshake, const void *more, size_t n,

@@ -7,8 +7,8 @@
 #include "net/net.h"
 
 #include "base/fail.h"
-#include "net/impl.h"
 #include "net/match.h"
+#include "net/net_own.h"
 
 #include <pthread.h>
 #include <stdlib.h>

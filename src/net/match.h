@@ -2,8 +2,8 @@
 /* Which message is whose: receives that wait for a message, and messages that
  * wait for a receive, by peer and tag, the oldest first. The endpoint's lock
  * covers it. */
-#ifndef LHI_NET_MATCH_H
-#define LHI_NET_MATCH_H
+#ifndef LHI_MATCH_H
+#define LHI_MATCH_H
 
 #include "net/net.h"
 

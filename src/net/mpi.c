@@ -218,7 +218,7 @@ static lh_status get_cards(lhi_mpi *m, card *cards, uint32_t n_links,
     lh_status status = LH_OK;
     gethostname(mine->host, sizeof mine->host - 1);
     own_address(mine->address, sizeof mine->address);
-    if (!lhi_random(mine->secret, sizeof mine->secret))
+    if (!lhi_random_bytes(mine->secret, sizeof mine->secret))
         status = lhi_fail(&e, LH_EIO, "no random numbers");
     mine->port = m->rank == 0 ? free_port() : 0;
     if (status == LH_OK && m->rank == 0)

@@ -3,7 +3,7 @@
 #include "net/net.h"
 
 #include "base/fail.h"
-#include "net/impl.h"
+#include "net/net_own.h"
 
 #include <inttypes.h>
 #include <linux/futex.h>

@@ -13,8 +13,8 @@
  * large messages may not be done before that.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. */
-#ifndef LONGHAUL_NET_NET_H
-#define LONGHAUL_NET_NET_H
+#ifndef LHI_NET_H
+#define LHI_NET_H
 
 #include <longhaul/status.h>
 
@@ -112,9 +112,9 @@ const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
 /* The clock that all times here are of. */
 int64_t lhi_net_now(void);
 
-/* Has the system wake the calling thread at the moment that it waits for, not up
- * to 50 us later. `realtime`: also before all ordinary threads, where the user
- * may have that (SCHED_FIFO); returns whether it was had. */
+/* Has the system wake the calling thread at the moment that it waits for, not
+ * up to 50 us later. `realtime`: also before all ordinary threads, where the
+ * user may have that (SCHED_FIFO); returns whether it was had. */
 bool lhi_net_wake_sharply(bool realtime);
 
 /* Leaves the transport: waits until what was sent is out (or cannot get there
@@ -124,9 +124,10 @@ bool lhi_net_wake_sharply(bool realtime);
 void lhi_net_close(lhi_net *net);
 
 /* Collectives over `n_ranks` ranks listed in `ranks` (the caller among them,
- * all with the same list), in src/net/collective.c on sends and receives alone,
- * so every transport has them and sums come out alike on all: values are added
- * in the order of `ranks`. Blocking; each takes tags [tag, tag + LHI_NET_TAGS).
+ * all with the same list), in src/net/net_collective.c on sends and receives
+ * alone, so every transport has them and sums come out alike on all: values are
+ * added in the order of `ranks`. Blocking; each takes tags [tag, tag +
+ * LHI_NET_TAGS).
  */
 #define LHI_NET_TAGS 16u
 typedef struct lhi_net_group {

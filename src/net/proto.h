@@ -6,11 +6,11 @@
  *
  * A carrier brings frames between two ranks in order; the endpoint's lock is
  * held in every call either way. */
-#ifndef LHI_NET_PROTO_H
-#define LHI_NET_PROTO_H
+#ifndef LHI_PROTO_H
+#define LHI_PROTO_H
 
-#include "net/impl.h"
 #include "net/match.h"
+#include "net/net_own.h"
 #include "net/wire.h"
 
 #include <pthread.h>

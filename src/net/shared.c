@@ -69,7 +69,7 @@ static lh_status make(lhi_shared *s, uint32_t n_links,
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
     if (s->fd < 0 || ftruncate(s->fd, bytes) ||
-        !lhi_random(what.cookie, sizeof what.cookie))
+        !lhi_random_bytes(what.cookie, sizeof what.cookie))
         return lhi_fail(err, LH_EIO, "no memory for emulated links: %s",
                         strerror(errno));
     LHI_TRY(map_shared(s, n_links, err));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of emulated links that processes of one host share although they were
  * not forked together. Rank 0 makes it and tells the others 64 bytes. */
-#ifndef LHI_NET_SHARED_H
-#define LHI_NET_SHARED_H
+#ifndef LHI_SHARED_H
+#define LHI_SHARED_H
 
-#include "net/links.h"
+#include "net/emulated_links.h"
 
 typedef struct lhi_shared lhi_shared;
 

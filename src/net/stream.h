@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport over one connected stream socket per peer, with a communication
  * thread that sleeps in epoll. */
-#ifndef LHI_NET_STREAM_H
-#define LHI_NET_STREAM_H
+#ifndef LHI_STREAM_H
+#define LHI_STREAM_H
 
-#include "net/impl.h"
+#include "net/net_own.h"
 
 typedef struct lhi_stream_options {
     const char *name; /* of the transport; stays the caller's */

@@ -282,7 +282,7 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
     memcpy(s->job, t->job, sizeof s->job);
     lhi_hello h = greeting(t, LHI_HELLO_HELLO), answer;
     h.port = t->port;
-    if (!lhi_random(h.nonce, sizeof h.nonce))
+    if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
         return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
     /* Where a write fails, what there is to read says why. */
@@ -362,7 +362,7 @@ static lh_status challenge(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
     memcpy(g->shake.job, t->job, sizeof t->job);
     memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
     lhi_hello answer = greeting(t, LHI_HELLO_CHALLENGE);
-    if (!lhi_random(answer.nonce, sizeof answer.nonce))
+    if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce))
         return lhi_fail(err, LH_EIO, "no random numbers");
     memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
     g->challenged = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the other ranks of a job over TCP. */
-#ifndef LHI_NET_TCP_H
-#define LHI_NET_TCP_H
+#ifndef LHI_TCP_H
+#define LHI_TCP_H
 
 #include "net/net.h"
 

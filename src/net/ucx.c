@@ -672,7 +672,7 @@ static lh_status write_card(ucx *u, card *mine, lh_error *err)
         memcpy(mine->address, address, size);
     mine->size = (uint32_t)size;
     u->call.worker_release_address(u->worker, address);
-    if (status == LH_OK && !lhi_random(&mine->token, sizeof mine->token))
+    if (status == LH_OK && !lhi_random_bytes(&mine->token, sizeof mine->token))
         status =
             lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     return status;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport over UCX, for ranks that have another way to tell each other
  * where they are. */
-#ifndef LHI_NET_UCX_H
-#define LHI_NET_UCX_H
+#ifndef LHI_UCX_H
+#define LHI_UCX_H
 
-#include "net/impl.h"
+#include "net/net_own.h"
 
 typedef struct lhi_ucx_options {
     uint32_t rank, n_ranks;

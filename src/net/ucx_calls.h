@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of UCX, from its library as it is loaded at run time. */
-#ifndef LHI_NET_UCX_CALLS_H
-#define LHI_NET_UCX_CALLS_H
+#ifndef LHI_UCX_CALLS_H
+#define LHI_UCX_CALLS_H
 
 #include <longhaul/status.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes over a connection between two ranks: docs/formats/wire.md.
  * Coding and checking only; nothing here does input or output. */
-#ifndef LHI_NET_WIRE_H
-#define LHI_NET_WIRE_H
+#ifndef LHI_WIRE_H
+#define LHI_WIRE_H
 
 #include <longhaul/status.h>
 

@@ -4,14 +4,14 @@
 #include "optical/choose.h"
 
 bool lhi_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
-                   uint32_t n_paths, uint32_t slots, lhi_grant *out)
+                   uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS];
     for (uint32_t i = 0; i < n_paths; i++)
         if (lhi_path_starts(spectrum, &paths->paths[i], slots, starts)) {
-            *out = (lhi_grant){.path = &paths->paths[i],
-                               .first = lhi_first_slot(starts),
-                               .slots = slots};
+            *out = (lhi_circuit_grant){.path = &paths->paths[i],
+                                       .first = lhi_first_slot(starts),
+                                       .slots = slots};
             return true;
         }
     return false;
@@ -92,7 +92,7 @@ uint32_t lhi_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
 }
 
 static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
-                           uint32_t slots, lhi_grant *out)
+                           uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS], best_starts[LHI_MAX_WORDS];
     double best = 0;
@@ -110,9 +110,10 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
     }
     if (!path)
         return false;
-    *out = (lhi_grant){.path = path,
-                       .first = lhi_best_block(s, path, slots, best_starts),
-                       .slots = slots};
+    *out = (lhi_circuit_grant){.path = path,
+                               .first =
+                                   lhi_best_block(s, path, slots, best_starts),
+                               .slots = slots};
     return true;
 }
 
@@ -159,7 +160,7 @@ static int64_t delay_of(const lhi_request *r, int64_t takes_ns, int64_t ser)
 
 /* The cheapest that meets the deadline, else that of the least delay. */
 static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
-                               lhi_grant *out)
+                               lhi_circuit_grant *out)
 {
     uint64_t free[LHI_MAX_WORDS], starts[LHI_MAX_WORDS];
     uint64_t best_starts[LHI_MAX_WORDS];
@@ -187,7 +188,7 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
     }
     if (!best.path)
         return false;
-    *out = (lhi_grant){
+    *out = (lhi_circuit_grant){
         .path = best.path,
         .first = lhi_best_block(s, best.path, best.slots, best_starts),
         .slots = best.slots};
@@ -195,7 +196,7 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
 }
 
 bool lhi_choose(const lhi_spectrum *spectrum, const lhi_request *request,
-                lhi_grant *out)
+                lhi_circuit_grant *out)
 {
     const lhi_policy *policy = request->policy;
     if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)

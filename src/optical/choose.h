@@ -28,10 +28,10 @@ typedef struct lhi_request {
     int64_t period_ns;  /* the pass that made the message took so long */
 } lhi_request;
 
-typedef struct lhi_grant {
+typedef struct lhi_circuit_grant {
     const lhi_path *path;
     uint32_t first, slots;
-} lhi_grant;
+} lhi_circuit_grant;
 
 /* ceil(bits / rate): how long sending occupies the port. */
 static inline int64_t lhi_serialise(int64_t bits, int64_t mbps, uint32_t slots)
@@ -42,11 +42,11 @@ static inline int64_t lhi_serialise(int64_t bits, int64_t mbps, uint32_t slots)
 
 /* False: refused. */
 bool lhi_choose(const lhi_spectrum *spectrum, const lhi_request *request,
-                lhi_grant *out);
+                lhi_circuit_grant *out);
 
 /* First fit on the candidates in order. */
 bool lhi_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
-                   uint32_t n_paths, uint32_t slots, lhi_grant *out);
+                   uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out);
 
 /* CBA's fitness of a path on which blocks may begin at `starts`, not none. */
 double lhi_fitness(const lhi_spectrum *spectrum, const lhi_path *path,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "optical/run.h"
+#include "optical/traffic_run.h"
 
 #include <stdlib.h>
 
@@ -37,7 +37,8 @@ static bool grow(lhi_circuits *c)
     return true;
 }
 
-uint32_t lhi_circuits_take(lhi_circuits *circuits, const lhi_grant *grant)
+uint32_t lhi_circuits_take(lhi_circuits *circuits,
+                           const lhi_circuit_grant *grant)
 {
     lhi_circuits *c = circuits;
     uint32_t at = c->unused;

@@ -3,7 +3,7 @@
 #ifndef LHI_CRITICAL_H
 #define LHI_CRITICAL_H
 
-#include "optical/run.h"
+#include "optical/traffic_run.h"
 
 /* The critical-path method over passes and messages, each message as fast as
  * the network can be with `slots` on the best candidate path: deadline_ns[m] is

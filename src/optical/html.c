@@ -116,7 +116,7 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
 /* Runs a policy once more with the first seed, and keeps its last iteration. */
 static lh_status record(const lh_scenario *s, const lhi_policy *policy,
                         uint64_t seed, lhi_arena *mem, lhi_run_job *jobs,
-                        lhi_record *rec, lh_error *err)
+                        lhi_sent_record *rec, lh_error *err)
 {
     lhi_run_job_output *outs = LHI_NEW(mem, lhi_run_job_output, s->n_jobs);
     uint32_t n = s->iterations + 1;
@@ -150,7 +150,7 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lhi_policy *policy, const double *x,
                              const double *y, lh_error *err)
 {
-    lhi_record rec = {0};
+    lhi_sent_record rec = {0};
     lhi_arena *mem = lhi_arena_make(0);
     lhi_run_job *jobs = mem ? LHI_NEW(mem, lhi_run_job, s->n_jobs) : NULL;
     lh_status status =
@@ -186,7 +186,7 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
     uint32_t n = s->topology->n_nodes;
     double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
     lh_status status =
-        x && y ? lhi_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
+        x && y ? lhi_map_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_policies; i++)
         status =
             draw_policy(out, s, &o->policies[i], &s->policies[i], x, y, err);

@@ -57,7 +57,7 @@ static void fit_square(uint32_t n, double *x)
         x[i] = high > low ? (x[i] - low) / (high - low) : 0.5;
 }
 
-lh_status lhi_layout(const lh_topology *topology, double *x, double *y,
+lh_status lhi_map_layout(const lh_topology *topology, double *x, double *y,
                      lh_error *err)
 {
     uint32_t n = topology->n_nodes;
@@ -102,11 +102,12 @@ static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
 }
 
 /* Slots held by job 0 on each cable, averaged over the iteration. */
-static void job_use(const lhi_network *n, const lhi_record *rec, double *use)
+static void job_use(const lhi_network *n, const lhi_sent_record *rec,
+                    double *use)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
     for (size_t i = 0; i < rec->n_held; i++) {
-        const lhi_held *h = &rec->held[i];
+        const lhi_held_circuit *h = &rec->held[i];
         if (h->job != 0 || span <= 0)
             continue;
         for (uint32_t k = 0; k < h->path->hops; k++)
@@ -168,8 +169,9 @@ static void draw_nodes(lhi_text *out, const lh_topology *t,
 }
 
 lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
-                               const lhi_run_job *job, const lhi_record *rec,
-                               const double *x, const double *y, lh_error *err)
+                               const lhi_run_job *job,
+                               const lhi_sent_record *rec, const double *x,
+                               const double *y, lh_error *err)
 {
     const lh_topology *t = s->topology;
     double *use = calloc(t->n_cables, sizeof *use);
@@ -191,7 +193,8 @@ lh_status lhi_picture_topology(lhi_text *out, const lh_scenario *s,
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
 /* Adds what one circuit holds to the cells of a fibre. */
-static void add_held(const lhi_record *rec, const lhi_held *h, double *cells)
+static void add_held(const lhi_sent_record *rec, const lhi_held_circuit *h,
+                     double *cells)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
     double from = (double)(h->start_ns - rec->begin_ns) / span * BINS;
@@ -241,7 +244,8 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
     }
 }
 
-static void label_time(lhi_text *out, const lhi_record *rec, uint32_t height)
+static void label_time(lhi_text *out, const lhi_sent_record *rec,
+                       uint32_t height)
 {
     double span = (double)(rec->end_ns - rec->begin_ns) / 1e9;
     for (int i = 0; i <= 4; i++)
@@ -256,7 +260,7 @@ static void label_time(lhi_text *out, const lhi_record *rec, uint32_t height)
 }
 
 lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
-                               const lhi_record *rec, lh_error *err)
+                               const lhi_sent_record *rec, lh_error *err)
 {
     const lhi_network *n = s->network;
     uint32_t fibres = lhi_network_n_fibres(n);
@@ -269,7 +273,7 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
     }
     if (rec->end_ns > rec->begin_ns)
         for (size_t i = 0; i < rec->n_held; i++) {
-            const lhi_held *h = &rec->held[i];
+            const lhi_held_circuit *h = &rec->held[i];
             double *to = h->job == LH_NONE ? others : jobs;
             for (uint32_t k = 0; k < h->path->hops; k++)
                 add_held(rec, h,
@@ -294,7 +298,7 @@ lh_status lhi_picture_spectrum(lhi_text *out, const lh_scenario *s,
 enum { LANE = 22, WIDTH = BINS * CELL };
 
 static void draw_passes(lhi_text *out, const lhi_program *p,
-                        const lhi_record *rec, int kind, const char *class)
+                        const lhi_sent_record *rec, int kind, const char *class)
 {
     double scale = WIDTH / (double)(rec->end_ns - rec->begin_ns);
     bool any = false;
@@ -316,7 +320,7 @@ static void draw_passes(lhi_text *out, const lhi_program *p,
 }
 
 void lhi_picture_timeline(lhi_text *out, const lh_scenario *s,
-                          const lhi_run_job *job, const lhi_record *rec)
+                          const lhi_run_job *job, const lhi_sent_record *rec)
 {
     const lhi_program *p = job->program;
     const lh_topology *t = s->topology;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a scenario and a seed to placed jobs with an order of passes. */
-#include "optical/place.h"
+#include "optical/optical_place.h"
 #include "optical/scenario.h"
 
 #include <longhaul/methods.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "optical/program.h"
 
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <longhaul/simulate.h>
 

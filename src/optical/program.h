@@ -34,16 +34,16 @@ typedef struct lhi_program {
     const uint32_t *edges;
 } lhi_program;
 
-typedef enum lhi_order {
+typedef enum lhi_program_order {
     LHI_GPIPE,
     LHI_1F1B,
-} lhi_order;
+} lhi_program_order;
 
 /* One chunk per device, all alike. */
 typedef struct lhi_chain {
     uint32_t stages, microbatches;
     int64_t forward_ns, backward_ns, bits;
-    lhi_order order;
+    lhi_program_order order;
     uint32_t warm_up_factor; /* 1F1B: warm-up forwards, 1: p-1-s on stage s */
 } lhi_chain;
 

@@ -6,7 +6,7 @@
  * then a walk that always takes the lowest node that keeps them. Lengths are
  * at least 1 km, so that the walk cannot turn in a circle. */
 #include "base/heap.h"
-#include "optical/network.h"
+#include "optical/optical_network.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static uint32_t next_node(const finder *f, uint32_t n, bool first,
     return best;
 }
 
-static int compare(const lhi_route *a, const lhi_route *b)
+static int compare(const lhi_fibre_route *a, const lhi_fibre_route *b)
 {
     if (a->km != b->km)
         return a->km < b->km ? -1 : 1;
@@ -91,9 +91,9 @@ static int compare(const lhi_route *a, const lhi_route *b)
 /* The least route that begins with root[0..spur], whose last node may not go
  * on as any of `found` with the same root do. out->nodes NULL: there is none.
  */
-static lh_status detour(finder *f, const lhi_route *root, uint32_t spur,
-                        int64_t root_km, const lhi_route *found,
-                        uint32_t n_found, lhi_arena *mem, lhi_route *out)
+static lh_status detour(finder *f, const lhi_fibre_route *root, uint32_t spur,
+                        int64_t root_km, const lhi_fibre_route *found,
+                        uint32_t n_found, lhi_arena *mem, lhi_fibre_route *out)
 {
     uint32_t n_nodes = f->t->n_nodes;
     memset(f->closed, 0, n_nodes * sizeof *f->closed);
@@ -105,7 +105,7 @@ static lh_status detour(finder *f, const lhi_route *root, uint32_t spur,
             memcmp(found[i].nodes, root->nodes,
                    (spur + 1) * sizeof *root->nodes) == 0)
             f->closed_first[found[i].nodes[spur + 1]] = true;
-    *out = (lhi_route){.km = root_km};
+    *out = (lhi_fibre_route){.km = root_km};
     if (!spread(f, f->to))
         return LH_ENOMEM;
     int64_t step = 0;
@@ -135,18 +135,18 @@ static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 }
 
 typedef struct pool {
-    lhi_route *items;
+    lhi_fibre_route *items;
     uint32_t count, room;
 } pool;
 
-static bool pool_add(pool *p, const lhi_route *route)
+static bool pool_add(pool *p, const lhi_fibre_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)
         if (compare(&p->items[i], route) == 0)
             return true;
     if (p->count == p->room) {
         uint32_t room = p->room ? p->room * 2 : 32;
-        lhi_route *items = realloc(p->items, room * sizeof *items);
+        lhi_fibre_route *items = realloc(p->items, room * sizeof *items);
         if (!items)
             return false;
         p->items = items;
@@ -156,21 +156,21 @@ static bool pool_add(pool *p, const lhi_route *route)
     return true;
 }
 
-static lhi_route pool_take_least(pool *p)
+static lhi_fibre_route pool_take_least(pool *p)
 {
     uint32_t least = 0;
     for (uint32_t i = 1; i < p->count; i++)
         if (compare(&p->items[i], &p->items[least]) < 0)
             least = i;
-    lhi_route route = p->items[least];
+    lhi_fibre_route route = p->items[least];
     p->items[least] = p->items[--p->count];
     return route;
 }
 
 static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
-                        pool *waiting, lhi_route *out, uint32_t *count)
+                        pool *waiting, lhi_fibre_route *out, uint32_t *count)
 {
-    lhi_route begin = {.nodes = &from}, route;
+    lhi_fibre_route begin = {.nodes = &from}, route;
     *count = 0;
     LHI_TRY(detour(f, &begin, 0, 0, NULL, 0, mem, &route));
     while (route.nodes) {
@@ -179,7 +179,7 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
             break;
         int64_t root_km = 0;
         for (uint32_t spur = 0; spur < route.hops; spur++) {
-            lhi_route other;
+            lhi_fibre_route other;
             LHI_TRY(detour(f, &route, spur, root_km, out, *count, mem, &other));
             if (other.nodes && !pool_add(waiting, &other))
                 return LH_ENOMEM;
@@ -194,7 +194,7 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
 
 lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
-                          lhi_route *out, uint32_t *count)
+                          lhi_fibre_route *out, uint32_t *count)
 {
     uint32_t n = topology->n_nodes;
     finder f = {
@@ -240,7 +240,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
         return lhi_fail(err, LH_EINVAL, "1 to %d routes can be asked for",
                         LHI_MAX_CANDIDATES);
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_route found[LHI_MAX_CANDIDATES];
+    lhi_fibre_route found[LHI_MAX_CANDIDATES];
     uint32_t n = 0;
     if (!mem ||
         lhi_routes_find(topology, from, to, k, mem, found, &n) != LH_OK) {

@@ -3,7 +3,7 @@
 #ifndef LHI_SCENARIO_H
 #define LHI_SCENARIO_H
 
-#include "optical/run.h"
+#include "optical/traffic_run.h"
 
 #include <longhaul/plan.h>
 
@@ -53,7 +53,7 @@ lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_beside(const lhi_doc *doc, const char *path, lhi_arena *mem,
                      const char **out, lh_error *err);
 /* "gpipe" or "1f1b" of a chain: *order is set. */
-bool lhi_chain_order(const char *schedule, lhi_order *order);
+bool lhi_chain_order(const char *schedule, lhi_program_order *order);
 /* Refuses what is not the name of a method. */
 lh_status lhi_get_method(const lhi_doc *doc, const lhi_node *node,
                          lhi_arena *mem, const char **out, lh_error *err);

@@ -4,7 +4,7 @@
 #ifndef LHI_SPECTRUM_H
 #define LHI_SPECTRUM_H
 
-#include "optical/network.h"
+#include "optical/optical_network.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "optical/network.h"
+#include "optical/optical_network.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -127,7 +127,8 @@ static lh_status make_ways(reader *r)
 {
     lh_topology *t = r->t;
     uint32_t *first = LHI_NEW(t->mem, uint32_t, t->n_nodes + 2);
-    lhi_way *ways = LHI_NEW(t->mem, lhi_way, (size_t)t->n_cables * 2);
+    lhi_network_way *ways =
+        LHI_NEW(t->mem, lhi_network_way, (size_t)t->n_cables * 2);
     uint32_t *count = LHI_NEW(t->mem, uint32_t, t->n_nodes);
     if (!first || !ways || !count)
         return lhi_fail_nomem(r->err);
@@ -140,11 +141,11 @@ static lh_status make_ways(reader *r)
     for (uint32_t c = 0; c < t->n_cables; c++) {
         uint32_t ends[2] = {t->cables[c].a, t->cables[c].b};
         for (uint32_t e = 0; e < 2; e++) {
-            lhi_way *at = ways + first[ends[e]];
+            lhi_network_way *at = ways + first[ends[e]];
             uint32_t i = count[ends[e]]++;
             for (; i > 0 && at[i - 1].node > ends[1 - e]; i--)
                 at[i] = at[i - 1];
-            at[i] = (lhi_way){.node = ends[1 - e], .cable = c};
+            at[i] = (lhi_network_way){.node = ends[1 - e], .cable = c};
         }
     }
     t->first_way = first;

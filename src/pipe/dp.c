@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel operations that passes launch: checked, sorted, numbered. */
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
-#include "pipe/schedule.h"
+#include "pipe/schedule_own.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading pipeline/1, its shorthands `uniform` and `datacenters` included. */
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,8 +42,8 @@ static lh_status read_counts(reader *r, lh_error *err)
     LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_MICROBATCHES,
                         &r->desc.n_microbatches, err));
     LHI_TRY(lhi_need(r->doc, r->root, "devices", &node, err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_DEVICES, &r->desc.n_devices,
-                        err));
+    LHI_TRY(
+        lhi_get_u32(r->doc, node, 1, LH_MAX_DEVICES, &r->desc.n_devices, err));
     if ((node = lhi_find(r->root, "backward")))
         LHI_TRY(lhi_get_choice(r->doc, node, backwards, &backward, err));
     r->desc.joint = backward == 1;
@@ -94,8 +94,8 @@ static lh_status read_chunk(const reader *r, const lhi_node *node,
     const lhi_node *device;
     LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
     LHI_TRY(lhi_need(r->doc, node, "device", &device, err));
-    LHI_TRY(lhi_get_u32(r->doc, device, 0, LH_MAX_DEVICES - 1, &out->device,
-                        err));
+    LHI_TRY(
+        lhi_get_u32(r->doc, device, 0, LH_MAX_DEVICES - 1, &out->device, err));
     LHI_TRY(read_time(r, node, "F", &out->f_ns, err));
     LHI_TRY(read_time(r, node, "D", &out->d_ns, err));
     LHI_TRY(read_time(r, node, "W", &out->w_ns, err));
@@ -135,8 +135,8 @@ static lh_status read_chunks(reader *r, const lhi_node *list, lh_error *err)
  * chunk. */
 static lh_status read_uniform(reader *r, const lhi_node *map, lh_error *err)
 {
-    static const char *const keys[] = {"placement", "chunks_per_device", "F",
-                                       "D", "W", "memory", NULL};
+    static const char *const keys[] = {
+        "placement", "chunks_per_device", "F", "D", "W", "memory", NULL};
     static const char *const placements[] = {"ud", "loop", "wave", NULL};
     const lhi_node *node;
     uint32_t placement = 0, v = 0, P = r->desc.n_devices;
@@ -180,8 +180,8 @@ static lh_status read_uniform(reader *r, const lhi_node *map, lh_error *err)
 static lh_status read_link(const reader *r, const lhi_node *node, lh_link *out,
                            lh_error *err)
 {
-    static const char *const keys[] = {"from", "to", "latency", "transfer",
-                                       "name", NULL};
+    static const char *const keys[] = {"from",     "to",   "latency",
+                                       "transfer", "name", NULL};
     const lhi_node *value;
     LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
     LHI_TRY(lhi_need(r->doc, node, "from", &value, err));
@@ -374,8 +374,8 @@ static lh_status read_limits(reader *r, const lhi_node *node, lh_error *err)
                                 " devices; give one number or one per device",
                                 node->n_items, P);
         for (const lhi_node *n = node->first; n; n = n->next)
-            LHI_TRY(lhi_get_int(r->doc, n, 0, INT64_MAX, &limits[n->index],
-                                err));
+            LHI_TRY(
+                lhi_get_int(r->doc, n, 0, INT64_MAX, &limits[n->index], err));
     } else {
         LHI_TRY(lhi_get_int(r->doc, node, 0, INT64_MAX, &limits[0], err));
         for (uint32_t d = 1; d < P; d++)
@@ -386,13 +386,12 @@ static lh_status read_limits(reader *r, const lhi_node *node, lh_error *err)
 }
 
 /* Exactly one of two keys, or at most one. */
-static lh_status read_either(reader *r, const char *a,
-                             lh_status (*read_a)(reader *, const lhi_node *,
-                                                 lh_error *),
-                             const char *b,
-                             lh_status (*read_b)(reader *, const lhi_node *,
-                                                 lh_error *),
-                             bool needed, lh_error *err)
+static lh_status
+read_either(reader *r, const char *a,
+            lh_status (*read_a)(reader *, const lhi_node *, lh_error *),
+            const char *b,
+            lh_status (*read_b)(reader *, const lhi_node *, lh_error *),
+            bool needed, lh_error *err)
 {
     const lhi_node *node_a = lhi_find(r->root, a);
     const lhi_node *node_b = lhi_find(r->root, b);
@@ -412,18 +411,18 @@ static lh_status read_either(reader *r, const char *a,
 static lh_status read_all(reader *r, lh_error *err)
 {
     static const char *const keys[] = {
-        "longhaul",     "time_unit",    "microbatches",  "devices",
-        "backward",     "chunks",       "uniform",       "links",
-        "datacenters",  "sites",        "memory_limit",  "memory_unit",
+        "longhaul",      "time_unit", "microbatches", "devices",
+        "backward",      "chunks",    "uniform",      "links",
+        "datacenters",   "sites",     "memory_limit", "memory_unit",
         "data_parallel", NULL};
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, r->root, keys, err));
     LHI_TRY(read_unit(r, err));
     LHI_TRY(read_counts(r, err));
-    LHI_TRY(read_either(r, "chunks", read_chunks, "uniform", read_uniform,
-                        true, err));
-    LHI_TRY(read_either(r, "links", read_links, "datacenters",
-                        read_datacenters, false, err));
+    LHI_TRY(read_either(r, "chunks", read_chunks, "uniform", read_uniform, true,
+                        err));
+    LHI_TRY(read_either(r, "links", read_links, "datacenters", read_datacenters,
+                        false, err));
     if ((node = lhi_find(r->root, "sites"))) {
         if (r->desc.n_sites)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,

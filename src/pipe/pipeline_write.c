@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The canonical text of a pipeline. */
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include "base/text.h"
 
@@ -12,9 +12,9 @@
  * one check at the end of each function covers all that went before. */
 static json_t *chunk_to_json(const lh_chunk *c)
 {
-    json_t *memory = json_pack("{s:I, s:I, s:I, s:I}", "F", c->mem_f, "D",
-                               c->mem_d, "W", c->mem_w, "static",
-                               c->mem_static);
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I}", "F", c->mem_f, "D", c->mem_d, "W",
+                  c->mem_w, "static", c->mem_static);
     return json_pack("{s:I, s:I, s:I, s:I, s:o}", "device",
                      (json_int_t)c->device, "F", c->f_ns, "D", c->d_ns, "W",
                      c->w_ns, "memory", memory);
@@ -101,19 +101,18 @@ static json_t *limits_to_json(const lh_pipeline *p)
 
 static bool fill(const lh_pipeline *p, json_t *map)
 {
-    return
-        set(map, "longhaul", json_string("pipeline/1")) &&
-        set(map, "time_unit", json_string("ns")) &&
-        set(map, "microbatches", json_integer(p->n_microbatches)) &&
-        set(map, "devices", json_integer(p->n_devices)) &&
-        set(map, "backward", json_string(p->joint ? "joint" : "split")) &&
-        set(map, "chunks", chunks_to_json(p)) &&
-        set(map, "links", links_to_json(p)) &&
-        (!p->n_sites || set(map, "sites", sites_to_json(p))) &&
-        (!p->has_limits || set(map, "memory_limit", limits_to_json(p))) &&
-        (!p->memory_unit[0] ||
-         set(map, "memory_unit", json_string(p->memory_unit))) &&
-        lhi_dp_to_json(p, map);
+    return set(map, "longhaul", json_string("pipeline/1")) &&
+           set(map, "time_unit", json_string("ns")) &&
+           set(map, "microbatches", json_integer(p->n_microbatches)) &&
+           set(map, "devices", json_integer(p->n_devices)) &&
+           set(map, "backward", json_string(p->joint ? "joint" : "split")) &&
+           set(map, "chunks", chunks_to_json(p)) &&
+           set(map, "links", links_to_json(p)) &&
+           (!p->n_sites || set(map, "sites", sites_to_json(p))) &&
+           (!p->has_limits || set(map, "memory_limit", limits_to_json(p))) &&
+           (!p->memory_unit[0] ||
+            set(map, "memory_unit", json_string(p->memory_unit))) &&
+           lhi_dp_to_json(p, map);
 }
 
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipe/schedule.h"
+#include "pipe/schedule_own.h"
 
 #include "base/fail.h"
 
@@ -13,8 +13,8 @@ static const char kind_letters[] = {
 char *lh_pass_text(const lh_pass *pass, char *buffer)
 {
     char letter = pass->kind <= LH_B ? kind_letters[pass->kind] : '?';
-    int n = snprintf(buffer, LH_PASS_TEXT, "%" PRIu32 "%c%" PRIu32,
-                     pass->chunk, letter, pass->microbatch);
+    int n = snprintf(buffer, LH_PASS_TEXT, "%" PRIu32 "%c%" PRIu32, pass->chunk,
+                     letter, pass->microbatch);
     if (pass->n_parts > 1)
         snprintf(buffer + n, LH_PASS_TEXT - (size_t)n, ":%u/%u",
                  (unsigned)pass->part, (unsigned)pass->n_parts);

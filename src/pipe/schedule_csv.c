@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules as torch.distributed.pipelining reads and writes them. */
 #define _POSIX_C_SOURCE 200809L
-#include "pipe/schedule.h"
+#include "pipe/schedule_own.h"
 
 #include "base/text.h"
 
@@ -71,9 +71,9 @@ static lh_status refuse(const reader *r, span cell, lh_error *err,
                         const char *why)
 {
     int len = (int)(cell.end - cell.at < 40 ? cell.end - cell.at : 40);
-    return lhi_fail(err, LH_EINPUT, "%s:%" PRIu32 ": cell %" PRIu32
-                    ": '%.*s': %s",
-                    r->file, r->line, r->cell, len, cell.at, why);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%" PRIu32 ": cell %" PRIu32 ": '%.*s': %s", r->file,
+                    r->line, r->cell, len, cell.at, why);
 }
 
 /* PyTorch's communication actions carry nothing that a schedule needs. */
@@ -275,8 +275,7 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
-    return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL,
-                    err);
+    return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL, err);
 }
 
 /* Adds the rows of a links file to a schedule that is still being made. */

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "trace/jsontext.h"
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ lh_status lhi_check_analysis(const lh_trace *trace, const lh_report_analysis *a,
     }
     for (uint32_t i = 0; a && i < a->n_causes; i++)
         if (!lhi_utf8_ok(a->cause_names[i]))
-            return lhi_fail(err, LH_EINVAL, "cause_names[%" PRIu32
-                            "]: not UTF-8 text", i);
+            return lhi_fail(err, LH_EINVAL,
+                            "cause_names[%" PRIu32 "]: not UTF-8 text", i);
     return LH_OK;
 }
 
@@ -119,8 +119,7 @@ static bool fill_causes(const translator *x, const lh_analysis *from,
     if (!names || !idle)
         return false;
     for (int i = 0; i < LH_N_CAUSES; i++) {
-        char *name =
-            lhi_arena_strdup(to->mem, lh_cause_name((lh_cause)i));
+        char *name = lhi_arena_strdup(to->mem, lh_cause_name((lh_cause)i));
         if (!name)
             return false;
         for (char *p = name; *p; p++)

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "trace/jsontext.h"
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,12 +22,16 @@ enum {
     N_KINDS = 5,       /* those of passes, then collectives */
 };
 
-static const char *const kind_colors[N_KINDS] = {
-    [LH_F] = "#1f4e92", [LH_D] = "#f5cf52", [LH_W] = "#57b391",
-    [LH_B] = "#d0563c", [4] = "#8c7bb8"};
+static const char *const kind_colors[N_KINDS] = {[LH_F] = "#1f4e92",
+                                                 [LH_D] = "#f5cf52",
+                                                 [LH_W] = "#57b391",
+                                                 [LH_B] = "#d0563c",
+                                                 [4] = "#8c7bb8"};
 static const char *const kind_texts[N_KINDS] = {
-    [LH_F] = "F forward",         [LH_D] = "D input gradient",
-    [LH_W] = "W weight gradient", [LH_B] = "B backward",
+    [LH_F] = "F forward",
+    [LH_D] = "D input gradient",
+    [LH_W] = "W weight gradient",
+    [LH_B] = "B backward",
     [4] = "data-parallel communication"};
 
 typedef struct link_row {
@@ -106,8 +110,8 @@ static void add_xml(lhi_text *out, const char *text)
  * narrower than that are being added up. */
 typedef struct row_boxes {
     lhi_text paths[N_KINDS];
-    int64_t y, height; /* hundredths */
-    int64_t column;    /* -1: none */
+    int64_t y, height;    /* hundredths */
+    int64_t column;       /* -1: none */
     double used[N_KINDS]; /* of the column, in hundredths of a pixel */
     int open_kind;        /* -1, or the kind of a box that may still grow */
     int64_t open_x, open_right;
@@ -220,8 +224,7 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
     lhi_text_printf(&p->out, "<path fill=\"%s\" d=\"M%d %d", kind_colors[k],
                     LEFT, (int)(y + height));
     for (size_t c = 0; c <= (size_t)p->plot; c++) {
-        double share =
-            c < (size_t)p->plot ? used[c * N_KINDS + (size_t)k] : 0;
+        double share = c < (size_t)p->plot ? used[c * N_KINDS + (size_t)k] : 0;
         /* Half pixels are fine enough, and change seldom. */
         int64_t top = bottom - llround(fmin(share, 1) * height * 2) * 50;
         if (top == at)
@@ -347,7 +350,8 @@ static void add_title(picture *p)
     const lh_trace *t = p->t;
     char makespan[LHI_TIME_TEXT];
     lhi_time_text(t->makespan_ns, makespan);
-    add_text(p, 14, 27, " font-size=\"17\" font-weight=\"600\" fill=\"#1b2430\"",
+    add_text(p, 14, 27,
+             " font-size=\"17\" font-weight=\"600\" fill=\"#1b2430\"",
              t->title[0] ? t->title : "Timeline");
     lhi_text_printf(&p->out,
                     "<text x=\"%d\" y=\"27\" text-anchor=\"end\">%s, makespan "
@@ -457,8 +461,7 @@ static void add_device(picture *p, uint32_t d, const lh_trace_run *runs,
     for (uint32_t i = 0; i < n && !p->out.failed; i++)
         add_label(p, &runs[i], y);
     lhi_text_printf(&p->out,
-                    "</g>\n<text x=\"14\" y=\"%d\">device %" PRIu32
-                    "</text>\n",
+                    "</g>\n<text x=\"14\" y=\"%d\">device %" PRIu32 "</text>\n",
                     (int)(y + p->row_height / 2 + 4), d);
 }
 

@@ -2,7 +2,7 @@
 #include "report/parts.h"
 
 #include "trace/jsontext.h"
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

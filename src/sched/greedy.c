@@ -23,7 +23,7 @@ static int64_t earliest(const lhi_plan_device *d, int64_t room)
 static menu look(const lhi_plan_device *d, const lhi_offers *offers,
                  int64_t room, int64_t by_ns)
 {
-    const lhi_offer *all = &offers->nodes[1];
+    const lhi_pass_offer *all = &offers->nodes[1];
     menu m = {.chunk = LH_NONE};
     uint32_t nth = lhi_offers_ready(offers, room);
     if (nth == LH_NONE)
@@ -80,5 +80,5 @@ lh_status lhi_greedy(const lh_pipeline *pipeline,
                      lh_error *err)
 {
     uint32_t n_parts = pipeline->joint ? 1 : options->sub_blocks;
-    return lhi_plan(pipeline, n_parts, choose, NULL, out, err);
+    return lhi_planner_run(pipeline, n_parts, choose, NULL, out, err);
 }

@@ -4,7 +4,7 @@
  * Valls et al. 2005, for projects with scarce resources): a run in one
  * direction says what is due when in the other. Several ways of starting and
  * of choosing are tried; the best stays. docs/theory/schedules.md. */
-#include "pipe/schedule.h"
+#include "pipe/schedule_own.h"
 #include "sched/both_ways.h"
 
 #include <longhaul/simulate.h>

@@ -138,22 +138,22 @@ bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
 
 /* --- offers -------------------------------------------------------------- */
 
-static const lhi_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
+static const lhi_pass_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static void put_offer(lhi_offers *o, uint32_t nth, lhi_offer leaf)
+static void put_offer(lhi_offers *o, uint32_t nth, lhi_pass_offer leaf)
 {
     uint32_t i = o->leaves + nth;
     o->nodes[i] = leaf;
     for (i /= 2; i > 0; i /= 2) {
-        const lhi_offer *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
-        o->nodes[i] = (lhi_offer){least(a->ready_need, b->ready_need),
-                                  least(a->later_ns, b->later_ns),
-                                  least(a->later_need, b->later_need)};
+        const lhi_pass_offer *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
+        o->nodes[i] = (lhi_pass_offer){least(a->ready_need, b->ready_need),
+                                       least(a->later_ns, b->later_ns),
+                                       least(a->later_need, b->later_need)};
     }
 }
 
@@ -167,11 +167,11 @@ static void offer(lhi_planner *p, uint32_t chunk, lh_pass_kind kind)
     int64_t at = LHI_NEVER, need = need_of(p, chunk, kind);
     if (next < p->pipeline->n_microbatches)
         at = kind == LH_F ? c->f_at[next] : c->d_at[next];
-    lhi_offer leaf = no_offer;
+    lhi_pass_offer leaf = no_offer;
     if (at <= d->free_ns)
         leaf.ready_need = need;
     else if (at < LHI_NEVER)
-        leaf = (lhi_offer){LHI_NEVER, at, need};
+        leaf = (lhi_pass_offer){LHI_NEVER, at, need};
     put_offer(kind == LH_F ? &d->f : &d->d, c->nth, leaf);
 }
 
@@ -182,8 +182,9 @@ static void arrive_by(lhi_offers *o, int64_t now_ns)
         uint32_t i = 1;
         while (i < o->leaves)
             i = 2 * i + (o->nodes[2 * i].later_ns > now_ns);
-        put_offer(o, i - o->leaves,
-                  (lhi_offer){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
+        put_offer(
+            o, i - o->leaves,
+            (lhi_pass_offer){o->nodes[i].later_need, LHI_NEVER, LHI_NEVER});
     }
 }
 
@@ -208,8 +209,7 @@ static uint32_t find_later(const lhi_offers *o, uint32_t i, int64_t room,
     return found == LH_NONE ? find_later(o, 2 * i, room, by_ns) : found;
 }
 
-uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room,
-                          int64_t by_ns)
+uint32_t lhi_offers_later(const lhi_offers *offers, int64_t room, int64_t by_ns)
 {
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
@@ -373,7 +373,7 @@ static bool make_offers(lhi_planner *p, lhi_offers *o, uint32_t n_chunks)
     o->leaves = 1;
     while (o->leaves < n_chunks)
         o->leaves *= 2;
-    o->nodes = LHI_NEW(p->mem, lhi_offer, 2 * (size_t)o->leaves);
+    o->nodes = LHI_NEW(p->mem, lhi_pass_offer, 2 * (size_t)o->leaves);
     for (uint32_t i = 0; o->nodes && i < 2 * o->leaves; i++)
         o->nodes[i] = no_offer;
     return o->nodes != NULL;
@@ -513,9 +513,9 @@ static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
     return LH_OK;
 }
 
-lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
-                   lhi_choose_fn *choose, const void *policy, lhi_orders *out,
-                   lh_error *err)
+lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
+                          lhi_choose_fn *choose, const void *policy,
+                          lhi_orders *out, lh_error *err)
 {
     lhi_planner p = {.pipeline = pipeline, .n_parts = n_parts, .orders = out};
     p.mem = lhi_arena_make(0);

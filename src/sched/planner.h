@@ -23,16 +23,16 @@ typedef struct lhi_plan_chunk {
 
 /* The best of some chunks; LHI_NEVER throughout: there is none. `need` is the
  * memory that an F or D takes and keeps free. */
-typedef struct lhi_offer {
+typedef struct lhi_pass_offer {
     int64_t ready_need; /* least, of those whose input is there already */
     int64_t later_ns;   /* earliest input, of those on their way, ... */
     int64_t later_need; /* ... and least need among these */
-} lhi_offer;
+} lhi_pass_offer;
 
 /* The next Fs, or Ds, of a device's chunks whose input is known: a tournament
  * with a leaf per chunk, in model order. nodes[1] is the best of all. */
 typedef struct lhi_offers {
-    lhi_offer *nodes;
+    lhi_pass_offer *nodes;
     uint32_t leaves;
 } lhi_offers;
 
@@ -76,7 +76,7 @@ struct lhi_planner {
 /* Places all passes: each time the device whose choice starts earliest (ties:
  * the lower device) runs it. `n_parts`: sub-blocks of each W. Makes and fills
  * `out`. Time O(passes * log(chunks * devices)). */
-lh_status lhi_plan(const lh_pipeline *pipeline, uint32_t n_parts,
+lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
                    lhi_choose_fn *choose, const void *policy, lhi_orders *out,
                    lh_error *err);
 

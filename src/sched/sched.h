@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <assert.h>
 #include <longhaul/methods.h>

@@ -6,7 +6,7 @@
  * as long as the effort allows. */
 #include "base/arena.h"
 #include "base/fail.h"
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>

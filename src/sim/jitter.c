@@ -3,7 +3,7 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,8 +4,8 @@
 #define LHI_TIMELINE_H
 
 #include "base/arena.h"
-#include "pipe/pipeline.h"
-#include "pipe/schedule.h"
+#include "pipe/pipeline_own.h"
+#include "pipe/schedule_own.h"
 
 #include <longhaul/simulate.h>
 

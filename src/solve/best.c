@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 
 #include <longhaul/best.h>
 #include <longhaul/bounds.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proving once more that a schedule is optimal, and writing down how: by a
  * closed form, by windows, or by what a search learns. */
-#include "pipe/pipeline.h"
+#include "pipe/pipeline_own.h"
 #include "proof/proof.h"
-#include "solve/lattice.h"
-#include "solve/search.h"
-#include "solve/windows.h"
-#include "solve/words.h"
+#include "solve/bound/lattice.h"
+#include "solve/bound/windows.h"
+#include "solve/model/words.h"
+#include "solve/search/search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef LHI_LOOSE_H
 #define LHI_LOOSE_H
 
-#include "solve/solver.h"
+#include "solve/state/solver.h"
 
 /* The windows of the loose shop (lhi_shop_make_loose()) raise r->bound_ns and
  * r->low. For restricted shops. */

@@ -4,9 +4,9 @@
  * depends only on what the rounds before it brought, and its results are taken
  * in order, as far as they are of use: so it does not matter how many threads
  * there are (docs/theory/optimal.md, "Threads"). */
-#include "solve/batch.h"
-#include "solve/fewer.h"
-#include "solve/tune.h"
+#include "solve/improve/fewer.h"
+#include "solve/improve/tune.h"
+#include "solve/state/batch.h"
 
 #include "base/fail.h"
 
@@ -147,7 +147,7 @@ static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
     bool found = t->answer == LHI_FOUND;
     t->spent += used;
     if (found)
-        LHI_TRY(lhi_offer(r, t->found, "search", err));
+        LHI_TRY(lhi_solver_offer(r, t->found, "search", err));
     if (t->answer == LHI_REFUTED)
         lhi_raise_bound(r, t->units + 1, "search");
     if (t == &x->tasks[NEAREST] && t->answer != LHI_FOUND)
@@ -177,11 +177,11 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
         return LH_OK;
     x->gained = true;
     x->improved = true;
-    return lhi_offer(x->r, t->words,
-                     t->kind == TASK_JUSTIFY ? "justification"
-                     : t->kind == TASK_TUNE  ? "tuning"
-                                             : "annealing",
-                     err);
+    return lhi_solver_offer(x->r, t->words,
+                            t->kind == TASK_JUSTIFY ? "justification"
+                            : t->kind == TASK_TUNE  ? "tuning"
+                                                    : "annealing",
+                            err);
 }
 
 /* --- what a round is made of
@@ -381,7 +381,7 @@ static lh_status try_refuting(rounds *x, int64_t units, lhi_answer *answer)
     if (status == LH_OK && *answer == LHI_REFUTED)
         lhi_raise_bound(r, units + 1, by);
     if (status == LH_OK && *answer == LHI_FOUND)
-        status = lhi_offer(r, r->found, "search", x->err);
+        status = lhi_solver_offer(r, r->found, "search", x->err);
     return status;
 }
 

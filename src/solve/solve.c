@@ -2,12 +2,12 @@
 /* What leads to an optimum: the best generated schedule, bounds, dispatching,
  * and rounds of searches and improvements. */
 #include "base/fail.h"
-#include "pipe/pipeline.h"
-#include "solve/fewer.h"
+#include "pipe/pipeline_own.h"
+#include "solve/bound/shave.h"
+#include "solve/improve/fewer.h"
+#include "solve/improve/tune.h"
 #include "solve/loose.h"
-#include "solve/shave.h"
-#include "solve/solver.h"
-#include "solve/tune.h"
+#include "solve/state/solver.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
@@ -111,7 +111,8 @@ static lh_status justify(lhi_solver *r, const char *by, lh_error *err)
     LHI_TRY(lhi_justify_calmly(r->justifier, r->found, &time, r->o.seed,
                                lhi_shop_deadline(r->shop, r->low), &r->budget,
                                err));
-    return lhi_offer(r, r->found, time < before ? "justification" : by, err);
+    return lhi_solver_offer(r, r->found, time < before ? "justification" : by,
+                            err);
 }
 
 /* The best schedule from elsewhere, for a little. */
@@ -128,7 +129,8 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
         return LH_OK;
     LHI_TRY(
         lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget, err));
-    return time < before ? lhi_offer(r, r->found, "justification", err) : LH_OK;
+    return time < before ? lhi_solver_offer(r, r->found, "justification", err)
+                         : LH_OK;
 }
 
 /* Lattices of a chunk and of few passes take no longer than to improve a
@@ -196,7 +198,7 @@ static lh_status find_any(lhi_solver *r, lh_error *err)
     if (status != LH_OK)
         return status;
     if (answer == LHI_FOUND)
-        return lhi_offer(r, r->found, "search", err);
+        return lhi_solver_offer(r, r->found, "search", err);
     if (answer == LHI_REFUTED && !r->shop->restricted) {
         r->infeasible = true;
         snprintf(r->why, sizeof r->why,

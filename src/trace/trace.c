@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces checked, put in order and copied. */
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include "base/arena.h"
 #include "trace/jsontext.h"
@@ -281,10 +281,9 @@ static lh_status check_passes(const checker *c, const lhi_run_key *index)
         uint32_t m = t->runs[i].waits_for;
         if (m != LH_NONE &&
             pass_key(&t->messages[m].consumer) != pass_key(&t->runs[i].pass))
-            return refuse(c, RUN, i,
-                          "waits for message %" PRIu32
-                          ", which is for another pass",
-                          m);
+            return refuse(
+                c, RUN, i,
+                "waits for message %" PRIu32 ", which is for another pass", m);
     }
     return LH_OK;
 }
@@ -333,8 +332,8 @@ static lh_status order_runs(const checker *c, sort_item *items,
     const lh_trace_run *runs = c->t->runs;
     char a[LH_PASS_TEXT], b[LH_PASS_TEXT];
     for (uint32_t i = 0; i < c->t->n_runs; i++)
-        items[i] = (sort_item){runs[i].device, runs[i].start_ns,
-                               runs[i].end_ns, i};
+        items[i] =
+            (sort_item){runs[i].device, runs[i].start_ns, runs[i].end_ns, i};
     qsort(items, c->t->n_runs, sizeof *items, compare_items);
     for (uint32_t i = 0; i < c->t->n_runs; i++) {
         to[i] = runs[items[i].index];
@@ -392,8 +391,8 @@ static lh_status fill(const checker *c, lhi_arena *mem, lhi_arena *scratch,
                       lh_trace *to)
 {
     const lh_trace *from = c->t;
-    uint32_t most = from->n_runs > from->n_messages ? from->n_runs
-                                                    : from->n_messages;
+    uint32_t most =
+        from->n_runs > from->n_messages ? from->n_runs : from->n_messages;
     if (most < from->n_collectives)
         most = from->n_collectives;
     sort_item *items = LHI_NEW(scratch, sort_item, most);

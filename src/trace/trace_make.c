@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a simulated timeline to its trace. */
 #include "base/arena.h"
-#include "pipe/pipeline.h"
-#include "trace/trace.h"
+#include "pipe/pipeline_own.h"
+#include "trace/trace_own.h"
 
 /* Sums beyond int64_t stay at its ends: they are only drawn. */
 static int64_t add(int64_t a, int64_t b)
@@ -25,8 +25,7 @@ static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(pipeline); c++) {
         const lh_chunk *chunk = lh_pipeline_chunk(pipeline, c);
         lh_trace_device *device = &devices[chunk->device];
-        device->memory_static =
-            add(device->memory_static, chunk->mem_static);
+        device->memory_static = add(device->memory_static, chunk->mem_static);
     }
 }
 
@@ -103,8 +102,7 @@ static void fill_collectives(const lh_pipeline *pipeline,
 static lh_status fill(const lh_pipeline *pipeline, const lh_timeline *timeline,
                       lhi_arena *mem, lh_trace *t, lh_error *err)
 {
-    const lh_message *messages =
-        lh_timeline_messages(timeline, &t->n_messages);
+    const lh_message *messages = lh_timeline_messages(timeline, &t->n_messages);
     const lh_collective *collectives =
         lh_timeline_collectives(timeline, &t->n_collectives);
     for (uint32_t d = 0; d < t->n_devices; d++) {

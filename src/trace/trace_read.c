@@ -2,7 +2,7 @@
 /* Traces read back. Slices of the categories "pass", "message" and
  * "collective" are the trace; metadata, flows and counters follow from them
  * and are passed over, as are events that others added. */
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include "base/arena.h"
 #include "doc/doc.h"
@@ -116,8 +116,8 @@ static lh_status check_slice(const reader *r, const lhi_node *event,
 static lh_status get_args(const reader *r, const lhi_node *event,
                           const char *const *keys, const lhi_node **args)
 {
-    static const char *const members[] = {"ph",  "ts",  "dur", "name",
-                                          "cat", "pid", "tid", "args", NULL};
+    static const char *const members[] = {"ph",  "ts",  "dur",  "name", "cat",
+                                          "pid", "tid", "args", NULL};
     LHI_TRY(lhi_known_keys(r->doc, event, members, r->err));
     LHI_TRY(lhi_need(r->doc, event, "args", args, r->err));
     return lhi_known_keys(r->doc, *args, keys, r->err);
@@ -146,8 +146,8 @@ static lh_status read_run(reader *r, const lhi_node *event)
     if (lhi_find(args, "issued_ns"))
         LHI_TRY(get_time(r, args, "issued_ns", &run.issued_ns));
     LHI_TRY(lhi_need(r->doc, args, "memory", &node, r->err));
-    LHI_TRY(lhi_get_int(r->doc, node, INT64_MIN, INT64_MAX, &run.memory,
-                        r->err));
+    LHI_TRY(
+        lhi_get_int(r->doc, node, INT64_MIN, INT64_MAX, &run.memory, r->err));
     LHI_TRY(lhi_need(r->doc, args, "memory_after", &node, r->err));
     LHI_TRY(lhi_get_int(r->doc, node, INT64_MIN, INT64_MAX, &run.memory_after,
                         r->err));
@@ -164,7 +164,7 @@ static lh_status read_run(reader *r, const lhi_node *event)
 static lh_status read_message(reader *r, const lhi_node *event)
 {
     static const char *const keys[] = {
-        "producer", "consumer", "from",    "to",        "link", "produced_ns",
+        "producer", "consumer",  "from",    "to",        "link", "produced_ns",
         "ready_ns", "depart_ns", "sent_ns", "arrive_ns", NULL};
     const lhi_node *args;
     lh_trace_message m = {.link = LH_NONE};
@@ -188,10 +188,9 @@ static lh_status read_message(reader *r, const lhi_node *event)
 
 static lh_status read_collective(reader *r, const lhi_node *event)
 {
-    static const char *const keys[] = {"op",       "chunk",     "device",
-                                       "ready_ns", "depart_ns", "sent_ns",
-                                       "arrive_ns", "bucket",    "buckets",
-                                       NULL};
+    static const char *const keys[] = {
+        "op",      "chunk",     "device", "ready_ns", "depart_ns",
+        "sent_ns", "arrive_ns", "bucket", "buckets",  NULL};
     static const char *const time_keys[] = {"ready_ns", "depart_ns", "sent_ns",
                                             "arrive_ns", NULL};
     static const char *const ops[] = {"all-gather", "reduce-scatter", NULL};
@@ -315,9 +314,9 @@ static lh_status read_devices(reader *r)
 static lh_status read_heading(reader *r)
 {
     static const char *const keys[] = {
-        "longhaul", "title",   "source",          "makespan_ns", "memory_unit",
-        "sites",    "links",   "devices",         "displayTimeUnit",
-        "traceEvents", NULL};
+        "longhaul",        "title",       "source", "makespan_ns",
+        "memory_unit",     "sites",       "links",  "devices",
+        "displayTimeUnit", "traceEvents", NULL};
     const lhi_doc *doc = r->doc;
     if (lhi_find(doc->root, "traceEvents") && !lhi_find(doc->root, "longhaul"))
         return lhi_doc_fail(doc, doc->root, r->err, LH_EINPUT,

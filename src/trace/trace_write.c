@@ -2,7 +2,7 @@
 /* Traces as Chrome trace events, the JSON form that Perfetto and
  * chrome://tracing open ("Trace Event Format", Google, 2016). Slices of one
  * thread nest, flows start and end inside slices, counters are numbers. */
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include "base/arena.h"
 #include "base/heap.h"
@@ -101,9 +101,9 @@ static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
 {
     begin_event(w, "M");
     lhi_json_add_rest(&w->out,
-                      json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what,
-                                "pid", (json_int_t)pid, "tid",
-                                (json_int_t)tid, "args", "name", name));
+                      json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what, "pid",
+                                (json_int_t)pid, "tid", (json_int_t)tid, "args",
+                                "name", name));
 }
 
 static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
@@ -111,10 +111,9 @@ static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
 {
     begin_event(w, "M");
     lhi_json_add_rest(&w->out,
-                      json_pack("{s:s, s:I, s:I, s:{s:I}}", "name", what,
-                                "pid", (json_int_t)pid, "tid",
-                                (json_int_t)tid, "args", "sort_index",
-                                (json_int_t)place));
+                      json_pack("{s:s, s:I, s:I, s:{s:I}}", "name", what, "pid",
+                                (json_int_t)pid, "tid", (json_int_t)tid, "args",
+                                "sort_index", (json_int_t)place));
 }
 
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
@@ -181,8 +180,8 @@ static void name_lanes(writer *w, const lane_item *items, uint32_t n,
         for (end = i; end < n && items[end].group == group; end++)
             if (lanes[items[end].item] >= n_lanes)
                 n_lanes = lanes[items[end].item] + 1;
-        uint32_t base = messages ? link_tid(w, group)
-                                 : w->t->n_devices + 1 + group;
+        uint32_t base =
+            messages ? link_tid(w, group) : w->t->n_devices + 1 + group;
         uint32_t pid = messages ? links_pid(w) : device_pid(w, group);
         uint32_t more = w->next_tid;
         for (uint32_t k = i; k < end; k++) {
@@ -202,8 +201,8 @@ static void name_lanes(writer *w, const lane_item *items, uint32_t n,
 static bool lay_out(writer *w)
 {
     const lh_trace *t = w->t;
-    uint32_t most = t->n_messages > t->n_collectives ? t->n_messages
-                                                     : t->n_collectives;
+    uint32_t most =
+        t->n_messages > t->n_collectives ? t->n_messages : t->n_collectives;
     lane_item *items = LHI_NEW(w->mem, lane_item, most);
     w->message_tids = LHI_NEW(w->mem, uint32_t, t->n_messages);
     w->collective_tids = LHI_NEW(w->mem, uint32_t, t->n_collectives);
@@ -211,16 +210,15 @@ static bool lay_out(writer *w)
         return false;
     w->next_tid = 2 * t->n_devices + t->n_links + 2;
     for (uint32_t i = 0; i < t->n_messages; i++)
-        items[i] = (lane_item){t->messages[i].link, i,
-                               t->messages[i].depart_ns,
+        items[i] = (lane_item){t->messages[i].link, i, t->messages[i].depart_ns,
                                t->messages[i].sent_ns};
     if (!assign_lanes(items, t->n_messages, w->message_tids))
         return false;
     name_lanes(w, items, t->n_messages, w->message_tids, true);
     for (uint32_t i = 0; i < t->n_collectives; i++)
-        items[i] = (lane_item){t->collectives[i].device, i,
-                               t->collectives[i].depart_ns,
-                               t->collectives[i].sent_ns};
+        items[i] =
+            (lane_item){t->collectives[i].device, i,
+                        t->collectives[i].depart_ns, t->collectives[i].sent_ns};
     if (!assign_lanes(items, t->n_collectives, w->collective_tids))
         return false;
     name_lanes(w, items, t->n_collectives, w->collective_tids, false);
@@ -318,8 +316,7 @@ static void add_runs(writer *w)
         const lh_trace_run *r = &w->t->runs[i];
         begin_slice(w, r->start_ns, r->end_ns, lh_pass_text(&r->pass, name),
                     "pass", device_pid(w, r->device), r->device + 1);
-        lhi_text_printf(&w->out,
-                        "\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64,
+        lhi_text_printf(&w->out, "\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64,
                         r->start_ns, r->end_ns);
         if (r->issued_ns != r->end_ns)
             lhi_text_printf(&w->out, ",\"issued_ns\":%" PRId64, r->issued_ns);
@@ -327,8 +324,7 @@ static void add_runs(writer *w)
                         ",\"memory\":%" PRId64 ",\"memory_after\":%" PRId64,
                         r->memory, r->memory_after);
         if (r->waits_for != LH_NONE)
-            lhi_text_printf(&w->out, ",\"waits_for\":%" PRIu32,
-                            r->waits_for);
+            lhi_text_printf(&w->out, ",\"waits_for\":%" PRIu32, r->waits_for);
         lhi_text_puts(&w->out, "}}");
     }
 }
@@ -410,8 +406,7 @@ static void add_flows(writer *w)
         add_flow(w, "s", leave, i, device_pid(w, m->from), m->from + 1);
         if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&
             m->depart_ns < to->start_ns)
-            add_flow(w, "t", m->depart_ns, i, links_pid(w),
-                     w->message_tids[i]);
+            add_flow(w, "t", m->depart_ns, i, links_pid(w), w->message_tids[i]);
         add_flow(w, "f", to->start_ns, i, device_pid(w, m->to), m->to + 1);
     }
 }
@@ -475,8 +470,8 @@ static void add_link_at(writer *w, const char *name, int64_t ns,
     begin_instant(w, "C", ns);
     lhi_text_printf(&w->out,
                     "\"name\":%s,\"pid\":%" PRIu32
-                    ",\"args\":{\"waiting\":%" PRId64
-                    ",\"sending\":%" PRId64 ",\"in flight\":%" PRId64 "}}",
+                    ",\"args\":{\"waiting\":%" PRId64 ",\"sending\":%" PRId64
+                    ",\"in flight\":%" PRId64 "}}",
                     name, links_pid(w), counts[0], counts[1], counts[2]);
 }
 

@@ -2,7 +2,7 @@
 /* Folders of checkpoints. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/fail.h"
-#include "train/own.h"
+#include "train/train_own.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-lh_status lhi_path(char *buffer, lh_error *err, const char *format, ...)
+lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -43,7 +43,7 @@ lh_status lhi_make_folder(const char *path, lh_error *err)
 {
     char part[LHI_PATH];
     struct stat info;
-    LHI_TRY(lhi_path(part, err, "%s", path));
+    LHI_TRY(lhi_folder_path(part, err, "%s", path));
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != '\0')
             continue;
@@ -85,7 +85,7 @@ lh_status lhi_replace_folder(const char *from, const char *to, lh_error *err)
         lhi_remove_folder(from);
         return LH_OK;
     }
-    LHI_TRY(lhi_path(old, err, "%s.old", from));
+    LHI_TRY(lhi_folder_path(old, err, "%s.old", from));
     lhi_remove_folder(old);
     if (rename(to, old) != 0 || rename(from, to) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));

@@ -3,8 +3,8 @@
 #define _POSIX_C_SOURCE 200809L /* stat */
 #include "base/fail.h"
 #include "base/text.h"
-#include "train/own.h"
 #include "train/safetensors.h"
+#include "train/train_own.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,9 +31,9 @@ static lh_status find(const char *path, char *folder, lh_error *err)
 {
     uint64_t *steps;
     size_t n;
-    LHI_TRY(lhi_path(folder, err, "%s/" LHI_STATE_FILE, path));
+    LHI_TRY(lhi_folder_path(folder, err, "%s/" LHI_STATE_FILE, path));
     if (is_file(folder))
-        return lhi_path(folder, err, "%s", path);
+        return lhi_folder_path(folder, err, "%s", path);
     LHI_TRY(lhi_list_steps(path, &steps, &n, err));
     uint64_t newest = n > 0 ? steps[n - 1] : 0;
     free(steps);
@@ -42,7 +42,7 @@ static lh_status find(const char *path, char *folder, lh_error *err)
                         "%s: has no checkpoint (a folder step-...) to resume "
                         "from",
                         path);
-    return lhi_path(folder, err, "%s/" LHI_STEP_FOLDER, path, newest);
+    return lhi_folder_path(folder, err, "%s/" LHI_STEP_FOLDER, path, newest);
 }
 
 typedef struct reader {
@@ -125,9 +125,11 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
 {
     char path[LHI_PATH], *text;
     size_t len, most = 0;
-    LHI_TRY(lhi_path(path, err, "%s/" LHI_STATE_FILE, folder));
-    LHI_TRY(lhi_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
-    LHI_TRY(lhi_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, folder));
+    LHI_TRY(
+        lhi_folder_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
+    LHI_TRY(
+        lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(lhi_file_read(path, MAX_STATE, &text, &len, err));
     lh_status status = lhi_state_parse(text, len, path, train->o.model, options,
                                        &r->state, err);
@@ -174,8 +176,8 @@ lh_status lhi_train_load_weights(lhi_train *train, const char *path,
 {
     char file[LHI_PATH];
     lhi_safetensors *weights;
-    LHI_TRY(lhi_path(file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s",
-                     path));
+    LHI_TRY(lhi_folder_path(
+        file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
     LHI_TRY(lhi_st_open(file, &weights, err));
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < train->o.n_mine; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hugging Face's names for Llama's tensors, in the model's order, and the
  * checksum of values. */
-#include "train/own.h"
+#include "train/train_own.h"
 
 #include <stdio.h>
 #include <string.h>

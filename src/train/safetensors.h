@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading safetensors (github.com/huggingface/safetensors): eight bytes with
  * the length of a JSON header, the header, the values. */
-#ifndef LONGHAUL_TRAIN_SAFETENSORS_H
-#define LONGHAUL_TRAIN_SAFETENSORS_H
+#ifndef LHI_SAFETENSORS_H
+#define LHI_SAFETENSORS_H
 
 #include <longhaul/status.h>
 

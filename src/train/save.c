@@ -5,7 +5,7 @@
 #define _GNU_SOURCE /* posix_fallocate, pwrite */
 #include "base/fail.h"
 #include "base/text.h"
-#include "train/own.h"
+#include "train/train_own.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@ static lh_status names(const lhi_train *train,
                        const lhi_checkpoint_options *options, char *temporary,
                        char *final, lh_error *err)
 {
-    LHI_TRY(lhi_path(temporary, err, "%s/.new-" LHI_STEP_FOLDER,
-                     options->folder, train->step));
-    return final ? lhi_path(final, err, "%s/" LHI_STEP_FOLDER, options->folder,
-                            train->step)
+    LHI_TRY(lhi_folder_path(temporary, err, "%s/.new-" LHI_STEP_FOLDER,
+                            options->folder, train->step));
+    return final ? lhi_folder_path(final, err, "%s/" LHI_STEP_FOLDER,
+                                   options->folder, train->step)
                  : LH_OK;
 }
 
@@ -69,8 +69,8 @@ static lh_status sync_and_close(int fd, const char *path, lh_status status,
 static lh_status make_file(const char *path, const lh_model *model,
                            const char *const *suffixes, lh_error *err)
 {
-    lhi_layout layout;
-    LHI_TRY(lhi_layout_make(model, suffixes, &layout, err));
+    lhi_shard_layout layout;
+    LHI_TRY(lhi_shard_layout_make(model, suffixes, &layout, err));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     lh_status status = fd < 0 ? fail_write(path, errno, err) : LH_OK;
     if (fd >= 0) {
@@ -81,7 +81,7 @@ static lh_status make_file(const char *path, const lh_model *model,
             status = write_at(fd, path, layout.header, layout.len, 0, err);
         status = sync_and_close(fd, path, status, err);
     }
-    lhi_layout_fini(&layout);
+    lhi_shard_layout_fini(&layout);
     return status;
 }
 
@@ -94,7 +94,7 @@ static lh_status write_config(const lhi_train *train,
     char path[LHI_PATH], *made;
     size_t len;
     lhi_text text = {0};
-    LHI_TRY(lhi_path(path, err, "%s/config.json", folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/config.json", folder));
     lhi_text_printf(
         &text,
         "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n"
@@ -122,7 +122,7 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
 {
     char path[LHI_PATH], *text;
     size_t len;
-    LHI_TRY(lhi_path(path, err, "%s/tokenizer.json", folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/tokenizer.json", folder));
     LHI_TRY(lhi_file_read(from, MAX_TOKENIZER, &text, &len, err));
     lh_status status = lh_file_write(path, text, len, err);
     lh_text_free(text);
@@ -137,9 +137,9 @@ static lh_status begin(const lhi_train *train,
     LHI_TRY(lhi_make_folder(options->folder, err));
     lhi_remove_folder(folder); /* of a run that was killed */
     LHI_TRY(lhi_make_folder(folder, err));
-    LHI_TRY(lhi_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
-    LHI_TRY(lhi_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_moment_suffixes, err));
     LHI_TRY(write_config(train, options, folder, err));
     return options->tokenizer ? copy_tokenizer(options->tokenizer, folder, err)
@@ -169,7 +169,7 @@ void lhi_train_save_cancel(lhi_train *train,
 typedef struct writer {
     int fd;
     char path[LHI_PATH];
-    lhi_layout layout;
+    lhi_shard_layout layout;
 } writer;
 
 static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
@@ -208,15 +208,15 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
                              const char *name, const char *const *suffixes,
                              writer *w, lh_error *err)
 {
-    LHI_TRY(lhi_path(w->path, err, "%s/%s", folder, name));
-    LHI_TRY(lhi_layout_make(train->o.model, suffixes, &w->layout, err));
+    LHI_TRY(lhi_folder_path(w->path, err, "%s/%s", folder, name));
+    LHI_TRY(lhi_shard_layout_make(train->o.model, suffixes, &w->layout, err));
     w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
     return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
 }
 
 static lh_status close_writer(writer *w, lh_status status, lh_error *err)
 {
-    lhi_layout_fini(&w->layout);
+    lhi_shard_layout_fini(&w->layout);
     return w->fd < 0 ? status : sync_and_close(w->fd, w->path, status, err);
 }
 
@@ -251,11 +251,11 @@ static lh_status prune(const lhi_checkpoint_options *options, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_list_steps(options->folder, &steps, &n, err));
     for (size_t i = 0; status == LH_OK && i + options->keep < n; i++) {
-        status = lhi_path(path, err, "%s/" LHI_STEP_FOLDER, options->folder,
-                          steps[i]);
+        status = lhi_folder_path(path, err, "%s/" LHI_STEP_FOLDER,
+                                 options->folder, steps[i]);
         if (status == LH_OK)
-            status = lhi_path(gone, err, "%s/.old-" LHI_STEP_FOLDER,
-                              options->folder, steps[i]);
+            status = lhi_folder_path(gone, err, "%s/.old-" LHI_STEP_FOLDER,
+                                     options->folder, steps[i]);
         if (status == LH_OK && rename(path, gone) == 0)
             lhi_remove_folder(gone);
     }
@@ -269,7 +269,8 @@ static lh_status end(lhi_train *train, const lhi_checkpoint_options *options,
 {
     char path[LHI_PATH], *text;
     LHI_TRY(lhi_state_format(train, options, sums, &text, err));
-    lh_status status = lhi_path(path, err, "%s/" LHI_STATE_FILE, temporary);
+    lh_status status =
+        lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, temporary);
     if (status == LH_OK)
         status = lh_file_write(path, text, strlen(text), err);
     free(text);

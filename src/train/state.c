@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.json: what a checkpoint is of, and the checksums of all it holds. */
 #include "base/fail.h"
-#include "train/own.h"
+#include "train/train_own.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -3,8 +3,8 @@
 #include "train/train.h"
 
 #include "base/fail.h"
-#include "dev/kernels.h"
-#include "train/own.h"
+#include "dev/cpu_kernels.h"
+#include "train/train_own.h"
 
 #include <string.h>
 

@@ -22,8 +22,8 @@
  *
  * Every number is made of the same operands in the same order whatever the
  * pipeline's degree is, so weights come out alike to the last bit. */
-#ifndef LONGHAUL_TRAIN_TRAIN_H
-#define LONGHAUL_TRAIN_TRAIN_H
+#ifndef LHI_TRAIN_H
+#define LHI_TRAIN_H
 
 #include "dev/dev.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The step itself: clipping, the rate, AdamW on what this rank owns. */
 #include "base/fail.h"
-#include "train/own.h"
+#include "train/train_own.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -77,9 +77,9 @@ int64_t lhi_portion(int64_t total, const lh_pass *pass);
 /* passes.c: every pass exactly once, on its device, after what it needs there.
  * Fills `sorted`. */
 lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err);
-/* links.c: fills in resources and routes. */
+/* judge_links.c: fills in resources and routes. */
 lh_status lhi_find_links(lhi_judge *judge, lh_error *err);
-/* links.c: the explicit message orders. */
+/* judge_links.c: the explicit message orders. */
 lh_status lhi_judge_links(lhi_judge *judge, lh_error *err);
 /* memory.c */
 void lhi_judge_memory(lhi_judge *judge);

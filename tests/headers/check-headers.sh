@@ -27,7 +27,7 @@ for header in include/longhaul/*.h; do
     [ -z "$cxx" ] || try "$cxx" "${header#include/}"
 done
 language='-std=c11 -x c'
-for header in src/*/*.h; do
+for header in $(find src -name '*.h' | sort); do
     try "$cc" "${header#src/}"
 done
 [ -n "$cxx" ] || echo 'no C++ compiler: not tried as C++' >&2

@@ -8,8 +8,8 @@
  */
 #include "naive_llama.h"
 
-#include "train/own.h"
 #include "train/safetensors.h"
+#include "train/train_own.h"
 
 #include <stdio.h>
 #include <stdlib.h>

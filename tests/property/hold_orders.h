@@ -6,7 +6,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/words.h"
+#include "solve/model/words.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>

@@ -5,7 +5,7 @@
  *
  *     test_elastic_random [CASES [FIRST]]
  */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -60,8 +60,8 @@ static bool run_events(const lh_elastic_case *g, const lh_elastic_plan *plan,
         CHECK(lh_verdict_valid(v));
         CHECK_INT(lh_verdict_makespan(v), out->time_ns);
         for (uint32_t i = 0; i < g->stages; i++)
-            out->peaks[i] = lh_timeline_peak_memory(t, i) -
-                            (i < g->stages ? states : 0);
+            out->peaks[i] =
+                lh_timeline_peak_memory(t, i) - (i < g->stages ? states : 0);
     }
     lh_verdict_free(v);
     lh_evaluator_free(e);
@@ -105,7 +105,8 @@ static void planned_ones_take_what_the_model_says(void)
         test_state.bad = false;
         for (int k = 0; k < 3; k++) {
             lh_elastic_plan *plan;
-            uint32_t q = g.stages + rng_below(&r, g.microbatches - g.stages + 1);
+            uint32_t q =
+                g.stages + rng_below(&r, g.microbatches - g.stages + 1);
             if (lh_elastic_plan_queue(&g, q, &plan, NULL) != LH_OK)
                 continue;
             check_plan(&g, plan, true);
@@ -250,8 +251,8 @@ static void choices_are_those_of_brute_force(void)
         g.microbatches = g.stages + rng_below(&r, 12);
         for (uint32_t k = 0; k < n; k++)
             ops[k] = (lh_elastic_op){rng_below(&r, 60), rng_below(&r, 12)};
-        int64_t budget = g.params * (4 + rng_below(&r, 14)) +
-                         rng_below(&r, 20000);
+        int64_t budget =
+            g.params * (4 + rng_below(&r, 14)) + rng_below(&r, 20000);
         for (int largest = 0; largest < 2; largest++) {
             brute_best want = brute_choice(&g, n, ops, budget, largest);
             lh_elastic_choice *got = NULL;
@@ -292,21 +293,21 @@ static void the_joint_search_is_never_worse(void)
         g.pp_ns = rng_below(&r, 20);
         lh_elastic_op ops[2][5];
         lh_elastic_setting settings[2];
-        int64_t budget = g.params * (4 + rng_below(&r, 14)) +
-                         rng_below(&r, 20000);
+        int64_t budget =
+            g.params * (4 + rng_below(&r, 14)) + rng_below(&r, 20000);
         int64_t paper = INT64_MAX;
         for (int k = 0; k < 2; k++) {
             settings[k] = (lh_elastic_setting){
                 .given = g, .n_ops = 1 + rng_below(&r, 5), .ops = ops[k]};
             settings[k].given.chunks = 1 + rng_below(&r, 7);
             for (uint32_t j = 0; j < settings[k].n_ops; j++)
-                ops[k][j] = (lh_elastic_op){rng_below(&r, 60),
-                                            rng_below(&r, 12)};
+                ops[k][j] =
+                    (lh_elastic_op){rng_below(&r, 60), rng_below(&r, 12)};
             lh_elastic_choice *c;
             int64_t time_ns = 0;
             lh_error err = {0};
-            if (lh_elastic_choose(&settings[k].given, settings[k].n_ops,
-                                  ops[k], budget, LH_ELASTIC_LARGEST, &c,
+            if (lh_elastic_choose(&settings[k].given, settings[k].n_ops, ops[k],
+                                  budget, LH_ELASTIC_LARGEST, &c,
                                   NULL) != LH_OK)
                 continue;
             CHECK_OK(lh_elastic_event_time(&settings[k].given, c->plan,
@@ -319,8 +320,8 @@ static void the_joint_search_is_never_worse(void)
         lh_error err = {0};
         lh_status status =
             lh_elastic_search_events(2, settings, budget, &best, &err);
-        CHECK_MSG(status == LH_OK || paper == INT64_MAX, "case %" PRIu32
-                  ": %s", i, err.text);
+        CHECK_MSG(status == LH_OK || paper == INT64_MAX, "case %" PRIu32 ": %s",
+                  i, err.text);
         if (!best)
             continue;
         n_found++;

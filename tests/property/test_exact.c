@@ -3,8 +3,8 @@
  * one after the other. */
 #include "test.h"
 
-#include "plan/partition.h"
-#include "plan/space.h"
+#include "plan/layout/partition.h"
+#include "plan/layout/space.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>

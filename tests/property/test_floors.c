@@ -6,7 +6,7 @@
 #include "test.h"
 
 #include "base/random.h"
-#include "plan/floor.h"
+#include "plan/search/floor.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

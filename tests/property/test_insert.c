@@ -11,9 +11,9 @@
 #include "hold_orders.h"
 #include "trains.h"
 
-#include "pipe/pipeline.h"
-#include "solve/insert.h"
-#include "solve/mirror.h"
+#include "pipe/pipeline_own.h"
+#include "solve/improve/insert.h"
+#include "solve/model/mirror.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/mirror.h"
+#include "solve/model/mirror.h"
 
 #include <stdlib.h>
 

@@ -10,9 +10,9 @@
 #include "hold_orders.h"
 #include "trains.h"
 
-#include "pipe/pipeline.h"
-#include "solve/fewer.h"
-#include "solve/regrow.h"
+#include "pipe/pipeline_own.h"
+#include "solve/improve/fewer.h"
+#include "solve/improve/regrow.h"
 
 #include <stdlib.h>
 

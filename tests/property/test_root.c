@@ -8,7 +8,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include "solve/search_in.h"
+#include "solve/search/search_own.h"
 
 #include <stdlib.h>
 #include <string.h>

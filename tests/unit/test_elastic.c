@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic pipelines: worked cases of the closed forms, the planner, the order
  * of passes and the event run. */
-#include "elastic/elastic.h"
+#include "elastic/elastic_own.h"
 #include "test.h"
 
 #include <longhaul/best.h>

@@ -5,7 +5,7 @@
 #include "test.h"
 
 #include "base/random.h"
-#include "solve/first.h"
+#include "solve/model/first.h"
 
 enum { MOST = 70 };
 

@@ -4,10 +4,10 @@
  * afterwards, and not worked out again. */
 #include "test.h"
 
-#include "plan/known.h"
+#include "plan/layout/reuse.h"
 
-#include "cost/links.h"
-#include "pipe/pipeline.h"
+#include "cost/cost_links.h"
+#include "pipe/pipeline_own.h"
 
 #include <longhaul/job.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "test.h"
 
 #include "base/fail.h"
-#include "net/links.h"
+#include "net/emulated_links.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
 /* The optical simulation on cases worked by hand and to the nanosecond. */
 #include "test.h"
 
-#include "optical/place.h"
-#include "optical/run.h"
+#include "optical/optical_place.h"
+#include "optical/traffic_run.h"
 
 #include <stdlib.h>
 
@@ -131,7 +131,7 @@ static void routes(void)
 typedef struct all_routes {
     const lh_topology *t;
     uint32_t to, n;
-    lhi_route found[2048];
+    lhi_fibre_route found[2048];
     uint32_t nodes[2048][NODES];
 } all_routes;
 
@@ -142,7 +142,7 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
         if (a->n == 2048)
             return;
         memcpy(a->nodes[a->n], nodes, (hops + 1) * sizeof *nodes);
-        a->found[a->n] = (lhi_route){km, hops, a->nodes[a->n]};
+        a->found[a->n] = (lhi_fibre_route){km, hops, a->nodes[a->n]};
         a->n++;
         return;
     }
@@ -159,7 +159,7 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
 
 static int by_rule(const void *x, const void *y)
 {
-    const lhi_route *a = x, *b = y;
+    const lhi_fibre_route *a = x, *b = y;
     if (a->km != b->km)
         return a->km < b->km ? -1 : 1;
     if (a->hops != b->hops)
@@ -243,7 +243,7 @@ static void fitness(void)
     lhi_policy cba = {.assignment = LH_CBA, .request_slots = 2};
     lhi_paths both = {2, paths};
     lhi_request r = {.paths = &both, .policy = &cba, .slots = 2, .bits = 1};
-    lhi_grant g = {0};
+    lhi_circuit_grant g = {0};
     CHECK(lhi_choose(&s, &r, &g));
     CHECK(g.path == &paths[0]);
     CHECK_INT(g.first, 2);
@@ -388,7 +388,7 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
     return o;
 }
 
-static lhi_chain chain8b(uint32_t microbatches, lhi_order order)
+static lhi_chain chain8b(uint32_t microbatches, lhi_program_order order)
 {
     return (lhi_chain){.stages = 8,
                        .microbatches = microbatches,
@@ -403,7 +403,7 @@ static void to_the_nanosecond(void)
 {
     static const struct {
         lhi_policy policy;
-        lhi_order order;
+        lhi_program_order order;
         double erlang;
         int64_t ns[4];
         uint32_t labels[4], blocked;

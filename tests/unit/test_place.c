@@ -3,8 +3,8 @@
  * to, and what is sent between datacenters. */
 #include "place_job.h"
 
-#include "plan/layout.h"
-#include "plan/traffic.h"
+#include "plan/layout/layout.h"
+#include "plan/layout/traffic.h"
 
 #include <longhaul/plan.h>
 

@@ -2,7 +2,7 @@
 /* Layouts, their pipelines, and the search over them. */
 #include "test.h"
 
-#include "plan/layout.h"
+#include "plan/layout/layout.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>

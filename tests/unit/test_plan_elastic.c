@@ -2,7 +2,7 @@
 /* Elastic plans of jobs, and what stands beside them. */
 #include "test.h"
 
-#include "plan/elastic_layout.h"
+#include "plan/elastic/elastic_layout.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>

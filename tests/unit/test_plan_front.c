@@ -3,9 +3,9 @@
  * layout there is under every method. */
 #include "test.h"
 
-#include "plan/front.h"
-#include "plan/money.h"
-#include "plan/space.h"
+#include "plan/layout/space.h"
+#include "plan/search/front.h"
+#include "plan/search/money.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>
@@ -52,11 +52,11 @@ typedef struct all {
     const lh_job *job;
     lhi_space space;
     lhi_level level;
-    lhi_point *points;
+    lhi_front_point *points;
     uint32_t n, room, n_layouts;
 } all;
 
-static void add_point(all *a, lhi_point p)
+static void add_point(all *a, lhi_front_point p)
 {
     if (a->n == a->room) {
         a->room = a->room ? 2 * a->room : 1024;
@@ -78,7 +78,7 @@ static void try_method(all *a, const lhi_config *config, const lhi_built *b,
         return;
     CHECK_OK(lh_simulate(b->pipeline, schedule, NULL, &t, &err), err);
     if (lh_timeline_fits(t, NULL)) {
-        lhi_point p = {
+        lhi_front_point p = {
             lh_timeline_makespan(t) + b->optimizer_ns + b->overhead_ns, 0, 0};
         for (uint32_t d = 0; d < lh_pipeline_n_devices(b->pipeline); d++)
             if (lh_timeline_peak_memory(t, d) > p.memory_bytes)
@@ -129,7 +129,7 @@ static void find_all(const lh_job *job, all *out)
     lhi_arena_free(mem);
 }
 
-static bool on_front(const all *a, const lhi_point *p)
+static bool on_front(const all *a, const lhi_front_point *p)
 {
     for (uint32_t i = 0; i < a->n; i++)
         if (lhi_point_covers(&a->points[i], p) &&
@@ -143,7 +143,7 @@ static bool same_number(double a, double b)
     return fabs(a - b) <= 1e-12 * fabs(b);
 }
 
-static bool same_point(const lhi_point *a, const lhi_point *b)
+static bool same_point(const lhi_front_point *a, const lhi_front_point *b)
 {
     return a->iteration_ns == b->iteration_ns &&
            a->memory_bytes == b->memory_bytes && same_number(a->usd, b->usd);
@@ -169,7 +169,7 @@ static void check_front(const lh_plan *plan, const all *a)
     CHECK(plan->front_whole);
     CHECK(plan->n_front > 0);
     for (uint32_t i = 0; i < plan->n_front; i++) {
-        lhi_point p = lhi_point_of(&plan->front[i]);
+        lhi_front_point p = lhi_point_of(&plan->front[i]);
         bool there = false;
         for (uint32_t k = 0; k < a->n && !there; k++)
             there = same_point(&p, &a->points[k]);
@@ -178,7 +178,7 @@ static void check_front(const lh_plan *plan, const all *a)
                   (double)p.iteration_ns / 1e9,
                   (double)p.memory_bytes / (1 << 30), p.usd);
         for (uint32_t k = 0; k < i; k++) {
-            lhi_point other = lhi_point_of(&plan->front[k]);
+            lhi_front_point other = lhi_point_of(&plan->front[k]);
             CHECK(!lhi_point_covers(&other, &p));
             CHECK(!lhi_point_covers(&p, &other));
         }
@@ -188,7 +188,7 @@ static void check_front(const lh_plan *plan, const all *a)
         if (!on_front(a, &a->points[k]))
             continue;
         for (uint32_t i = 0; i < plan->n_front && !there; i++) {
-            lhi_point p = lhi_point_of(&plan->front[i]);
+            lhi_front_point p = lhi_point_of(&plan->front[i]);
             there = same_point(&p, &a->points[k]);
         }
         CHECK_MSG(there, "%.6f s, %.3f GiB, %g USD is missing",

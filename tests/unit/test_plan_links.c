@@ -4,7 +4,7 @@
  * another layout becomes the best, against planning again there. */
 #include "test.h"
 
-#include "plan/changed.h"
+#include "plan/layout/relinked.h"
 
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>

@@ -2,8 +2,8 @@
 /* What plans cost, against sums by hand. */
 #include "test.h"
 
-#include "plan/elastic_layout.h"
-#include "plan/money.h"
+#include "plan/elastic/elastic_layout.h"
+#include "plan/search/money.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/plan.h>

@@ -2,7 +2,7 @@
 /* Which placements are found: against all there are, counted one by one. */
 #include "place_job.h"
 
-#include "plan/sites.h"
+#include "plan/layout/sites.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

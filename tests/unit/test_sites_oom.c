@@ -3,8 +3,8 @@
  * time the answer is LH_ENOMEM with nothing leaked. */
 #include "place_job.h"
 
-#include "plan/sites.h"
-#include "plan/traffic.h"
+#include "plan/layout/sites.h"
+#include "plan/layout/traffic.h"
 
 #include "fail_alloc.h"
 

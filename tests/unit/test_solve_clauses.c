@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search learns and what it holds true at the root, against a schedule
  * that meets its deadline: nothing may exclude it. */
-#include "solve/search_in.h"
+#include "solve/search/search_own.h"
 #include "solve_check.h"
 
-#include "solve/shave.h"
+#include "solve/bound/shave.h"
 
 static uint32_t n_clauses, n_root, n_fixed;
 

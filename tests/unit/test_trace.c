@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "trace/jsontext.h"
-#include "trace/trace.h"
+#include "trace/trace_own.h"
 
 #include <longhaul/trace.h>
 #include <stdlib.h>
@@ -163,7 +163,8 @@ static void shows_what_viewers_need(void)
 static void odd_names_survive(void)
 {
     static const char *const sites[] = {"", "a\"b\\c</script>"};
-    static const char *const links[] = {"l\xe2\x80\xa8\x7f\xc2\x85 \xf0\x9f\x9a\x80"};
+    static const char *const links[] = {
+        "l\xe2\x80\xa8\x7f\xc2\x85 \xf0\x9f\x9a\x80"};
     lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT}, {1, -5, -7}};
     lh_trace_run runs[] = {{.pass = pass(0, LH_F, 0),
                             .waits_for = LH_NONE,
@@ -323,7 +324,8 @@ static void refusals(void)
     refused("\"source\":\"measured\"", "\"source\":\"dreamt\"",
             "must be 'simulated' or 'measured'");
     refused("\"title\":\"\"", "\"title\":7", "t.json:2: title: must be a text");
-    refused("\"links\":[]", "\"links\":[],\"lonks\":[]", "did you mean 'links'");
+    refused("\"links\":[]", "\"links\":[],\"lonks\":[]",
+            "did you mean 'links'");
     refused("\"makespan_ns\":10", "\"makespan_ns\":1e99", "t.json:4:");
     refused("\"name\":\"0F0\"", "\"name\":\"0G0\"",
             "t.json:11: traceEvents[0].name: must be a pass");
@@ -337,7 +339,8 @@ static void refusals(void)
     refused("\"memory\":0", "\"memory\":0,\"waits_for\":4",
             "t.json:11: waits for message 4 of 0");
     refused("\"site\":0", "\"site\":1", "site that does not exist");
-    refused("{\"ph\":\"i\"", "7,{\"ph\":\"i\"", "traceEvents[1]: must be a map");
+    refused("{\"ph\":\"i\"", "7,{\"ph\":\"i\"",
+            "traceEvents[1]: must be a map");
     CHECK_INT(parse("[{\"ph\":\"X\"}]", &err), LH_EINPUT);
     CHECK_INT(parse("", &err), LH_EINPUT);
     for (size_t cut = 1; cut + 4 < sizeof small; cut += 7) {
@@ -352,11 +355,11 @@ static void passes_from_text(void)
 {
     static const char *const good[] = {"0F0", "12I34", "65535B1048575",
                                        "0W3:2/8", "1W1:4095/4096"};
-    static const char *const bad[] = {"",       "F",       "0F",     "F0",
-                                      "0f0",    "0F0 ",    "65536F0", "0F1048576",
-                                      "0W3:8/8", "0F3:2/8", "0W3:0/1", "0W3:1/4097",
-                                      "0W3:",   "-1F0",    "0D0",
-                                      "99999999999999999999F0"};
+    static const char *const bad[] = {
+        "",        "F",       "0F",      "F0",
+        "0f0",     "0F0 ",    "65536F0", "0F1048576",
+        "0W3:8/8", "0F3:2/8", "0W3:0/1", "0W3:1/4097",
+        "0W3:",    "-1F0",    "0D0",     "99999999999999999999F0"};
     char text[LH_PASS_TEXT];
     lh_pass p;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

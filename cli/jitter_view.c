@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jitter_view.h"
+
+#include <string.h>
+
+static bool is_key(const char *text, size_t len, const char *key)
+{
+    return strlen(key) == len && strncmp(text, key, len) == 0;
+}
+
+static lh_status refuse(cli *c, const char *text)
+{
+    int len = (int)strcspn(text, ",");
+    return cli_usage(c,
+                     "--jitter: '%.*s' is not latency=A, transfer=A, "
+                     "degraded=PxK or straggler=PxK with numbers",
+                     len < 60 ? len : 60, text);
+}
+
+/* "0.05x3": a probability and a factor. */
+static bool read_event(const char *text, double *rate, double *factor,
+                       const char **rest)
+{
+    const char *at;
+    return cli_parse_real(text, rate, &at) && *at == 'x' &&
+           cli_parse_real(at + 1, factor, rest);
+}
+
+static lh_status read_part(cli *c, const char *text, lh_jitter *out,
+                           const char **rest)
+{
+    size_t len = strcspn(text, "=,");
+    bool ok = text[len] == '=';
+    const char *value = text + len + ok;
+    if (ok && is_key(text, len, "latency"))
+        ok = cli_parse_real(value, &out->latency, rest);
+    else if (ok && is_key(text, len, "transfer"))
+        ok = cli_parse_real(value, &out->transfer, rest);
+    else if (ok && is_key(text, len, "degraded"))
+        ok =
+            read_event(value, &out->degraded_rate, &out->degraded_factor, rest);
+    else if (ok && is_key(text, len, "straggler"))
+        ok = read_event(value, &out->straggler_rate, &out->straggler_factor,
+                        rest);
+    else
+        ok = false;
+    if (!ok || (**rest && **rest != ','))
+        return refuse(c, text);
+    return LH_OK;
+}
+
+lh_status cli_check_jitter(cli *c, const cli_jitter *given)
+{
+    if (!given->spec && cli_given(c, "samples"))
+        return cli_usage(c, "--samples needs --jitter");
+    return LH_OK;
+}
+
+lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
+{
+    *out = (lh_jitter){
+        .size = sizeof *out, .samples = given->samples, .seed = c->common.seed};
+    const char *text = given->spec;
+    for (;;) {
+        CLI_TRY(read_part(c, text, out, &text));
+        if (!*text)
+            return LH_OK;
+        text++;
+    }
+}
+
+json_t *cli_jitter_json(const lh_jitter_result *r)
+{
+    return json_pack("{s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "samples",
+                     (json_int_t)r->samples, "mean_s", r->mean_ns / 1e9,
+                     "least_s", cli_seconds(r->least_ns), "p50_s",
+                     cli_seconds(r->p50_ns), "p95_s", cli_seconds(r->p95_ns),
+                     "p99_s", cli_seconds(r->p99_ns), "most_s",
+                     cli_seconds(r->most_ns));
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tradeoff_view.h"
+
+#include "view.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A time with its unit. */
+static lh_status read_time(cli *c, const char *text, int64_t *out)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    double value = 0;
+    const char *rest = "";
+    *out = 0;
+    if (!text)
+        return LH_OK;
+    if (cli_parse_real(text, &value, &rest))
+        for (uint32_t i = 0; i < 4; i++)
+            if (strcmp(rest, units[i].name) == 0 && value * units[i].ns < 9e18)
+                *out = (int64_t)floor(value * units[i].ns + 0.5);
+    if (*out > 0)
+        return LH_OK;
+    return cli_usage(c,
+                     "--makespan: '%.40s' is not a time such as 3.98s or "
+                     "3980ms",
+                     text);
+}
+
+static lh_status options_of(cli *c, const cli_search *search,
+                            const cli_model *model, uint32_t sub_blocks,
+                            const cli_tradeoff *how, lh_tradeoff_options *out,
+                            lh_schedule **start)
+{
+    *out = (lh_tradeoff_options){.size = sizeof *out, .points = how->points};
+    CLI_TRY(read_time(c, how->makespan, &out->makespan_ns));
+    return cli_search_options(c, search, model, sub_blocks, &out->each, start);
+}
+
+lh_status cli_least_memory(cli *c, const cli_search *search,
+                           const cli_model *model, uint32_t sub_blocks,
+                           const cli_tradeoff *how, const lh_pipeline *pipeline,
+                           lh_memory_point *out)
+{
+    lh_tradeoff_options o;
+    lh_schedule *start = NULL;
+    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &start));
+    cli_search_begin();
+    lh_status status = lh_least_memory(pipeline, &o, out, &c->err);
+    cli_search_end();
+    lh_schedule_free(start);
+    return status;
+}
+
+/* --- the curve ----------------------------------------------------------- */
+
+static double gap_of(const lh_memory_point *point)
+{
+    return point->bound_ns > 0
+               ? (double)(point->makespan_ns - point->bound_ns) /
+                     (double)point->bound_ns
+               : 0;
+}
+
+static lh_status print_json(cli *c, const lh_pipeline *pipeline,
+                            const lh_memory_curve *curve)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; rows && i < curve->n; i++) {
+        const lh_memory_point *p = &curve->points[i];
+        json_array_append_new(
+            rows, json_pack("{s:I, s:I, s:o, s:o, s:f, s:s}", "memory_limit",
+                            (json_int_t)p->limit, "memory_limit_bound",
+                            (json_int_t)p->limit_bound, "makespan_s",
+                            cli_seconds(p->makespan_ns), "lower_bound_s",
+                            cli_seconds(p->bound_ns), "gap", gap_of(p),
+                            "status", lh_solve_status_text(p->status)));
+    }
+    return cli_put_json(
+        c, json_pack("{s:o, s:b, s:o, s:s}", "rows", rows, "complete",
+                     curve->complete, "infeasible_below",
+                     curve->infeasible_below < 0
+                         ? json_null()
+                         : json_integer(curve->infeasible_below),
+                     "memory_unit", lh_pipeline_memory_unit(pipeline)));
+}
+
+/* The curve from the least memory to the most, as plots take it. */
+typedef struct sheet {
+    lh_report_sweep sweep;
+    double *xs;
+    int64_t *ns;
+    char x[80];
+} sheet;
+
+static const char *const series[] = {"optimal"};
+
+static lh_status make_sheet(cli *c, const lh_pipeline *pipeline,
+                            const lh_memory_curve *curve, sheet *out)
+{
+    const char *unit = lh_pipeline_memory_unit(pipeline);
+    bool bytes = strcmp(unit, "bytes") == 0;
+    *out = (sheet){0};
+    out->xs = calloc(curve->n, sizeof *out->xs);
+    out->ns = calloc(curve->n, sizeof *out->ns);
+    if (!out->xs || !out->ns)
+        return cli_no_memory(c);
+    snprintf(out->x, sizeof out->x, "memory limit%s%.40s%s", *unit ? " (" : "",
+             bytes ? "GiB" : unit, *unit ? ")" : "");
+    for (uint32_t i = 0; i < curve->n; i++) {
+        const lh_memory_point *p = &curve->points[curve->n - 1 - i];
+        out->xs[i] = bytes ? (double)p->limit / (1 << 30) : (double)p->limit;
+        out->ns[i] = p->makespan_ns;
+    }
+    out->sweep = (lh_report_sweep){.size = sizeof out->sweep,
+                                   .x = out->x,
+                                   .n_points = curve->n,
+                                   .xs = out->xs,
+                                   .n_series = 1,
+                                   .series = series,
+                                   .makespan_ns = out->ns};
+    return LH_OK;
+}
+
+static lh_status write_report(cli *c, const sheet *s, const char *path)
+{
+    lh_report *report = NULL;
+    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    lh_status status = lh_report_add_sweep(report, &s->sweep, &c->err);
+    if (status == LH_OK)
+        status = cli_write_html(c, report, path);
+    lh_report_free(report);
+    return status;
+}
+
+static void print_table(cli *c, const lh_pipeline *pipeline,
+                        const lh_memory_curve *curve)
+{
+    const char *unit = lh_pipeline_memory_unit(pipeline);
+    char a[CLI_MEMORY_TEXT], b[CLI_TIME_TEXT], d[CLI_TIME_TEXT];
+    fprintf(c->out, "%16s  %12s  %12s  %8s\n", "memory limit", "makespan",
+            "lower bound", "gap");
+    for (uint32_t i = 0; i < curve->n; i++) {
+        const lh_memory_point *p = &curve->points[i];
+        fprintf(c->out, "%16s  %12s  %12s  %6.2f %%%s%s\n",
+                cli_memory_text(p->limit, unit, a),
+                cli_time_text(p->makespan_ns, b), cli_time_text(p->bound_ns, d),
+                100 * gap_of(p),
+                p->status == LH_SOLVE_OPTIMAL ? "  optimal" : "",
+                p->limit_bound < p->limit ? ", less memory may do" : "");
+    }
+    if (curve->infeasible_below > 0)
+        fprintf(c->out, "Below %s there is no schedule.\n",
+                cli_memory_text(curve->infeasible_below, unit, a));
+    if (!curve->complete)
+        fprintf(c->out, "Not complete: stopped, or more points than asked "
+                        "for.\n");
+}
+
+static lh_status print_curve(cli *c, const cli_tradeoff *how,
+                             const lh_pipeline *pipeline,
+                             const lh_memory_curve *curve)
+{
+    sheet s;
+    char *text = NULL;
+    lh_status status = make_sheet(c, pipeline, curve, &s);
+    if (status == LH_OK && how->html)
+        status = write_report(c, &s, how->html);
+    if (status == LH_OK && c->common.json) {
+        status = print_json(c, pipeline, curve);
+    } else if (status == LH_OK) {
+        print_table(c, pipeline, curve);
+        if (curve->n > 1) {
+            lh_terminal_options terminal = cli_terminal(c);
+            status = lh_report_terminal_plot(&s.sweep, &terminal, &text, NULL,
+                                             &c->err);
+        }
+        if (status == LH_OK && text)
+            fprintf(c->out, "\n%s", text);
+    }
+    lh_text_free(text);
+    free(s.xs);
+    free(s.ns);
+    return status;
+}
+
+lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
+                     uint32_t sub_blocks, const cli_tradeoff *how,
+                     const lh_pipeline *pipeline)
+{
+    lh_tradeoff_options o;
+    lh_memory_curve curve;
+    lh_schedule *start = NULL;
+    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &start));
+    cli_search_begin();
+    lh_status status = lh_memory_curve_make(pipeline, &o, &curve, &c->err);
+    cli_search_end();
+    lh_schedule_free(start);
+    if (status != LH_OK)
+        return status;
+    status = print_curve(c, how, pipeline, &curve);
+    lh_memory_curve_fini(&curve);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule --objective memory and --pareto: time against memory. */
+#ifndef CLI_TRADEOFF_VIEW_H
+#define CLI_TRADEOFF_VIEW_H
+
+#include "optimal.h"
+
+#include <longhaul/tradeoff.h>
+
+typedef struct cli_tradeoff {
+    const char *makespan, *html;
+    uint32_t points;
+    bool pareto;
+} cli_tradeoff;
+
+/* Rows of an option table; `settings` has a cli_tradeoff called `tradeoff`. */
+#define CLI_TRADEOFF_ROWS(settings)                                            \
+    {.name = "makespan",                                                       \
+     .type = CLI_TEXT,                                                         \
+     .at = offsetof(settings, tradeoff.makespan),                              \
+     .arg = "TIME",                                                            \
+     .help = "--objective memory: the makespan to keep, such as 3.98s or "     \
+             "3980ms (default: the least there is)."},                         \
+        {.name = "pareto",                                                     \
+         .type = CLI_FLAG,                                                     \
+         .at = offsetof(settings, tradeoff.pareto),                            \
+         .help = "optimal: the least makespan for every memory limit, as a "   \
+                 "table and a plot, in place of one schedule."},               \
+        {.name = "points",                                                     \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, tradeoff.points),                            \
+         .arg = "N",                                                           \
+         .preset = "64",                                                       \
+         .least = 2,                                                           \
+         .most = 10000,                                                        \
+         .help =                                                               \
+             "--pareto: at most so many points, evenly spread where there "    \
+             "are more."},                                                     \
+    {                                                                          \
+        .name = "html", .type = CLI_OUTPUT,                                    \
+        .at = offsetof(settings, tradeoff.html), .arg = "FILE",                \
+        .help = "--pareto: write the curve as a report for the browser.",      \
+        .words = CLI_WORDS_FILES                                               \
+    }
+
+/* The least memory within which a schedule takes at most --makespan. */
+lh_status cli_least_memory(cli *c, const cli_search *search,
+                           const cli_model *model, uint32_t sub_blocks,
+                           const cli_tradeoff *how, const lh_pipeline *pipeline,
+                           lh_memory_point *out);
+/* Makes the curve and prints it. */
+lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
+                     uint32_t sub_blocks, const cli_tradeoff *how,
+                     const lh_pipeline *pipeline);
+
+#endif

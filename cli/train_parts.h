@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The train command's parts: cmd_train.c has what can be asked for, train_run.c
+ * runs it, train_output.c says what came out. */
+#ifndef CLI_TRAIN_PARTS_H
+#define CLI_TRAIN_PARTS_H
+
+#include "view.h"
+
+#include <longhaul/engine.h>
+
+enum { TRAIN_TIMED, TRAIN_CPU };             /* --device */
+enum { TRAIN_INPROC, TRAIN_LOCAL };          /* --transport */
+enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL }; /* --ranks */
+
+extern const char *const train_devices[], *const train_transports[];
+
+typedef struct train_settings {
+    const char *schedule, *inject, *trace, *html, *log;
+    uint32_t device, transport, ranks, steps, sub_blocks, buffers,
+        message_bytes, speed;
+    bool realtime, emulate_links, real_links;
+    cli_model model;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights, *warmup;
+    const char *rate, *min_rate, *weight_decay, *clip, *validation;
+    uint32_t format, checkpoint_every, keep, validate_every;
+} train_settings;
+
+lh_status train_run(cli *c);
+
+/* Of one iteration, as --log and --json have it. */
+double train_tokens_per_s(const lh_iteration *it);
+json_t *train_iteration_json(const lh_iteration *it);
+
+/* Writes and prints what was asked for; nothing where another process does. */
+lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_train_result *r);
+
+#endif

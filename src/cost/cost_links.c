@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths between GPUs, and collectives over them: the alpha-beta model on the
+ * slowest path crossed. */
+#include "cost/cost_links.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
+                                        uint32_t from, uint32_t to)
+{
+    const lh_profile *p = job->profile;
+
+    for (uint32_t i = 0; p && i < p->n_links; i++) {
+        const lh_profile_link *link = &p->links[i];
+        const char *site = job->datacenters[from].name;
+
+        if (link->path != kind)
+            continue;
+        if (kind == LH_PATH_WAN) {
+            if (!strcmp(link->from, site) &&
+                !strcmp(link->to, job->datacenters[to].name))
+                return link;
+        } else if (!link->site || !strcmp(link->site, site)) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+static bool use_measured(const lh_job *job, const lh_cost_options *options,
+                         lh_profile_path kind, uint32_t from, uint32_t to,
+                         double share, lh_cost_path *out)
+{
+    const lh_profile_link *link;
+
+    if (options->ignore_profile)
+        return false;
+    link = lhi_profile_link(job, kind, from, to);
+    if (!link)
+        return false;
+    out->kind = kind;
+    out->measured = true;
+    out->latency_ns = (double)link->alpha_ns;
+    out->bytes_per_s = link->beta_ns_per_byte > 0
+                           ? share * 1e9 / link->beta_ns_per_byte
+                           : INFINITY;
+    return true;
+}
+
+lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
+                     double interfaces, const lh_cost_options *options,
+                     lh_cost_path *out, lh_error *err)
+{
+    const lh_datacenter *dc = &job->datacenters[datacenter];
+    const lh_cost_constants *c = options->constants;
+    lh_profile_path kind = same_node ? LH_PATH_NODE : LH_PATH_FABRIC;
+    const lh_network *net = same_node ? &dc->node_link : &dc->fabric;
+    double efficiency = same_node ? c->node_efficiency : c->fabric_efficiency;
+    double rate;
+
+    *out = (lh_cost_path){.kind = kind};
+    if (use_measured(job, options, kind, datacenter, datacenter, 1, out))
+        return LH_OK;
+    if (!(net->bytes_per_s > 0))
+        return lhi_fail(err, LH_EUNSUPPORTED, "datacenter %s has no %s",
+                        dc->name, same_node ? "node_link" : "fabric");
+    rate = net->bytes_per_s * efficiency;
+    if (!same_node && interfaces > 1) {
+        double inside = dc->node_link.bytes_per_s * c->node_efficiency;
+
+        rate *= interfaces;
+        if (inside > 0)
+            rate = fmin(rate, inside);
+    }
+    out->bytes_per_s = rate;
+    out->latency_ns = (double)net->latency_ns;
+    return LH_OK;
+}
+
+/* The rate that the settings of its ends leave. */
+lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
+                           const lh_cost_constants *constants)
+{
+    size_t n = job->n_datacenters;
+    const lh_wan *wan = &job->wans[from * n + to];
+    return (lh_link_load){
+        .line_bytes_per_s = wan->bytes_per_s * constants->wan_efficiency,
+        .latency_ns = (double)wan->latency_ns,
+        .return_ns = (double)job->wans[to * n + from].latency_ns,
+        .loss = wan->loss,
+        .oversubscription = wan->oversubscription,
+        .own_bytes_per_s = job->datacenters[from].fabric.bytes_per_s *
+                           constants->fabric_efficiency,
+    };
+}
+
+lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
+                      double concurrent, const lh_cost_options *options,
+                      lhi_busiest *known, lh_cost_path *out, lh_error *err)
+{
+    const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
+    double rate, own;
+
+    *out = (lh_cost_path){.kind = LH_PATH_WAN};
+    if (use_measured(job, options, LH_PATH_WAN, from, to, 1 / concurrent, out))
+        return LH_OK;
+    if (!(wan->bytes_per_s > 0))
+        return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
+                        job->datacenters[from].name, job->datacenters[to].name);
+    own = job->datacenters[from].fabric.bytes_per_s;
+    if (!lh_link_setting_is_default(&wan->setting)) {
+        lh_link_load use = lhi_link_load(job, from, to, options->constants);
+        lh_link_effect effect;
+        use.senders = concurrent;
+        LHI_TRY(lhi_link_effect(&use, &wan->setting, known, &effect, err));
+        out->bytes_per_s = effect.bytes_per_s;
+        out->latency_ns = use.latency_ns;
+        return LH_OK;
+    }
+    /* What is lost is sent again, once and alone (selective repeat). */
+    rate = wan->bytes_per_s * options->constants->wan_efficiency *
+           (1 - wan->loss) / (wan->oversubscription * concurrent);
+    if (own > 0)
+        rate = fmin(rate, own * options->constants->fabric_efficiency);
+    out->bytes_per_s = rate;
+    out->latency_ns = (double)wan->latency_ns;
+    return LH_OK;
+}
+
+/* A ring as its slowest hop and all of them. */
+typedef struct ring {
+    lh_cost_path slowest;
+    double sum_ns, least_ns; /* latencies */
+    uint32_t hops;
+} ring;
+
+/* `hops` of them. */
+static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
+{
+    if (!hops)
+        return;
+    r->sum_ns += hops * path->latency_ns;
+    r->least_ns =
+        r->hops ? fmin(r->least_ns, path->latency_ns) : path->latency_ns;
+    if (!r->hops)
+        r->slowest = *path;
+    r->hops += hops;
+    /* Each step takes as long as the slowest. */
+    r->slowest.bytes_per_s = fmin(r->slowest.bytes_per_s, path->bytes_per_s);
+    r->slowest.latency_ns = fmax(r->slowest.latency_ns, path->latency_ns);
+    r->slowest.measured = r->slowest.measured && path->measured;
+}
+
+static lh_cost_path close_ring(const ring *r)
+{
+    lh_cost_path path = r->slowest;
+
+    path.around_ns = r->sum_ns - r->least_ns;
+    return path;
+}
+
+/* Hops that only the latency of a long ring has: between members on a node. */
+static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
+                               uint32_t hops, const lh_cost_options *options,
+                               ring *r, lh_error *err)
+{
+    lh_cost_path path;
+
+    if (!hops)
+        return LH_OK;
+    LHI_TRY(lhi_inside(job, datacenter, true, 1, options, &path, err));
+    r->sum_ns += hops * path.latency_ns;
+    r->least_ns = fmin(r->least_ns, path.latency_ns);
+    return LH_OK;
+}
+
+/* Through the nodes of one datacenter. */
+static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
+                              const lh_cost_options *options, lh_cost_path *out,
+                              lh_error *err)
+{
+    uint32_t nodes = (group->size + group->per_node - 1) / group->per_node;
+    bool same_node = nodes < 2;
+    lh_cost_path path;
+    ring r = {0};
+
+    LHI_TRY(lhi_inside(job, group->datacenter, same_node,
+                       same_node ? 1 : group->per_node, options, &path, err));
+    add_hops(&r, &path, same_node ? group->size : nodes);
+    if (!same_node)
+        LHI_TRY(add_node_hops(job, group->datacenter, group->size - nodes,
+                              options, &r, err));
+    *out = close_ring(&r);
+    return LH_OK;
+}
+
+/* Through n datacenters as they are listed, or else from the first on. */
+static lh_status around(const lh_job *job, const lh_cost_group *group,
+                        uint32_t n, const lh_cost_options *options,
+                        lhi_busiest *known, lh_cost_path *out, lh_error *err)
+{
+    double concurrent = group->concurrent ? group->concurrent : 1;
+    ring r = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t from = group->datacenter + i;
+        uint32_t to = group->datacenter + (i + 1) % n;
+        lh_cost_path path;
+
+        if (group->n_sites > 1) {
+            from = group->sites[i].datacenter;
+            to = group->sites[(i + 1) % n].datacenter;
+        }
+        LHI_TRY(
+            lhi_between(job, from, to, concurrent, options, known, &path, err));
+        add_hops(&r, &path, 1);
+    }
+    *out = close_ring(&r);
+    return LH_OK;
+}
+
+lh_status lhi_group_path(const lh_job *job, const lh_cost_group *group,
+                         const lh_cost_options *options, lhi_busiest *known,
+                         lh_cost_path *out, lh_error *err)
+{
+    lh_cost_options full;
+    uint32_t spread;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    if (!group->size || !group->per_node || !group->per_datacenter ||
+        group->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
+    if (group->n_sites > 1)
+        return around(job, group, group->n_sites, &full, known, out, err);
+    if (group->size <= group->per_datacenter)
+        return around_nodes(job, group, &full, out, err);
+    spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
+    if (spread > job->n_datacenters - group->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a group spreads over %" PRIu32
+                        " datacenters, more than there are",
+                        spread);
+    return around(job, group, spread, &full, known, out, err);
+}
+
+lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
+                             const lh_cost_options *options, lh_cost_path *out,
+                             lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_group_path(job, group, options, &known, out, err);
+}
+
+/* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
+static uint32_t on_node(uint32_t count, uint64_t stride, uint32_t per_node)
+{
+    uint64_t n = stride < per_node ? per_node / stride : 1;
+
+    return n < count ? (uint32_t)n : count;
+}
+
+static bool spread_dimension(lh_cost_dimension dimension)
+{
+    return dimension == LH_COST_DATA || dimension == LH_COST_DATA_SHARED;
+}
+
+static uint64_t device_gpus(const lh_layout *layout)
+{
+    return (uint64_t)layout->tensor * layout->context * layout->expert;
+}
+
+static uint64_t replica_stride(const lh_layout *layout)
+{
+    return layout->outermost == LH_OUTERMOST_DATA
+               ? device_gpus(layout) * layout->pipeline
+               : device_gpus(layout);
+}
+
+void lhi_group_at(const lh_job *job, const lh_layout *layout,
+                  lh_cost_dimension dimension, const lh_cost_site *site,
+                  lh_cost_group *out)
+{
+    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
+    uint32_t each = layout->context;
+
+    if (dimension == LH_COST_DATA_SHARED)
+        each *= layout->expert;
+    *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
+    out->size = out->per_datacenter = site->replicas * each;
+    out->per_node = on_node(each, layout->tensor, per_node) *
+                    on_node(site->replicas, replica_stride(layout), per_node);
+}
+
+static lh_status check_sites(const lh_job *job, const lh_layout *layout,
+                             const lh_cost_slice *slice, lh_error *err)
+{
+    uint64_t replicas = 0;
+
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        if (slice->sites[i].datacenter >= job->n_datacenters ||
+            !slice->sites[i].replicas)
+            return lhi_fail(err, LH_EINVAL,
+                            "replicas in a datacenter that the job does not "
+                            "have, or none in one that is listed");
+        replicas += slice->sites[i].replicas;
+    }
+    if (replicas != layout->data)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu64 " replicas in all datacenters, but data is "
+                        "%" PRIu32,
+                        replicas, layout->data);
+    return LH_OK;
+}
+
+/* Rings between datacenters: as many at once as the smallest datacenter has
+ * GPUs for, so that every one of them has a share of its own. */
+static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_slice *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
+    uint32_t replicas = UINT32_MAX;
+
+    LHI_TRY(check_sites(job, layout, slice, err));
+    out->per_datacenter = out->per_node = UINT32_MAX;
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        lh_cost_group at;
+
+        lhi_group_at(job, layout, dimension, &slice->sites[i], &at);
+        if (at.size < out->per_datacenter)
+            out->per_datacenter = at.size;
+        if (at.per_node < out->per_node)
+            out->per_node = at.per_node;
+        if (slice->sites[i].replicas < replicas)
+            replicas = slice->sites[i].replicas;
+    }
+    if (slice->n_sites > 1) {
+        out->n_sites = slice->n_sites;
+        out->sites = slice->sites;
+        out->concurrent = (uint32_t)(device_gpus(layout) * sharing * replicas);
+    }
+    return LH_OK;
+}
+
+/* The GPUs that share out experts, perhaps over several datacenters, from where
+ * all of them send at once. */
+static lh_status spread_experts(const lh_job *job, const lh_layout *layout,
+                                const lh_cost_slice *slice, lh_cost_group *out,
+                                lh_error *err)
+{
+    uint32_t n = slice->expert_datacenters ? slice->expert_datacenters : 1;
+    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
+
+    if (n > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "experts over more datacenters than there are");
+    if (layout->expert % n)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "expert (%" PRIu32 ") does not divide over %" PRIu32
+                        " datacenters",
+                        layout->expert, n);
+    out->per_datacenter = out->size / n;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    if (n > 1)
+        out->concurrent =
+            (uint32_t)(device_gpus(layout) / n * sharing * layout->data);
+    return LH_OK;
+}
+
+lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+                           lh_cost_dimension dimension,
+                           const lh_cost_slice *slice, lh_cost_group *out,
+                           lh_error *err)
+{
+    uint64_t t = layout->tensor, c = layout->context;
+    uint64_t device = device_gpus(layout), stride = replica_stride(layout);
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node, spread = 1;
+
+    if (slice->datacenter >= job->n_datacenters ||
+        dcs > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
+                        "the job does not have");
+    per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
+    switch (dimension) {
+    case LH_COST_TENSOR:
+        out->size = layout->tensor;
+        out->per_node = on_node(out->size, 1, per_node);
+        break;
+    case LH_COST_CONTEXT:
+        out->size = layout->context;
+        out->per_node = on_node(out->size, t, per_node);
+        break;
+    case LH_COST_EXPERT:
+        out->size = layout->expert;
+        out->per_node = on_node(out->size, t * c, per_node);
+        return spread_experts(job, layout, slice, out, err);
+    case LH_COST_DATA:
+        out->size = layout->data * layout->context;
+        out->per_node = on_node(layout->context, t, per_node) *
+                        on_node(layout->data, stride, per_node);
+        spread = dcs;
+        break;
+    case LH_COST_DATA_SHARED:
+        out->size = layout->data * layout->context * layout->expert;
+        out->per_node = on_node(layout->context * layout->expert, t, per_node) *
+                        on_node(layout->data, stride, per_node);
+        spread = dcs;
+        break;
+    default:
+        return lhi_fail(err, LH_EINVAL, "no such dimension");
+    }
+    if (slice->n_sites && spread_dimension(dimension))
+        return spread_sites(job, layout, dimension, slice, out, err);
+    if (layout->data % spread)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data (%" PRIu32 ") does not "
+                        "divide over %" PRIu32 " datacenters",
+                        layout->data, spread);
+    out->per_datacenter = out->size / spread;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    /* Every GPU of a datacenter has its own ring across. */
+    if (spread > 1)
+        out->concurrent =
+            (uint32_t)(device * layout->pipeline * layout->data / spread);
+    return LH_OK;
+}
+
+int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
+{
+    double bytes = (double)layout->micro_batch * job->training.sequence *
+                   job->model->hidden *
+                   lh_precision_bytes(job->training.precision);
+
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
+}
+
+/* From one GPU of a pipeline rank to its peer in another. */
+static lh_status hop_path(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_hop *hop,
+                          const lh_cost_options *options, lhi_busiest *known,
+                          lh_cost_path *out, lh_error *err)
+{
+    uint32_t per_node;
+    double senders;
+
+    if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL,
+                        "a hop to or from a datacenter that "
+                        "the job does not have");
+    if (hop->from != hop->to) {
+        senders = (double)layout->tensor * layout->context * layout->expert *
+                  (hop->replicas ? hop->replicas : layout->data);
+        return lhi_between(job, hop->from, hop->to, senders, options, known,
+                           out, err);
+    }
+    per_node = job->datacenters[hop->from].gpus_per_node;
+    return lhi_inside(job, hop->from,
+                      hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
+                      options, out, err);
+}
+
+lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_hop *hop,
+                          const lh_cost_options *options, lhi_busiest *known,
+                          lh_cost_message *out, lh_error *err)
+{
+    lh_cost_options full;
+    lhi_shape shape;
+    lh_cost_path path;
+    lh_cost_message message;
+    double gpus, share;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
+    LHI_TRY(hop_path(job, layout, hop, &full, known, &path, err));
+    message.bytes = lh_cost_message_bytes(job, layout);
+    gpus = (double)layout->tensor * layout->context * layout->expert;
+    share = (double)message.bytes / gpus;
+    if (full.whole_messages)
+        share *= layout->tensor;
+    LHI_TRY(lhi_whole(share * 1e9 / path.bytes_per_s, "a transfer",
+                      &message.transfer_ns, err));
+    LHI_TRY(lhi_whole(path.latency_ns, "a latency", &message.latency_ns, err));
+    message.kind = path.kind;
+    message.measured = path.measured;
+    *out = message;
+    return LH_OK;
+}
+
+lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_hop *hop,
+                              const lh_cost_options *options,
+                              lh_cost_message *out, lh_error *err)
+{
+    lhi_busiest known = {0};
+
+    return lhi_hop_message(job, layout, hop, options, &known, out, err);
+}
+
+lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
+                                 const lh_cost_hop *hop,
+                                 const lh_cost_options *options, int64_t *ns,
+                                 lh_error *err)
+{
+    lh_cost_options full;
+    lhi_shape shape;
+    lhi_busiest known = {0};
+    lh_cost_path path;
+    double transfer, latency, bytes;
+
+    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
+    if (!job->model->tied_embeddings || layout->pipeline == 1) {
+        *ns = 0;
+        return LH_OK;
+    }
+    LHI_TRY(hop_path(job, layout, hop, &full, &known, &path, err));
+    bytes = shape.vocab * job->model->hidden * full.gradient_wire_bytes;
+    lh_cost_collective(LH_ALL_REDUCE, 2, bytes, &path, &transfer, &latency);
+    return lhi_whole(transfer + latency, "an all-reduce", ns, err);
+}

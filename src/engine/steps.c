@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks do from the first step to the last. Rank 0 leads: it tells the
+ * others when a step begins, hears when it ended, and collects what was
+ * recorded. */
+#if defined(__linux__)
+#define _GNU_SOURCE
+#include <sys/prctl.h>
+#endif
+#include "engine/steps.h"
+
+#include "dev/timed.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GO_STEP, GO_VALIDATE, GO_SAVE, GO_END };
+
+enum { TURNS = 4 }; /* that an order may use up */
+
+/* Before a step begins, so that all ranks know of it. */
+#define AHEAD_NS 1000000
+#define AHEAD_PER_RANK_NS 100000
+
+typedef struct go {
+    int64_t what, step, t0_ns;
+} go;
+
+typedef struct done {
+    int64_t end_ns; /* by the rank's clock; from t0 where clocks differ */
+    double loss;    /* of a validation */
+    lhi_timed_slips slips;
+    uint64_t n_grown;
+} done;
+
+typedef struct worker {
+    const lhi_job *job;
+    lhi_net *net;
+    lhi_rank *rank;
+    lhi_device *device;
+    lhi_training *training; /* NULL: nothing is trained */
+    uint32_t me, n;
+    lhi_record *records; /* of the last step that was completed */
+    lhi_played *played;
+    uint32_t n_played;
+    bool has_records;
+    lh_iteration *iterations; /* rank 0 */
+    uint32_t n_iterations;
+    bool interrupted, saved;
+    uint64_t n_grown;
+    uint64_t turn; /* numbers the rounds of GO and DONE */
+} worker;
+
+/* --- small messages ----------------------------------------------------------
+ */
+
+static lh_status tell(worker *w, uint32_t to, unsigned class, const void *data,
+                      size_t size, lh_error *err)
+{
+    lhi_net_op op = {0};
+    LHI_TRY(lhi_net_send(w->net, to, lhi_tag(class, w->turn, 0), data, size,
+                         LHI_NET_NO_LINK, lhi_net_now(), LHI_NET_NO_TURN, &op,
+                         err));
+    return lhi_net_wait(w->net, &op, 0, err);
+}
+
+static lh_status hear(worker *w, uint32_t from, unsigned class, void *data,
+                      size_t size, lh_error *err)
+{
+    lhi_net_op op = {0};
+    LHI_TRY(lhi_net_receive(w->net, from, lhi_tag(class, w->turn, 0), data,
+                            size, &op, err));
+    lh_status status = lhi_rank_wait(w->rank, &op, err);
+    if (status == LH_ECANCELED) { /* nothing may point here any more */
+        lhi_net_abort(w->net, "interrupted");
+        lhi_net_wait(w->net, &op, 0, NULL);
+    }
+    return status;
+}
+
+/* --- one step
+ * ----------------------------------------------------------------- */
+
+static void keep_records(worker *w, int64_t t0_ns)
+{
+    const lhi_rank *rank = w->rank;
+    for (uint32_t i = 0; i < rank->program->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->program->passes[i];
+        lhi_record r = rank->records[i];
+        r.start_ns -= t0_ns;
+        r.end_ns -= t0_ns;
+        if (pass->input != LH_NONE && !pass->local_input) {
+            r.entered_ns -= t0_ns;
+            r.arrived_ns -= t0_ns;
+        }
+        w->records[i] = r;
+    }
+    w->n_played = rank->n_played;
+    for (uint32_t i = 0; i < rank->n_played; i++) {
+        lhi_played x = rank->played[i];
+        x.ready_ns -= t0_ns;
+        x.depart_ns -= t0_ns;
+        x.sent_ns -= t0_ns;
+        x.arrive_ns -= t0_ns;
+        w->played[i] = x;
+    }
+    w->has_records = true;
+}
+
+static void add_done(worker *w, lh_iteration *it, int64_t t0_ns, const done *d)
+{
+    int64_t ns = w->job->shared_clock ? d->end_ns - t0_ns : d->end_ns;
+    if (ns > it->ns)
+        it->ns = ns;
+    it->slips += d->slips.n;
+    if (d->slips.worst_ns > it->worst_late_ns)
+        it->worst_late_ns = d->slips.worst_ns;
+}
+
+static lh_status train_step(worker *w, const go *order, int64_t t0,
+                            int64_t *end_ns, lhi_train_report *report,
+                            lh_error *err)
+{
+    lhi_training_begin(w->training, (uint64_t)order->step);
+    LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN, t0,
+                          end_ns, err));
+    keep_records(w, t0);
+    LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
+    *end_ns = lhi_net_now();
+    return LH_OK;
+}
+
+static lh_status validate(worker *w, double *loss, lh_error *err)
+{
+    int64_t end_ns;
+    LHI_TRY(lhi_training_gather(w->training, w->turn, err));
+    LHI_TRY(lhi_rank_step(w->rank, 0, LHI_STEP_VALIDATE, lhi_net_now(), &end_ns,
+                          err));
+    return lhi_training_validated(w->training, w->turn, loss, err);
+}
+
+/* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
+static lh_status obey(worker *w, const go *order, done *out,
+                      lhi_train_report *report, lh_error *err)
+{
+    *out = (done){.loss = NAN};
+    if (order->what == GO_VALIDATE)
+        return validate(w, &out->loss, err);
+    if (order->what == GO_SAVE)
+        return lhi_training_save(w->training, w->turn, err);
+    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_net_now(), end_ns;
+    if (w->training) {
+        LHI_TRY(train_step(w, order, t0, &end_ns, report, err));
+    } else {
+        LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN,
+                              t0, &end_ns, err));
+        out->slips = lhi_timed_take_slips(w->device);
+        keep_records(w, t0);
+    }
+    out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
+    out->n_grown = w->rank->n_grown;
+    return LH_OK;
+}
+
+/* Gives an order to all ranks, and obeys it; adds up into *it. */
+static lh_status lead_order(worker *w, const go *order, lh_iteration *it,
+                            lhi_train_report *report, lh_error *err)
+{
+    done mine;
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(tell(w, r, LHI_TAG_GO, order, sizeof *order, err));
+    LHI_TRY(obey(w, order, &mine, report, err));
+    uint64_t n_grown = mine.n_grown;
+    if (order->what == GO_STEP)
+        add_done(w, it, order->t0_ns, &mine);
+    if (order->what == GO_VALIDATE)
+        it->validation_loss = mine.loss;
+    for (uint32_t r = 1; r < w->n; r++) {
+        done theirs;
+        LHI_TRY(hear(w, r, LHI_TAG_DONE, &theirs, sizeof theirs, err));
+        if (order->what == GO_STEP)
+            add_done(w, it, order->t0_ns, &theirs);
+        n_grown += theirs.n_grown;
+    }
+    if (order->what == GO_STEP)
+        w->n_grown = n_grown;
+    w->turn += TURNS;
+    return LH_OK;
+}
+
+static bool is_due(uint64_t step, uint32_t every)
+{
+    return every > 0 && (step + 1) % every == 0;
+}
+
+/* What follows a step of training. */
+static lh_status lead_rest(worker *w, uint64_t step, lh_iteration *it,
+                           lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    bool ends = step + 1 == w->job->o.steps;
+    go order = {.what = GO_VALIDATE};
+    if (m->validation > 0 && m->validate_every > 0 &&
+        (ends || is_due(step, m->validate_every)))
+        LHI_TRY(lead_order(w, &order, it, NULL, err));
+    w->saved = false;
+    order.what = GO_SAVE;
+    if (m->checkpoint && is_due(step, m->checkpoint_every)) {
+        LHI_TRY(lead_order(w, &order, it, NULL, err));
+        w->saved = true;
+    }
+    return LH_OK;
+}
+
+static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
+{
+    lh_iteration *it = &w->iterations[w->n_iterations];
+    lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
+    go order = {.what = GO_STEP, .step = (int64_t)step};
+    order.t0_ns = lhi_net_now();
+    if (!w->training)
+        order.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
+    *it = (lh_iteration){.step = step, .validation_loss = NAN};
+    LHI_TRY(lead_order(w, &order, it, &report, err));
+    it->loss = report.loss;
+    it->norm = report.norm;
+    it->rate = report.rate;
+    it->tokens = report.tokens;
+    if (w->training)
+        LHI_TRY(lead_rest(w, step, it, err));
+    w->n_iterations++;
+    if (w->job->o.progress)
+        w->job->o.progress(w->job->o.context, it);
+    return LH_OK;
+}
+
+/* At the end of the run, unless just done. */
+static lh_status lead_save(worker *w, lh_error *err)
+{
+    const lh_train_model *m = w->job->model;
+    if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
+        return LH_OK;
+    go order = {.what = GO_SAVE};
+    return lead_order(w, &order, &w->iterations[w->n_iterations], NULL, err);
+}
+
+/* --- the end: what was recorded
+ * ------------------------------------------------ */
+
+static lh_status send_records(worker *w, lh_error *err)
+{
+    uint64_t n = w->n_played;
+    LHI_TRY(tell(w, 0, LHI_TAG_RECORD, w->records,
+                 w->rank->program->n_passes * sizeof *w->records, err));
+    w->turn++;
+    LHI_TRY(tell(w, 0, LHI_TAG_RECORD, &n, sizeof n, err));
+    w->turn++;
+    return tell(w, 0, LHI_TAG_RECORD, w->played, n * sizeof *w->played, err);
+}
+
+static lh_status hear_records(worker *w, uint32_t rank, lhi_text *out,
+                              lh_error *err)
+{
+    size_t size = w->job->exec->ranks[rank].n_passes * sizeof *w->records;
+    uint64_t n = 0, turn = w->turn;
+    size_t most =
+        2 * (size_t)w->job->pipeline->n_chunks + w->job->pipeline->n_dp_ops;
+    lhi_record *records = malloc(size + 1);
+    lhi_played *played = malloc(most * sizeof *played + 1);
+    lh_status status = records && played ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = hear(w, rank, LHI_TAG_RECORD, records, size, err);
+    w->turn++;
+    if (status == LH_OK)
+        status = hear(w, rank, LHI_TAG_RECORD, &n, sizeof n, err);
+    if (status == LH_OK && n > most)
+        status = lhi_fail(err, LH_EIO, "rank %u sends nonsense", rank);
+    w->turn++;
+    if (status == LH_OK)
+        status = hear(w, rank, LHI_TAG_RECORD, played, n * sizeof *played, err);
+    if (status == LH_OK) {
+        lhi_text_add(out, (const char *)records, size);
+        lhi_text_add(out, (const char *)&n, sizeof n);
+        lhi_text_add(out, (const char *)played, n * sizeof *played);
+    }
+    free(records);
+    free(played);
+    w->turn = turn;
+    return status;
+}
+
+static void add_heading(const worker *w, bool has_records, lhi_text *out)
+{
+    lhi_heading heading = {.n_iterations = w->n_iterations,
+                           .n_grown = w->n_grown,
+                           .interrupted = w->interrupted,
+                           .has_records = has_records};
+    lhi_text_add(out, (const char *)&heading, sizeof heading);
+    lhi_text_add(out, (const char *)w->iterations,
+                 w->n_iterations * sizeof *w->iterations);
+}
+
+static lh_status collect(worker *w, lhi_text *out, lh_error *err)
+{
+    go order = {.what = GO_END};
+    uint64_t n = w->n_played;
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(tell(w, r, LHI_TAG_GO, &order, sizeof order, err));
+    w->turn++;
+    add_heading(w, w->has_records, out);
+    if (!w->has_records)
+        return LH_OK;
+    lhi_text_add(out, (const char *)w->records,
+                 w->rank->program->n_passes * sizeof *w->records);
+    lhi_text_add(out, (const char *)&n, sizeof n);
+    lhi_text_add(out, (const char *)w->played, n * sizeof *w->played);
+    for (uint32_t r = 1; r < w->job->exec->n_ranks; r++)
+        LHI_TRY(hear_records(w, r, out, err));
+    return LH_OK;
+}
+
+/* --- leading and following
+ * ------------------------------------------------------ */
+
+static int asked_to_stop(const lhi_job *job)
+{
+    return job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
+}
+
+static bool stop_now(void *of)
+{
+    return asked_to_stop(of) == LH_STOP_NOW;
+}
+
+/* Steps begin once all ranks have made what they need. */
+static lh_status await_all(worker *w, lh_error *err)
+{
+    uint64_t ready = 0;
+    for (uint32_t r = 1; r < w->n; r++)
+        LHI_TRY(hear(w, r, LHI_TAG_BARRIER, &ready, sizeof ready, err));
+    return LH_OK;
+}
+
+static lh_status lead(worker *w, lhi_text *out, lh_error *err)
+{
+    lh_status status = await_all(w, err);
+    uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    for (; status == LH_OK && step < w->job->o.steps; step++) {
+        if (asked_to_stop(w->job) != LH_STOP_NO) {
+            w->interrupted = true;
+            break;
+        }
+        status = lead_step(w, step, err);
+    }
+    if (status == LH_OK)
+        status = lead_save(w, err);
+    if (status == LH_OK)
+        return collect(w, out, err);
+    if (status == LH_ECANCELED) { /* what there is, without the others */
+        w->interrupted = true;
+        add_heading(w, false, out);
+    }
+    return status;
+}
+
+static lh_status follow(worker *w, lh_error *err)
+{
+    uint64_t ready = 1;
+    LHI_TRY(tell(w, 0, LHI_TAG_BARRIER, &ready, sizeof ready, err));
+    for (;;) {
+        go order;
+        done mine;
+        LHI_TRY(hear(w, 0, LHI_TAG_GO, &order, sizeof order, err));
+        if (order.what == GO_END)
+            break;
+        lhi_train_report report;
+        LHI_TRY(obey(w, &order, &mine, &report, err));
+        LHI_TRY(tell(w, 0, LHI_TAG_DONE, &mine, sizeof mine, err));
+        w->turn += TURNS;
+    }
+    w->turn++;
+    return w->has_records && w->me < w->job->exec->n_ranks
+               ? send_records(w, err)
+               : LH_OK;
+}
+
+/* --- setting up
+ * ----------------------------------------------------------------- */
+
+static lh_status prepare_thread(const lhi_job *job, lh_error *err)
+{
+#if defined(__linux__)
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+#endif
+    if (!job->o.realtime)
+        return LH_OK;
+    struct sched_param how = {.sched_priority = 1};
+    int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
+    if (error)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "ranks cannot run under SCHED_FIFO: %s; that takes "
+                        "the capability CAP_SYS_NICE",
+                        strerror(error));
+    return LH_OK;
+}
+
+static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                            lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    const lh_exec *x = job->exec;
+    uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
+    uint32_t n = 0, stage = rank % x->n_ranks;
+    if (!mine)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == stage)
+            mine[n++] = c;
+    lhi_cpu_options o = {.model = m->model,
+                         .n_chunks = x->n_chunks,
+                         .first_layers = m->first_layers,
+                         .n_mine = n,
+                         .mine = mine,
+                         .microbatch = m->micro_batch,
+                         .sequence = m->sequence,
+                         .n_microbatches = x->n_half / x->n_chunks,
+                         .replica = rank / x->n_ranks,
+                         .n_replicas = job->n_replicas,
+                         .seed = m->seed,
+                         .data = job->data};
+    lh_status status = lhi_device_cpu(&o, out, err);
+    free(mine);
+    return status;
+}
+
+lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err)
+{
+    if (job->model)
+        return cpu_device(job, rank, out, err);
+    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
+                            (size_t)job->o.message_bytes, job->o.slip_ns, out,
+                            err);
+}
+
+static lh_status make_training(worker *w, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    uint32_t n = job->exec->n_ranks;
+    lhi_training_options o = {.exec = job->exec,
+                              .model = job->model,
+                              .stage = w->me % n,
+                              .replica = w->me / n,
+                              .n_replicas = job->n_replicas,
+                              .n_ranks = w->n,
+                              .steps = job->o.steps,
+                              .net = w->net,
+                              .device = w->device};
+    return lhi_training_make(&o, &w->training, err);
+}
+
+static lh_status make_rank(worker *w, lh_error *err)
+{
+    const lhi_job *job = w->job;
+    const lh_pipeline *p = job->pipeline;
+    uint32_t stage = w->me % job->exec->n_ranks;
+    if (!w->device)
+        LHI_TRY(lhi_job_device(job, w->me, &w->device, err));
+    lhi_rank_options o = {
+        .pipeline = p,
+        .exec = job->exec,
+        .stage = stage,
+        .base = w->me - stage,
+        .net = w->net,
+        .device = w->device,
+        .emulates = job->emulates,
+    };
+    if (job->model) {
+        LHI_TRY(make_training(w, err));
+        o.hooks = lhi_training_hooks(w->training);
+    }
+    if (w->me == 0 && job->o.stop) {
+        o.stop = stop_now;
+        o.stop_context = (void *)(uintptr_t)job;
+    }
+    LHI_TRY(lhi_rank_make(&o, &w->rank, err));
+    w->records = calloc(w->rank->program->n_passes + 1u, sizeof *w->records);
+    w->played =
+        calloc(2 * (size_t)p->n_chunks + p->n_dp_ops + 1, sizeof *w->played);
+    if (!w->records || !w->played)
+        return lhi_fail_nomem(err);
+    if (w->me > 0)
+        return LH_OK;
+    w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
+    return w->iterations ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status work(worker *w, lhi_text *out, lh_error *err)
+{
+    LHI_TRY(prepare_thread(w->job, err));
+    LHI_TRY(make_rank(w, err));
+    return w->me == 0 ? lead(w, out, err) : follow(w, err);
+}
+
+lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
+                       size_t *size, lhi_left *left, lh_error *err)
+{
+    worker w = {.job = job,
+                .net = net,
+                .me = lhi_net_rank(net),
+                .n = lhi_net_n_ranks(net)};
+    if (job->devices)
+        w.device = job->devices[w.me];
+    lhi_text out = {0};
+    lh_error own;
+    lh_status status = work(&w, &out, &own);
+    if (status != LH_OK) {
+        lhi_net_abort(net, own.text);
+        if (w.rank)
+            lhi_rank_stop(w.rank);
+        if (w.training)
+            lhi_training_stop(w.training);
+        if (err)
+            *err = own;
+    }
+    if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
+        status == LH_OK)
+        status = LH_ENOMEM;
+    lhi_text_fini(&out);
+    free(w.records);
+    free(w.played);
+    free(w.iterations);
+    *left = (lhi_left){w.rank, w.training, w.device};
+    return status;
+}
+
+void lhi_job_leave(lhi_left *left)
+{
+    lhi_rank_free(left->rank);
+    lhi_training_free(left->training);
+    if (left->device)
+        left->device->ops->close(left->device);
+    *left = (lhi_left){NULL, NULL, NULL};
+}

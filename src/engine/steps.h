@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run as all its ranks see it, and what rank 0 hands back. */
+#ifndef LHI_STEPS_H
+#define LHI_STEPS_H
+
+#include "base/text.h"
+#include "dev/data.h"
+#include "engine/rank.h"
+#include "engine/training.h"
+
+typedef struct lhi_job {
+    const lh_pipeline *pipeline;
+    const lh_exec *exec;
+    lh_train_options o; /* complete */
+    uint32_t n_replicas;
+    bool shared_clock; /* one machine */
+    bool emulates;
+    const lh_train_model *model; /* NULL: nothing is trained */
+    const lhi_data *data;
+    /* Made beforehand, one per rank; their ranks close them. NULL: each rank
+     * makes its own. */
+    lhi_device **devices;
+} lhi_job;
+
+/* The device of a rank of the job. */
+lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err);
+
+/* What one rank of a run does; `net` is its endpoint. On rank 0 *result is the
+ * outcome's text (lhi_outcome_read). A failure has been told to all ranks.
+ * *left: what must stay until the endpoint is closed; then
+ * lhi_rank_leave(). */
+typedef struct lhi_left {
+    lhi_rank *rank;
+    lhi_training *training;
+    lhi_device *device;
+} lhi_left;
+
+lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
+                       size_t *size, lhi_left *left, lh_error *err);
+void lhi_job_leave(lhi_left *left);
+
+/* Runs this process's rank of a job whose processes MPI has started; *text is
+ * NULL on all but rank 0. */
+lh_status lhi_job_launched(const lhi_job *job, const lhi_net_link *links,
+                           char **text, size_t *size, lh_error *err);
+
+/* The emulated links: room for one per resource. */
+lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
+
+/* Text made by rank 0 into a result, and the trace of the last iteration. */
+lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
+                           lh_train_result **out, lh_error *err);
+
+/* Per rank of replica 0: its records, then how many played communications
+ * there were, then these. The layout of the outcome's text after its
+ * heading. */
+typedef struct lhi_heading {
+    uint64_t n_iterations, n_grown;
+    uint64_t interrupted, has_records;
+} lhi_heading;
+
+/* The trace of what was recorded: `records[r]` and `played[r]` of each rank,
+ * times from the start of the iteration. */
+lh_status lhi_measured_trace(const lhi_job *job,
+                             const lhi_record *const *records,
+                             const lhi_played *const *played,
+                             const uint32_t *n_played, lh_trace **out,
+                             lh_error *err);
+
+#endif

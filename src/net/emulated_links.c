@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "net/emulated_links.h"
+
+#include "base/fail.h"
+#include "net/net_own.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+/* No time of a link may come near the end of the clock: 30 years. */
+#define MOST_NS INT64_C(1000000000000000000)
+
+typedef struct message {
+    int64_t entered_ns, transfer_ns, end_ns;
+    int64_t arrival_ns; /* atomic */
+    uint64_t turn;
+    uint32_t sender;
+    uint32_t known; /* atomic, a futex: 1 once the arrival is known */
+    uint32_t next_free;
+    bool used, left, taken; /* left: out of `order`, its date is final */
+} message;
+
+typedef struct link {
+    pthread_mutex_t lock;
+    lhi_net_link rule;
+    bool broken, any, in_turns;
+    int64_t free_ns;             /* end of the last transfer that is final */
+    uint64_t next_turn;          /* of order[head] */
+    uint32_t head, tail;         /* of `order` */
+    uint32_t n_slots, free_slot; /* ever used; the first free one + 1 */
+    uint32_t order[2 * LHI_LINKS_SLOTS]; /* slots as they leave */
+    message slots[LHI_LINKS_SLOTS];
+} link;
+
+struct lhi_links {
+    uint32_t n_links;
+    link links[];
+};
+
+lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
+                          lh_error *err)
+{
+    if (n_links > LHI_LINKS_MOST)
+        return lhi_fail(err, LH_EINVAL, "%u emulated links, more than %d",
+                        n_links, LHI_LINKS_MOST);
+    for (uint32_t i = 0; i < n_links; i++) {
+        const lhi_net_link *l = &links[i];
+        if (l->latency_ns < 0 || l->latency_ns > MOST_NS ||
+            l->transfer_ns < 0 || l->transfer_ns > MOST_NS ||
+            !isfinite(l->ns_per_byte) || l->ns_per_byte < 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "emulated link %u: latency %" PRId64
+                            " ns, transfer %" PRId64
+                            " ns and %g ns per byte have to be at least 0 and "
+                            "at most 30 years",
+                            i, l->latency_ns, l->transfer_ns, l->ns_per_byte);
+    }
+    return LH_OK;
+}
+
+size_t lhi_links_bytes(uint32_t n_links)
+{
+    return sizeof(lhi_links) + n_links * sizeof(link);
+}
+
+lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
+                         const lhi_net_link *links, lh_error *err)
+{
+    pthread_mutexattr_t how;
+    int error = pthread_mutexattr_init(&how);
+    if (error == 0)
+        error = pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED);
+    if (error == 0)
+        error = pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+    table->n_links = 0;
+    for (uint32_t i = 0; i < n_links && error == 0; i++) {
+        link *l = &table->links[i];
+        l->rule = links[i];
+        l->free_ns = INT64_MIN;
+        error = pthread_mutex_init(&l->lock, &how);
+        if (error == 0)
+            table->n_links++;
+    }
+    pthread_mutexattr_destroy(&how);
+    if (error == 0)
+        return LH_OK;
+    lhi_links_fini(table);
+    return lhi_fail(err, LH_EIO, "no lock for an emulated link: %s",
+                    strerror(error));
+}
+
+void lhi_links_fini(lhi_links *table)
+{
+    for (uint32_t i = 0; i < table->n_links; i++)
+        pthread_mutex_destroy(&table->links[i].lock);
+    table->n_links = 0;
+}
+
+uint32_t lhi_links_count(const lhi_links *table)
+{
+    return table->n_links;
+}
+
+static lh_status lock_link(link *l, uint32_t i, lh_error *err)
+{
+    int error = pthread_mutex_lock(&l->lock);
+    if (error == EOWNERDEAD) {
+        /* What it was doing is half done: nobody may use the link again. */
+        l->broken = true;
+        pthread_mutex_consistent(&l->lock);
+        error = 0;
+    }
+    if (error == 0 && !l->broken)
+        return LH_OK;
+    if (error == 0)
+        pthread_mutex_unlock(&l->lock);
+    return lhi_fail(err, LH_EIO,
+                    "a rank was killed while it used emulated link %u", i);
+}
+
+static void free_slot(link *l, uint32_t i)
+{
+    l->slots[i].used = false;
+    l->slots[i].next_free = l->free_slot;
+    l->free_slot = i + 1;
+}
+
+/* The slot's index, or LHI_LINKS_SLOTS when all are taken. */
+static uint32_t new_slot(link *l)
+{
+    uint32_t i = LHI_LINKS_SLOTS;
+    if (l->free_slot > 0) {
+        i = l->free_slot - 1;
+        l->free_slot = l->slots[i].next_free;
+    } else if (l->n_slots < LHI_LINKS_SLOTS) {
+        i = l->n_slots++;
+    }
+    return i;
+}
+
+/* Messages that have arrived keep their dates for good. */
+static void settle(link *l, int64_t now_ns)
+{
+    while (l->head < l->tail) {
+        uint32_t i = l->order[l->head];
+        message *s = &l->slots[i];
+        if (s->arrival_ns > now_ns)
+            break;
+        l->free_ns = s->end_ns;
+        l->next_turn++;
+        l->head++;
+        s->left = true;
+        if (s->taken)
+            free_slot(l, i);
+    }
+    if (l->head == l->tail)
+        l->head = l->tail = 0;
+}
+
+static bool leaves_before(const link *l, const message *a, const message *b)
+{
+    if (l->in_turns)
+        return a->turn < b->turn;
+    if (a->entered_ns != b->entered_ns)
+        return a->entered_ns < b->entered_ns;
+    return a->sender < b->sender;
+}
+
+/* Puts slot `i` into the order; its place. */
+static uint32_t insert(link *l, uint32_t i)
+{
+    if (l->tail == 2 * LHI_LINKS_SLOTS) {
+        memmove(l->order, l->order + l->head,
+                (l->tail - l->head) * sizeof l->order[0]);
+        l->tail -= l->head;
+        l->head = 0;
+    }
+    uint32_t place = l->tail++;
+    while (place > l->head &&
+           leaves_before(l, &l->slots[i], &l->slots[l->order[place - 1]])) {
+        l->order[place] = l->order[place - 1];
+        place--;
+    }
+    l->order[place] = i;
+    return place;
+}
+
+/* The dates of the messages from `place` on. */
+static void date_from(link *l, uint32_t place)
+{
+    int64_t free_ns = l->free_ns;
+    if (place > l->head)
+        free_ns = l->slots[l->order[place - 1]].end_ns;
+    for (; place < l->tail; place++) {
+        message *s = &l->slots[l->order[place]];
+        if (l->in_turns && s->turn != l->next_turn + (place - l->head))
+            return; /* a message before it is still to come */
+        int64_t start_ns = s->entered_ns > free_ns ? s->entered_ns : free_ns;
+        free_ns = start_ns + s->transfer_ns;
+        bool same = s->known && s->end_ns == free_ns;
+        s->end_ns = free_ns;
+        __atomic_store_n(&s->arrival_ns, free_ns + l->rule.latency_ns,
+                         __ATOMIC_RELEASE);
+        if (same)
+            return;
+        if (!s->known) {
+            __atomic_store_n(&s->known, 1, __ATOMIC_RELEASE);
+            if (l->in_turns)
+                lhi_futex_wake(&s->known, true);
+        }
+    }
+}
+
+static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
+                            lh_error *err)
+{
+    if (l->any && l->in_turns != (turn != LHI_NET_NO_TURN))
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: some messages have a turn and some "
+                        "have none",
+                        i);
+    if (turn == LHI_NET_NO_TURN)
+        return LH_OK;
+    bool twice = turn < l->next_turn;
+    for (uint32_t k = l->tail; k > l->head && !twice; k--) {
+        uint64_t other = l->slots[l->order[k - 1]].turn;
+        twice = other == turn;
+        if (other < turn)
+            break;
+    }
+    if (twice)
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: turn %" PRIu64 " is taken twice", i,
+                        turn);
+    return LH_OK;
+}
+
+static lh_status enter(link *l, uint32_t i, uint32_t sender, size_t bytes,
+                       int64_t entered_ns, uint64_t turn, uint32_t *out,
+                       lh_error *err)
+{
+    double transfer_ns =
+        (double)l->rule.transfer_ns + (double)bytes * l->rule.ns_per_byte;
+    if (transfer_ns > (double)MOST_NS)
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u: %zu bytes would take %g s", i, bytes,
+                        transfer_ns * 1e-9);
+    settle(l, lhi_net_now());
+    LHI_TRY(check_turn(l, i, turn, err));
+    uint32_t index = new_slot(l);
+    if (index == LHI_LINKS_SLOTS)
+        return lhi_fail(err, LH_EIO,
+                        "emulated link %u holds %d messages that nobody has "
+                        "received",
+                        i, LHI_LINKS_SLOTS);
+    message *s = &l->slots[index];
+    *s = (message){.entered_ns = entered_ns,
+                   .transfer_ns =
+                       l->rule.transfer_ns +
+                       (int64_t)((double)bytes * l->rule.ns_per_byte + 0.5),
+                   .arrival_ns = LHI_LINKS_UNKNOWN,
+                   .turn = turn,
+                   .sender = sender,
+                   .used = true};
+    l->any = true;
+    l->in_turns = turn != LHI_NET_NO_TURN;
+    date_from(l, insert(l, index));
+    *out = index;
+    return LH_OK;
+}
+
+lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
+                          size_t bytes, int64_t entered_ns, uint64_t turn,
+                          uint32_t *slot, lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lock_link(l, i, err));
+    lh_status status = enter(l, i, sender, bytes, entered_ns, turn, slot, err);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+bool lhi_links_valid(const lhi_links *table, uint32_t i, uint32_t slot)
+{
+    return table && i < table->n_links && slot < LHI_LINKS_SLOTS;
+}
+
+lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
+                         int64_t now_ns, bool *taken, int64_t *arrived_ns,
+                         lh_error *err)
+{
+    link *l = &table->links[i];
+    message *s = &l->slots[index];
+    *taken = false;
+    *arrived_ns = __atomic_load_n(&s->arrival_ns, __ATOMIC_ACQUIRE);
+    if (*arrived_ns > now_ns)
+        return LH_OK;
+    /* It may have been put off in between. */
+    LHI_TRY(lock_link(l, i, err));
+    if (!s->used || s->taken) {
+        pthread_mutex_unlock(&l->lock);
+        return lhi_fail(err, LH_EIO,
+                        "emulated link %u has no message %u on its way", i,
+                        index);
+    }
+    *arrived_ns = s->arrival_ns;
+    if (*arrived_ns <= now_ns) {
+        *taken = s->taken = true;
+        settle(l, now_ns);
+        if (s->left && s->used)
+            free_slot(l, index);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
+}
+
+void lhi_links_sleep(lhi_links *table, uint32_t i, uint32_t slot,
+                     int64_t until_ns)
+{
+    lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);
+}

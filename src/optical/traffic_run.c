@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "optical/traffic_run.h"
+#include "optical/critical.h"
+
+#include "base/heap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Kinds of events, in the order in which those of one time happen; equal kinds
+ * in the order in which they were made. Background arrivals are not in the
+ * heap: there is always one to come at most. */
+enum {
+    RELEASE,    /* what: circuit */
+    BACKGROUND, /* not in the heap */
+    ARRIVAL,    /* what: job, task that made the message */
+    TASK_END,   /* what: job, task */
+    ASK,        /* what: job, task: a request again, or late */
+    BEGIN,      /* what: job */
+};
+
+/* A job has at most so many times its iterations. */
+enum { GOES_ON = 100 };
+
+/* 146 years: nothing a run should ever reach. */
+#define LAST_NS (INT64_C(1) << 62)
+
+typedef struct job {
+    const lhi_program *program;
+    const uint32_t *sites;
+    lhi_run_job_output *out;
+    uint32_t index, iteration; /* iteration: now running */
+    uint32_t left;             /* tasks of this iteration */
+    int64_t begin_ns, best_ns;
+    bool guarded;   /* labels bring no slots in this iteration */
+    double held_ns; /* in this iteration */
+    /* By device: */
+    uint32_t *next;   /* all before have started */
+    uint32_t *next_w; /* no W before is left to start */
+    int64_t *free_ns; /* end of its last task, or the begin */
+    bool *running;
+    int64_t *port_free;   /* [2 * device + kind] */
+    uint32_t *port_queue; /* messages that ask when it is free */
+    /* By task; of the message that it makes, where that is said: */
+    int64_t *start, *end;
+    int64_t *before; /* the device was free since, when it started */
+    bool *started, *done;
+    int64_t *arrive;    /* message; once granted, will arrive */
+    int64_t *allowed;   /* message: deadline after the begin; -1: none */
+    uint8_t *attempt;   /* message */
+    bool *there;        /* message */
+    bool *label, *flag; /* message: of the last iteration */
+    bool *refused;      /* message: in this iteration */
+    bool *deferred;     /* message: in its port's queue */
+} job;
+
+typedef struct run {
+    const lhi_run_input *in;
+    lhi_run_output *out;
+    lhi_circuits circuits;
+    lhi_arrivals arrivals;
+    lhi_heap heap;
+    uint64_t seq;
+    job *jobs;
+    uint32_t jobs_left; /* with iterations to come */
+    int64_t now;
+    bool counting; /* job 0 is beyond its warm-up */
+    bool no_memory;
+    lhi_arena *mem;
+} run;
+
+static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
+{
+    lhi_event e = {
+        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .what = what};
+    if (!lhi_heap_push(&r->heap, e))
+        r->no_memory = true;
+    return !r->no_memory;
+}
+
+static uint64_t name_of(const job *j, uint32_t task)
+{
+    return (uint64_t)j->index << 32 | task;
+}
+
+/* The message of a task crosses the network. */
+static bool crosses(const job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    return t->consumer != LH_NONE &&
+           j->sites[t->device] !=
+               j->sites[j->program->tasks[t->consumer].device];
+}
+
+/* A W that may run while the next task waits for message m, if there is one;
+ * not if the message is known to arrive before it would end. */
+static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
+{
+    const lhi_program *p = j->program;
+    uint32_t end = p->first[device + 1], i = j->next_w[device];
+    while (i < end && (j->started[i] || p->tasks[i].after == LH_NONE))
+        i++;
+    j->next_w[device] = i;
+    if (i == end || !j->done[p->tasks[i].after])
+        return LH_NONE;
+    int64_t arrives = INT64_MAX;
+    if (j->arrive[m] >= 0)
+        arrives = j->arrive[m];
+    else if (j->started[m] && !crosses(j, m))
+        arrives = j->start[m] + p->tasks[m].duration_ns;
+    return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
+}
+
+static void try_start(run *r, job *j, uint32_t device)
+{
+    const lhi_program *p = j->program;
+    if (j->running[device])
+        return;
+    uint32_t i = j->next[device];
+    while (i < p->first[device + 1] && j->started[i])
+        i++;
+    j->next[device] = i;
+    if (i == p->first[device + 1])
+        return;
+    uint32_t m = p->tasks[i].producer;
+    if (m != LH_NONE && !j->there[m])
+        i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
+    if (i == LH_NONE)
+        return;
+    j->running[device] = j->started[i] = true;
+    j->start[i] = r->now;
+    j->before[i] = j->free_ns[device];
+    push(r, r->now + p->tasks[i].duration_ns, TASK_END, name_of(j, i));
+}
+
+static void begin(run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    j->begin_ns = r->now;
+    j->left = p->n_tasks;
+    j->held_ns = 0;
+    memset(j->there, 0, p->n_tasks * sizeof *j->there);
+    memset(j->started, 0, p->n_tasks * sizeof *j->started);
+    memset(j->done, 0, p->n_tasks * sizeof *j->done);
+    memset(j->refused, 0, p->n_tasks * sizeof *j->refused);
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        assert(!j->running[d]);
+        j->next[d] = j->next_w[d] = p->first[d];
+        j->free_ns[d] = r->now;
+    }
+    for (uint32_t i = 0; i < p->n_tasks; i++)
+        j->arrive[i] = -1;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        try_start(r, j, d);
+}
+
+static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
+{
+    lhi_sent_record *rec = r->in->record;
+    if (rec->n_held == rec->held_room) {
+        size_t room = rec->held_room ? rec->held_room * 2 : 256;
+        lhi_held_circuit *held = realloc(rec->held, room * sizeof *held);
+        if (!held) {
+            r->no_memory = true;
+            return false;
+        }
+        rec->held = held;
+        rec->held_room = room;
+    }
+    rec->held[rec->n_held++] = (lhi_held_circuit){.path = c->path,
+                                                  .first = c->first,
+                                                  .slots = c->slots,
+                                                  .job = c->job,
+                                                  .task = c->task,
+                                                  .start_ns = c->start_ns,
+                                                  .end_ns = end_ns};
+    return true;
+}
+
+static bool recording(const run *r)
+{
+    return r->in->record && r->jobs[0].iteration == r->in->iterations;
+}
+
+static void take(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
+                 uint32_t owner, uint32_t task)
+{
+    uint32_t at = lhi_circuits_take(&r->circuits, grant);
+    if (at == LH_NONE) {
+        r->no_memory = true;
+        return;
+    }
+    lhi_circuit *c = &r->circuits.items[at];
+    c->job = owner;
+    c->task = task;
+    c->start_ns = r->now;
+    c->end_ns = end_ns;
+    push(r, end_ns, RELEASE, at);
+    if (recording(r))
+        record_held(r, c, end_ns);
+}
+
+/* Slots to ask for, by policy and what the last iteration showed. */
+static uint32_t wanted(const run *r, const job *j, uint32_t task)
+{
+    const lhi_policy *policy = r->in->policy;
+    uint32_t n = policy->request_slots;
+    if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
+        return 8 * n;
+    if (policy->assignment == LH_CBA) {
+        if (j->flag[task])
+            n = n / 2 > 1 ? n / 2 : 1;
+        else if (j->label[task] && !j->guarded)
+            n = 2 * n;
+    }
+    uint32_t attempt = j->attempt[task];
+    n = attempt < 31 ? n >> attempt : 0;
+    return n > 1 ? n : 1;
+}
+
+static void accept(run *r, job *j, uint32_t task,
+                   const lhi_circuit_grant *grant, int64_t wait)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    int64_t ser = lhi_serialise(t->bits, grant->path->mbps, grant->slots);
+    int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
+    j->port_free[t->port] = r->now + wait + ser;
+    j->held_ns +=
+        (double)grant->slots * grant->path->hops * (double)(end - r->now);
+    j->arrive[task] = end;
+    take(r, grant, end, j->index, task);
+    push(r, end, ARRIVAL, name_of(j, task));
+}
+
+/* Asks for a circuit for a message; `attempt` says how often it was refused. */
+static void ask(run *r, job *j, uint32_t task)
+{
+    const lhi_run_input *in = r->in;
+    const lhi_task *t = &j->program->tasks[task];
+    int64_t wait = j->port_free[t->port] - r->now;
+    if (wait < 0)
+        wait = 0;
+    if (in->policy->ask_late && wait > 0) {
+        j->port_queue[t->port] += !j->deferred[task];
+        j->deferred[task] = true;
+        push(r, r->now + wait, ASK, name_of(j, task));
+        return;
+    }
+    j->port_queue[t->port] -= j->deferred[task];
+    j->deferred[task] = false;
+    lhi_request request = {
+        .paths =
+            lhi_network_paths(in->network, j->sites[t->device],
+                              j->sites[j->program->tasks[t->consumer].device]),
+        .policy = in->policy,
+        .slots = wanted(r, j, task),
+        .bits = t->bits,
+        .wait_ns = wait,
+        .queued = j->port_queue[t->port],
+        .period_ns = t->duration_ns,
+        .allowed_ns = j->allowed[task] < 0
+                          ? -1
+                          : j->begin_ns + j->allowed[task] - r->now};
+    if (!request.paths) {
+        r->no_memory = true;
+        return;
+    }
+    bool counted = j->iteration <= in->iterations;
+    if (j->attempt[task] == 0 && counted)
+        j->out->requested[j->iteration]++;
+    lhi_circuit_grant grant;
+    if (lhi_choose(&r->circuits.spectrum, &request, &grant)) {
+        accept(r, j, task, &grant, wait);
+        return;
+    }
+    if (j->attempt[task] == 0) {
+        j->refused[task] = true;
+        if (counted)
+            j->out->refused[j->iteration]++;
+    }
+    if (j->attempt[task] < UINT8_MAX)
+        j->attempt[task]++;
+    push(r, r->now + in->retry_ns, ASK, name_of(j, task));
+}
+
+/* Which passes the network held up, and what that says for the next
+ * iteration; returns how many there were. */
+static uint32_t learn(run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    const lhi_policy *policy = r->in->policy;
+    int64_t took = r->now - j->begin_ns;
+    bool best = j->best_ns < 0 || took <= j->best_ns;
+    uint32_t n_bound = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        for (uint32_t i = p->first[d]; i < p->first[d + 1]; i++) {
+            uint32_t m = p->tasks[i].producer;
+            if (m == LH_NONE || !crosses(j, m))
+                continue;
+            int64_t ready = j->before[i];
+            if (j->end[m] > ready)
+                ready = j->end[m];
+            bool bound = j->start[i] > ready;
+            n_bound += bound;
+            j->label[m] = bound || (policy->keep_labels && j->label[m]);
+            j->flag[m] = j->refused[m];
+            if (best && policy->assignment == LH_SLACK)
+                j->allowed[m] =
+                    j->arrive[m] < j->start[i] ? j->start[i] - j->begin_ns : -1;
+        }
+    if (best)
+        j->best_ns = took;
+    return n_bound;
+}
+
+static void record_end(run *r, const job *j)
+{
+    lhi_sent_record *rec = r->in->record;
+    const lhi_program *p = j->program;
+    rec->begin_ns = j->begin_ns;
+    rec->end_ns = r->now;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        uint32_t m = p->tasks[i].producer;
+        int64_t ready = j->before[i];
+        rec->start_ns[i] = j->start[i];
+        rec->finish_ns[i] = j->end[i];
+        rec->arrive_ns[i] = j->arrive[i];
+        if (m != LH_NONE && j->end[m] > ready)
+            ready = j->end[m];
+        rec->bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
+    }
+}
+
+/* What must hold of every iteration. */
+static void check_iteration(const run *r, const job *j)
+{
+#ifndef NDEBUG
+    const lhi_program *p = j->program;
+    int64_t busy = 0;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        assert(j->end[i] - j->start[i] == p->tasks[i].duration_ns);
+        assert(j->start[i] >= j->before[i] && j->before[i] >= j->begin_ns);
+        assert(p->tasks[i].after == LH_NONE ||
+               j->start[i] >= j->end[p->tasks[i].after]);
+        busy += j->end[i] - j->start[i];
+    }
+    assert(busy == p->busy_ns);
+    assert(r->now - j->begin_ns >=
+           (r->in->policy->fill_idle ? p->least_ns : p->bound_ns));
+    /* Nothing holds slots that has not been accounted for, and all the job's
+     * circuits are released. */
+    uint64_t held = 0, counted = 0;
+    for (uint32_t i = 0; i < r->circuits.count; i++) {
+        const lhi_circuit *c = &r->circuits.items[i];
+        held += c->slots ? (uint64_t)c->slots * c->path->hops : 0;
+        assert(c->slots == 0 || c->job != j->index);
+    }
+    const lhi_spectrum *s = &r->circuits.spectrum;
+    for (size_t w = 0; w < (size_t)s->n_fibres * s->n_words; w++)
+        counted += lhi_count_bits(s->busy[w]);
+    assert(held == counted && held == r->circuits.held);
+#else
+    (void)r;
+    (void)j;
+#endif
+}
+
+static void start_record(run *r)
+{
+    for (uint32_t i = 0; i < r->circuits.count; i++)
+        if (r->circuits.items[i].slots > 0 &&
+            !record_held(r, &r->circuits.items[i], r->circuits.items[i].end_ns))
+            return;
+}
+
+static void finish(run *r, job *j)
+{
+    check_iteration(r, j);
+    if (j->index == 0 && recording(r))
+        record_end(r, j);
+    uint32_t n_bound = learn(r, j);
+    if (j->iteration <= r->in->iterations) {
+        lhi_run_job_output *o = j->out;
+        o->iteration_ns[j->iteration] = r->now - j->begin_ns;
+        o->labels[j->iteration] = n_bound;
+        if (j->iteration > 0)
+            o->held_ns += j->held_ns;
+        /* More than 2 % refused: labels bring no slots next time. */
+        j->guarded = (uint64_t)o->refused[j->iteration] * 50 >
+                     o->requested[j->iteration];
+        if (j->iteration == r->in->iterations)
+            r->jobs_left--;
+    }
+    /* One that has all its iterations goes on until the others have theirs,
+     * so that they share the network to their end; but not for ever, should it
+     * be very much faster than they are. */
+    j->iteration++;
+    if (r->jobs_left == 0 || j->iteration / GOES_ON > r->in->iterations)
+        return;
+    if (j->index == 0) {
+        r->counting = j->iteration <= r->in->iterations;
+        if (recording(r))
+            start_record(r);
+    }
+    begin(r, j);
+}
+
+static void end_task(run *r, job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    j->end[task] = r->now;
+    j->done[task] = true;
+    j->free_ns[t->device] = r->now;
+    j->running[t->device] = false;
+    if (t->consumer != LH_NONE) {
+        j->attempt[task] = 0;
+        if (crosses(j, task))
+            ask(r, j, task);
+        else
+            push(r, r->now, ARRIVAL, name_of(j, task));
+    }
+    try_start(r, j, t->device);
+    if (--j->left == 0)
+        finish(r, j);
+}
+
+static void arrive(run *r, job *j, uint32_t task)
+{
+    const lhi_program *p = j->program;
+    j->there[task] = true;
+    j->arrive[task] = r->now;
+    try_start(r, j, p->tasks[p->tasks[task].consumer].device);
+}
+
+static void arrive_background(run *r)
+{
+    lhi_arrival a = lhi_arrivals_next(&r->arrivals);
+    const lhi_paths *paths = lhi_network_paths(r->in->network, a.from, a.to);
+    lhi_circuit_grant grant;
+    if (!paths) {
+        r->no_memory = true;
+        return;
+    }
+    bool ok = lhi_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
+                            &grant);
+    if (ok)
+        take(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
+    r->out->background += r->counting;
+    r->out->background_refused += r->counting && !ok;
+}
+
+static void happen(run *r, const lhi_event *e)
+{
+    job *j = &r->jobs[e->rank == RELEASE ? 0 : e->what >> 32];
+    uint32_t low = (uint32_t)e->what;
+    switch (e->rank) {
+    case RELEASE:
+        lhi_circuits_release(&r->circuits, low);
+        break;
+    case ARRIVAL:
+        arrive(r, j, low);
+        break;
+    case TASK_END:
+        end_task(r, j, low);
+        break;
+    case ASK:
+        ask(r, j, low);
+        break;
+    default:
+        if (j->index == 0)
+            r->counting = false;
+        begin(r, j);
+        break;
+    }
+}
+
+static lh_status loop(run *r, lh_error *err)
+{
+    while (r->jobs_left > 0) {
+        const lhi_event *top = r->heap.count ? &r->heap.items[0] : NULL;
+        int64_t next = r->arrivals.next_ns;
+        assert(top || next != INT64_MAX);
+        if (!top || next < top->time_ns ||
+            (next == top->time_ns && top->rank > BACKGROUND)) {
+            r->now = next;
+            arrive_background(r);
+        } else {
+            lhi_event e;
+            lhi_heap_pop(&r->heap, &e);
+            assert(e.time_ns >= r->now);
+            r->now = e.time_ns;
+            happen(r, &e);
+        }
+        if (r->no_memory)
+            return lhi_fail_nomem(err);
+        if (r->now > LAST_NS)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "the jobs do not end within 146 years");
+    }
+    return LH_OK;
+}
+
+static lh_status make_job(run *r, uint32_t index, lh_error *err)
+{
+    const lhi_program *p = r->in->jobs[index].program;
+    size_t n = p->n_tasks;
+    lhi_arena *mem = r->mem;
+    job *j = &r->jobs[index];
+    *j = (job){
+        .program = p,
+        .sites = r->in->jobs[index].sites,
+        .out = &r->out->jobs[index],
+        .index = index,
+        .best_ns = -1,
+        .next = LHI_NEW(mem, uint32_t, p->n_devices),
+        .next_w = LHI_NEW(mem, uint32_t, p->n_devices),
+        .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
+        .running = LHI_NEW(mem, bool, p->n_devices),
+        .before = LHI_NEW(mem, int64_t, n),
+        .started = LHI_NEW(mem, bool, n),
+        .done = LHI_NEW(mem, bool, n),
+        .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
+        .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .deferred = LHI_NEW(mem, bool, n),
+        .start = LHI_NEW(mem, int64_t, n),
+        .end = LHI_NEW(mem, int64_t, n),
+        .arrive = LHI_NEW(mem, int64_t, n),
+        .allowed = LHI_NEW(mem, int64_t, n),
+        .attempt = LHI_NEW(mem, uint8_t, n),
+        .there = LHI_NEW(mem, bool, n),
+        .label = LHI_NEW(mem, bool, n),
+        .flag = LHI_NEW(mem, bool, n),
+        .refused = LHI_NEW(mem, bool, n),
+    };
+    if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
+        !j->done || !j->running || !j->port_free || !j->port_queue ||
+        !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
+        !j->attempt || !j->there || !j->label || !j->flag || !j->refused)
+        return lhi_fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        j->allowed[i] = -1;
+    if (r->in->policy->assignment != LH_CRITICAL)
+        return LH_OK;
+    int64_t ideal_ns;
+    if (lhi_deadlines(r->in->network, &r->in->jobs[index],
+                      8 * r->in->policy->request_slots, j->allowed,
+                      &ideal_ns) != LH_OK)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+static lh_status make_record(lhi_sent_record *rec, size_t n, lh_error *err)
+{
+    rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
+    rec->finish_ns = calloc(n + 1, sizeof *rec->finish_ns);
+    rec->arrive_ns = calloc(n + 1, sizeof *rec->arrive_ns);
+    rec->bound = calloc(n + 1, sizeof *rec->bound);
+    return rec->start_ns && rec->finish_ns && rec->arrive_ns && rec->bound
+               ? LH_OK
+               : lhi_fail_nomem(err);
+}
+
+void lhi_record_fini(lhi_sent_record *record)
+{
+    free(record->start_ns);
+    free(record->finish_ns);
+    free(record->arrive_ns);
+    free(record->bound);
+    free(record->held);
+    *record = (lhi_sent_record){0};
+}
+
+static lh_status prepare(run *r, lh_error *err)
+{
+    const lhi_run_input *in = r->in;
+    r->mem = lhi_arena_make(0);
+    r->jobs = r->mem ? LHI_NEW(r->mem, job, in->n_jobs) : NULL;
+    if (!r->jobs)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_circuits_make(in->network, &r->circuits, err));
+    if (in->record)
+        LHI_TRY(make_record(in->record, in->jobs[0].program->n_tasks, err));
+    lhi_arrivals_init(&r->arrivals, in->background,
+                      in->network->topology->n_nodes, in->seed);
+    /* The network fills up before the jobs begin. */
+    int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
+    for (uint32_t i = 0; i < in->n_jobs; i++) {
+        LHI_TRY(make_job(r, i, err));
+        if (!push(r, begin_ns, BEGIN, name_of(&r->jobs[i], 0)))
+            return lhi_fail_nomem(err);
+    }
+    r->jobs_left = in->n_jobs;
+    return LH_OK;
+}
+
+lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
+                  lh_error *err)
+{
+    run r = {.in = input, .out = output};
+    lh_status status = prepare(&r, err);
+    if (status == LH_OK)
+        status = loop(&r, err);
+    lhi_heap_fini(&r.heap);
+    lhi_circuits_fini(&r.circuits);
+    lhi_arena_free(r.mem);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is inside an lh_schedule. */
+#ifndef LHI_SCHEDULE_OWN_H
+#define LHI_SCHEDULE_OWN_H
+
+#include "base/arena.h"
+
+#include <longhaul/schedule.h>
+#include <stdbool.h>
+
+struct lh_schedule {
+    lhi_arena *mem;
+    const char *name; /* of the file it was read from, or NULL */
+    uint32_t n_devices, n_link_orders, n_skipped;
+    const lh_pass **orders; /* [device][0..counts[device]-1] */
+    uint32_t *counts;
+    const uint32_t **cells; /* per device: the cell of each pass, from 1; NULL,
+                               also for a device: pass i is cell i + 1 */
+    const lh_link_order *link_orders;
+};
+
+/* Whether a link may be called so: not empty, no control characters, commas or
+ * quotes, no blanks around it. Everything else survives the CSV. */
+bool lhi_link_name_ok(const char *name, size_t len);
+
+/* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
+lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
+                                  const char *links, size_t links_len,
+                                  const char *name, lh_schedule **out,
+                                  lh_error *err);
+
+#endif

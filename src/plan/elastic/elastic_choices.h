@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elastic plans among a plan's choices. */
+#ifndef LHI_ELASTIC_CHOICES_H
+#define LHI_ELASTIC_CHOICES_H
+
+#include "plan/elastic/elastic_layout.h"
+
+enum { LHI_ELASTIC_WHY = 320, LHI_ELASTIC_ROWS = 13 };
+
+typedef struct lhi_elastic_choices {
+    uint32_t n_rows; /* 0: there is none; the first is the fastest */
+    lh_choice rows[LHI_ELASTIC_ROWS];
+    lhi_elastic_result results[LHI_ELASTIC_ROWS]; /* empty where none fits,
+                                                     and of other schedules */
+    /* The caller's, asked with whether anything works yet; true: no more rows,
+     * and none is searched to the end. */
+    bool (*stopped)(void *context, bool works);
+    void *context;
+} lhi_elastic_choices;
+
+/* The fastest elastic plan on any of the layouts `likes`, what it takes
+ * without its parts, and what zero-bubble schedules take on its degrees. Rates
+ * (tokens, mfu) are left 0. `out` is zero but for `stopped`. Texts live in
+ * `mem`; release with lhi_elastic_choices_fini(), on failure too. */
+lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
+                                   uint32_t n_likes, lhi_arena *mem,
+                                   lhi_elastic_choices *out, lh_error *err);
+
+void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search by event runs. For every number of chunks, queue and sharding,
+ * each stage recomputes as little as its room allows; a run tells what that
+ * takes. Less recomputation never makes a run longer, for the orders of passes
+ * and of communications are fixed, so no other set of operations is better. */
+#include "elastic/elastic_own.h"
+
+#include <inttypes.h>
+#include <longhaul/simulate.h>
+#include <string.h>
+
+typedef struct owned_best {
+    lh_elastic_best best;
+    lhi_arena *mem;
+    lh_elastic_plan *plan;
+} owned_best;
+
+typedef struct searcher {
+    lhi_arena *mem; /* scratch of one setting */
+    const lh_elastic_setting *setting;
+    uint32_t index;
+    int64_t budget;
+    lhi_elastic_sums sums;
+    const struct lhi_elastic_row *all;
+    size_t *cheapest; /* [i]: of the first i + 1 sums the one of least time */
+    uint32_t *parts;
+    lhi_elastic_again *again;
+    size_t *chosen; /* per stage: which sum */
+    owned_best *out;
+    int64_t least_missing; /* what the closest plan lacks */
+} searcher;
+
+static lh_status run(const lh_elastic_case *g, const lh_elastic_plan *plan,
+                     const lhi_elastic_again *again, int64_t *out_ns,
+                     lh_error *err)
+{
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    lh_evaluator *e = NULL;
+    lh_status status = lhi_elastic_pipeline(g, plan, again, &p, err);
+    if (status == LH_OK)
+        status = lh_elastic_schedule(g, plan, &s, err);
+    if (status == LH_OK)
+        status = lh_evaluator_make(p, NULL, &e, err);
+    if (status == LH_OK)
+        status = lh_evaluator_run(e, s, out_ns, err);
+    lh_evaluator_free(e);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+lh_status lh_elastic_event_time(const lh_elastic_case *given,
+                                const lh_elastic_plan *plan,
+                                int64_t recompute_ns, int64_t *out_ns,
+                                lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_elastic_again *again =
+        mem ? LHI_NEW(mem, lhi_elastic_again, given->stages) : NULL;
+    lh_status status = LH_OK;
+    if (!again)
+        status = lhi_fail_nomem(err);
+    for (uint32_t i = 0; again && i < given->stages; i++)
+        again[i].ns = recompute_ns;
+    if (status == LH_OK)
+        status = run(given, plan, again, out_ns, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+/* The sum that stage `i` can store and that takes least again; false: not even
+ * the smallest fits. */
+static bool choose_for_stage(searcher *s, const lh_elastic_case *g,
+                             const lh_elastic_plan *plan, uint32_t i)
+{
+    lhi_wide unit = (lhi_wide)g->replicas * g->chunks;
+    lhi_wide room = (lhi_wide)s->budget * unit - lhi_elastic_states(g, plan);
+    lhi_wide each = (lhi_wide)lh_elastic_passes(g, plan, i + 1) * unit;
+    room -= each * g->kept_bytes;
+    lhi_wide least = each * s->all->sums[0].stored;
+    if (least >= room) {
+        int64_t missing = (int64_t)((least - room) / unit) + 1;
+        if (s->least_missing == 0 || missing < s->least_missing)
+            s->least_missing = missing;
+        return false;
+    }
+    size_t lo = 0, hi = s->all->count; /* sums[lo] fits, sums[hi] does not */
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (each * s->all->sums[mid].stored < room)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    s->chosen[i] = s->cheapest[lo];
+    const lhi_elastic_sum *sum = &s->all->sums[s->chosen[i]];
+    s->again[i] = (lhi_elastic_again){sum->recompute_ns, sum->stored};
+    return true;
+}
+
+/* No run is shorter: the first gather and the last scatter, all passes of one
+ * stage, and the way there and back. */
+static int64_t bound(const lh_elastic_case *g, const lhi_elastic_again *again)
+{
+    int64_t least = again[0].ns;
+    for (uint32_t i = 1; i < g->stages; i++)
+        least = again[i].ns < least ? again[i].ns : least;
+    int64_t J = (int64_t)g->chunks * g->microbatches + g->stages - 1;
+    return J * (g->f_ns + g->b_ns + least) + 2 * g->dp_ns +
+           2 * (int64_t)(g->stages - 1) * g->pp_ns;
+}
+
+static lh_status keep(searcher *s, const lh_elastic_case *g,
+                      const lh_elastic_plan *plan, int64_t time_ns,
+                      lh_error *err)
+{
+    owned_best *o = s->out;
+    lhi_arena *mem = lhi_arena_make(0);
+    uint32_t n = s->sums.n_ops, P = g->stages;
+    bool *recomputed = mem ? LHI_NEW(mem, bool, (size_t)n *P) : NULL;
+    int64_t *ns = mem ? LHI_NEW(mem, int64_t, P) : NULL;
+    int64_t *stored = mem ? LHI_NEW(mem, int64_t, P) : NULL;
+    lh_elastic_plan *copy = NULL;
+    if (!recomputed || !ns || !stored ||
+        lhi_elastic_copy(plan, &copy, NULL) != LH_OK) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < P; i++) {
+        lhi_elastic_trace_back(&s->sums, s->all->sums[s->chosen[i]],
+                               recomputed + (size_t)i * n);
+        ns[i] = s->again[i].ns;
+        stored[i] = s->again[i].stored;
+    }
+    lhi_arena_free(o->mem);
+    lh_elastic_plan_free(o->plan);
+    o->mem = mem;
+    o->plan = copy;
+    uint32_t n_runs = o->best.n_runs;
+    o->best = (lh_elastic_best){
+        .setting = s->index,
+        .sharding = g->sharding,
+        .plan = copy,
+        .time_ns = time_ns,
+        .model_ns = lh_elastic_time(g, copy, ns[0]),
+        .memory = lh_elastic_memory_of(g, copy, stored[0]),
+        .n_stages = P,
+        .n_ops = n,
+        .recomputed = recomputed,
+        .recompute_ns = ns,
+        .stored = stored,
+        .n_runs = n_runs,
+    };
+    return LH_OK;
+}
+
+static lh_status try_plan(searcher *s, const lh_elastic_case *g,
+                          const lh_elastic_plan *plan, lh_error *err)
+{
+    lh_elastic_best *best = &s->out->best;
+    for (uint32_t i = 0; i < g->stages; i++)
+        if (!choose_for_stage(s, g, plan, i))
+            return LH_OK;
+    if (s->out->plan && bound(g, s->again) >= best->time_ns)
+        return LH_OK;
+    /* Equation 1 is seldom far above the events; what it puts far behind is
+     * not run. */
+    if (s->out->plan && (double)lh_elastic_time(g, plan, s->again[0].ns) >
+                            1.15 * (double)best->time_ns)
+        return LH_OK;
+    int64_t time_ns;
+    LHI_TRY(run(g, plan, s->again, &time_ns, err));
+    best->n_runs++;
+    if (s->out->plan && time_ns >= best->time_ns)
+        return LH_OK;
+    return keep(s, g, plan, time_ns, err);
+}
+
+static lh_status prepare(searcher *s, lh_error *err)
+{
+    const lh_elastic_case *g = &s->setting->given;
+    LHI_TRY(lhi_elastic_check_case(g, err));
+    LHI_TRY(lhi_elastic_find_sums(g, s->setting->n_ops, s->setting->ops, true,
+                                  s->mem, &s->sums, err));
+    s->all = &s->sums.rows[s->sums.n_ops];
+    s->cheapest = LHI_NEW(s->mem, size_t, s->all->count);
+    s->parts = LHI_NEW(s->mem, uint32_t, 2 * (size_t)g->microbatches);
+    s->again = LHI_NEW(s->mem, lhi_elastic_again, g->stages);
+    s->chosen = LHI_NEW(s->mem, size_t, g->stages);
+    if (!s->cheapest || !s->parts || !s->again || !s->chosen)
+        return lhi_fail_nomem(err);
+    for (size_t i = 1; i < s->all->count; i++) {
+        size_t before = s->cheapest[i - 1];
+        bool cheaper =
+            s->all->sums[i].recompute_ns < s->all->sums[before].recompute_ns;
+        s->cheapest[i] = cheaper ? i : before;
+    }
+    return LH_OK;
+}
+
+static lh_status try_queue(searcher *s, uint32_t q, lh_error *err)
+{
+    lh_elastic_case g = s->setting->given;
+    uint32_t n = lhi_elastic_groups(&g, q), open = s->setting->shardings;
+    for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++) {
+        lh_elastic_plan plan;
+        if (open && !(open >> k & 1))
+            continue;
+        g.sharding = (lh_elastic_sharding)k;
+        if (lhi_elastic_fill(&g, q, s->parts, s->parts + n, &plan, NULL) ==
+            LH_OK)
+            LHI_TRY(try_plan(s, &g, &plan, err));
+    }
+    return LH_OK;
+}
+
+/* With many microbatches one queue, the shortest, for each number of groups. */
+static bool worth_trying(const lh_elastic_case *g, uint32_t q)
+{
+    return g->microbatches <= 128 || q == g->stages ||
+           lhi_elastic_groups(g, q - 1) != lhi_elastic_groups(g, q);
+}
+
+static bool is_stopped(const searcher *s)
+{
+    const lh_elastic_setting *set = s->setting;
+    return set->stopped && set->stopped(set->context, s->out->plan != NULL);
+}
+
+static lh_status search_setting(searcher *s, lh_error *err)
+{
+    if (is_stopped(s))
+        return LH_OK;
+    LHI_TRY(prepare(s, err));
+    const lh_elastic_case *g = &s->setting->given;
+    uint32_t first = s->setting->least_queue;
+    uint32_t last =
+        s->setting->most_queue ? s->setting->most_queue : g->microbatches;
+    /* Its tables are large; with one queue to try they say nothing. */
+    if (first == last && first >= g->stages && first >= 1 &&
+        first <= g->microbatches && worth_trying(g, first))
+        return try_queue(s, first, err);
+    lh_elastic_choice *published;
+    lh_status status =
+        lh_elastic_choose(g, s->setting->n_ops, s->setting->ops, s->budget,
+                          LH_ELASTIC_LARGEST, &published, NULL);
+    if (status == LH_ENOMEM)
+        return lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        uint32_t q = published->plan->enqueue[0];
+        lh_elastic_choice_free(published);
+        if (q >= first && q <= last)
+            LHI_TRY(try_queue(s, q, err));
+    }
+    for (uint32_t q = g->microbatches; q >= g->stages && q >= 1 && q >= first;
+         q--)
+        if (q <= last && worth_trying(g, q)) {
+            if (is_stopped(s))
+                return LH_OK;
+            LHI_TRY(try_queue(s, q, err));
+        }
+    return LH_OK;
+}
+
+static lh_status refuse(const searcher *s, lh_error *err)
+{
+    const lh_elastic_case *g = &s->setting->given;
+    if (g->microbatches < g->stages)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%" PRIu32 " microbatches are %" PRIu32
+                        " fewer than the %" PRIu32 " stages; a group needs as "
+                        "many",
+                        g->microbatches, g->stages - g->microbatches,
+                        g->stages);
+    if (s->least_missing == 0 && is_stopped(s))
+        return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "no plan fits: the closest, with everything recomputed, "
+                    "takes %" PRId64 " bytes more than stays below the budget "
+                    "of %" PRId64,
+                    s->least_missing, s->budget);
+}
+
+lh_status lh_elastic_search_events(uint32_t n_settings,
+                                   const lh_elastic_setting *settings,
+                                   int64_t budget, lh_elastic_best **out,
+                                   lh_error *err)
+{
+    lhi_arena *root = lhi_arena_make(0);
+    owned_best *found = root ? LHI_NEW(root, owned_best, 1) : NULL;
+    if (!found || n_settings == 0) {
+        lhi_arena_free(root);
+        return n_settings ? lhi_fail_nomem(err)
+                          : lhi_fail(err, LH_EINVAL, "there is no setting");
+    }
+    searcher s = {.budget = budget, .out = found};
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < n_settings && status == LH_OK; i++) {
+        s.mem = lhi_arena_make(0);
+        s.setting = &settings[i];
+        s.index = i;
+        status = s.mem ? search_setting(&s, err) : lhi_fail_nomem(err);
+        lhi_arena_free(s.mem);
+    }
+    if (status == LH_OK && !found->plan)
+        status = refuse(&s, err);
+    if (status == LH_OK) {
+        /* The best so far lives in an arena of its own; its owner joins it. */
+        owned_best *owner = LHI_NEW(found->mem, owned_best, 1);
+        if (owner) {
+            *owner = *found;
+            lhi_arena_free(root);
+            *out = &owner->best;
+            return LH_OK;
+        }
+        status = lhi_fail_nomem(err);
+    }
+    lh_elastic_plan_free(found->plan);
+    lhi_arena_free(found->mem);
+    lhi_arena_free(root);
+    return status;
+}
+
+void lh_elastic_best_free(lh_elastic_best *best)
+{
+    if (!best)
+        return;
+    owned_best *owned = (owned_best *)best;
+    lh_elastic_plan_free(owned->plan);
+    lhi_arena_free(owned->mem);
+}

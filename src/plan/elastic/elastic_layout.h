@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elastic pipelines for a layout of a job. */
+#ifndef LHI_ELASTIC_LAYOUT_H
+#define LHI_ELASTIC_LAYOUT_H
+
+#include "plan/layout/layout.h"
+
+/* What is free in the search. */
+typedef struct lhi_elastic_freedom {
+    uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
+    bool recompute;     /* operations may be recomputed */
+    bool breadth_first; /* all microbatches in one group */
+    bool depth_first;   /* groups as short as can be: interleaved 1F1B */
+    bool offload;       /* in place of recomputing: activations that do not fit
+                           wait in the host's memory */
+    bool uneven;        /* the first chunks may have fewer layers */
+    const uint32_t *layers; /* of each chunk; NULL: as even as can be */
+    uint32_t chunks;        /* per device; 0: any */
+    uint32_t queue;         /* microbatches of the first group; 0: any */
+    /* As in lh_elastic_setting, of the whole layout. */
+    bool (*stopped)(void *context, bool works);
+    void *context;
+} lhi_elastic_freedom;
+
+typedef struct lhi_elastic_result {
+    lhi_config config; /* with its chunks per device */
+    lhi_built built;   /* its pipeline communicates as the plan says */
+    lh_schedule *schedule;
+    const lh_plan_elastic *details; /* in the arena given */
+    int64_t offloaded_bytes;        /* per device, at most at once */
+    int64_t copying_ns; /* of these to the host, and of these back */
+    int64_t makespan_ns;
+} lhi_elastic_result;
+
+/* Whether elastic plans are for this job and layout at all. */
+bool lhi_elastic_suits(const lh_job *job, const lhi_config *config);
+
+/* The fastest elastic plan on the degrees, micro-batch and outermost
+ * parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: there is none; `err`
+ * says why. Release out->built.pipeline and out->schedule. */
+lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
+                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                             lhi_elastic_result *out, lh_error *err);
+
+#endif

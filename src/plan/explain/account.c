@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where an iteration's time goes: what it would take less if one cause after
+ * the other were gone. Since each step starts where the last one ended, the
+ * parts add up to the iteration; where two causes hide each other, the time is
+ * counted with the one that is taken away last. */
+#include "plan/explain/account.h"
+
+#include "pipe/pipeline_own.h"
+#include "plan/search/candidate.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct accountant {
+    const lh_job *job;
+    const lh_plan_options *options;
+    lhi_arena *mem;
+    const lh_plan *plan;
+    lh_pipeline free_of; /* the plan's, less what is taken away */
+    const lh_schedule *schedule;
+    lh_schedule *own; /* NULL: it is the plan's */
+    int64_t now_ns;   /* makespan of the schedule on it */
+} accountant;
+
+static lh_status copy_pipeline(accountant *a, lh_error *err)
+{
+    const lh_pipeline *p = a->plan->pipeline;
+    lh_pipeline *q = &a->free_of;
+    *q = *p;
+    q->chunks = LHI_NEW(a->mem, lh_chunk, p->n_chunks);
+    q->links = LHI_NEW(a->mem, lh_link, p->n_links + (size_t)1);
+    q->forward = LHI_NEW(a->mem, lhi_route, p->n_chunks);
+    q->backward = LHI_NEW(a->mem, lhi_route, p->n_chunks);
+    q->dp_ops = LHI_NEW(a->mem, lh_dp_op, p->n_dp_ops + (size_t)1);
+    q->memory_limits = LHI_NEW(a->mem, int64_t, p->n_devices);
+    if (!q->chunks || !q->links || !q->forward || !q->backward || !q->dp_ops ||
+        !q->memory_limits)
+        return lhi_fail_nomem(err);
+    memcpy(q->chunks, p->chunks, p->n_chunks * sizeof *p->chunks);
+    memcpy(q->forward, p->forward, p->n_chunks * sizeof *p->forward);
+    memcpy(q->backward, p->backward, p->n_chunks * sizeof *p->backward);
+    if (p->n_links)
+        memcpy(q->links, p->links, p->n_links * sizeof *p->links);
+    if (p->n_dp_ops)
+        memcpy(q->dp_ops, p->dp_ops, p->n_dp_ops * sizeof *p->dp_ops);
+    memcpy(q->memory_limits, p->memory_limits,
+           p->n_devices * sizeof *p->memory_limits);
+    return LH_OK;
+}
+
+static void free_memory(lh_pipeline *p)
+{
+    p->has_limits = false;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        p->memory_limits[d] = LH_NO_LIMIT;
+}
+
+static void free_data(lh_pipeline *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        lh_chunk *k = &p->chunks[c];
+        k->all_gather_ns = k->reduce_scatter_ns = k->dp_latency_ns = 0;
+    }
+    for (uint32_t i = 0; i < p->n_dp_ops; i++)
+        p->dp_ops[i].transfer_ns = 0;
+}
+
+static void free_messages(lh_pipeline *p)
+{
+    for (uint32_t i = 0; i < p->n_links; i++)
+        p->links[i].latency_ns = p->links[i].transfer_ns = 0;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        p->forward[c].latency_ns = p->forward[c].transfer_ns = 0;
+        p->backward[c].latency_ns = p->backward[c].transfer_ns = 0;
+    }
+}
+
+/* What has been taken away saves, with the schedule as it is. */
+static lh_status saved(accountant *a, int64_t *ns, lh_error *err)
+{
+    lh_evaluator *evaluator;
+    int64_t after_ns;
+    LHI_TRY(lh_evaluator_make(&a->free_of, NULL, &evaluator, err));
+    lh_status status = lh_evaluator_run(evaluator, a->schedule, &after_ns, err);
+    lh_evaluator_free(evaluator);
+    LHI_TRY(status);
+    *ns = after_ns < a->now_ns ? a->now_ns - after_ns : 0;
+    a->now_ns -= *ns;
+    return LH_OK;
+}
+
+/* The best method's schedule where memory does not matter takes the place of
+ * the plan's. An elastic plan is made for its memory as a whole. */
+static lh_status saved_by_memory(accountant *a, int64_t *ns, lh_error *err)
+{
+    lhi_layout_search s = {
+        .job = a->job, .options = *a->options, .mem = a->mem};
+    lhi_candidate c = {.config = lhi_config_of(&a->plan->best)};
+    lhi_built built = {.pipeline = &a->free_of};
+    *ns = 0;
+    if (a->plan->best.elastic || !a->free_of.has_limits)
+        return LH_OK;
+    free_memory(&a->free_of);
+    LHI_TRY(lhi_candidate_methods(&s, &c, &built, &a->own, NULL, NULL, err));
+    if (!a->own || c.choice.makespan_ns >= a->now_ns)
+        return LH_OK;
+    a->schedule = a->own;
+    *ns = a->now_ns - c.choice.makespan_ns;
+    a->now_ns -= *ns;
+    return LH_OK;
+}
+
+/* The passes of the busiest device and of all, per device. */
+static void measure_work(const lh_pipeline *p, lh_plan_account *out,
+                         int64_t *most_ns)
+{
+    int64_t all = 0;
+    *most_ns = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        int64_t work = 0;
+        for (uint32_t c = 0; c < p->n_chunks; c++)
+            if (p->chunks[c].device == d)
+                work += (p->chunks[c].f_ns + p->chunks[c].d_ns +
+                         p->chunks[c].w_ns) *
+                        p->n_microbatches;
+        all += work;
+        *most_ns = work > *most_ns ? work : *most_ns;
+    }
+    out->compute_ns = all / p->n_devices;
+    out->imbalance_ns = *most_ns - out->compute_ns;
+}
+
+/* Of the passes, what tensor, context and expert parallelism send in them. */
+static lh_status measure_inside(const accountant *a, lh_plan_account *out,
+                                lh_error *err)
+{
+    lhi_config config = lhi_config_of(&a->plan->best);
+    lhi_built built;
+    if (a->plan->best.elastic)
+        return LH_OK;
+    LHI_TRY(lhi_layout_build(a->job, &config, &built, err));
+    lh_pipeline_free(built.pipeline);
+    double ns =
+        (double)built.inside_ns * config.microbatches / config.layout.pipeline;
+    out->inside_ns =
+        ns < (double)out->compute_ns ? (int64_t)ns : out->compute_ns;
+    out->compute_ns -= out->inside_ns;
+    return LH_OK;
+}
+
+static lh_status take_away(accountant *a, lh_plan_account *out, lh_error *err)
+{
+    int64_t most_ns;
+    LHI_TRY(copy_pipeline(a, err));
+    LHI_TRY(saved_by_memory(a, &out->memory_ns, err));
+    free_data(&a->free_of);
+    LHI_TRY(saved(a, &out->data_ns, err));
+    free_messages(&a->free_of);
+    LHI_TRY(saved(a, &out->messages_ns, err));
+    measure_work(a->plan->pipeline, out, &most_ns);
+    out->bubble_ns = a->now_ns - most_ns;
+    return measure_inside(a, out, err);
+}
+
+lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
+                           lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    accountant a = {.job = job,
+                    .options = options,
+                    .mem = mem,
+                    .plan = plan,
+                    .schedule = plan->schedule,
+                    .now_ns = plan->best.makespan_ns};
+    lh_plan_account *out = LHI_NEW(mem, lh_plan_account, 1);
+    if (!out)
+        return lhi_fail_nomem(err);
+    lh_status status = take_away(&a, out, err);
+    lh_schedule_free(a.own);
+    out->optimizer_ns = plan->best.optimizer_ns;
+    out->overhead_ns = plan->best.overhead_ns;
+    plan->account = out;
+    return status;
+}

@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings of the links that a plan uses. The rates come in closed form
+ * (longhaul/transport.h), so every combination is looked at by how long a GPU
+ * sends with it; what the plan takes with the ones that are shown is simulated.
+ * Questions are settled one after the other, which loses nothing: the rate is a
+ * product of a share for each, and only the repeating depends on the others,
+ * where a higher rate never asks for another answer than a lower one. */
+#include "plan/explain/advise.h"
+
+#include "plan/layout/layout.h"
+#include "plan/layout/relinked.h"
+#include "plan/layout/traffic.h"
+
+#include "cost/cost_links.h"
+
+#include <inttypes.h>
+#include <longhaul/cost.h>
+#include <longhaul/simulate.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MOST_QUEUE_PAIRS = 64, /* 1, 2, 4, ... */
+    FEC_DATA = 32,         /* packets of a block */
+    FEC_PARITY = 8,        /* at most */
+    MOST_OPTIONS = 10,     /* of one question */
+    MOST_PATHS = 65536,    /* that a job may name */
+};
+
+static const double path_gbps = 400; /* of a wave or port, where nothing says */
+static const double close_enough = 1.01; /* a simpler setting is as good */
+static const double same = 1.0005;       /* no difference */
+static const double matter = 1.001;      /* one worth a word */
+static const double longest_ns = 0x1p53; /* that files hold */
+
+typedef struct advisor {
+    const lh_job *job;
+    lhi_arena *mem;
+    lh_plan *plan;
+    lhi_config config;
+    const lhi_traffic *traffic; /* of the link at hand */
+    lh_link_load messages, data;
+    double queue_bytes; /* the job's, wherever congestion is controlled */
+} advisor;
+
+const char *const lhi_advice_topics[] = {
+    "load_balancing", "queue_pairs", "congestion_control",
+    "recovery",       "fec",         NULL};
+
+const char *lh_advice_topic_name(lh_advice_topic topic)
+{
+    return (unsigned)topic < LH_N_ADVICE_TOPICS ? lhi_advice_topics[topic]
+                                                : "unknown";
+}
+
+void lh_advice_option_text(const lh_advice_option *option,
+                           lh_advice_topic topic, char *text, size_t room)
+{
+    const lh_link_setting *s = &option->setting;
+    uint32_t pairs = s->queue_pairs ? s->queue_pairs : 1;
+    switch (topic) {
+    case LH_ADVICE_BALANCING:
+        snprintf(text, room, "%s, %" PRIu32 " queue pair%s",
+                 s->balancing == LH_BALANCING_SPRAY ? "spray" : "ecmp", pairs,
+                 pairs > 1 ? "s" : "");
+        break;
+    case LH_ADVICE_QUEUE_PAIRS:
+        snprintf(text, room, "%" PRIu32 " queue pair%s", pairs,
+                 pairs > 1 ? "s" : "");
+        break;
+    case LH_ADVICE_CONGESTION:
+        snprintf(text, room, "%s",
+                 s->congestion == LH_CONGESTION_ON ? "on" : "off");
+        break;
+    default:
+        snprintf(text, room, "%s",
+                 s->recovery == LH_GO_BACK_N ? "go-back-n"
+                                             : "selective-repeat");
+        if (topic == LH_ADVICE_FEC && s->fec_data)
+            snprintf(text + strlen(text), room - strlen(text),
+                     " with %" PRIu32 "+%" PRIu32, s->fec_data, s->fec_parity);
+        else if (topic == LH_ADVICE_FEC)
+            snprintf(text + strlen(text), room - strlen(text), " alone");
+        break;
+    }
+}
+
+/* --- rates -----------------------------------------------------------------
+ */
+
+static void fill_loads(advisor *a)
+{
+    const lhi_traffic *t = a->traffic;
+    lh_link_load use =
+        lhi_link_load(a->job, t->from, t->to, lh_cost_defaults());
+    a->messages = a->data = use;
+    a->messages.senders = (double)t->message_flows;
+    a->messages.message_bytes =
+        (double)t->message_bytes / lhi_group_size(&a->config.layout);
+    a->data.senders = (double)t->data_flows;
+    a->data.message_bytes = (double)t->data_step_bytes;
+}
+
+static lh_status fill_rates(const advisor *a, lh_advice_option *o,
+                            lh_error *err)
+{
+    lh_link_effect e;
+    o->message_ns = o->iteration_ns = -1;
+    if (a->traffic->message_flows) {
+        LHI_TRY(lh_cost_link_setting(&a->messages, &o->setting, &e, err));
+        o->message_bytes_per_s = e.bytes_per_s;
+        o->message_ns = llround(fmin(e.message_ns, longest_ns));
+    }
+    if (a->traffic->data_flows) {
+        LHI_TRY(lh_cost_link_setting(&a->data, &o->setting, &e, err));
+        o->data_bytes_per_s = e.bytes_per_s;
+    }
+    return LH_OK;
+}
+
+/* How long a GPU sends in an iteration. */
+static double sending_s(const advisor *a, const lh_advice_option *o)
+{
+    const lhi_traffic *t = a->traffic;
+    double s = 0;
+    if (o->message_bytes_per_s > 0)
+        s += (double)t->messages * (double)t->message_bytes /
+             (double)t->message_flows / o->message_bytes_per_s;
+    if (o->data_bytes_per_s > 0)
+        s +=
+            (double)t->data_bytes / (double)t->data_flows / o->data_bytes_per_s;
+    return s;
+}
+
+static lh_status sending_with(const advisor *a, const lh_link_setting *setting,
+                              double *s, lh_error *err)
+{
+    lh_advice_option o = {.setting = *setting};
+    LHI_TRY(fill_rates(a, &o, err));
+    *s = sending_s(a, &o);
+    return LH_OK;
+}
+
+/* --- what is best ----------------------------------------------------------
+ */
+
+static lh_link_setting balanced(const lh_link_setting *from, bool spray,
+                                uint32_t pairs, uint32_t paths)
+{
+    lh_link_setting s = *from;
+    s.balancing = spray ? LH_BALANCING_SPRAY : LH_BALANCING_ECMP;
+    s.queue_pairs = pairs;
+    s.paths = spray ? 0 : paths;
+    return s;
+}
+
+/* The fewest queue pairs that are close to the best number. */
+static lh_status find_pairs(const advisor *a, bool spray, uint32_t paths,
+                            const lh_link_setting *from, lh_link_setting *out,
+                            double *with, lh_error *err)
+{
+    double best = INFINITY, now;
+    for (uint32_t q = 1; q <= MOST_QUEUE_PAIRS; q *= 2) {
+        lh_link_setting try = balanced(from, spray, q, paths);
+        LHI_TRY(sending_with(a, &try, &now, err));
+        best = fmin(best, now);
+    }
+    for (uint32_t q = 1; q <= MOST_QUEUE_PAIRS; q *= 2) {
+        *out = balanced(from, spray, q, paths);
+        LHI_TRY(sending_with(a, out, with, err));
+        if (*with <= best * close_enough)
+            break;
+    }
+    return LH_OK;
+}
+
+/* The way that is faster with its queue pairs, ECMP where they are close. */
+static lh_status choose_balancing(const advisor *a, uint32_t paths,
+                                  lh_link_setting *s, lh_error *err)
+{
+    lh_link_setting ecmp, spray;
+    double with_ecmp, with_spray;
+    LHI_TRY(find_pairs(a, false, paths, s, &ecmp, &with_ecmp, err));
+    LHI_TRY(find_pairs(a, true, paths, s, &spray, &with_spray, err));
+    *s = with_spray * close_enough < with_ecmp ? spray : ecmp;
+    return LH_OK;
+}
+
+static void control(const advisor *a, bool on, lh_link_setting *s)
+{
+    s->congestion = on ? LH_CONGESTION_ON : LH_CONGESTION_OFF;
+    s->queue_bytes = on ? a->queue_bytes : 0;
+}
+
+/* Others on the same link need it; alone, it only costs. */
+static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
+                                   lh_error *err)
+{
+    double on, off;
+    control(a, false, s);
+    LHI_TRY(sending_with(a, s, &off, err));
+    control(a, true, s);
+    LHI_TRY(sending_with(a, s, &on, err));
+    if (on > off * same && a->messages.oversubscription <= 1)
+        control(a, false, s);
+    return LH_OK;
+}
+
+/* As few more packets as come close to the best number of them. */
+static lh_status choose_code(const advisor *a, lh_link_setting *s, double *with,
+                             lh_error *err)
+{
+    double best = INFINITY, now;
+    s->fec_data = FEC_DATA;
+    for (s->fec_parity = 1; s->fec_parity <= FEC_PARITY; s->fec_parity++) {
+        LHI_TRY(sending_with(a, s, &now, err));
+        best = fmin(best, now);
+    }
+    for (s->fec_parity = 1; s->fec_parity <= FEC_PARITY; s->fec_parity++) {
+        LHI_TRY(sending_with(a, s, with, err));
+        if (*with <= best * close_enough)
+            break;
+    }
+    return LH_OK;
+}
+
+static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
+                                 lh_error *err)
+{
+    lh_link_setting best = *s;
+    double least = INFINITY, now;
+    for (int i = 0; i < 4; i++) { /* the simplest first */
+        lh_link_setting try = *s;
+        try.recovery = i % 2 ? LH_SELECTIVE_REPEAT : LH_GO_BACK_N;
+        try.fec_data = try.fec_parity = 0;
+        if (i < 2)
+            LHI_TRY(sending_with(a, &try, &now, err));
+        else
+            LHI_TRY(choose_code(a, &try, &now, err));
+        if (now * same < least) {
+            least = now;
+            best = try;
+        }
+    }
+    *s = best;
+    return LH_OK;
+}
+
+/* --- what the plan takes ---------------------------------------------------
+ */
+
+/* -1 where settings are so slow that no pipeline holds the times. */
+static lh_status simulate(const advisor *a, const lh_wan *wans, int64_t *ns,
+                          lh_error *err)
+{
+    lh_job job = *a->job;
+    lh_pipeline *pipeline;
+    lh_evaluator *evaluator;
+    lh_error why = {0};
+    int64_t after_ns;
+    job.wans = wans;
+    *ns = -1;
+    lh_status status =
+        lhi_changed_pipeline(a->job, &job, &a->plan->best, a->plan->pipeline,
+                             a->mem, &pipeline, &after_ns, &why);
+    if (status == LH_EUNSUPPORTED)
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    status = lh_evaluator_make(pipeline, NULL, &evaluator, err);
+    if (status == LH_OK) {
+        status = lh_evaluator_run(evaluator, a->plan->schedule, ns, err);
+        *ns += after_ns;
+        lh_evaluator_free(evaluator);
+    }
+    lh_pipeline_free(pipeline);
+    return status;
+}
+
+static lh_status copy_wans(const advisor *a, lh_wan **out, lh_error *err)
+{
+    size_t n = (size_t)a->job->n_datacenters * a->job->n_datacenters;
+    lh_wan *wans = LHI_NEW(a->mem, lh_wan, n);
+    if (!wans)
+        return lhi_fail_nomem(err);
+    memcpy(wans, a->job->wans, n * sizeof *wans);
+    *out = wans;
+    return LH_OK;
+}
+
+/* `o` on the link at hand, all else as the job has it. */
+static lh_status simulate_option(const advisor *a, lh_advice_option *o,
+                                 lh_error *err)
+{
+    const lhi_traffic *t = a->traffic;
+    lhi_mark mark = lhi_arena_mark(a->mem);
+    lh_wan *wans;
+    LHI_TRY(copy_wans(a, &wans, err));
+    wans[(size_t)t->from * a->job->n_datacenters + t->to].setting = o->setting;
+    lh_status status = simulate(a, wans, &o->iteration_ns, err);
+    lhi_arena_rewind(a->mem, mark);
+    return status;
+}
+
+static lh_status fill_option(const advisor *a, lh_advice_option *o,
+                             lh_error *err)
+{
+    LHI_TRY(fill_rates(a, o, err));
+    return simulate_option(a, o, err);
+}
+
+/* What one setting costs against another: of the iteration, or, where that is
+ * not simulated, of the time that a GPU sends. */
+static double worse(const advisor *a, const lh_advice_option *o,
+                    const lh_advice_option *than)
+{
+    if (o->iteration_ns > 0 && than->iteration_ns > 0)
+        return (double)o->iteration_ns / (double)than->iteration_ns;
+    return sending_s(a, o) / sending_s(a, than);
+}
+
+/* --- what is simplest ------------------------------------------------------
+ */
+
+/* Takes the other setting if it costs next to nothing against the best. */
+static lh_status settle(const advisor *a, const lh_link_setting *other,
+                        const lh_advice_option *best, lh_link_setting *s,
+                        lh_error *err)
+{
+    lh_advice_option o = {.setting = *other};
+    LHI_TRY(fill_option(a, &o, err));
+    if (worse(a, &o, best) <= same)
+        *s = *other;
+    return LH_OK;
+}
+
+/* What waits behind other work needs no code, no spraying, no queue pairs, and
+ * can have its congestion controlled. */
+static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
+                          lh_error *err)
+{
+    lh_advice_option best = {.setting = *s};
+    LHI_TRY(fill_option(a, &best, err));
+    lh_link_setting other = *s;
+    other.fec_data = other.fec_parity = 0;
+    LHI_TRY(settle(a, &other, &best, s, err));
+    other = *s;
+    other.recovery = LH_GO_BACK_N;
+    LHI_TRY(settle(a, &other, &best, s, err));
+    other = *s;
+    control(a, true, &other);
+    LHI_TRY(settle(a, &other, &best, s, err));
+    other = balanced(s, false, s->queue_pairs, paths);
+    LHI_TRY(settle(a, &other, &best, s, err));
+    for (uint32_t q = s->queue_pairs / 2; q > 0; q /= 2) {
+        uint32_t before = s->queue_pairs;
+        other = *s;
+        other.queue_pairs = q;
+        LHI_TRY(settle(a, &other, &best, s, err));
+        if (s->queue_pairs == before)
+            break;
+    }
+    return LH_OK;
+}
+
+/* --- questions -------------------------------------------------------------
+ */
+
+static bool equal(const lh_link_setting *x, const lh_link_setting *y)
+{
+    return x->balancing == y->balancing && x->congestion == y->congestion &&
+           x->recovery == y->recovery && x->queue_pairs == y->queue_pairs &&
+           x->fec_data == y->fec_data && x->fec_parity == y->fec_parity;
+}
+
+typedef struct options {
+    uint32_t n;
+    lh_advice_option *all;
+} options;
+
+static void add(options *o, const lh_link_setting *s)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        if (equal(&o->all[i].setting, s))
+            return;
+    o->all[o->n++] = (lh_advice_option){.setting = *s};
+}
+
+static lh_status list_codes(const advisor *a, const lh_link_setting *s,
+                            options *o, lh_error *err)
+{
+    double unused;
+    for (int i = 0; i < 4; i++) {
+        lh_link_setting other = *s;
+        other.recovery = i < 2 ? s->recovery : LH_GO_BACK_N;
+        other.fec_data = other.fec_parity = 0;
+        if (i % 2)
+            LHI_TRY(choose_code(a, &other, &unused, err));
+        add(o, &other);
+    }
+    return LH_OK;
+}
+
+/* The answers that a question has, all else as advised. */
+static lh_status list_options(const advisor *a, lh_advice_topic topic,
+                              const lh_link_setting *s, uint32_t paths,
+                              options *o, lh_error *err)
+{
+    lh_link_setting other = *s;
+    double unused;
+    switch (topic) {
+    case LH_ADVICE_BALANCING:
+        for (int spray = 0; spray < 2; spray++) {
+            other = balanced(s, spray, 1, paths);
+            add(o, &other);
+            other = balanced(s, spray, s->queue_pairs, paths);
+            add(o, &other);
+            LHI_TRY(find_pairs(a, spray, paths, s, &other, &unused, err));
+            add(o, &other);
+        }
+        break;
+    case LH_ADVICE_QUEUE_PAIRS:
+        for (uint32_t q = 1; q <= 16; q *= 4) {
+            other.queue_pairs = q;
+            add(o, &other);
+        }
+        break;
+    case LH_ADVICE_CONGESTION:
+        control(a, false, &other);
+        add(o, &other);
+        control(a, true, &other);
+        add(o, &other);
+        break;
+    case LH_ADVICE_RECOVERY:
+        other.recovery = LH_GO_BACK_N;
+        add(o, &other);
+        other.recovery = LH_SELECTIVE_REPEAT;
+        add(o, &other);
+        break;
+    default:
+        LHI_TRY(list_codes(a, s, o, err));
+        break;
+    }
+    add(o, s);
+    return LH_OK;
+}
+
+static double rate_of(const lh_advice_option *o)
+{
+    return o->message_bytes_per_s > 0 ? o->message_bytes_per_s
+                                      : o->data_bytes_per_s;
+}
+
+/* "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s (+3.10 %)" */
+static int describe(lh_advice_topic topic, const lh_advice_option *o,
+                    const lh_advice_option *advised, char *text, size_t room)
+{
+    char name[80];
+    lh_advice_option_text(o, topic, name, sizeof name);
+    int n = snprintf(text, room, "%s: %.4g Gb/s a flow", name,
+                     rate_of(o) * 8 / 1e9);
+    if (o->message_ns >= 0)
+        n += snprintf(text + n, room - (size_t)n, ", %.4g ms a message",
+                      (double)o->message_ns / 1e6);
+    if (o->iteration_ns > 0)
+        n += snprintf(text + n, room - (size_t)n, ", iteration %.4g s",
+                      (double)o->iteration_ns / 1e9);
+    if (o != advised && o->iteration_ns > 0 && advised->iteration_ns > 0)
+        n += snprintf(
+            text + n, room - (size_t)n, " (%+.2f %%)",
+            100 *
+                ((double)o->iteration_ns / (double)advised->iteration_ns - 1));
+    return n;
+}
+
+/* "nothing to gain: ecmp 47.04 Gb/s a flow, spray 26.84 Gb/s" */
+static int describe_shortly(const lh_advice_question *q,
+                            const lh_advice_option *advised, char *text,
+                            size_t room)
+{
+    char name[80];
+    double most = 0;
+    lh_advice_option_text(advised, q->topic, name, sizeof name);
+    int n = snprintf(text, room, "nothing to gain: %s %.4g Gb/s a flow", name,
+                     rate_of(advised) * 8 / 1e9);
+    for (uint32_t i = 0; i < q->n_options; i++) {
+        const lh_advice_option *o = &q->options[i];
+        if (o == advised)
+            continue;
+        lh_advice_option_text(o, q->topic, name, sizeof name);
+        n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
+                      rate_of(o) * 8 / 1e9);
+        if (o->iteration_ns > 0)
+            most = fmax(
+                most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
+    }
+    if (advised->iteration_ns > 0)
+        n += snprintf(text + n, room - (size_t)n,
+                      "; the iteration differs by %.2f %% at most",
+                      100 * most / (double)advised->iteration_ns);
+    return n;
+}
+
+/* Whether an answer makes a difference, and the numbers. */
+static lh_status say_why(const advisor *a, lh_advice_question *q, lh_error *err)
+{
+    char text[1600];
+    const lh_advice_option *advised = NULL;
+    for (uint32_t i = 0; i < q->n_options; i++)
+        if (q->options[i].advised)
+            advised = &q->options[i];
+    for (uint32_t i = 0; i < q->n_options; i++) {
+        double more = worse(a, &q->options[i], advised);
+        q->matters = q->matters || more > matter || more < 1 / matter;
+    }
+    int n = q->matters ? describe(q->topic, advised, advised, text, sizeof text)
+                       : describe_shortly(q, advised, text, sizeof text);
+    for (uint32_t i = 0; i < q->n_options && q->matters; i++) {
+        if (&q->options[i] == advised)
+            continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, "; ");
+        n += describe(q->topic, &q->options[i], advised, text + n,
+                      sizeof text - (size_t)n);
+    }
+    if (q->topic == LH_ADVICE_CONGESTION && q->matters)
+        snprintf(text + n, sizeof text - (size_t)n, "; %s",
+                 a->messages.oversubscription > 1
+                     ? "others share the link"
+                     : "off as long as nothing else shares the link");
+    q->why = lhi_arena_strdup(a->mem, text);
+    return q->why ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status ask(const advisor *a, lh_advice_topic topic,
+                     const lh_link_setting *advised, uint32_t paths,
+                     lh_advice_question *q, lh_error *err)
+{
+    options o = {.all = LHI_NEW(a->mem, lh_advice_option, MOST_OPTIONS)};
+    if (!o.all)
+        return lhi_fail_nomem(err);
+    LHI_TRY(list_options(a, topic, advised, paths, &o, err));
+    for (uint32_t i = 0; i < o.n; i++) {
+        LHI_TRY(fill_option(a, &o.all[i], err));
+        o.all[i].advised = equal(&o.all[i].setting, advised);
+    }
+    *q = (lh_advice_question){
+        .topic = topic, .n_options = o.n, .options = o.all};
+    return say_why(a, q, err);
+}
+
+/* --- links -----------------------------------------------------------------
+ */
+
+/* One for each wave or port. */
+static uint32_t count_paths(const lh_wan *wan)
+{
+    return (uint32_t)fmin(MOST_PATHS, ceil(wan->gbps / path_gbps));
+}
+
+static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
+{
+    const lhi_traffic *t = a->traffic;
+    const lh_job *job = a->job;
+    const lh_wan *wan =
+        &job->wans[(size_t)t->from * job->n_datacenters + t->to];
+    lh_link_setting s = wan->setting;
+    a->queue_bytes = s.queue_bytes;
+    fill_loads(a);
+    *out = (lh_link_advice){
+        .from = job->datacenters[t->from].name,
+        .to = job->datacenters[t->to].name,
+        .message_bytes = t->message_bytes,
+        .messages = t->messages,
+        .message_flows = t->message_flows,
+        .data_bytes = t->data_bytes,
+        .data_step_bytes = t->data_step_bytes,
+        .data_flows = t->data_flows,
+        .paths_given = s.paths > 0,
+        .paths = s.paths ? s.paths : count_paths(wan),
+        .measured = lhi_profile_link(job, LH_PATH_WAN, t->from, t->to) != NULL,
+    };
+    out->planned.setting = out->advised.setting = s;
+    LHI_TRY(fill_option(a, &out->planned, err));
+    if (out->measured)
+        return fill_option(a, &out->advised, err);
+    LHI_TRY(choose_recovery(a, &s, err));
+    LHI_TRY(choose_balancing(a, out->paths, &s, err));
+    LHI_TRY(choose_congestion(a, &s, err));
+    LHI_TRY(choose_recovery(a, &s, err)); /* at the rate that is left */
+    LHI_TRY(simplify(a, out->paths, &s, err));
+    out->advised.setting = s;
+    out->advised.advised = true;
+    LHI_TRY(fill_option(a, &out->advised, err));
+    lh_advice_question *q =
+        LHI_NEW(a->mem, lh_advice_question, LH_N_ADVICE_TOPICS);
+    if (!q)
+        return lhi_fail_nomem(err);
+    for (int i = 0; i < LH_N_ADVICE_TOPICS; i++)
+        LHI_TRY(ask(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
+    out->questions = q;
+    out->n_questions = LH_N_ADVICE_TOPICS;
+    return LH_OK;
+}
+
+/* All links as advised, together. */
+static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
+                              const lh_link_advice *links, uint32_t n,
+                              int64_t *ns, lh_error *err)
+{
+    lh_wan *wans;
+    LHI_TRY(copy_wans(a, &wans, err));
+    for (uint32_t i = 0; i < n; i++)
+        wans[(size_t)traffic[i].from * a->job->n_datacenters + traffic[i].to]
+            .setting = links[i].advised.setting;
+    return simulate(a, wans, ns, err);
+}
+
+lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
+                          lh_error *err)
+{
+    advisor a = {.job = job,
+                 .mem = mem,
+                 .plan = plan,
+                 .config = lhi_config_of(&plan->best)};
+    const lhi_traffic *traffic;
+    uint32_t n;
+    LHI_TRY(lhi_traffic_of(job, &a.config, mem, &traffic, &n, err));
+    lh_link_advice *links = LHI_NEW(mem, lh_link_advice, n + (size_t)1);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        a.traffic = &traffic[i];
+        LHI_TRY(advise_link(&a, &links[i], err));
+    }
+    plan->network = links;
+    plan->n_network = n;
+    plan->network_ns = -1;
+    return n ? simulate_all(&a, traffic, links, n, &plan->network_ns, err)
+             : LH_OK;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where another layout becomes the best one. One quantity of the links is
+ * scaled, and the job planned anew, at powers of two away from what it is,
+ * until another layout comes out; then bisection finds where that begins. A
+ * layout that is best only strictly between two powers of two is not seen.
+ *
+ * The searches are quick ones (lh_plan_options). */
+#include "plan/explain/flip.h"
+
+#include "base/fail.h"
+#include "plan/layout/relinked.h"
+#include "plan/plan_own.h"
+#include "plan/search/plan_search.h"
+
+#include <math.h>
+
+enum {
+    MOST_SITES = 8, /* of which each pair is looked at by itself */
+    MOST_FLIPS = 2, /* of one quantity: down and up */
+};
+
+/* A plan for one factor. */
+typedef struct point {
+    double factor;
+    lh_choice best;
+} point;
+
+typedef struct flipper {
+    lh_plan_options options; /* of the quick searches */
+    const lh_plan_options *given;
+    lhi_arena *mem;
+    lhi_arena *sites; /* of what is looked at */
+    lh_plan *plan;
+    bool stopped;
+    /* What is varied now. */
+    lh_plan_range *range;
+    lh_plan_flip *flips;
+    uint32_t n_flips;
+} flipper;
+
+static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+{
+    flipper *f = context;
+    if (f->given->progress && !f->stopped)
+        f->stopped =
+            f->given->progress(f->given->context, done, total, best_ns);
+    return f->stopped;
+}
+
+/* --- one plan ------------------------------------------------------------- */
+
+/* What a choice points to lives as long as the plan: its arena is kept if the
+ * choice is. */
+static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
+                              lh_choice *best, lh_error *err)
+{
+    lh_plan there = {.job = job};
+    lh_status status = lhi_plan_search(job, &f->options, mem, &there, err);
+    *best = there.best;
+    best->why = "";
+    lh_pipeline_free((lh_pipeline *)there.pipeline);
+    lh_schedule_free((lh_schedule *)there.schedule);
+    return status;
+}
+
+static lh_status plan_at(flipper *f, double factor, lhi_arena *mem,
+                         lh_choice *best, lh_error *err)
+{
+    lh_link_change changes[2] = {
+        {f->range->from, f->range->to, f->range->quantity, true, factor},
+        {f->range->to, f->range->from, f->range->quantity, true, factor}};
+    uint32_t n = f->range->from == LH_ALL_LINKS ? 1 : 2;
+    lh_job *job = LHI_NEW(mem, lh_job, 1);
+    if (!job)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_changed_job(f->plan->job, changes, n, mem, job, err));
+    return plan_quickly(f, job, mem, best, err);
+}
+
+/* A choice without what it points to, but for sites: enough to compare
+ * layouts. */
+static lh_status look_at(flipper *f, double factor, point *out, lh_error *err)
+{
+    *out = (point){factor, f->plan->sensitivity->here};
+    if (!(factor < 1) && !(factor > 1))
+        return LH_OK; /* known already */
+    lhi_arena *scratch = lhi_arena_make(0);
+    if (!scratch)
+        return lhi_fail_nomem(err);
+    lh_status status = plan_at(f, factor, scratch, &out->best, err);
+    if (status == LH_OK)
+        status = lhi_copy_sites(out->best.layout.sites, f->sites,
+                                &out->best.layout.sites, err);
+    lhi_arena_free(scratch);
+    return status;
+}
+
+/* --- flips -----------------------------------------------------------------
+ */
+
+static lh_status add_flip(flipper *f, const point *low, const point *high,
+                          lh_error *err)
+{
+    lh_plan_flip *flip = &f->flips[f->n_flips++];
+    *flip = (lh_plan_flip){.factor_below = low->factor,
+                           .factor_above = high->factor};
+    /* Once more, the same, to stay. */
+    LHI_TRY(plan_at(f, low->factor, f->mem, &flip->below, err));
+    return plan_at(f, high->factor, f->mem, &flip->above, err);
+}
+
+/* Between a factor where the layout is the same as here and one where it is
+ * not. */
+static lh_status bisect(flipper *f, point same, point other, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    while (!f->stopped &&
+           fmax(same.factor, other.factor) / fmin(same.factor, other.factor) >
+               1 + s->tolerance) {
+        point middle;
+        LHI_TRY(look_at(f, sqrt(same.factor * other.factor), &middle, err));
+        if (lhi_same_layout(&middle.best, &s->here))
+            same = middle;
+        else
+            other = middle;
+    }
+    return same.factor < other.factor ? add_flip(f, &same, &other, err)
+                                      : add_flip(f, &other, &same, err);
+}
+
+/* The first flip on the way to `end`. */
+static lh_status find_flip(flipper *f, double end, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    bool up = end > 1;
+    point same = {1, s->here}, next;
+    while (!f->stopped && (up ? same.factor < end : same.factor > end)) {
+        double factor =
+            up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
+        LHI_TRY(look_at(f, factor, &next, err));
+        if (!lhi_same_layout(&next.best, &s->here))
+            return bisect(f, same, next, err);
+        same = next;
+    }
+    return LH_OK;
+}
+
+static lh_status find_flips(flipper *f, lh_plan_range *range, lh_error *err)
+{
+    const lh_plan_sensitivity *s = f->plan->sensitivity;
+    f->range = range;
+    f->flips = LHI_NEW(f->mem, lh_plan_flip, MOST_FLIPS);
+    f->n_flips = 0;
+    if (!f->flips)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_flip(f, s->least, err));
+    LHI_TRY(find_flip(f, s->most, err));
+    range->flips = f->flips;
+    range->n_flips = f->n_flips;
+    return LH_OK;
+}
+
+/* --- links -----------------------------------------------------------------
+ */
+
+static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
+                      uint32_t to)
+{
+    ranges[(*n)++] =
+        (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_LATENCY};
+    ranges[(*n)++] =
+        (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
+}
+
+static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
+{
+    uint32_t n = f->plan->job->n_datacenters;
+    lh_plan_range *ranges = LHI_NEW(f->mem, lh_plan_range, 2 + (size_t)n * n);
+    if (!ranges)
+        return lhi_fail_nomem(err);
+    if (n > 1)
+        add_range(ranges, &s->n_ranges, LH_ALL_LINKS, LH_ALL_LINKS);
+    for (uint32_t a = 0; n > 2 && n <= MOST_SITES && a < n; a++)
+        for (uint32_t b = a + 1; b < n; b++)
+            add_range(ranges, &s->n_ranges, a, b);
+    s->ranges = ranges;
+    LHI_TRY(plan_quickly(f, f->plan->job, f->mem, &s->here, err));
+    for (uint32_t i = 0; i < s->n_ranges && !f->stopped; i++)
+        LHI_TRY(find_flips(f, &ranges[i], err));
+    return LH_OK;
+}
+
+lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
+                         lh_plan *plan, lh_error *err)
+{
+    flipper f = {
+        .options = *options, .given = options, .mem = mem, .plan = plan};
+    double range = options->range > 0 ? options->range : 16;
+    lh_plan_sensitivity *s = LHI_NEW(mem, lh_plan_sensitivity, 1);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->tolerance = options->tolerance > 0 ? options->tolerance : 0.01;
+    if (!(range > 1 && range <= 0x1p20) || !(s->tolerance >= 1e-9))
+        return lhi_fail(err, LH_EINVAL,
+                        "a range of %g with a tolerance of %g: the range is "
+                        "above 1 and at most %g, the tolerance 1e-9 or more",
+                        range, s->tolerance, 0x1p20);
+    s->most = range;
+    s->least = 1 / range;
+    f.options.n_questions = 0;
+    f.options.sensitivity = false;
+    f.options.top = 1;
+    f.options.quick = true;
+    f.options.jitter = NULL;
+    f.options.front = false;
+    f.options.progress = watch;
+    f.options.context = &f;
+    plan->sensitivity = s;
+    f.sites = lhi_arena_make(0);
+    lh_status status = f.sites ? find_all(&f, s, err) : lhi_fail_nomem(err);
+    lhi_arena_free(f.sites);
+    if (f.stopped)
+        plan->sensitivity = NULL;
+    return status;
+}

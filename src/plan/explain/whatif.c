@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What if the links were others? The plan's layout is built with them and its
+ * schedule run again, order for order; beside it stands what a search finds
+ * that knew of them. */
+#include "plan/explain/whatif.h"
+
+#include "base/fail.h"
+#include "plan/layout/relinked.h"
+#include "plan/search/goal.h"
+#include "plan/search/plan_search.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/simulate.h>
+
+/* The choice with another makespan. */
+static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
+{
+    double before = (double)c->iteration_ns;
+    c->makespan_ns = makespan_ns;
+    c->overhead_ns = after_ns - c->optimizer_ns;
+    c->iteration_ns = makespan_ns + after_ns;
+    if (c->iteration_ns <= 0)
+        return;
+    c->tokens_per_s *= before / (double)c->iteration_ns;
+    c->mfu *= before / (double)c->iteration_ns;
+}
+
+static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
+                           int64_t after_ns, lh_choice *kept, lh_error *err)
+{
+    lh_timeline *t;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(p, &bound, err));
+    LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
+    retime(kept, lh_timeline_makespan(t), after_ns);
+    kept->bubble_ratio = lh_timeline_bubble_ratio(t);
+    kept->lower_bound_ns = bound.ns + after_ns;
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+static lh_status keep(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+                      lh_choice *kept, lh_error *err)
+{
+    lh_pipeline *p;
+    int64_t after_ns;
+    *kept = plan->best;
+    kept->why = "";
+    kept->jitter = NULL;
+    LHI_TRY(lhi_changed_pipeline(plan->job, job, &plan->best, plan->pipeline,
+                                 mem, &p, &after_ns, err));
+    lh_status status = run_again(plan, p, after_ns, kept, err);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static lh_status search_again(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lh_choice *best, lh_error *err)
+{
+    lh_plan_options quiet = *options;
+    lh_plan there = {.job = job};
+    quiet.n_questions = 0;
+    quiet.sensitivity = false;
+    quiet.jitter = NULL;
+    quiet.front = false;
+    quiet.top = 1;
+    lh_status status = lhi_plan_find(job, &quiet, mem, &there, err);
+    *best = there.best;
+    lh_pipeline_free((lh_pipeline *)there.pipeline);
+    lh_schedule_free((lh_schedule *)there.schedule);
+    return status;
+}
+
+static lh_status answer(const lh_plan_question *question,
+                        const lh_plan_options *options, lhi_arena *mem,
+                        const lh_plan *plan, lh_plan_answer *out, lh_error *err)
+{
+    lh_job *job = LHI_NEW(mem, lh_job, 1);
+    out->text = lhi_arena_strdup(mem, question->text ? question->text : "");
+    if (!job || !out->text)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
+                            mem, job, err));
+    LHI_TRY(keep(plan, job, mem, &out->kept, err));
+    LHI_TRY(search_again(job, options, mem, &out->best, err));
+    /* The schedule that is there may be better than one found from nothing. */
+    if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
+        out->best = out->kept;
+    out->best.why = "";
+    return LH_OK;
+}
+
+lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
+                          lh_plan *plan, lh_error *err)
+{
+    uint32_t n = options->n_questions;
+    lh_plan_answer *answers = LHI_NEW(mem, lh_plan_answer, n);
+    if (!answers)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        lh_status status = answer(&options->questions[i], options, mem, plan,
+                                  &answers[i], err);
+        if (status != LH_OK) {
+            lhi_wrap(err, "what if %s",
+                     options->questions[i].text ? options->questions[i].text
+                                                : "");
+            return status;
+        }
+    }
+    plan->answers = answers;
+    plan->n_answers = n;
+    return LH_OK;
+}

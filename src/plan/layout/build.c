@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a layout to the scheduling problem: costs become passes, hops links. */
+#include "plan/layout/reuse.h"
+
+#include "cost/cost_links.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct builder {
+    const lh_job *job; /* with the recomputation of the configuration */
+    const lhi_config *config;
+    lhi_known *known; /* NULL: nothing */
+    lhi_arena *mem;
+    lhi_places places;
+    lh_chunk *chunks;
+    uint32_t n_chunks, n_links;
+    lh_link *links;
+    uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
+    uint32_t *shared; /* per pair of datacenters: see share_links() */
+    lhi_busiest busiest;
+    int64_t late_ns; /* of the reductions, beside the chunks' latencies */
+    int64_t *optimizer_ns, *workspace; /* per device */
+    bool *has_chunk;                   /* per device */
+    lhi_built *built;
+} builder;
+
+static const lhi_rank_place *rank_of(const builder *b, uint32_t group,
+                                     uint32_t stage)
+{
+    size_t P = b->config->layout.pipeline;
+    return &b->places.ranks[group * P + stage];
+}
+
+static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
+{
+    if (other->total_ns > pass->total_ns)
+        *pass = *other;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* State and nothing else: what all passes of a device share is apart. */
+static int64_t state_bytes(const lh_cost *cost)
+{
+    return cost->static_bytes - cost->workspace_bytes - cost->reserved_bytes;
+}
+
+/* Replicas in different datacenters wait for each other: each pass takes as
+ * long as where it is slowest, and memory is that of the fullest. */
+static void take_worst(lh_cost *cost, const lh_cost *here)
+{
+    int64_t state = larger(state_bytes(cost), state_bytes(here));
+    slower(&cost->f, &here->f);
+    slower(&cost->d, &here->d);
+    slower(&cost->w, &here->w);
+    cost->optimizer_ns = larger(cost->optimizer_ns, here->optimizer_ns);
+    cost->activation_bytes =
+        larger(cost->activation_bytes, here->activation_bytes);
+    cost->weight_input_bytes =
+        larger(cost->weight_input_bytes, here->weight_input_bytes);
+    cost->workspace_bytes =
+        larger(cost->workspace_bytes, here->workspace_bytes);
+    cost->reserved_bytes = larger(cost->reserved_bytes, here->reserved_bytes);
+    cost->static_bytes = state + cost->workspace_bytes + cost->reserved_bytes;
+    cost->all_gather_ns = larger(cost->all_gather_ns, here->all_gather_ns);
+    cost->reduce_scatter_ns =
+        larger(cost->reduce_scatter_ns, here->reduce_scatter_ns);
+    cost->data_latency_ns =
+        larger(cost->data_latency_ns, here->data_latency_ns);
+    cost->data_late_ns = larger(cost->data_late_ns, here->data_late_ns);
+    if (cost->time_source != here->time_source)
+        cost->time_source = LH_COST_MIXED;
+}
+
+/* In the datacenters with its replicas; those that are alike need no look. */
+static lh_status cost_slice(builder *b, const lhi_spread *spread,
+                            lh_cost_slice slice, lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        lh_cost here;
+        if (lhi_spread_repeats(b->job, &b->config->layout, spread, i))
+            continue;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_chunk_cost(b->job, &b->config->layout, &slice, &options,
+                               &b->busiest, &here, err));
+        if (i == 0)
+            *cost = here;
+        else
+            take_worst(cost, &here);
+    }
+    return LH_OK;
+}
+
+static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+{
+    const lhi_spread *spread =
+        &b->places.spreads[lhi_config_device(b->config, c)];
+    lh_cost_slice slice = {
+        .embedding = c == 0,
+        .head = c + 1 == b->n_chunks,
+        .chunk = c,
+        .of = b->n_chunks,
+        .n_sites = spread->n_sites,
+        .sites = spread->sites,
+        .sharing = spread->sharing,
+    };
+    lhi_config_layers(b->job->model->layers, b->config, c, &slice.first_layer,
+                      &slice.n_layers);
+    if (b->known &&
+        lhi_known_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
+        return LH_OK;
+    LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    if (b->known)
+        lhi_known_keep(b->known, c, slice.first_layer, slice.n_layers, cost);
+    return LH_OK;
+}
+
+static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
+{
+    lh_cost cost;
+    LHI_TRY(cost_of(b, c, &cost, err));
+    uint32_t d = lhi_config_device(b->config, c);
+    lh_chunk *chunk = &b->chunks[c];
+    chunk->device = d;
+    chunk->f_ns = cost.f.total_ns;
+    chunk->d_ns = cost.d.total_ns;
+    chunk->w_ns = cost.w.total_ns;
+    chunk->mem_f = cost.activation_bytes;
+    chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
+    chunk->mem_w = -cost.weight_input_bytes;
+    /* Weights, gradients, optimizer; measured where the profile says so. */
+    chunk->mem_static = state_bytes(&cost);
+    /* What is there once, however many chunks a device has. */
+    if (!b->has_chunk[d])
+        chunk->mem_static += cost.reserved_bytes;
+    b->has_chunk[d] = true;
+    if (cost.workspace_bytes > b->workspace[d]) {
+        chunk->mem_static += cost.workspace_bytes - b->workspace[d];
+        b->workspace[d] = cost.workspace_bytes;
+    }
+    chunk->all_gather_ns = cost.all_gather_ns;
+    chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
+    chunk->dp_latency_ns =
+        cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
+    b->late_ns = larger(b->late_ns, cost.data_late_ns);
+    b->optimizer_ns[d] += cost.optimizer_ns;
+    b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
+                           cost.w.communication_ns;
+    if (c == 0)
+        b->built->source = cost.time_source;
+    else if (b->built->source != cost.time_source)
+        b->built->source = LH_COST_MIXED;
+    return LH_OK;
+}
+
+/* How many replicas send at once where group g does, from one stage to
+ * another: those of all groups that cross the same link there. */
+static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
+                        uint32_t to)
+{
+    const lh_sites *sites = b->places.sites;
+    uint32_t replicas = 0;
+    for (uint32_t i = 0; i < sites->n_groups; i++)
+        if (rank_of(b, i, from)->datacenter ==
+                rank_of(b, g, from)->datacenter &&
+            rank_of(b, i, to)->datacenter == rank_of(b, g, to)->datacenter)
+            replicas += sites->groups[i].replicas;
+    return replicas;
+}
+
+static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
+                          uint32_t to)
+{
+    const lhi_rank_place *a = rank_of(b, g, from), *z = rank_of(b, g, to);
+    return (lh_cost_hop){a->datacenter, z->datacenter, a->first_gpu,
+                         z->first_gpu, senders(b, g, from, to)};
+}
+
+/* The message between two stages, of the group where it takes longest. */
+static lh_status message_between(builder *b, uint32_t from, uint32_t to,
+                                 lh_cost_message *out, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, from, to);
+        lh_cost_message here;
+        LHI_TRY(lhi_hop_message(b->job, &b->config->layout, &hop, &options,
+                                &b->busiest, &here, err));
+        if (g == 0) {
+            *out = here;
+            continue;
+        }
+        out->transfer_ns = larger(out->transfer_ns, here.transfer_ns);
+        out->latency_ns = larger(out->latency_ns, here.latency_ns);
+    }
+    return LH_OK;
+}
+
+static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
+{
+    lh_cost_message message;
+    LHI_TRY(message_between(b, from, to, &message, err));
+    lh_link *link = &b->links[b->n_links];
+    *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
+    b->link_before[b->n_links] = b->last_link[from];
+    b->last_link[from] = ++b->n_links;
+    return LH_OK;
+}
+
+/* The link between datacenters that a group uses, plus 1; 0: none. */
+static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
+{
+    uint32_t from = rank_of(b, g, link->from)->datacenter;
+    uint32_t to = rank_of(b, g, link->to)->datacenter;
+    return from == to ? 0 : from * b->job->n_datacenters + to + 1;
+}
+
+/* Those of a set lead to its least member. */
+static uint32_t least_of(uint32_t *shared, uint32_t pair)
+{
+    while (shared[pair] != pair)
+        pair = shared[pair] = shared[shared[pair]];
+    return pair;
+}
+
+static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
+                           lh_error *err)
+{
+    const lh_datacenter *dcs = b->job->datacenters;
+    uint32_t n = b->job->n_datacenters;
+    /* No site has '>' in its name, so no two links get one name. */
+    char name[256];
+    snprintf(name, sizeof name, "%s->%s", dcs[pair / n].name,
+             dcs[pair % n].name);
+    link->name = lhi_arena_strdup(b->mem, name);
+    return link->name ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* A link between datacenters is one for all pairs of stages that use it. The
+ * pipeline stands for every group at once, so what one message uses in several
+ * groups becomes a single link: the pipeline waits for either as for both. */
+static lh_status share_links(builder *b, lh_error *err)
+{
+    uint32_t n = b->job->n_datacenters, G = b->places.sites->n_groups;
+    for (uint32_t i = 0; i < n * n; i++)
+        b->shared[i] = i;
+    for (uint32_t i = 0; i < b->n_links; i++) {
+        uint32_t all = 0;
+        for (uint32_t g = 0; g < G; g++) {
+            uint32_t pair = crossed(b, g, &b->links[i]);
+            if (!pair)
+                continue;
+            pair = least_of(b->shared, pair - 1);
+            if (all) {
+                uint32_t other = least_of(b->shared, all - 1);
+                b->shared[pair > other ? pair : other] =
+                    pair > other ? other : pair;
+            }
+            all = pair + 1;
+        }
+    }
+    for (uint32_t i = 0; i < b->n_links; i++)
+        for (uint32_t g = 0; g < G && !b->links[i].name; g++) {
+            uint32_t pair = crossed(b, g, &b->links[i]);
+            if (pair)
+                LHI_TRY(name_link(b, least_of(b->shared, pair - 1),
+                                  &b->links[i], err));
+        }
+    return LH_OK;
+}
+
+/* Links of a device are chained, the latest first, to find repeated ones. */
+static lh_status hop_to(builder *b, uint32_t from, uint32_t to, lh_error *err)
+{
+    if (from == to)
+        return LH_OK;
+    for (uint32_t i = b->last_link[from]; i; i = b->link_before[i - 1])
+        if (b->links[i - 1].to == to)
+            return LH_OK;
+    return add_link(b, from, to, err);
+}
+
+static lh_status allocate(builder *b, lh_error *err)
+{
+    uint32_t P = b->config->layout.pipeline;
+    size_t n = b->job->n_datacenters;
+    b->shared = LHI_NEW(b->mem, uint32_t, n * n);
+    b->chunks = LHI_NEW(b->mem, lh_chunk, b->n_chunks);
+    b->links = LHI_NEW(b->mem, lh_link, 2 * (size_t)b->n_chunks);
+    b->link_before = LHI_NEW(b->mem, uint32_t, 2 * (size_t)b->n_chunks);
+    b->last_link = LHI_NEW(b->mem, uint32_t, P);
+    b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
+    b->workspace = LHI_NEW(b->mem, int64_t, P);
+    b->has_chunk = LHI_NEW(b->mem, bool, P);
+    if (!b->shared || !b->chunks || !b->links || !b->link_before ||
+        !b->last_link || !b->optimizer_ns || !b->workspace || !b->has_chunk)
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+/* The gradient of a matrix that embedding and head share, after everything. */
+static lh_status add_tied_embedding(builder *b, lh_error *err)
+{
+    uint32_t first = b->chunks[0].device;
+    uint32_t last = b->chunks[b->n_chunks - 1].device;
+    if (first == last)
+        return LH_OK;
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    int64_t longest = 0;
+    for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
+        lh_cost_hop hop = hop_of(b, g, first, last);
+        int64_t ns;
+        LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
+                                       &options, &ns, err));
+        longest = larger(longest, ns);
+    }
+    b->built->overhead_ns += longest;
+    return LH_OK;
+}
+
+static lh_status finish(builder *b, lh_error *err)
+{
+    uint32_t P = b->config->layout.pipeline;
+    int64_t *limits = LHI_NEW(b->mem, int64_t, P);
+    uint32_t *at = LHI_NEW(b->mem, uint32_t, P);
+    lh_site *sites = LHI_NEW(b->mem, lh_site, b->job->n_datacenters);
+    if (!limits || !at || !sites)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < b->job->n_datacenters; i++)
+        sites[i].name = b->job->datacenters[i].name;
+    for (uint32_t d = 0; d < P; d++) {
+        const lhi_spread *spread = &b->places.spreads[d];
+        at[d] = rank_of(b, 0, d)->datacenter;
+        limits[d] = b->job->datacenters[at[d]].gpu.memory_bytes;
+        /* Every replica has to fit where it is. */
+        for (uint32_t i = 0; i < spread->n_sites; i++) {
+            uint32_t dc = spread->sites[i].datacenter;
+            int64_t room = b->job->datacenters[dc].gpu.memory_bytes;
+            if (room < limits[d])
+                limits[d] = room;
+        }
+        if (b->optimizer_ns[d] > b->built->optimizer_ns)
+            b->built->optimizer_ns = b->optimizer_ns[d];
+    }
+    /* A device's last reduction comes after its last pass. */
+    b->built->overhead_ns +=
+        (int64_t)lh_cost_defaults()->iteration_ns + b->late_ns;
+    lh_pipeline_desc desc = {
+        .size = sizeof desc,
+        .n_devices = P,
+        .n_microbatches = b->config->microbatches,
+        .n_chunks = b->n_chunks,
+        .chunks = b->chunks,
+        .n_links = b->n_links,
+        .links = b->links,
+        .memory_limits = limits,
+        .memory_unit = "bytes",
+        .n_sites = b->job->n_datacenters,
+        .sites = sites,
+        .device_sites = at,
+    };
+    lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
+    if (status != LH_EINPUT)
+        return status;
+    /* Times or bytes that no pipeline holds: the layout's, others may do. */
+    if (err)
+        err->code = LH_EUNSUPPORTED;
+    return LH_EUNSUPPORTED;
+}
+
+static lh_status build(builder *b, lh_error *err)
+{
+    const lh_layout *l = &b->config->layout;
+    LHI_TRY(allocate(b, err));
+    if (b->known)
+        LHI_TRY(lhi_known_places(b->known, b->job, l, &b->places, err));
+    else
+        LHI_TRY(lhi_layout_place(b->job, l, b->mem, &b->places, err));
+    for (uint32_t c = 0; c < b->n_chunks; c++)
+        LHI_TRY(add_chunk(b, c, err));
+    for (uint32_t c = 0; c + 1 < b->n_chunks; c++) {
+        LHI_TRY(hop_to(b, b->chunks[c].device, b->chunks[c + 1].device, err));
+        LHI_TRY(hop_to(b, b->chunks[c + 1].device, b->chunks[c].device, err));
+    }
+    LHI_TRY(share_links(b, err));
+    LHI_TRY(add_tied_embedding(b, err));
+    return finish(b, err);
+}
+
+lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    if (config->zero_given)
+        as_configured.training.zero = config->zero;
+    return as_configured;
+}
+
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built *built, lh_error *err)
+{
+    return lhi_layout_build_again(job, config, NULL, built, err);
+}
+
+lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
+                                 lhi_known *known, lhi_built *built,
+                                 lh_error *err)
+{
+    const lh_layout *l = &config->layout;
+    lh_job as_configured = lhi_config_job(job, config);
+    builder b = {.job = &as_configured,
+                 .config = config,
+                 .known = known,
+                 .built = built};
+    uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    if (n_chunks > job->model->layers)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%" PRIu64 " chunks (pipeline x chunks_per_device) are "
+                        "more than the model's %" PRIu32 " layers",
+                        n_chunks, job->model->layers);
+    b.n_chunks = (uint32_t)n_chunks;
+    *built = (lhi_built){0};
+    b.mem = lhi_arena_make(0);
+    if (!b.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = build(&b, err);
+    lhi_arena_free(b.mem);
+    return status;
+}
+
+lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
+                           lh_placement placement, lh_recompute recompute,
+                           lh_pipeline **out, int64_t *optimizer_ns,
+                           lh_error *err)
+{
+    lhi_config config = {
+        .layout = *layout, .placement = placement, .recompute = recompute};
+    lhi_built built;
+    uint64_t step = (uint64_t)layout->data * layout->micro_batch;
+    if (!layout->tensor || !layout->context || !layout->expert ||
+        !layout->pipeline || !step || !layout->chunks_per_device)
+        return lhi_fail(err, LH_EINVAL, "the layout is not complete");
+    long double gpus = (long double)layout->tensor * layout->context *
+                       layout->expert * layout->pipeline * layout->data;
+    if (gpus > job->n_gpus)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the layout takes %.0Lf GPUs; the job has %" PRIu32,
+                        gpus, job->n_gpus);
+    if (job->training.global_batch % step != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a global batch of %" PRIu32 " does not divide by data "
+                        "%" PRIu32 " x micro_batch %" PRIu32,
+                        job->training.global_batch, layout->data,
+                        layout->micro_batch);
+    config.microbatches = (uint32_t)(job->training.global_batch / step);
+    if (placement == LH_PLACEMENT_WAVE && layout->chunks_per_device != 2)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a wave has 2 chunks per device, not %" PRIu32,
+                        layout->chunks_per_device);
+    LHI_TRY(lhi_layout_build(job, &config, &built, err));
+    *out = built.pipeline;
+    if (optimizer_ns)
+        *optimizer_ns = built.optimizer_ns + built.overhead_ns;
+    return LH_OK;
+}

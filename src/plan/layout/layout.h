@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One layout of a job: where its pipeline ranks are, which layers they hold,
+ * and the pipeline that results. */
+#ifndef LHI_LAYOUT_H
+#define LHI_LAYOUT_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/job.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/plan.h>
+
+/* Where a pipeline rank of one data-parallel replica is. */
+typedef struct lhi_rank_place {
+    uint32_t datacenter;
+    uint32_t first_gpu; /* of its tensor x context x expert group, counted in
+                           the datacenter */
+} lhi_rank_place;
+
+/* Where one stage is, all replicas together. */
+typedef struct lhi_spread {
+    uint32_t n_sites;
+    const lh_cost_site *sites; /* in the order of the ring between them */
+    uint32_t sharing; /* stages whose rings use the same links, itself too */
+} lhi_spread;
+
+/* Replicas in the datacenter that has fewest of them. */
+uint32_t lhi_spread_least(const lhi_spread *spread);
+
+/* Whether the slices of a stage cost in the i-th of its datacenters what they
+ * do in one listed before it. */
+bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
+                        const lhi_spread *spread, uint32_t i);
+
+/* Where everything is. */
+typedef struct lhi_places {
+    const lh_sites *sites;
+    const lhi_rank_place *ranks; /* ranks[group * pipeline + stage]: of the
+                              first replica of each group */
+    const lhi_spread *spreads;   /* of each stage */
+} lhi_places;
+
+/* A layout with everything decided. */
+typedef struct lhi_config {
+    lh_layout layout; /* complete; schedule NULL unless the job gives one */
+    lh_placement placement;
+    lh_recompute recompute;
+    uint32_t microbatches;
+    const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
+    bool zero_given;        /* else the job's ZeRO stage */
+    uint32_t zero;
+} lhi_config;
+
+/* What a configuration comes to, before any schedule. */
+typedef struct lhi_built {
+    lh_pipeline *pipeline;
+    int64_t optimizer_ns, overhead_ns; /* after the pipeline */
+    lh_cost_source source;
+    int64_t inside_ns; /* of one microbatch's passes on all chunks: what they
+                          send, tensor, context and expert parallel */
+} lhi_built;
+
+/* The job with the configuration's own training (recomputation, ZeRO). */
+lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
+
+/* GPUs that share one pipeline rank. */
+uint32_t lhi_group_size(const lh_layout *layout);
+
+/* Whether the cost model says the same for two datacenters. */
+bool lhi_same_datacenter(const lh_job *job, uint32_t a, uint32_t b);
+
+/* Places all ranks: as layout->sites say, else as `outermost` does. Everything
+ * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:
+ * `err` says what does not divide, or where there is no room. */
+lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
+                           lhi_arena *mem, lhi_places *out, lh_error *err);
+
+/* What a layout without sites stands for: with pipeline outermost each
+ * datacenter takes as many consecutive stages as it has room for, in the job's
+ * order; with data outermost all have equally many whole replicas. */
+lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
+                            lhi_arena *mem, const lh_sites **out,
+                            lh_error *err);
+
+/* Puts n >= 2 datacenters with replicas in a good order for a ring in which
+ * `concurrent` rings of `bytes` share each link (ring.c). */
+lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
+                         double concurrent, double bytes, lh_error *err);
+
+/* The layers of chunk c of n: as even as they go, what is left over in the
+ * middle, away from embedding and head. */
+void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
+                     uint32_t *first, uint32_t *count);
+
+/* The same, where the configuration may say otherwise. */
+void lhi_config_layers(uint32_t layers, const lhi_config *config,
+                       uint32_t chunk, uint32_t *first, uint32_t *count);
+/* The pipeline rank that a chunk lies on. */
+uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
+
+/* What a choice says of its layout. */
+lhi_config lhi_config_of(const lh_choice *choice);
+
+/* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built *built, lh_error *err);
+
+#endif

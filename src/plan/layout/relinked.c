@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layout/relinked.h"
+
+#include "base/fail.h"
+#include "plan/layout/layout.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *lh_link_quantity_name(lh_link_quantity quantity)
+{
+    static const char *const names[] = {"latency", "bandwidth", "loss",
+                                        "oversubscription"};
+    return (unsigned)quantity < 4 ? names[quantity] : "unknown";
+}
+
+/* --- links ---------------------------------------------------------------- */
+
+/* What a job's file may say: docs/formats/job.md. */
+static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
+                           lh_link_quantity quantity, double value, lh_wan *wan,
+                           lh_error *err)
+{
+    static const struct {
+        double least, most;
+        const char *unit;
+    } limits[] = {
+        {0, 3.6e6, " ms"}, {1e-6, 1e9, " Gb/s"}, {0, 0.99, ""}, {1, 1e6, ""}};
+    if ((unsigned)quantity >= 4)
+        return lhi_fail(err, LH_EINVAL, "no such quantity of a link");
+    if (!(value >= limits[quantity].least && value <= limits[quantity].most))
+        return lhi_fail(err, LH_EINVAL,
+                        "%s of the link from %s to %s: %g is out of range; "
+                        "from %g to %g%s is possible",
+                        lh_link_quantity_name(quantity),
+                        job->datacenters[from].name, job->datacenters[to].name,
+                        value, limits[quantity].least, limits[quantity].most,
+                        limits[quantity].unit);
+    switch (quantity) {
+    case LH_LINK_LATENCY:
+        wan->latency_ns = llround(value * 1e6);
+        break;
+    case LH_LINK_BANDWIDTH:
+        wan->gbps = value;
+        wan->bytes_per_s = value * 1e9 / 8;
+        break;
+    case LH_LINK_LOSS:
+        wan->loss = value;
+        break;
+    case LH_LINK_OVERSUBSCRIPTION:
+        wan->oversubscription = value;
+        break;
+    }
+    return LH_OK;
+}
+
+static double value_of(const lh_wan *wan, lh_link_quantity quantity)
+{
+    return quantity == LH_LINK_LATENCY     ? (double)wan->latency_ns / 1e6
+           : quantity == LH_LINK_BANDWIDTH ? wan->gbps
+           : quantity == LH_LINK_LOSS      ? wan->loss
+                                           : wan->oversubscription;
+}
+
+static lh_status change_links(const lh_job *job, const lh_link_change *change,
+                              lh_wan *wans, lh_error *err)
+{
+    uint32_t n = job->n_datacenters;
+    bool all = change->from == LH_ALL_LINKS && change->to == LH_ALL_LINKS;
+    if (!all &&
+        (change->from >= n || change->to >= n || change->from == change->to))
+        return lhi_fail(err, LH_EINVAL,
+                        "a change of a link that the job does not have");
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = 0; b < n; b++) {
+            lh_wan *wan = &wans[(size_t)a * n + b];
+            if (a == b || (!all && (a != change->from || b != change->to)))
+                continue;
+            double value = change->value;
+            if (change->relative)
+                value *= value_of(wan, change->quantity);
+            LHI_TRY(set_value(job, a, b, change->quantity, value, wan, err));
+        }
+    return LH_OK;
+}
+
+/* --- what was measured on them -------------------------------------------- */
+
+static double rate_of(const lh_wan *wan)
+{
+    return wan->bytes_per_s * (1 - wan->loss) / wan->oversubscription;
+}
+
+static uint32_t find_site(const lh_job *job, const char *name)
+{
+    uint32_t i = 0;
+    while (i < job->n_datacenters && strcmp(job->datacenters[i].name, name))
+        i++;
+    return i;
+}
+
+static void scale_link(const lh_wan *before, const lh_wan *after,
+                       lh_profile_link *link)
+{
+    link->beta_ns_per_byte *= rate_of(before) / rate_of(after);
+    if (after->latency_ns == before->latency_ns)
+        return;
+    /* With nothing to compare with, the new value is all there is. */
+    double ratio = before->latency_ns > 0
+                       ? (double)after->latency_ns / (double)before->latency_ns
+                       : 0;
+    link->alpha_ns = before->latency_ns > 0
+                         ? llround((double)link->alpha_ns * ratio)
+                         : after->latency_ns;
+}
+
+static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
+                               lh_job *job, lh_error *err)
+{
+    const lh_profile *p = before->profile;
+    uint32_t n = job->n_datacenters;
+    if (!p || !p->n_links)
+        return LH_OK;
+    lh_profile *scaled = LHI_NEW(mem, lh_profile, 1);
+    lh_profile_link *links = LHI_NEW(mem, lh_profile_link, p->n_links);
+    if (!scaled || !links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_links; i++) {
+        links[i] = p->links[i];
+        if (links[i].path != LH_PATH_WAN)
+            continue;
+        uint32_t a = find_site(job, links[i].from);
+        uint32_t b = find_site(job, links[i].to);
+        if (a < n && b < n && a != b)
+            scale_link(&before->wans[(size_t)a * n + b],
+                       &job->wans[(size_t)a * n + b], &links[i]);
+    }
+    *scaled = *p;
+    scaled->links = links;
+    job->profile = scaled;
+    return LH_OK;
+}
+
+lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
+                          uint32_t n_changes, lhi_arena *mem, lh_job *out,
+                          lh_error *err)
+{
+    size_t n = (size_t)job->n_datacenters * job->n_datacenters;
+    lh_wan *wans = LHI_NEW(mem, lh_wan, n);
+    if (!wans)
+        return lhi_fail_nomem(err);
+    memcpy(wans, job->wans, n * sizeof *wans);
+    for (uint32_t i = 0; i < n_changes; i++)
+        LHI_TRY(change_links(job, &changes[i], wans, err));
+    *out = *job;
+    out->wans = wans;
+    return scale_profile(job, mem, out, err);
+}
+
+/* --- a choice on them ------------------------------------------------------
+ */
+
+static bool same_group(const lh_site_group *a, const lh_site_group *b)
+{
+    if (a->replicas != b->replicas || a->n_parts != b->n_parts)
+        return false;
+    for (uint32_t i = 0; i < a->n_parts; i++)
+        if (a->parts[i].datacenter != b->parts[i].datacenter ||
+            a->parts[i].stages != b->parts[i].stages)
+            return false;
+    return true;
+}
+
+bool lhi_same_sites(const lh_sites *a, const lh_sites *b)
+{
+    if (!a || !b || a->n_groups != b->n_groups)
+        return !a && !b;
+    for (uint32_t i = 0; i < a->n_groups; i++)
+        if (!same_group(&a->groups[i], &b->groups[i]))
+            return false;
+    return true;
+}
+
+lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
+                         const lh_sites **out, lh_error *err)
+{
+    *out = NULL;
+    if (!sites)
+        return LH_OK;
+    lh_sites *copy = LHI_NEW(mem, lh_sites, 1);
+    lh_site_group *groups = LHI_NEW(mem, lh_site_group, sites->n_groups);
+    if (!copy || !groups)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < sites->n_groups; i++) {
+        const lh_site_group *group = &sites->groups[i];
+        lh_site_stages *parts = LHI_NEW(mem, lh_site_stages, group->n_parts);
+        if (!parts)
+            return lhi_fail_nomem(err);
+        for (uint32_t k = 0; k < group->n_parts; k++)
+            parts[k] = group->parts[k];
+        groups[i] = *group;
+        groups[i].parts = parts;
+    }
+    *copy = (lh_sites){sites->n_groups, groups};
+    *out = copy;
+    return LH_OK;
+}
+
+bool lhi_same_layout(const lh_choice *a, const lh_choice *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    return x->tensor == y->tensor && x->context == y->context &&
+           x->expert == y->expert && x->pipeline == y->pipeline &&
+           x->data == y->data && x->micro_batch == y->micro_batch &&
+           x->chunks_per_device == y->chunks_per_device &&
+           x->outermost == y->outermost && x->sharding == y->sharding &&
+           lhi_same_sites(x->sites, y->sites) && a->placement == b->placement &&
+           a->recompute == b->recompute && a->zero == b->zero;
+}
+
+static int64_t scaled(int64_t ns, int64_t before, int64_t after)
+{
+    if (before <= 0 || before == after)
+        return ns;
+    return llround((double)ns * ((double)after / (double)before));
+}
+
+/* A pipeline's description that may be changed. */
+typedef struct parts {
+    lh_pipeline_desc d;
+    lh_chunk *chunks;
+    lh_link *links;
+    lh_dp_op *ops;
+} parts;
+
+static lh_status copy(const lh_pipeline *p, lhi_arena *mem, parts *x,
+                      lh_error *err)
+{
+    lh_pipeline_desc *d = &x->d;
+    *d = (lh_pipeline_desc){.size = sizeof *d,
+                            .n_devices = lh_pipeline_n_devices(p),
+                            .n_microbatches = lh_pipeline_n_microbatches(p),
+                            .joint = lh_pipeline_is_joint(p),
+                            .n_chunks = lh_pipeline_n_chunks(p),
+                            .n_links = lh_pipeline_n_links(p),
+                            .memory_unit = lh_pipeline_memory_unit(p),
+                            .n_sites = lh_pipeline_n_sites(p),
+                            .n_dp_ops = lh_pipeline_n_dp_ops(p),
+                            .first_gathers = lh_pipeline_first_gathers(p)};
+    int64_t *limits = LHI_NEW(mem, int64_t, d->n_devices);
+    lh_site *sites = LHI_NEW(mem, lh_site, d->n_sites);
+    uint32_t *at = LHI_NEW(mem, uint32_t, d->n_devices);
+    x->chunks = LHI_NEW(mem, lh_chunk, d->n_chunks);
+    x->links = LHI_NEW(mem, lh_link, d->n_links);
+    x->ops = LHI_NEW(mem, lh_dp_op, d->n_dp_ops);
+    if (!limits || !sites || !at || !x->chunks || !x->links || !x->ops)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < d->n_chunks; i++)
+        x->chunks[i] = *lh_pipeline_chunk(p, i);
+    for (uint32_t i = 0; i < d->n_links; i++)
+        x->links[i] = *lh_pipeline_link(p, i);
+    for (uint32_t i = 0; i < d->n_dp_ops; i++)
+        x->ops[i] = *lh_pipeline_dp_op(p, i);
+    for (uint32_t i = 0; i < d->n_sites; i++)
+        sites[i].name = lh_pipeline_site_name(p, i);
+    for (uint32_t i = 0; i < d->n_devices; i++) {
+        limits[i] = lh_pipeline_memory_limit(p, i);
+        at[i] = lh_pipeline_device_site(p, i);
+    }
+    d->n_enqueue = lh_pipeline_enqueue(p, &d->enqueue);
+    d->n_dequeue = lh_pipeline_dequeue(p, &d->dequeue);
+    d->chunks = x->chunks;
+    d->links = x->links;
+    d->dp_ops = x->ops;
+    d->memory_limits = limits;
+    d->sites = sites;
+    d->device_sites = d->n_sites ? at : NULL;
+    return LH_OK;
+}
+
+static void patch_chunk(lh_chunk *c, const lh_chunk *x, const lh_chunk *y)
+{
+    c->all_gather_ns =
+        scaled(c->all_gather_ns, x->all_gather_ns, y->all_gather_ns);
+    c->reduce_scatter_ns = scaled(c->reduce_scatter_ns, x->reduce_scatter_ns,
+                                  y->reduce_scatter_ns);
+    c->dp_latency_ns =
+        scaled(c->dp_latency_ns, x->dp_latency_ns, y->dp_latency_ns);
+}
+
+static void patch_op(lh_dp_op *op, const lh_chunk *x, const lh_chunk *y)
+{
+    op->transfer_ns =
+        op->is_reduce_scatter
+            ? scaled(op->transfer_ns, x->reduce_scatter_ns,
+                     y->reduce_scatter_ns)
+            : scaled(op->transfer_ns, x->all_gather_ns, y->all_gather_ns);
+}
+
+/* The times on the links come from the layout as it is built with them; what
+ * stays is how an elastic plan cuts its passes and operations. */
+static lh_status patch(const lh_pipeline *p, const lh_pipeline *before,
+                       const lh_pipeline *after, lhi_arena *mem,
+                       lh_pipeline **out, lh_error *err)
+{
+    parts x;
+    LHI_TRY(copy(p, mem, &x, err));
+    for (uint32_t i = 0; i < x.d.n_chunks; i++)
+        patch_chunk(&x.chunks[i], lh_pipeline_chunk(before, i),
+                    lh_pipeline_chunk(after, i));
+    for (uint32_t i = 0; i < x.d.n_dp_ops; i++)
+        patch_op(&x.ops[i], lh_pipeline_chunk(before, x.ops[i].chunk),
+                 lh_pipeline_chunk(after, x.ops[i].chunk));
+    for (uint32_t i = 0; i < x.d.n_links; i++) {
+        lh_link *link = &x.links[i];
+        for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
+            const lh_link *now = lh_pipeline_link(after, k);
+            if (now->from == link->from && now->to == link->to) {
+                link->latency_ns = now->latency_ns;
+                link->transfer_ns = now->transfer_ns;
+            }
+        }
+    }
+    return lh_pipeline_make(&x.d, out, err);
+}
+
+lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
+                               const lh_choice *choice,
+                               const lh_pipeline *pipeline, lhi_arena *mem,
+                               lh_pipeline **out, int64_t *after_ns,
+                               lh_error *err)
+{
+    lhi_config config = lhi_config_of(choice);
+    lhi_built old, new;
+    LHI_TRY(lhi_layout_build(job, &config, &new, err));
+    *after_ns = new.optimizer_ns + new.overhead_ns;
+    if (!choice->elastic) {
+        *out = new.pipeline;
+        return LH_OK;
+    }
+    lh_status status = lhi_layout_build(before, &config, &old, err);
+    if (status == LH_OK) {
+        *after_ns += choice->optimizer_ns + choice->overhead_ns -
+                     old.optimizer_ns - old.overhead_ns;
+        status = patch(pipeline, old.pipeline, new.pipeline, mem, out, err);
+        lh_pipeline_free(old.pipeline);
+    }
+    lh_pipeline_free(new.pipeline);
+    return status;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many replicas and stages go where, once it is known which datacenters a
+ * pipeline goes through. */
+#include "plan/layout/sites_own.h"
+
+typedef struct fit {
+    const lhi_site_case *c;
+    const lhi_draft *open;
+    lhi_draft *out;
+} fit;
+
+/* Stages of a part that there is room for, with r replicas of each; 0: none,
+ * or not as many as are given. */
+static uint32_t room_for(const fit *f, uint32_t part, uint32_t r)
+{
+    uint64_t room = f->c->units[f->open->site[part]] / r;
+    uint32_t given = f->open->stages[part], P = f->c->layout->pipeline;
+    if (given)
+        return room >= given ? given : 0;
+    return (uint32_t)(room < P ? room : P);
+}
+
+static bool has_room(const fit *f, uint32_t group, uint32_t r)
+{
+    uint64_t all = 0, least = 0;
+    for (uint32_t i = f->open->from[group]; i < f->open->from[group + 1]; i++) {
+        uint32_t room = room_for(f, i, r);
+        if (!room)
+            return false;
+        all += room;
+        least += f->open->stages[i] ? f->open->stages[i] : 1;
+    }
+    return all >= f->c->layout->pipeline && least <= f->c->layout->pipeline;
+}
+
+/* The most replicas that a group has room for, of `most`; fewer always fit. */
+static uint32_t most_replicas(const fit *f, uint32_t group, uint32_t most)
+{
+    uint32_t fits = 0, over = most + 1;
+    while (over - fits > 1) {
+        uint32_t half = fits + (over - fits) / 2;
+        if (has_room(f, group, half))
+            fits = half;
+        else
+            over = half;
+    }
+    return fits;
+}
+
+/* Evenly, but where there is no room for so many. */
+static bool share_replicas(const fit *f)
+{
+    uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];
+    for (uint32_t g = 0; g < f->open->n_groups; g++) {
+        uint32_t given = f->open->replicas[g];
+        f->out->replicas[g] = given;
+        n_open += !given;
+        if (given > left || (given && !has_room(f, g, given)))
+            return false;
+        left -= given;
+    }
+    for (uint32_t g = 0; g < f->open->n_groups; g++)
+        most[g] = f->open->replicas[g] ? 0 : most_replicas(f, g, left);
+    for (; n_open; n_open--) {
+        uint32_t least = UINT32_MAX;
+        for (uint32_t g = 0; g < f->open->n_groups; g++)
+            if (!f->out->replicas[g] &&
+                (least == UINT32_MAX || most[g] < most[least]))
+                least = g;
+        uint32_t share = left / n_open;
+        f->out->replicas[least] = most[least] < share ? most[least] : share;
+        if (!f->out->replicas[least])
+            return false;
+        left -= f->out->replicas[least];
+    }
+    return left == 0;
+}
+
+/* ---- stages ---- */
+
+/* As many as fit, in order or from the end; one at least for each. */
+static void fill(const fit *f, uint32_t group, bool backward)
+{
+    uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
+    uint32_t left = f->c->layout->pipeline;
+    for (uint32_t i = 0; i < n; i++)
+        left -= f->open->stages[a + i] ? f->open->stages[a + i] : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t part = a + (backward ? n - 1 - i : i);
+        uint32_t room = room_for(f, part, f->out->replicas[group]);
+        if (f->open->stages[part]) {
+            f->out->stages[part] = f->open->stages[part];
+            continue;
+        }
+        uint32_t more = room - 1 < left ? room - 1 : left;
+        f->out->stages[part] = 1 + more;
+        left -= more;
+    }
+}
+
+/* In proportion to weights, one at least, as far as there is room: always one
+ * more for the part that has the least for its weight then. */
+static void share(const fit *f, uint32_t group, const double *weights)
+{
+    uint32_t a = f->open->from[group], z = f->open->from[group + 1];
+    uint32_t left = f->c->layout->pipeline;
+    for (uint32_t i = a; i < z; i++) {
+        f->out->stages[i] = f->open->stages[i] ? f->open->stages[i] : 1;
+        left -= f->out->stages[i];
+    }
+    for (; left; left--) {
+        uint32_t to = z;
+        for (uint32_t i = a; i < z; i++) {
+            if (f->out->stages[i] >= room_for(f, i, f->out->replicas[group]))
+                continue;
+            if (to == z ||
+                (f->out->stages[i] + 1) / weights[f->open->site[i]] <
+                    (f->out->stages[to] + 1) / weights[f->open->site[to]])
+                to = i;
+        }
+        f->out->stages[to]++;
+    }
+}
+
+static void cut(const fit *f, uint32_t group, uint32_t split)
+{
+    double weights[LH_MAX_DATACENTERS];
+    for (uint32_t i = 0; i < f->c->job->n_datacenters; i++)
+        weights[i] = split == 2   ? f->c->units[i] + 1e-9
+                     : split == 3 ? 1
+                                  : f->c->speed[i];
+    if (split < 2)
+        fill(f, group, split == 1);
+    else
+        share(f, group, weights);
+}
+
+bool lhi_sites_fit(const lhi_site_case *c, const lhi_draft *open,
+                   uint32_t split, lhi_draft *out)
+{
+    fit f = {c, open, out};
+    if (split == 4 && c->same_speed)
+        return false; /* as split 3 */
+    out->n_groups = open->n_groups;
+    out->n_parts = open->n_parts;
+    for (uint32_t g = 0; g <= open->n_groups; g++)
+        out->from[g] = open->from[g];
+    for (uint32_t i = 0; i < open->n_parts; i++)
+        out->site[i] = open->site[i];
+    if (!share_replicas(&f))
+        return false;
+    for (uint32_t g = 0; g < open->n_groups; g++)
+        cut(&f, g, split);
+    return true;
+}

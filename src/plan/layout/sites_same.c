@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Placements that come to the same: datacenters that can be swapped because
+ * they and their links are alike, and pipelines that run the other way round
+ * through datacenters and links that are the same in both directions. */
+#include "plan/layout/sites_own.h"
+
+#include "base/same.h"
+
+#include <string.h>
+
+static bool same_network(const lh_network *a, const lh_network *b)
+{
+    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
+           a->latency_ns == b->latency_ns;
+}
+
+static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
+{
+    const char *p = a->preset ? a->preset : "";
+    const char *q = b->preset ? b->preset : "";
+    return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
+           lhi_same(a->flops_per_s, b->flops_per_s) &&
+           a->memory_bytes == b->memory_bytes &&
+           lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
+           lhi_same(a->efficiency, b->efficiency);
+}
+
+static bool same_profile_link(const lh_profile_link *a,
+                              const lh_profile_link *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->alpha_ns == b->alpha_ns &&
+           lhi_same(a->beta_ns_per_byte, b->beta_ns_per_byte);
+}
+
+static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
+{
+    for (int k = 0; k < 2; k++) {
+        lh_profile_path path = k ? LH_PATH_NODE : LH_PATH_FABRIC;
+        if (!same_profile_link(lhi_profile_link(job, path, a, a),
+                               lhi_profile_link(job, path, b, b)))
+            return false;
+    }
+    return true;
+}
+
+/* But for their size and their links. */
+static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
+{
+    const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
+    return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
+           same_network(&x->node_link, &y->node_link) &&
+           same_network(&x->fabric, &y->fabric) &&
+           lhi_same(x->usd_per_gpu_hour, y->usd_per_gpu_hour) &&
+           same_inside(job, a, b);
+}
+
+static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
+{
+    return a->balancing == b->balancing && a->congestion == b->congestion &&
+           a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
+           a->paths == b->paths && a->fec_data == b->fec_data &&
+           a->fec_parity == b->fec_parity &&
+           lhi_same(a->window_bytes, b->window_bytes) &&
+           lhi_same(a->queue_bytes, b->queue_bytes);
+}
+
+/* From a to b as from x to y. */
+static bool same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+                      uint32_t y)
+{
+    size_t n = job->n_datacenters;
+    const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
+    return lhi_same(p->bytes_per_s, q->bytes_per_s) &&
+           p->latency_ns == q->latency_ns && lhi_same(p->loss, q->loss) &&
+           lhi_same(p->oversubscription, q->oversubscription) &&
+           lhi_same(p->usd_per_gb, q->usd_per_gb) &&
+           same_setting(&p->setting, &q->setting) &&
+           same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
+                             lhi_profile_link(job, LH_PATH_WAN, x, y));
+}
+
+/* ---- symmetries of a job ---- */
+
+/* Whether nothing changes if each datacenter is renamed, `to` of the first
+ * `placed` ones known, and the last of these new. */
+static bool may_rename(const lhi_site_case *c, const uint32_t *to,
+                       uint32_t placed)
+{
+    uint32_t last = placed - 1;
+    if (c->units[last] != c->units[to[last]] ||
+        !same_kind(c->job, last, to[last]))
+        return false;
+    for (uint32_t i = 0; i < last; i++)
+        if (!same_link(c->job, i, last, to[i], to[last]) ||
+            !same_link(c->job, last, i, to[last], to[i]))
+            return false;
+    return true;
+}
+
+static bool may_swap(const lhi_site_case *c, uint32_t a, uint32_t b)
+{
+    const lh_job *job = c->job;
+    if (c->units[a] != c->units[b] || !same_kind(job, a, b) ||
+        !same_link(job, a, b, b, a))
+        return false;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (i != a && i != b &&
+            (!same_link(job, i, a, i, b) || !same_link(job, a, i, b, i)))
+            return false;
+    return true;
+}
+
+static void extend(const lhi_site_case *c, uint32_t *to, uint32_t placed,
+                   uint32_t *list, uint32_t *n)
+{
+    uint32_t all = c->job->n_datacenters;
+    if (placed == all) {
+        memcpy(list + (size_t)(*n)++ * all, to, all * sizeof *to);
+        return;
+    }
+    for (uint32_t next = 0; next < all; next++) {
+        bool used = false;
+        for (uint32_t i = 0; i < placed; i++)
+            used = used || to[i] == next;
+        to[placed] = next;
+        if (!used && may_rename(c, to, placed + 1))
+            extend(c, to, placed + 1, list, n);
+    }
+}
+
+lh_status lhi_sites_symmetries(lhi_site_case *c, lhi_arena *mem, lh_error *err)
+{
+    uint32_t n = c->job->n_datacenters;
+    size_t most = 1;
+    c->alike = LHI_NEW(mem, bool, (size_t)n *n);
+    if (!c->alike)
+        return lhi_fail_nomem(err);
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = a + 1; b < n; b++)
+            c->alike[(size_t)a * n + b] = c->alike[(size_t)b * n + a] =
+                may_swap(c, a, b);
+    if (n > LHI_MOST_EXHAUSTIVE)
+        return LH_OK; /* swaps only */
+    for (uint32_t i = 2; i <= n; i++)
+        most *= i;
+    uint32_t *list = LHI_NEW(mem, uint32_t, most * n);
+    uint32_t *to = LHI_NEW(mem, uint32_t, n);
+    if (!list || !to)
+        return lhi_fail_nomem(err);
+    extend(c, to, 0, list, &c->n_symmetries);
+    c->symmetries = list;
+    return LH_OK;
+}
+
+/* ---- drafts ---- */
+
+static void copy_group(const lhi_draft *from, uint32_t g, lhi_draft *to)
+{
+    uint32_t n = from->from[g + 1] - from->from[g], at = to->n_parts;
+    memcpy(to->site + at, from->site + from->from[g], n * sizeof *to->site);
+    memcpy(to->stages + at, from->stages + from->from[g],
+           n * sizeof *to->stages);
+    to->replicas[to->n_groups] = from->replicas[g];
+    to->from[to->n_groups++] = at;
+    to->n_parts = at + n;
+    to->from[to->n_groups] = to->n_parts;
+}
+
+void lhi_sites_sort(lhi_draft *d)
+{
+    uint32_t order[LHI_MOST_PARTS];
+    lhi_draft sorted;
+    sorted.n_groups = sorted.n_parts = 0;
+    sorted.from[0] = 0;
+    sorted.ns = d->ns;
+    for (uint32_t g = 0; g < d->n_groups; g++) {
+        uint32_t at = g;
+        for (; at > 0 && d->site[d->from[order[at - 1]]] > d->site[d->from[g]];
+             at--)
+            order[at] = order[at - 1];
+        order[at] = g;
+    }
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        copy_group(d, order[g], &sorted);
+    *d = sorted;
+}
+
+static int compare(uint32_t a, uint32_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+int lhi_sites_compare(const lhi_draft *a, const lhi_draft *b)
+{
+    int sign = compare(a->n_groups, b->n_groups);
+    for (uint32_t g = 0; !sign && g < a->n_groups; g++) {
+        sign = compare(a->from[g + 1], b->from[g + 1]);
+        if (!sign)
+            sign = compare(a->replicas[g], b->replicas[g]);
+        for (uint32_t i = a->from[g]; !sign && i < a->from[g + 1]; i++) {
+            sign = compare(a->site[i], b->site[i]);
+            if (!sign)
+                sign = compare(a->stages[i], b->stages[i]);
+        }
+    }
+    return sign;
+}
+
+bool lhi_sites_is_copy(const lhi_site_case *c, const lhi_draft *d)
+{
+    uint32_t n = c->job->n_datacenters;
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = a + 1; b < n; b++) {
+            lhi_draft swapped;
+            if (!c->alike[(size_t)a * n + b])
+                continue;
+            swapped = *d;
+            for (uint32_t i = 0; i < d->n_parts; i++)
+                swapped.site[i] = d->site[i] == a   ? b
+                                  : d->site[i] == b ? a
+                                                    : d->site[i];
+            lhi_sites_sort(&swapped);
+            if (lhi_sites_compare(&swapped, d) < 0)
+                return true;
+        }
+    return false;
+}
+
+/* Whether pipelines the other way round are the same but for embedding and
+ * head. */
+static bool may_turn(const lhi_site_case *c, const lhi_draft *d)
+{
+    for (uint32_t i = 0; i < d->n_parts; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (!same_kind(c->job, d->site[i], d->site[j]) ||
+                (d->site[i] != d->site[j] &&
+                 !same_link(c->job, d->site[i], d->site[j], d->site[j],
+                            d->site[i])))
+                return false;
+    return true;
+}
+
+static void turn(lhi_draft *d)
+{
+    for (uint32_t g = 0; g < d->n_groups; g++)
+        for (uint32_t i = d->from[g], j = d->from[g + 1]; i + 1 < j; i++) {
+            uint32_t site = d->site[i], stages = d->stages[i];
+            j--;
+            d->site[i] = d->site[j];
+            d->stages[i] = d->stages[j];
+            d->site[j] = site;
+            d->stages[j] = stages;
+        }
+}
+
+static void take_least(lhi_draft *d, lhi_draft *least)
+{
+    lhi_sites_sort(d);
+    if (lhi_sites_compare(d, least) < 0)
+        *least = *d;
+}
+
+/* Of datacenters that may be swapped the first one appears first. */
+static void rename_in_order(const lhi_site_case *c, lhi_draft *d)
+{
+    uint32_t n = c->job->n_datacenters, name[LH_MAX_DATACENTERS];
+    bool used[LH_MAX_DATACENTERS] = {false};
+    for (uint32_t i = 0; i < n; i++)
+        name[i] = n;
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        uint32_t site = d->site[i];
+        for (uint32_t s = 0; name[site] == n && s < n; s++)
+            if (!used[s] && (s == site || c->alike[(size_t)s * n + site])) {
+                name[site] = s;
+                used[s] = true;
+            }
+        d->site[i] = name[site];
+    }
+    lhi_sites_sort(d);
+}
+
+void lhi_sites_canonical(const lhi_site_case *c, const lhi_draft *d,
+                         lhi_draft *out)
+{
+    uint32_t n = c->job->n_datacenters;
+    bool turns = may_turn(c, d);
+    lhi_draft other;
+    *out = *d;
+    lhi_sites_sort(out);
+    for (int round = 0; round <= turns; round++) {
+        if (n > LHI_MOST_EXHAUSTIVE) {
+            other = *d;
+            if (round)
+                turn(&other);
+            lhi_sites_sort(&other);
+            rename_in_order(c, &other);
+            if (round == 0)
+                *out = other;
+            else
+                take_least(&other, out);
+        }
+        for (uint32_t k = 0; k < c->n_symmetries; k++) {
+            other = *d;
+            for (uint32_t i = 0; i < d->n_parts; i++)
+                other.site[i] = c->symmetries[(size_t)k * n + d->site[i]];
+            if (round)
+                turn(&other);
+            take_least(&other, out);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layout/space.h"
+
+#include <stdlib.h>
+
+enum {
+    LEAST_SHARD = 2048
+}; /* tokens that context parallelism leaves a GPU,
+      ScaleAcross Explorer (2026), section 6.2 */
+
+static const struct {
+    uint32_t chunks;
+    lh_placement placement;
+} kinds[] = {{1, LH_PLACEMENT_UD},   {2, LH_PLACEMENT_LOOP},
+             {2, LH_PLACEMENT_WAVE}, {3, LH_PLACEMENT_LOOP},
+             {4, LH_PLACEMENT_LOOP}, {6, LH_PLACEMENT_LOOP},
+             {8, LH_PLACEMENT_LOOP}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* What all children of one configuration have in common. */
+typedef struct growth {
+    const lhi_space *space;
+    const lh_layout *want; /* what the job gives */
+    lhi_config config;
+    uint64_t *dropped;
+    lhi_space_visit *visit;
+    void *context;
+} growth;
+
+static bool given(uint32_t value, uint32_t want)
+{
+    return want == 0 || want == value;
+}
+
+static lh_status show(growth *g, lh_error *err)
+{
+    return g->visit(g->context, &g->config, err);
+}
+
+/* --- tensor, context, expert, micro_batch -------------------------------- */
+
+static lh_status add_micro_batches(growth *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    uint32_t batch = g->space->job->training.global_batch;
+    for (uint32_t mb = 1; mb <= 8; mb *= 2) {
+        uint64_t size = g->want->micro_batch ? g->want->micro_batch
+                                             : (uint64_t)mb * l->expert;
+        if (size <= batch && batch % size == 0) {
+            l->micro_batch = (uint32_t)size;
+            LHI_TRY(show(g, err));
+        }
+        if (g->want->micro_batch)
+            break;
+    }
+    return LH_OK;
+}
+
+static bool context_suits(const growth *g, uint32_t cp)
+{
+    uint32_t sequence = g->space->job->training.sequence;
+    if (g->want->context)
+        return g->want->context == cp;
+    return cp == 1 || ((cp & (cp - 1)) == 0 && sequence % cp == 0 &&
+                       sequence / cp >= LEAST_SHARD);
+}
+
+/* Experts may spread over several nodes, then whole ones. */
+static bool group_suits(const growth *g, uint32_t tp, uint32_t cp, uint32_t ep)
+{
+    uint64_t group = (uint64_t)tp * cp * ep, node = g->space->node;
+    uint32_t gpus = g->space->job->n_gpus;
+    if (!given(tp, g->want->tensor) || group > gpus)
+        return false;
+    if (g->want->tensor)
+        return true;
+    if (node % tp != 0 || g->space->job->model->heads % tp != 0)
+        return false;
+    return group <= node || group % node == 0;
+}
+
+static bool expert_suits(const growth *g, uint32_t ep)
+{
+    uint32_t experts = g->space->job->model->experts;
+    if (g->want->expert)
+        return g->want->expert == ep;
+    return ep == 1 ||
+           ((ep & (ep - 1)) == 0 && experts > 0 && experts % ep == 0);
+}
+
+static lh_status add_groups(growth *g, lh_error *err)
+{
+    uint32_t gpus = g->space->job->n_gpus;
+    lh_layout *l = &g->config.layout;
+    for (uint32_t ep = 1; ep <= gpus; ep++)
+        for (uint32_t cp = 1; expert_suits(g, ep) && cp <= gpus; cp++)
+            for (uint32_t tp = 1; context_suits(g, cp) && tp <= gpus; tp++) {
+                if (!group_suits(g, tp, cp, ep))
+                    continue;
+                l->tensor = tp;
+                l->context = cp;
+                l->expert = ep;
+                LHI_TRY(add_micro_batches(g, err));
+            }
+    return LH_OK;
+}
+
+/* --- recomputation ------------------------------------------------------- */
+
+static lh_status add_recomputations(growth *g, lh_error *err)
+{
+    const lh_training *t = &g->space->job->training;
+    static const lh_recompute all[] = {
+        LH_RECOMPUTE_NONE, LH_RECOMPUTE_SELECTIVE, LH_RECOMPUTE_FULL};
+    for (int i = 0; i < 3; i++) {
+        if (t->recompute_given && all[i] != t->recompute)
+            continue;
+        g->config.recompute = all[i];
+        LHI_TRY(show(g, err));
+    }
+    return LH_OK;
+}
+
+/* --- pipeline, data ------------------------------------------------------ */
+
+/* Calls back for every degree, and returns how many there are; `visit` false:
+ * only counts them. */
+static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
+{
+    const lhi_space *s = g->space;
+    lh_layout *l = &g->config.layout;
+    uint32_t groups = s->job->n_gpus / lhi_group_size(l);
+    uint32_t batch = s->job->training.global_batch;
+    for (uint32_t pp = 1; pp <= groups && pp <= s->job->model->layers; pp++) {
+        if (!given(pp, g->want->pipeline))
+            continue;
+        for (uint32_t i = 0; i < s->n_data; i++) {
+            uint32_t d = s->data[i];
+            if (!given(d, g->want->data) || (uint64_t)pp * d > groups ||
+                batch / d % l->micro_batch != 0)
+                continue;
+            uint32_t m = batch / d / l->micro_batch;
+            if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
+                if (g->dropped)
+                    ++*g->dropped;
+                continue;
+            }
+            ++*n;
+            l->pipeline = pp;
+            l->data = d;
+            g->config.microbatches = m;
+            if (visit)
+                LHI_TRY(show(g, err));
+        }
+    }
+    return LH_OK;
+}
+
+/* --- places -------------------------------------------------------------- */
+
+static bool outermost_suits(const growth *g, lh_outermost o)
+{
+    /* With one datacenter, or one kind of parallelism, the two order the same
+     * GPUs; then pipeline outermost, as frameworks have it. */
+    bool same = g->space->job->n_datacenters == 1 || g->config.layout.data == 1;
+    if (g->want->outermost)
+        return g->want->outermost == o;
+    return o == LH_OUTERMOST_PIPELINE || (o == LH_OUTERMOST_DATA && !same);
+}
+
+static lh_status add_outermost(growth *g, lh_error *err)
+{
+    g->config.layout.sites = g->want->sites;
+    for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
+        if (!outermost_suits(g, (lh_outermost)o))
+            continue;
+        g->config.layout.outermost = (lh_outermost)o;
+        LHI_TRY(show(g, err));
+    }
+    return LH_OK;
+}
+
+static lh_status add_places(growth *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    const lh_sites *list;
+    uint32_t n = 0;
+    if (g->space->job->n_datacenters > 1)
+        LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
+    if (n == 0) /* or all in one datacenter, or the bounds say why not */
+        return add_outermost(g, err);
+    for (uint32_t i = 0; i < n; i++) {
+        l->sites = &list[i];
+        l->outermost = g->want->outermost ? g->want->outermost
+                                          : lhi_sites_outermost(&list[i]);
+        LHI_TRY(show(g, err));
+    }
+    return LH_OK;
+}
+
+/* --- ZeRO, sharding ------------------------------------------------------ */
+
+/* From stage 1 on, unless the job says so: less memory for as many bytes. */
+static bool zero_suits(const growth *g, uint32_t zero)
+{
+    const lh_training *t = &g->space->job->training;
+    const lh_layout *l = &g->config.layout;
+    if (t->zero_given)
+        return t->zero == zero;
+    return zero == 1 ||
+           (zero > 1 && (uint64_t)l->data * l->context * l->expert > 1);
+}
+
+static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
+{
+    if (g->want->sharding != LH_SHARDING_ANY)
+        return g->want->sharding == sharding;
+    /* They differ where replicas of several datacenters share state. */
+    bool spread = g->space->job->n_datacenters > 1 && zero > 0 &&
+                  g->config.layout.data > 1 &&
+                  g->config.layout.outermost == LH_OUTERMOST_DATA;
+    return sharding == LH_SHARDING_FULL || spread;
+}
+
+static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
+{
+    for (uint32_t zero = 0; zero <= 3; zero++)
+        for (int k = LH_SHARDING_FULL; k <= LH_SHARDING_HYBRID_LEADERS; k++) {
+            if (!zero_suits(g, zero) ||
+                !sharding_suits(g, zero, (lh_sharding)k))
+                continue;
+            ++*n;
+            g->config.zero_given = true;
+            g->config.zero = zero;
+            g->config.layout.sharding = (lh_sharding)k;
+            if (visit)
+                LHI_TRY(show(g, err));
+        }
+    return LH_OK;
+}
+
+/* --- chunks -------------------------------------------------------------- */
+
+static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
+                               lh_error *err)
+{
+    uint32_t want = g->want->chunks_per_device;
+    uint32_t layers = g->space->job->model->layers;
+    lh_layout *l = &g->config.layout;
+    bool usual = false;
+    for (int i = 0; i <= N_KINDS; i++) {
+        /* Last any other number that the job asks for. */
+        uint32_t chunks = i < N_KINDS ? kinds[i].chunks : want;
+        if (i < N_KINDS)
+            usual = usual || chunks == want;
+        else if (!want || usual)
+            continue;
+        if (!given(chunks, want) ||
+            (!want && ((chunks > 1 && l->pipeline == 1) ||
+                       (uint64_t)chunks * l->pipeline > layers)) ||
+            (want > 1 && i < N_KINDS && l->pipeline == 1))
+            continue;
+        ++*n;
+        l->chunks_per_device = chunks;
+        g->config.placement =
+            i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
+        if (visit)
+            LHI_TRY(show(g, err));
+    }
+    return LH_OK;
+}
+
+/* --- the tree ------------------------------------------------------------ */
+
+lh_status lhi_space_children(const lhi_space *space, lhi_level level,
+                             const lhi_config *config, uint64_t *dropped,
+                             lhi_space_visit *visit, void *context,
+                             lh_error *err)
+{
+    growth g = {space, &space->job->layout, *config, dropped, visit, context};
+    uint64_t n = 0;
+    switch (level) {
+    case LHI_LEVEL_NONE:
+        g.config.layout.schedule = g.want->schedule;
+        return add_groups(&g, err);
+    case LHI_LEVEL_GROUP:
+        return add_recomputations(&g, err);
+    case LHI_LEVEL_WORK:
+        return add_degrees(&g, true, &n, err);
+    case LHI_LEVEL_DEGREES:
+        return add_places(&g, err);
+    case LHI_LEVEL_PLACED:
+        return add_states(&g, true, &n, err);
+    case LHI_LEVEL_STATE:
+        return add_chunkings(&g, true, &n, err);
+    default:
+        return LH_OK;
+    }
+}
+
+typedef struct counting {
+    const lhi_space *space;
+    lhi_level level;
+    uint64_t n;
+} counting;
+
+static lh_status count_one(void *context, const lhi_config *config,
+                           lh_error *err)
+{
+    counting *c = context;
+    (void)err;
+    c->n += lhi_space_count(c->space, c->level, config);
+    return LH_OK;
+}
+
+uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
+                         const lhi_config *config)
+{
+    growth g = {.space = space, .want = &space->job->layout, .config = *config};
+    counting c = {space, (lhi_level)(level + 1), 0};
+    if (level == LHI_LEVEL_WHOLE)
+        return 1;
+    g.visit = count_one;
+    g.context = &c;
+    if (level == LHI_LEVEL_STATE)
+        (void)add_chunkings(&g, false, &c.n, NULL);
+    else if (level == LHI_LEVEL_DEGREES)
+        (void)add_outermost(&g, NULL);
+    else
+        (void)lhi_space_children(space, level, config, NULL, count_one, &c,
+                                 NULL);
+    return c.n;
+}
+
+lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
+                         lh_error *err)
+{
+    uint32_t batch = job->training.global_batch, n = 0;
+    lhi_space *s = out;
+    *s = (lhi_space){.job = job, .node = job->datacenters[0].gpus_per_node};
+    LHI_TRY(lhi_sites_store_make(job, mem, &s->places, err));
+    for (uint32_t i = 1; i < job->n_datacenters; i++)
+        if (job->datacenters[i].gpus_per_node < s->node)
+            s->node = job->datacenters[i].gpus_per_node;
+    for (uint32_t d = 1; d <= batch && d <= job->n_gpus; d++)
+        s->n_data += batch % d == 0;
+    s->data = calloc(s->n_data + (size_t)1, sizeof *s->data);
+    if (!s->data)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = batch < job->n_gpus ? batch : job->n_gpus; d > 0; d--)
+        if (batch % d == 0)
+            s->data[n++] = d;
+    return LH_OK;
+}
+
+void lhi_space_fini(lhi_space *space)
+{
+    free(space->data);
+    *space = (lhi_space){0};
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layout/uneven.h"
+
+#include "plan/layout/partition.h"
+#include "plan/layout/reuse.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+#include <string.h>
+
+double lhi_uneven_ratio(const lh_plan_options *options)
+{
+    return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
+}
+
+static uint32_t count_chunks(const lhi_config *config)
+{
+    return config->layout.pipeline * config->layout.chunks_per_device;
+}
+
+bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options)
+{
+    uint32_t n = count_chunks(config);
+    return options->partition != LH_PARTITION_EVEN && n > 1 &&
+           job->model->layers > n && lhi_uneven_ratio(options) > 1;
+}
+
+typedef struct trial {
+    const lh_job *job;
+    const lh_plan_options *options;
+    const char *method;
+    lhi_config config;
+    lhi_known *known;
+} trial;
+
+/* Not an answer: the partition does not work, another may. */
+static bool is_misfit(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EDEADLOCK;
+}
+
+static lh_status run(const trial *t, const lhi_built *built, int64_t *ns,
+                     lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how,
+                             .sub_blocks = t->options->sub_blocks};
+    lh_schedule *schedule = NULL;
+    lh_evaluator *evaluator = NULL;
+    int64_t makespan_ns;
+    lh_status status =
+        lh_method_run(t->method, built->pipeline, &how, &schedule, NULL, err);
+    if (status == LH_OK)
+        status = lh_evaluator_make(built->pipeline, NULL, &evaluator, err);
+    if (status == LH_OK)
+        status = lh_evaluator_run(evaluator, schedule, &makespan_ns, err);
+    if (status == LH_OK)
+        *ns = makespan_ns + built->optimizer_ns + built->overhead_ns;
+    lh_evaluator_free(evaluator);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
+                         lh_error *err)
+{
+    trial *t = context;
+    lhi_built built;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    t->config.layers = layers;
+    lh_status status =
+        lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
+    if (status == LH_OK) {
+        status = run(t, &built, ns, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status != LH_OK && !is_misfit(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return LH_OK;
+}
+
+/* Layers in proportion to speed[0..n-1]: one each, and then one after the other
+ * to the chunk that is the least behind with one more. */
+static void share_out(uint32_t layers, uint32_t n, double most_ratio,
+                      const double *speed, uint32_t *out)
+{
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = 1;
+    for (uint32_t i = n; i < layers; i++) {
+        uint32_t to = 0;
+        for (uint32_t c = 1; c < n; c++)
+            if ((out[c] + 1) / speed[c] < (out[to] + 1) / speed[to])
+                to = c;
+        out[to]++;
+    }
+    /* The slowest get more where they would have too few. */
+    for (;;) {
+        uint32_t least = 0, most = 0;
+        for (uint32_t c = 1; c < n; c++) {
+            least = out[c] < out[least] ? c : least;
+            most = out[c] > out[most] ? c : most;
+        }
+        if (out[most] <= most_ratio * out[least] + 1e-9)
+            return;
+        out[most]--;
+        out[least]++;
+    }
+}
+
+/* --- starts -----------------------------------------------------------------
+ */
+
+enum {
+    AS_GIVEN,
+    ONE_ENDS_SMALL,
+    BOTH_END_SMALL,
+    MIDDLE_LARGE,
+    RISING,
+    FALLING,
+    N_SHAPES,
+    N_STARTS = N_SHAPES + 1 /* and that of a sibling */
+};
+
+/* How much of a layer chunk c of n gets where it got a whole one. */
+static double weight_of(int shape, uint32_t c, uint32_t n)
+{
+    double x = (double)c / (n - 1);
+    switch (shape) {
+    case ONE_ENDS_SMALL:
+        return c + 1 == n ? 0.5 : 1;
+    case BOTH_END_SMALL:
+        return c == 0 || c + 1 == n ? 0.5 : 1;
+    case MIDDLE_LARGE:
+        return x < 0.5 ? 1 + 2 * x : 3 - 2 * x;
+    case RISING:
+        return 1 + x;
+    case FALLING:
+        return 2 - x;
+    default:
+        return 1;
+    }
+}
+
+typedef struct start {
+    uint32_t *layers;
+    int64_t ns;
+    bool done;
+} start;
+
+/* layers[0..n-1] is what is given; the others follow in `room`. */
+static void draw_starts(const lhi_partition *p, const uint32_t *like,
+                        double *speed, uint32_t *room, start *starts)
+{
+    uint32_t n = p->n_chunks;
+    for (int i = 0; i < N_STARTS; i++) {
+        starts[i].done = i > AS_GIVEN && p->steepest;
+        starts[i].layers = room + (size_t)i * n;
+        if (i == N_SHAPES)
+            memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
+        for (uint32_t c = 0; c < n; c++)
+            speed[c] = room[c] * weight_of(i, c, n);
+        if (i != AS_GIVEN && i != N_SHAPES)
+            share_out(p->n_layers, n, p->most_ratio, speed, starts[i].layers);
+        for (int k = 0; k < i; k++)
+            if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
+                0)
+                starts[i].done = true;
+    }
+}
+
+/* Climbs from the fastest start first. */
+static lh_status climb(lhi_partition *p, uint64_t most, start *starts,
+                       uint32_t *best, int64_t *best_ns, lh_error *err)
+{
+    for (;;) {
+        start *next = NULL;
+        for (int i = 0; i < N_STARTS; i++)
+            if (!starts[i].done && starts[i].ns < INT64_MAX &&
+                (!next || starts[i].ns < next->ns))
+                next = &starts[i];
+        if (!next)
+            return LH_OK;
+        next->done = true;
+        if (p->n_timed < most)
+            LHI_TRY(lhi_partition_climb(p, most - p->n_timed, next->layers,
+                                        &next->ns, err));
+        if (next->ns < *best_ns) {
+            *best_ns = next->ns;
+            memcpy(best, next->layers, p->n_chunks * sizeof *best);
+        }
+    }
+}
+
+lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
+                            const char *method, bool steepest,
+                            const uint32_t *like, uint64_t *passes,
+                            lhi_arena *mem, lhi_config *config,
+                            int64_t *iteration_ns, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    uint64_t each = (uint64_t)n * config->microbatches * 3;
+    uint64_t most = *passes / each;
+    trial t = {job, options, method, *config, NULL};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .most_ratio = lhi_uneven_ratio(options),
+                       .time = time_of,
+                       .context = &t,
+                       .steepest = steepest};
+    start starts[N_STARTS] = {{0}};
+    uint32_t *best = LHI_NEW(mem, uint32_t, n);
+    uint32_t *room = calloc((size_t)N_STARTS * n, sizeof *room);
+    double *speed = calloc(n, sizeof *speed);
+    lh_status status = best && room && speed ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_known_make(&t.known, err);
+    for (uint32_t c = 0; c < n && status == LH_OK; c++) {
+        uint32_t first;
+        lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
+    }
+    if (status == LH_OK)
+        draw_starts(&p, like, speed, room, starts);
+    for (int i = 0; i < N_STARTS && status == LH_OK; i++) {
+        starts[i].ns = INT64_MAX;
+        if (starts[i].done || (i != AS_GIVEN && p.n_timed >= most))
+            continue;
+        p.n_timed++;
+        status = time_of(&t, starts[i].layers, &starts[i].ns, err);
+    }
+    int64_t ns = starts[AS_GIVEN].ns;
+    if (status == LH_OK)
+        status = climb(&p, most, starts, best, &ns, err);
+    if (status == LH_OK && ns < INT64_MAX && best[0] > 0) {
+        *iteration_ns = ns;
+        config->layers = best;
+    }
+    *passes -= p.n_timed < most ? p.n_timed * each : *passes;
+    lhi_known_free(t.known);
+    free(room);
+    free(speed);
+    return status;
+}
+
+/* --- sites of different speed ------------------------------------------------
+ */
+
+/* How long a layer in the middle of the model takes, F to W, at each site. */
+static lh_status layer_times(const lh_job *job, const lhi_config *config,
+                             double *ns, lh_error *err)
+{
+    lh_job as_configured = *job;
+    as_configured.training.recompute = config->recompute;
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        lh_cost_slice slice = {.first_layer = job->model->layers / 2,
+                               .n_layers = 1,
+                               .datacenter = d,
+                               .data_datacenters = 1};
+        lh_cost_options options = {.size = sizeof options,
+                                   .estimate_missing = true};
+        lh_cost cost;
+        LHI_TRY(lh_cost_chunk(&as_configured, &config->layout, &slice, &options,
+                              &cost, err));
+        ns[d] = (double)(cost.f.total_ns + cost.d.total_ns + cost.w.total_ns);
+    }
+    return LH_OK;
+}
+
+static bool is_mixed(const lh_job *job)
+{
+    for (uint32_t d = 1; d < job->n_datacenters; d++)
+        if (memcmp(&job->datacenters[d].gpu.flops_per_s,
+                   &job->datacenters[0].gpu.flops_per_s, sizeof(double)) != 0)
+            return true;
+    return false;
+}
+
+/* Replicas of a stage wait for each other. */
+static double slowest_of(const lhi_spread *spread, const double *times)
+{
+    double slowest = 0;
+    for (uint32_t i = 0; i < spread->n_sites; i++)
+        if (times[spread->sites[i].datacenter] > slowest)
+            slowest = times[spread->sites[i].datacenter];
+    return slowest;
+}
+
+lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    lhi_places places;
+    if (!is_mixed(job) || !lhi_uneven_possible(job, config, options) ||
+        config->layout.outermost == LH_OUTERMOST_DATA)
+        return LH_OK;
+    lhi_arena *own = lhi_arena_make(0);
+    double *times = calloc(job->n_datacenters, sizeof *times);
+    double *speed = calloc(n, sizeof *speed);
+    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+    lh_error why = {0};
+    lh_status status = LH_OK;
+    if (!own || !times || !speed || !layers)
+        status = lhi_fail_nomem(&why);
+    if (status == LH_OK)
+        status = lhi_layout_place(job, &config->layout, own, &places, &why);
+    if (status == LH_OK)
+        status = layer_times(job, config, times, &why);
+    for (uint32_t c = 0; status == LH_OK && c < n; c++)
+        speed[c] = 1 / slowest_of(&places.spreads[lhi_config_device(config, c)],
+                                  times);
+    if (status == LH_OK) {
+        share_out(job->model->layers, n, lhi_uneven_ratio(options), speed,
+                  layers);
+        config->layers = layers;
+    }
+    lhi_arena_free(own);
+    free(times);
+    free(speed);
+    if (status == LH_OK || status == LH_EUNSUPPORTED)
+        return LH_OK; /* building the layout will say why not */
+    if (err)
+        *err = why;
+    return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers moved between the chunks of a layout, so that embedding, head and
+ * slower sites get less to do. */
+#ifndef LHI_UNEVEN_H
+#define LHI_UNEVEN_H
+
+#include "plan/layout/layout.h"
+
+/* Layers of the largest chunk over those of the smallest, at most. */
+double lhi_uneven_ratio(const lh_plan_options *options);
+
+/* Whether there is another partition than the even one: several chunks, layers
+ * to move, and a ratio that allows it. */
+bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
+                         const lh_plan_options *options);
+
+/* Moves layers from several starts on: those of `config` (evenly, or by speed),
+ * with small first or last chunks, large ones in the middle, more and more or
+ * fewer and fewer of them, and `like` of as many chunks (NULL: none), or, if
+ * `steepest`, from the first of these alone, by the best of all moves; by
+ * iterations under `method`, with so many passes scheduled as *passes says,
+ * which is left with what remains. A faster partition than that of `config`,
+ * or where its own does not fit any that does, goes to config->layers, which
+ * live in `mem`, its time to *iteration_ns; else both stay. */
+lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
+                            const char *method, bool steepest,
+                            const uint32_t *like, uint64_t *passes,
+                            lhi_arena *mem, lhi_config *config,
+                            int64_t *iteration_ns, lh_error *err);
+
+/* Where sites have GPUs of different speed: layers in proportion to it, to
+ * config->layers. Else nothing. */
+lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,
+                              lhi_arena *mem, lhi_config *config,
+                              lh_error *err);
+
+#endif

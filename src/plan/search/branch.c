@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Branch and bound, the least bound first. Inner nodes of the tree have
+ * decided some of a layout and carry a bound on all that lies below them. A
+ * whole layout is first built, for the bound of its own pipeline, and then
+ * waits to be simulated. What is left when no bound is below the best is
+ * proven to be no better; see docs/theory/plan-search.md. */
+#include "plan/layout/uneven.h"
+#include "plan/search/goal.h"
+
+#include "base/heap.h"
+
+#include <longhaul/methods.h>
+#include <stdlib.h>
+
+enum {
+    SIMULATED_AT_LEAST = 8, /* so that runners-up are times, not bounds */
+    BUILT_PER_TRY = 16,     /* then the most promising of them is simulated */
+    MOST_BUILT = 4000,
+    MOST_NODES = 400000, /* waiting at once */
+    NO_NODE = -1
+};
+
+/* Passes that methods have ordered, or layers whose costs were summed: what
+ * one search may take, and without finding anything faster. What is left then
+ * is not ruled out, but neither could it make the proof any better: what was
+ * built first has the least bounds. */
+#define MOST_WORK UINT64_C(60000000)
+#define MOST_IN_VAIN UINT64_C(1500000)
+
+typedef struct node {
+    lhi_config config;
+    lhi_floor floor;
+    lhi_level level;
+    bool done;
+} node;
+
+typedef struct branch {
+    lhi_layout_search *s;
+    lhi_space space;
+    lhi_floors *floors;
+    lhi_heap open;  /* nodes, by their bounds */
+    lhi_heap built; /* candidates, by theirs */
+    node *nodes;
+    uint32_t n_nodes, room;
+    uint32_t *unused; /* nodes to use again */
+    uint32_t n_unused, unused_room;
+    uint64_t seq, work;
+    uint64_t work_then;          /* when something faster was found */
+    uint32_t n_built, since_try; /* built; and since the last simulation */
+    /* While a node grows: */
+    lhi_level level; /* of its children */
+    int64_t least_bound;
+    int64_t least_child; /* NO_NODE: none is of use */
+} branch;
+
+/* Others are wanted as times too, not only as bounds. */
+static bool has_enough(const lhi_layout_search *s)
+{
+    return s->n_simulated >= (s->options.quick ? 1 : SIMULATED_AT_LEAST);
+}
+
+/* --- the objective -------------------------------------------------------- */
+
+static int64_t bound_of(const lhi_layout_search *s, lhi_level level,
+                        const lhi_config *config, const lhi_floor *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->bound(o->context, level, config, floor) : floor->ns;
+}
+
+static bool is_hopeless(const lhi_layout_search *s, int64_t bound,
+                        lhi_level level, const lhi_config *config,
+                        const lhi_floor *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->hopeless(o->context, bound, level, config, floor)
+             : bound >= s->best_ns;
+}
+
+/* A bound of its own, of one partition. */
+static lhi_floor floor_of_built(const lhi_candidate *c)
+{
+    lhi_floor f = c->floor;
+    f.ns = c->bound_ns;
+    return f;
+}
+
+/* --- nodes ---------------------------------------------------------------- */
+
+static lh_status new_node(branch *b, uint32_t *at, lh_error *err)
+{
+    if (b->n_unused) {
+        *at = b->unused[--b->n_unused];
+        return LH_OK;
+    }
+    if (b->n_nodes == b->room) {
+        uint32_t room = b->room ? 2 * b->room : 256;
+        node *more = realloc(b->nodes, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        b->nodes = more;
+        b->room = room;
+        uint32_t *unused = realloc(b->unused, room * sizeof *unused);
+        if (!unused)
+            return lhi_fail_nomem(err);
+        b->unused = unused;
+    }
+    *at = b->n_nodes++;
+    return LH_OK;
+}
+
+static lh_status push(branch *b, const node *n, int64_t bound, uint32_t *at,
+                      lh_error *err)
+{
+    LHI_TRY(new_node(b, at, err));
+    b->nodes[*at] = *n;
+    lhi_event event = {.time_ns = bound,
+                       /* Of equal bounds the one that is nearer to an end. */
+                       .rank = (uint64_t)(LHI_LEVEL_WHOLE - n->level),
+                       .seq = b->seq++,
+                       .what = *at};
+    return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* It may be faster, if that is not what counts. */
+static void note_dropped(lhi_layout_search *s, const lhi_floor *f)
+{
+    if (f->ns < s->dropped_ns)
+        s->dropped_ns = f->ns;
+}
+
+static bool is_closer(const lhi_layout_search *s, const lhi_floor *f)
+{
+    return s->closest_floor.missing == 0 ||
+           f->missing < s->closest_floor.missing;
+}
+
+/* One child: counted as ruled out, or put in line. */
+static lh_status grow(void *context, const lhi_config *config, lh_error *err)
+{
+    branch *b = context;
+    lhi_layout_search *s = b->s;
+    node child = {.config = *config, .level = b->level};
+    lh_error why = {0};
+    lh_status status =
+        lhi_floors_find(b->floors, b->level, config, &child.floor, &why);
+    b->work += s->job->n_datacenters;
+    if (status != LH_OK &&
+        lhi_layout_search_refused(s, status, &why,
+                                  lhi_space_count(&b->space, b->level, config)))
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (child.floor.kind == LHI_FLOOR_MEMORY) {
+        s->n_memory += lhi_space_count(&b->space, b->level, config);
+        if (is_closer(s, &child.floor)) {
+            s->closest = *config;
+            s->closest_floor = child.floor;
+        }
+        return LH_OK;
+    }
+    int64_t bound = bound_of(s, b->level, config, &child.floor);
+    if (has_enough(s) &&
+        is_hopeless(s, bound, b->level, config, &child.floor)) {
+        s->pruned[child.floor.kind] +=
+            lhi_space_count(&b->space, b->level, config);
+        note_dropped(s, &child.floor);
+        return LH_OK;
+    }
+    uint32_t at;
+    LHI_TRY(push(b, &child, bound, &at, err));
+    if (b->least_child == NO_NODE || bound < b->least_bound) {
+        b->least_child = at;
+        b->least_bound = bound;
+    }
+    return LH_OK;
+}
+
+static lh_status expand(branch *b, lhi_level level, const lhi_config *config,
+                        lh_error *err)
+{
+    lhi_config parent = *config;
+    b->level = (lhi_level)(level + 1);
+    b->least_child = NO_NODE;
+    return lhi_space_children(&b->space, level, &parent, &b->s->n_dropped, grow,
+                              b, err);
+}
+
+/* --- whole layouts -------------------------------------------------------- */
+
+static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
+{
+    if (s->n < s->room)
+        return LH_OK;
+    uint32_t room = s->room ? 2 * s->room : 64;
+    lhi_candidate *more = realloc(s->candidates, room * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    s->candidates = more;
+    s->room = room;
+    return LH_OK;
+}
+
+static lh_status build(branch *b, const node *n, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    LHI_TRY(new_candidate(s, err));
+    lhi_candidate *c = &s->candidates[s->n];
+    *c = (lhi_candidate){.config = n->config, .floor = n->floor};
+    LHI_TRY(lhi_candidate_bound(s, c, err));
+    b->work += s->job->model->layers;
+    b->n_built++;
+    b->since_try++;
+    uint32_t at = s->n++;
+    if (c->bound_ns == INT64_MAX)
+        return LH_OK;
+    lhi_floor own = floor_of_built(c);
+    lhi_event event = {.time_ns =
+                           bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own),
+                       .seq = b->seq++,
+                       .what = at};
+    return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
+                         lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    uint64_t passes = (uint64_t)c->config.microbatches *
+                      c->config.layout.pipeline *
+                      c->config.layout.chunks_per_device * 3;
+    if (thorough)
+        LHI_TRY(lhi_candidate_simulate(s, c, err));
+    else
+        LHI_TRY(lhi_candidate_glance(s, c, err));
+    b->work += c->thorough ? passes * lh_method_count() : passes;
+    if (c->choice.status != LH_CHOICE_OK)
+        return LH_OK;
+    int64_t value = lhi_value_of(&s->options, &c->choice);
+    if (value < s->best_value)
+        s->best_value = value;
+    if (c->choice.iteration_ns < s->best_ns) {
+        s->best_ns = c->choice.iteration_ns;
+        b->work_then = b->work;
+    }
+    if (s->objective)
+        return s->objective->offer(s->objective->context, c, err);
+    return LH_OK;
+}
+
+static lh_status try_built(branch *b, lh_error *err)
+{
+    lhi_event event;
+    if (!lhi_heap_pop(&b->built, &event))
+        return LH_OK;
+    b->since_try = 0;
+    return look_at(b, &b->s->candidates[event.what], false, err);
+}
+
+/* --- the search ----------------------------------------------------------- */
+
+static lh_status take_up(branch *b, uint32_t at, lh_error *err)
+{
+    node n = b->nodes[at];
+    b->nodes[at].done = true;
+    b->least_child = NO_NODE;
+    if (n.level == LHI_LEVEL_WHOLE)
+        return build(b, &n, err);
+    return expand(b, n.level, &n.config, err);
+}
+
+/* As long as nothing has worked yet, the best child of each node at once: a
+ * first plan, which much can be measured against. */
+static lh_status plunge(branch *b, uint32_t at, lh_error *err)
+{
+    LHI_TRY(take_up(b, at, err));
+    while (b->s->best_ns == INT64_MAX && b->least_child != NO_NODE)
+        LHI_TRY(take_up(b, (uint32_t)b->least_child, err));
+    if (b->s->best_ns == INT64_MAX)
+        return try_built(b, err);
+    return LH_OK;
+}
+
+bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total, bool works)
+{
+    bool found = s->best_ns != INT64_MAX;
+    if (!s->options.progress ||
+        !s->options.progress(s->options.context, (uint32_t)s->n_simulated,
+                             total, found ? s->best_ns : -1) ||
+        (!found && !works))
+        return false;
+    s->options.quick = true;
+    return true;
+}
+
+static bool has_stopped(branch *b)
+{
+    lhi_layout_search *s = b->s;
+    bool works = s->best_ns != INT64_MAX;
+    if (lhi_layout_search_stopped(s, b->n_built, false))
+        return true;
+    bool vain =
+        !s->objective && has_enough(s) && b->work - b->work_then > MOST_IN_VAIN;
+    return works && (vain || b->work > MOST_WORK || b->n_built > MOST_BUILT ||
+                     b->n_nodes - b->n_unused > MOST_NODES);
+}
+
+/* Whether the most promising of what is built comes before the next node. */
+static bool is_built_next(const branch *b)
+{
+    if (b->built.count == 0)
+        return false;
+    if (b->open.count == 0 || b->since_try >= BUILT_PER_TRY)
+        return true;
+    return b->built.items[0].time_ns <= b->open.items[0].time_ns;
+}
+
+/* True: what is next is of no use; without an own objective neither is what
+ * follows. */
+static bool is_next_hopeless(const branch *b, bool built)
+{
+    const lhi_layout_search *s = b->s;
+    const lhi_event *e = built ? &b->built.items[0] : &b->open.items[0];
+    if (!has_enough(s))
+        return false;
+    if (built) {
+        const lhi_candidate *c = &s->candidates[e->what];
+        lhi_floor own = floor_of_built(c);
+        return is_hopeless(s, e->time_ns, LHI_LEVEL_WHOLE, &c->config, &own);
+    }
+    const node *n = &b->nodes[e->what];
+    return !n->done &&
+           is_hopeless(s, e->time_ns, n->level, &n->config, &n->floor);
+}
+
+static void drop(branch *b, const lhi_event *e)
+{
+    const node *n = &b->nodes[e->what];
+    if (n->done)
+        return;
+    b->s->pruned[n->floor.kind] +=
+        lhi_space_count(&b->space, n->level, &n->config);
+    note_dropped(b->s, &n->floor);
+}
+
+static lh_status run(branch *b, lh_error *err)
+{
+    lhi_event e;
+    while ((b->open.count || b->built.count) && !has_stopped(b)) {
+        bool built = is_built_next(b), hopeless = is_next_hopeless(b, built);
+        if (hopeless && built) {
+            lhi_heap_pop(&b->built, &e);
+            b->since_try = 0;
+            continue;
+        }
+        if (built) {
+            LHI_TRY(try_built(b, err));
+            continue;
+        }
+        lhi_heap_pop(&b->open, &e);
+        if (hopeless)
+            drop(b, &e);
+        else if (!b->nodes[e.what].done)
+            LHI_TRY(plunge(b, (uint32_t)e.what, err));
+        b->unused[b->n_unused++] = (uint32_t)e.what;
+    }
+    b->s->complete = !b->open.count && !b->built.count;
+    return LH_OK;
+}
+
+/* --- every method --------------------------------------------------------- */
+
+/* Those that a glance found fastest first, then those it found nothing for. */
+static int64_t promise_of(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    const lhi_objective *o = s->objective;
+    if (c->choice.status != LH_CHOICE_OK)
+        return INT64_MAX / 2 + c->bound_ns / 4;
+    return o ? o->value(o->context, c) : c->choice.iteration_ns;
+}
+
+static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    lhi_floor own = floor_of_built(c);
+    int64_t bound = bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own);
+    return !is_hopeless(s, bound, LHI_LEVEL_WHOLE, &c->config, &own);
+}
+
+static lh_status look_closer(branch *b, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    lhi_heap line = {0};
+    lhi_event e;
+    lh_status status = LH_OK;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        e = (lhi_event){.time_ns = promise_of(s, c), .seq = i, .what = i};
+        if (c->simulated && !c->thorough && !lhi_heap_push(&line, e))
+            status = lhi_fail_nomem(err);
+    }
+    b->work_then = b->work;
+    while (status == LH_OK && lhi_heap_pop(&line, &e)) {
+        lhi_candidate *c = &s->candidates[e.what];
+        bool few = n < SIMULATED_AT_LEAST && !s->options.quick;
+        if (!few && !can_win(s, c))
+            continue;
+        if (n > 0 && has_stopped(b)) {
+            s->complete = false;
+            break;
+        }
+        status = look_at(b, c, true, err);
+        n++;
+    }
+    lhi_heap_fini(&line);
+    return status;
+}
+
+/* --- what is proven ------------------------------------------------------- */
+
+/* Nothing that is left undone is faster than this. */
+static void prove(branch *b)
+{
+    lhi_layout_search *s = b->s;
+    lhi_event e;
+    while (lhi_heap_pop(&b->open, &e)) {
+        const node *n = &b->nodes[e.what];
+        if (n->done ||
+            is_hopeless(s, e.time_ns, n->level, &n->config, &n->floor)) {
+            drop(b, &e);
+            continue;
+        }
+        s->n_left += lhi_space_count(&b->space, n->level, &n->config);
+        note_dropped(s, &n->floor);
+    }
+    s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        int64_t ns = c->floor.ns;
+        if (!lhi_uneven_possible(s->job, &c->config, &s->options) &&
+            c->bound_ns > ns)
+            ns = c->bound_ns;
+        if (ns < s->proven_ns)
+            s->proven_ns = ns;
+    }
+}
+
+/* Where it was asked for, and where little is left to try. */
+static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
+{
+    const lh_plan_options *o = &s->options;
+    s->exact = o->partition == LH_PARTITION_EXACT;
+    if (o->partition == LH_PARTITION_CLIMB && !s->objective && !o->quick &&
+        o->objective == LH_PLAN_FASTEST && !s->glance_only && s->complete)
+        return lhi_layout_search_is_small(s, &s->exact, err);
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
+{
+    branch b = {.s = s};
+    lhi_config none = {0};
+    s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
+    double ratio = lhi_uneven_ratio(&s->options);
+    lh_status status = lhi_space_init(s->job, s->mem, &b.space, err);
+    if (status == LH_OK)
+        status = lhi_floors_make(s->job, ratio, &b.floors, err);
+    if (status == LH_OK)
+        status = expand(&b, LHI_LEVEL_NONE, &none, err);
+    if (status == LH_OK)
+        status = run(&b, err);
+    if (status == LH_OK && !s->glance_only)
+        status = look_closer(&b, err);
+    if (status == LH_OK)
+        status = decide_exact(s, err);
+    if (status == LH_OK && s->exact)
+        status = lhi_layout_search_exact(s, err);
+    if (status == LH_OK)
+        prove(&b);
+    lhi_heap_fini(&b.open);
+    lhi_heap_fini(&b.built);
+    lhi_floors_free(b.floors);
+    lhi_space_fini(&b.space);
+    free(b.nodes);
+    free(b.unused);
+    return status;
+}

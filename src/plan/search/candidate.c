@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds of a layout that has been built. */
+#include "plan/search/candidate.h"
+#include "plan/layout/uneven.h"
+
+#include <longhaul/bounds.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a device holds with one microbatch in all its chunks is the least it
+ * ever needs. */
+static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
+                              lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_devices(p);
+    int64_t *least = calloc(n, sizeof *least);
+    if (!least)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(p); i++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, i);
+        least[k->device] += k->mem_static + k->mem_f;
+    }
+    for (uint32_t d = 0; d < n; d++) {
+        int64_t over = least[d] - lh_pipeline_memory_limit(p, d);
+        if (over > c->missing) {
+            c->missing = over;
+            c->missing_on = d;
+        }
+    }
+    free(least);
+    return LH_OK;
+}
+
+bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
+                               const lh_error *why, uint64_t n)
+{
+    if (status != LH_EUNSUPPORTED && status != LH_EINPUT && status != LH_EINVAL)
+        return false;
+    s->n_unsupported += n;
+    if (!s->first_refusal.text[0])
+        s->first_refusal = *why;
+    return true;
+}
+
+lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
+                              lh_error *err)
+{
+    lhi_built built;
+    lh_bound b;
+    lh_error why = {0};
+    c->bound_ns = INT64_MAX;
+    if (!c->config.layers)
+        LHI_TRY(
+            lhi_uneven_by_speed(s->job, &s->options, s->mem, &c->config, err));
+    lh_status status = lhi_layout_build(s->job, &c->config, &built, &why);
+    if (lhi_layout_search_refused(s, status, &why, 1)) {
+        c->floor.ns = INT64_MAX;
+        return LH_OK;
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    status = find_missing(built.pipeline, c, err);
+    if (status == LH_OK && c->missing == 0) {
+        status = lh_lower_bound(built.pipeline, &b, err);
+        if (status == LH_OK) {
+            c->bound_ns = b.ns + built.optimizer_ns + built.overhead_ns;
+            memcpy(c->bound_text, b.text, sizeof c->bound_text);
+        }
+    } else if (status == LH_OK) {
+        s->n_memory++;
+    }
+    lh_pipeline_free(built.pipeline);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every method makes of a layout. */
+#include "plan/search/goal.h"
+#include "plan/search/money.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <string.h>
+
+lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
+{
+    lh_choice choice = {.status = LH_CHOICE_FAILED,
+                        .layout = c->config.layout,
+                        .placement = c->config.placement,
+                        .recompute = c->config.recompute,
+                        .zero = c->config.zero,
+                        .microbatches = c->config.microbatches,
+                        .chunk_layers = c->config.layers,
+                        .iteration_ns = -1,
+                        .makespan_ns = -1,
+                        .lower_bound_ns = c->bound_ns,
+                        .why = ""};
+    choice.layout.schedule = method;
+    return choice;
+}
+
+static void take_memory(lh_choice *choice, const lh_pipeline *p,
+                        const lh_timeline *t)
+{
+    int64_t least_room = INT64_MAX;
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
+        int64_t limit = lh_pipeline_memory_limit(p, d);
+        int64_t peak = lh_timeline_peak_memory(t, d);
+        if (limit - peak < least_room) {
+            least_room = limit - peak;
+            choice->peak_memory_bytes = peak;
+            choice->memory_limit_bytes = limit;
+        }
+    }
+}
+
+static double peak_flops(const lh_job *job, const lh_layout *l)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        all += job->datacenters[i].gpus * job->datacenters[i].gpu.flops_per_s;
+    double used = (double)lhi_group_size(l) * l->pipeline * l->data;
+    return all * used / job->n_gpus;
+}
+
+/* `why` says what is in the way, where something is. */
+static lh_status run_method(const lh_plan_options *options,
+                            const lhi_built *built, const char *method,
+                            lh_choice *choice, lh_schedule **schedule,
+                            lh_error *why, lh_error *err)
+{
+    lh_method_options how = {.size = sizeof how,
+                             .sub_blocks = options->sub_blocks};
+    lh_timeline *timeline;
+    const lh_pipeline *p = built->pipeline;
+    *schedule = NULL;
+    lh_status status = lh_method_run(method, p, &how, schedule, NULL, why);
+    if (status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE) {
+        choice->status =
+            status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
+        return LH_OK;
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = *why;
+        return status;
+    }
+    status = lh_simulate(p, *schedule, NULL, &timeline, err);
+    if (status != LH_OK) {
+        lh_schedule_free(*schedule);
+        *schedule = NULL;
+        lhi_wrap(err, "method %s", method);
+        return status;
+    }
+    uint32_t device;
+    take_memory(choice, p, timeline);
+    if (!lh_timeline_fits(timeline, &device)) {
+        choice->status = LH_CHOICE_MEMORY;
+        lhi_fail(why, LH_EINFEASIBLE,
+                 "needs %.1f GiB more than device %" PRIu32 " has",
+                 (double)(lh_timeline_peak_memory(timeline, device) -
+                          lh_pipeline_memory_limit(p, device)) /
+                     (1 << 30),
+                 device);
+        lh_schedule_free(*schedule);
+        *schedule = NULL;
+    } else {
+        choice->status = LH_CHOICE_OK;
+        choice->makespan_ns = lh_timeline_makespan(timeline);
+        choice->optimizer_ns = built->optimizer_ns;
+        choice->overhead_ns = built->overhead_ns;
+        choice->iteration_ns =
+            choice->makespan_ns + built->optimizer_ns + built->overhead_ns;
+        choice->bubble_ratio = lh_timeline_bubble_ratio(timeline);
+    }
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+void lhi_choice_rates(const lh_job *job, lh_choice *choice)
+{
+    if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
+        return;
+    double seconds = (double)choice->iteration_ns / 1e9;
+    const lh_training *t = &job->training;
+    choice->tokens_per_s =
+        (double)t->global_batch * (double)t->sequence / seconds;
+    choice->mfu = lh_cost_iteration_flops(job) /
+                  (seconds * peak_flops(job, &choice->layout));
+}
+
+lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
+                         const lhi_built *built, lhi_arena *mem,
+                         lh_choice *choice, lh_schedule **schedule,
+                         lh_error *err)
+{
+    lh_error why = {0};
+    choice->status = LH_CHOICE_FAILED;
+    choice->iteration_ns = choice->makespan_ns = -1;
+    choice->tokens_per_s = choice->mfu = choice->bubble_ratio = 0;
+    choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
+    LHI_TRY(run_method(options, built, choice->layout.schedule, choice,
+                       schedule, &why, err));
+    lhi_choice_rates(job, choice);
+    choice->why = lhi_arena_strdup(mem, why.text);
+    if (choice->why)
+        return LH_OK;
+    lh_schedule_free(*schedule);
+    *schedule = NULL;
+    return lhi_fail_nomem(err);
+}
+
+bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
+                           const char *name)
+{
+    const char *want = job->layout.schedule;
+    if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
+        return strcmp(want, name) == 0;
+    if (options->quick && strcmp(name, "look-ahead") == 0)
+        return false;
+    return strcmp(name, "auto") != 0;
+}
+
+/* Takes its time: up to the square of the chunks on a device for every pass. */
+static bool is_slow(const char *name)
+{
+    return strcmp(name, "look-ahead") == 0;
+}
+
+/* A slow method seldom makes up for more than a few percent of what the others
+ * come to, and the less so the more chunks there are. */
+static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    const lh_choice *o = &c->choice;
+    int64_t share = 20 * (int64_t)c->config.layout.chunks_per_device;
+    return o->status != LH_CHOICE_OK ||
+           (o->iteration_ns > c->bound_ns &&
+            lhi_value_at(&s->options, o,
+                         o->iteration_ns - o->iteration_ns / share) <
+                s->best_value);
+}
+
+static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
+                         const lhi_built *built, const char *name,
+                         lh_schedule **best, lh_choice *row, lh_error *err)
+{
+    lh_schedule *schedule;
+    lh_choice choice = lhi_candidate_choice(c, name);
+    LHI_TRY(lhi_method_try(s->job, &s->options, built, s->mem, &choice,
+                           &schedule, err));
+    if (c->choice.status == LH_CHOICE_OK)
+        choice.cost = c->choice.cost; /* the layout's */
+    lh_status status = lhi_money_set(s->job, NULL, s->mem, &choice, err);
+    if (status == LH_OK && s->front)
+        status = lhi_front_add(s->front, &choice, err);
+    if (status != LH_OK) {
+        lh_schedule_free(schedule);
+        return status;
+    }
+    *row = choice;
+    bool better = choice.status == LH_CHOICE_OK &&
+                  (c->choice.status != LH_CHOICE_OK ||
+                   choice.iteration_ns < c->choice.iteration_ns);
+    if (better) {
+        lh_schedule_free(*best);
+        *best = schedule;
+        c->choice = choice;
+        return LH_OK;
+    }
+    lh_schedule_free(schedule);
+    if (c->choice.status != LH_CHOICE_OK &&
+        (!c->choice.layout.schedule || choice.status == LH_CHOICE_MEMORY))
+        c->choice = choice;
+    return LH_OK;
+}
+
+lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
+                                const lhi_built *built, lh_schedule **best,
+                                lh_choice *all, uint32_t *n_all, lh_error *err)
+{
+    lh_choice row;
+    *best = NULL;
+    c->choice = lhi_candidate_choice(c, NULL);
+    c->simulated = true;
+    for (int slow = 0; slow < 2; slow++)
+        for (uint32_t m = 0; m < lh_method_count(); m++) {
+            const char *name = lh_method_name(m);
+            if (!lhi_method_considered(s->job, &s->options, name) ||
+                is_slow(name) != (slow == 1) ||
+                (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
+                 !is_worth_it(s, c)))
+                continue;
+            LHI_TRY(run_one(s, c, built, name, best, &row, err));
+            if (all)
+                all[(*n_all)++] = row;
+        }
+    return LH_OK;
+}
+
+/* The one that comes closest to the best of all on most layouts, and takes
+ * little time. */
+static const char glance_method[] = "greedy";
+
+static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
+                        const lhi_built *built, lh_schedule **best,
+                        lh_error *err)
+{
+    lh_choice row;
+    *best = NULL;
+    c->choice = lhi_candidate_choice(c, NULL);
+    c->simulated = true;
+    return run_one(s, c, built, glance_method, best, &row, err);
+}
+
+static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
+                          lh_error *err)
+{
+    lhi_built built;
+    lh_schedule *best;
+    bool before = c->simulated;
+    LHI_TRY(lhi_layout_build(s->job, &c->config, &built, err));
+    lh_status status =
+        all ? lhi_candidate_methods(s, c, &built, &best, NULL, NULL, err)
+            : glance(s, c, &built, &best, err);
+    c->thorough = all;
+    lh_schedule_free(best);
+    lh_pipeline_free(built.pipeline);
+    s->n_simulated += !before;
+    return status;
+}
+
+lh_status lhi_candidate_glance(lhi_layout_search *s, lhi_candidate *c,
+                               lh_error *err)
+{
+    return simulate(
+        s, c, !lhi_method_considered(s->job, &s->options, glance_method), err);
+}
+
+lh_status lhi_candidate_simulate(lhi_layout_search *s, lhi_candidate *c,
+                                 lh_error *err)
+{
+    return simulate(s, c, true, err);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every partition of the layers of every layout that no bound rules out, under
+ * every method: for small jobs, and to see what other searches miss. */
+#include "plan/layout/partition.h"
+#include "plan/layout/reuse.h"
+#include "plan/layout/uneven.h"
+#include "plan/search/candidate.h"
+
+#include <inttypes.h>
+#include <longhaul/bounds.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_PARTITIONS = 200000, /* of one layout */
+    MOST_SMALL = 500000,      /* passes of all partitions of a small job */
+};
+
+typedef struct trial {
+    lhi_layout_search *s;
+    lhi_candidate *c;
+    lhi_known *known;
+    int64_t least_ns; /* bound of all partitions that were looked at */
+} trial;
+
+static bool is_misfit(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EINPUT || status == LH_EINVAL;
+}
+
+/* Runs every method unless the bound of this partition is too high already. */
+static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
+                           lh_error *err)
+{
+    lhi_layout_search *s = t->s;
+    lh_schedule *best = NULL;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(built->pipeline, &bound, err));
+    one->bound_ns = bound.ns + built->optimizer_ns + built->overhead_ns;
+    memcpy(one->bound_text, bound.text, sizeof one->bound_text);
+    if (one->bound_ns < t->least_ns)
+        t->least_ns = one->bound_ns;
+    if (one->bound_ns >= s->best_ns)
+        return LH_OK;
+    lh_status status =
+        lhi_candidate_methods(s, one, built, &best, NULL, NULL, err);
+    lh_schedule_free(best);
+    return status;
+}
+
+static lh_status try_partition(void *context, const uint32_t *layers,
+                               int64_t *ns, lh_error *err)
+{
+    trial *t = context;
+    lhi_layout_search *s = t->s;
+    uint32_t n =
+        t->c->config.layout.pipeline * t->c->config.layout.chunks_per_device;
+    lhi_candidate one = *t->c;
+    lhi_built built;
+    lh_error why = {0};
+    *ns = INT64_MAX;
+    one.config.layers = layers;
+    one.simulated = false;
+    lh_status status =
+        lhi_layout_build_again(s->job, &one.config, t->known, &built, &why);
+    if (is_misfit(status))
+        return LH_OK;
+    if (status == LH_OK) {
+        status = try_built(t, &one, &built, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (!one.simulated || one.choice.status != LH_CHOICE_OK ||
+        one.choice.iteration_ns >= s->best_ns)
+        return LH_OK;
+    uint32_t *kept = LHI_NEW(s->mem, uint32_t, n);
+    if (!kept)
+        return lhi_fail_nomem(err);
+    memcpy(kept, layers, n * sizeof *kept);
+    one.config.layers = one.choice.chunk_layers = kept;
+    one.thorough = true;
+    s->n_simulated += !t->c->simulated;
+    s->n_memory -= !t->c->simulated && t->c->missing > 0;
+    one.missing = 0; /* of even chunks */
+    *ns = s->best_ns = one.choice.iteration_ns;
+    *t->c = one;
+    return LH_OK;
+}
+
+static lhi_partition partition_of(const lhi_layout_search *s,
+                                  const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    return (lhi_partition){.n_layers = s->job->model->layers,
+                           .n_chunks = l->pipeline * l->chunks_per_device,
+                           .most_ratio = lhi_uneven_ratio(&s->options)};
+}
+
+static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
+                           lh_error *err)
+{
+    trial t = {s, c, NULL, INT64_MAX};
+    int64_t best_ns = INT64_MAX;
+    lhi_partition p = partition_of(s, c);
+    p.time = try_partition;
+    p.context = &t;
+    uint64_t all;
+    LHI_TRY(lhi_partition_count(&p, &all, err));
+    if (all > MOST_PARTITIONS)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu32 " layers in %" PRIu32
+                        " chunks are more than %d partitions, too many to "
+                        "try them all; search by climb",
+                        p.n_layers, p.n_chunks, MOST_PARTITIONS);
+    uint32_t *best = calloc(p.n_chunks, sizeof *best);
+    if (!best)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_known_make(&t.known, err);
+    if (status == LH_OK)
+        status = lhi_partition_exact(&p, best, &best_ns, err);
+    lhi_known_free(t.known);
+    free(best);
+    /* All have been looked at: their bounds take the place of the floor's. */
+    if (status == LH_OK && t.least_ns > c->floor.ns)
+        c->floor.ns = t.least_ns;
+    return status;
+}
+
+/* Whether its other partitions may be faster than what was found. */
+static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    return c->floor.ns < s->best_ns &&
+           lhi_uneven_possible(s->job, &c->config, &s->options);
+}
+
+lh_status lhi_layout_search_is_small(const lhi_layout_search *s, bool *out,
+                                     lh_error *err)
+{
+    uint64_t left = MOST_SMALL;
+    *out = false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (!is_open(s, c))
+            continue;
+        lhi_partition p = partition_of(s, c);
+        uint64_t passes = (uint64_t)p.n_chunks * c->config.microbatches * 3;
+        uint64_t all;
+        LHI_TRY(lhi_partition_count(&p, &all, err));
+        if (all > left / passes)
+            return LH_OK;
+        left -= all * passes;
+    }
+    *out = true;
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_exact(lhi_layout_search *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (!is_open(s, c))
+            continue;
+        LHI_TRY(enumerate(s, c, err));
+    }
+    return LH_OK;
+}

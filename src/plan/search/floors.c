@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the bounds are computed from: the cost model asked for single layers
+ * and for the model as a whole, and where the stages are. */
+#include "plan/search/floor.h"
+
+#include "cost/cost_links.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_KINDS = LHI_FLOOR_PARTS - 2 }; /* of layers that differ */
+
+/* Where no more is known, or a time is beyond all reason, a bound may be lower
+ * than it could be, but its sums have room. */
+#define MOST_NS (INT64_C(1) << 36)
+#define MOST_BYTES (INT64_C(1) << 50)
+
+typedef struct kind {
+    uint32_t layer, n; /* one of them, and how many there are */
+} kind;
+
+/* One kind of layer, or an end, at one datacenter. */
+typedef struct part {
+    lhi_floor_pass pass;
+    int64_t hold, workspace, reserved;
+} part;
+
+struct lhi_floors {
+    const lh_job *job;
+    double ratio;
+    bool times_known, memory_known; /* not where whole chunks are measured */
+    kind kinds[MOST_KINDS];
+    uint32_t n_kinds;
+    uint32_t n_of_part[LHI_FLOOR_PARTS]; /* kinds, embedding, head */
+    lhi_arena *mem; /* of the configuration asked for last */
+    /* [0]: the least of all datacenters; then one for each datacenter, and
+     * then one for every set of datacenters that hold the replicas of a stage,
+     * at most as many as there are layers. */
+    lhi_floor_site *sites;
+    uint32_t n_sites;
+    lh_layout last; /* which the first of these are of; tensor 0: none */
+    lh_recompute last_recompute;
+    uint32_t *at;
+    int64_t *forth, *back;
+    uint32_t *n_messages; /* of each ordered pair of datacenters */
+    int64_t *transfers, *latencies;
+    lhi_busiest busiest;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Costs are rounded up, each slice by itself; so is their sum, once. */
+static int64_t rounded_down(int64_t ns)
+{
+    return ns > MOST_NS ? MOST_NS : most(ns - 1, 0);
+}
+
+/* --- kinds of layers ------------------------------------------------------ */
+
+static bool same_kind(const lh_model *m, uint32_t a, uint32_t b)
+{
+    bool windowed_a = m->sliding_window && a >= m->window_first_layer;
+    bool windowed_b = m->sliding_window && b >= m->window_first_layer;
+    return lh_model_layer_is_moe(m, a) == lh_model_layer_is_moe(m, b) &&
+           windowed_a == windowed_b;
+}
+
+static void find_kinds(lhi_floors *f)
+{
+    const lh_model *m = f->job->model;
+    for (uint32_t layer = 0; layer < m->layers; layer++) {
+        uint32_t k = 0;
+        while (k < f->n_kinds && !same_kind(m, f->kinds[k].layer, layer))
+            k++;
+        if (k == f->n_kinds)
+            f->kinds[f->n_kinds++].layer = layer;
+        f->kinds[k].n++;
+        f->n_of_part[k]++;
+    }
+    f->n_of_part[f->n_kinds] = f->n_of_part[f->n_kinds + 1] = 1;
+}
+
+/* --- costs ---------------------------------------------------------------- */
+
+static lh_status cost_of(lhi_floors *f, const lh_job *job,
+                         const lh_layout *layout, const lh_cost_slice *slice,
+                         lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
+}
+
+/* ZeRO 2 and 3 add communication to passes, but to those of whole chunks, so
+ * times are of a layer without. */
+static lh_status cost_part(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, const lh_cost_slice *slice,
+                           part *out, lh_error *err)
+{
+    lh_cost c;
+    lh_job plain = *job;
+    if (plain.training.zero > 1)
+        plain.training.zero = 1;
+    LHI_TRY(cost_of(f, &plain, layout, slice, &c, err));
+    out->pass =
+        (lhi_floor_pass){rounded_down(c.f.total_ns), rounded_down(c.d.total_ns),
+                         rounded_down(c.w.total_ns)};
+    if (job->training.zero > 1)
+        LHI_TRY(cost_of(f, job, layout, slice, &c, err));
+    int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
+                   c.activation_bytes - 4;
+    out->hold = most(least(held, MOST_BYTES), 0);
+    out->workspace = least(c.workspace_bytes, MOST_BYTES);
+    out->reserved = least(c.reserved_bytes, MOST_BYTES);
+    return LH_OK;
+}
+
+static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
+                       int64_t *workspace)
+{
+    int64_t fd = p->pass.f + p->pass.d, all = fd + p->pass.w;
+    s->f += n * p->pass.f;
+    s->d += n * p->pass.d;
+    s->w += n * p->pass.w;
+    if (first) {
+        s->layer = p->pass;
+        s->layer_fd = fd;
+        s->layer_all = all;
+        s->hold = p->hold;
+        *workspace = p->workspace;
+        return;
+    }
+    s->layer.f = least(s->layer.f, p->pass.f);
+    s->layer.d = least(s->layer.d, p->pass.d);
+    s->layer.w = least(s->layer.w, p->pass.w);
+    s->layer_fd = least(s->layer_fd, fd);
+    s->layer_all = least(s->layer_all, all);
+    s->hold = least(s->hold, p->hold);
+    *workspace = least(*workspace, p->workspace);
+}
+
+/* Times of passes, and memory, at one datacenter. */
+static lh_status cost_site(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, uint32_t datacenter,
+                           lhi_floor_site *s, lh_error *err)
+{
+    part p, embedding, head;
+    lh_cost_slice slice = {.datacenter = datacenter, .data_datacenters = 1};
+    int64_t workspace = 0;
+    *s = (lhi_floor_site){0};
+    for (uint32_t k = 0; k < f->n_kinds; k++) {
+        slice.first_layer = f->kinds[k].layer;
+        slice.n_layers = 1;
+        LHI_TRY(cost_part(f, job, layout, &slice, &p, err));
+        add_layers(s, &p, f->kinds[k].n, k == 0, &workspace);
+        s->parts[k] = p.pass;
+    }
+    slice.n_layers = 0;
+    slice.embedding = true;
+    LHI_TRY(cost_part(f, job, layout, &slice, &embedding, err));
+    slice.embedding = false;
+    slice.head = true;
+    LHI_TRY(cost_part(f, job, layout, &slice, &head, err));
+    s->parts[f->n_kinds] = embedding.pass;
+    s->parts[f->n_kinds + 1] = head.pass;
+    s->embedding = embedding.pass;
+    s->head = head.pass;
+    s->f += embedding.pass.f + head.pass.f;
+    s->d += embedding.pass.d + head.pass.d;
+    s->w += embedding.pass.w + head.pass.w;
+    s->embedding_hold = embedding.hold;
+    s->head_hold = head.hold;
+    s->room =
+        job->datacenters[datacenter].gpu.memory_bytes - p.reserved - workspace;
+    return LH_OK;
+}
+
+/* --- sites ---------------------------------------------------------------- */
+
+static int64_t pick(int64_t a, int64_t b, bool larger)
+{
+    return larger ? most(a, b) : least(a, b);
+}
+
+static void pick_pass(lhi_floor_pass *a, const lhi_floor_pass *b, bool larger)
+{
+    a->f = pick(a->f, b->f, larger);
+    a->d = pick(a->d, b->d, larger);
+    a->w = pick(a->w, b->w, larger);
+}
+
+/* F and D of all parts, one after the other. */
+static int64_t way_of(const lhi_floors *f, const lhi_floor_site *s)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++)
+        sum += f->n_of_part[i] * (s->parts[i].f + s->parts[i].d);
+    return sum;
+}
+
+/* What is added up in a chunk: the slowest datacenter for one part need not be
+ * the slowest for another, so all times of parts are of one of them, and ends
+ * count as where they take least. */
+static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
+                        const lhi_floor_site *b, bool worst)
+{
+    if (worst && way_of(f, b) > way_of(f, a))
+        memcpy(a->parts, b->parts, sizeof a->parts);
+    for (int i = 0; i < LHI_FLOOR_PARTS && !worst; i++)
+        pick_pass(&a->parts[i], &b->parts[i], false);
+    pick_pass(&a->embedding, &b->embedding, false);
+    pick_pass(&a->head, &b->head, false);
+    a->embedding_hold = least(a->embedding_hold, b->embedding_hold);
+    a->head_hold = least(a->head_hold, b->head_hold);
+}
+
+/* Where it is open which, the best in every respect; where each has a replica
+ * and all wait for the last, the worst. */
+static void merge(const lhi_floors *f, lhi_floor_site *a,
+                  const lhi_floor_site *b, bool worst)
+{
+    int64_t *const to[] = {
+        &a->layer_fd, &a->layer_all, &a->f,         &a->d,    &a->w,
+        &a->gather,   &a->reduce,    &a->optimizer, &a->hold, &a->model_hold};
+    const int64_t from[] = {b->layer_fd, b->layer_all, b->f,      b->d,
+                            b->w,        b->gather,    b->reduce, b->optimizer,
+                            b->hold,     b->model_hold};
+    for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
+        *to[i] = pick(*to[i], from[i], worst);
+    pick_pass(&a->layer, &b->layer, worst);
+    merge_parts(f, a, b, worst);
+    a->room = pick(a->room, b->room, !worst);
+    if (worst ? b->slowness > a->slowness : b->slowness < a->slowness)
+        a->slowness = b->slowness;
+}
+
+static void forget(const lhi_floors *f, lhi_floor_site *s)
+{
+    if (!f->memory_known)
+        s->hold = s->embedding_hold = s->head_hold = s->model_hold = 0;
+    if (!f->times_known)
+        *s = (lhi_floor_site){.room = s->room,
+                              .hold = s->hold,
+                              .embedding_hold = s->embedding_hold,
+                              .head_hold = s->head_hold};
+}
+
+static int64_t sum_of(const lhi_floor_pass *p)
+{
+    return p->f + p->d + p->w;
+}
+
+/* Against the first datacenter. */
+static double slowness_of(const lhi_floor_site *s, const lhi_floor_site *first)
+{
+    double least_ratio = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        /* What takes no time there adds no work. */
+        int64_t there = sum_of(&first->parts[i]);
+        if (there <= 0)
+            continue;
+        double ratio = (double)sum_of(&s->parts[i]) / (double)there;
+        if (!(least_ratio > 0) || ratio < least_ratio)
+            least_ratio = ratio;
+        if (!(ratio > 0))
+            return 0;
+    }
+    return least_ratio;
+}
+
+/* As `config` says; what is open is taken to be what costs least: nothing is
+ * made again, and all state is divided among as many GPUs as there are. */
+static void settle(const lhi_floors *f, lhi_level level,
+                   const lhi_config *config, lh_job *job, lh_layout *layout)
+{
+    *job = *f->job;
+    *layout = config->layout;
+    if (level >= LHI_LEVEL_WORK)
+        job->training.recompute = config->recompute;
+    else if (!job->training.recompute_given)
+        job->training.recompute = LH_RECOMPUTE_NONE;
+    if (level >= LHI_LEVEL_STATE)
+        job->training.zero = config->zero;
+    else if (!job->training.zero_given)
+        job->training.zero = 3;
+    if (level < LHI_LEVEL_STATE) {
+        layout->pipeline = 1;
+        layout->data = job->n_gpus / lhi_group_size(layout);
+    }
+}
+
+/* Whether that comes to the same as the last time. */
+static bool is_known(const lhi_floors *f, lhi_level level, const lh_job *job,
+                     const lh_layout *l)
+{
+    const lh_layout *k = &f->last;
+    bool known = level < LHI_LEVEL_STATE &&
+                 f->last_recompute == job->training.recompute &&
+                 k->tensor == l->tensor && k->context == l->context &&
+                 k->expert == l->expert && k->micro_batch == l->micro_batch;
+    return known;
+}
+
+static lh_status cost_sites(lhi_floors *f, const lh_job *job,
+                            const lh_layout *layout, lh_error *err)
+{
+    for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        uint32_t same = 0;
+        while (same < d && !lhi_same_datacenter(job, same, d))
+            same++;
+        lhi_floor_site *s = &f->sites[d + 1];
+        if (same < d) {
+            *s = f->sites[same + 1];
+        } else {
+            LHI_TRY(cost_site(f, job, layout, d, s, err));
+            s->slowness = slowness_of(s, d ? &f->sites[1] : s);
+            forget(f, s);
+        }
+        if (d == 0)
+            f->sites[0] = *s;
+        else
+            merge(f, &f->sites[0], s, false);
+    }
+    /* Each part may be where it is fastest. */
+    lhi_floor_site *any = &f->sites[0];
+    any->f = any->d = any->w = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        any->f += f->n_of_part[i] * any->parts[i].f;
+        any->d += f->n_of_part[i] * any->parts[i].d;
+        any->w += f->n_of_part[i] * any->parts[i].w;
+    }
+    f->n_sites = job->n_datacenters + 1;
+    return LH_OK;
+}
+
+/* Data parallelism's share of a layer: where all have the same parts, so that
+ * a chunk sends as many times what one of them does. Of layers with and without
+ * experts one may wait for one link and the next for another, and both at once
+ * for less than the sum. */
+static lh_status add_sending(lhi_floors *f, const lh_job *job,
+                             const lh_layout *layout, lh_cost_slice slice,
+                             lhi_floor_site *s, lh_error *err)
+{
+    lh_cost layer;
+    bool experts = lh_model_layer_is_moe(job->model, f->kinds[0].layer);
+    for (uint32_t k = 1; k < f->n_kinds; k++)
+        if (lh_model_layer_is_moe(job->model, f->kinds[k].layer) != experts)
+            return LH_OK;
+    slice.first_layer = f->kinds[0].layer;
+    slice.n_layers = 1;
+    slice.embedding = slice.head = false;
+    LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
+    s->gather = rounded_down(layer.all_gather_ns);
+    s->reduce = rounded_down(layer.reduce_scatter_ns);
+    return LH_OK;
+}
+
+/* What depends on where all replicas of a stage are: of the model as one
+ * piece. */
+static lh_status add_state(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, const lhi_spread *spread,
+                           uint32_t datacenter, lhi_floor_site *s,
+                           lh_error *err)
+{
+    lh_cost whole;
+    lh_cost_slice slice = {.n_layers = job->model->layers,
+                           .embedding = true,
+                           .head = true,
+                           .datacenter = datacenter,
+                           .n_sites = spread->n_sites,
+                           .sites = spread->sites,
+                           .sharing = spread->sharing};
+    LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
+    s->f = most(s->f, rounded_down(whole.f.total_ns));
+    s->d = most(s->d, rounded_down(whole.d.total_ns));
+    s->w = most(s->w, rounded_down(whole.w.total_ns));
+    s->optimizer = rounded_down(whole.optimizer_ns);
+    if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
+        LHI_TRY(add_sending(f, job, layout, slice, s, err));
+    s->model_hold = whole.weight_bytes + whole.gradient_bytes +
+                    whole.optimizer_bytes + whole.activation_bytes;
+    return LH_OK;
+}
+
+static lh_status cost_spread(lhi_floors *f, const lh_job *job,
+                             const lh_layout *layout, const lhi_spread *spread,
+                             bool state, lh_error *err)
+{
+    lhi_floor_site *out = &f->sites[f->n_sites];
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        uint32_t dc = spread->sites[i].datacenter;
+        lhi_floor_site s = f->sites[dc + 1];
+        if (lhi_spread_repeats(job, layout, spread, i))
+            continue;
+        if (state) {
+            LHI_TRY(add_state(f, job, layout, spread, dc, &s, err));
+            forget(f, &s);
+        }
+        if (i == 0)
+            *out = s;
+        else
+            merge(f, out, &s, true);
+    }
+    f->n_sites++;
+    return LH_OK;
+}
+
+/* Stages that are spread alike follow each other. */
+static lh_status cost_stages(lhi_floors *f, const lh_job *job,
+                             const lh_layout *layout, const lhi_places *places,
+                             bool state, lh_error *err)
+{
+    for (uint32_t k = 0; k < layout->pipeline; k++) {
+        const lhi_spread *a = &places->spreads[k];
+        if (k == 0 || a->sites != places->spreads[k - 1].sites)
+            LHI_TRY(cost_spread(f, job, layout, a, state, err));
+        f->at[k] = f->n_sites - 1;
+    }
+    return LH_OK;
+}
+
+/* --- places --------------------------------------------------------------- */
+
+/* Of the first group: the others wait for it, too. */
+static lh_status hop(lhi_floors *f, const lh_layout *layout,
+                     const lhi_places *places, uint32_t from_stage,
+                     uint32_t to_stage, lh_cost_message *out, lh_error *err)
+{
+    const lhi_rank_place *from = &places->ranks[from_stage];
+    const lhi_rank_place *to = &places->ranks[to_stage];
+    lh_cost_hop hop = {from->datacenter, to->datacenter, from->first_gpu,
+                       to->first_gpu, places->sites->groups[0].replicas};
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    LHI_TRY(
+        lhi_hop_message(f->job, layout, &hop, &options, &f->busiest, out, err));
+    out->transfer_ns = least(out->transfer_ns, MOST_NS);
+    out->latency_ns = least(out->latency_ns, MOST_NS);
+    return LH_OK;
+}
+
+/* Counts `n` messages per microbatch on their link, if it is one between
+ * datacenters. */
+static void count(lhi_floors *f, const lhi_rank_place *from,
+                  const lhi_rank_place *to, const lh_cost_message *message,
+                  uint32_t n)
+{
+    size_t link =
+        (size_t)from->datacenter * f->job->n_datacenters + to->datacenter;
+    if (message->kind != LH_PATH_WAN)
+        return;
+    f->n_messages[link] += n;
+    f->transfers[link] = message->transfer_ns;
+    f->latencies[link] = message->latency_ns;
+}
+
+static lh_status find_hops(lhi_floors *f, const lh_layout *layout,
+                           const lhi_places *places, lhi_floor_case *c,
+                           lh_error *err)
+{
+    uint32_t P = layout->pipeline, v = c->chunks_per_device;
+    size_t pairs = (size_t)f->job->n_datacenters * f->job->n_datacenters;
+    uint32_t each = c->placement == LH_PLACEMENT_WAVE ? 2 : v ? v : 1;
+    lh_cost_message forth, back;
+    memset(f->n_messages, 0, pairs * sizeof *f->n_messages);
+    for (uint32_t k = 0; k + 1 < P; k++) {
+        const lhi_rank_place *a = &places->ranks[k], *b = &places->ranks[k + 1];
+        LHI_TRY(hop(f, layout, places, k, k + 1, &forth, err));
+        LHI_TRY(hop(f, layout, places, k + 1, k, &back, err));
+        f->forth[k] = forth.transfer_ns + forth.latency_ns;
+        f->back[k] = back.transfer_ns + back.latency_ns;
+        count(f, a, b, &forth, each);
+        count(f, b, a, &back, each);
+    }
+    c->forth = f->forth;
+    c->back = f->back;
+    if (P > 1 && v > 1 && c->placement == LH_PLACEMENT_LOOP) {
+        const lhi_rank_place *a = &places->ranks[P - 1], *b = &places->ranks[0];
+        LHI_TRY(hop(f, layout, places, P - 1, 0, &forth, err));
+        LHI_TRY(hop(f, layout, places, 0, P - 1, &back, err));
+        c->wrap_forth = forth.transfer_ns + forth.latency_ns;
+        c->wrap_back = back.transfer_ns + back.latency_ns;
+        count(f, a, b, &forth, v - 1);
+        count(f, b, a, &back, v - 1);
+    }
+    return LH_OK;
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+static void take(lhi_floor *out, int64_t ns, lhi_floor_kind which)
+{
+    if (ns > out->ns || out->kind == LHI_FLOOR_NONE) {
+        out->ns = most(ns, out->ns);
+        out->kind = which;
+    }
+}
+
+/* Nothing is known of the pipeline: all GPUs work all the time. */
+static int64_t floor_of_group(const lhi_floors *f, const lh_layout *l)
+{
+    const lhi_floor_site *s = &f->sites[0];
+    uint32_t groups = f->job->n_gpus / lhi_group_size(l);
+    double microbatches =
+        (double)f->job->training.global_batch / l->micro_batch;
+    double ns = microbatches * (double)(s->f + s->d + s->w) / groups;
+    return ns < 0x1p60 ? (int64_t)ns : INT64_C(1) << 60;
+}
+
+static void take_links(const lhi_floors *f, const lhi_floor_case *c,
+                       lhi_floor *out)
+{
+    size_t pairs = (size_t)f->job->n_datacenters * f->job->n_datacenters;
+    for (size_t i = 0; i < pairs; i++)
+        if (f->n_messages[i])
+            take(out,
+                 lhi_floor_link(c, f->n_messages[i], f->transfers[i],
+                                f->latencies[i]),
+                 LHI_FLOOR_LINK);
+}
+
+/* The datacenter that a site stands for: with replicas in several the one with
+ * the least memory. */
+static uint32_t datacenter_of(const lhi_floors *f, uint32_t site)
+{
+    uint32_t smallest = 0;
+    for (uint32_t d = 0; d < f->job->n_datacenters; d++) {
+        if (site == d + 1 || f->sites[d + 1].room == f->sites[site].room)
+            return d;
+        if (f->sites[d + 1].room < f->sites[smallest + 1].room)
+            smallest = d;
+    }
+    return smallest;
+}
+
+static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
+                        lhi_floor *out)
+{
+    uint32_t site;
+    int64_t held = INT64_MAX;
+    for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
+        held = least(held, f->sites[c->at ? c->at[k] : 0].model_hold);
+    out->memory_bytes = held / c->stages;
+    out->missing = lhi_floor_memory(c, &site);
+    if (out->missing == 0)
+        return;
+    out->missing_in = datacenter_of(f, site);
+    out->ns = INT64_MAX;
+    out->kind = LHI_FLOOR_MEMORY;
+}
+
+static void take_all(const lhi_floors *f, lhi_level level,
+                     const lhi_floor_case *c, lhi_floor *out)
+{
+    take(out, lhi_floor_work(c), LHI_FLOOR_WORK);
+    take(out, lhi_floor_layers(c), LHI_FLOOR_LAYERS);
+    if (level >= LHI_LEVEL_PLACED) {
+        take(out, lhi_floor_path(c), LHI_FLOOR_PATH);
+        take(out, lhi_floor_ramp(c), LHI_FLOOR_RAMP);
+        take_links(f, c, out);
+    }
+    int64_t optimizer = INT64_MAX;
+    for (uint32_t k = 0; c->at && k < c->stages; k++)
+        optimizer = least(optimizer, f->sites[c->at[k]].optimizer);
+    out->ns += (int64_t)lh_cost_defaults()->iteration_ns;
+    if (level >= LHI_LEVEL_STATE)
+        out->ns += optimizer / c->stages;
+    take_memory(f, c, out);
+}
+
+lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
+                          const lhi_config *config, lhi_floor *out,
+                          lh_error *err)
+{
+    lh_job job;
+    lh_layout layout;
+    *out = (lhi_floor){0};
+    settle(f, level, config, &job, &layout);
+    if (!is_known(f, level, &job, &layout)) {
+        f->last.tensor = 0;
+        LHI_TRY(cost_sites(f, &job, &layout, err));
+        f->last_recompute = job.training.recompute;
+        if (level < LHI_LEVEL_STATE)
+            f->last = layout;
+    }
+    f->n_sites = job.n_datacenters + 1;
+    if (level < LHI_LEVEL_DEGREES) {
+        take(out, floor_of_group(f, &layout), LHI_FLOOR_WORK);
+        return LH_OK;
+    }
+    uint32_t v = level >= LHI_LEVEL_WHOLE ? layout.chunks_per_device : 0;
+    lhi_floor_case c = {.layers = f->job->model->layers,
+                        .stages = config->layout.pipeline,
+                        .chunks_per_device = v,
+                        .microbatches = config->microbatches,
+                        .placement = v ? config->placement : LH_PLACEMENT_OTHER,
+                        .least_layers = 1,
+                        .first_ns =
+                            f->sites[1].f + f->sites[1].d + f->sites[1].w,
+                        .sites = f->sites};
+    memcpy(c.n_of_part, f->n_of_part, sizeof c.n_of_part);
+    if (v)
+        c.least_layers =
+            lhi_floor_least_layers(c.layers, c.stages * v, f->ratio);
+    if (level < LHI_LEVEL_PLACED) {
+        take_all(f, level, &c, out);
+        return LH_OK;
+    }
+    lhi_places places;
+    lhi_mark mark = lhi_arena_mark(f->mem);
+    const lh_layout *l = &config->layout;
+    lh_status status = lhi_layout_place(f->job, l, f->mem, &places, err);
+    if (status == LH_OK)
+        status =
+            cost_stages(f, &job, l, &places, level >= LHI_LEVEL_STATE, err);
+    if (status == LH_OK)
+        status = find_hops(f, l, &places, &c, err);
+    c.at = f->at;
+    if (status == LH_OK)
+        take_all(f, level, &c, out);
+    lhi_arena_rewind(f->mem, mark);
+    return status;
+}
+
+static void look_at_profile(lhi_floors *f)
+{
+    const lh_profile *p = f->job->profile;
+    f->times_known = f->memory_known = true;
+    for (uint32_t i = 0; p && i < p->n_entries; i++) {
+        f->memory_known = false;
+        if (p->entries[i].kind == LH_PROFILE_CHUNK)
+            f->times_known = false;
+    }
+}
+
+lh_status lhi_floors_make(const lh_job *job, double ratio, lhi_floors **out,
+                          lh_error *err)
+{
+    size_t n = job->n_datacenters, layers = job->model->layers;
+    lhi_floors *f = calloc(1, sizeof *f);
+    if (!f)
+        return lhi_fail_nomem(err);
+    *f = (lhi_floors){.job = job,
+                      .ratio = ratio,
+                      .mem = lhi_arena_make(0),
+                      .sites = calloc(n + 1 + layers, sizeof *f->sites),
+                      .at = calloc(layers, sizeof *f->at),
+                      .forth = calloc(layers, sizeof *f->forth),
+                      .back = calloc(layers, sizeof *f->back),
+                      .n_messages = calloc(n * n, sizeof *f->n_messages),
+                      .transfers = calloc(n * n, sizeof *f->transfers),
+                      .latencies = calloc(n * n, sizeof *f->latencies)};
+    if (!f->mem || !f->sites || !f->at || !f->forth || !f->back ||
+        !f->n_messages || !f->transfers || !f->latencies) {
+        lhi_floors_free(f);
+        return lhi_fail_nomem(err);
+    }
+    find_kinds(f);
+    look_at_profile(f);
+    *out = f;
+    return LH_OK;
+}
+
+void lhi_floors_free(lhi_floors *f)
+{
+    if (!f)
+        return;
+    lhi_arena_free(f->mem);
+    free(f->sites);
+    free(f->at);
+    free(f->forth);
+    free(f->back);
+    free(f->n_messages);
+    free(f->transfers);
+    free(f->latencies);
+    free(f);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search/goal.h"
+
+#include "base/sort.h"
+
+#include "plan/search/money.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOUR_NS 3.6e12
+#define HURDLE 0.02
+
+/* Of numbers that are not negative the bits of IEEE 754 have the same order as
+ * the numbers. */
+static int64_t order_of(double usd)
+{
+    int64_t bits;
+    if (!(usd > 0))
+        return 0;
+    memcpy(&bits, &usd, sizeof bits);
+    return bits;
+}
+
+int64_t lhi_value_at(const lh_plan_options *options, const lh_choice *choice,
+                     int64_t iteration_ns)
+{
+    const lh_plan_cost *c = choice->cost;
+    if (options->objective != LH_PLAN_CHEAPEST)
+        return iteration_ns;
+    if (!c)
+        return INT64_MAX;
+    return order_of(c->usd_per_hour * ((double)iteration_ns / HOUR_NS) +
+                    c->between_usd);
+}
+
+int64_t lhi_value_of(const lh_plan_options *options, const lh_choice *choice)
+{
+    return lhi_value_at(options, choice, choice->iteration_ns);
+}
+
+static double amount(const lh_plan_options *options, const lh_choice *c)
+{
+    double ns = (double)c->iteration_ns;
+    if (options->objective != LH_PLAN_CHEAPEST || !c->cost)
+        return ns;
+    return c->cost->usd_per_hour * (ns / HOUR_NS) + c->cost->between_usd;
+}
+
+double lhi_behind(const lh_plan_options *options, const lh_choice *choice,
+                  const lh_choice *best)
+{
+    double least = amount(options, best);
+    return least > 0 ? amount(options, choice) / least - 1 : 0;
+}
+
+/* --- lists -------------------------------------------------------------------
+ */
+
+static int compare(const lh_plan_options *options, const lh_choice *x,
+                   const lh_choice *y)
+{
+    if (x->status != y->status)
+        return x->status < y->status ? -1 : 1;
+    bool ok = x->status == LH_CHOICE_OK;
+    int64_t m = ok ? lhi_value_of(options, x) : x->lower_bound_ns;
+    int64_t n = ok ? lhi_value_of(options, y) : y->lower_bound_ns;
+    return (m > n) - (m < n);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    return compare(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a, b);
+}
+
+static int compare_costs(const void *a, const void *b)
+{
+    return compare(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a, b);
+}
+
+void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
+                      uint32_t n)
+{
+    if (n)
+        lhi_sort(list, n, sizeof *list,
+                 options->objective == LH_PLAN_CHEAPEST ? compare_costs
+                                                        : compare_times);
+}
+
+/* --- bounds ------------------------------------------------------------------
+ */
+
+/* Of GPUs that it is not decided yet which, at the price of the cheapest. */
+static double floor_of_gpus(const lhi_goal *g, lhi_level level,
+                            const lhi_config *config, const lhi_floor *floor)
+{
+    const lh_layout *l = &config->layout;
+    uint32_t group = lhi_group_size(l);
+    uint64_t gpus = (uint64_t)group * l->pipeline * l->data;
+    /* As long as the degrees are open, the floor is all passes on all GPUs;
+     * fewer GPUs take longer, but no less together. */
+    if (level < LHI_LEVEL_DEGREES)
+        gpus = g->job->n_gpus / group * group;
+    return (double)gpus * (double)floor->ns * g->usd_per_ns;
+}
+
+double lhi_goal_floor(lhi_goal *g, lhi_level level, const lhi_config *config,
+                      const lhi_floor *floor)
+{
+    lhi_price price;
+    lhi_config least = *config;
+    if (!(g->usd_per_ns > 0))
+        return 0;
+    if (level < LHI_LEVEL_PLACED)
+        return floor_of_gpus(g, level, config, floor);
+    if (level < LHI_LEVEL_WHOLE) {
+        /* With more chunks more messages cross. */
+        least.layout.chunks_per_device = 1;
+        least.placement = LH_PLACEMENT_UD;
+        least.layers = NULL;
+    }
+    lh_status status =
+        lhi_money_floor(g->job, &least, level >= LHI_LEVEL_WHOLE, &price, NULL);
+    if (status == LH_ENOMEM)
+        g->no_memory = true;
+    if (status != LH_OK)
+        return floor_of_gpus(g, level, config, floor);
+    /* Rounding must not put it above what it bounds. */
+    return lhi_money_usd(&price, (double)floor->ns) * (1 - 1e-12);
+}
+
+/* Costs are bounded almost alike for few GPUs and for many, and few take so
+ * many microbatches that to look at them takes long. They come later, by a
+ * share of the cost for each doubling; what is ruled out does not depend on
+ * it. */
+static double hurdle(lhi_level level, const lhi_config *config)
+{
+    if (level < LHI_LEVEL_DEGREES)
+        return 0;
+    uint64_t passes = (uint64_t)config->microbatches * config->layout.pipeline;
+    double doublings = 0;
+    for (; passes > 64; passes /= 2)
+        doublings++;
+    return HURDLE * doublings;
+}
+
+static int64_t bound(void *context, lhi_level level, const lhi_config *config,
+                     const lhi_floor *floor)
+{
+    lhi_goal *g = context;
+    if (!g->cost)
+        return floor->ns;
+    double usd = lhi_goal_floor(g, level, config, floor);
+    return order_of(usd * (1 + hurdle(level, config)));
+}
+
+static bool hopeless(void *context, int64_t least, lhi_level level,
+                     const lhi_config *config, const lhi_floor *floor)
+{
+    lhi_goal *g = context;
+    (void)least;
+    if (!g->front)
+        return lhi_goal_floor(g, level, config, floor) >= g->best_usd;
+    lhi_front_point point = {floor->ns, g->even_memory ? floor->memory_bytes : 0,
+                       lhi_goal_floor(g, level, config, floor)};
+    return lhi_front_covers(g->front, &point);
+}
+
+static int64_t value(void *context, const lhi_candidate *c)
+{
+    const lhi_goal *g = context;
+    lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
+                                                    : LH_PLAN_FASTEST};
+    return lhi_value_of(&options, &c->choice);
+}
+
+static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
+{
+    lhi_goal *g = context;
+    (void)err;
+    if (c->choice.cost)
+        g->best_usd = fmin(g->best_usd, c->choice.cost->usd);
+    return LH_OK;
+}
+
+lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
+                        const lhi_front *front, lhi_goal *out, lh_error *err)
+{
+    lhi_goal g = {.job = job,
+                  .cost = options->objective == LH_PLAN_CHEAPEST,
+                  .even_memory = true,
+                  .best_usd = INFINITY,
+                  .front = front,
+                  .objective = {.context = out,
+                                .bound = bound,
+                                .hopeless = hopeless,
+                                .offer = offer,
+                                .value = value}};
+    double least = INFINITY;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        least = fmin(least, job->datacenters[i].usd_per_gpu_hour);
+        g.even_memory =
+            g.even_memory && job->datacenters[i].gpu.memory_bytes ==
+                                 job->datacenters[0].gpu.memory_bytes;
+    }
+    g.usd_per_ns = least / HOUR_NS;
+    if (g.cost && !(least > 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "%s: the cheapest plan needs prices; give "
+                        "usd_per_gpu_hour (and usd_per_gb) in the job's "
+                        "cluster, or one price for all GPUs",
+                        job->name);
+    if (g.cost && options->jitter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a plan is chosen by its cost or by its times under "
+                        "jitter, not both");
+    *out = g;
+    return LH_OK;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes are paid for by the hour, bytes between datacenters by the 10^9. */
+#include "plan/search/money.h"
+
+#include "plan/layout/traffic.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define HOUR_NS 3.6e12
+#define MOST_USD 1e9 /* as in a job's file */
+
+/* --- prices ----------------------------------------------------------------
+ */
+
+bool lhi_money_is_priced(const lh_job *job)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (!(job->datacenters[i].usd_per_gpu_hour > 0))
+            return false;
+    return true;
+}
+
+lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lh_job *out, lh_error *err)
+{
+    double hour = options->usd_per_gpu_hour, gb = options->usd_per_gb;
+    uint32_t n = job->n_datacenters;
+    *out = *job;
+    if (!(hour >= 0 && hour <= MOST_USD && gb >= 0 && gb <= MOST_USD))
+        return lhi_fail(err, LH_EINVAL,
+                        "prices of %g for a GPU and hour and %g for 10^9 "
+                        "bytes: from 0 to %g is possible",
+                        hour, gb, MOST_USD);
+    lh_datacenter *sites = LHI_NEW(mem, lh_datacenter, n);
+    lh_wan *wans = LHI_NEW(mem, lh_wan, (size_t)n * n);
+    if (!sites || !wans)
+        return lhi_fail_nomem(err);
+    memcpy(sites, job->datacenters, n * sizeof *sites);
+    memcpy(wans, job->wans, (size_t)n * n * sizeof *wans);
+    for (uint32_t i = 0; hour > 0 && i < n; i++)
+        sites[i].usd_per_gpu_hour = hour;
+    for (uint32_t i = 0; gb > 0 && i < n * n; i++)
+        if (i / n != i % n)
+            wans[i].usd_per_gb = gb;
+    out->datacenters = sites;
+    out->wans = wans;
+    if (gb > 0 && !lhi_money_is_priced(out))
+        return lhi_fail(err, LH_EINVAL,
+                        "a price of bytes needs one of GPUs; give "
+                        "usd_per_gpu_hour in the job's cluster");
+    return LH_OK;
+}
+
+/* --- a layout ----------------------------------------------------------------
+ */
+
+/* Nodes are not shared with others: a datacenter's last one is paid for whole,
+ * and those that the layout does not touch are not. */
+static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
+                            lhi_arena *mem, lhi_price *out, lh_error *err)
+{
+    lhi_places places;
+    LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
+    for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
+        const lh_datacenter *site = &job->datacenters[dc];
+        uint64_t gpus = 0;
+        for (uint32_t g = 0; g < places.sites->n_groups; g++)
+            for (uint32_t s = 0; s < layout->pipeline; s++)
+                if (places.ranks[(size_t)g * layout->pipeline + s].datacenter ==
+                    dc)
+                    gpus += places.sites->groups[g].replicas;
+        gpus *= lhi_group_size(layout);
+        uint64_t nodes = (gpus + site->gpus_per_node - 1) / site->gpus_per_node;
+        out->gpus += (uint32_t)(nodes * site->gpus_per_node);
+        out->usd_per_hour +=
+            (double)(nodes * site->gpus_per_node) * site->usd_per_gpu_hour;
+    }
+    return LH_OK;
+}
+
+/* Time that data parallelism takes on the devices' links. */
+static double data_ns(const lh_pipeline *p)
+{
+    double ns = 0;
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++) {
+        const lh_chunk *chunk = lh_pipeline_chunk(p, c);
+        ns += (double)chunk->all_gather_ns + (double)chunk->reduce_scatter_ns;
+    }
+    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(p); i++)
+        ns += (double)lh_pipeline_dp_op(p, i)->transfer_ns;
+    return ns;
+}
+
+/* An elastic plan shards other things, and so sends other amounts: as many
+ * times more as it communicates longer. */
+static lh_status scale_data(const lh_job *job, const lhi_config *config,
+                            const lh_pipeline *elastic, double *scale,
+                            lh_error *err)
+{
+    lhi_built plain;
+    *scale = 1;
+    if (!elastic)
+        return LH_OK;
+    LHI_TRY(lhi_layout_build(job, config, &plain, err));
+    double ns = data_ns(plain.pipeline);
+    if (ns > 0)
+        *scale = data_ns(elastic) / ns;
+    lh_pipeline_free(plain.pipeline);
+    return LH_OK;
+}
+
+/* `scale`: of what data parallelism sends. */
+static lh_status price_bytes(const lh_job *job, const lhi_config *config,
+                             double scale, lhi_arena *mem, lhi_price *out,
+                             lh_error *err)
+{
+    const lhi_traffic *traffic;
+    uint32_t n;
+    LHI_TRY(lhi_traffic_of(job, config, mem, &traffic, &n, err));
+    for (uint32_t i = 0; i < n; i++) {
+        const lhi_traffic *t = &traffic[i];
+        double gb = ((double)t->message_bytes * (double)t->messages +
+                     scale * (double)t->data_bytes) /
+                    1e9;
+        out->between_gb += gb;
+        out->between_usd +=
+            gb *
+            job->wans[(size_t)t->from * job->n_datacenters + t->to].usd_per_gb;
+    }
+    return LH_OK;
+}
+
+static lh_status price(const lh_job *job, const lhi_config *config,
+                       double scale, lhi_price *out, lh_error *err)
+{
+    lhi_arena *scratch = lhi_arena_make(0);
+    if (!scratch)
+        return lhi_fail_nomem(err);
+    *out = (lhi_price){0};
+    lh_status status = price_gpus(job, &config->layout, scratch, out, err);
+    if (status == LH_OK && job->n_datacenters > 1)
+        status = price_bytes(job, config, scale, scratch, out, err);
+    lhi_arena_free(scratch);
+    return status;
+}
+
+lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
+                          const lh_pipeline *elastic, lhi_price *out,
+                          lh_error *err)
+{
+    double scale;
+    LHI_TRY(scale_data(job, config, elastic, &scale, err));
+    return price(job, config, scale, out, err);
+}
+
+lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
+                          bool whole, lhi_price *out, lh_error *err)
+{
+    return price(job, config, whole ? 1 : 0, out, err);
+}
+
+double lhi_money_usd(const lhi_price *price, double iteration_ns)
+{
+    return price->usd_per_hour * (iteration_ns / HOUR_NS) + price->between_usd;
+}
+
+/* --- choices -----------------------------------------------------------------
+ */
+
+lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
+                        lhi_arena *mem, lh_choice *choice, lh_error *err)
+{
+    const lh_plan_cost *was = choice->cost;
+    lhi_config config = lhi_config_of(choice);
+    lhi_price its;
+    choice->cost = NULL;
+    if (choice->status != LH_CHOICE_OK || choice->iteration_ns < 0 ||
+        !lhi_money_is_priced(job))
+        return LH_OK;
+    lh_plan_cost *cost = LHI_NEW(mem, lh_plan_cost, 1);
+    if (!cost)
+        return lhi_fail_nomem(err);
+    if (was)
+        its = (lhi_price){was->gpus, was->usd_per_hour, was->between_gb,
+                          was->between_usd};
+    else
+        LHI_TRY(lhi_money_price(job, &config, elastic, &its, err));
+    double tokens =
+        (double)job->training.global_batch * (double)job->training.sequence;
+    *cost = (lh_plan_cost){.gpus = its.gpus,
+                           .usd_per_hour = its.usd_per_hour,
+                           .between_gb = its.between_gb,
+                           .between_usd = its.between_usd};
+    cost->usd = lhi_money_usd(&its, (double)choice->iteration_ns);
+    cost->gpus_usd = cost->usd - cost->between_usd;
+    cost->usd_per_1e9_tokens = cost->usd / tokens * 1e9;
+    choice->cost = cost;
+    return LH_OK;
+}
+
+static lh_status fill_list(const lh_job *job, lhi_arena *mem,
+                           const lh_choice *list, uint32_t n, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(lhi_money_set(job, NULL, mem, (lh_choice *)&list[i], err));
+    return LH_OK;
+}
+
+lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    const lh_job *job = plan->job;
+    const lh_plan_sensitivity *s = plan->sensitivity;
+    if (!lhi_money_is_priced(job))
+        return LH_OK;
+    LHI_TRY(lhi_money_set(job, NULL, mem, &plan->best, err));
+    LHI_TRY(fill_list(job, mem, plan->methods, plan->n_methods, err));
+    LHI_TRY(fill_list(job, mem, plan->alternatives, plan->n_alternatives, err));
+    for (uint32_t i = 0; i < plan->n_answers; i++) {
+        LHI_TRY(fill_list(job, mem, &plan->answers[i].kept, 1, err));
+        LHI_TRY(fill_list(job, mem, &plan->answers[i].best, 1, err));
+    }
+    if (!s)
+        return LH_OK;
+    LHI_TRY(fill_list(job, mem, &s->here, 1, err));
+    for (uint32_t i = 0; i < s->n_ranges; i++)
+        for (uint32_t k = 0; k < s->ranges[i].n_flips; k++) {
+            const lh_plan_flip *flip = &s->ranges[i].flips[k];
+            LHI_TRY(fill_list(job, mem, &flip->below, 1, err));
+            LHI_TRY(fill_list(job, mem, &flip->above, 1, err));
+        }
+    return LH_OK;
+}

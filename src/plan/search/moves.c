@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers moved between the chunks of layouts: first of those that are fastest
+ * as they are, then of the others that their bounds over all partitions leave
+ * a chance, the least bound first, whether or not even chunks of them fit. */
+#include "plan/layout/uneven.h"
+#include "plan/search/goal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FASTEST = 6,                /* layouts */
+    PASSES_OF_FASTEST = 150000, /* scheduled for each */
+    PASSES_OF_OTHERS = 30000,
+    PASSES = 3000000, /* for all of them */
+};
+
+/* A layout is tried under every method if a quick one's time on its partition
+ * comes so close to the best. */
+static const double CLOSE = 1.02;
+
+typedef struct effort {
+    const uint32_t *given; /* layers to begin with */
+    uint64_t most;         /* passes */
+    bool steepest;
+    bool any; /* under every method, however close */
+} effort;
+
+typedef struct mover {
+    lhi_layout_search *s;
+    uint64_t passes;
+    bool *done; /* of each candidate */
+} mover;
+
+/* look-ahead takes its time: what it is made from stands for it. */
+static const char *quick_method(const mover *m, const lhi_candidate *c)
+{
+    const char *want = m->s->job->layout.schedule;
+    if (c->simulated && c->choice.status == LH_CHOICE_OK)
+        want = c->choice.layout.schedule;
+    if (!want || strcmp(want, "look-ahead") == 0 || strcmp(want, "auto") == 0 ||
+        strcmp(want, "optimal") == 0)
+        return "greedy";
+    return want;
+}
+
+static bool works(const lhi_candidate *c)
+{
+    return c->simulated && c->choice.status == LH_CHOICE_OK;
+}
+
+static int64_t value(const mover *m, const lhi_candidate *c)
+{
+    return lhi_value_of(&m->s->options, &c->choice);
+}
+
+/* The layers of the fastest layout of as many chunks that has its own. */
+static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
+{
+    const lhi_candidate *best = NULL;
+    uint32_t n =
+        like->config.layout.pipeline * like->config.layout.chunks_per_device;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        const lhi_candidate *c = &m->s->candidates[i];
+        if (c != like && works(c) && c->config.layers &&
+            c->config.layout.pipeline * c->config.layout.chunks_per_device ==
+                n &&
+            (!best || value(m, c) < value(m, best)))
+            best = c;
+    }
+    return best ? best->config.layers : NULL;
+}
+
+static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
+                          lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    moved->missing = 0; /* of even chunks */
+    LHI_TRY(lhi_candidate_bound(s, moved, err));
+    if (moved->bound_ns == INT64_MAX)
+        return LH_OK;
+    LHI_TRY(lhi_candidate_simulate(s, moved, err));
+    if (!works(moved) || (works(c) && value(m, moved) >= value(m, c)))
+        return LH_OK;
+    s->n_memory -= c->missing > 0 && !c->simulated;
+    *c = *moved;
+    return LH_OK;
+}
+
+/* A new partition is a new pipeline: with its own bound, under every method. It
+ * stays if the best of them is faster than before. */
+static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
+                             lh_error *err)
+{
+    lhi_layout_search *s = m->s;
+    lhi_candidate moved = *c;
+    int64_t ns = INT64_MAX;
+    uint64_t passes = how->most < m->passes ? how->most : m->passes;
+    uint64_t left = passes;
+    const uint32_t *like = c->config.layers, *given = how->given;
+    moved.config.layers = given;
+    if (!lhi_uneven_possible(s->job, &moved.config, &s->options))
+        return LH_OK;
+    if (like == given)
+        like = sibling(m, c);
+    LHI_TRY(lhi_uneven_search(s->job, &s->options, quick_method(m, c),
+                              how->steepest, like, &left, s->mem, &moved.config,
+                              &ns, err));
+    m->passes -= passes - left;
+    if (moved.config.layers == given)
+        return LH_OK;
+    const lhi_candidate *best = lhi_layout_search_best(s);
+    if (best && !how->any && s->options.objective == LH_PLAN_FASTEST &&
+        (double)ns > CLOSE * (double)best->choice.iteration_ns)
+        return LH_OK;
+    return simulate(m, c, &moved, err);
+}
+
+/* The fastest of those not done yet. */
+static lhi_candidate *next_fastest(const mover *m)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        if (works(c) && !m->done[i] && (!best || value(m, c) < value(m, best)))
+            best = c;
+    }
+    return best;
+}
+
+/* No partition of it is better than the best. */
+static bool is_hopeless(const mover *m, const lhi_candidate *c)
+{
+    int64_t best = m->s->best_value, ns = c->floor.ns;
+    if (m->s->options.objective != LH_PLAN_FASTEST)
+        return !works(c) ||
+               lhi_value_at(&m->s->options, &c->choice, ns) >= best;
+    return ns >= best;
+}
+
+static lhi_candidate *next_promising(const mover *m)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        if (!m->done[i] && !is_hopeless(m, c) &&
+            (!best || c->floor.ns < best->floor.ns))
+            best = c;
+    }
+    return best;
+}
+
+static void note_best(mover *m, const lhi_candidate *c)
+{
+    if (works(c) && value(m, c) < m->s->best_value)
+        m->s->best_value = value(m, c);
+}
+
+/* Those that are fastest as they are: by the best of all moves, then from other
+ * starts too. */
+static lh_status move_fastest(mover *m, lh_error *err)
+{
+    lhi_candidate *c, *fastest[FASTEST];
+    effort how[FASTEST];
+    int n = 0;
+    while (n < FASTEST && (c = next_fastest(m))) {
+        m->done[c - m->s->candidates] = true;
+        if (is_hopeless(m, c))
+            continue;
+        how[n] = (effort){c->config.layers, PASSES_OF_FASTEST, true, true};
+        LHI_TRY(move_layers(m, c, &how[n], err));
+        fastest[n++] = c;
+    }
+    /* So far slow methods were tried as if nothing had been moved. */
+    for (int i = 0; i < n; i++)
+        note_best(m, fastest[i]);
+    for (int i = 0; i < n; i++) {
+        how[i].steepest = false;
+        if (!is_hopeless(m, fastest[i]))
+            LHI_TRY(move_layers(m, fastest[i], &how[i], err));
+        note_best(m, fastest[i]);
+    }
+    return LH_OK;
+}
+
+static lh_status move_others(mover *m, lh_error *err)
+{
+    lhi_candidate *c;
+    while (m->passes > 0 && (c = next_promising(m))) {
+        effort how = {c->config.layers, PASSES_OF_OTHERS, false, false};
+        m->done[c - m->s->candidates] = true;
+        LHI_TRY(move_layers(m, c, &how, err));
+        note_best(m, c);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
+{
+    if (s->options.partition == LH_PARTITION_EVEN)
+        return LH_OK;
+    mover m = {.s = s, .passes = PASSES};
+    m.done = calloc(s->n + (size_t)1, sizeof *m.done);
+    lh_status status = m.done ? move_fastest(&m, err) : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = move_others(&m, err);
+    free(m.done);
+    return status;
+}

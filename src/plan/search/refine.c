@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search over layouts tries every method that makes a schedule at once.
+ * Here the winner, and the layouts that could still beat it, get the time to
+ * search for their optimal schedules: counted as work, so that the plan is the
+ * same everywhere. */
+#include "plan/search/refine.h"
+
+#include "plan/search/goal.h"
+
+#include <inttypes.h>
+#include <longhaul/bounds.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <longhaul/solve.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EFFORT = 400000,   /* when the caller names none */
+    RUNNERS_UP = 3,    /* each with a share of it; the winner has the rest */
+    SHARE = 6,         /* a runner-up has one of so many */
+    MOST_OPS = 200000, /* passes: beyond this there are only the methods */
+    MEMORY = 256 << 20 /* bytes for the search's tables */
+};
+
+typedef struct refiner {
+    const lh_job *job;
+    const lh_plan_options *options;
+    lhi_arena *mem;
+    lh_plan *plan;
+    bool stopped; /* by the caller */
+    bool changed; /* another schedule or bound */
+} refiner;
+
+static bool watch(void *context, const lh_solve_progress *now)
+{
+    refiner *r = context;
+    (void)now;
+    if (r->options->progress)
+        r->stopped = r->options->progress(
+            r->options->context, r->plan->n_layouts, r->plan->n_layouts,
+            r->plan->best.iteration_ns);
+    return r->stopped;
+}
+
+/* Its groups and its sharding belong together with its order. */
+static bool is_elastic(const lh_choice *c)
+{
+    return c->elastic != NULL; /* plain groups are an order like others */
+}
+
+static uint64_t passes_of(const lh_pipeline *p)
+{
+    return (uint64_t)lh_pipeline_n_chunks(p) * lh_pipeline_n_microbatches(p) *
+           3;
+}
+
+/* --- one layout ---------------------------------------------------------- */
+
+/* Messages leave first in, first out: networks keep no other order. */
+static lh_status search(refiner *r, const lh_pipeline *p, uint64_t effort,
+                        lh_solution *out, lh_error *err)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = effort ? effort : 1,
+                          .memory = MEMORY,
+                          .sub_blocks = r->options->sub_blocks,
+                          .fifo = true,
+                          .progress = watch,
+                          .context = r};
+    return lh_solve(p, &o, out, err);
+}
+
+static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
+                         lh_choice *c, lh_error *err)
+{
+    lh_timeline *t = NULL;
+    lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
+    int64_t least = INT64_MAX;
+    LHI_TRY(lh_simulate(p, schedule, &fifo, &t, err));
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
+        int64_t limit = lh_pipeline_memory_limit(p, d);
+        int64_t peak = lh_timeline_peak_memory(t, d);
+        if (limit - peak >= least)
+            continue;
+        least = limit - peak;
+        c->peak_memory_bytes = peak;
+        c->memory_limit_bytes = limit;
+    }
+    int64_t before_ns = c->iteration_ns;
+    c->makespan_ns = lh_timeline_makespan(t);
+    c->bubble_ratio = lh_timeline_bubble_ratio(t);
+    c->iteration_ns = c->makespan_ns + c->optimizer_ns + c->overhead_ns;
+    c->tokens_per_s *= (double)before_ns / (double)c->iteration_ns;
+    c->mfu *= (double)before_ns / (double)c->iteration_ns;
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+/* A faster schedule into *schedule (else left alone), what it comes to into
+ * `c`, and the bound. */
+static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
+                         lh_choice *c, lh_schedule **schedule, char *why,
+                         size_t room, lh_error *err)
+{
+    lh_solution s = {0};
+    int64_t after_ns = c->optimizer_ns + c->overhead_ns;
+    if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS)
+        return LH_OK;
+    LHI_TRY(search(r, p, effort, &s, err));
+    if (s.bound_ns + after_ns > c->lower_bound_ns) {
+        c->lower_bound_ns = s.bound_ns + after_ns;
+        r->changed = true;
+        snprintf(why, room, "%s", s.why);
+    }
+    lh_status status = LH_OK;
+    if (s.schedule && s.makespan_ns < c->makespan_ns) {
+        status = measure(p, s.schedule, c, err);
+        c->layout.schedule = "optimal";
+        r->changed = true;
+        c->why = "";
+        *schedule = s.schedule;
+        s.schedule = NULL;
+    }
+    lh_solution_fini(&s);
+    return status;
+}
+
+static uint64_t effort_of(const refiner *r)
+{
+    return r->options->effort ? r->options->effort : EFFORT;
+}
+
+/* --- the winner ---------------------------------------------------------- */
+
+/* The row stands before those that it beats. */
+static lh_status add_method(refiner *r, const lh_choice *row, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice *list = LHI_NEW(r->mem, lh_choice, p->n_methods + (size_t)1);
+    uint32_t at = 0;
+    if (!list)
+        return lhi_fail_nomem(err);
+    while (at < p->n_methods && p->methods[at].status == LH_CHOICE_OK &&
+           p->methods[at].iteration_ns < row->iteration_ns)
+        at++;
+    memcpy(list, p->methods, at * sizeof *list);
+    list[at] = *row;
+    memcpy(list + at + 1, p->methods + at, (p->n_methods - at) * sizeof *list);
+    p->methods = list;
+    p->n_methods++;
+    return LH_OK;
+}
+
+static lh_status improve_best(refiner *r, uint64_t effort, char *why,
+                              size_t room, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_schedule *schedule = NULL;
+    lh_status status =
+        improve(r, p->pipeline, effort, &p->best, &schedule, why, room, err);
+    if (!schedule)
+        return status;
+    lh_schedule_free((lh_schedule *)p->schedule);
+    p->schedule = schedule;
+    LHI_TRY(status);
+    return add_method(r, &p->best, err);
+}
+
+/* --- those behind it ----------------------------------------------------- */
+
+/* Every method on a pipeline that is now the plan's. */
+static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice *list = LHI_NEW(r->mem, lh_choice, lh_method_count());
+    if (!list)
+        return lhi_fail_nomem(err);
+    p->methods = list;
+    p->n_methods = 0;
+    for (uint32_t m = 0; m < lh_method_count(); m++) {
+        lh_method_options how = {.size = sizeof how,
+                                 .sub_blocks = r->options->sub_blocks};
+        lh_schedule *schedule = NULL;
+        lh_error why = {0};
+        lh_choice row = *like;
+        row.layout.schedule = lh_method_name(m);
+        row.why = "";
+        if (strcmp(row.layout.schedule, "auto") == 0)
+            continue;
+        lh_status status = lh_method_run(row.layout.schedule, p->pipeline, &how,
+                                         &schedule, NULL, &why);
+        if (status == LH_OK)
+            status = measure(p->pipeline, schedule, &row, &why);
+        lh_schedule_free(schedule);
+        if (status == LH_ENOMEM)
+            return lhi_fail_nomem(err);
+        if (status != LH_OK) {
+            row.status =
+                status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
+            row.iteration_ns = row.makespan_ns = -1;
+            row.bubble_ratio = row.tokens_per_s = row.mfu = 0;
+            row.peak_memory_bytes = row.memory_limit_bytes = 0;
+            row.why = lhi_arena_strdup(r->mem, why.text);
+            if (!row.why)
+                return lhi_fail_nomem(err);
+        }
+        uint32_t at = p->n_methods++;
+        for (; at > 0 && (list[at - 1].status > row.status ||
+                          (list[at - 1].status == row.status &&
+                           list[at - 1].iteration_ns > row.iteration_ns));
+             at--)
+            list[at] = list[at - 1];
+        list[at] = row;
+    }
+    return LH_OK;
+}
+
+static const char *percent_behind(refiner *r, const lh_choice *c)
+{
+    char text[120];
+    snprintf(text, sizeof text,
+             "%+.1f %%%s, after searching for its optimal schedule, too",
+             100 * lhi_behind(r->options, c, &r->plan->best),
+             r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "");
+    return lhi_arena_strdup(r->mem, text);
+}
+
+/* Alternative i is faster than the best: they change places. */
+static lh_status take_over(refiner *r, lh_choice *list, uint32_t i,
+                           lhi_built *built, lh_schedule *schedule,
+                           lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice won = list[i];
+    lh_pipeline_free((lh_pipeline *)p->pipeline);
+    lh_schedule_free((lh_schedule *)p->schedule);
+    p->pipeline = built->pipeline;
+    p->schedule = schedule;
+    p->cost_source = lh_cost_source_name(built->source);
+    list[i] = p->best;
+    p->best = won;
+    LHI_TRY(list_methods(r, &won, err));
+    return add_method(r, &won, err);
+}
+
+static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
+                               uint64_t effort, bool *won, char *why,
+                               size_t room, lh_error *err)
+{
+    lhi_config config = lhi_config_of(&list[i]);
+    lhi_built built;
+    lh_schedule *schedule = NULL;
+    LHI_TRY(lhi_layout_build(r->job, &config, &built, err));
+    char its_why[160] = "";
+    lh_status status = improve(r, built.pipeline, effort, &list[i], &schedule,
+                               its_why, sizeof its_why, err);
+    *won = status == LH_OK && schedule &&
+           lhi_value_of(r->options, &list[i]) <
+               lhi_value_of(r->options, &r->plan->best);
+    if (*won) {
+        snprintf(why, room, "%s", its_why);
+        status = take_over(r, list, i, &built, schedule, err);
+    } else {
+        lh_schedule_free(schedule);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status == LH_OK && (schedule || *won)) {
+        list[i].why = percent_behind(r, &list[i]);
+        status = list[i].why ? LH_OK : lhi_fail_nomem(err);
+    }
+    return status;
+}
+
+/* Only what is simulated and whose bound is below the best can still win. */
+static lh_status improve_others(refiner *r, char *why, size_t room,
+                                lh_error *err)
+{
+    lh_plan *p = r->plan;
+    uint32_t tried = 0;
+    lh_choice *list = LHI_NEW(r->mem, lh_choice, p->n_alternatives + (size_t)1);
+    if (!list)
+        return lhi_fail_nomem(err);
+    if (p->n_alternatives)
+        memcpy(list, p->alternatives, p->n_alternatives * sizeof *list);
+    for (uint32_t i = 0; i < p->n_alternatives && tried < RUNNERS_UP; i++) {
+        bool won;
+        if (list[i].status != LH_CHOICE_OK || is_elastic(&list[i]) ||
+            r->stopped ||
+            lhi_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
+                lhi_value_of(r->options, &p->best))
+            continue;
+        LHI_TRY(improve_other(r, list, i, effort_of(r) / SHARE, &won, why, room,
+                              err));
+        tried++;
+    }
+    lhi_sort_choices(r->options, list, p->n_alternatives);
+    p->alternatives = list;
+    return LH_OK;
+}
+
+lh_status lhi_refine_again(const lh_plan_options *options,
+                           const lh_pipeline *pipeline, lh_schedule **out,
+                           lh_error *err)
+{
+    lh_plan_options alone = *options;
+    alone.progress = NULL;
+    refiner r = {.options = &alone};
+    lh_solution s = {0};
+    LHI_TRY(search(&r, pipeline, effort_of(&r) / SHARE, &s, err));
+    *out = s.schedule;
+    s.schedule = NULL;
+    lh_solution_fini(&s);
+    return LH_OK;
+}
+
+/* --- the plan ------------------------------------------------------------ */
+
+static lh_status say_why(refiner *r, const char *limit, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    char text[400];
+    double gap =
+        (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
+    int n = snprintf(text, sizeof text,
+                     "the %s of %" PRIu32 " layouts under every schedule; ",
+                     r->options->objective == LH_PLAN_CHEAPEST ? "cheapest"
+                                                               : "fastest",
+                     p->n_layouts);
+    if (p->best.iteration_ns <= p->best.lower_bound_ns)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "no schedule of this layout is faster (%s)", limit);
+    else
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "no schedule of this layout is more than %.1f %% faster (%s)",
+                 100 * gap, limit);
+    p->best.why = lhi_arena_strdup(r->mem, text);
+    return p->best.why ? LH_OK : lhi_fail_nomem(err);
+}
+
+lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
+    const char *want = job->layout.schedule;
+    char why[160] = "";
+    if (options->no_optimal || options->quick ||
+        (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0))
+        return LH_OK;
+    uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);
+    if (!is_elastic(&plan->best))
+        LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
+    LHI_TRY(improve_others(&r, why, sizeof why, err));
+    if (!r.changed || is_elastic(&plan->best))
+        return LH_OK;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(plan->pipeline, &bound, err));
+    return say_why(&r, why[0] ? why : bound.text, err);
+}

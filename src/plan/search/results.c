@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the search came to: the best, those that lost and why. */
+#include "plan/search/goal.h"
+
+#include <inttypes.h>
+#include <longhaul/methods.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
+{
+    lhi_candidate *best = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        if (c->simulated && c->choice.status == LH_CHOICE_OK &&
+            (!best || lhi_value_of(&s->options, &c->choice) <
+                          lhi_value_of(&s->options, &best->choice)))
+            best = c;
+    }
+    return best;
+}
+
+/* Of the layouts whose own pipeline does not fit. */
+static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
+{
+    const lhi_candidate *nearest = NULL;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->candidates[i].missing > 0 &&
+            (!nearest || s->candidates[i].missing < nearest->missing))
+            nearest = &s->candidates[i];
+    return nearest;
+}
+
+static lh_status refuse_memory(const lhi_layout_search *s,
+                               const lhi_candidate *c, lh_error *err)
+{
+    const lh_layout *l = &c->config.layout;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: no layout fits in memory; the closest (tensor "
+                    "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+                    ", micro_batch %" PRIu32 ", recompute %s) needs %.1f GiB "
+                    "more than a GPU of device %" PRIu32
+                    " has; use more GPUs, a higher ZeRO stage or larger "
+                    "degrees",
+                    s->job->name, l->tensor, l->pipeline, l->data,
+                    l->micro_batch, lh_recompute_name(c->config.recompute),
+                    (double)c->missing / (1 << 30), c->missing_on);
+}
+
+static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
+{
+    const char *why = s->first_refusal.text;
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "%s: none of the layouts that were drawn works%s%s; draw "
+                    "more, or others",
+                    s->job->name, *why ? ", e.g.: " : "", why);
+}
+
+/* Nothing works: say what comes closest. */
+static lh_status refuse(const lhi_layout_search *s, lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (c->simulated && c->choice.why[0])
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "%s: no schedule works with the layouts that fit "
+                            "(tensor %" PRIu32 ", pipeline %" PRIu32
+                            ", data %" PRIu32 "): %s",
+                            s->job->name, c->config.layout.tensor,
+                            c->config.layout.pipeline, c->config.layout.data,
+                            c->choice.why);
+    }
+    if (s->closest_floor.missing) {
+        const lh_layout *l = &s->closest.layout;
+        const lh_datacenter *dc =
+            &s->job->datacenters[s->closest_floor.missing_in];
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: no layout fits in memory; the closest (tensor "
+            "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+            ", micro_batch %" PRIu32 ", recompute %s) needs %.1f "
+            "GiB more than a %s of %s has, however its layers are divided; "
+            "use more GPUs, a higher ZeRO stage or larger degrees",
+            s->job->name, l->tensor, l->pipeline, l->data, l->micro_batch,
+            lh_recompute_name(s->closest.recompute),
+            (double)s->closest_floor.missing / (1 << 30), dc->gpu.name,
+            dc->name);
+    }
+    const lhi_candidate *nearest = nearest_to_fit(s);
+    if (nearest)
+        return refuse_memory(s, nearest, err);
+    if (s->options.partition == LH_PARTITION_MONTE_CARLO)
+        return refuse_drawn(s, err);
+    if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: every layout has more than %d microbatches; give "
+                        "layout.micro_batch, or a smaller global batch",
+                        s->job->name, LHI_MOST_MICROBATCHES);
+    if (s->n == 0 && !s->first_refusal.text[0])
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: no layout divides %" PRIu32 " GPUs and a global "
+            "batch of %" PRIu32 "; change the batch or what layout fixes",
+            s->job->name, s->job->n_gpus, s->job->training.global_batch);
+    return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout works, e.g.: %s",
+                    s->job->name, s->first_refusal.text);
+}
+
+static bool same_layout(const lhi_config *a, const lhi_config *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    return x->tensor == y->tensor && x->context == y->context &&
+           x->expert == y->expert && x->pipeline == y->pipeline &&
+           x->data == y->data && x->micro_batch == y->micro_batch &&
+           x->chunks_per_device == y->chunks_per_device &&
+           x->outermost == y->outermost && x->sites == y->sites &&
+           x->sharding == y->sharding && a->zero == b->zero &&
+           a->recompute == b->recompute;
+}
+
+/* Why a layout that was looked at is not the best one. */
+static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
+                            const lh_choice *best)
+{
+    char text[320];
+    const lh_choice *o = &c->choice;
+    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    if (!c->simulated && cost) {
+        snprintf(text, sizeof text, "dearer even by its lower bound: %s",
+                 c->bound_text);
+    } else if (o->status == LH_CHOICE_OK && cost) {
+        snprintf(text, sizeof text,
+                 "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
+                 100 * lhi_behind(&s->options, o, best),
+                 100 *
+                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
+                 o->cost ? o->cost->gpus : 0);
+    } else if (!c->simulated) {
+        snprintf(text, sizeof text,
+                 "%.1f %% slower even by its lower bound: %s",
+                 100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
+                 c->bound_text);
+    } else if (o->status == LH_CHOICE_OK) {
+        double scale = 1e-9;
+        double work = (double)o->makespan_ns * (1 - o->bubble_ratio);
+        double best_work = (double)best->makespan_ns * (1 - best->bubble_ratio);
+        double idle = (double)o->makespan_ns * o->bubble_ratio;
+        double best_idle = (double)best->makespan_ns * best->bubble_ratio;
+        snprintf(text, sizeof text,
+                 "%+.1f %%: work %+.3f s, waiting %+.3f s per device",
+                 100.0 *
+                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
+                 (work - best_work) * scale, (idle - best_idle) * scale);
+    } else {
+        return o->why;
+    }
+    return lhi_arena_strdup(s->mem, text);
+}
+
+/* The same on other sites, where it takes as long. */
+static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_config listed = lhi_config_of(&list[i]);
+        listed.layout.sites = c->config.layout.sites;
+        listed.layout.outermost = c->config.layout.outermost;
+        if (c->simulated && list[i].placement == c->config.placement &&
+            same_layout(&listed, &c->config) &&
+            list[i].iteration_ns == c->choice.iteration_ns)
+            return true;
+    }
+    return false;
+}
+
+/* `first` is the plan's choice, and faster than `best` where it is not of it.
+ */
+static lh_status list_alternatives(lhi_layout_search *s,
+                                   const lhi_candidate *best,
+                                   const lh_choice *first, lh_plan *plan,
+                                   lh_error *err)
+{
+    uint32_t top = s->options.top ? s->options.top : 10;
+    lh_choice *list = LHI_NEW(s->mem, lh_choice, s->n);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n; i++) {
+        lhi_candidate *c = &s->candidates[i];
+        bool won = c == best && first == &best->choice;
+        if (won || c->bound_ns == INT64_MAX ||
+            (c != best && same_layout(&c->config, &best->config)) ||
+            is_twin(list, plan->n_alternatives, c) || is_twin(first, 1, c))
+            continue;
+        lh_choice *o = &list[plan->n_alternatives];
+        if (c->simulated) {
+            *o = c->choice;
+        } else {
+            *o = lhi_candidate_choice(c, NULL);
+            o->status = LH_CHOICE_BOUNDED;
+        }
+        o->why = why_lost(s, c, first);
+        if (!o->why)
+            return lhi_fail_nomem(err);
+        plan->n_alternatives++;
+    }
+    lhi_sort_choices(&s->options, list, plan->n_alternatives);
+    if (plan->n_alternatives > top)
+        plan->n_alternatives = top;
+    plan->alternatives = list;
+    return LH_OK;
+}
+
+/* Every method on the best layout, on each placement it can have. */
+static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
+                              lh_plan *plan, lh_error *err)
+{
+    lh_choice *list =
+        LHI_NEW(s->mem, lh_choice, 2 * lh_method_count() + LHI_ELASTIC_ROWS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
+        lhi_built built;
+        lh_schedule *schedule;
+        lhi_candidate again = *best;
+        bool other = (lh_placement)p != best->config.placement;
+        if (other && best->config.layout.chunks_per_device != 2)
+            continue;
+        if (other && p == LH_PLACEMENT_UD)
+            continue;
+        again.config.placement = (lh_placement)p;
+        LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
+        lh_status status = lhi_candidate_methods(s, &again, &built, &schedule,
+                                                 list, &plan->n_methods, err);
+        if (status == LH_OK && !other) {
+            best->choice = again.choice; /* of that schedule */
+            plan->pipeline = built.pipeline;
+            plan->schedule = schedule;
+            plan->cost_source = lh_cost_source_name(built.source);
+        } else {
+            lh_schedule_free(schedule);
+            lh_pipeline_free(built.pipeline);
+        }
+        LHI_TRY(status);
+    }
+    for (uint32_t i = 0; i < s->elastic.n_rows; i++)
+        list[plan->n_methods++] = s->elastic.rows[i];
+    lhi_sort_choices(&s->options, list, plan->n_methods);
+    plan->methods = list;
+    return LH_OK;
+}
+
+/* The elastic plan takes the place of the best of the others. */
+static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
+                                lh_error *err)
+{
+    const lh_choice *won = &s->elastic.rows[0];
+    char why[2 * LHI_ELASTIC_WHY];
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    lhi_elastic_result *best = &s->elastic.results[0];
+    plan->pipeline = best->built.pipeline;
+    plan->schedule = best->schedule;
+    best->built.pipeline = NULL;
+    best->schedule = NULL;
+    plan->cost_source = lh_cost_source_name(best->built.source);
+    const lh_choice other = plan->best;
+    plan->best = *won;
+    if (other.iteration_ns > 0)
+        snprintf(why, sizeof why,
+                 "%.1f %% %s than any other schedule on any layout: %s",
+                 100 * lhi_behind(&s->options, &other, won),
+                 s->options.objective == LH_PLAN_CHEAPEST ? "cheaper"
+                                                          : "faster",
+                 won->why);
+    else
+        snprintf(why, sizeof why, "the only one that fits: %s", won->why);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    return plan->best.why ? LH_OK : lhi_fail_nomem(err);
+}
+
+static uint32_t at_most(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void count(const lhi_layout_search *s, lh_plan *plan)
+{
+    uint64_t bounded = 0, left = s->n_left;
+    for (int k = 0; k < LHI_N_FLOORS; k++)
+        bounded += s->pruned[k];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (c->simulated || c->bound_ns == INT64_MAX)
+            continue;
+        if (s->complete || c->bound_ns >= s->best_ns)
+            bounded++;
+        else
+            left++;
+    }
+    plan->n_layouts = at_most(s->n_memory + bounded + s->n_simulated + left);
+    plan->n_left = at_most(left);
+    plan->n_memory = at_most(s->n_memory);
+    plan->n_bounded = at_most(bounded);
+    plan->n_simulated = at_most(s->n_simulated);
+    plan->n_unsupported = at_most(s->n_unsupported);
+    plan->n_dropped = at_most(s->n_dropped);
+    plan->search_bound_ns = s->proven_ns;
+}
+
+/* Which bounds ruled out how many. */
+static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
+                             lh_error *err)
+{
+    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_FLOORS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (int k = 0; k < LHI_N_FLOORS; k++)
+        if (s->pruned[k])
+            list[plan->n_pruned++] = (lh_plan_pruned){
+                lhi_floor_name((lhi_floor_kind)k), s->pruned[k]};
+    plan->pruned = list;
+    return LH_OK;
+}
+
+lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
+                                   lh_error *err)
+{
+    lhi_candidate *best = lhi_layout_search_best(s);
+    if (!best && !s->elastic.n_rows)
+        return refuse(s, err);
+    count(s, plan);
+    LHI_TRY(list_pruned(s, plan, err));
+    LHI_TRY(list_methods(s, best, plan, err));
+    if (!best)
+        return finish_elastic(s, plan, err);
+    bool elastic =
+        s->elastic.n_rows && lhi_value_of(&s->options, &s->elastic.rows[0]) <
+                                 lhi_value_of(&s->options, &best->choice);
+    LHI_TRY(list_alternatives(
+        s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
+    plan->best = best->choice;
+    char why[320];
+    double gap = (double)best->choice.iteration_ns /
+                     (double)best->choice.lower_bound_ns -
+                 1;
+    snprintf(why, sizeof why,
+             "the %s of %" PRIu32 " layouts under every schedule; no "
+             "schedule of this layout is more than %.1f %% faster (%s)",
+             s->options.objective == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
+             plan->n_layouts, 100 * gap, best->bound_text);
+    plan->best.why = lhi_arena_strdup(s->mem, why);
+    if (!plan->best.why)
+        return lhi_fail_nomem(err);
+    return elastic ? finish_elastic(s, plan, err) : LH_OK;
+}

@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice under delays that vary. Every schedule meets the same samples, and
+ * is given up as soon as the samples that are left cannot make it the best. A
+ * lower bound of a layout's pipeline as one sample draws it bounds every
+ * schedule's time in that sample, so that the same test, of bounds, gives up
+ * whole layouts: what is left out could not have won on these samples. */
+#include "plan/search/robust.h"
+
+#include "base/sort.h"
+
+#include "plan/layout/relinked.h"
+#include "plan/search/candidate.h"
+#include "plan/search/refine.h"
+#include "sim/draws.h"
+
+#include <inttypes.h>
+#include <longhaul/bounds.h>
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lh_jitter lh_plan_jitter(const lh_job *job, const lh_choice *choice,
+                         const lh_jitter *given)
+{
+    const lh_layout *l = &choice->layout;
+    double gpus = (double)lhi_group_size(l) * l->data;
+    lh_jitter out = *given;
+    if (given->straggler_rate > 0 && given->straggler_rate <= 1)
+        out.straggler_rate = -expm1(gpus * log1p(-given->straggler_rate));
+    out.one_data_link =
+        l->sites ? l->sites->n_groups > 1
+                 : l->outermost == LH_OUTERMOST_DATA && job->n_datacenters > 1;
+    return out;
+}
+
+typedef struct robust {
+    const lh_job *job;
+    const lh_plan_options *options;
+    lhi_arena *mem;
+    lh_plan *plan;
+    lh_plan_robust *about;
+    int64_t *ns;     /* of the samples of one schedule */
+    int64_t best_ns; /* what options->by says of the best so far */
+    bool moved;      /* another layout than the search's is the best */
+} robust;
+
+/* One layout while it is looked at. */
+typedef struct drawn {
+    lhi_built built;
+    lhi_jitter_draws *draws;
+    int64_t least_ns; /* of the makespan, nominal */
+    uint32_t n_rows;  /* methods */
+    lh_choice *rows;
+    lh_schedule *best; /* of the row that is the best of all so far, or NULL */
+    uint32_t best_row;
+} drawn;
+
+static int64_t score_of(const lh_choice *c, lh_plan_by by)
+{
+    if (!c->jitter)
+        return INT64_MAX;
+    return by == LH_PLAN_BY_P95 ? c->jitter->p95_ns
+                                : llround(c->jitter->mean_ns);
+}
+
+/* --- samples ---------------------------------------------------------------
+ */
+
+/* Samples so far, against a time that is to be beaten. */
+typedef struct tally {
+    lh_plan_by by;
+    uint32_t n, done, at_least; /* that are no shorter than the limit */
+    int64_t limit_ns;
+    double sum, least_ns; /* of each that is still to come */
+} tally;
+
+static bool cannot_win(tally *t, int64_t ns)
+{
+    t->done++;
+    t->at_least += ns >= t->limit_ns;
+    t->sum += (double)ns;
+    if (t->by == LH_PLAN_BY_P95)
+        return t->at_least >
+               t->n - (uint32_t)(((uint64_t)t->n * 95 + 99) / 100);
+    /* half a nanosecond: means are rounded before they are compared */
+    return (t->sum + (t->n - t->done) * t->least_ns) / t->n >=
+           (double)t->limit_ns - 0.5;
+}
+
+static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
+{
+    int64_t after_ns = d->built.optimizer_ns + d->built.overhead_ns;
+    return (tally){.by = r->options->by,
+                   .n = lhi_jitter_draws_count(d->draws),
+                   .limit_ns =
+                       limit_ns == INT64_MAX ? INT64_MAX : limit_ns - after_ns,
+                   .least_ns = (double)d->least_ns};
+}
+
+/* Whether no schedule of the layout can beat the best: its bound in each
+ * sample. */
+static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
+                             lh_error *err)
+{
+    tally t = start_tally(r, d, r->best_ns);
+    *out = false;
+    for (uint32_t i = 0; i < t.n && !*out; i++) {
+        lh_bound bound;
+        lhi_jitter_draws_next(d->draws, i);
+        LHI_TRY(
+            lh_lower_bound(lhi_jitter_draws_pipeline(d->draws), &bound, err));
+        *out = cannot_win(&t, bound.ns);
+    }
+    return LH_OK;
+}
+
+/* Iterations of a schedule, into *out; NULL where they were given up. */
+static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
+                      int64_t limit_ns, const lh_jitter_result **out,
+                      lh_error *err)
+{
+    tally t = start_tally(r, d, limit_ns);
+    lh_evaluator *evaluator;
+    LHI_TRY(lh_evaluator_make(lhi_jitter_draws_pipeline(d->draws), NULL,
+                              &evaluator, err));
+    lh_status status = LH_OK;
+    bool lost = false;
+    for (uint32_t i = 0; i < t.n && status == LH_OK && !lost; i++) {
+        lhi_jitter_draws_next(d->draws, i);
+        status = lh_evaluator_run(evaluator, schedule, &r->ns[i], err);
+        if (status == LH_OK)
+            lost = cannot_win(&t, r->ns[i]) && limit_ns != INT64_MAX;
+    }
+    lh_evaluator_free(evaluator);
+    *out = NULL;
+    if (status != LH_OK || lost)
+        return status;
+    lh_jitter_result *result = LHI_NEW(r->mem, lh_jitter_result, 1);
+    if (!result)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < t.n; i++)
+        r->ns[i] += d->built.optimizer_ns + d->built.overhead_ns;
+    lhi_jitter_sum_up(r->ns, t.n, result);
+    *out = result;
+    r->about->n_schedules++;
+    return LH_OK;
+}
+
+/* --- one layout ------------------------------------------------------------
+ */
+
+/* One pipeline for both. */
+static bool same_config(const lh_choice *x, const lh_choice *y)
+{
+    const lh_layout *a = &x->layout, *b = &y->layout;
+    return a->tensor == b->tensor && a->context == b->context &&
+           a->expert == b->expert && a->pipeline == b->pipeline &&
+           a->data == b->data && a->micro_batch == b->micro_batch &&
+           a->chunks_per_device == b->chunks_per_device &&
+           a->outermost == b->outermost && a->sites == b->sites &&
+           a->sharding == b->sharding && x->placement == y->placement &&
+           x->recompute == y->recompute && x->chunk_layers == y->chunk_layers;
+}
+
+static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
+                             lh_error *err)
+{
+    lhi_config config = lhi_config_of(like);
+    lh_bound bound;
+    *d = (drawn){0};
+    LHI_TRY(lhi_layout_build(r->job, &config, &d->built, err));
+    lh_status status = lh_lower_bound(d->built.pipeline, &bound, err);
+    if (status == LH_OK) {
+        lh_jitter jitter = lh_plan_jitter(r->job, like, r->options->jitter);
+        d->least_ns = bound.ns;
+        status =
+            lhi_jitter_draws_make(d->built.pipeline, &jitter, &d->draws, err);
+    }
+    return status;
+}
+
+static void close_layout(drawn *d)
+{
+    lhi_jitter_draws_free(d->draws);
+    lh_schedule_free(d->best);
+    lh_pipeline_free(d->built.pipeline);
+}
+
+/* What a method makes of the layout; *schedule is NULL where it does not
+ * work. */
+static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
+                            lh_schedule **schedule, lh_error *err)
+{
+    return lhi_method_try(r->job, r->options, &d->built, r->mem, row, schedule,
+                          err);
+}
+
+/* Keeps the schedule if it is the best of all so far. */
+static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
+{
+    if (score_of(&d->rows[row], r->options->by) >= r->best_ns) {
+        lh_schedule_free(schedule);
+        return;
+    }
+    r->best_ns = score_of(&d->rows[row], r->options->by);
+    lh_schedule_free(d->best);
+    d->best = schedule;
+    d->best_row = row;
+}
+
+/* Draws for the schedule of d->rows[row], which is taken over. */
+static lh_status try_schedule(robust *r, drawn *d, uint32_t row,
+                              lh_schedule *schedule, int64_t limit_ns,
+                              lh_error *err)
+{
+    lh_status status =
+        draw(r, d, schedule, limit_ns, &d->rows[row].jitter, err);
+    if (status == LH_OK)
+        compare(r, d, row, schedule);
+    else
+        lh_schedule_free(schedule);
+    return status;
+}
+
+/* The layout's schedule is not a method's: it is searched for again. */
+static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
+                             drawn *d, lh_error *err)
+{
+    lh_schedule *schedule = NULL;
+    LHI_TRY(lhi_refine_again(r->options, d->built.pipeline, &schedule, err));
+    if (!schedule)
+        return LH_OK;
+    d->rows[d->n_rows] = *like;
+    d->rows[d->n_rows++].jitter = NULL;
+    return try_schedule(r, d, d->n_rows - 1, schedule,
+                        show ? INT64_MAX : r->best_ns, err);
+}
+
+/* look-ahead takes its time: only where another method, without jitter, is
+ * below what the best takes with it. */
+static bool too_slow(const robust *r, const drawn *d, const char *method)
+{
+    bool hope = d->n_rows == 0;
+    if (strcmp(method, "look-ahead") != 0)
+        return false;
+    for (uint32_t i = 0; i < d->n_rows; i++)
+        hope = hope || (d->rows[i].status == LH_CHOICE_OK &&
+                        d->rows[i].iteration_ns < r->best_ns);
+    return !hope;
+}
+
+/* Every method on the layout. With `show`, the one that alternatives name is
+ * drawn for to the end. */
+static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
+                             bool show, drawn *d, lh_error *err)
+{
+    d->rows = LHI_NEW(r->mem, lh_choice, lh_method_count() + (size_t)1);
+    if (!d->rows)
+        return lhi_fail_nomem(err);
+    for (uint32_t m = 0; m < lh_method_count(); m++) {
+        const char *name = lh_method_name(m), *shown = like->layout.schedule;
+        bool named = show && shown && strcmp(shown, name) == 0;
+        if (!lhi_method_considered(r->job, r->options, name) ||
+            (hopeless && !named) || (!named && too_slow(r, d, name)))
+            continue;
+        lh_choice *row = &d->rows[d->n_rows++];
+        lh_schedule *schedule;
+        *row = *like;
+        row->layout.schedule = name;
+        row->jitter = NULL;
+        LHI_TRY(try_method(r, d, row, &schedule, err));
+        if (schedule)
+            LHI_TRY(try_schedule(r, d, d->n_rows - 1, schedule,
+                                 named ? INT64_MAX : r->best_ns, err));
+    }
+    if (like->layout.schedule && strcmp(like->layout.schedule, "optimal") == 0)
+        return try_optimal(r, like, show, d, err);
+    return LH_OK;
+}
+
+/* --- the plan's layout -----------------------------------------------------
+ */
+
+/* The rows of one placement of it, from `from` on; one that is better than all
+ * before becomes the plan. */
+static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
+                           uint32_t from, bool *done, lh_error *err)
+{
+    drawn d;
+    lh_plan *plan = r->plan;
+    lh_status status = open_layout(r, &rows[from], &d, err);
+    d.rows = rows;
+    for (uint32_t i = from; i < n && status == LH_OK; i++) {
+        lh_schedule *schedule;
+        if (done[i] || !same_config(&rows[i], &rows[from]))
+            continue;
+        done[i] = true;
+        lh_choice again = rows[i];
+        status = try_method(r, &d, &again, &schedule, err);
+        if (status != LH_OK || !schedule)
+            continue;
+        status = try_schedule(r, &d, i, schedule, INT64_MAX, err);
+    }
+    if (status == LH_OK && d.best) {
+        lh_pipeline_free((lh_pipeline *)plan->pipeline);
+        lh_schedule_free((lh_schedule *)plan->schedule);
+        plan->pipeline = d.built.pipeline;
+        plan->schedule = d.best;
+        plan->cost_source = lh_cost_source_name(d.built.source);
+        const char *why = plan->best.why;
+        plan->best = rows[d.best_row];
+        plan->best.why = why;
+        d.built.pipeline = NULL;
+        d.best = NULL;
+    }
+    close_layout(&d);
+    return status;
+}
+
+/* All methods on the plan's layout, to the end. What other searches than
+ * methods found is drawn for where the plan holds it. */
+static lh_status draw_methods(robust *r, lh_error *err)
+{
+    lh_plan *plan = r->plan;
+    uint32_t n = plan->n_methods;
+    lh_choice *rows = LHI_NEW(r->mem, lh_choice, n + (size_t)1);
+    bool *done = LHI_NEW(r->mem, bool, n + (size_t)1);
+    uint32_t method;
+    const lh_choice first = plan->best;
+    if (!rows || !done)
+        return lhi_fail_nomem(err);
+    if (n)
+        memcpy(rows, plan->methods, n * sizeof *rows);
+    for (uint32_t i = 0; i < n; i++) {
+        bool own =
+            strcmp(rows[i].layout.schedule, first.layout.schedule) == 0 &&
+            rows[i].iteration_ns == first.iteration_ns &&
+            rows[i].elastic == first.elastic && same_config(&rows[i], &first);
+        if (own && !rows[i].jitter)
+            rows[i].jitter = first.jitter;
+        done[i] =
+            own || rows[i].jitter || rows[i].elastic ||
+            rows[i].status != LH_CHOICE_OK ||
+            lh_method_find(rows[i].layout.schedule, &method, NULL) != LH_OK;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!done[i])
+            LHI_TRY(draw_rows(r, rows, n, i, done, err));
+    plan->methods = rows;
+    return LH_OK;
+}
+
+static lh_status draw_best(robust *r, lh_error *err)
+{
+    lh_plan *plan = r->plan;
+    drawn d = {.built = {.optimizer_ns = plan->best.optimizer_ns,
+                         .overhead_ns = plan->best.overhead_ns}};
+    lh_jitter jitter = lh_plan_jitter(r->job, &plan->best, r->options->jitter);
+    LHI_TRY(lhi_jitter_draws_make(plan->pipeline, &jitter, &d.draws, err));
+    uint32_t n = lhi_jitter_draws_count(d.draws);
+    r->ns = LHI_NEW(r->mem, int64_t, n);
+    lh_status status =
+        r->ns ? draw(r, &d, plan->schedule, INT64_MAX, &plan->best.jitter, err)
+              : lhi_fail_nomem(err);
+    r->about->jitter = *r->options->jitter;
+    r->about->jitter.samples = n;
+    lhi_jitter_draws_free(d.draws);
+    if (status == LH_OK)
+        r->best_ns = score_of(&plan->best, r->options->by);
+    return status;
+}
+
+/* --- the others ------------------------------------------------------------
+ */
+
+static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_by by)
+{
+    if (!y || x->status != y->status)
+        return !y || x->status < y->status;
+    int64_t a = score_of(x, by), b = score_of(y, by);
+    return a != b ? a < b : x->iteration_ns < y->iteration_ns;
+}
+
+/* The layout is the plan's now, which takes its place in the list. */
+static void take_over(robust *r, drawn *d, lh_choice *slot)
+{
+    lh_plan *plan = r->plan;
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    *slot = plan->best;
+    plan->best = d->rows[d->best_row];
+    plan->pipeline = d->built.pipeline;
+    plan->schedule = d->best;
+    plan->cost_source = lh_cost_source_name(d->built.source);
+    plan->methods = d->rows;
+    plan->n_methods = d->n_rows;
+    d->built.pipeline = NULL;
+    d->best = NULL;
+    r->moved = true;
+}
+
+/* Of the methods that were tried, the one that stands for the layout. */
+static void keep_row(robust *r, const drawn *d, lh_choice *slot)
+{
+    const lh_choice *best = NULL;
+    bool was_bounded = slot->status == LH_CHOICE_BOUNDED;
+    for (uint32_t i = 0; i < d->n_rows; i++)
+        if (row_is_better(&d->rows[i], best, r->options->by))
+            best = &d->rows[i];
+    if (!best || (!was_bounded && !best->jitter))
+        return;
+    *slot = *best;
+    if (was_bounded) {
+        r->plan->n_bounded--;
+        r->plan->n_simulated++;
+    }
+}
+
+static lh_status draw_other(robust *r, lh_choice *slot, bool show,
+                            lh_error *err)
+{
+    drawn d;
+    bool hopeless = slot->lower_bound_ns >= r->best_ns;
+    show = show && slot->status == LH_CHOICE_OK;
+    if (slot->elastic || slot->status > LH_CHOICE_BOUNDED ||
+        (hopeless && !show))
+        return LH_OK;
+    lh_status status = open_layout(r, slot, &d, err);
+    if (status == LH_OK && !hopeless)
+        status = is_hopeless(r, &d, &hopeless, err);
+    if (status == LH_OK && (!hopeless || show)) {
+        r->about->n_layouts++;
+        status = try_methods(r, slot, hopeless, show, &d, err);
+    }
+    if (status == LH_OK && d.best) {
+        if (slot->status == LH_CHOICE_BOUNDED) {
+            r->plan->n_bounded--;
+            r->plan->n_simulated++;
+        }
+        take_over(r, &d, slot);
+    } else if (status == LH_OK) {
+        keep_row(r, &d, slot);
+    }
+    close_layout(&d);
+    return status;
+}
+
+static int by_score(const lh_choice *x, const lh_choice *y, lh_plan_by by)
+{
+    if (x->status != y->status)
+        return x->status < y->status ? -1 : 1;
+    int64_t m = score_of(x, by), n = score_of(y, by);
+    if (m == n) {
+        bool ok = x->status == LH_CHOICE_OK;
+        m = ok ? x->iteration_ns : x->lower_bound_ns;
+        n = ok ? y->iteration_ns : y->lower_bound_ns;
+    }
+    return (m > n) - (m < n);
+}
+
+static int by_mean(const void *a, const void *b)
+{
+    return by_score(a, b, LH_PLAN_BY_MEAN);
+}
+
+static int by_p95(const void *a, const void *b)
+{
+    return by_score(a, b, LH_PLAN_BY_P95);
+}
+
+static void sort(const robust *r, lh_choice *list, uint32_t n)
+{
+    if (n)
+        lhi_sort(list, n, sizeof *list,
+                 r->options->by == LH_PLAN_BY_P95 ? by_p95 : by_mean);
+}
+
+/* The plan's search left out what is no better than the best without jitter.
+ * No delay that is drawn is shorter, so here the limit is what the best takes
+ * with it. */
+typedef struct widener {
+    int64_t limit_ns;
+} widener;
+
+static int64_t wide_bound(void *context, lhi_level level,
+                          const lhi_config *config, const lhi_floor *floor)
+{
+    (void)context, (void)level, (void)config;
+    return floor->ns;
+}
+
+static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
+                          const lhi_config *config, const lhi_floor *floor)
+{
+    const widener *w = context;
+    (void)level, (void)config, (void)floor;
+    return bound >= w->limit_ns;
+}
+
+static lh_status wide_offer(void *context, const lhi_candidate *c,
+                            lh_error *err)
+{
+    (void)context, (void)c, (void)err;
+    return LH_OK;
+}
+
+static int64_t wide_value(void *context, const lhi_candidate *c)
+{
+    (void)context;
+    return c->choice.iteration_ns;
+}
+
+static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
+                     const lh_choice *c)
+{
+    bool known = lhi_same_layout(&r->plan->best, c);
+    for (uint32_t i = 0; i < n && !known; i++)
+        known = lhi_same_layout(&list[i], c);
+    return known;
+}
+
+/* Puts them behind the n that are in the list. */
+static lh_status add_found(robust *r, const lhi_layout_search *s,
+                           lh_choice **list, uint32_t *n, lh_error *err)
+{
+    lh_choice *all = LHI_NEW(r->mem, lh_choice, *n + (size_t)s->n + 1);
+    if (!all)
+        return lhi_fail_nomem(err);
+    if (*n)
+        memcpy(all, *list, *n * sizeof *all);
+    *list = all;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lh_choice c = lhi_candidate_choice(&s->candidates[i], NULL);
+        c.status = LH_CHOICE_BOUNDED;
+        c.why = "";
+        if (s->candidates[i].bound_ns < r->best_ns && !is_known(r, all, *n, &c))
+            all[(*n)++] = c;
+    }
+    sort(r, all, *n);
+    return LH_OK;
+}
+
+static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
+{
+    widener w = {r->best_ns};
+    lhi_objective objective = {&w, wide_bound, wide_hopeless, wide_offer,
+                               wide_value};
+    lhi_layout_search s = {.job = r->job,
+                           .options = *r->options,
+                           .objective = &objective,
+                           .mem = r->mem,
+                           .glance_only = true};
+    s.options.quick = true;
+    lh_status status = lhi_layout_search_branch(&s, err);
+    if (status == LH_OK)
+        status = add_found(r, &s, list, n, err);
+    r->about->complete = s.complete;
+    free(s.candidates);
+    return status;
+}
+
+static bool is_stopped(const robust *r)
+{
+    const lh_plan_options *o = r->options;
+    return o->progress && o->progress(o->context, r->plan->n_layouts,
+                                      r->plan->n_layouts, r->best_ns);
+}
+
+static lh_status draw_others(robust *r, lh_choice *list, uint32_t n,
+                             uint32_t top, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (i < LHI_ROBUST_LAYOUTS && !is_stopped(r))
+            LHI_TRY(draw_other(r, &list[i], i < top, err));
+        else
+            r->about->n_untried += list[i].lower_bound_ns < r->best_ns;
+    }
+    return LH_OK;
+}
+
+/* --- the result ----------------------------------------------------------- */
+
+/* The plan's own row, also where others have the same score. */
+static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].jitter != own)
+            continue;
+        lh_choice row = rows[i];
+        memmove(rows + 1, rows, i * sizeof *rows);
+        rows[0] = row;
+        rows[0].why = "";
+    }
+}
+
+static double percent(double x, double y)
+{
+    return 100 * (x / y - 1);
+}
+
+static lh_status say_why(robust *r, lh_choice *list, uint32_t n, lh_error *err)
+{
+    const lh_choice *best = &r->plan->best;
+    char text[400];
+    for (uint32_t i = 0; i < n; i++) {
+        lh_choice *c = &list[i];
+        if (!c->jitter)
+            continue;
+        snprintf(
+            text, sizeof text,
+            "%+.1f %%; with jitter %+.1f %% on the mean, %+.1f %% at the "
+            "95th percentile",
+            percent((double)c->iteration_ns, (double)best->iteration_ns),
+            percent(c->jitter->mean_ns, best->jitter->mean_ns),
+            percent((double)c->jitter->p95_ns, (double)best->jitter->p95_ns));
+        c->why = lhi_arena_strdup(r->mem, text);
+        if (!c->why)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+static lh_status say_why_best(robust *r, const lh_choice *nominal,
+                              lh_error *err)
+{
+    lh_choice *best = &r->plan->best;
+    bool p95 = r->options->by == LH_PLAN_BY_P95;
+    int64_t other = score_of(nominal, r->options->by);
+    char text[800];
+    if (best->jitter == nominal->jitter)
+        snprintf(text, sizeof text,
+                 "the fastest without jitter and by the %s with it; %s",
+                 p95 ? "95th percentile" : "mean", nominal->why);
+    else
+        snprintf(text, sizeof text,
+                 "the least %s under jitter: the fastest without takes %.3f s "
+                 "there, %.1f %% more, and %.3f s without, %.1f %% less",
+                 p95 ? "95th percentile" : "mean", (double)other / 1e9,
+                 percent((double)other, (double)r->best_ns),
+                 (double)nominal->iteration_ns / 1e9,
+                 -percent((double)nominal->iteration_ns,
+                          (double)best->iteration_ns));
+    best->why = lhi_arena_strdup(r->mem, text);
+    return best->why ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status finish(robust *r, lh_choice *list, uint32_t n,
+                        const lh_choice *nominal, lh_error *err)
+{
+    lh_plan *plan = r->plan;
+    lh_choice *methods = (lh_choice *)plan->methods;
+    sort(r, methods, plan->n_methods);
+    sort(r, list, n);
+    plan->alternatives = list;
+    LHI_TRY(say_why(r, list, plan->n_alternatives, err));
+    LHI_TRY(say_why(r, methods, plan->n_methods, err));
+    LHI_TRY(say_why_best(r, nominal, err));
+    put_first(methods, plan->n_methods, plan->best.jitter);
+    r->about->complete = r->about->complete && r->about->n_untried == 0;
+    plan->robust = r->about;
+    return LH_OK;
+}
+
+lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
+                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    robust r = {.job = job, .options = options, .mem = mem, .plan = plan};
+    uint32_t n = plan->n_alternatives, top = options->top ? options->top : 10;
+    lh_choice *list = LHI_NEW(mem, lh_choice, n + (size_t)1);
+    r.about = LHI_NEW(mem, lh_plan_robust, 1);
+    if (!list || !r.about)
+        return lhi_fail_nomem(err);
+    if (n)
+        memcpy(list, plan->alternatives, n * sizeof *list);
+    r.about->by = options->by;
+    r.about->n_layouts = 1;
+    LHI_TRY(draw_best(&r, err));
+    const lh_choice nominal = plan->best;
+    LHI_TRY(draw_methods(&r, err));
+    LHI_TRY(widen(&r, &list, &n, err));
+    LHI_TRY(draw_others(&r, list, n, top, err));
+    if (r.moved) /* its methods were given up when they had lost */
+        LHI_TRY(draw_methods(&r, err));
+    return finish(&r, list, n, &nominal, err);
+}

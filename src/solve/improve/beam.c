@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Beam search over active schedules (Giffler and Thompson). A lattice knows
+ * from every state of its machine how late it may be left, with all that memory
+ * and the other machines' windows demand of what is to come: what a partial
+ * schedule has left of that, machine by machine, says how good it is. */
+#include "solve/improve/beam.h"
+
+#include "solve/bound/lattice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct partial {
+    int64_t *ready;   /* per operation: its inputs */
+    uint16_t *waits;  /* per operation: inputs to come */
+    int64_t *free_at; /* per machine */
+    uint32_t *state;  /* per machine */
+    uint32_t past;    /* its last step; NONE: none */
+} partial;
+
+typedef struct child {
+    int64_t score, end;
+    uint64_t hash;
+    uint32_t parent, op, to;
+} child;
+
+typedef struct beam {
+    const lhi_shop *s;
+    lhi_windows *w;
+    lhi_arena *mem;
+    const lhi_lattice **lattice;
+    int64_t **last; /* per machine and state */
+    uint32_t width, n_now, n_children, n_past;
+    partial *now, *then;
+    child *children;
+    uint32_t *past_op, *past_parent;
+    int64_t mean;
+    uint32_t most_children; /* of a partial schedule */
+    uint64_t *put_off;      /* per machine: streams, a bit each */
+} beam;
+
+/* Machines that may put off what takes memory, per partial schedule. */
+enum { MOST_PUT_OFF = 12, MOST_NEXT = 16 };
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Little left costs much. */
+static int64_t penalty(const beam *b, int64_t slack)
+{
+    int64_t share = b->mean * 4096 / (max64(slack, 0) + b->mean);
+    return share * share;
+}
+
+static uint32_t machine_of(const beam *b, uint32_t op)
+{
+    return b->s->streams[b->s->stream_of[op]].machine;
+}
+
+/* When an operation would end if it ran next, or FAR: it cannot. */
+static int64_t end_of(const beam *b, const partial *p, uint32_t m,
+                      uint32_t slot, uint32_t *op, uint32_t *to)
+{
+    const lhi_lattice *l = b->lattice[m];
+    uint32_t n = l->n_streams;
+    size_t at = (size_t)p->state[m] * n + slot;
+    *to = l->step[at];
+    if (*to == NONE)
+        return FAR;
+    *op = b->s->streams[b->s->machines[m].first_stream + slot].first +
+          l->counts[at];
+    if (p->waits[*op] > 0)
+        return FAR;
+    int64_t end = max64(p->free_at[m], p->ready[*op]) + b->s->time[*op];
+    return end <= b->last[m][*to] && end <= b->w->e[*op] ? end : FAR;
+}
+
+/* The machine on which an operation could end first, and when; false: none. */
+static bool next_machine(const beam *b, const partial *p, uint32_t *machine,
+                         int64_t *first)
+{
+    *first = FAR;
+    for (uint32_t m = 0; m < b->s->n_machines; m++)
+        for (uint32_t i = 0; b->lattice[m] && i < b->lattice[m]->n_streams;
+             i++) {
+            uint32_t op, to;
+            if (b->put_off[m] >> i & 1)
+                continue;
+            int64_t end = end_of(b, p, m, i, &op, &to);
+            if (end < *first) {
+                *first = end;
+                *machine = m;
+            }
+        }
+    return *first < FAR;
+}
+
+static bool is_done(const beam *b, const partial *p, uint32_t op)
+{
+    const lhi_stream *t = &b->s->streams[b->s->stream_of[op]];
+    const lhi_lattice *l = b->lattice[t->machine];
+    return op - t->first <
+           l->counts[(size_t)p->state[t->machine] * l->n_streams + t->slot];
+}
+
+/* No sooner can an operation start: what has to run before it, none of it
+ * waiting for more than its own machine. */
+static int64_t start_of(const beam *b, const partial *p, uint32_t op)
+{
+    const lhi_shop *s = b->s;
+    int64_t start = max64(p->ready[op], p->free_at[machine_of(b, op)]);
+    if (p->waits[op] == 0)
+        return start;
+    for (uint32_t i = s->pred_at[op]; i < s->pred_at[op + 1]; i++) {
+        uint32_t q = s->pred[i];
+        if (!is_done(b, p, q))
+            start =
+                max64(start, start_of(b, p, q) + s->time[q] + s->pred_lag[i]);
+    }
+    return start;
+}
+
+/* How much later than that the best next step of a machine may be. */
+static int64_t slack_of(const beam *b, const partial *p, uint32_t m)
+{
+    const lhi_lattice *l = b->lattice[m];
+    const uint32_t *step = l->step + (size_t)p->state[m] * l->n_streams;
+    int64_t most = -1;
+    if (p->state[m] + 1 == l->n_states)
+        return FAR;
+    for (uint32_t i = 0; i < l->n_streams; i++) {
+        if (step[i] == NONE)
+            continue;
+        uint32_t op = b->s->streams[b->s->machines[m].first_stream + i].first +
+                      l->counts[(size_t)p->state[m] * l->n_streams + i];
+        int64_t due = b->last[m][step[i]];
+        due = due < b->w->e[op] ? due : b->w->e[op];
+        if (due - b->s->time[op] <= most)
+            continue;
+        int64_t left = due - b->s->time[op] - start_of(b, p, op);
+        most = left > most ? left : most;
+    }
+    return most;
+}
+
+/* What would be left on every machine after the step, as one number. */
+static int64_t judge(const beam *b, partial *p, const child *c)
+{
+    const lhi_shop *s = b->s;
+    uint32_t machine = machine_of(b, c->op), state = p->state[machine];
+    int64_t score = 0, free_at = p->free_at[machine];
+    int64_t kept[MOST_NEXT];
+    uint32_t first = s->succ_at[c->op], n = s->succ_at[c->op + 1] - first;
+    if (n > MOST_NEXT)
+        return FAR;
+    p->state[machine] = c->to;
+    p->free_at[machine] = c->end;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t o = s->succ[first + i];
+        kept[i] = p->ready[o];
+        p->ready[o] = max64(p->ready[o], c->end + s->succ_lag[first + i]);
+        p->waits[o]--;
+    }
+    for (uint32_t m = 0; m < s->n_machines && score < FAR; m++) {
+        int64_t slack = b->lattice[m] ? slack_of(b, p, m) : FAR;
+        if (slack < 0)
+            score = FAR;
+        else if (slack < FAR)
+            score += penalty(b, slack);
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        uint32_t o = s->succ[first + i];
+        p->ready[o] = kept[i];
+        p->waits[o]++;
+    }
+    p->state[machine] = state;
+    p->free_at[machine] = free_at;
+    return score;
+}
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ h >> 29;
+}
+
+/* Every operation that could run next on m before any could end there. Returns
+ * the streams of those that take memory. */
+static uint64_t branch_on(beam *b, uint32_t parent, uint32_t m, int64_t first)
+{
+    partial *p = &b->now[parent];
+    uint64_t rest = 0, taking = 0;
+    for (uint32_t k = 0; k < b->s->n_machines; k++)
+        if (k != m)
+            rest += mix(mix(k + 1, p->state[k]), (uint64_t)p->free_at[k]);
+    for (uint32_t i = 0; i < b->lattice[m]->n_streams; i++) {
+        child c = {.parent = parent};
+        if (b->put_off[m] >> i & 1)
+            continue;
+        c.end = end_of(b, p, m, i, &c.op, &c.to);
+        if (c.end == FAR || c.end - b->s->time[c.op] >= first)
+            continue;
+        if (b->s->memory[c.op] > 0)
+            taking |= UINT64_C(1) << i;
+        c.score = judge(b, p, &c);
+        if (c.score == FAR)
+            continue;
+        c.hash = rest + mix(mix(m + 1, c.to), (uint64_t)c.end);
+        b->children[b->n_children++] = c;
+    }
+    return taking;
+}
+
+/* To run what can run is not always right where it takes memory: then what
+ * other machines could do is looked at too. */
+static void branch(beam *b, uint32_t parent)
+{
+    uint32_t m = 0;
+    int64_t first;
+    memset(b->put_off, 0, b->s->n_machines * sizeof *b->put_off);
+    for (uint32_t i = 0; i < MOST_PUT_OFF; i++) {
+        if (!next_machine(b, &b->now[parent], &m, &first))
+            return;
+        uint64_t taking = branch_on(b, parent, m, first);
+        if (taking == 0)
+            return;
+        b->put_off[m] |= taking;
+    }
+}
+
+static int by_score(const void *x, const void *y)
+{
+    const child *a = x, *b = y;
+    if (a->score != b->score)
+        return a->score < b->score ? -1 : 1;
+    if (a->hash != b->hash)
+        return a->hash < b->hash ? -1 : 1;
+    return a->op < b->op ? -1 : a->op > b->op;
+}
+
+static void copy_partial(const beam *b, partial *to, const partial *from)
+{
+    const lhi_shop *s = b->s;
+    memcpy(to->ready, from->ready, s->n_ops * sizeof *to->ready);
+    memcpy(to->waits, from->waits, s->n_ops * sizeof *to->waits);
+    memcpy(to->free_at, from->free_at, s->n_machines * sizeof *to->free_at);
+    memcpy(to->state, from->state, s->n_machines * sizeof *to->state);
+}
+
+static void take_step(beam *b, const child *c, partial *to)
+{
+    const lhi_shop *s = b->s;
+    const partial *from = &b->now[c->parent];
+    uint32_t m = machine_of(b, c->op);
+    copy_partial(b, to, from);
+    to->state[m] = c->to;
+    to->free_at[m] = c->end;
+    for (uint32_t i = s->succ_at[c->op]; i < s->succ_at[c->op + 1]; i++) {
+        uint32_t o = s->succ[i];
+        to->ready[o] = max64(to->ready[o], c->end + s->succ_lag[i]);
+        to->waits[o]--;
+    }
+    b->past_op[b->n_past] = c->op;
+    b->past_parent[b->n_past] = from->past;
+    to->past = b->n_past++;
+}
+
+/* The best children, but of those that are alike only one. */
+static void select_best(beam *b)
+{
+    uint32_t n = 0;
+    qsort(b->children, b->n_children, sizeof *b->children, by_score);
+    for (uint32_t i = 0; i < b->n_children && n < b->width; i++) {
+        const child *c = &b->children[i];
+        if (i > 0 && c[-1].score == c->score && c[-1].hash == c->hash)
+            continue;
+        take_step(b, c, &b->then[n++]);
+    }
+    partial *old = b->now;
+    b->now = b->then;
+    b->then = old;
+    b->n_now = n;
+}
+
+static bool make_partials(beam *b, partial **out)
+{
+    const lhi_shop *s = b->s;
+    *out = LHI_NEW(b->mem, partial, b->width);
+    for (uint32_t i = 0; *out && i < b->width; i++) {
+        partial *p = *out + i;
+        p->ready = LHI_NEW(b->mem, int64_t, s->n_ops);
+        p->waits = LHI_NEW(b->mem, uint16_t, s->n_ops);
+        p->free_at = LHI_NEW(b->mem, int64_t, s->n_machines);
+        p->state = LHI_NEW(b->mem, uint32_t, s->n_machines);
+        if (!p->ready || !p->waits || !p->free_at || !p->state)
+            return false;
+    }
+    return *out;
+}
+
+static bool make(beam *b)
+{
+    const lhi_shop *s = b->s;
+    size_t past = (size_t)s->n_ops * b->width;
+    b->lattice = LHI_NEW(b->mem, const lhi_lattice *, s->n_machines);
+    b->last = LHI_NEW(b->mem, int64_t *, s->n_machines);
+    b->put_off = LHI_NEW(b->mem, uint64_t, s->n_machines);
+    b->children = LHI_NEW(b->mem, child, (size_t)b->width * b->most_children);
+    b->past_op = LHI_NEW(b->mem, uint32_t, past);
+    b->past_parent = LHI_NEW(b->mem, uint32_t, past);
+    if (!b->lattice || !b->last || !b->put_off || !b->children || !b->past_op ||
+        !b->past_parent || !make_partials(b, &b->now) ||
+        !make_partials(b, &b->then))
+        return false;
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        b->lattice[m] = lhi_windows_lattice(b->w, m);
+        if (!b->lattice[m])
+            continue;
+        b->last[m] = LHI_NEW(b->mem, int64_t, b->lattice[m]->n_states);
+        if (!b->last[m])
+            return false;
+    }
+    return true;
+}
+
+static bool begin(beam *b, lhi_budget *budget)
+{
+    const lhi_shop *s = b->s;
+    partial *p = &b->now[0];
+    b->n_now = 1;
+    p->past = NONE;
+    memcpy(p->ready, s->head, s->n_ops * sizeof *p->ready);
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        p->waits[o] = (uint16_t)(s->pred_at[o + 1] - s->pred_at[o]);
+        b->mean += s->time[o] / s->n_ops + 1;
+    }
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        if (!b->lattice[m])
+            continue;
+        if (!lhi_lattice_last(b->lattice[m], b->w, b->last[m], budget))
+            return false;
+    }
+    return true;
+}
+
+static bool run(beam *b, lhi_budget *budget)
+{
+    for (uint32_t k = 0; k < b->s->n_ops; k++) {
+        b->n_children = 0;
+        for (uint32_t i = 0; i < b->n_now; i++)
+            branch(b, i);
+        if (b->n_children == 0)
+            return false;
+        select_best(b);
+        if (lhi_spend(budget, 1 + (uint64_t)b->n_now * b->s->n_machines / 3))
+            return false;
+    }
+    return true;
+}
+
+static void take_orders(const beam *b, lhi_words *out)
+{
+    const lhi_shop *s = b->s;
+    memcpy(out->next, out->n, s->n_machines * sizeof *out->next);
+    for (uint32_t x = b->now[0].past; x != NONE; x = b->past_parent[x]) {
+        uint32_t o = b->past_op[x], m = machine_of(b, o);
+        out->order[m][--out->next[m]] = o;
+    }
+}
+
+static bool is_fit(const lhi_windows *w)
+{
+    const lhi_shop *s = w->shop;
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (s->machines[m].leader != NONE || s->machines[m].n_streams > 64 ||
+            (s->machines[m].n_streams > 0 && !lhi_windows_lattice(w, m)))
+            return false;
+    return true;
+}
+
+/* The width that fits in `room` bytes. */
+static uint32_t width_for(const beam *b, size_t room)
+{
+    const lhi_shop *s = b->s;
+    size_t fixed = 0;
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (lhi_windows_lattice(b->w, m))
+            fixed += lhi_windows_lattice(b->w, m)->n_states * sizeof(int64_t);
+    size_t each =
+        b->most_children * sizeof(child) +
+        s->n_ops * 2 * (sizeof(int64_t) + sizeof(uint16_t) + sizeof(uint32_t)) +
+        s->n_machines * 2 * (sizeof(int64_t) + sizeof(uint32_t)) +
+        2 * sizeof(partial);
+    size_t fits = room > fixed ? (room - fixed) / each : 0;
+    return fits < b->width ? (uint32_t)fits : b->width;
+}
+
+lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
+                         lhi_words *out, bool *ok, lhi_budget *budget,
+                         lh_error *err)
+{
+    beam b = {.s = windows->shop, .w = windows, .width = width};
+    *ok = false;
+    if (!is_fit(windows))
+        return LH_OK;
+    for (uint32_t m = 0; m < b.s->n_machines; m++)
+        if (b.s->machines[m].n_streams * MOST_PUT_OFF > b.most_children)
+            b.most_children = b.s->machines[m].n_streams * MOST_PUT_OFF;
+    b.width = width_for(&b, room);
+    if (b.width == 0)
+        return LH_OK;
+    b.mem = lhi_arena_make(0);
+    if (!b.mem)
+        return lhi_fail_nomem(err);
+    if (!make(&b)) {
+        lhi_arena_free(b.mem);
+        return lhi_fail_nomem(err);
+    }
+    *ok = begin(&b, budget) && run(&b, budget);
+    if (*ok)
+        take_orders(&b, out);
+    lhi_arena_free(b.mem);
+    return LH_OK;
+}

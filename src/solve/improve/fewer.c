@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Microbatches are alike, so what is left of a schedule when the first k are
+ * taken out is one of n - k of them: it takes no less than theirs, from the
+ * k-th first forward on. And a good schedule of some microbatches has a middle
+ * that can be repeated. So pipelines of n/4, 3n/8, .. microbatches are solved
+ * first, as far as a little effort goes, each with what smaller ones brought.
+ */
+#include "solve/improve/fewer.h"
+
+#include "solve/state/batch.h"
+
+#include "base/fail.h"
+#include "pipe/pipeline_own.h"
+
+#include <longhaul/bounds.h>
+#include <string.h>
+
+enum {
+    RUNGS = 8,
+    TRIER_BYTES = 300, /* for an operation, about */
+    FIRST_RUNG = 2,
+    LEAST = 8,
+    LONGEST = 4000000, /* ticks for each the first time */
+    RUN = 4 /* first microbatches that one piece of work tries to repeat */
+};
+
+/* --- tails
+ * ------------------------------------------------------------------------ */
+
+/* Taking a microbatch out never adds to what is held. */
+static bool only_holds(const lh_pipeline *p)
+{
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        if (k->mem_f < 0 || k->mem_f + k->mem_d < 0 ||
+            k->mem_f + k->mem_d + k->mem_w < 0)
+            return false;
+    }
+    return true;
+}
+
+lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
+{
+    const lh_pipeline *p = r->p;
+    uint32_t n = p->n_microbatches;
+    *out = NULL;
+    /* Devices with several chunks gain nothing: few microbatches interleave
+     * there in another way than many do. */
+    if (r->fewer || !r->windows->whole || !lhi_shop_is_single(r->shop) ||
+        n < LEAST || r->o.fifo || p->has_collectives ||
+        r->o.objective != LH_OBJECTIVE_MAKESPAN || r->shop->restricted ||
+        !only_holds(p))
+        return LH_OK;
+    lhi_fewer *f = LHI_NEW(r->mem, lhi_fewer, 1);
+    if (!f)
+        return lhi_fail_nomem(err);
+    f->n = n;
+    f->ticks = 250 * (uint64_t)r->shop->n_ops;
+    if (f->ticks > LONGEST)
+        f->ticks = LONGEST;
+    f->rung = LHI_NEW(r->mem, lhi_rung, n);
+    if (!f->rung)
+        return lhi_fail_nomem(err);
+    lh_pipeline part = *p;
+    for (uint32_t m = 1; m < n; m++) {
+        lh_bound bound = {0};
+        part.n_microbatches = m;
+        LHI_TRY(lh_lower_bound(&part, &bound, err));
+        f->rung[m].bound_ns = bound.ns;
+        f->rung[m].best_ns = -1;
+    }
+    *out = f;
+    return LH_OK;
+}
+
+void lhi_fewer_free(lhi_fewer *f)
+{
+    for (uint32_t m = 0; f && f->rung && m < f->n; m++)
+        lh_schedule_free(f->rung[m].best);
+}
+
+void lhi_fewer_tails(lhi_solver *r)
+{
+    lhi_shop *s = r->shop;
+    const lhi_stream *t = &s->streams[s->f[0]];
+    int64_t low = 0;
+    for (uint32_t m = 1; m < s->n_microbatches; m++) {
+        int64_t ns = r->fewer->rung[m].bound_ns;
+        int64_t units = (ns + s->unit_ns - 1) / s->unit_ns * s->scale;
+        uint32_t o = t->first + t->count - m;
+        /* The second forward starts after the first. */
+        low = low + s->time[o] > units ? low + s->time[o] : units;
+        if (s->tail[o] < low - s->time[o])
+            s->tail[o] = low - s->time[o];
+    }
+}
+
+/* --- stretching
+ * ------------------------------------------------------------------------ */
+
+/* A schedule of m microbatches; from..from + period - 1 are repeated, each
+ * time `shift` later. */
+typedef struct stretch {
+    const lhi_rung *rung;
+    uint32_t m, from, period;
+    int64_t shift;
+} stretch;
+
+static int64_t start_at(const lhi_shop *s, const stretch *k, uint32_t stream,
+                        uint32_t x)
+{
+    const lhi_stream *t = &s->streams[stream];
+    uint32_t j = x / t->per, extra = s->n_microbatches - k->m, turns = 0;
+    if (j >= k->from + extra)
+        turns = extra / k->period;
+    else if (j >= k->from)
+        turns = (j - k->from) / k->period;
+    /* Streams of the smaller shop begin at the same share of its passes. */
+    uint32_t first = t->first / s->n_microbatches * k->m;
+    return k->rung->start[first + x - turns * k->period * t->per] +
+           turns * k->shift;
+}
+
+static void make_due(const lhi_shop *s, const stretch *k, int64_t *due)
+{
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        for (uint32_t x = 0; x < s->streams[i].count; x++)
+            due[s->streams[i].first + x] = start_at(s, k, i, x);
+}
+
+/* Orders by what is due; false: memory or the model's rules forbid them. */
+static bool merge(const lhi_words *w, const int64_t *due)
+{
+    const lhi_shop *s = w->shop;
+    uint32_t at[64];
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const lhi_machine *k = &s->machines[m];
+        int64_t held = 0;
+        if (k->n_streams > 64)
+            return false;
+        memset(at, 0, sizeof at);
+        for (uint32_t i = 0; i < w->n[m]; i++) {
+            uint32_t pick = NONE;
+            for (uint32_t j = 0; j < k->n_streams; j++) {
+                const lhi_stream *t = &s->streams[k->first_stream + j];
+                uint32_t o = t->first + at[j];
+                if (at[j] < t->count && (pick == NONE || due[o] < due[pick]))
+                    pick = o;
+            }
+            w->order[m][i] = pick;
+            at[s->streams[s->stream_of[pick]].slot]++;
+            held += s->memory[pick];
+            if (held > k->memory_limit)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* One who tries: a run of first microbatches to repeat. */
+typedef struct trier {
+    stretch at;
+    uint32_t end; /* of `from` */
+    lhi_arena *mem;
+    lhi_words *words, *best_words;
+    lhi_justifier *justifier; /* may be NULL */
+    int64_t *due, best, now;  /* best: shop time of any; now: of its words */
+} trier;
+
+typedef struct stretcher {
+    lhi_solver *r;
+    lhi_batch batch;
+    trier *triers;
+    uint32_t n;
+    int64_t best; /* of all that was tried; -1: nothing yet */
+    uint64_t end; /* ticks */
+} stretcher;
+
+static lh_status keep_best(const stretcher *a, trier *k, lhi_piece *piece)
+{
+    const lhi_solver *r = a->r;
+    int64_t time = lhi_words_time(k->words);
+    if (time < 0 || (k->best >= 0 && time > k->best + k->best / 32))
+        return LH_OK;
+    if (k->best < 0 || time < k->best)
+        k->best = time;
+    LHI_TRY(lhi_justify_calmly(k->justifier, k->words, &time, r->o.seed,
+                               lhi_shop_deadline(r->shop, r->low),
+                               &piece->budget, &piece->err));
+    if (time < k->best)
+        k->best = time;
+    if (k->now < 0 || time < k->now) {
+        lhi_words_copy(k->best_words, k->words);
+        k->now = time;
+    }
+    return LH_OK;
+}
+
+static lh_status try_stretch(const stretcher *a, trier *k, lhi_piece *piece)
+{
+    const lhi_shop *s = a->r->shop;
+    bool ok;
+    make_due(s, &k->at, k->due);
+    lhi_spend(&piece->budget, s->n_ops / 4 + 1);
+    if (merge(k->words, k->due))
+        LHI_TRY(keep_best(a, k, piece));
+    LHI_TRY(lhi_words_dispatch(k->words, k->due, &ok, k->mem, &piece->err));
+    return ok ? keep_best(a, k, piece) : LH_OK;
+}
+
+/* The least, the middle and the largest step of a stream over the period. */
+static void shifts_of(const lhi_shop *s, const stretch *k, int64_t *out)
+{
+    int64_t all[256];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_streams && n < 256; i++) {
+        uint32_t per = s->streams[i].per;
+        const int64_t *start =
+            k->rung->start + s->streams[i].first / s->n_microbatches * k->m;
+        if (k->from + k->period >= k->m)
+            break;
+        int64_t d = start[(k->from + k->period) * per] - start[k->from * per];
+        uint32_t j = n++;
+        for (; j > 0 && all[j - 1] > d; j--)
+            all[j] = all[j - 1];
+        all[j] = d;
+    }
+    for (int i = 0; i < 3; i++)
+        out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
+}
+
+static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
+{
+    const stretcher *a = context;
+    trier *k = &a->triers[i];
+    for (; k->at.from < k->end; k->at.from++) {
+        int64_t shifts[3];
+        shifts_of(a->r->shop, &k->at, shifts);
+        for (int x = 0; x < 3; x++) {
+            if (piece->budget.stop)
+                return LH_OK;
+            k->at.shift = shifts[x];
+            if (x == 0 || shifts[x] != shifts[x - 1])
+                LHI_TRY(try_stretch(a, k, piece));
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
+                      bool *last, lh_error *err)
+{
+    stretcher *a = context;
+    const trier *k = &a->triers[i];
+    (void)piece;
+    (void)last;
+    if (k->best >= 0 && (a->best < 0 || k->best < a->best))
+        a->best = k->best;
+    if (k->now < 0 ||
+        lhi_units_of(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
+        return LH_OK;
+    return lhi_solver_offer(a->r, k->best_words, "stretching", err);
+}
+
+/* Several runs at the same time. */
+static lh_status stretch_period(stretcher *a, const stretch *rung,
+                                lh_error *err)
+{
+    for (uint32_t from = 0, end = rung->m - rung->period; from < end;) {
+        uint32_t n = 0;
+        lhi_solver *r = a->r;
+        if (lhi_is_done(r) || r->budget.used >= a->end)
+            break;
+        uint64_t ticks =
+            lhi_budget_left(&r->budget, a->end - r->budget.used) / a->n + 1;
+        for (; n < a->n && from < end; n++, from += RUN) {
+            trier *k = &a->triers[n];
+            k->at = *rung;
+            k->at.from = from;
+            k->end = from + RUN < end ? from + RUN : end;
+            k->best = a->best;
+            k->now = -1;
+            a->batch.pieces[n].ticks = ticks;
+        }
+        a->batch.n = n;
+        LHI_TRY(lhi_batch_run(&a->batch, r->o.threads, err));
+    }
+    return LH_OK;
+}
+
+static lh_status stretch_rung(stretcher *a, uint32_t m, lh_error *err)
+{
+    uint32_t extra = a->r->shop->n_microbatches - m;
+    stretch k = {.rung = &a->r->fewer->rung[m], .m = m};
+    for (k.period = 1; k.period < m && k.period <= extra; k.period++)
+        if (extra % k.period == 0)
+            LHI_TRY(stretch_period(a, &k, err));
+    return LH_OK;
+}
+
+static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
+{
+    const lhi_shop *s = a->r->shop;
+    lhi_piece *pieces = LHI_NEW(mem, lhi_piece, a->n);
+    a->triers = LHI_NEW(mem, trier, a->n);
+    if (!a->triers || !pieces)
+        return lhi_fail_nomem(err);
+    a->batch = (lhi_batch){.r = a->r,
+                           .context = a,
+                           .pieces = pieces,
+                           .work = try_all,
+                           .take = take};
+    for (uint32_t i = 0; i < a->n; i++) {
+        trier *k = &a->triers[i];
+        k->mem = lhi_arena_make(0);
+        if (!k->mem)
+            return lhi_fail_nomem(err);
+        k->due = LHI_NEW(k->mem, int64_t, s->n_ops);
+        if (!k->due)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_words_make(s, k->mem, &k->words, err));
+        LHI_TRY(lhi_words_make(s, k->mem, &k->best_words, err));
+        LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
+    }
+    return LH_OK;
+}
+
+/* Two for each that can run, as no two take equally long, but no more than an
+ * eighth of the memory has room for. */
+static uint32_t triers_for(const lhi_solver *r)
+{
+    const size_t each = (size_t)r->shop->n_ops * TRIER_BYTES;
+    const size_t fit = r->o.memory / 8 / each, want = 2 * (size_t)r->at_once;
+    return fit == 0 ? 1 : (uint32_t)(fit < want ? fit : want);
+}
+
+lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
+{
+    uint32_t done = 0;
+    lhi_mark mark = lhi_arena_mark(r->mem);
+    stretcher a = {
+        .r = r, .n = triers_for(r), .best = -1, .end = r->budget.used + ticks};
+    lhi_report(r, "stretching");
+    lh_status status = make_triers(&a, r->mem, err);
+    for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
+        if (!r->fewer->rung[m].start || status != LH_OK || lhi_is_done(r))
+            continue;
+        status = stretch_rung(&a, m, err);
+        done++;
+    }
+    for (uint32_t i = 0; a.triers && i < a.n; i++)
+        lhi_arena_free(a.triers[i].mem);
+    lhi_arena_rewind(r->mem, mark);
+    return status;
+}
+
+/* --- climbing
+ * ------------------------------------------------------------------------ */
+
+/* Takes over what the solver of a rung brought. */
+static lh_status keep(lhi_solver *r, lhi_solver *part, lhi_rung *g,
+                      lh_error *err)
+{
+    if (part->bound_ns > g->bound_ns)
+        g->bound_ns = part->bound_ns;
+    if (!part->schedule || (g->best_ns >= 0 && part->best_ns >= g->best_ns))
+        return LH_OK;
+    lh_schedule_free(g->best);
+    g->best = part->schedule;
+    g->best_ns = part->best_ns;
+    part->schedule = NULL;
+    if (!part->has_words || lhi_words_time(part->best) < 0)
+        return LH_OK;
+    const lhi_shop *s = part->shop;
+    if (!g->start)
+        g->start = LHI_NEW(r->mem, int64_t, s->n_ops);
+    if (!g->start)
+        return lhi_fail_nomem(err);
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        g->start[o] = part->best->end[o] - s->time[o];
+    return LH_OK;
+}
+
+static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
+{
+    lhi_rung *g = &r->fewer->rung[m];
+    lh_pipeline p = *r->p;
+    lhi_solver part = {.p = &p,
+                       .o = r->o,
+                       .fewer = r->fewer,
+                       .is_part = true,
+                       .at_once = r->at_once};
+    p.n_microbatches = m;
+    part.o.effort = lhi_budget_left(&r->budget, r->fewer->ticks);
+    part.o.start = g->best;
+    part.o.target_ns = 0;
+    part.o.gap = 0;
+    part.o.memory = r->o.memory / 8;
+    part.budget = lhi_budget_part(&r->budget, part.o.effort, NULL);
+    part.budget.calls = r->budget.calls;
+    part.mem = lhi_arena_make(0);
+    if (!part.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_solve_within(&part, err);
+    if (status == LH_OK && !part.infeasible)
+        status = keep(r, &part, g, err);
+    lhi_free_regrowers(&part);
+    lhi_windows_free(part.windows);
+    lhi_arena_free(part.mem);
+    lh_schedule_free(part.schedule);
+    r->budget.last_call_s = part.budget.last_call_s;
+    r->budget.stop = r->budget.stop || part.budget.late;
+    r->budget.late = r->budget.late || part.budget.late;
+    lhi_spend(&r->budget, part.budget.used);
+    return status;
+}
+
+lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
+{
+    lhi_fewer *f = r->fewer;
+    const uint64_t before = r->budget.used;
+    lhi_report(r, "fewer microbatches");
+    for (uint32_t i = FIRST_RUNG; i < RUNGS && !lhi_is_done(r); i++) {
+        uint32_t m = f->n * i / RUNGS;
+        lhi_rung *g = &f->rung[m];
+        if (g->best_ns >= 0 && g->best_ns <= g->bound_ns)
+            continue;
+        LHI_TRY(solve_rung(r, m, err));
+    }
+    f->ticks *= 2;
+    if (lhi_is_done(r))
+        return LH_OK;
+    lhi_fewer_tails(r);
+    LHI_TRY(lhi_bound_by_windows(r, err));
+    return lhi_fewer_stretch(
+        r, (r->budget.used - before) / (r->n_regrowers > 0 ? 4 : 1), err);
+}

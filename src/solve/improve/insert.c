@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trains on a single track: microbatches go up the pipeline and come back, and
+ * on every device those that go meet those that come. Dispatching by time sees
+ * a meeting when it is too late to step aside for it. Here a microbatch gets
+ * all its way at once, through gaps between what is there already, each pass as
+ * early as it can, and W where a forward pass needs its memory. Who follows
+ * whom how closely decides what meetings cost: that is steered by a few
+ * numbers, and those are annealed. */
+#include "solve/improve/insert.h"
+
+#include "base/random.h"
+#include "pipe/pipeline_own.h"
+#include "solve/model/mirror.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CYCLE = 200 }; /* schedules from hot to cold, at most */
+
+typedef struct slot {
+    int64_t start, end;
+    uint32_t op;
+} slot;
+
+typedef struct knobs {
+    int64_t *space; /* per stream: from start to start, at least */
+    int64_t *dwell; /* per stream: a message is left lying so long */
+    int64_t *enter; /* per microbatch: added to its space on the first */
+    bool shift;     /* on the way up, wait before a pass and not after it */
+} knobs;
+
+/* An operation of a known schedule: the next of its stream. */
+typedef struct visit {
+    int64_t at;
+    uint32_t stream;
+} visit;
+
+/* What all schedules of a cycle of annealing begin with. */
+typedef struct kept {
+    uint32_t n_microbatches;
+    slot *slots;    /* as in `line`, machine by machine */
+    uint32_t *n;    /* per machine */
+    uint32_t *next; /* per stream */
+    int64_t *end;   /* per operation */
+} kept;
+
+struct lhi_inserter {
+    const lhi_shop *s;  /* the shop or its mirror */
+    lhi_words *words;   /* its orders */
+    lhi_words *forward; /* those of the shop, if s is the mirror */
+    uint32_t *way;      /* streams that a microbatch goes through */
+    uint32_t n_way, turn;
+    const uint32_t *up, *down; /* streams per chunk before and after the turn */
+    slot **line;               /* per machine, by time */
+    uint32_t *n;
+    uint32_t *next; /* per stream: operations that have a slot */
+    int64_t *end;   /* per operation; -1: it has none yet */
+    int64_t *trip;  /* per chunk: to the next one and back */
+    uint32_t *far;  /* chunks with a message over a long link */
+    uint32_t n_far;
+    knobs now, old;
+    lhi_random random;
+    kept kept;
+    visit *visits;
+    uint32_t *needed; /* per stream: operations that what is kept waits for */
+    int64_t time;     /* that the knobs make */
+    int64_t heat;     /* when a cycle begins */
+    uint32_t n_cycles;
+};
+
+/* --- slots
+ * ------------------------------------------------------------------------ */
+
+/* The first slot that ends after `ready`, which is often one of the last. */
+static uint32_t first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
+{
+    const slot *line = a->line[m];
+    uint32_t high = a->n[m], step = 1;
+    while (step <= high && line[high - step].end > ready) {
+        high -= step;
+        step *= 2;
+    }
+    uint32_t low = step <= high ? high - step + 1 : 0;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (line[middle].end > ready)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* The first gap that is long enough. */
+static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
+                         int64_t *start)
+{
+    const slot *line = a->line[m];
+    uint32_t i = first_after(a, m, *start);
+    for (; i < a->n[m] && *start + time > line[i].start; i++)
+        *start = line[i].end > *start ? line[i].end : *start;
+    return i;
+}
+
+static void put(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
+{
+    slot *line = a->line[m];
+    const int64_t time = a->s->time[o];
+    uint32_t at = find_gap(a, m, time, &ready);
+    memmove(line + at + 1, line + at, (a->n[m] - at) * sizeof *line);
+    line[at] = (slot){ready, ready + time, o};
+    a->n[m]++;
+    a->end[o] = ready + time;
+}
+
+/* --- one microbatch
+ * ------------------------------------------------------------------- */
+
+static void place_through(lhi_inserter *a, uint32_t o);
+
+/* Gives the next operation of a stream a slot, and before it all that it needs:
+ * a forward pass that waits for memory needs a W. */
+static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
+{
+    const lhi_shop *s = a->s;
+    const lhi_stream *t = &s->streams[stream];
+    const uint32_t o = t->first + a->next[stream];
+    ready = s->head[o] > ready ? s->head[o] : ready;
+    for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+        uint32_t q = s->pred[i];
+        if (a->end[q] < 0)
+            place_through(a, q);
+        int64_t came = a->end[q] + s->pred_lag[i];
+        ready = came > ready ? came : ready;
+    }
+    ready += a->now.dwell[stream];
+    if (a->next[stream] > 0) {
+        int64_t apart = a->now.space[stream] - s->time[o - 1];
+        int64_t free_at = a->end[o - 1] + (apart > 0 ? apart : 0);
+        ready = free_at > ready ? free_at : ready;
+    }
+    put(a, t->machine, o, ready);
+    a->next[stream]++;
+}
+
+static void place_through(lhi_inserter *a, uint32_t o)
+{
+    while (a->end[o] < 0)
+        place(a, a->s->stream_of[o], 0);
+}
+
+/* Later, within its gap, as long as nothing has to wait for it. */
+static void shift(lhi_inserter *a, uint32_t o)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t m = s->streams[s->stream_of[o]].machine;
+    slot *line = a->line[m];
+    int64_t until = FAR;
+    for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
+        uint32_t q = s->succ[i];
+        int64_t begin = a->end[q] - s->time[q] - s->succ_lag[i];
+        if (a->end[q] >= 0 && begin < until)
+            until = begin;
+    }
+    if (until == FAR || until <= a->end[o])
+        return;
+    uint32_t x = first_after(a, m, a->end[o] - s->time[o]);
+    if (x + 1 < a->n[m] && line[x + 1].start < until)
+        until = line[x + 1].start;
+    a->end[o] = line[x].end = until;
+    line[x].start = until - s->time[o];
+}
+
+static void insert(lhi_inserter *a, uint32_t j)
+{
+    const lhi_shop *s = a->s;
+    for (uint32_t i = 0; i < a->n_way; i++) {
+        int64_t ready = 0;
+        if (i == 0 && j > 0) {
+            uint32_t last = s->streams[a->way[0]].first + j - 1;
+            ready = a->end[last] - s->time[last] + a->now.space[a->way[0]] +
+                    a->now.enter[j];
+        }
+        place(a, a->way[i], ready);
+    }
+    for (uint32_t i = a->turn; a->now.shift && i-- > 0;)
+        shift(a, s->streams[a->way[i]].first + j);
+}
+
+/* The objective of the schedule that the knobs make, or FAR. */
+static int64_t evaluate(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    const kept *k = &a->kept;
+    memcpy(a->n, k->n, s->n_machines * sizeof *a->n);
+    memcpy(a->next, k->next, s->n_streams * sizeof *a->next);
+    memcpy(a->end, k->end, s->n_ops * sizeof *a->end);
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        memcpy(a->line[m], k->slots + (a->line[m] - a->line[0]),
+               a->n[m] * sizeof *a->line[m]);
+    for (uint32_t j = k->n_microbatches; j < s->n_microbatches; j++)
+        insert(a, j);
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        place_through(a, s->streams[i].first + s->streams[i].count - 1);
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        for (uint32_t i = 0; i < a->n[m]; i++)
+            a->words->order[m][i] = a->line[m][i].op;
+    int64_t time = lhi_words_time(a->words);
+    return time < 0 ? FAR : time;
+}
+
+/* --- what is kept
+ * ------------------------------------------------------------------------ */
+
+static int by_time(const void *x, const void *y)
+{
+    const visit *a = x, *b = y;
+    return a->at != b->at           ? (a->at > b->at) - (a->at < b->at)
+           : a->stream != b->stream ? (a->stream > b->stream) * 2 - 1
+                                    : 0;
+}
+
+/* All operations of a schedule of m microbatches, in order: against time too,
+ * that of their starts, as a shop of another size may count time in another
+ * scale and so have other ends. */
+static uint32_t list_visits(lhi_inserter *a, const int64_t *start, uint32_t m)
+{
+    const lhi_shop *s = a->s;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        const bool all = m == s->n_microbatches;
+        const uint32_t first =
+            all ? t->first : t->first / s->n_microbatches * m;
+        const uint32_t count =
+            all ? t->count : t->count / s->n_microbatches * m;
+        for (uint32_t x = 0; x < count; x++) {
+            const int64_t at = start[first + x];
+            a->visits[n++] = (visit){a->forward ? -at : at, i};
+        }
+    }
+    qsort(a->visits, n, sizeof *a->visits, by_time);
+    return n;
+}
+
+/* Operations of the first microbatches are kept; W only if others wait for it.
+ */
+static bool is_kept(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
+{
+    const uint32_t stream = a->s->stream_of[o];
+    const lhi_stream *t = &a->s->streams[stream];
+    return t->kind == LHI_W ? o < t->first + a->needed[stream]
+                            : (o - t->first) / t->per < n_microbatches;
+}
+
+static void find_needed(lhi_inserter *a, uint32_t n_microbatches)
+{
+    const lhi_shop *s = a->s;
+    memset(a->needed, 0, s->n_streams * sizeof *a->needed);
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        if (s->streams[s->stream_of[o]].kind == LHI_W ||
+            !is_kept(a, o, n_microbatches))
+            continue;
+        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+            uint32_t q = s->pred[i], stream = s->stream_of[q];
+            uint32_t x = q - s->streams[stream].first;
+            if (a->needed[stream] <= x)
+                a->needed[stream] = x + 1;
+        }
+    }
+}
+
+/* Behind what its machine has; false: something that it waits for is not
+ * there. */
+static bool append(lhi_inserter *a, uint32_t stream)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t m = s->streams[stream].machine;
+    const uint32_t o = s->streams[stream].first + a->next[stream];
+    int64_t ready = s->head[o];
+    for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+        int64_t came = a->end[s->pred[i]] + s->pred_lag[i];
+        if (a->end[s->pred[i]] < 0)
+            return false;
+        ready = came > ready ? came : ready;
+    }
+    if (a->n[m] > 0 && a->line[m][a->n[m] - 1].end > ready)
+        ready = a->line[m][a->n[m] - 1].end;
+    a->end[o] = ready + s->time[o];
+    a->line[m][a->n[m]++] = (slot){ready, a->end[o], o};
+    a->next[stream]++;
+    return true;
+}
+
+static void clear(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    memset(a->n, 0, s->n_machines * sizeof *a->n);
+    memset(a->next, 0, s->n_streams * sizeof *a->next);
+    memset(a->end, 0xff, s->n_ops * sizeof *a->end);
+}
+
+/* All of that schedule, each operation as early as its order lets it start. */
+static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
+{
+    const uint32_t n = list_visits(a, start, m);
+    clear(a);
+    for (uint32_t i = 0; i < n; i++)
+        if (!append(a, a->visits[i].stream))
+            return false;
+    return true;
+}
+
+/* What is kept stays where it was, so that those who come later find the room
+ * that was left for them. */
+static void keep(lhi_inserter *a, const lhi_insert *how)
+{
+    const lhi_shop *s = a->s;
+    kept *k = &a->kept;
+    k->n_microbatches = how->start ? how->n_kept : 0;
+    if (k->n_microbatches > 0 && !replay(a, how->start, how->n_microbatches))
+        k->n_microbatches = 0;
+    memset(k->n, 0, s->n_machines * sizeof *k->n);
+    memset(k->next, 0, s->n_streams * sizeof *k->next);
+    memset(k->end, 0xff, s->n_ops * sizeof *k->end);
+    if (k->n_microbatches == 0)
+        return;
+    find_needed(a, k->n_microbatches);
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const slot *line = a->line[m];
+        slot *out = k->slots + (line - a->line[0]);
+        for (uint32_t i = 0; i < a->n[m]; i++) {
+            uint32_t o = line[i].op, stream = s->stream_of[o];
+            if (!is_kept(a, o, k->n_microbatches))
+                continue;
+            out[k->n[m]++] = line[i];
+            k->end[o] = line[i].end;
+            k->next[stream]++;
+        }
+    }
+}
+
+/* --- knobs
+ * ------------------------------------------------------------------------ */
+
+static uint32_t below(lhi_inserter *a, uint32_t n)
+{
+    return lhi_random_below(&a->random, n);
+}
+
+static bool coin(lhi_inserter *a)
+{
+    return lhi_random_next(&a->random) & 1;
+}
+
+/* 0..most */
+static int64_t upto(lhi_inserter *a, int64_t most)
+{
+    return (int64_t)(lhi_random_next(&a->random) % ((uint64_t)most + 1));
+}
+
+static int64_t time_of(const lhi_inserter *a, const uint32_t *streams,
+                       uint32_t c)
+{
+    uint32_t stream = streams[c];
+    return stream == NONE ? 0 : a->s->time[a->s->streams[stream].first];
+}
+
+/* Two that follow each other at a multiple of F + D meet those that come the
+ * other way without waiting; room for W is between them or now and then. */
+static int64_t draw_space(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    uint32_t c = below(a, s->p->n_chunks);
+    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
+    int64_t w = time_of(a, s->w, c) * s->parts;
+    switch (below(a, 6)) {
+    case 0:
+        return 0;
+    case 1:
+        return both;
+    case 2:
+        return both + w;
+    case 3:
+        return both + upto(a, 3 * w);
+    case 4:
+        return upto(a, 2 * both);
+    default:
+        return 2 * both;
+    }
+}
+
+static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
+{
+    uint32_t n = a->s->p->n_chunks, x = coin(a) ? 0 : below(a, n),
+             y = below(a, n);
+    *from = x < y ? x : y;
+    *to = x < y ? y : x;
+}
+
+static void turn_space(lhi_inserter *a)
+{
+    const uint32_t *streams = below(a, 5) < 2 ? a->s->f : a->s->d;
+    int64_t space = draw_space(a);
+    uint32_t from, to;
+    draw_range(a, &from, &to);
+    for (uint32_t c = from; c <= to; c++)
+        a->now.space[streams[c]] = space;
+}
+
+/* Over a link both ways, those that met without waiting before do so behind it
+ * if the trip takes a multiple of F + D. */
+static void turn_dwell(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    uint32_t last = s->p->n_chunks - 1;
+    if (last == 0)
+        return;
+    uint32_t c =
+        a->n_far > 0 && coin(a) ? a->far[below(a, a->n_far)] : below(a, last);
+    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
+    int64_t need = (both - a->trip[c] % both) % both, up = 0;
+    switch (below(a, 5)) {
+    case 0:
+        break;
+    case 1:
+        up = need;
+        break;
+    case 2:
+        up = need / 2;
+        break;
+    case 3:
+        up = upto(a, need);
+        break;
+    default:
+        up = upto(a, both - 1);
+    }
+    bool rest = coin(a);
+    bool all = a->n_far > 0 && coin(a);
+    for (uint32_t i = 0; i < (all ? a->n_far : 1); i++) {
+        uint32_t at = all ? a->far[i] : c;
+        a->now.dwell[a->up[at + 1]] = up;
+        if (rest)
+            a->now.dwell[a->down[at]] = need > up ? need - up : 0;
+    }
+}
+
+/* One microbatch, or every so manieth from one on. */
+static void turn_enter(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    uint32_t n = s->n_microbatches, c = below(a, s->p->n_chunks);
+    uint32_t j = below(a, n), by = n;
+    int64_t both = time_of(a, s->f, c) + time_of(a, s->d, c);
+    int64_t value = coin(a) ? 0 : upto(a, 2 * both);
+    if (coin(a)) {
+        by = 1 + below(a, 1u << below(a, 7));
+        value = coin(a) ? value : both;
+        j = coin(a) ? j : below(a, by);
+    }
+    for (; j < n; j += by)
+        a->now.enter[j] = value;
+}
+
+static void turn(lhi_inserter *a)
+{
+    uint32_t what = below(a, 12);
+    if (what < 5)
+        turn_space(a);
+    else if (what < 9)
+        turn_enter(a);
+    else if (what < 11)
+        turn_dwell(a);
+    else
+        a->now.shift = !a->now.shift;
+}
+
+static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
+{
+    memcpy(to->space, from->space, s->n_streams * sizeof *to->space);
+    memcpy(to->dwell, from->dwell, s->n_streams * sizeof *to->dwell);
+    memcpy(to->enter, from->enter, s->n_microbatches * sizeof *to->enter);
+    to->shift = from->shift;
+}
+
+/* --- all together
+ * -------------------------------------------------------------------- */
+
+/* `time`: of the schedule that was just made. */
+static void take(lhi_inserter *a, int64_t time, lhi_words *best,
+                 int64_t *best_time)
+{
+    const lhi_words *words = a->words;
+    if (time == FAR || (*best_time >= 0 && time >= *best_time))
+        return;
+    if (a->forward) {
+        lhi_mirror_words(a->forward, words);
+        words = a->forward;
+        time = lhi_words_time(a->forward);
+    }
+    if (time < 0 || (*best_time >= 0 && time >= *best_time))
+        return;
+    *best_time = time;
+    lhi_words_copy(best, words);
+}
+
+static int64_t begin_cycle(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    memset(a->now.space, 0, s->n_streams * sizeof *a->now.space);
+    memset(a->now.dwell, 0, s->n_streams * sizeof *a->now.dwell);
+    memset(a->now.enter, 0, s->n_microbatches * sizeof *a->now.enter);
+    a->now.shift = a->n_cycles++ % 2;
+    a->time = evaluate(a);
+    return a->time;
+}
+
+/* The share of the heat that is left is one that no product of the two goes
+ * beyond. */
+static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
+{
+    copy_knobs(a->s, &a->old, &a->now);
+    do
+        turn(a);
+    while (coin(a));
+    int64_t time = evaluate(a);
+    const int64_t heat =
+        a->heat / cycle * left + a->heat % cycle * left / cycle;
+    if (time <= a->time + (a->time < FAR ? upto(a, upto(a, heat)) : 0))
+        a->time = time;
+    else
+        copy_knobs(a->s, &a->now, &a->old);
+    return time;
+}
+
+void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
+                      int64_t *best_time, lhi_budget *budget)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t n = s->n_microbatches;
+    if (how->start && lhi_spend(budget, s->n_ops / 8 + 1))
+        return;
+    keep(a, how);
+    /* All operations are copied and timed, and the others inserted. */
+    const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
+    const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
+    const uint64_t fit = (how->ticks + each - 1) / each;
+    const uint32_t cycle = fit < 1 ? 1 : fit < CYCLE ? (uint32_t)fit : CYCLE;
+    for (uint32_t i = 0; i < cycle; i++) {
+        int64_t time = i == 0 ? begin_cycle(a) : anneal(a, cycle - i, cycle);
+        take(a, time, best, best_time);
+        if (lhi_spend(budget, each) ||
+            (*best_time >= 0 && *best_time <= how->target))
+            return;
+    }
+}
+
+const int64_t *lhi_inserter_ends(const lhi_inserter *a)
+{
+    return a->end;
+}
+
+/* --- making it
+ * ----------------------------------------------------------------------- */
+
+static void find_way(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    const uint32_t n = s->p->n_chunks;
+    const bool mirrored = a->forward;
+    const uint32_t *over = mirrored ? s->message_d : s->message_f;
+    const uint32_t *back = mirrored ? s->message_f : s->message_d;
+    a->up = mirrored ? s->d : s->f;
+    a->down = mirrored ? s->f : s->d;
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t message = c + 1 == n ? NONE : over[mirrored ? c + 1 : c];
+        a->way[a->n_way++] = a->up[c];
+        if (message != NONE)
+            a->way[a->n_way++] = message;
+    }
+    a->turn = a->n_way;
+    for (uint32_t c = n; c-- > 0;) {
+        uint32_t message = c == 0 ? NONE : back[mirrored ? c - 1 : c];
+        a->way[a->n_way++] = a->down[c];
+        if (message != NONE)
+            a->way[a->n_way++] = message;
+    }
+}
+
+static void measure_trips(lhi_inserter *a)
+{
+    const lhi_shop *s = a->s;
+    int64_t mean = 0;
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        mean += s->time[o];
+    a->heat = mean / s->n_ops + 1;
+    for (uint32_t c = 0; c + 1 < s->p->n_chunks; c++) {
+        const lhi_route *to = &s->p->forward[c], *from = &s->p->backward[c + 1];
+        int64_t ns = to->transfer_ns + to->latency_ns + from->transfer_ns +
+                     from->latency_ns;
+        a->trip[c] = ns / s->unit_ns * s->scale;
+        if (ns > 0)
+            a->far[a->n_far++] = c;
+    }
+}
+
+static bool allocate(lhi_inserter *a, lhi_arena *mem)
+{
+    const lhi_shop *s = a->s;
+    const size_t m = s->n_machines, n = s->n_streams, c = s->p->n_chunks;
+    knobs *both[2] = {&a->now, &a->old};
+    slot *slots = LHI_NEW(mem, slot, s->n_ops);
+    a->line = LHI_NEW(mem, slot *, m);
+    a->kept.slots = LHI_NEW(mem, slot, s->n_ops);
+    a->kept.n = LHI_NEW(mem, uint32_t, m);
+    a->kept.next = LHI_NEW(mem, uint32_t, n);
+    a->kept.end = LHI_NEW(mem, int64_t, s->n_ops);
+    a->visits = LHI_NEW(mem, visit, s->n_ops);
+    a->needed = LHI_NEW(mem, uint32_t, n);
+    if (!slots || !a->line || !a->kept.slots || !a->kept.n || !a->kept.next ||
+        !a->kept.end || !a->visits || !a->needed)
+        return false;
+    for (uint32_t i = 0; i < m; i++) {
+        a->line[i] = slots;
+        slots += lhi_machine_ops(s, i);
+    }
+    for (int i = 0; i < 2; i++) {
+        both[i]->space = LHI_NEW(mem, int64_t, n);
+        both[i]->dwell = LHI_NEW(mem, int64_t, n);
+        both[i]->enter = LHI_NEW(mem, int64_t, s->n_microbatches);
+        if (!both[i]->space || !both[i]->dwell || !both[i]->enter)
+            return false;
+    }
+    a->way = LHI_NEW(mem, uint32_t, n);
+    a->n = LHI_NEW(mem, uint32_t, m);
+    a->next = LHI_NEW(mem, uint32_t, n);
+    a->end = LHI_NEW(mem, int64_t, s->n_ops);
+    a->trip = LHI_NEW(mem, int64_t, c);
+    a->far = LHI_NEW(mem, uint32_t, c);
+    return a->way && a->n && a->next && a->end && a->trip && a->far;
+}
+
+/* One chunk per device, what memory asks for is in the arcs, and times are far
+ * from what numbers can hold, whatever the knobs add. */
+static bool is_one_way(const lhi_shop *s)
+{
+    const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;
+    if (s->horizon > FAR / 16 / waits || !lhi_shop_is_single(s))
+        return false;
+    for (uint32_t m = 0; m < s->n_machines; m++) {
+        const lhi_machine *k = &s->machines[m];
+        if (k->leader != NONE ||
+            (k->memory_limit != LH_NO_LIMIT && !k->arcs_hold))
+            return false;
+    }
+    return true;
+}
+
+lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
+                            lhi_arena *mem, lhi_inserter **out, lh_error *err)
+{
+    *out = NULL;
+    if (!is_one_way(shop))
+        return LH_OK;
+    lhi_inserter *a = LHI_NEW(mem, lhi_inserter, 1);
+    if (!a)
+        return lhi_fail_nomem(err);
+    *a = (lhi_inserter){.s = shop, .random = {seed}};
+    if (mirrored) {
+        lhi_shop *mirror;
+        LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
+        LHI_TRY(lhi_words_make(shop, mem, &a->forward, err));
+        a->s = mirror;
+    }
+    LHI_TRY(lhi_words_make(a->s, mem, &a->words, err));
+    if (!allocate(a, mem))
+        return lhi_fail_nomem(err);
+    find_way(a);
+    measure_trips(a);
+    *out = a;
+    return LH_OK;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forward-backward improvement (Valls, Ballestin and Quintanilla,
+ * "Justification and RCPSP: a technique that pays", 2005) with active schedules
+ * in place of serial ones. What starts late in a schedule goes first in one
+ * that is made from the end; what starts early in that goes first in one that
+ * is made from the beginning. Each time what is due is disturbed a little:
+ * everywhere or in a stretch of time, each operation for itself or whole
+ * streams. */
+#include "solve/improve/justify.h"
+
+#include "solve/model/mirror.h"
+
+#include <string.h>
+
+enum { N_KINDS = LHI_SCATTER + 1, WALK = 8 };
+
+struct lhi_justifier {
+    lhi_arena *mem;
+    const lhi_shop *shop;
+    lhi_words *words, *back; /* of the shop and of its mirror */
+    int64_t *due, mean;
+    uint64_t rng;
+};
+
+typedef enum shake_kind {
+    SHAKE_OPERATIONS,
+    SHAKE_KINDS, /* all F, all D, ... */
+    SHAKE_STREAMS,
+    N_SHAKES,
+    SHAKE_NOTHING
+} shake_kind;
+
+typedef struct shake {
+    shake_kind kind;
+    int64_t most;     /* change */
+    int64_t from, to; /* of operations that end in this time */
+} shake;
+
+static uint64_t draw(lhi_justifier *j) /* splitmix64 */
+{
+    uint64_t z = j->rng += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static int64_t below(lhi_justifier *j, int64_t n)
+{
+    return n > 0 ? (int64_t)(draw(j) % (uint64_t)n) : 0;
+}
+
+/* Between -most and most. */
+static int64_t change(lhi_justifier *j, int64_t most)
+{
+    return below(j, 2 * most + 1) - most;
+}
+
+lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
+                             lhi_justifier **out, lh_error *err)
+{
+    *out = NULL;
+    for (uint32_t m = 0; m < shop->n_machines; m++)
+        if (shop->machines[m].leader != NONE)
+            return LH_OK;
+    lhi_justifier *j = LHI_NEW(mem, lhi_justifier, 1);
+    if (!j)
+        return lhi_fail_nomem(err);
+    *j = (lhi_justifier){.mem = mem, .shop = shop};
+    j->due = LHI_NEW(mem, int64_t, shop->n_ops);
+    if (!j->due)
+        return lhi_fail_nomem(err);
+    for (uint32_t o = 0; o < shop->n_ops; o++)
+        j->mean += shop->time[o];
+    j->mean = j->mean / shop->n_ops + 1;
+    lhi_shop *mirror;
+    LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
+    LHI_TRY(lhi_words_make(shop, mem, &j->words, err));
+    LHI_TRY(lhi_words_make(mirror, mem, &j->back, err));
+    *out = j;
+    return LH_OK;
+}
+
+/* --- what is due
+ * ----------------------------------------------------------------- */
+
+static shake draw_shake(lhi_justifier *j, int64_t span)
+{
+    shake k = {.kind = (shake_kind)below(j, N_SHAKES),
+               .most = j->mean * (1 + below(j, 24)) / 8,
+               .to = FAR};
+    if (below(j, 4) > 0) {
+        int64_t length = span / (2 + below(j, 20));
+        k.from = below(j, span - length);
+        k.to = k.from + length;
+    }
+    return k;
+}
+
+/* From the other side, operations are due in the order in which they start on
+ * this one, the last first. */
+static void make_due(lhi_justifier *j, const lhi_words *from, int64_t span,
+                     const shake *k)
+{
+    const lhi_shop *s = j->shop;
+    int64_t by_kind[N_KINDS] = {0};
+    for (uint32_t i = 0; k->kind == SHAKE_KINDS && i < N_KINDS; i++)
+        by_kind[i] = change(j, k->most);
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        int64_t add = by_kind[t->kind];
+        if (k->kind == SHAKE_STREAMS)
+            add = change(j, k->most);
+        for (uint32_t o = t->first; o < t->first + t->count; o++) {
+            int64_t due = span - from->end[o] + s->time[o];
+            if (k->kind == SHAKE_OPERATIONS)
+                add = change(j, k->most);
+            if (from->end[o] >= k->from && from->end[o] <= k->to)
+                due += add;
+            j->due[lhi_mirror_op(s, o)] = due;
+        }
+    }
+}
+
+/* A schedule of `to` by what is due after `from`, which takes `span`; its time,
+ * or -1. */
+static lh_status dispatch_from(lhi_justifier *j, const lhi_words *from,
+                               int64_t span, const shake *k, lhi_words *to,
+                               int64_t *time, lh_error *err)
+{
+    bool ok = false;
+    make_due(j, from, span, k);
+    LHI_TRY(lhi_words_dispatch(to, j->due, &ok, j->mem, err));
+    *time = ok ? lhi_words_time(to) : -1;
+    return LH_OK;
+}
+
+static bool take(lhi_words *best, int64_t *best_time, const lhi_words *words,
+                 int64_t time)
+{
+    if (time < 0 || time >= *best_time)
+        return false;
+    *best_time = time;
+    lhi_words_copy(best, words);
+    lhi_words_time(best);
+    return true;
+}
+
+lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
+                          const lhi_justify *how, lhi_budget *budget,
+                          lh_error *err)
+{
+    const uint64_t each = j->shop->n_ops / 8 + 1;
+    const uint64_t end = budget->used + how->ticks;
+    const shake still = {.kind = SHAKE_NOTHING};
+    const lhi_words *now = best;
+    int64_t span = *best_time;
+    j->rng = how->seed;
+    for (uint32_t since = 0; *best_time > how->target;) {
+        int64_t back, turned = -1, time = -1;
+        shake k = since == 0 ? still : draw_shake(j, span);
+        LHI_TRY(dispatch_from(j, now, span, &k, j->back, &back, err));
+        if (lhi_spend(budget, each))
+            break;
+        if (back >= 0) {
+            lhi_mirror_words(j->words, j->back);
+            turned = lhi_words_time(j->words);
+        }
+        bool better = take(best, best_time, j->words, turned);
+        if (back >= 0)
+            LHI_TRY(
+                dispatch_from(j, j->back, back, &still, j->words, &time, err));
+        better = take(best, best_time, j->words, time) || better;
+        since = better ? 0 : since + 1;
+        if (lhi_spend(budget, each) || budget->used >= end ||
+            (how->calm && !better))
+            break;
+        /* A walk of a few steps from the best. */
+        bool home = better || since % WALK == 0 || time < 0;
+        now = home ? best : j->words;
+        span = home ? *best_time : time;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,
+                             int64_t *best_time, uint64_t seed, int64_t target,
+                             lhi_budget *budget, lh_error *err)
+{
+    lhi_justify how = {
+        .seed = seed, .ticks = UINT64_MAX / 2, .target = target, .calm = true};
+    return j ? lhi_justify_run(j, best, best_time, &how, budget, err) : LH_OK;
+}

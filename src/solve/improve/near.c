@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large neighbourhoods (Shaw 1998): all orders stay as they are but for those
+ * of passes in a stretch of time, on all devices or on some that are next to
+ * each other, and clause learning asks whether some order of these is shorter.
+ * Every critical path goes through every stretch of time; where some devices
+ * keep their orders the stretch can be much longer. When nothing is shorter,
+ * another schedule that is hardly longer is asked for, and it goes on there. */
+#include "solve/state/batch.h"
+
+#include "base/fail.h"
+#include "pipe/pipeline_own.h"
+
+#include <string.h>
+
+enum {
+    EACH = 150000, /* ticks of a question */
+    PATIENCE = 8,  /* questions in vain after which to go elsewhere */
+    LONGER = 1000, /* by a so manieth of the best at most */
+    FAR_OFF = 5    /* how many a device's operations change places then */
+};
+
+/* A question: what may change, and what came of it. */
+typedef struct question {
+    uint32_t kind;
+    int64_t from, to;           /* the stretch of time */
+    uint32_t device, n_devices; /* whose orders may change */
+    lhi_windows windows;        /* with orders of its own */
+    lhi_words *found;
+    lhi_answer answer;
+} question;
+
+typedef struct near {
+    lhi_solver *r;
+    lhi_near *state;
+    lhi_batch batch;
+    question *questions;
+    uint32_t n;     /* asked at the same time */
+    size_t room;    /* bytes, for each */
+    int64_t units;  /* what is asked for */
+    bool elsewhere; /* no matter where, as long as it is elsewhere */
+    int64_t span;   /* of r->scratch, which is asked about: shop time */
+    const uint32_t *least, *most; /* of the windows */
+    int64_t set_at;    /* the deadline they were made for, in units; -1: none */
+    int64_t set_for;   /* what they are now, shifted */
+    uint64_t again_at; /* ticks after which new ones are worth it */
+} near;
+
+static bool is_free(const question *k, const lhi_words *w, uint32_t o)
+{
+    return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
+}
+
+/* Orders of links are always. */
+static bool may_change(const question *k, const lhi_machine *m)
+{
+    return m->kind != LHI_DEVICE ||
+           (m->index >= k->device && m->index < k->device + k->n_devices);
+}
+
+/* Of a stream: the operations that are over when the stretch begins, and those
+ * that begin before its end. */
+static void count_around(const question *k, const lhi_words *w,
+                         const lhi_stream *t, uint32_t *done, uint32_t *begun)
+{
+    *done = *begun = 0;
+    for (uint32_t o = t->first; o < t->first + t->count; o++) {
+        *done += w->end[o] <= k->from;
+        *begun += w->end[o] - w->shop->time[o] < k->to;
+    }
+}
+
+static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static void restrict_machine(const near *all, question *k, uint32_t m)
+{
+    const lhi_words *now = all->r->scratch;
+    const lhi_shop *s = now->shop;
+    const lhi_windows *w = &k->windows;
+    const lhi_machine *at = &s->machines[m];
+    const bool known = lhi_windows_lattice(w, m);
+    const bool changes = may_change(k, at);
+    uint32_t done[64], begun[64], count[64] = {0};
+    for (uint32_t i = 0; i < at->n_streams; i++)
+        count_around(k, now, &s->streams[at->first_stream + i], &done[i],
+                     &begun[i]);
+    for (uint32_t x = 0; x < now->n[m]; x++) {
+        uint32_t o = now->order[m][x];
+        const bool open = changes && is_free(k, now, o);
+        for (uint32_t i = 0; i < at->n_streams; i++) {
+            size_t c = w->slot_at[o] + i;
+            uint32_t low = known ? all->least[c] : 0;
+            uint32_t high =
+                known ? all->most[c] : s->streams[at->first_stream + i].count;
+            uint32_t a = open && done[i] < count[i] ? done[i] : count[i];
+            uint32_t b = open && begun[i] > count[i] ? begun[i] : count[i];
+            w->least[c] = low > high ? low : clamp(a, low, high);
+            w->most[c] = low > high ? high : clamp(b, low, high);
+        }
+        count[s->streams[s->stream_of[o]].slot]++;
+    }
+}
+
+/* What lattices say of deadlines beyond the best says nothing of schedules that
+ * are no use: those states may have been left out. */
+static void refute(lhi_solver *r, int64_t units)
+{
+    if (units < lhi_first_enough(r))
+        lhi_raise_bound(r, units + 1, lhi_windows_name(r));
+}
+
+/* A schedule that is done sooner by so much can be delayed by as much: so it
+ * ends before all its windows' ends by as much. What is longer again, but no
+ * longer than what they were made for, has them back. */
+static bool shift_windows(near *k, int64_t units)
+{
+    lhi_solver *r = k->r;
+    const lhi_shop *s = r->shop;
+    const int64_t by =
+        lhi_shop_deadline(s, k->set_for) - lhi_shop_deadline(s, units);
+    k->set_for = units;
+    for (uint32_t o = 0; o < s->n_ops; o++) {
+        r->windows->e[o] -= by;
+        if (r->windows->r[o] + s->time[o] > r->windows->e[o]) {
+            refute(r, units);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Units: what is asked for elsewhere. */
+static int64_t longest(const lhi_solver *r)
+{
+    const int64_t best = lhi_first_enough(r);
+    return best + best / LONGER;
+}
+
+/* Windows of the longest deadline that is of use; false: there is none. Large
+ * lattices take much longer than a question, so they are asked now and then. */
+static bool set_windows(near *k, int64_t units)
+{
+    lhi_solver *r = k->r;
+    const lhi_shop *s = r->shop;
+    const uint64_t before = r->budget.used;
+    if (k->set_at >= units && before < k->again_at)
+        return shift_windows(k, units);
+    const int64_t top = r->windows->whole ? longest(r) : units;
+    if (!lhi_windows_set(r->windows, lhi_shop_deadline(s, top), &r->budget)) {
+        refute(r, top);
+        return false;
+    }
+    if (r->budget.stop)
+        return false;
+    lhi_windows_counts(r->windows, &r->budget);
+    if (r->budget.stop)
+        return false;
+    k->set_at = k->set_for = top;
+    k->again_at = r->budget.used + 8 * (r->budget.used - before);
+    return shift_windows(k, units);
+}
+
+static lh_status ask(void *context, uint32_t i, lhi_piece *piece)
+{
+    near *all = context;
+    const lhi_solver *r = all->r;
+    const lhi_shop *s = r->shop;
+    question *k = &all->questions[i];
+    lhi_search *search = NULL;
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        if (s->machines[m].n_streams > 0)
+            restrict_machine(all, k, m);
+    lh_status status =
+        lhi_search_make(s, lhi_shop_deadline(s, all->units), &k->windows,
+                        all->elsewhere ? all->state->elsewhere : r->scratch,
+                        &search, &piece->err);
+    if (status == LH_OK)
+        status = lhi_search_run(search, EACH, all->room, &piece->budget,
+                                k->found, &k->answer, &piece->err);
+    lhi_spend(&piece->budget,
+              s->n_ops * 4 + (search ? lhi_search_ticks(search) : 0));
+    lhi_search_free(search);
+    piece->last = k->answer == LHI_FOUND;
+    return status;
+}
+
+/* Questions that take neither too long nor no time, and steps that succeed now
+ * and then. */
+static void adapt(lhi_near *state, const question *k, uint64_t spent)
+{
+    int64_t *share = &state->share[k->kind];
+    if (k->answer == LHI_GAVE_UP)
+        *share -= *share / 16;
+    else if (k->answer == LHI_REFUTED && spent < EACH / 4)
+        *share += *share / 16 + 1;
+    *share = *share > 1024 ? 1024 : *share;
+    *share = *share < 16 ? 16 : *share;
+    state->n_vain = k->answer == LHI_FOUND ? 0 : state->n_vain + 1;
+    if (k->answer == LHI_FOUND)
+        state->step *= 2;
+    else if (state->n_vain % 3 == 0 && state->step > 1)
+        state->step /= 2;
+}
+
+static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
+                      bool *last, lh_error *err)
+{
+    near *all = context;
+    question *k = &all->questions[i];
+    (void)last; /* its work knows */
+    if (!all->elsewhere)
+        adapt(all->state, k, piece->budget.used);
+    if (k->answer != LHI_FOUND)
+        return LH_OK;
+    lhi_words_copy(all->state->now, k->found);
+    return lhi_solver_offer(all->r, k->found, "large neighbourhoods", err);
+}
+
+/* So many 1024th, of any time. */
+static int64_t part_of(int64_t time, int64_t share)
+{
+    return time / 1024 * share + time % 1024 * share / 1024;
+}
+
+static void pose(near *all, question *k)
+{
+    lhi_solver *r = all->r;
+    lhi_near *state = all->state;
+    const uint32_t n = r->p->n_devices, number = state->n_asked++;
+    k->kind = number % LHI_NEAR_KINDS;
+    k->n_devices = n - n * k->kind / 4;
+    k->device = number / LHI_NEAR_KINDS % (n - k->n_devices + 1);
+    const int64_t share = state->share[k->kind];
+    state->at = (state->at + share / 2) % 1024;
+    k->from = part_of(all->span, state->at) - part_of(all->span, share) / 2;
+    k->to = k->from + part_of(all->span, share);
+    k->answer = LHI_GAVE_UP;
+    uint32_t *least = k->windows.least, *most = k->windows.most;
+    k->windows = *r->windows;
+    k->windows.least = least;
+    k->windows.most = most;
+    k->windows.near = true;
+}
+
+/* As many questions as are asked at the same time, of stretches side by side.
+ */
+static lh_status ask_all(near *all, lh_error *err)
+{
+    lhi_solver *r = all->r;
+    for (uint32_t i = 0; i < all->n; i++) {
+        pose(all, &all->questions[i]);
+        all->batch.pieces[i].ticks =
+            lhi_budget_left(&r->budget, (uint64_t)all->n * 4 * EACH) / all->n;
+    }
+    return lhi_batch_run(&all->batch, r->o.threads, err);
+}
+
+/* The schedule to ask about; a new best one is where to go on. */
+static lh_status begin(near *all, lh_error *err)
+{
+    lhi_solver *r = all->r;
+    lhi_near *state = all->state;
+    if (!state->now) {
+        LHI_TRY(lhi_words_make(r->shop, r->mem, &state->now, err));
+        LHI_TRY(lhi_words_make(r->shop, r->mem, &state->elsewhere, err));
+        state->best_ns = INT64_MAX;
+    }
+    if (r->best_ns < state->best_ns) {
+        state->best_ns = r->best_ns;
+        lhi_words_copy(state->now, r->best);
+    }
+    lhi_words_copy(r->scratch, state->now);
+    all->span = lhi_words_time(r->scratch);
+    return LH_OK;
+}
+
+/* Something shorter than what there is, by a step. */
+static bool ask_for_shorter(near *all)
+{
+    const lhi_solver *r = all->r;
+    lhi_near *state = all->state;
+    const int64_t most = lhi_first_enough(r) - 1;
+    int64_t now = all->span / r->shop->scale - 1;
+    now = now < most ? most : now;
+    if (now < r->low)
+        return false;
+    if (state->step > (now - r->low) / 2 + 1)
+        state->step = (now - r->low) / 2 + 1;
+    all->elsewhere = false;
+    all->units = now - (state->step - 1);
+    return true;
+}
+
+/* Something that is hardly longer than the best, of which searches try orders
+ * by times that are not quite those of now. */
+static void ask_for_other(near *all)
+{
+    const lhi_solver *r = all->r;
+    const lhi_shop *s = r->shop;
+    lhi_near *state = all->state;
+    const int64_t most = all->span / (FAR_OFF * (int64_t)r->p->n_devices);
+    const int64_t each = all->span / s->n_ops;
+    const int64_t off = (each < most ? each : most) * r->p->n_devices * FAR_OFF;
+    all->elsewhere = true;
+    all->units = longest(r);
+    lhi_words_copy(state->elsewhere, r->scratch);
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        state->elsewhere->end[o] = r->scratch->end[o] - off +
+                                   (int64_t)(lhi_random_next(&state->random) %
+                                             (2 * (uint64_t)off + 1));
+    state->n_vain = 0;
+}
+
+static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
+{
+    lhi_solver *r = all->r;
+    lhi_near *state = all->state;
+    const uint64_t end = r->budget.used + ticks;
+    state->n_vain = 0;
+    for (uint32_t k = 0;
+         (r->budget.used < end || k < PATIENCE) && !lhi_is_done(r); k++) {
+        LHI_TRY(begin(all, err));
+        /* Lattices of a deadline would have to be made again, and longer. */
+        if (state->n_vain >= PATIENCE && !r->windows->whole)
+            break;
+        if (state->n_vain >= PATIENCE)
+            ask_for_other(all);
+        else if (!ask_for_shorter(all))
+            break;
+        if (all->span < 0 || !set_windows(all, all->units))
+            break;
+        LHI_TRY(ask_all(all, err));
+    }
+    return LH_OK;
+}
+
+/* Every search takes what it takes before it has learnt anything. */
+static lh_status count_questions(near *all, size_t room, lh_error *err)
+{
+    const lhi_solver *r = all->r;
+    size_t size, fit;
+    LHI_TRY(lhi_search_size(r->windows, false, &size, err));
+    fit = room / 3 * 2 / size;
+    all->n = r->at_once < fit ? r->at_once : fit > 0 ? (uint32_t)fit : 1;
+    all->room = room / all->n;
+    return LH_OK;
+}
+
+static lh_status make(near *all, lhi_arena *mem, lh_error *err)
+{
+    const lhi_shop *s = all->r->shop;
+    const size_t n = all->r->windows->slot_at[s->n_ops];
+    lhi_piece *pieces = LHI_NEW(mem, lhi_piece, all->n);
+    all->questions = LHI_NEW(mem, question, all->n);
+    if (!pieces || !all->questions)
+        return lhi_fail_nomem(err);
+    all->batch = (lhi_batch){.r = all->r,
+                             .context = all,
+                             .n = all->n,
+                             .pieces = pieces,
+                             .work = ask,
+                             .take = take};
+    for (uint32_t i = 0; i < all->n; i++) {
+        question *k = &all->questions[i];
+        k->windows.least = LHI_NEW(mem, uint32_t, n);
+        k->windows.most = LHI_NEW(mem, uint32_t, n);
+        if (!k->windows.least || !k->windows.most)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_words_make(s, mem, &k->found, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
+                       size_t room, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    near all = {.r = r,
+                .state = state,
+                .least = r->windows->least,
+                .most = r->windows->most,
+                .set_at = -1};
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lhi_report(r, "neighbourhoods");
+    lh_status status = count_questions(&all, room, err);
+    if (status == LH_OK)
+        status = make(&all, mem, err);
+    if (status == LH_OK)
+        status = look_around(&all, ticks, err);
+    lhi_arena_free(mem);
+    return status;
+}

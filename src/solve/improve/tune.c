@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dispatching under a few parameters, and a search over those. Steady schedules
+ * of many microbatches have few: every stream has an offset to its due dates,
+ * every chunk a number of activations that it holds at most. A schedule costs a
+ * pass over all operations, but one step changes all of it. */
+#include "solve/improve/tune.h"
+
+#include "pipe/pipeline_own.h"
+#include "solve/bound/windows.h"
+#include "solve/model/first.h"
+
+#include <string.h>
+
+enum { PATIENCE = 4 };
+
+typedef struct knobs {
+    int64_t *offset;   /* per stream: added to its due dates */
+    uint32_t *cap;     /* per chunk: activations held */
+    uint32_t patience; /* in quarters: 0 runs whatever can start first, 4 waits
+                          for what could start before that would end */
+} knobs;
+
+typedef struct tuner {
+    const lhi_shop *s;
+    lhi_words *w; /* orders being made */
+    const int64_t *due;
+    knobs now, old;
+    uint64_t rng;
+    uint32_t *next;  /* per stream: operations done */
+    uint32_t *waits; /* per operation: arcs to come */
+    uint32_t *waits0;
+    int64_t *free_at, *held; /* per machine */
+    uint32_t *pick;
+    lhi_first first;  /* machines by the first end there */
+    int64_t *reserve; /* per stream: memory to leave to others */
+    uint32_t *give;   /* per stream of F: the one that gives back, or NONE */
+    uint32_t *rule_at, *rule; /* per stream: streams that go before */
+    int64_t scale;            /* of offsets */
+} tuner;
+
+static uint64_t draw(tuner *a) /* splitmix64 */
+{
+    uint64_t z = a->rng += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static uint32_t below(tuner *a, uint32_t n)
+{
+    return (uint32_t)((draw(a) >> 32) * n >> 32);
+}
+
+static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
+{
+    const lhi_shop *s = a->s;
+    const lhi_stream *t = &s->streams[stream];
+    uint32_t x = a->next[stream];
+    if (x == t->count || a->waits[t->first + x] > 0)
+        return false;
+    int64_t change = s->memory[t->first + x];
+    if (change > 0 &&
+        a->held[t->machine] + change + a->reserve[stream] > m->memory_limit)
+        return false;
+    if (a->give[stream] != NONE &&
+        x >= a->next[a->give[stream]] / s->parts + a->now.cap[t->chunk])
+        return false;
+    for (uint32_t r = a->rule_at[stream]; r < a->rule_at[stream + 1]; r++)
+        if (a->next[a->rule[r]] <= x / t->per)
+            return false;
+    return true;
+}
+
+static void choose(tuner *a, uint32_t machine)
+{
+    const lhi_shop *s = a->s;
+    const lhi_machine *m = &s->machines[machine];
+    int64_t end = FAR, begin = FAR, now = a->free_at[machine], least = FAR;
+    int64_t start[64];
+    uint32_t op[64], n = 0, best = NONE;
+    for (uint32_t i = 0; i < m->n_streams && n < 64; i++) {
+        uint32_t stream = m->first_stream + i;
+        if (!can_run(a, m, stream))
+            continue;
+        uint32_t o = s->streams[stream].first + a->next[stream];
+        start[n] = now > a->w->ready[o] ? now : a->w->ready[o];
+        if (start[n] + s->time[o] < end)
+            end = start[n] + s->time[o];
+        if (start[n] < begin)
+            begin = start[n];
+        op[n++] = o;
+    }
+    int64_t upto = begin + (end - begin) * a->now.patience / PATIENCE;
+    for (uint32_t i = 0; i < n; i++) {
+        if (start[i] > begin && start[i] >= upto)
+            continue;
+        int64_t due = a->due[op[i]] + a->now.offset[s->stream_of[op[i]]];
+        if (best == NONE || due < least) {
+            best = op[i];
+            least = due;
+        }
+    }
+    a->pick[machine] = best;
+    lhi_first_set(&a->first, machine, best == NONE ? FAR : end);
+}
+
+static void run_op(tuner *a, uint32_t o)
+{
+    const lhi_shop *s = a->s;
+    lhi_words *w = a->w;
+    uint32_t stream = s->stream_of[o], m = s->streams[stream].machine;
+    int64_t start = a->free_at[m] > w->ready[o] ? a->free_at[m] : w->ready[o];
+    a->next[stream]++;
+    a->held[m] += s->memory[o];
+    a->free_at[m] = start + s->time[o];
+    lhi_first_stale(&a->first, m);
+    w->order[m][w->next[m]++] = o;
+    for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
+        uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
+        int64_t ready = a->free_at[m] + s->succ_lag[i];
+        if (ready > w->ready[to])
+            w->ready[to] = ready;
+        lhi_first_stale(&a->first, other);
+        if (a->waits[to] > 0)
+            a->waits[to]--;
+        /* Machines that follow take what their leader makes, in turn. */
+        if (s->machines[other].leader != NONE && a->waits[to] == 0)
+            run_op(a, to);
+    }
+}
+
+static bool run_all(tuner *a)
+{
+    const lhi_shop *s = a->s;
+    for (;;) {
+        for (uint32_t m; (m = lhi_first_next(&a->first)) != NONE;)
+            if (s->machines[m].leader == NONE)
+                choose(a, m);
+        uint32_t best = lhi_first_get(&a->first);
+        if (best == NONE)
+            break;
+        run_op(a, a->pick[best]);
+    }
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        if (s->machines[s->streams[i].machine].leader == NONE &&
+            a->next[i] < s->streams[i].count)
+            return false;
+    return true;
+}
+
+/* The objective of the schedule that the knobs make, or FAR. */
+static int64_t evaluate(tuner *a)
+{
+    const lhi_shop *s = a->s;
+    lhi_words *w = a->w;
+    memset(a->next, 0, s->n_streams * sizeof *a->next);
+    memset(a->free_at, 0, s->n_machines * sizeof *a->free_at);
+    memset(a->held, 0, s->n_machines * sizeof *a->held);
+    lhi_first_begin(&a->first);
+    memset(w->next, 0, s->n_machines * sizeof *w->next);
+    memcpy(w->ready, s->head, s->n_ops * sizeof *w->ready);
+    memcpy(a->waits, a->waits0, s->n_ops * sizeof *a->waits);
+    if (!run_all(a))
+        return FAR;
+    for (uint32_t m = 0; m < s->n_machines; m++)
+        lhi_words_follow(w, m);
+    int64_t time = lhi_words_time(w);
+    return time < 0 ? FAR : time;
+}
+
+/* --- the knobs -------------------------------------------------------------
+ */
+
+static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
+{
+    memcpy(to->offset, from->offset, s->n_streams * sizeof *to->offset);
+    memcpy(to->cap, from->cap, s->p->n_chunks * sizeof *to->cap);
+    to->patience = from->patience;
+}
+
+static int64_t draw_offset(tuner *a)
+{
+    int64_t size = a->scale >> below(a, 8);
+    int64_t by = size + (int64_t)(draw(a) >> 1) % (size + 1);
+    return draw(a) & 1 ? by : -by;
+}
+
+static void turn(tuner *a)
+{
+    const lhi_shop *s = a->s;
+    uint32_t what = below(a, 16), n = s->n_microbatches;
+    if (what == 0) {
+        a->now.patience = below(a, PATIENCE + 1);
+        return;
+    }
+    if (what < 6) {
+        uint32_t c = below(a, s->p->n_chunks);
+        uint32_t *cap = &a->now.cap[c];
+        if (*cap > n)
+            *cap = n;
+        uint32_t by = 1 + below(a, 1u << below(a, 4));
+        *cap = draw(a) & 1 ? (*cap > by ? *cap - by : 1)
+                           : (*cap + by < n ? *cap + by : n);
+        /* Often its neighbours as well. */
+        for (uint32_t d = c; draw(a) & 1 && d + 1 < s->p->n_chunks; d++)
+            a->now.cap[d + 1] = *cap;
+        return;
+    }
+    uint32_t stream = below(a, s->n_streams);
+    const lhi_stream *t = &s->streams[stream];
+    int64_t by = draw_offset(a);
+    if (what < 12) {
+        a->now.offset[stream] += by;
+        return;
+    }
+    /* All streams of a kind on a run of chunks. */
+    uint32_t first = below(a, s->p->n_chunks),
+             last = first + below(a, s->p->n_chunks - first);
+    for (uint32_t i = 0; i < s->n_streams; i++)
+        if (s->streams[i].kind == t->kind && s->streams[i].chunk >= first &&
+            s->streams[i].chunk <= last)
+            a->now.offset[i] += by;
+}
+
+static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
+                         const lhi_tune *how, lhi_budget *budget)
+{
+    const uint64_t each = a->s->n_ops / 10 + 1;
+    uint64_t steps = how->ticks / each + 1;
+    int64_t now = evaluate(a);
+    for (uint64_t i = 0;; i++) {
+        if (now < FAR && (*best_time < 0 || now < *best_time)) {
+            *best_time = now;
+            lhi_words_copy(best, a->w);
+        }
+        if (i >= steps || lhi_spend(budget, each) ||
+            (*best_time >= 0 && *best_time <= how->target))
+            return;
+        copy_knobs(a->s, &a->old, &a->now);
+        for (uint32_t k = 0; k == 0 || draw(a) % 4 == 0; k++)
+            turn(a);
+        int64_t time = evaluate(a);
+        /* Uphill by up to a few percent of a pass at first. */
+        int64_t heat =
+            a->scale * 2 * (int64_t)((steps - i) * 1024 / steps) / 1024;
+        int64_t allow = heat > 0 ? (int64_t)(draw(a) >> 1) % (heat + 1) : 0;
+        allow = allow * (int64_t)below(a, 1024) / 1024;
+        if (time <= now + (now < FAR ? allow : 0))
+            now = time;
+        else
+            copy_knobs(a->s, &a->now, &a->old);
+    }
+}
+
+/* --- all together
+ * -------------------------------------------------------------- */
+
+static void prepare(tuner *a)
+{
+    const lhi_shop *s = a->s;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        const lhi_stream *t = &s->streams[i];
+        const lhi_machine *m = &s->machines[t->machine];
+        a->rule_at[i] = n;
+        a->give[i] = NONE;
+        if (t->kind == LHI_F && s->memory[t->first] > 0)
+            a->give[i] = s->p->joint ? s->d[t->chunk] : s->w[t->chunk];
+        for (uint32_t r = 0; r < m->n_rules; r++) {
+            const lhi_rule *rule = &s->rules[m->first_rule + r];
+            if (rule->b != i)
+                continue;
+            a->rule[n++] = rule->a;
+        }
+        for (uint32_t k = 0; k < m->n_streams; k++) {
+            const lhi_stream *u = &s->streams[m->first_stream + k];
+            if (t->kind == LHI_F && u->kind == LHI_F && u->chunk > t->chunk &&
+                s->memory[u->first] > a->reserve[i])
+                a->reserve[i] = s->memory[u->first];
+        }
+    }
+    a->rule_at[s->n_streams] = n;
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
+            a->waits0[o] +=
+                s->streams[s->stream_of[s->pred[i]]].kind != LHI_GATHER;
+    for (uint32_t c = 0; c < s->p->n_chunks; c++)
+        a->now.cap[c] = s->n_microbatches;
+    a->now.patience = PATIENCE;
+    a->scale = 1;
+    for (uint32_t o = 0; o < s->n_ops; o++)
+        a->scale = s->time[o] > a->scale ? s->time[o] : a->scale;
+    a->scale *= 4;
+}
+
+static bool allocate(tuner *a, lhi_arena *mem)
+{
+    const lhi_shop *s = a->s;
+    uint32_t m = s->n_machines, n = s->n_streams, c = s->p->n_chunks;
+    knobs *both[2] = {&a->now, &a->old};
+    for (int i = 0; i < 2; i++) {
+        both[i]->offset = LHI_NEW(mem, int64_t, n);
+        both[i]->cap = LHI_NEW(mem, uint32_t, c);
+        if (!both[i]->offset || !both[i]->cap)
+            return false;
+    }
+    a->next = LHI_NEW(mem, uint32_t, n);
+    a->waits = LHI_NEW(mem, uint32_t, s->n_ops);
+    a->waits0 = LHI_NEW(mem, uint32_t, s->n_ops);
+    a->free_at = LHI_NEW(mem, int64_t, m);
+    a->held = LHI_NEW(mem, int64_t, m);
+    a->pick = LHI_NEW(mem, uint32_t, m);
+    a->reserve = LHI_NEW(mem, int64_t, n);
+    a->give = LHI_NEW(mem, uint32_t, n);
+    a->rule_at = LHI_NEW(mem, uint32_t, (size_t)n + 1);
+    a->rule = LHI_NEW(mem, uint32_t, s->n_rules);
+    return a->next && a->waits && a->waits0 && a->free_at && a->held &&
+           a->pick && a->reserve && a->give && a->rule_at && a->rule;
+}
+
+lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
+                         const lhi_tune *how, lhi_budget *budget,
+                         lhi_arena *mem, lh_error *err)
+{
+    lhi_mark mark = lhi_arena_mark(mem);
+    tuner a = {.s = best->shop, .rng = how->seed};
+    lhi_windows *windows = NULL;
+    uint32_t impossible;
+    lh_status status = lhi_words_make(best->shop, mem, &a.w, err);
+    if (status == LH_OK)
+        status = lhi_first_make(&a.first, best->shop->n_machines, mem, err);
+    if (status == LH_OK && !allocate(&a, mem))
+        status = lhi_fail_nomem(err);
+    /* Deadlines by what must follow, whatever the orders. */
+    if (status == LH_OK)
+        status = lhi_windows_make(best->shop, 0, budget, mem, &windows,
+                                  &impossible, err);
+    if (status == LH_OK &&
+        lhi_windows_set(windows, best->shop->horizon, budget)) {
+        a.due = windows->e;
+        prepare(&a);
+        search_knobs(&a, best, best_time, how, budget);
+    }
+    lhi_windows_free(windows);
+    lhi_arena_rewind(mem, mark);
+    return status;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The least memory limit by halves, each step a question to lh_solve(): is
+ * there a schedule of at most so long within this limit? */
+#include "base/fail.h"
+#include "pipe/pipeline_own.h"
+#include "solve/model/budget.h"
+
+#include <inttypes.h>
+#include <longhaul/simulate.h>
+#include <longhaul/tradeoff.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EFFORT = 2000000, POINTS = 64 };
+
+typedef struct trader {
+    const lh_pipeline *p;
+    lh_tradeoff_options o;
+    double begin_s;
+    bool stopped; /* by the caller, or out of time */
+    /* Per device: what it holds all along, and the step in which the memory of
+     * its passes changes. Limits between two steps are alike. */
+    int64_t *held, *step;
+    int64_t least; /* no limit below this is worth a question */
+} trader;
+
+static bool watch(void *context, const lh_solve_progress *now)
+{
+    trader *t = context;
+    if (t->o.each.progress && t->o.each.progress(t->o.each.context, now))
+        t->stopped = true;
+    return t->stopped;
+}
+
+/* --- limits -------------------------------------------------------------- */
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+static lh_status find_steps(trader *t, lh_error *err)
+{
+    const lh_pipeline *p = t->p;
+    uint32_t parts = t->o.each.sub_blocks ? t->o.each.sub_blocks : 1;
+    t->held = calloc(p->n_devices, sizeof *t->held);
+    t->step = calloc(p->n_devices, sizeof *t->step);
+    if (!t->held || !t->step)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        const lh_chunk *k = &p->chunks[c];
+        int64_t *step = &t->step[k->device];
+        t->held[k->device] += k->mem_static;
+        *step = gcd(*step, k->mem_f);
+        *step = gcd(*step, p->joint ? k->mem_d + k->mem_w : k->mem_d);
+        for (uint32_t i = 0; !p->joint && i < parts; i++)
+            *step = gcd(*step, lhi_share(k->mem_w, i, parts));
+    }
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        if (t->held[d] > t->least)
+            t->least = t->held[d];
+    return LH_OK;
+}
+
+/* The largest limit up to `limit` at which some device has just room for one
+ * step more. All limits from there to the next such one are alike. */
+static int64_t level_at(const trader *t, int64_t limit)
+{
+    int64_t best = t->least;
+    for (uint32_t d = 0; d < t->p->n_devices; d++) {
+        if (t->step[d] == 0 || limit < t->held[d])
+            continue;
+        int64_t level = limit - (limit - t->held[d]) % t->step[d];
+        best = level > best ? level : best;
+    }
+    return best < limit ? best : limit;
+}
+
+/* The next level above; INT64_MAX: there is none. */
+static int64_t level_above(const trader *t, int64_t limit)
+{
+    int64_t best = INT64_MAX;
+    for (uint32_t d = 0; d < t->p->n_devices; d++) {
+        if (t->step[d] == 0)
+            continue;
+        int64_t over = limit < t->held[d] ? 0 : limit - t->held[d];
+        int64_t level = t->held[d];
+        if (limit >= t->held[d])
+            level += (over / t->step[d] + 1) * t->step[d];
+        best = level < best ? level : best;
+    }
+    return best;
+}
+
+static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
+                         lh_error *err)
+{
+    int64_t *limits = malloc(p->n_devices * sizeof *limits);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        limits[d] = p->memory_limits[d] < limit ? p->memory_limits[d] : limit;
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = p->n_devices,
+                             .n_microbatches = p->n_microbatches,
+                             .joint = p->joint,
+                             .n_chunks = p->n_chunks,
+                             .chunks = p->chunks,
+                             .n_links = p->n_links,
+                             .links = p->links,
+                             .memory_limits = limits,
+                             .memory_unit = p->memory_unit,
+                             .n_sites = p->n_sites,
+                             .sites = p->sites,
+                             .device_sites = p->device_sites,
+                             .n_dp_ops = p->n_dp_ops,
+                             .dp_ops = p->dp_ops,
+                             .first_gathers = p->first_gathers};
+    lh_status status = lh_pipeline_make(&desc, out, err);
+    free(limits);
+    return status;
+}
+
+/* The limit that a schedule needs. */
+static lh_status need_of(const trader *t, const lh_schedule *schedule,
+                         int64_t *out, lh_error *err)
+{
+    lh_timeline *timeline = NULL;
+    LHI_TRY(lh_simulate(t->p, schedule, NULL, &timeline, err));
+    *out = t->least;
+    for (uint32_t d = 0; d < t->p->n_devices; d++) {
+        int64_t peak = lh_timeline_peak_memory(timeline, d);
+        *out = peak > *out ? peak : *out;
+    }
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+/* --- steps --------------------------------------------------------------- */
+
+static bool is_late(trader *t)
+{
+    double limit = t->o.each.time_limit_s;
+    if (limit > 0 && lhi_seconds() - t->begin_s >= limit)
+        t->stopped = true;
+    return t->stopped;
+}
+
+/* The fastest within `limit`; with `target_ns` above 0 one that takes at most
+ * so long. */
+static lh_status step(trader *t, int64_t limit, int64_t target_ns,
+                      lh_solution *out, lh_error *err)
+{
+    lh_pipeline *p = NULL;
+    lh_solve_options o = t->o.each;
+    o.progress = watch;
+    o.context = t;
+    o.target_ns = target_ns;
+    if (limit != LH_NO_LIMIT)
+        o.start = NULL; /* it may need more */
+    if (o.time_limit_s > 0) {
+        double left = o.time_limit_s - (lhi_seconds() - t->begin_s);
+        o.time_limit_s = left > 1e-3 ? left : 1e-3;
+    }
+    LHI_TRY(limited(t->p, limit, &p, err));
+    lh_status status = lh_solve(p, &o, out, err);
+    lh_pipeline_free(p);
+    is_late(t);
+    return status;
+}
+
+static void take_schedule(lh_memory_point *point, lh_solution *from)
+{
+    lh_schedule_free(point->schedule);
+    point->schedule = from->schedule;
+    point->makespan_ns = from->makespan_ns;
+    from->schedule = NULL;
+}
+
+static bool refutes(const lh_solution *s, int64_t target_ns)
+{
+    return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
+}
+
+/* Lowers point->limit and raises its bound: by halves between what is refuted,
+ * or was given up, and what is known to do. */
+static lh_status lower(trader *t, lh_memory_point *point, lh_error *err)
+{
+    int64_t from = point->limit_bound;
+    LHI_TRY(need_of(t, point->schedule, &point->limit, err));
+    point->limit = level_at(t, point->limit);
+    while (from < point->limit && !is_late(t)) {
+        int64_t middle = level_at(t, from + (point->limit - 1 - from) / 2);
+        lh_solution s = {0};
+        if (middle < from)
+            middle = from;
+        LHI_TRY(step(t, middle, point->kept_ns, &s, err));
+        bool found = s.makespan_ns >= 0 && s.makespan_ns <= point->kept_ns;
+        lh_status status = LH_OK;
+        if (found) {
+            take_schedule(point, &s);
+            status = need_of(t, point->schedule, &point->limit, err);
+        } else {
+            int64_t next = level_above(t, middle);
+            bool proven =
+                refutes(&s, point->kept_ns) && point->limit_bound == from;
+            from = next < point->limit ? next : point->limit;
+            point->limit_bound = proven ? from : point->limit_bound;
+        }
+        lh_solution_fini(&s);
+        LHI_TRY(status);
+    }
+    if (point->limit_bound > point->limit)
+        point->limit_bound = point->limit;
+    return LH_OK;
+}
+
+static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
+{
+    int64_t asked = t->o.makespan_ns;
+    if (s->status == LH_SOLVE_INFEASIBLE)
+        return lhi_fail(err, LH_EINFEASIBLE, "infeasible: %s", s->why);
+    if (asked > 0 && s->bound_ns > asked)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no schedule takes at most %.9g s, whatever the "
+                        "memory limit: the least is %.9g s or more (%s)",
+                        (double)asked / 1e9, (double)s->bound_ns / 1e9, s->why);
+    if (s->status == LH_SOLVE_UNKNOWN)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no schedule was found before the search was stopped; "
+                        "give it more time");
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "no schedule of at most %.9g s was found before the search "
+                    "was stopped; the best takes %.9g s, and %.9g s is proven",
+                    (double)asked / 1e9, (double)s->makespan_ns / 1e9,
+                    (double)s->bound_ns / 1e9);
+}
+
+static lh_status least_memory(trader *t, lh_memory_point *out, lh_error *err)
+{
+    lh_solution s = {0};
+    int64_t asked = t->o.makespan_ns;
+    LHI_TRY(step(t, LH_NO_LIMIT, asked, &s, err));
+    if (!s.schedule || (asked > 0 && s.makespan_ns > asked)) {
+        lh_status status = refuse(t, &s, err);
+        lh_solution_fini(&s);
+        return status;
+    }
+    *out = (lh_memory_point){.kept_ns = asked > 0 ? asked : s.makespan_ns,
+                             .limit_bound = t->least,
+                             .bound_ns = s.bound_ns};
+    take_schedule(out, &s);
+    lh_status status = lower(t, out, err);
+    out->status = out->makespan_ns <= out->bound_ns ? LH_SOLVE_OPTIMAL
+                                                    : LH_SOLVE_FEASIBLE;
+    return status;
+}
+
+/* --- the curve ----------------------------------------------------------- */
+
+/* Points that a lower limit does not make slower are not on the curve. */
+static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
+{
+    while (curve->n > 0 &&
+           curve->points[curve->n - 1].makespan_ns >= makespan_ns)
+        lh_memory_point_fini(&curve->points[--curve->n]);
+}
+
+/* One point from the fastest within `limit`, which `s` is. */
+static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
+                           lh_error *err)
+{
+    lh_memory_point point = {.kept_ns = s->makespan_ns,
+                             .limit_bound = t->least,
+                             .bound_ns = s->bound_ns};
+    take_schedule(&point, s);
+    lh_status status = lower(t, &point, err);
+    if (status != LH_OK) {
+        lh_memory_point_fini(&point);
+        return status;
+    }
+    point.kept_ns = point.makespan_ns;
+    point.status = point.makespan_ns <= point.bound_ns ? LH_SOLVE_OPTIMAL
+                                                       : LH_SOLVE_FEASIBLE;
+    drop_dominated(curve, point.makespan_ns);
+    curve->points[curve->n++] = point;
+    return LH_OK;
+}
+
+static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
+{
+    int64_t limit = LH_NO_LIMIT;
+    uint32_t most = t->o.points ? t->o.points : POINTS;
+    curve->points = calloc(most, sizeof *curve->points);
+    if (!curve->points)
+        return lhi_fail_nomem(err);
+    curve->infeasible_below = -1;
+    for (uint32_t asked = 0; asked < most && !t->stopped; asked++) {
+        lh_solution s = {0};
+        LHI_TRY(step(t, limit, 0, &s, err));
+        if (!s.schedule) {
+            if (asked == 0) {
+                lh_status status = refuse(t, &s, err);
+                lh_solution_fini(&s);
+                return status;
+            }
+            curve->complete = s.status == LH_SOLVE_INFEASIBLE;
+            if (curve->complete)
+                curve->infeasible_below = level_above(t, limit);
+            lh_solution_fini(&s);
+            return LH_OK;
+        }
+        lh_status status = add_point(t, curve, &s, err);
+        lh_solution_fini(&s);
+        LHI_TRY(status);
+        int64_t now = curve->points[curve->n - 1].limit;
+        /* Where there are more levels than points, in even steps. */
+        int64_t stride = (now - t->least) / (most - asked);
+        limit = level_at(t, now - (stride > 1 ? stride : 1));
+        if (limit >= now || now <= t->least) {
+            curve->complete = true;
+            curve->infeasible_below = t->least;
+            return LH_OK;
+        }
+    }
+    return LH_OK;
+}
+
+/* --- all of it ----------------------------------------------------------- */
+
+static lh_status begin(trader *t, const lh_pipeline *pipeline,
+                       const lh_tradeoff_options *options, lh_error *err)
+{
+    *t = (trader){.p = pipeline, .begin_s = lhi_seconds()};
+    if (options && options->size != sizeof t->o)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_tradeoff_options.size is %zu, not %zu",
+                        options->size, sizeof t->o);
+    if (options)
+        t->o = *options;
+    if (t->o.each.size == 0)
+        t->o.each.size = sizeof t->o.each;
+    if (t->o.each.objective != LH_OBJECTIVE_MAKESPAN)
+        return lhi_fail(err, LH_EINVAL,
+                        "memory is weighed against the makespan alone");
+    if (t->o.each.effort == 0)
+        t->o.each.effort = EFFORT;
+    return find_steps(t, err);
+}
+
+static void end(trader *t)
+{
+    free(t->held);
+    free(t->step);
+}
+
+lh_status lh_least_memory(const lh_pipeline *pipeline,
+                          const lh_tradeoff_options *options,
+                          lh_memory_point *out, lh_error *err)
+{
+    trader t;
+    *out = (lh_memory_point){0};
+    lh_status status = begin(&t, pipeline, options, err);
+    if (status == LH_OK)
+        status = least_memory(&t, out, err);
+    end(&t);
+    if (status != LH_OK)
+        lh_memory_point_fini(out);
+    return status;
+}
+
+void lh_memory_point_fini(lh_memory_point *point)
+{
+    if (!point)
+        return;
+    lh_schedule_free(point->schedule);
+    point->schedule = NULL;
+}
+
+lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
+                               const lh_tradeoff_options *options,
+                               lh_memory_curve *out, lh_error *err)
+{
+    trader t;
+    *out = (lh_memory_curve){0};
+    lh_status status = begin(&t, pipeline, options, err);
+    if (status == LH_OK)
+        status = trace_curve(&t, out, err);
+    end(&t);
+    if (status != LH_OK)
+        lh_memory_curve_fini(out);
+    return status;
+}
+
+void lh_memory_curve_fini(lh_memory_curve *curve)
+{
+    if (!curve)
+        return;
+    for (uint32_t i = 0; i < curve->n; i++)
+        lh_memory_point_fini(&curve->points[i]);
+    free(curve->points);
+    curve->points = NULL;
+    curve->n = 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 199309L
+#include "solve/model/budget.h"
+
+#include <time.h>
+
+enum { LOOK_EVERY = 4096 };
+
+double lhi_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options)
+{
+    *budget = (lhi_budget){.options = options,
+                           .begin_s = lhi_seconds(),
+                           .most = options->effort,
+                           .calls = true};
+    budget->now.best_ns = -1;
+    budget->now.phase = "starting";
+}
+
+lhi_budget lhi_budget_part(const lhi_budget *budget, uint64_t most,
+                           const atomic_bool *end)
+{
+    lhi_budget part = *budget;
+    part.used = part.next_look = 0;
+    part.most = most > 0 ? most : 1;
+    part.calls = false;
+    part.end = end;
+    return part;
+}
+
+uint64_t lhi_budget_left(const lhi_budget *budget, uint64_t most)
+{
+    if (budget->most == 0)
+        return most;
+    uint64_t left =
+        budget->used < budget->most ? budget->most - budget->used : 0;
+    return left < most ? left : most;
+}
+
+bool lhi_look(lhi_budget *b)
+{
+    double now = lhi_seconds() - b->begin_s;
+    const lh_solve_options *o = b->options;
+    b->next_look = b->used + LOOK_EVERY;
+    if (b->end && atomic_load(b->end))
+        b->stop = b->late = true;
+    if (o->time_limit_s > 0 && now >= o->time_limit_s)
+        b->stop = b->late = true;
+    /* Who has asked for the end is not asked again. */
+    if (b->late || !b->calls || !o->progress || now - b->last_call_s < 0.1)
+        return b->stop;
+    b->last_call_s = now;
+    b->now.seconds = now;
+    b->now.effort = b->used;
+    if (o->progress(o->context, &b->now))
+        b->stop = b->late = true;
+    return b->stop;
+}
+
+bool lhi_spend(lhi_budget *budget, uint64_t ticks)
+{
+    budget->used += ticks;
+    if (budget->most && budget->used >= budget->most)
+        budget->stop = true;
+    if (budget->used >= budget->next_look)
+        lhi_look(budget);
+    return budget->stop;
+}

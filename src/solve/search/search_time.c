@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Heads, tails, one-machine bounds and memory: what orders imply in time. */
+#include "solve/search/search_own.h"
+
+#include <string.h>
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- histories -------------------------------------------------------------
+ */
+
+void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op)
+{
+    if (h->queued[op])
+        return;
+    h->queued[op] = true;
+    uint32_t at = h->front + h->n_queue++;
+    h->queue[at < n_ops ? at : at - n_ops] = op;
+}
+
+static uint32_t take_op(history *h, uint32_t n_ops)
+{
+    uint32_t op = h->queue[h->front];
+    h->front = h->front + 1 == n_ops ? 0 : h->front + 1;
+    h->n_queue--;
+    h->queued[op] = false;
+    return op;
+}
+
+void lhi_take_back_steps(history *h, uint32_t n)
+{
+    while (h->n > n) {
+        const step *e = &h->steps[--h->n];
+        h->last[e->op] = e->prev;
+        h->now[e->op] =
+            e->prev == NONE ? h->root[e->op] : h->steps[e->prev].value;
+    }
+}
+
+static bool rises(const history *h, uint32_t op, uint32_t from, int64_t weight)
+{
+    return h->now[from] + weight > h->now[op];
+}
+
+static bool raise(lhi_search *s, history *h, uint32_t op, uint32_t from,
+                  int64_t weight, lit by)
+{
+    if (!rises(h, op, from, weight))
+        return true;
+    if (!lhi_grow(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
+        return false;
+    h->steps[h->n] =
+        (step){h->now[from] + weight, weight, op, from, by, h->last[op]};
+    h->last[op] = h->n++;
+    h->now[op] = h->now[from] + weight;
+    lhi_queue_op(h, s->s->n_ops, op);
+    return true;
+}
+
+/* Notes the literals by which op's value is at least `need`: of each value on
+ * the path the first that was enough. */
+static void explain_path(lhi_search *s, const history *h, uint32_t op,
+                         int64_t need)
+{
+    while (need > h->root[op]) {
+        uint32_t e = h->last[op];
+        while (h->steps[e].prev != NONE &&
+               h->steps[h->steps[e].prev].value >= need)
+            e = h->steps[e].prev;
+        if (h->steps[e].by != NONE)
+            lhi_note_conflict(s, h->steps[e].by);
+        need -= h->steps[e].weight;
+        op = h->steps[e].from;
+    }
+}
+
+/* The value when the history had n steps. */
+static int64_t value_at(const history *h, uint32_t op, uint32_t n)
+{
+    uint32_t e = h->last[op];
+    while (e != NONE && e >= n)
+        e = h->steps[e].prev;
+    return e == NONE ? h->root[op] : h->steps[e].value;
+}
+
+/* Heads and tails that together need more than the deadline leaves: `spare` is
+ * how much less would do. */
+static void explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
+                         int64_t tail, int64_t spare)
+{
+    int64_t less = min64(spare, max64(head - s->head.root[a], 0));
+    explain_path(s, &s->head, a, head - less);
+    explain_path(s, &s->tail, b, tail - (spare - less));
+}
+
+/* `l` says b before a, because a before b would take too long. */
+void lhi_explain_time(lhi_search *s, lit l)
+{
+    uint32_t b = lhi_from(s, l), a = lhi_to(s, l);
+    why w = s->reason[l >> 1];
+    int64_t head = value_at(&s->head, a, w.x);
+    int64_t tail = value_at(&s->tail, b, w.y);
+    int64_t spare =
+        head + s->s->time[a] + s->s->time[b] + tail - s->deadline - 1;
+    explain_both(s, a, head, b, tail, spare);
+}
+
+/* --- heads and tails --------------------------------------------------------
+ */
+
+/* Operations of machines that follow: messages after this producer, those
+ * before it. */
+static bool push_follower(lhi_search *s, uint32_t o, bool heads)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_machine *m = &shop->machines[lhi_stream_at(s, o)->machine];
+    uint32_t producer = s->producer[o];
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        const lhi_stream *u = &shop->streams[m->first_stream + i];
+        if (u == lhi_stream_at(s, o))
+            continue;
+        uint32_t base = s->producer[u->first];
+        const lhi_stream *from = lhi_stream_at(s, base);
+        uint32_t skip = base - from->first, y;
+        size_t at = s->slot_at[producer] + from->slot;
+        if (heads) {
+            y = s->after[at] > skip ? s->after[at] - skip : 0;
+            if (y >= u->count)
+                continue;
+            if (!raise(s, &s->head, u->first + y, o, shop->time[o],
+                       lhi_before(s, producer, base + y)))
+                return false;
+            continue;
+        }
+        if (s->before[at] <= skip)
+            continue;
+        y = s->before[at] - skip - 1;
+        y = y < u->count ? y : u->count - 1;
+        if (!raise(s, &s->tail, u->first + y, o, shop->time[o],
+                   lhi_before(s, base + y, producer)))
+            return false;
+    }
+    return true;
+}
+
+static bool push_machine(lhi_search *s, uint32_t o, bool heads)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_machine *m = &shop->machines[t->machine];
+    int64_t time = shop->time[o];
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        const lhi_stream *u = &shop->streams[m->first_stream + i];
+        size_t at = s->slot_at[o] + i;
+        if (i == t->slot)
+            continue;
+        if (heads && s->after[at] < u->count) {
+            uint32_t to = u->first + s->after[at];
+            if (rises(&s->head, to, o, time) &&
+                !raise(s, &s->head, to, o, time, lhi_before(s, o, to)))
+                return false;
+        }
+        if (!heads && s->before[at] > 0) {
+            uint32_t to = u->first + s->before[at] - 1;
+            if (rises(&s->tail, to, o, time) &&
+                !raise(s, &s->tail, to, o, time, lhi_before(s, to, o)))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool push_head(lhi_search *s, uint32_t o)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_stream *t = lhi_stream_at(s, o);
+    int64_t time = shop->time[o];
+    if (o + 1 < t->first + t->count &&
+        !raise(s, &s->head, o + 1, o, time, NONE))
+        return false;
+    for (uint32_t i = shop->succ_at[o]; i < shop->succ_at[o + 1]; i++)
+        if (!raise(s, &s->head, shop->succ[i], o, time + shop->succ_lag[i],
+                   NONE))
+            return false;
+    if (s->producer[o] != NONE)
+        return push_follower(s, o, true);
+    return push_machine(s, o, true);
+}
+
+static bool push_tail(lhi_search *s, uint32_t o)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_stream *t = lhi_stream_at(s, o);
+    int64_t time = shop->time[o];
+    if (o > t->first && !raise(s, &s->tail, o - 1, o, time, NONE))
+        return false;
+    for (uint32_t i = shop->pred_at[o]; i < shop->pred_at[o + 1]; i++)
+        if (!raise(s, &s->tail, shop->pred[i], o, time + shop->pred_lag[i],
+                   NONE))
+            return false;
+    if (s->producer[o] != NONE)
+        return push_follower(s, o, false);
+    return push_machine(s, o, false);
+}
+
+/* o before which open operations would now take too long? Tails of a stream
+ * fall along it, so it is the first of the open ones. */
+static bool order_by_head(lhi_search *s, uint32_t o)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_machine *m = &shop->machines[t->machine];
+    int64_t end = s->head.now[o] + shop->time[o];
+    why w = {WHY_TIME, s->head.n, s->tail.n};
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        uint32_t first = shop->streams[m->first_stream + i].first;
+        size_t at = s->slot_at[o] + i;
+        uint32_t y = s->before[at], open = y;
+        if (i == t->slot)
+            continue;
+        while (y < s->after[at] &&
+               end + shop->time[first + y] + s->tail.now[first + y] >
+                   s->deadline)
+            y++;
+        s->work += y - open + 1;
+        if (y > open && !lhi_enqueue(s, lhi_before(s, first + y - 1, o), w))
+            return false;
+    }
+    return true;
+}
+
+/* The mirror: which open operations are too late to go before o? */
+static bool order_by_tail(lhi_search *s, uint32_t o)
+{
+    const lhi_shop *shop = s->s;
+    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_machine *m = &shop->machines[t->machine];
+    int64_t begin = s->deadline - s->tail.now[o] - shop->time[o];
+    why w = {WHY_TIME, s->head.n, s->tail.n};
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        uint32_t first = shop->streams[m->first_stream + i].first;
+        size_t at = s->slot_at[o] + i;
+        uint32_t y = s->after[at], open = y;
+        if (i == t->slot)
+            continue;
+        while (y > s->before[at] &&
+               s->head.now[first + y - 1] + shop->time[first + y - 1] > begin)
+            y--;
+        s->work += open - y + 1;
+        if (y < open && !lhi_enqueue(s, lhi_before(s, o, first + y), w))
+            return false;
+    }
+    return true;
+}
+
+static bool check_window(lhi_search *s, uint32_t o)
+{
+    int64_t spare =
+        s->head.now[o] + s->s->time[o] + s->tail.now[o] - s->deadline - 1;
+    if (spare < 0)
+        return true;
+    s->n_conflict = 0;
+    explain_both(s, o, s->head.now[o], o, s->tail.now[o], spare);
+    return false;
+}
+
+/* One changed operation at a time, so that orders that follow are known to the
+ * next. */
+bool lhi_settle_times(lhi_search *s)
+{
+    const lhi_shop *shop = s->s;
+    bool heads = s->head.n_queue > 0;
+    history *h = heads ? &s->head : &s->tail;
+    if (h->n_queue == 0)
+        return true;
+    uint32_t o = take_op(h, shop->n_ops);
+    s->machine_dirty[lhi_stream_at(s, o)->machine] = true;
+    s->work += 4;
+    if (!check_window(s, o))
+        return false;
+    if (heads)
+        return push_head(s, o) &&
+               (s->producer[o] != NONE || order_by_head(s, o));
+    return push_tail(s, o) && (s->producer[o] != NONE || order_by_tail(s, o));
+}
+
+/* The machines that follow have arcs between the messages of a and b. */
+static void wake_followers(lhi_search *s, uint32_t op, history *h)
+{
+    const lhi_shop *shop = s->s;
+    for (uint32_t i = shop->succ_at[op]; i < shop->succ_at[op + 1]; i++)
+        if (s->producer[shop->succ[i]] == op)
+            lhi_queue_op(h, shop->n_ops, shop->succ[i]);
+    for (uint32_t i = shop->pred_at[op]; i < shop->pred_at[op + 1]; i++)
+        if (s->producer[shop->pred[i]] == op)
+            lhi_queue_op(h, shop->n_ops, shop->pred[i]);
+}
+
+bool lhi_relax_literal(lhi_search *s, lit l)
+{
+    uint32_t a = lhi_from(s, l), b = lhi_to(s, l);
+    wake_followers(s, a, &s->head);
+    wake_followers(s, b, &s->tail);
+    return raise(s, &s->head, b, a, s->s->time[a], l) &&
+           raise(s, &s->tail, a, b, s->s->time[b], l);
+}
+
+/* --- one machine
+ * -------------------------------------------------------------- */
+
+typedef struct block {
+    uint32_t first[MOST_SLOTS], n[MOST_SLOTS]; /* per slot: a run of a stream */
+    int64_t begin, end;
+} block;
+
+/* Whether the operations due by `due` alone, in order of their heads, end too
+ * late; `out` is then the run without idle time that does. */
+static bool too_late(lhi_search *s, const lhi_machine *m, int64_t due,
+                     block *out)
+{
+    const lhi_shop *shop = s->s;
+    uint32_t at[MOST_SLOTS] = {0};
+    int64_t now = -1;
+    for (;;) {
+        uint32_t pick = NONE, slot = 0;
+        for (uint32_t i = 0; i < m->n_streams; i++) {
+            const lhi_stream *t = &shop->streams[m->first_stream + i];
+            uint32_t o = t->first + at[i];
+            if (at[i] < t->count && s->deadline - s->tail.now[o] <= due &&
+                (pick == NONE || s->head.now[o] < s->head.now[pick])) {
+                pick = o;
+                slot = i;
+            }
+        }
+        if (pick == NONE)
+            return false;
+        s->work++;
+        at[slot]++;
+        if (s->head.now[pick] > now) {
+            now = out->begin = s->head.now[pick];
+            memset(out->n, 0, m->n_streams * sizeof *out->n);
+        }
+        if (out->n[slot]++ == 0)
+            out->first[slot] = pick;
+        now += shop->time[pick];
+        if (now > due) {
+            out->end = now;
+            return true;
+        }
+    }
+}
+
+static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
+                          const block *b)
+{
+    int64_t spare = b->end - due - 1;
+    int64_t head = b->begin - spare / 2;
+    int64_t tail = s->deadline - due - (spare - spare / 2);
+    s->n_conflict = 0;
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        if (b->n[i] == 0)
+            continue;
+        explain_path(s, &s->head, b->first[i], head);
+        explain_path(s, &s->tail, b->first[i] + b->n[i] - 1, tail);
+    }
+}
+
+/* Preemptive earliest deadline first (Jackson); *due is set to the first
+ * deadline that it misses. */
+static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
+{
+    const lhi_shop *shop = s->s;
+    uint32_t op[MOST_SLOTS], end[MOST_SLOTS];
+    int64_t left[MOST_SLOTS], now = 0;
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        const lhi_stream *t = &shop->streams[m->first_stream + i];
+        op[i] = t->first;
+        end[i] = t->first + t->count;
+        left[i] = shop->time[t->first];
+    }
+    for (;;) {
+        uint32_t pick = NONE;
+        int64_t next = FAR, most = -FAR;
+        for (uint32_t i = 0; i < m->n_streams; i++) {
+            if (op[i] == end[i])
+                continue;
+            int64_t r = s->head.now[op[i]], q = s->tail.now[op[i]];
+            if (r > now) {
+                next = r < next ? r : next;
+            } else if (q > most) {
+                most = q;
+                pick = i;
+            }
+        }
+        s->work++;
+        if (pick == NONE && next == FAR)
+            return true;
+        if (pick == NONE) {
+            now = next;
+            continue;
+        }
+        int64_t run = min64(left[pick], next - now);
+        now += run;
+        left[pick] -= run;
+        if (left[pick] > 0)
+            continue;
+        if (now + most > s->deadline) {
+            *due = s->deadline - most;
+            return false;
+        }
+        if (++op[pick] < end[pick])
+            left[pick] = shop->time[op[pick]];
+    }
+}
+
+bool lhi_one_machine(lhi_search *s)
+{
+    const lhi_shop *shop = s->s;
+    for (uint32_t i = 0; i < shop->n_machines; i++) {
+        const lhi_machine *m = &shop->machines[i];
+        if (!s->machine_dirty[i])
+            continue;
+        s->machine_dirty[i] = false;
+        int64_t due;
+        block b;
+        if (m->n_streams < 2 || m->n_streams > MOST_SLOTS ||
+            meets_deadlines(s, m, &due))
+            continue;
+        if (!too_late(s, m, due, &b))
+            continue;
+        s->machine_dirty[i] = true;
+        explain_block(s, m, due, &b);
+        return false;
+    }
+    return true;
+}
+
+/* --- memory
+ * -------------------------------------------------------------------- */
+
+void lhi_touch_memory(lhi_search *s, uint32_t op)
+{
+    const lhi_shop *shop = s->s;
+    if (shop->memory[op] <= 0 || s->memory_queued[op] ||
+        shop->machines[lhi_stream_at(s, op)->machine].memory_limit ==
+            LH_NO_LIMIT)
+        return;
+    s->memory_queued[op] = true;
+    s->memory_queue[s->n_memory_queue++] = op;
+}
+
+/* The net change of the first x operations of a stream. */
+static int64_t sum(const lhi_search *s, uint32_t stream, uint32_t x)
+{
+    return s->memory_sum[s->s->streams[stream].first + stream + x];
+}
+
+static bool takes(const lhi_search *s, uint32_t stream)
+{
+    return sum(s, stream, s->s->streams[stream].count) > 0;
+}
+
+/* The literal by which a stream's share of what is held at o is no less, or
+ * NONE where that is so anyway. */
+static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
+{
+    const lhi_stream *u = &s->s->streams[stream];
+    size_t at = s->slot_at[o] + u->slot;
+    if (takes(s, stream))
+        return s->before[at] ? lhi_before(s, u->first + s->before[at] - 1, o)
+                             : NONE;
+    return s->after[at] < u->count ? lhi_before(s, o, u->first + s->after[at])
+                                   : NONE;
+}
+
+static int64_t share(const lhi_search *s, uint32_t o, uint32_t stream)
+{
+    size_t at = s->slot_at[o] + s->s->streams[stream].slot;
+    return sum(s, stream, takes(s, stream) ? s->before[at] : s->after[at]);
+}
+
+/* The shares of all streams but its own and `except` as a reason. */
+static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
+                             why *out)
+{
+    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_machine *m = &s->s->machines[t->machine];
+    if (!lhi_grow(s, (void **)&s->sets, &s->room_sets, sizeof *s->sets,
+                  s->n_sets + m->n_streams))
+        return false;
+    *out = (why){WHY_SET, s->n_sets, 0};
+    for (uint32_t i = 0; i < m->n_streams; i++) {
+        if (i == t->slot || m->first_stream + i == except)
+            continue;
+        lit l = share_reason(s, o, m->first_stream + i);
+        if (l != NONE)
+            s->sets[s->n_sets++] = l;
+    }
+    out->y = s->n_sets - out->x;
+    return true;
+}
+
+static bool hold_stream(lhi_search *s, uint32_t o, uint32_t stream,
+                        int64_t spare)
+{
+    const lhi_stream *u = &s->s->streams[stream];
+    size_t at = s->slot_at[o] + u->slot;
+    int64_t now = share(s, o, stream);
+    uint32_t lo = s->before[at], hi = s->after[at];
+    lit l;
+    if (takes(s, stream)) {
+        uint32_t y = lo;
+        while (y < hi && sum(s, stream, y + 1) - now <= spare)
+            y++;
+        if (y == hi)
+            return true;
+        l = lhi_before(s, o, u->first + y);
+    } else {
+        uint32_t y = hi;
+        while (y > lo && sum(s, stream, y - 1) - now <= spare)
+            y--;
+        if (y == lo)
+            return true;
+        l = lhi_before(s, u->first + y - 1, o);
+    }
+    why w;
+    return shares_as_reason(s, o, stream, &w) && lhi_enqueue(s, l, w);
+}
+
+/* What is held when o runs is at least the sum of the streams' least shares. */
+static bool hold(lhi_search *s, uint32_t o)
+{
+    const lhi_stream *t = lhi_stream_at(s, o);
+    const lhi_machine *m = &s->s->machines[t->machine];
+    uint32_t own = m->first_stream + t->slot;
+    int64_t held = sum(s, own, o - t->first + 1);
+    s->work += m->n_streams;
+    for (uint32_t i = 0; i < m->n_streams; i++)
+        if (i != t->slot)
+            held += share(s, o, m->first_stream + i);
+    int64_t spare = m->memory_limit - held;
+    if (spare < 0) {
+        why w;
+        s->n_conflict = 0;
+        if (!shares_as_reason(s, o, NONE, &w))
+            return false;
+        for (uint32_t i = 0; i < w.y; i++)
+            lhi_note_conflict(s, s->sets[w.x + i]);
+        return false;
+    }
+    for (uint32_t i = 0; i < m->n_streams; i++)
+        if (i != t->slot && !hold_stream(s, o, m->first_stream + i, spare))
+            return false;
+    return true;
+}
+
+bool lhi_settle_memory(lhi_search *s)
+{
+    if (s->n_memory_queue == 0)
+        return true;
+    uint32_t o = s->memory_queue[--s->n_memory_queue];
+    s->memory_queued[o] = false;
+    return hold(s, o);
+}
+
+void lhi_forget_queues(lhi_search *s)
+{
+    while (s->n_memory_queue > 0)
+        s->memory_queued[s->memory_queue[--s->n_memory_queue]] = false;
+    while (s->head.n_queue > 0)
+        take_op(&s->head, s->s->n_ops);
+    while (s->tail.n_queue > 0)
+        take_op(&s->tail, s->s->n_ops);
+}

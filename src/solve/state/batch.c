@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "solve/state/batch.h"
+
+#include "solve/model/team.h"
+
+static void end_after(lhi_batch *b, uint32_t i)
+{
+    for (uint32_t k = i; k < b->n; k++)
+        atomic_store(&b->pieces[k].end, true);
+}
+
+static void do_piece(void *context, uint32_t i, bool here)
+{
+    lhi_batch *b = context;
+    lhi_piece *k = &b->pieces[i];
+    /* A batch may be part of a piece of another one. */
+    k->budget.calls = here && b->r->budget.calls;
+    if (here) {
+        k->budget.now = b->r->budget.now;
+        k->budget.last_call_s = b->r->budget.last_call_s;
+    }
+    if (!lhi_look(&k->budget))
+        k->status = b->work(b->context, i, k);
+    if (here) {
+        b->r->budget.last_call_s = k->budget.last_call_s;
+        if (k->budget.late && !atomic_load(&k->end))
+            b->r->budget.stop = b->r->budget.late = true;
+    }
+    if (k->last || k->status != LH_OK)
+        end_after(b, i + 1);
+}
+
+static void look(void *context, uint32_t n_done)
+{
+    lhi_batch *b = context;
+    for (; b->n_taken < n_done && !b->over; b->n_taken++) {
+        lhi_piece *k = &b->pieces[b->n_taken];
+        b->status = k->status;
+        if (k->status != LH_OK && b->err)
+            *b->err = k->err;
+        lhi_spend(&b->r->budget, k->budget.used);
+        bool last = k->last;
+        if (b->status == LH_OK)
+            b->status = b->take(b->context, b->n_taken, k, &last, b->err);
+        b->over = last || b->status != LH_OK || lhi_is_closed(b->r);
+        if (b->over)
+            end_after(b, 0);
+    }
+    /* Not where effort alone is spent: the others have had their share of it,
+     * and must do with it what they would have done on one thread. */
+    lhi_look(&b->r->budget);
+    if (b->r->budget.late)
+        end_after(b, 0);
+}
+
+lh_status lhi_batch_run(lhi_batch *b, uint32_t threads, lh_error *err)
+{
+    const lhi_team team = {b, do_piece, look};
+    b->n_taken = 0;
+    b->over = false;
+    b->status = LH_OK;
+    b->err = err;
+    for (uint32_t i = 0; i < b->n; i++) {
+        lhi_piece *k = &b->pieces[i];
+        atomic_store(&k->end, false);
+        k->budget = lhi_budget_part(&b->r->budget, k->ticks, &k->end);
+        k->status = LH_OK;
+        k->last = false;
+    }
+    lhi_team_run(&team, b->n, threads);
+    return b->status;
+}

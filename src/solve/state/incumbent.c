@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best schedule so far, where schedules come from, and the bound. */
+#include "base/fail.h"
+#include "pipe/pipeline_own.h"
+#include "solve/state/solver.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <string.h>
+
+bool lhi_is_done(const lhi_solver *r)
+{
+    return r->budget.stop || lhi_is_closed(r);
+}
+
+bool lhi_is_closed(const lhi_solver *r)
+{
+    if (r->infeasible)
+        return true;
+    if (r->o.target_ns > 0 && r->bound_ns > r->o.target_ns)
+        return true;
+    if (r->best_ns >= 0 && r->best_ns <= r->o.target_ns)
+        return true;
+    return r->best_ns >= 0 &&
+           (double)(r->best_ns - r->bound_ns) <= r->o.gap * (double)r->bound_ns;
+}
+
+void lhi_report(lhi_solver *r, const char *phase)
+{
+    if (r->is_part)
+        return;
+    r->budget.now.best_ns = r->best_ns;
+    r->budget.now.bound_ns = r->bound_ns;
+    r->budget.now.phase = phase;
+}
+
+/* The objective of a schedule that fits, or -1. */
+static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
+                       bool fifo, int64_t *out, lh_error *err)
+{
+    lh_timeline *timeline = NULL;
+    lh_sim_options sim = {.size = sizeof sim, .fifo = fifo};
+    LHI_TRY(lh_simulate(r->p, schedule, &sim, &timeline, err));
+    *out = r->o.objective == LH_OBJECTIVE_MAKESPAN
+               ? lh_timeline_makespan(timeline)
+               : lh_timeline_first_device_end(timeline);
+    if (!lh_timeline_fits(timeline, NULL))
+        *out = -1;
+    lh_timeline_free(timeline);
+    return LH_OK;
+}
+
+/* Takes the schedule over if it is better, else frees it. */
+static void keep(lhi_solver *r, lh_schedule *schedule, int64_t ns,
+                 const char *by, bool *kept)
+{
+    *kept = ns >= 0 && (r->best_ns < 0 || ns < r->best_ns);
+    if (!*kept) {
+        lh_schedule_free(schedule);
+        return;
+    }
+    lh_schedule_free(r->schedule);
+    r->schedule = schedule;
+    r->best_ns = ns;
+    r->found_by = by;
+    if (!r->is_part)
+        r->budget.now.best_ns = ns;
+}
+
+/* --- schedules from elsewhere
+ * ------------------------------------------------- */
+
+/* Every W whole, or in as many parts as asked for. */
+static bool has_parts(const lhi_solver *r, const lh_schedule *schedule)
+{
+    uint32_t parts = r->p->joint ? 1 : r->o.sub_blocks;
+    for (uint32_t d = 0; d < lh_schedule_n_devices(schedule); d++) {
+        uint32_t n;
+        const lh_pass *order = lh_schedule_order(schedule, d, &n);
+        for (uint32_t i = 0; i < n; i++)
+            if (order[i].n_parts != 1 && order[i].n_parts != parts)
+                return false;
+    }
+    return true;
+}
+
+lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
+                    lh_error *err)
+{
+    int64_t ns = -1;
+    bool kept = false;
+    lh_status status = LH_OK;
+    if (has_parts(r, schedule))
+        status = judge(r, schedule, r->o.fifo, &ns, err);
+    if (status == LH_EINFEASIBLE || status == LH_EDEADLOCK)
+        status = LH_OK;
+    keep(r, schedule, ns, by, &kept);
+    if (status != LH_OK || !kept || !r->shop)
+        return status;
+    bool fits = false;
+    status =
+        lhi_shop_orders(r->shop, r->schedule, r->scratch->order, &fits, err);
+    if (status == LH_OK && fits) {
+        lhi_words_copy(r->best, r->scratch);
+        r->has_words = true;
+    }
+    return status;
+}
+
+lh_status lhi_generate(lhi_solver *r, lh_error *err)
+{
+    for (uint32_t i = 0; i < lh_method_count(); i++) {
+        const char *name = lh_method_name(i);
+        lh_schedule *schedule = NULL;
+        lh_method_options o = {.size = sizeof o,
+                               .sub_blocks = r->o.sub_blocks,
+                               .bound_ns = r->bound_ns};
+        lh_error why = {0};
+        if (strcmp(name, "auto") == 0)
+            continue;
+        if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
+            break; /* even where a gap is allowed, no generator is better */
+        lh_status status = lh_method_run(name, r->p, &o, &schedule, NULL, &why);
+        if (status == LH_ENOMEM) {
+            if (err)
+                *err = why;
+            return status;
+        }
+        if (status == LH_OK)
+            LHI_TRY(lhi_enter(r, schedule, name, err));
+        lhi_spend(&r->budget, r->shop ? r->shop->n_ops / 4 + 1 : 1000);
+        if (r->budget.late && r->best_ns >= 0)
+            break;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
+{
+    const lh_schedule *s = r->o.start;
+    uint32_t n = lh_schedule_n_devices(s),
+             n_links = lh_schedule_n_link_orders(s);
+    lhi_mark mark = lhi_arena_mark(r->mem);
+    const lh_pass **orders = LHI_NEW(r->mem, const lh_pass *, n);
+    uint32_t *counts = LHI_NEW(r->mem, uint32_t, n);
+    lh_schedule *copy = NULL;
+    int64_t ns;
+    if (!orders || !counts)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < n; d++)
+        orders[d] = lh_schedule_order(s, d, &counts[d]);
+    lh_status status = lh_schedule_make(
+        n, orders, counts, r->o.fifo ? 0 : n_links,
+        n_links ? lh_schedule_link_order(s, 0) : NULL, &copy, err);
+    lhi_arena_rewind(r->mem, mark);
+    if (status != LH_OK)
+        return status;
+    status = judge(r, copy, r->o.fifo, &ns, err);
+    if (status == LH_OK && ns < 0)
+        status = lhi_fail(err, LH_EINFEASIBLE,
+                          "the schedule to start from exceeds a memory limit");
+    if (status != LH_OK) {
+        lhi_wrap(err, "start");
+        lh_schedule_free(copy);
+        return status;
+    }
+    return lhi_enter(r, copy, "start", err);
+}
+
+/* --- schedules of the shop
+ * ------------------------------------------------------ */
+
+/* Orders of all machines as a schedule; message orders stay only where first
+ * in, first out is worse. */
+lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
+                           const char *by, lh_error *err)
+{
+    lh_schedule *plain = NULL, *ordered = NULL;
+    int64_t plain_ns = -1, ordered_ns = -1;
+    bool kept = false;
+    const uint32_t *const *orders = (const uint32_t *const *)words->order;
+    LHI_TRY(lhi_shop_schedule(r->shop, orders, false, &plain, err));
+    lh_status status = judge(r, plain, true, &plain_ns, err);
+    if (status == LH_EDEADLOCK)
+        status = LH_OK;
+    if (status != LH_OK) {
+        lh_schedule_free(plain);
+        return status;
+    }
+    keep(r, plain, plain_ns, by, &kept);
+    bool any = kept;
+    if (!r->o.fifo) {
+        LHI_TRY(lhi_shop_schedule(r->shop, orders, true, &ordered, err));
+        status = judge(r, ordered, false, &ordered_ns, err);
+        if (status != LH_OK) {
+            lh_schedule_free(ordered);
+            return status;
+        }
+        keep(r, ordered, ordered_ns, by, &kept);
+        any = any || kept;
+    }
+    if (any) {
+        lhi_words_copy(r->best, words);
+        r->has_words = true;
+    }
+    return LH_OK;
+}
+
+int64_t lhi_units_of(const lhi_solver *r, int64_t ns)
+{
+    return ns / r->shop->unit_ns;
+}
+
+void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by)
+{
+    if (units > r->low)
+        r->low = units;
+    if (r->shop->restricted || units * r->shop->unit_ns <= r->bound_ns)
+        return;
+    r->bound_ns = units * r->shop->unit_ns;
+    if (!r->is_part)
+        r->budget.now.bound_ns = r->bound_ns;
+    r->proven_by = by;
+}
+
+/* What is asked for, or the bound, which is so often the optimum. */
+int64_t lhi_first_deadline(const lhi_solver *r)
+{
+    int64_t target = r->o.target_ns > 0 ? lhi_units_of(r, r->o.target_ns) : -1;
+    return target > r->low ? target : r->low;
+}
+
+int64_t lhi_first_enough(const lhi_solver *r)
+{
+    int64_t best = lhi_units_of(r, r->best_ns);
+    int64_t target =
+        r->o.target_ns > 0 ? lhi_units_of(r, r->o.target_ns) + 1 : best;
+    return target < best ? target : best;
+}

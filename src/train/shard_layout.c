@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tensors lie in a checkpoint's files: in the model's order, whatever
+ * the pipeline's degree, so that the same weights are the same file. */
+#include "base/fail.h"
+#include "base/text.h"
+#include "train/train_own.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LENGTH = 8 };
+
+const char *const lhi_weight_suffixes[] = {"", NULL};
+const char *const lhi_moment_suffixes[] = {".exp_avg", ".exp_avg_sq", NULL};
+
+static void add_tensor(lhi_text *text, const lhi_kept_tensor *t,
+                       const char *suffix, uint64_t at)
+{
+    lhi_text_printf(text, ",\"%s%s\":{\"dtype\":\"F32\",\"shape\":[%u", t->name,
+                    suffix, t->rows);
+    if (t->columns)
+        lhi_text_printf(text, ",%u", t->columns);
+    lhi_text_printf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at,
+                    at + t->n * sizeof(float));
+}
+
+lh_status lhi_shard_layout_make(const lh_model *model,
+                                const char *const *suffixes,
+                                lhi_shard_layout *out, lh_error *err)
+{
+    lhi_shard_layout made = {0};
+    lhi_text text = {0};
+    uint32_t n = lhi_n_kept_tensors(model);
+    uint64_t at = 0;
+    while (suffixes[made.n_suffixes])
+        made.n_suffixes++;
+    if (!(made.at = calloc((size_t)n * made.n_suffixes, sizeof *made.at)))
+        return lhi_fail_nomem(err);
+    lhi_text_add(&text, "\0\0\0\0\0\0\0\0", LENGTH);
+    lhi_text_puts(&text, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t s = 0; s < made.n_suffixes; s++) {
+            lhi_kept_tensor t;
+            made.at[(size_t)i * made.n_suffixes + s] = at;
+            if (!lhi_kept_tensor_of(model, i, &t))
+                continue;
+            add_tensor(&text, &t, suffixes[s], at);
+            at += t.n * sizeof(float);
+        }
+    lhi_text_puts(&text, "}");
+    while (!text.failed && text.len % LENGTH)
+        lhi_text_puts(&text, " ");
+    lh_status status = lhi_text_take(&text, &made.header, &made.len, err);
+    if (status != LH_OK) {
+        free(made.at);
+        return status;
+    }
+    for (int i = 0; i < LENGTH; i++)
+        made.header[i] = (char)((made.len - LENGTH) >> (8 * i) & 0xff);
+    for (size_t i = 0; i < (size_t)n * made.n_suffixes; i++)
+        made.at[i] += made.len;
+    made.bytes = made.len + at;
+    *out = made;
+    return LH_OK;
+}
+
+void lhi_shard_layout_fini(lhi_shard_layout *layout)
+{
+    free(layout->at);
+    lh_text_free(layout->header);
+    *layout = (lhi_shard_layout){0};
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside src/train: an lhi_train's parts.
+ *
+ * Pieces: of a tensor of n values, replica r owns those from r * c on, c the
+ * number of replicas' share of n rounded up. A chunk's array is, replica by
+ * replica, its pieces of all tensors, each filled up to c with zeros. */
+#ifndef LHI_TRAIN_OWN_H
+#define LHI_TRAIN_OWN_H
+
+#include "base/arena.h"
+#include "dev/cpu_kernels.h"
+#include "train/train.h"
+
+/* This rank's part of one tensor. */
+typedef struct lhi_owned {
+    lhi_tensor *tensor;
+    size_t share;    /* c */
+    size_t at;       /* in a replica's part of the array */
+    size_t first, n; /* values that are owned */
+    float *gradient; /* n, summed over the replicas */
+    float *m, *v;    /* n */
+} lhi_owned;
+
+typedef struct lhi_train_chunk {
+    uint32_t chunk, n_tensors;
+    lhi_owned *owned;
+    size_t piece; /* values of a replica's part of the array */
+    float *array; /* n_replicas * piece; NULL with one replica */
+    float *sums;  /* piece: what reduce-scatter gives */
+} lhi_train_chunk;
+
+struct lhi_train {
+    lhi_arena *mem;
+    lhi_device *device;
+    const lhi_kernels *k;
+    lhi_train_options o;
+    uint64_t step;
+    uint32_t n_tensors;          /* of the model, the head of a tied pair too */
+    lhi_train_chunk *chunks;     /* o.n_mine */
+    lhi_owned *embedding, *head; /* of a tied pair; NULL: not here */
+    uint32_t embedding_chunk, head_chunk;
+    float *theirs; /* the other end's gradient */
+};
+
+/* Folders: src/train/folder.c. Names are made in `buffer`. */
+enum { LHI_PATH = 4096 };
+lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void lhi_remove_folder(
+    const char *path); /* and all in it; errors don't matter */
+lh_status lhi_make_folder(const char *path, lh_error *err); /* with parents */
+lh_status lhi_sync_folder(const char *path, lh_error *err);
+/* `from` becomes `to`, whether or not that is there. */
+lh_status lhi_replace_folder(const char *from, const char *to, lh_error *err);
+/* The steps of the checkpoints in a folder, ascending; release with free(). */
+lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
+                         lh_error *err);
+
+/* What a checkpoint holds of a tensor of the model: name and shape. */
+typedef struct lhi_kept_tensor {
+    char name[96];
+    uint32_t rows, columns;
+    size_t n;
+} lhi_kept_tensor;
+/* Tensor `index` in the model's order; false: the head of a tied pair, which is
+ * kept as the embedding. */
+bool lhi_kept_tensor_of(const lh_model *model, uint32_t index,
+                        lhi_kept_tensor *out);
+uint32_t lhi_n_kept_tensors(const lh_model *model);
+
+#define LHI_STEP_FOLDER "step-%08" PRIu64
+
+/* A checksum as docs/formats/checkpoint.md defines it: a whole number below
+ * 2^52, so that a double holds it. */
+double lhi_checksum(const void *data, size_t bytes);
+
+/* A safetensors file as it is written: header, and where each tensor of the
+ * model lies; `suffixes` of its name make several of each. */
+typedef struct lhi_shard_layout {
+    char *header; /* with its length before it */
+    size_t len;
+    uint64_t bytes; /* of the file */
+    uint64_t *at;   /* [tensor of the model][suffix] */
+    uint32_t n_suffixes;
+} lhi_shard_layout;
+extern const char *const lhi_weight_suffixes[]; /* NULL-terminated */
+extern const char *const lhi_moment_suffixes[];
+lh_status lhi_shard_layout_make(const lh_model *model,
+                                const char *const *suffixes,
+                                lhi_shard_layout *out, lh_error *err);
+void lhi_shard_layout_fini(lhi_shard_layout *layout);
+
+#define LHI_WEIGHTS_FILE "model.safetensors"
+#define LHI_MOMENTS_FILE "optimizer.safetensors"
+#define LHI_STATE_FILE "state.json"
+#define LHI_CHECKPOINT_FORMAT "checkpoint/1"
+
+/* What a checkpoint says of itself: src/train/state.c. `sums` is of
+ * lhi_train_sums_size() numbers for `replicas`. */
+typedef struct lhi_state {
+    uint64_t step;
+    uint32_t replicas;
+    double *sums; /* release with free() */
+} lhi_state;
+lh_status lhi_state_format(const lhi_train *train,
+                           const lhi_checkpoint_options *options,
+                           const double *sums, char **text, lh_error *err);
+lh_status lhi_state_parse(const char *text, size_t len, const char *name,
+                          const lh_model *model,
+                          const lhi_checkpoint_options *options, lhi_state *out,
+                          lh_error *err);
+/* Where in the sums tensor `index` has its weights', and behind them per
+ * replica its first and then its second moments'. */
+size_t lhi_sums_at(uint32_t index, uint32_t replicas);
+
+#endif
