@@ -84,7 +84,7 @@ static void print_point(const point *q, double limit_s, bool first)
            "\"transfer\": %g, \"status\": \"%s\", \"best_ns\": %" PRId64
            ", \"bound_ns\": %" PRId64 ", \"seconds\": %.3f, \"methods\": {",
            first ? "" : ",", q->memory, q->datacenters, q->latency, q->transfer,
-           lh_solve_status_text(s.status), s.makespan_ns, s.bound_ns,
+           lh_solve_status_name(s.status), s.makespan_ns, s.bound_ns,
            s.seconds);
     bool ud = strcmp(q->placement, "ud") == 0;
     const char *const *methods = ud ? ud_methods : chunk_methods;

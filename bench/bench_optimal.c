@@ -58,7 +58,7 @@ static void print(const lh_solution *s, const watch *w, double cpu_s)
            ", \"bound_ns\": %" PRId64 ", \"seconds\": %.4f, "
            "\"cpu_seconds\": %.4f, \"found_by\": \"%s\", "
            "\"proven_by\": \"%s\", \"progress\": [",
-           lh_solve_status_text(s->status), s->makespan_ns, s->bound_ns,
+           lh_solve_status_name(s->status), s->makespan_ns, s->bound_ns,
            s->seconds, cpu_s, s->found_by, s->proven_by);
     char line[512];
     rewind(w->progress);

@@ -83,7 +83,7 @@ static void try_methods(const lh_job *job, found *out)
                          .top = 1,
                          .max_chunk_ratio = LARGEST_RATIO,
                          .partition = LH_PARTITION_EXACT};
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_job one = *job;
         one.layout.schedule = lh_method_name(m);
         if (strcmp(one.layout.schedule, "auto") != 0 &&

@@ -45,15 +45,15 @@ typedef struct work {
 static lh_status add_claims(json_t *object, const work *w)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; list && i < lh_claims_count(w->claims); i++)
+    for (uint32_t i = 0; list && i < lh_n_claims(w->claims); i++)
         json_array_append_new(
             list,
             json_pack("{s:s, s:s}", "status",
-                      lh_claim_status_text(lh_claims_status(w->claims, i)),
+                      lh_claim_status_name(lh_claims_status(w->claims, i)),
                       "text", lh_claims_text(w->claims, i)));
     json_t *map =
         json_pack("{s:s, s:s, s:o}", "status",
-                  lh_claim_status_text(lh_claims_verdict(w->claims)), "proof",
+                  lh_claim_status_name(lh_claims_verdict(w->claims)), "proof",
                   lh_proof_kind_name(w->certificate->kind), "claims", list);
     return map && json_object_set_new(object, "certificate", map) == 0
                ? LH_OK
@@ -63,10 +63,10 @@ static lh_status add_claims(json_t *object, const work *w)
 static void print_claims(cli *c, const work *w)
 {
     fprintf(c->out, "certificate: %s\n",
-            lh_claim_status_text(lh_claims_verdict(w->claims)));
-    for (uint32_t i = 0; i < lh_claims_count(w->claims); i++)
+            lh_claim_status_name(lh_claims_verdict(w->claims)));
+    for (uint32_t i = 0; i < lh_n_claims(w->claims); i++)
         fprintf(c->out, "  %-13s %s\n",
-                lh_claim_status_text(lh_claims_status(w->claims, i)),
+                lh_claim_status_name(lh_claims_status(w->claims, i)),
                 lh_claims_text(w->claims, i));
 }
 

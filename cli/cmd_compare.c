@@ -240,12 +240,12 @@ static lh_status check_methods(cli *c, const char *list)
 static lh_status line_up(cli *c, cli_comparison *x)
 {
     const settings *s = c->settings;
-    size_t room = (size_t)x->n_bases * lh_best_count();
+    size_t room = (size_t)x->n_bases * lh_n_best();
     x->contenders = calloc(room + 1, sizeof *x->contenders);
     if (!x->contenders)
         return cli_no_memory(c);
     for (uint32_t b = 0; b < x->n_bases; b++)
-        for (uint32_t m = 0; m < lh_best_count(); m++) {
+        for (uint32_t m = 0; m < lh_n_best(); m++) {
             const char *method = lh_best_name(m);
             if (!is_wanted(s, method))
                 continue;

@@ -45,7 +45,7 @@ void cli_comparison_rank(const cli_comparison *x, uint32_t latency,
 const char *cli_outcome_word(const cli_outcome *o)
 {
     if (o->status != LH_OK)
-        return lh_status_text(o->status);
+        return lh_status_name(o->status);
     return o->fits ? "ok" : "over memory";
 }
 

@@ -8,7 +8,7 @@
 
 static void put_methods(FILE *out, const char *between)
 {
-    for (uint32_t i = 0; i < lh_best_count(); i++)
+    for (uint32_t i = 0; i < lh_n_best(); i++)
         fprintf(out, "%s%s", i ? between : "", lh_best_name(i));
 }
 

@@ -86,7 +86,7 @@ bool cli_names_methods(const cli_command *k)
 static void print_methods(FILE *out, uint32_t width)
 {
     fputs("\nMethods:\n", out);
-    for (uint32_t i = 0; i < lh_best_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_best(); i++) {
         fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_best_name(i));
         wrap(out, lh_best_about(i), HELP_COLUMN, HELP_COLUMN, width);
     }

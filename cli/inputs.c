@@ -160,7 +160,7 @@ lh_status cli_check_method(cli *c, const char *option, const char *name)
         return LH_OK;
     enum { MOST = 64 };
     const char *names[MOST + 1];
-    uint32_t count = lh_best_count();
+    uint32_t count = lh_n_best();
     for (uint32_t i = 0; i < count && i < MOST; i++) {
         names[i] = lh_best_name(i);
         names[i + 1] = NULL;

@@ -129,7 +129,7 @@ static void put_man_commands(FILE *out)
 static void put_man_methods(FILE *out)
 {
     fputs(".Sh METHODS\n.Bl -tag -width Ds\n", out);
-    for (uint32_t i = 0; i < lh_best_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_best(); i++) {
         fprintf(out, ".It Cm %s\n", lh_best_name(i));
         put_roff(out, lh_best_about(i));
     }

@@ -4,8 +4,8 @@
 
 #include <longhaul/certificate.h>
 #include <signal.h>
-#include <unistd.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
 
@@ -89,7 +89,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                               .context = c};
     CLI_TRY(read_settings(c, search, out));
     if (model->objective == CLI_FIRST_DEVICE)
-        out->objective = LH_OBJECTIVE_FIRST_DEVICE;
+        out->objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     if (search->start)
         CLI_TRY(lh_schedule_read(search->start, model->fifo, start, &c->err));
     out->start = *start;

@@ -79,7 +79,7 @@ static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             (json_int_t)p->limit_bound, "makespan_s",
                             cli_seconds(p->makespan_ns), "lower_bound_s",
                             cli_seconds(p->bound_ns), "gap", gap_of(p),
-                            "status", lh_solve_status_text(p->status)));
+                            "status", lh_solve_status_name(p->status)));
     }
     return cli_put_json(
         c, json_pack("{s:o, s:b, s:o, s:s}", "rows", rows, "complete",

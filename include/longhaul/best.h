@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* All names, in the order that help and tables show. */
-LH_API uint32_t lh_best_count(void);
+LH_API uint32_t lh_n_best(void);
 LH_API const char *lh_best_name(uint32_t i);  /* "optimal" */
 LH_API const char *lh_best_about(uint32_t i); /* one line */
 /* LH_EINVAL: there is no such name; `err` lists those there are. */

@@ -52,12 +52,12 @@ LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                       const lh_certificate *certificate,
                                       lh_claims **out, lh_error *err);
 LH_API void lh_claims_free(lh_claims *claims); /* NULL is fine */
-LH_API uint32_t lh_claims_count(const lh_claims *claims);
+LH_API uint32_t lh_n_claims(const lh_claims *claims);
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
 LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
 /* The worst of all: VERIFIED means that the schedule is optimal. */
 LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
-LH_API const char *lh_claim_status_text(lh_claim_status status);
+LH_API const char *lh_claim_status_name(lh_claim_status status);
 
 #ifdef __cplusplus
 }

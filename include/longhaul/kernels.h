@@ -23,28 +23,28 @@ typedef enum lh_kernel_kind {
     LH_KERNEL_KINDS
 } lh_kernel_kind;
 
-typedef enum lh_placed {
-    LH_PLACED_DP_OUT,
-    LH_PLACED_PP_OUT,
-    LH_PLACED_BOTH
-} lh_placed;
+typedef enum lh_kernel_placement {
+    LH_KERNEL_DP_OUT,
+    LH_KERNEL_PP_OUT,
+    LH_KERNEL_PLACEMENTS
+} lh_kernel_placement;
 
 /* Nothing here knows what runs where: `before` has to hold the kernel before it
  * on its rank, on its link and on its data-parallel stream too. Without these
  * the times are lower bounds, since kernels then overlap that cannot. */
 typedef struct lh_kernel {
     lh_kernel_kind kind;
-    int64_t ns[LH_PLACED_BOTH]; /* its duration in either placement */
+    int64_t ns[LH_KERNEL_PLACEMENTS]; /* its duration in either placement */
     uint32_t n_before;
     const uint32_t *before; /* indices into the list; any order */
 } lh_kernel;
 
 typedef struct lh_reconstruction {
-    int64_t ns[LH_PLACED_BOTH]; /* end of the last kernel */
-    lh_placed faster;           /* DP-out where they are alike */
+    int64_t ns[LH_KERNEL_PLACEMENTS]; /* end of the last kernel */
+    lh_kernel_placement faster;       /* DP-out where they are alike */
     /* What the longest path consists of; each row adds up to its ns[]. Of paths
      * of one length it is the one through the predecessors named first. */
-    int64_t path_ns[LH_PLACED_BOTH][LH_KERNEL_KINDS];
+    int64_t path_ns[LH_KERNEL_PLACEMENTS][LH_KERNEL_KINDS];
 } lh_reconstruction;
 
 /* A kernel starts when all before it have ended, at 0 where there are none.

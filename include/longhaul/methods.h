@@ -13,11 +13,11 @@ extern "C" {
 #endif
 
 typedef struct lh_method_options {
-    size_t size;         /* sizeof(lh_method_options) */
-    uint32_t sub_blocks; /* greedy: parts that a W is cut into; 0: 1 */
-    uint32_t n_warmup;   /* slack: warm-up forwards per device, given ... */
+    size_t size;            /* sizeof(lh_method_options) */
+    uint32_t sub_blocks;    /* greedy: parts that a W is cut into; 0: 1 */
+    uint32_t n_warmup;      /* slack: warm-up forwards per device, given ... */
     const uint32_t *warmup; /* ... or NULL, then by Adaptra's algorithms */
-    bool slack_initial;  /* slack: algorithm 1 (by memory) in place of 2 */
+    bool slack_initial;     /* slack: algorithm 1 (by memory) in place of 2 */
     uint32_t group; /* flexible, dorapp: microbatches of a round; 0: as many as
                        devices */
     bool ignore_network; /* interleaved-zbv: an order for messages that take no
@@ -35,14 +35,13 @@ typedef struct lh_method_options {
 } lh_method_options;
 
 /* The methods there are, in the order that help and tables show. */
-LH_API uint32_t lh_method_count(void);
+LH_API uint32_t lh_n_methods(void);
 LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
 LH_API const char *lh_method_about(uint32_t method); /* one line */
 
 /* The number of the method of that name into *out (may be NULL).
  * LH_EINVAL: there is none; `err` lists those there are. */
-LH_API lh_status lh_method_find(const char *name, uint32_t *out,
-                                lh_error *err);
+LH_API lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err);
 
 /* Makes a schedule by the method of that name. `options` may be NULL.
  * *chosen (may be NULL) is set to the name of the method that made it, which

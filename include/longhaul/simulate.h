@@ -20,7 +20,7 @@ typedef enum lh_receives {
 } lh_receives;
 
 typedef struct lh_sim_options {
-    size_t size;         /* sizeof(lh_sim_options) */
+    size_t size; /* sizeof(lh_sim_options) */
     lh_receives receives;
     uint32_t coupled_queue; /* head-of-line blocking with a queue of so many
                                messages per device; 0: uncoupled */
@@ -28,14 +28,14 @@ typedef struct lh_sim_options {
 } lh_sim_options;
 
 /* One pass, as it ran. Times from the start of the iteration. */
-typedef struct lh_run {
+typedef struct lh_timeline_run {
     lh_pass pass;
     uint32_t device;
     int64_t start_ns, end_ns;
     /* The device may go on; later than end_ns only under coupled queues. */
     int64_t issued_ns;
     uint32_t message; /* that it waited for, LH_NONE: none or local */
-} lh_run;
+} lh_timeline_run;
 
 /* One message between two devices. */
 typedef struct lh_message {
@@ -53,7 +53,7 @@ typedef struct lh_message {
 /* One data-parallel communication. */
 typedef struct lh_collective {
     uint32_t chunk, device;
-    bool is_reduce_scatter;  /* else all-gather */
+    bool is_reduce_scatter; /* else all-gather */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
     uint32_t op; /* lh_pipeline_dp_op() index; LH_NONE: the chunk's own, at
                     the beginning or end of the iteration */
@@ -86,14 +86,14 @@ LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 /* The runs of one device in order; borrowed. */
-LH_API const lh_run *lh_timeline_runs(const lh_timeline *timeline,
-                                      uint32_t device, uint32_t *count);
+LH_API const lh_timeline_run *
+lh_timeline_runs(const lh_timeline *timeline, uint32_t device, uint32_t *count);
 /* All messages between devices; those of one link in the order in which they
  * leave. Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *count);
-LH_API const lh_collective *lh_timeline_collectives(
-    const lh_timeline *timeline, uint32_t *count);
+LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
+                                                    uint32_t *count);
 /* Distinct links (named ones once): the resources of lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,

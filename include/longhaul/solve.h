@@ -14,10 +14,11 @@ extern "C" {
 #endif
 
 /* What is to be as early as possible. */
-typedef enum lh_objective {
-    LH_OBJECTIVE_MAKESPAN,
-    LH_OBJECTIVE_FIRST_DEVICE, /* end of the last pass on chunk 0's device */
-} lh_objective;
+typedef enum lh_solve_objective {
+    LH_SOLVE_OBJECTIVE_MAKESPAN,
+    LH_SOLVE_OBJECTIVE_FIRST_DEVICE, /* end of the last pass on chunk 0's device
+                                      */
+} lh_solve_objective;
 
 typedef enum lh_solve_status {
     LH_SOLVE_OPTIMAL,    /* the bound is met */
@@ -47,7 +48,7 @@ typedef struct lh_solve_options {
     size_t memory;       /* bytes for tables, at most; 0: 1 GiB */
     uint32_t sub_blocks; /* W in so many parts; 0: whole */
     bool fifo; /* messages leave first in, first out, whatever it costs */
-    lh_objective objective;
+    lh_solve_objective objective;
     uint64_t seed;            /* of annealing and the like */
     const lh_schedule *start; /* a schedule to improve on; may be NULL */
     /* Called a few times a second, by the thread that called lh_solve(); true:
@@ -80,7 +81,7 @@ LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           lh_error *err);
 LH_API void lh_solution_fini(lh_solution *solution); /* NULL is fine */
 
-LH_API const char *lh_solve_status_text(lh_solve_status status);
+LH_API const char *lh_solve_status_name(lh_solve_status status);
 
 #ifdef __cplusplus
 }

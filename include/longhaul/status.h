@@ -45,7 +45,7 @@ typedef struct lh_error {
 } lh_error;
 
 /* The short name of a status, e.g. "infeasible". Never NULL. */
-LH_API const char *lh_status_text(lh_status status);
+LH_API const char *lh_status_name(lh_status status);
 
 /* The library's version, e.g. "0.1.0". */
 LH_API const char *lh_version(void);

@@ -12,7 +12,7 @@ static const char *const status_texts[] = {
 #undef STATUS_TEXT
 };
 
-const char *lh_status_text(lh_status status)
+const char *lh_status_name(lh_status status)
 {
     size_t i = (size_t)status;
     if (i >= sizeof status_texts / sizeof status_texts[0])

@@ -123,7 +123,8 @@ static lh_status count_under_way(lowering *l, lhi_exec_rank *rank,
 
 /* --- passes --------------------------------------------------------------- */
 
-static void lower_pass(const lowering *l, const lh_run *run, lhi_exec_pass *out)
+static void lower_pass(const lowering *l, const lh_timeline_run *run,
+                       lhi_exec_pass *out)
 {
     const lhi_route *route;
     *out = (lhi_exec_pass){.pass = run->pass,
@@ -365,7 +366,7 @@ static lh_status list_instructions(lowering *l, lhi_exec_rank *rank,
 static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 {
     lhi_exec_rank *rank = &l->x->ranks[d];
-    const lh_run *runs = lh_timeline_runs(l->t, d, &rank->n_passes);
+    const lh_timeline_run *runs = lh_timeline_runs(l->t, d, &rank->n_passes);
     rank->passes = LHI_NEW(l->x->mem, lhi_exec_pass, rank->n_passes + 1u);
     rank->posts = LHI_NEW(l->x->mem, lhi_exec_post, rank->n_passes);
     if (!rank->passes || !rank->posts)

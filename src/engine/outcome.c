@@ -23,11 +23,11 @@ static int64_t clamp(int64_t value, int64_t least)
     return value > least ? value : least;
 }
 
-static void add_message(measuring *m, const lh_run *consumer,
+static void add_message(measuring *m, const lh_timeline_run *consumer,
                         const lhi_exec_pass *pass, const lhi_record *record)
 {
     lh_timeline *t = m->t;
-    const lh_run *producer = &t->runs[m->makers[pass->input]];
+    const lh_timeline_run *producer = &t->runs[m->makers[pass->input]];
     lh_message *x = &t->messages[t->n_messages];
     int64_t transfer = 0, latency = 0;
     if (pass->in_link != LH_NONE && m->job->emulates) {
@@ -59,7 +59,7 @@ static void add_runs(measuring *m)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
             const lhi_record *record = &m->records[r][i];
-            lh_run *run = &t->runs[t->offsets[r] + i];
+            lh_timeline_run *run = &t->runs[t->offsets[r] + i];
             int64_t least = i > 0 ? run[-1].end_ns : 0;
             run->pass = pass->pass;
             run->device = r;
@@ -74,7 +74,7 @@ static void add_runs(measuring *m)
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
-            lh_run *run = &t->runs[t->offsets[r] + i];
+            lh_timeline_run *run = &t->runs[t->offsets[r] + i];
             if (pass->input == LH_NONE || pass->local_input)
                 continue;
             run->message = t->n_messages;
@@ -122,7 +122,8 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
                        .n_resources = x->n_links,
                        .resource_names = x->link_names,
                        .offsets = offsets,
-                       .runs = LHI_NEW(mem, lh_run, offsets[x->n_ranks]),
+                       .runs =
+                           LHI_NEW(mem, lh_timeline_run, offsets[x->n_ranks]),
                        .messages = LHI_NEW(mem, lh_message, messages),
                        .collectives = LHI_NEW(mem, lh_collective, collectives)};
     if (!t->runs || !t->messages || !t->collectives)

@@ -118,7 +118,7 @@ lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
                                .closed_context = control};
     lh_status status = lhi_ucx_open(&options, out, err);
     if (status != LH_OK) {
-        lhi_net_abort(control, err ? err->text : lh_status_text(status));
+        lhi_net_abort(control, err ? err->text : lh_status_name(status));
         lhi_net_close(control);
     }
     return status;

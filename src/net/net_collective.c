@@ -68,7 +68,7 @@ static lh_status wait_all(exchange *x, lhi_net_op *ops, lh_error *err)
 static lh_status exchange_fini(exchange *x, lh_status status, lh_error *err)
 {
     if (status != LH_OK) {
-        lhi_net_abort(x->net, err ? err->text : lh_status_text(status));
+        lhi_net_abort(x->net, err ? err->text : lh_status_name(status));
         wait_all(x, x->receives, NULL);
         wait_all(x, x->sends, NULL);
     } else {

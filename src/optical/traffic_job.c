@@ -37,7 +37,7 @@ lh_status lhi_get_method(const lhi_doc *doc, const lhi_node *node,
 {
     const char *name;
     LHI_TRY(lhi_get_string(doc, node, &name, err));
-    uint32_t n = lh_method_count(), i = 0;
+    uint32_t n = lh_n_methods(), i = 0;
     while (i < n && strcmp(lh_method_name(i), name) != 0)
         i++;
     if (i == n)

@@ -10,7 +10,7 @@ const lhi_method lhi_methods[] = {
 };
 const uint32_t lhi_n_methods = sizeof lhi_methods / sizeof *lhi_methods;
 
-uint32_t lh_method_count(void)
+uint32_t lh_n_methods(void)
 {
     return lhi_n_methods;
 }

@@ -66,7 +66,8 @@ const char *lh_segment_name(lh_segment_kind kind)
     }
 }
 
-static const lh_run *run_at(const lh_timeline *t, uint32_t device, uint32_t i)
+static const lh_timeline_run *run_at(const lh_timeline *t, uint32_t device,
+                                     uint32_t i)
 {
     return &t->runs[t->offsets[device] + i];
 }
@@ -183,7 +184,7 @@ static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
 {
     if (next == LH_NONE)
         return INT64_MAX;
-    const lh_run *run = run_at(f->t, d, next);
+    const lh_timeline_run *run = run_at(f->t, d, next);
     const lh_chunk *chunk = &f->p->chunks[run->pass.chunk];
     if (memory + chunk->mem_f <= f->t->memory_limits[d])
         return INT64_MAX;
@@ -194,14 +195,15 @@ static int64_t memory_blocked_since(const finder *f, uint32_t d, uint32_t next,
     lh_pass producer = run->pass;
     producer.chunk--;
     uint32_t at = find_run(f, &producer);
-    const lh_run *made = run_at(f->t, f->p->chunks[producer.chunk].device, at);
+    const lh_timeline_run *made =
+        run_at(f->t, f->p->chunks[producer.chunk].device, at);
     return made->end_ns;
 }
 
 /* The gap before one run: from the end of the pass before it. `from` has gone
  * past any head-of-line stall already. */
-static void explain_gap(const finder *f, const lh_run *run, int64_t from,
-                        int64_t blocked_since, int64_t *idle)
+static void explain_gap(const finder *f, const lh_timeline_run *run,
+                        int64_t from, int64_t blocked_since, int64_t *idle)
 {
     const lh_timeline *t = f->t;
     int64_t until = run->start_ns;
@@ -212,7 +214,8 @@ static void explain_gap(const finder *f, const lh_run *run, int64_t from,
         return;
     }
     const lh_message *m = &t->messages[run->message];
-    const lh_run *producer = run_at(t, m->from, find_run(f, &m->producer));
+    const lh_timeline_run *producer =
+        run_at(t, m->from, find_run(f, &m->producer));
     int64_t produced = m->produced_ns < until ? m->produced_ns : until;
     if (run->pass.kind != LH_F) {
         take(idle, LH_CAUSE_DEPENDENCY, &from,
@@ -243,7 +246,7 @@ static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
         next_f[i] = run_at(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
     int64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const lh_run *run = run_at(t, d, i);
+        const lh_timeline_run *run = run_at(t, d, i);
         int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
         explain_gap(f, run, at, blocked, idle);
         idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
@@ -284,8 +287,8 @@ typedef struct walker {
     lh_analysis *a;
     size_t room;
     int64_t at_ns;
-    const lh_run *run;         /* the walk stands before this run, or ... */
-    const lh_message *message; /* ... before this message departs, or ... */
+    const lh_timeline_run *run; /* the walk stands before this run, or ... */
+    const lh_message *message;  /* ... before this message departs, or ... */
     const lh_collective *collective; /* ... this collective */
     bool no_memory;
 } walker;
@@ -311,7 +314,7 @@ static void add_segment(walker *w, lh_segment segment)
 
 static void step_to_run(walker *w, uint32_t d, uint32_t i)
 {
-    const lh_run *run = run_at(w->f->t, d, i);
+    const lh_timeline_run *run = run_at(w->f->t, d, i);
     if (run->issued_ns > run->end_ns && w->at_ns == run->issued_ns)
         add_segment(w, (lh_segment){.kind = LH_SEGMENT_HEAD_OF_LINE,
                                     .start_ns = run->end_ns,
@@ -378,7 +381,7 @@ static void step_to_collective(walker *w, const lh_collective *c)
 static bool step_from_run(walker *w)
 {
     const lh_timeline *t = w->f->t;
-    const lh_run *run = w->run;
+    const lh_timeline_run *run = w->run;
     uint32_t i = (uint32_t)(run - run_at(t, run->device, 0));
     if (i > 0 && run[-1].issued_ns == w->at_ns) {
         step_to_run(w, run->device, i - 1);
@@ -456,7 +459,7 @@ static bool step_to_first_forward(walker *w, const lh_collective *c)
     if (c->ready_ns == 0)
         return false;
     for (uint32_t i = 0; i < n_runs(w->f->t, c->device); i++) {
-        const lh_run *run = run_at(w->f->t, c->device, i);
+        const lh_timeline_run *run = run_at(w->f->t, c->device, i);
         if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
             continue;
         *w = (walker){.f = w->f,

@@ -37,7 +37,7 @@ typedef struct input {
 
 typedef struct device_state {
     const lh_pass *order;
-    lh_run *runs;
+    lh_timeline_run *runs;
     uint32_t count, pos;
     int64_t free_ns; /* ready for the pass at `pos` since */
     bool running;
@@ -148,7 +148,7 @@ static void try_start(engine *e, uint32_t d)
     if (dev->running || dev->stalled_on != NO_INPUT || dev->pos == dev->count)
         return;
     const lh_pass *pass = &dev->order[dev->pos];
-    lh_run *run = &dev->runs[dev->pos];
+    lh_timeline_run *run = &dev->runs[dev->pos];
     uint64_t needs = input_of(e, pass);
     int64_t start = dev->free_ns;
     run->message = LH_NONE;
@@ -569,7 +569,7 @@ static lh_status allocate(engine *e, lh_error *err)
     e->next_gather = LHI_NEW(e->mem, uint32_t, p->n_chunks);
     e->line = LHI_NEW(e->mem, uint32_t, p->n_chunks);
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
-    t->runs = LHI_NEW(e->mem, lh_run, total);
+    t->runs = LHI_NEW(e->mem, lh_timeline_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
     t->collectives =
         LHI_NEW(e->mem, lh_collective, 2 * (size_t)p->n_chunks + p->n_dp_ops);
@@ -661,7 +661,7 @@ static void add_up(engine *e)
     for (uint32_t d = 0; d < p->n_devices; d++) {
         int64_t now = memory[d];
         for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
-            const lh_run *run = &t->runs[i];
+            const lh_timeline_run *run = &t->runs[i];
             t->busy_ns += run->end_ns - run->start_ns;
             now += lhi_pass_memory(&p->chunks[run->pass.chunk], &run->pass);
             if (now > memory[d])

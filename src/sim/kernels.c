@@ -23,14 +23,14 @@ typedef struct graph {
 
 static lh_status check(const graph *g, size_t *n_arcs, lh_error *err)
 {
-    int64_t sum[LH_PLACED_BOTH] = {0};
+    int64_t sum[LH_KERNEL_PLACEMENTS] = {0};
     for (uint32_t k = 0; k < g->n; k++) {
         const lh_kernel *kernel = &g->kernels[k];
         if ((unsigned)kernel->kind >= LH_KERNEL_KINDS)
             return lhi_fail(err, LH_EINVAL,
                             "kernel %" PRIu32 ": there is no kind %d", k,
                             (int)kernel->kind);
-        for (int i = 0; i < LH_PLACED_BOTH; i++) {
+        for (int i = 0; i < LH_KERNEL_PLACEMENTS; i++) {
             if (kernel->ns[i] < 0)
                 return lhi_fail(err, LH_EINVAL,
                                 "kernel %" PRIu32 ": a duration is negative",
@@ -104,8 +104,8 @@ static lh_status refuse_circle(const graph *g, lh_error *err)
                     k, length);
 }
 
-static lh_status run(graph *g, lh_placed placed, lh_reconstruction *out,
-                     lh_error *err)
+static lh_status run(graph *g, lh_kernel_placement placed,
+                     lh_reconstruction *out, lh_error *err)
 {
     uint32_t n_queued = 0, latest = NONE;
     for (uint32_t k = 0; k < g->n; k++) {
@@ -152,14 +152,14 @@ lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = prepare(&g, n_arcs, mem, err);
-    for (int i = 0; i < LH_PLACED_BOTH && status == LH_OK; i++)
-        status = run(&g, (lh_placed)i, &made, err);
+    for (int i = 0; i < LH_KERNEL_PLACEMENTS && status == LH_OK; i++)
+        status = run(&g, (lh_kernel_placement)i, &made, err);
     lhi_arena_free(mem);
     if (status != LH_OK)
         return status;
-    made.faster = made.ns[LH_PLACED_PP_OUT] < made.ns[LH_PLACED_DP_OUT]
-                      ? LH_PLACED_PP_OUT
-                      : LH_PLACED_DP_OUT;
+    made.faster = made.ns[LH_KERNEL_PP_OUT] < made.ns[LH_KERNEL_DP_OUT]
+                      ? LH_KERNEL_PP_OUT
+                      : LH_KERNEL_DP_OUT;
     *out = made;
     return LH_OK;
 }

@@ -80,8 +80,8 @@ uint32_t lh_timeline_n_devices(const lh_timeline *timeline)
     return timeline->n_devices;
 }
 
-const lh_run *lh_timeline_runs(const lh_timeline *timeline, uint32_t device,
-                               uint32_t *count)
+const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
+                                        uint32_t device, uint32_t *count)
 {
     const size_t *at = &timeline->offsets[device];
     *count = (uint32_t)(at[1] - at[0]);

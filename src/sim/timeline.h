@@ -17,7 +17,7 @@ struct lh_timeline {
     int64_t busy_ns; /* of all devices together */
     int64_t *peak_memory, *memory_limits;
     size_t *offsets; /* runs of device d: offsets[d]..offsets[d + 1] - 1 */
-    lh_run *runs;
+    lh_timeline_run *runs;
     uint32_t n_messages, n_collectives;
     lh_message *messages;
     lh_collective *collectives;

@@ -12,15 +12,15 @@ enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MOST_PASSES = 200000 };
 
 static const char optimal[] = "optimal";
 
-uint32_t lh_best_count(void)
+uint32_t lh_n_best(void)
 {
-    return lh_method_count() + 1;
+    return lh_n_methods() + 1;
 }
 
 /* Before "auto", which comes last. */
 const char *lh_best_name(uint32_t i)
 {
-    uint32_t last = lh_method_count() - 1;
+    uint32_t last = lh_n_methods() - 1;
     return i < last    ? lh_method_name(i)
            : i == last ? optimal
                        : lh_method_name(i - 1);
@@ -28,7 +28,7 @@ const char *lh_best_name(uint32_t i)
 
 const char *lh_best_about(uint32_t i)
 {
-    uint32_t last = lh_method_count() - 1;
+    uint32_t last = lh_n_methods() - 1;
     return i < last    ? lh_method_about(i)
            : i == last ? "the fastest of all, by searching, with a proven bound"
                        : lh_method_about(i - 1);

@@ -252,8 +252,8 @@ static lh_status refute(prover *r, lh_error *err)
     uint32_t impossible;
     bool done = false;
     lh_status status =
-        lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo, LH_OBJECTIVE_MAKESPAN,
-                      r->mem, &r->shop, &why);
+        lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
+                      LH_SOLVE_OBJECTIVE_MAKESPAN, r->mem, &r->shop, &why);
     if (status == LH_EUNSUPPORTED || (status == LH_OK && r->shop->restricted)) {
         r->why = "only closed forms hold for this pipeline";
         return LH_OK;
@@ -316,7 +316,7 @@ static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;
     LHI_TRY(begin(r, solution, err));
-    if (r->o.objective != LH_OBJECTIVE_MAKESPAN)
+    if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         r->why = "only makespans are recorded";
     else if (solution->status != LH_SOLVE_OPTIMAL)
         r->why = "the schedule is not proven to be optimal";

@@ -345,7 +345,7 @@ static lh_status begin(trader *t, const lh_pipeline *pipeline,
         t->o = *options;
     if (t->o.each.size == 0)
         t->o.each.size = sizeof t->o.each;
-    if (t->o.each.objective != LH_OBJECTIVE_MAKESPAN)
+    if (t->o.each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         return lhi_fail(err, LH_EINVAL,
                         "memory is weighed against the makespan alone");
     if (t->o.each.effort == 0)

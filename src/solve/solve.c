@@ -307,7 +307,7 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
     if (!static_memory_fits(r))
         return LH_OK;
     LHI_TRY(lh_lower_bound(r->p, &bound, err));
-    if (r->o.objective == LH_OBJECTIVE_MAKESPAN) {
+    if (r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN) {
         r->bound_ns = bound.ns;
         r->proven_by = "closed form";
         memcpy(r->why, bound.text, sizeof bound.text);
@@ -322,7 +322,7 @@ lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_generate(r, err));
     if (lhi_is_done(r) || !r->shop)
         return LH_OK;
-    if (r->o.objective == LH_OBJECTIVE_MAKESPAN)
+    if (r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN)
         r->low = (r->bound_ns + r->shop->unit_ns - 1) / r->shop->unit_ns;
     if (!bounds_first(r))
         LHI_TRY(justify_best(r, err));
@@ -425,7 +425,7 @@ void lh_solution_fini(lh_solution *solution)
     solution->schedule = NULL;
 }
 
-const char *lh_solve_status_text(lh_solve_status status)
+const char *lh_solve_status_name(lh_solve_status status)
 {
     static const char *const texts[] = {"optimal", "feasible", "infeasible",
                                         "unknown"};

@@ -36,7 +36,7 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
 {
     for (uint32_t d = 0; d < lh_timeline_n_devices(timeline); d++) {
         uint32_t n;
-        const lh_run *from = lh_timeline_runs(timeline, d, &n);
+        const lh_timeline_run *from = lh_timeline_runs(timeline, d, &n);
         int64_t memory = devices[d].memory_static;
         for (uint32_t i = 0; i < n; i++) {
             const lh_chunk *chunk =

@@ -351,7 +351,7 @@ void lh_claims_free(lh_claims *claims)
         lhi_arena_free(claims->mem);
 }
 
-uint32_t lh_claims_count(const lh_claims *claims)
+uint32_t lh_n_claims(const lh_claims *claims)
 {
     return claims->n;
 }
@@ -375,7 +375,7 @@ lh_claim_status lh_claims_verdict(const lh_claims *claims)
     return worst;
 }
 
-const char *lh_claim_status_text(lh_claim_status status)
+const char *lh_claim_status_name(lh_claim_status status)
 {
     static const char *const texts[] = {"verified", "not verified", "wrong"};
     return (unsigned)status < 3 ? texts[status] : "unknown";

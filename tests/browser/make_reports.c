@@ -169,7 +169,7 @@ static void add_rows(lh_report *report, const char *text)
                     row.peak_memory = peak;
             }
         } else {
-            row.status = lh_status_text(status);
+            row.status = lh_status_name(status);
             row.why = why.text;
         }
         must(lh_report_add_row(report, &row, &err));

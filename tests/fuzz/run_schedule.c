@@ -28,7 +28,7 @@ static void analyse(const lh_pipeline *p, const lh_schedule *s,
     int64_t makespan = lh_timeline_makespan(t);
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
         const int64_t *idle = lh_analysis_idle(a, d);
-        const lh_run *runs = lh_timeline_runs(t, d, &count);
+        const lh_timeline_run *runs = lh_timeline_runs(t, d, &count);
         int64_t sum = 0;
         for (uint32_t i = 0; i < LH_N_CAUSES; i++) {
             REQUIRE(idle[i] >= 0, "device %" PRIu32, d);
@@ -123,7 +123,7 @@ void fuzz_run(const lh_pipeline *p, const lh_schedule *s)
 
 void fuzz_methods(const lh_pipeline *p)
 {
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_method_options o = {.size = sizeof o, .sub_blocks = 1 + m % 3};
         lh_schedule *s = NULL;
         lh_error err = {0};

@@ -24,7 +24,7 @@ static void compare_runs(const lh_timeline *t, const naive_result *n)
 {
     for (uint32_t d = 0; d < n->n_devices; d++) {
         uint32_t count;
-        const lh_run *runs = lh_timeline_runs(t, d, &count);
+        const lh_timeline_run *runs = lh_timeline_runs(t, d, &count);
         CHECK_INT(count, n->counts[d]);
         for (uint32_t i = 0; i < count && i < n->counts[d]; i++) {
             const naive_run *want = &n->runs[d][i];
@@ -86,8 +86,9 @@ static void compare_collectives(const lh_timeline *t, const naive_result *n)
                 all[k].sent_ns != want->sent_ns ||
                 all[k].arrive_ns != want->arrive_ns))
             k++;
-        CHECK_MSG(k < count, "no collective of chunk %" PRIu32
-                  " at %" PRId64 " to %" PRId64,
+        CHECK_MSG(k < count,
+                  "no collective of chunk %" PRIu32 " at %" PRId64
+                  " to %" PRId64,
                   want->chunk, want->depart_ns, want->sent_ns);
     }
 }
@@ -105,7 +106,7 @@ static void check_analysis(const lh_pipeline *p, const lh_schedule *s,
         return;
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
         const int64_t *idle = lh_analysis_idle(a, d);
-        const lh_run *runs = lh_timeline_runs(t, d, &count);
+        const lh_timeline_run *runs = lh_timeline_runs(t, d, &count);
         int64_t sum = 0;
         for (uint32_t i = 0; i < LH_N_CAUSES; i++) {
             CHECK(idle[i] >= 0);

@@ -23,9 +23,9 @@ static lh_claim_status check(const lh_pipeline *p, const lh_certificate *c,
     if (!claims)
         return LH_CLAIM_WRONG;
     lh_claim_status status = lh_claims_verdict(claims);
-    for (uint32_t i = 0; show && i < lh_claims_count(claims); i++)
+    for (uint32_t i = 0; show && i < lh_n_claims(claims); i++)
         fprintf(stderr, "  %s: %s\n",
-                lh_claim_status_text(lh_claims_status(claims, i)),
+                lh_claim_status_name(lh_claims_status(claims, i)),
                 lh_claims_text(claims, i));
     lh_claims_free(claims);
     return status;

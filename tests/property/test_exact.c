@@ -17,7 +17,7 @@ enum { MOST_LAYERS = 12 };
 static int64_t best_of_methods(const lh_pipeline *p)
 {
     int64_t best = INT64_MAX;
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         const char *name = lh_method_name(m);
         lh_schedule *s;
         lh_timeline *t;

@@ -151,8 +151,7 @@ static void check_time(way *w, int64_t ns, const char *method)
 static void run_methods(lhi_random *r, const lhi_built *built, way *w)
 {
     for (int i = 0; i < METHODS; i++) {
-        const char *name =
-            lh_method_name(lhi_random_below(r, lh_method_count()));
+        const char *name = lh_method_name(lhi_random_below(r, lh_n_methods()));
         lh_schedule *s;
         lh_timeline *t;
         lh_error err = {0};

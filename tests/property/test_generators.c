@@ -42,8 +42,8 @@ static bool adapts(const char *method, const lh_pipeline *p)
     if (strcmp(method, "slack") == 0)
         return lh_pipeline_placement(p) == LH_PLACEMENT_UD &&
                !lh_pipeline_is_joint(p);
-    return strcmp(method, "greedy") == 0 ||
-           strcmp(method, "look-ahead") == 0 || strcmp(method, "auto") == 0;
+    return strcmp(method, "greedy") == 0 || strcmp(method, "look-ahead") == 0 ||
+           strcmp(method, "auto") == 0;
 }
 
 static int64_t try_method(const lh_pipeline *p, const char *method,
@@ -79,7 +79,7 @@ static void try_all(rng *r, const lh_pipeline *p)
     lh_error err = {0};
     CHECK_OK(lh_lower_bound(p, &bound, &err), err);
     int64_t best = -1, by_auto = -1, by_greedy = -1, ahead = -1;
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         int64_t ns = try_method(p, name, &options, bound.ns);
         if (strcmp(name, "auto") == 0)

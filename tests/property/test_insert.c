@@ -299,8 +299,8 @@ static void try_fewer(maker *k, uint32_t parts, bool fifo, rng *r)
     lhi_shop *shop = NULL;
     maker few = *k;
     part.n_microbatches = 1 + rng_below(r, k->shop->n_microbatches);
-    CHECK_OK(lhi_shop_make(&part, parts, fifo, LH_OBJECTIVE_MAKESPAN, k->mem,
-                           &shop, &err),
+    CHECK_OK(lhi_shop_make(&part, parts, fifo, LH_SOLVE_OBJECTIVE_MAKESPAN,
+                           k->mem, &shop, &err),
              err);
     few.p = &part;
     few.shop = shop;
@@ -401,8 +401,8 @@ static void try_case(uint64_t seed)
     maker a = {
         .p = p, .mem = lhi_arena_make(0), .mirrored = rng_chance(&r, 50)};
     CHECK(a.mem != NULL);
-    lh_status status = lhi_shop_make(p, parts, fifo, LH_OBJECTIVE_MAKESPAN,
-                                     a.mem, &shop, &err);
+    lh_status status = lhi_shop_make(
+        p, parts, fifo, LH_SOLVE_OBJECTIVE_MAKESPAN, a.mem, &shop, &err);
     a.shop = shop;
     if (status == LH_OK) {
         bool fits = should_fit(p, shop);
@@ -455,9 +455,9 @@ static void judge_fit(const lh_pipeline_desc *desc, bool fifo, bool fits)
     lhi_shop *shop = NULL;
     maker k = {.mem = lhi_arena_make(0)};
     CHECK_OK(lh_pipeline_make(desc, &p, &err), err);
-    CHECK_OK(
-        lhi_shop_make(p, 1, fifo, LH_OBJECTIVE_MAKESPAN, k.mem, &shop, &err),
-        err);
+    CHECK_OK(lhi_shop_make(p, 1, fifo, LH_SOLVE_OBJECTIVE_MAKESPAN, k.mem,
+                           &shop, &err),
+             err);
     k.shop = shop;
     for (int mirrored = 0; mirrored < 2 && !test_state.bad; mirrored++) {
         k.mirrored = mirrored;
@@ -505,9 +505,9 @@ static void trains_meet(void)
     lhi_shop *shop = NULL;
     uint32_t n_soon = 0;
     maker a = {.p = p, .mem = lhi_arena_make(0)};
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, a.mem, &shop, &err),
-        err);
+    CHECK_OK(lhi_shop_make(p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, a.mem,
+                           &shop, &err),
+             err);
     a.shop = shop;
     const lhi_insert how = {.ticks = 100000,
                             .target = TRAINS_GOOD_MS * INT64_C(1000000) /

@@ -184,7 +184,7 @@ static void compare_auto(const int64_t *ns, uint32_t n)
 
 static void methods_are_sound(void)
 {
-    uint32_t n = lh_method_count(), n_made[MAX_METHODS] = {0};
+    uint32_t n = lh_n_methods(), n_made[MAX_METHODS] = {0};
     CHECK(n <= MAX_METHODS);
     for (uint32_t i = first_case; i < first_case + n_cases; i++) {
         rng r = {i};
@@ -358,7 +358,7 @@ static int64_t best_of_all(const lh_pipeline *p)
 static void compare_methods(const lh_pipeline *p, int64_t best)
 {
     static const lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_schedule *s = NULL;
         lh_timeline *t = NULL;
         lh_error err = {0};

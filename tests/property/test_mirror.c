@@ -219,8 +219,9 @@ static void try_case(uint64_t seed)
     lhi_shop *s = NULL, *t = NULL, *u = NULL;
     const uint32_t parts = 1 + rng_below(&r, 3);
     const bool makespan = rng_chance(&r, 75), fifo = rng_chance(&r, 30);
-    const lh_objective objective =
-        makespan ? LH_OBJECTIVE_MAKESPAN : LH_OBJECTIVE_FIRST_DEVICE;
+    const lh_solve_objective objective = makespan
+                                             ? LH_SOLVE_OBJECTIVE_MAKESPAN
+                                             : LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     CHECK(mem != NULL);
     lh_status status =
         (rng_chance(&r, 25) ? lhi_shop_make_loose : lhi_shop_make)(
@@ -291,8 +292,9 @@ static void heads_are_tails(void)
     lhi_arena *mem = lhi_arena_make(0);
     lh_error err = {0};
     CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
-    CHECK_OK(lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &s, &err),
-             err);
+    CHECK_OK(
+        lhi_shop_make(p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &s, &err),
+        err);
     CHECK_OK(lhi_mirror_make(s, mem, &t, &err), err);
     CHECK_OK(lhi_words_make(s, mem, &w, &err), err);
     CHECK_OK(lhi_words_make(t, mem, &back, &err), err);

@@ -145,8 +145,8 @@ static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
     maker few = *k;
     const lhi_regrow how = {.ticks = ticks};
     part.n_microbatches = n_microbatches;
-    CHECK_OK(lhi_shop_make(&part, parts, false, LH_OBJECTIVE_MAKESPAN, k->mem,
-                           &shop, &err),
+    CHECK_OK(lhi_shop_make(&part, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN,
+                           k->mem, &shop, &err),
              err);
     few.p = &part;
     few.shop = shop;
@@ -201,8 +201,8 @@ static void try_case(uint64_t seed)
     const uint32_t parts = 1 + rng_below(&r, 3);
     maker a = {.p = p, .mem = lhi_arena_make(0), .seed = rng_next(&r)};
     CHECK(a.mem != NULL);
-    lh_status status = lhi_shop_make(p, parts, false, LH_OBJECTIVE_MAKESPAN,
-                                     a.mem, &shop, &err);
+    lh_status status = lhi_shop_make(
+        p, parts, false, LH_SOLVE_OBJECTIVE_MAKESPAN, a.mem, &shop, &err);
     a.shop = shop;
     if (status == LH_OK && is_possible(shop) && begin(&a)) {
         const lhi_regrow how = {.ticks = shop->n_ops * 10, .seed = 3};
@@ -249,8 +249,8 @@ static bool board(maker *k, uint32_t n_microbatches)
     lh_error err = {0};
     lhi_shop *shop = NULL;
     *k = (maker){.p = trains_make(n_microbatches), .mem = lhi_arena_make(0)};
-    CHECK_OK(lhi_shop_make(k->p, 1, false, LH_OBJECTIVE_MAKESPAN, k->mem, &shop,
-                           &err),
+    CHECK_OK(lhi_shop_make(k->p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, k->mem,
+                           &shop, &err),
              err);
     k->shop = shop;
     return !test_state.bad;

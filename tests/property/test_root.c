@@ -142,7 +142,7 @@ static void try_case(uint64_t seed)
     lhi_budget_begin(&budget, &none);
     lh_status status =
         lhi_shop_make(p, 1 + rng_below(&r, 2), rng_chance(&r, 20),
-                      LH_OBJECTIVE_MAKESPAN, mem, &shop, &err);
+                      LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &shop, &err);
     if (status == LH_OK && shop->n_ops <= MOST)
         CHECK_OK(lhi_windows_make(shop, 0, &budget, mem, &w, &impossible, &err),
                  err);

@@ -31,7 +31,7 @@ static int64_t objective_of(const lh_pipeline *p, const lh_schedule *s,
     lh_sim_options sim = {.size = sizeof sim, .fifo = o->fifo};
     if (lh_simulate(p, s, &sim, &t, &err) != LH_OK)
         return -1;
-    int64_t ns = o->objective == LH_OBJECTIVE_MAKESPAN
+    int64_t ns = o->objective == LH_SOLVE_OBJECTIVE_MAKESPAN
                      ? lh_timeline_makespan(t)
                      : lh_timeline_first_device_end(t);
     lh_timeline_free(t);
@@ -81,12 +81,12 @@ static void check_solution(const lh_pipeline *p, const lh_solve_options *o,
     CHECK_OK(lh_check(p, s->schedule, &v, &err), err);
     if (v) {
         CHECK(lh_verdict_valid(v));
-        if (o->objective == LH_OBJECTIVE_MAKESPAN && !o->fifo)
+        if (o->objective == LH_SOLVE_OBJECTIVE_MAKESPAN && !o->fifo)
             CHECK_INT(lh_verdict_makespan(v), s->makespan_ns);
     }
     lh_verdict_free(v);
     CHECK_OK(lh_lower_bound(p, &bound, &err), err);
-    if (o->objective == LH_OBJECTIVE_MAKESPAN)
+    if (o->objective == LH_SOLVE_OBJECTIVE_MAKESPAN)
         CHECK(s->bound_ns >= bound.ns);
     seen.ordered += lh_schedule_n_link_orders(s->schedule) > 0;
 }
@@ -97,7 +97,7 @@ static void judge(const lh_pipeline *p, const lh_solve_options *o,
     brute_options b = {.below_ns = s->makespan_ns,
                        .fifo = o->fifo,
                        .first_device =
-                           o->objective == LH_OBJECTIVE_FIRST_DEVICE,
+                           o->objective == LH_SOLVE_OBJECTIVE_FIRST_DEVICE,
                        .parts = o->sub_blocks,
                        .most = 60000};
     if (s->status == LH_SOLVE_INFEASIBLE)
@@ -117,7 +117,7 @@ static void judge(const lh_pipeline *p, const lh_solve_options *o,
     seen.shared += brute_shared_links(p);
     seen.parts += o->sub_blocks > 1;
     seen.fifo += o->fifo;
-    seen.first_device += o->objective == LH_OBJECTIVE_FIRST_DEVICE;
+    seen.first_device += o->objective == LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     seen.gathers += lh_pipeline_chunk(p, 0)->all_gather_ns > 0;
 }
 
@@ -132,7 +132,7 @@ static void compare(uint32_t number)
         o.sub_blocks = 2;
     o.fifo = rng_chance(&r, 20) && !brute_shared_links(p);
     if (rng_chance(&r, 15))
-        o.objective = LH_OBJECTIVE_FIRST_DEVICE;
+        o.objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     if (s.schedule)
         check_solution(p, &o, &s);
@@ -142,7 +142,7 @@ static void compare(uint32_t number)
         seen.open++;
     if (test_state.bad) {
         fprintf(stderr, "case %u: %s, found by %s, proven by %s\n", number,
-                lh_solve_status_text(s.status), s.found_by, s.proven_by);
+                lh_solve_status_name(s.status), s.found_by, s.proven_by);
         print_case(p, s.schedule);
     }
     lh_solution_fini(&s);
@@ -181,7 +181,7 @@ static void bounds_hold_for_uneven_parts(void)
                                .parts = o.sub_blocks,
                                .most = 60000};
             CHECK_MSG(brute_force(p, &b) != BRUTE_FASTER, "case %u: %s",
-                      first_case + i, lh_solve_status_text(s.status));
+                      first_case + i, lh_solve_status_name(s.status));
             if (test_state.bad) {
                 fprintf(stderr,
                         "%u parts, found by %s, %" PRId64 " ns proven by %s\n",

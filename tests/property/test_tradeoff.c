@@ -153,7 +153,7 @@ static void refuses(void)
     o.size = 3;
     CHECK_INT(lh_least_memory(p, &o, &point, &err), LH_EINVAL);
     o = (lh_tradeoff_options){.size = sizeof o};
-    o.each.objective = LH_OBJECTIVE_FIRST_DEVICE;
+    o.each.objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     CHECK_INT(lh_memory_curve_make(p, &o, &curve, &err), LH_EINVAL);
     lh_pipeline_free(p);
     int64_t limits[4] = {0, 9, 9, 9};

@@ -52,7 +52,7 @@ static inline void solve_row_check(const solve_row *r, uint64_t effort)
     lh_error err = {0};
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     solve_check(p, &s);
-    CHECK_STR(lh_solve_status_text(s.status), "optimal");
+    CHECK_STR(lh_solve_status_name(s.status), "optimal");
     CHECK_INT(s.makespan_ns, (int64_t)(r->optimum_ms * 1e6 + .5));
     CHECK_INT(s.bound_ns, (int64_t)(r->optimum_ms * 1e6 + .5));
     if (test_state.bad)

@@ -41,8 +41,8 @@ static void check_best(const lh_pipeline *p, const lh_best *best, int64_t ms)
 static void names(void)
 {
     lh_error err = {0};
-    uint32_t n = lh_best_count();
-    CHECK_INT(n, lh_method_count() + 1);
+    uint32_t n = lh_n_best();
+    CHECK_INT(n, lh_n_methods() + 1);
     CHECK_STR(lh_best_name(n - 1), "auto");
     CHECK_STR(lh_best_name(n - 2), "optimal");
     for (uint32_t i = 0; i < n; i++) {
@@ -98,7 +98,7 @@ static void judged_as_asked(void)
     CHECK_OK(lh_evaluator_make(p, &o.method.sim, &judge, &err), err);
     CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
     CHECK_OK(lh_evaluator_run(judge, best.schedule, &best_ns, &err), err);
-    for (uint32_t i = 0; i + 1 < lh_best_count(); i++) {
+    for (uint32_t i = 0; i + 1 < lh_n_best(); i++) {
         lh_error why;
         if (lh_best_schedule(lh_best_name(i), p, &o, &method, &why) != LH_OK)
             continue;

@@ -35,20 +35,20 @@ static void by_hand(void)
     lh_error err = {0};
     list_example(k);
     CHECK_OK(lh_kernels_reconstruct(k, N, &r, &err), err);
-    CHECK_INT(r.ns[LH_PLACED_DP_OUT], 84);
-    CHECK_INT(r.ns[LH_PLACED_PP_OUT], 72);
+    CHECK_INT(r.ns[LH_KERNEL_DP_OUT], 84);
+    CHECK_INT(r.ns[LH_KERNEL_PP_OUT], 72);
     CHECK_INT(r.ns[r.faster], 72);
-    CHECK_INT(r.path_ns[LH_PLACED_DP_OUT][LH_KERNEL_COMPUTE], 42);
-    CHECK_INT(r.path_ns[LH_PLACED_DP_OUT][LH_KERNEL_P2P], 2);
-    CHECK_INT(r.path_ns[LH_PLACED_DP_OUT][LH_KERNEL_DP], 40);
-    CHECK_INT(r.path_ns[LH_PLACED_PP_OUT][LH_KERNEL_P2P], 26);
-    CHECK_INT(r.path_ns[LH_PLACED_PP_OUT][LH_KERNEL_DP], 4);
-    k[AG0].ns[LH_PLACED_PP_OUT] += 12; /* alike */
+    CHECK_INT(r.path_ns[LH_KERNEL_DP_OUT][LH_KERNEL_COMPUTE], 42);
+    CHECK_INT(r.path_ns[LH_KERNEL_DP_OUT][LH_KERNEL_P2P], 2);
+    CHECK_INT(r.path_ns[LH_KERNEL_DP_OUT][LH_KERNEL_DP], 40);
+    CHECK_INT(r.path_ns[LH_KERNEL_PP_OUT][LH_KERNEL_P2P], 26);
+    CHECK_INT(r.path_ns[LH_KERNEL_PP_OUT][LH_KERNEL_DP], 4);
+    k[AG0].ns[LH_KERNEL_PP_OUT] += 12; /* alike */
     CHECK_OK(lh_kernels_reconstruct(k, N, &r, &err), err);
-    CHECK_INT(r.ns[LH_PLACED_PP_OUT], 84);
-    CHECK_INT(r.faster, LH_PLACED_DP_OUT);
+    CHECK_INT(r.ns[LH_KERNEL_PP_OUT], 84);
+    CHECK_INT(r.faster, LH_KERNEL_DP_OUT);
     CHECK_OK(lh_kernels_reconstruct(NULL, 0, &r, &err), err);
-    CHECK_INT(r.ns[LH_PLACED_DP_OUT], 0);
+    CHECK_INT(r.ns[LH_KERNEL_DP_OUT], 0);
 }
 
 /* The longest path that ends with kernel k. */
@@ -85,7 +85,7 @@ static void random_lists(void)
         lh_reconstruction got = {0};
         lh_error err = {0};
         CHECK_OK(lh_kernels_reconstruct(k, n, &got, &err), err);
-        for (int p = 0; p < LH_PLACED_BOTH; p++) {
+        for (int p = 0; p < LH_KERNEL_PLACEMENTS; p++) {
             int64_t want = 0, sum = 0;
             for (uint32_t i = 0; i < n; i++)
                 want = naive(k, i, p) > want ? naive(k, i, p) : want;
@@ -99,11 +99,11 @@ static void random_lists(void)
 
 static void refuses(const lh_kernel *k, uint32_t n, const char *part)
 {
-    lh_reconstruction r = {.faster = LH_PLACED_BOTH};
+    lh_reconstruction r = {.faster = LH_KERNEL_PLACEMENTS};
     lh_error err = {0};
     CHECK_INT(lh_kernels_reconstruct(k, n, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, part);
-    CHECK_INT(r.faster, LH_PLACED_BOTH);
+    CHECK_INT(r.faster, LH_KERNEL_PLACEMENTS);
 }
 
 static void refused(void)

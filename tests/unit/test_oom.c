@@ -414,7 +414,7 @@ static bool try_once(const char *name, lh_status (*call)(void), int64_t at,
     }
     CHECK_MSG(status == LH_ENOMEM && err.code == LH_ENOMEM && err.text[0],
               "%s says '%s' (%s) at allocation %" PRId64, name,
-              lh_status_text(status), err.text, at);
+              lh_status_name(status), err.text, at);
     return true;
 }
 
@@ -469,7 +469,7 @@ static void running(void)
 
 static void methods(void)
 {
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         method = lh_method_name(m);
         if (method_run() == LH_OK)
             try_all(method, method_run);

@@ -107,7 +107,7 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
     if (lhi_layout_build(a->job, &mine, &b, &why) != LH_OK)
         return LH_OK;
     a->n_layouts++;
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         const char *name = lh_method_name(m), *want = mine.layout.schedule;
         if (want ? strcmp(name, want) == 0
                  : strcmp(name, "auto") != 0 && strcmp(name, "look-ahead") != 0)

@@ -104,7 +104,7 @@ static void check_others(const lh_job *job, const lh_plan *nominal,
         CHECK_OK(lh_plan_pipeline(job, &c->layout, c->placement, c->recompute,
                                   &q, &after, &err),
                  err);
-        for (uint32_t m = 0; q && m < lh_method_count(); m++) {
+        for (uint32_t m = 0; q && m < lh_n_methods(); m++) {
             lh_schedule *s = NULL;
             lh_timeline *t = NULL;
             lh_jitter_result r;

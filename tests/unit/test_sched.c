@@ -377,11 +377,11 @@ static void names(void)
     CHECK_HAS(err.text, "no method 'zb-h3'");
     CHECK_HAS(err.text, "zb-h1, zb-h2");
     CHECK(s == NULL);
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_methods(); i++) {
         CHECK(lh_method_name(i) != NULL);
         CHECK(lh_method_about(i) != NULL);
     }
-    CHECK(lh_method_name(lh_method_count()) == NULL);
+    CHECK(lh_method_name(lh_n_methods()) == NULL);
     lh_method_options options = {.size = sizeof options, .sub_blocks = 4097};
     CHECK_INT(lh_method_run("greedy", p, &options, &s, NULL, &err), LH_EINVAL);
     options = (lh_method_options){0};
@@ -404,7 +404,7 @@ static void auto_takes_the_best(void)
         bool named = false;
         lh_pipeline *p = uniform_make(cases[i]);
         lh_method_options options = {.size = sizeof options, .sub_blocks = 2};
-        for (uint32_t k = 0; k < lh_method_count(); k++) {
+        for (uint32_t k = 0; k < lh_n_methods(); k++) {
             result r =
                 run_on(p, NULL, lh_method_name(k), LH_RECEIVES_EARLY, &options);
             CHECK(r.status != LH_OK || r.ms >= best.ms);

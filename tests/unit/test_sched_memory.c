@@ -10,7 +10,7 @@ static void try_methods(uniform u)
 {
     lh_pipeline *p = uniform_make(u);
     lh_method_options options = {.size = sizeof options, .sub_blocks = 3};
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         lh_schedule *s = NULL;
         lh_error err = {0};

@@ -191,7 +191,7 @@ static void with_data_parallel(void)
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     for (uint32_t d = 0; t && d < 2; d++) {
         uint32_t n = 0;
-        const lh_run *runs = lh_timeline_runs(t, d, &n);
+        const lh_timeline_run *runs = lh_timeline_runs(t, d, &n);
         last = runs[n - 1].end_ns > last ? runs[n - 1].end_ns : last;
     }
     CHECK_INT(last, 30000000);

@@ -44,7 +44,7 @@ static lh_timeline *simulate(const lh_pipeline *p, const lh_schedule *s,
     for (uint32_t d = 0; d < lh_timeline_n_devices(t); d++) {
         uint32_t n;
         int64_t sum = 0;
-        const lh_run *runs = lh_timeline_runs(t, d, &n);
+        const lh_timeline_run *runs = lh_timeline_runs(t, d, &n);
         for (uint32_t i = 0; i < n; i++)
             sum += runs[i].end_ns - runs[i].start_ns;
         for (int c = 0; c < LH_N_CAUSES; c++)
@@ -93,7 +93,7 @@ static void by_hand(void)
     lh_schedule *s = parse(two_by_two);
     lh_timeline *t = simulate(p, s, NULL);
     uint32_t n;
-    const lh_run *runs = lh_timeline_runs(t, 1, &n);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 1, &n);
     CHECK_INT(n, 6);
     static const int64_t starts[] = {10, 11, 14, 15, 17, 20};
     for (uint32_t i = 0; i < n; i++)
@@ -123,7 +123,7 @@ static void late_receives(void)
     lh_sim_options options = {sizeof options, LH_RECEIVES_LATE, 0, false};
     lh_timeline *t = simulate(p, s, &options);
     uint32_t n;
-    const lh_run *runs = lh_timeline_runs(t, 1, &n);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 1, &n);
     CHECK_INT(runs[2].start_ns, 22 * MS);
     CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_LATE_RECEIVE), 0);
     /* 0I1 comes after 0W0 (24-27): late posts at 27, late-fd at 24. */
@@ -150,7 +150,7 @@ static void coupled_queues(void)
     lh_sim_options options = {sizeof options, LH_RECEIVES_EARLY, 1, false};
     lh_timeline *t = simulate(p, s, &options);
     uint32_t n;
-    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 0, &n);
     CHECK_INT(runs[1].end_ns, 2 * MS);
     CHECK_INT(runs[1].issued_ns, 10 * MS);
     runs = lh_timeline_runs(t, 1, &n);
@@ -205,7 +205,7 @@ static void collectives(void)
     lh_schedule *s = parse("0F0,0F1,1F0,1F1,1I0,1W0,1I1,1W1,0I0,0W0,0I1,0W1\n");
     lh_timeline *t = simulate(p, s, NULL);
     uint32_t n;
-    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 0, &n);
     CHECK_INT(runs[0].start_ns, 8 * MS);  /* gathered at 7 + 1 */
     CHECK_INT(runs[2].start_ns, 39 * MS); /* after it, 30, and 2 */
     /* 1W1 ends at 39 + 60 = 99: scatter 99-199; 0W1 ends at 139, queued until
@@ -274,7 +274,7 @@ static void sub_blocks_share_exactly(void)
     lh_schedule *s = parse("0F0,0I0,0W0:0/4,0W0:1/4,0W0:2/4,0W0:3/4\n");
     lh_timeline *t = simulate(p, s, NULL);
     uint32_t n;
-    const lh_run *runs = lh_timeline_runs(t, 0, &n);
+    const lh_timeline_run *runs = lh_timeline_runs(t, 0, &n);
     static const int64_t ends[] = {2, 5, 7, 10};
     for (int i = 0; i < 4; i++)
         CHECK_INT(runs[2 + i].end_ns, 2 * MS + ends[i]);

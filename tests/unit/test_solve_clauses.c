@@ -84,9 +84,9 @@ static lhi_shop *make_shop(const lh_pipeline *p, lhi_arena *mem)
 {
     lh_error err = {0};
     lhi_shop *shop = NULL;
-    CHECK_OK(
-        lhi_shop_make(p, 1, false, LH_OBJECTIVE_MAKESPAN, mem, &shop, &err),
-        err);
+    CHECK_OK(lhi_shop_make(p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &shop,
+                           &err),
+             err);
     return shop;
 }
 

@@ -236,7 +236,7 @@ static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
         LHI_TRY(lhi_candidate_simulate(s, c, err));
     else
         LHI_TRY(lhi_candidate_glance(s, c, err));
-    b->work += c->thorough ? passes * lh_method_count() : passes;
+    b->work += c->thorough ? passes * lh_n_methods() : passes;
     if (c->choice.status != LH_CHOICE_OK)
         return LH_OK;
     int64_t value = lhi_value_of(&s->options, &c->choice);

@@ -86,7 +86,7 @@ static const char *draw_method(drawing *d)
 {
     const char *chosen = NULL;
     uint32_t n = 0;
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         const char *name = lh_method_name(m);
         if (lhi_method_considered(d->s->job, &d->s->options, name) &&
             strcmp(name, "look-ahead") != 0 &&

@@ -209,7 +209,7 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
     for (int slow = 0; slow < 2; slow++)
-        for (uint32_t m = 0; m < lh_method_count(); m++) {
+        for (uint32_t m = 0; m < lh_n_methods(); m++) {
             const char *name = lh_method_name(m);
             if (!lhi_method_considered(s->job, &s->options, name) ||
                 is_slow(name) != (slow == 1) ||

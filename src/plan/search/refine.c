@@ -174,12 +174,12 @@ static lh_status improve_best(refiner *r, uint64_t effort, char *why,
 static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
 {
     lh_plan *p = r->plan;
-    lh_choice *list = LHI_NEW(r->mem, lh_choice, lh_method_count());
+    lh_choice *list = LHI_NEW(r->mem, lh_choice, lh_n_methods());
     if (!list)
         return lhi_fail_nomem(err);
     p->methods = list;
     p->n_methods = 0;
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_method_options how = {.size = sizeof how,
                                  .sub_blocks = r->options->sub_blocks};
         lh_schedule *schedule = NULL;

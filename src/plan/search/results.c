@@ -215,7 +215,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
                               lh_plan *plan, lh_error *err)
 {
     lh_choice *list =
-        LHI_NEW(s->mem, lh_choice, 2 * lh_method_count() + LHI_ELASTIC_ROWS);
+        LHI_NEW(s->mem, lh_choice, 2 * lh_n_methods() + LHI_ELASTIC_ROWS);
     if (!list)
         return lhi_fail_nomem(err);
     for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {

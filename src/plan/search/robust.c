@@ -257,10 +257,10 @@ static bool too_slow(const robust *r, const drawn *d, const char *method)
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
-    d->rows = LHI_NEW(r->mem, lh_choice, lh_method_count() + (size_t)1);
+    d->rows = LHI_NEW(r->mem, lh_choice, lh_n_methods() + (size_t)1);
     if (!d->rows)
         return lhi_fail_nomem(err);
-    for (uint32_t m = 0; m < lh_method_count(); m++) {
+    for (uint32_t m = 0; m < lh_n_methods(); m++) {
         const char *name = lh_method_name(m), *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, name) == 0;
         if (!lhi_method_considered(r->job, r->options, name) ||

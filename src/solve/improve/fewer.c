@@ -48,7 +48,7 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
      * there in another way than many do. */
     if (r->fewer || !r->windows->whole || !lhi_shop_is_single(r->shop) ||
         n < LEAST || r->o.fifo || p->has_collectives ||
-        r->o.objective != LH_OBJECTIVE_MAKESPAN || r->shop->restricted ||
+        r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN || r->shop->restricted ||
         !only_holds(p))
         return LH_OK;
     lhi_fewer *f = LHI_NEW(r->mem, lhi_fewer, 1);

@@ -470,7 +470,7 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
  */
 
 /* Data-parallel communication of a device's only chunk. */
-static void set_ends(maker *m, lh_objective objective)
+static void set_ends(maker *m, lh_solve_objective objective)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
@@ -486,7 +486,7 @@ static void set_ends(maker *m, lh_objective objective)
             s->tail[last->first + last->count - 1] =
                 k->reduce_scatter_ns + k->dp_latency_ns;
     }
-    if (objective != LH_OBJECTIVE_FIRST_DEVICE)
+    if (objective != LH_SOLVE_OBJECTIVE_FIRST_DEVICE)
         return;
     uint32_t asked = s->device_machine[p->chunks[0].device];
     for (uint32_t o = 0; o < s->n_ops; o++)
@@ -566,7 +566,7 @@ int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
 /* --- making it --------------------------------------------------------------
  */
 
-static lh_status make(maker *m, lh_objective objective, lh_error *err)
+static lh_status make(maker *m, lh_solve_objective objective, lh_error *err)
 {
     sort_chunks(m);
     add_devices(m);
@@ -580,8 +580,9 @@ static lh_status make(maker *m, lh_objective objective, lh_error *err)
 }
 
 /* m.p, m.fifo and m.loose are given. */
-static lh_status make_shop(maker m, uint32_t parts, lh_objective objective,
-                           lhi_arena *mem, lhi_shop **out, lh_error *err)
+static lh_status make_shop(maker m, uint32_t parts,
+                           lh_solve_objective objective, lhi_arena *mem,
+                           lhi_shop **out, lh_error *err)
 {
     const lh_pipeline *p = m.p;
     lhi_shop *s = LHI_NEW(mem, lhi_shop, 1);
@@ -623,15 +624,15 @@ static lh_status make_shop(maker m, uint32_t parts, lh_objective objective,
 }
 
 lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
-                        lh_objective objective, lhi_arena *mem, lhi_shop **out,
-                        lh_error *err)
+                        lh_solve_objective objective, lhi_arena *mem,
+                        lhi_shop **out, lh_error *err)
 {
     return make_shop((maker){.p = p, .fifo = fifo}, parts, objective, mem, out,
                      err);
 }
 
 lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
-                              lh_objective objective, lhi_arena *mem,
+                              lh_solve_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err)
 {
     return make_shop((maker){.p = p, .fifo = fifo, .loose = true}, parts,

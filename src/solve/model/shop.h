@@ -91,14 +91,14 @@ typedef struct lhi_shop {
  * alike it is restricted: it takes them in order.
  * LH_EUNSUPPORTED: too large for exact numbers. Lives in `mem`. */
 lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
-                        lh_objective objective, lhi_arena *mem, lhi_shop **out,
-                        lh_error *err);
+                        lh_solve_objective objective, lhi_arena *mem,
+                        lhi_shop **out, lh_error *err);
 
 /* The same with the parts of a W alike: each as short, and freeing as much, as
  * any of them. Never restricted: its bounds hold for all orders of the parts.
  */
 lh_status lhi_shop_make_loose(const lh_pipeline *p, uint32_t parts, bool fifo,
-                              lh_objective objective, lhi_arena *mem,
+                              lh_solve_objective objective, lhi_arena *mem,
                               lhi_shop **out, lh_error *err);
 
 /* No device has more than one chunk. */

@@ -41,7 +41,7 @@ static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
     lh_timeline *timeline = NULL;
     lh_sim_options sim = {.size = sizeof sim, .fifo = fifo};
     LHI_TRY(lh_simulate(r->p, schedule, &sim, &timeline, err));
-    *out = r->o.objective == LH_OBJECTIVE_MAKESPAN
+    *out = r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN
                ? lh_timeline_makespan(timeline)
                : lh_timeline_first_device_end(timeline);
     if (!lh_timeline_fits(timeline, NULL))
@@ -109,7 +109,7 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
 
 lh_status lhi_generate(lhi_solver *r, lh_error *err)
 {
-    for (uint32_t i = 0; i < lh_method_count(); i++) {
+    for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         lh_schedule *schedule = NULL;
         lh_method_options o = {.size = sizeof o,
