@@ -4,7 +4,13 @@
  * depends only on what the rounds before it brought, and its results are taken
  * in order, as far as they are of use: so it does not matter how many threads
  * there are (docs/theory/optimal.md, "Threads"). */
+#include "solve/rounds.h"
+
+#include "solve/improve/beams.h"
 #include "solve/improve/fewer.h"
+#include "solve/improve/inserts.h"
+#include "solve/improve/justify.h"
+#include "solve/improve/near.h"
 #include "solve/improve/tune.h"
 #include "solve/state/batch.h"
 

@@ -3,101 +3,18 @@
  * and rounds of searches and improvements. */
 #include "base/fail.h"
 #include "pipe/pipeline_own.h"
-#include "solve/bound/shave.h"
+#include "solve/improve/beams.h"
 #include "solve/improve/fewer.h"
+#include "solve/improve/inserts.h"
+#include "solve/improve/justify.h"
 #include "solve/improve/tune.h"
 #include "solve/loose.h"
-#include "solve/state/solver.h"
+#include "solve/rounds.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { SHAVING = 60 /* ticks per operation */ };
-
-const char *lhi_windows_name(const lhi_solver *r)
-{
-    return r->windows->complete ? "lattice" : "windows";
-}
-
-/* --- the bound of the windows
- * ------------------------------------------------------ */
-
-/* The least deadline that the windows do not refute: farther and farther up
- * from what is known, then by halves. */
-lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
-{
-    const bool whole = r->windows->whole;
-    int64_t high = r->best_ns >= 0 ? lhi_units_of(r, r->best_ns)
-                                   : r->shop->horizon / r->shop->scale + 1;
-    int64_t step = 0, last = lhi_shop_deadline(r->shop, high - 1);
-    if (r->low >= high)
-        return LH_OK;
-    /* Lattices of the longest deadline are good for all shorter ones. */
-    bool any = whole ? lhi_windows_set(r->windows, last, &r->budget)
-                     : lhi_windows_set_strictly(r->windows, last, &r->budget);
-    if (!any)
-        lhi_raise_bound(r, high, lhi_windows_name(r));
-    if (!any || r->budget.stop)
-        return LH_OK;
-    if (r->windows->complete &&
-        !lhi_windows_narrow(r->windows, last, true, &r->budget))
-        return lhi_fail_nomem(err);
-    /* With a little more room they may fit, which gives more than windows of
-     * short deadlines do. */
-    if (!r->windows->complete && r->windows->tries++ > 0 &&
-        !r->windows->out_of_room)
-        return LH_OK;
-    while (r->low < high && !r->budget.stop) {
-        int64_t t = r->low + step < high ? r->low + step : high - 1;
-        bool open = lhi_windows_set(r->windows, lhi_shop_deadline(r->shop, t),
-                                    &r->budget);
-        if (r->budget.stop)
-            return LH_OK;
-        if (!open) {
-            lhi_raise_bound(r, t + 1, lhi_windows_name(r));
-            step = step ? 3 * step : (high - r->low) / 64 + 1;
-            continue;
-        }
-        high = t;
-        step = (high - r->low) / 2;
-        if (whole &&
-            !lhi_windows_narrow(r->windows, lhi_shop_deadline(r->shop, t),
-                                false, &r->budget))
-            return lhi_fail_nomem(err);
-    }
-    return LH_OK;
-}
-
-/* What lattices leave open shaving may refute: farther and farther up, and
- * nearer and nearer when it does not. */
-static lh_status bound_by_shaving(lhi_solver *r, lh_error *err)
-{
-    const uint64_t most = SHAVING * (uint64_t)r->shop->n_ops;
-    const uint64_t share = lhi_budget_left(&r->budget, UINT64_MAX) / 8;
-    const uint64_t end = r->budget.used + (most < share ? most : share);
-    int64_t step = 1;
-    bool failed = false;
-    if (!r->windows->whole || r->shop->n_ops > LHI_LARGE)
-        return LH_OK;
-    while (step > 0 && r->budget.used < end && !lhi_is_done(r)) {
-        const int64_t units = lhi_first_deadline(r) + step - 1;
-        bool open = true;
-        if (units < lhi_first_enough(r)) {
-            open = lhi_windows_set(
-                r->windows, lhi_shop_deadline(r->shop, units), &r->budget);
-            if (open && !r->budget.stop)
-                LHI_TRY(lhi_shave(r->windows, end - r->budget.used, &r->budget,
-                                  &open, err));
-        }
-        if (!open)
-            lhi_raise_bound(r, units + 1, "shaving");
-        failed = failed || open;
-        step = failed ? step / 2 : 2 * step;
-    }
-    return LH_OK;
-}
 
 /* --- schedules at once
  * ------------------------------------------------------ */
@@ -283,7 +200,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     /* Dispatching takes less than shaving, and meets the bound often enough. */
     LHI_TRY(dispatch(r, err));
     const int64_t low = r->low;
-    LHI_TRY(bound_by_shaving(r, err));
+    LHI_TRY(lhi_bound_by_shaving(r, err));
     if (r->is_part && !lhi_is_done(r))
         LHI_TRY(lhi_fewer_stretch(r, r->budget.most / 3, err));
     if (r->low > low)
@@ -300,7 +217,7 @@ static lh_status search_shop(lhi_solver *r, lh_error *err)
     return lhi_close_gap(r, err);
 }
 
-lh_status lhi_solve_within(lhi_solver *r, lh_error *err)
+static lh_status solve_within(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
     r->best_ns = -1;
@@ -385,7 +302,7 @@ static void conclude(lhi_solver *r, lh_solution *out)
 lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
                    lh_solution *out, lh_error *err)
 {
-    lhi_solver r = {.p = pipeline};
+    lhi_solver r = {.p = pipeline, .solve = solve_within};
     if (lh_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not know data-parallel operations "
@@ -404,7 +321,7 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_solve_within(&r, err);
+    lh_status status = solve_within(&r, err);
     lhi_free_regrowers(&r);
     lhi_windows_free(r.windows);
     lhi_fewer_free(r.fewer);

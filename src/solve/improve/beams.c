@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Beam searches for deadlines between the bound and the best schedule, several
  * at the same time where lattices serve all deadlines. */
+#include "solve/improve/beams.h"
+
 #include "solve/improve/beam.h"
+#include "solve/improve/justify.h"
 #include "solve/state/batch.h"
 
 #include "base/fail.h"

@@ -7,6 +7,8 @@
  */
 #include "solve/improve/fewer.h"
 
+#include "solve/improve/inserts.h"
+#include "solve/improve/justify.h"
 #include "solve/state/batch.h"
 
 #include "base/fail.h"
@@ -389,6 +391,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
                        .o = r->o,
                        .fewer = r->fewer,
                        .is_part = true,
+                       .solve = r->solve,
                        .at_once = r->at_once};
     p.n_microbatches = m;
     part.o.effort = lhi_budget_left(&r->budget, r->fewer->ticks);
@@ -401,7 +404,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
     part.mem = lhi_arena_make(0);
     if (!part.mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_solve_within(&part, err);
+    lh_status status = r->solve(&part, err);
     if (status == LH_OK && !part.infeasible)
         status = keep(r, &part, g, err);
     lhi_free_regrowers(&part);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches inserted one after another, on all threads. */
+#include "solve/improve/inserts.h"
+
 #include "solve/improve/regrow.h"
 #include "solve/state/batch.h"
 

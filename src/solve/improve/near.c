@@ -5,6 +5,8 @@
  * Every critical path goes through every stretch of time; where some devices
  * keep their orders the stretch can be much longer. When nothing is shorter,
  * another schedule that is hardly longer is asked for, and it goes on there. */
+#include "solve/improve/near.h"
+
 #include "solve/state/batch.h"
 
 #include "base/fail.h"

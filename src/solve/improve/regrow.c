@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/random.h"
 #include "solve/improve/fewer.h"
+#include "solve/improve/justify.h"
 
 enum {
     CLOSE = 200, /* within a so manieth of the best: worth justification */

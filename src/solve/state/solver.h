@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "solve/bound/windows.h"
-#include "solve/improve/justify.h"
 #include "solve/model/words.h"
 #include "solve/search/search.h"
 
@@ -14,6 +13,7 @@ enum { LHI_LARGE = 4096 };
 enum { LHI_LEAST_TASKS = 4, LHI_MOST_TASKS = 64 }; /* of a round */
 
 typedef struct lhi_fewer lhi_fewer;
+typedef struct lhi_justifier lhi_justifier;
 typedef struct lhi_regrower lhi_regrower;
 
 /* Works in memory of its own, as it runs beside others, and goes on where it
@@ -23,7 +23,9 @@ typedef struct lhi_worker {
     lhi_regrower *regrower;
 } lhi_worker;
 
-typedef struct lhi_solver {
+typedef struct lhi_solver lhi_solver;
+
+struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
     uint32_t at_once; /* pieces to cut work into: as many as threads, but
@@ -45,7 +47,9 @@ typedef struct lhi_solver {
     bool infeasible;
     lhi_fewer *fewer; /* may be NULL */
     bool is_part;     /* it solves one of those, and tells nobody */
-} lhi_solver;
+    /* All of it, from p, options, budget and arena: how parts are solved. */
+    lh_status (*solve)(lhi_solver *r, lh_error *err);
+};
 
 /* --- what is known: incumbent.c */
 
@@ -67,54 +71,16 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err);
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
 /* Orders of all machines as a schedule; message orders stay only where first
  * in, first out is worse. */
-lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, const char *by,
-                    lh_error *err);
+lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
+                           const char *by, lh_error *err);
 
-/* --- the bound of the windows: solve.c */
+/* --- bounds by trial deadlines: raise_bound.c */
 
-/* As far up as they refute; again after lhi_windows_allow(). */
+/* By windows, as far up as they refute; again after lhi_windows_allow(). */
 lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err);
+/* Who refuted what windows refute, for lhi_raise_bound(). */
 const char *lhi_windows_name(const lhi_solver *r);
-/* Microbatches inserted one after another, for so many ticks on all threads
- * together: inserts.c. */
-lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err);
-void lhi_free_regrowers(lhi_solver *r);
-/* Beam searches of this width for deadlines between the bound and the best:
- * beams.c. */
-lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err);
-
-enum { LHI_NEAR_KINDS = 3 }; /* all devices, three quarters of them, half */
-
-/* Improves the best schedule by searches that may change it in a stretch of
- * time only, on all devices or some, in `room` bytes. Where that ends they go
- * on from others that are hardly longer. */
-typedef struct lhi_near {
-    int64_t at;                    /* of the makespan, in 1024th */
-    int64_t share[LHI_NEAR_KINDS]; /* likewise */
-    int64_t step;                  /* units that a schedule is to be shorter */
-    uint32_t n_asked, n_vain;      /* questions; since one was */
-    lhi_words *now;       /* to begin with: the best, or what was found since */
-    lhi_words *elsewhere; /* its times, out of order */
-    int64_t best_ns;      /* that was there when `now` was taken from it */
-    lhi_random random;
-} lhi_near;
-lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
-                       size_t room, lh_error *err);
-
-/* All of it, from r->p, options, budget and arena. */
-lh_status lhi_solve_within(lhi_solver *r, lh_error *err);
-
-/* --- rounds of searches and improvements at the same time: rounds.c */
-
-/* Until the gap is closed or the budget spent. Needs a schedule. */
-lh_status lhi_close_gap(lhi_solver *r, lh_error *err);
-/* A search has a Boolean for every pair of passes that is open; for thousands
- * of microbatches that can be more than there is room for. How many searches
- * there is room for, but no more than `most`. */
-lh_status lhi_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
-                             lh_error *err);
-/* A search for a schedule of at most so many units, or an answer at once. */
-lh_status lhi_begin_search(lhi_solver *r, int64_t units, lhi_search **out,
-                           lhi_answer *answer, lh_error *err);
+/* What windows leave open shaving may refute. */
+lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err);
 
 #endif
