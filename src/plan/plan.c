@@ -78,13 +78,6 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
-                        lhi_arena *mem, lh_plan *plan, lh_error *err)
-{
-    LHI_TRY(lhi_plan_search(job, options, mem, plan, err));
-    return lhi_plan_refine(job, options, mem, plan, err);
-}
-
 static lh_status fill(const lh_job *job, const lh_plan_options *options,
                       lhi_plan *plan, lh_error *err)
 {

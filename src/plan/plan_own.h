@@ -81,8 +81,6 @@ json_t *lhi_network_to_json(const lh_plan *plan);
 lh_status lhi_network_from_root(const lhi_doc *doc, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 
-/* Whether runners-up may differ in it. */
-bool lhi_dimension_known(const char *name);
 /* `account` and `runners_up`, which plans may lack. Reading needs plan->job. */
 bool lhi_account_to_json(const lh_plan *plan, json_t *map);
 lh_status lhi_account_from_root(const lhi_doc *doc, lhi_plan *plan,

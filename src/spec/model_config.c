@@ -396,8 +396,8 @@ static char *name_of(lhi_arena *mem, const char *file)
     return name;
 }
 
-lh_status lhi_model_from_config(const lhi_doc *doc, lhi_arena *mem,
-                                lh_model *out, lh_error *err)
+static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
+                             lh_error *err)
 {
     reader r = {.doc = doc, .outer = doc->root, .mem = mem};
     r.model = (lh_model){.gated = true, .moe_interval = 1};
@@ -407,4 +407,62 @@ lh_status lhi_model_from_config(const lhi_doc *doc, lhi_arena *mem,
         return lhi_fail_nomem(err);
     *out = r.model;
     return LH_OK;
+}
+
+/* --- files --- */
+
+/* A model that was read lives in one arena with itself. */
+typedef struct held_model {
+    lh_model model; /* first: lh_model_free() finds the rest by it */
+    lhi_arena *mem;
+} held_model;
+
+static lh_status from_doc(lhi_doc *doc, lh_model **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    held_model *held = mem ? LHI_NEW(mem, held_model, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!held)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = read_config(doc, mem, &held->model, err);
+    lhi_doc_free(doc);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    held->mem = mem;
+    *out = &held->model;
+    return LH_OK;
+}
+
+lh_status lh_model_parse(const char *text, size_t len, const char *name,
+                         lh_model **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_model_read(const char *path, lh_model **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+void lh_model_free(lh_model *model)
+{
+    if (model)
+        lhi_arena_free(((held_model *)(void *)model)->mem);
+}
+
+lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
+                         lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    lh_status status = read_config(doc, mem, out, err);
+    lhi_doc_free(doc);
+    return status;
 }

@@ -48,10 +48,7 @@ lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
 /* The map form of a model in a job file; what it points to is in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
-/* A Hugging Face config.json. */
-lh_status lhi_model_from_config(const lhi_doc *doc, lhi_arena *mem,
-                                lh_model *out, lh_error *err);
-/* Reads a config.json into `mem`. */
+/* Reads a Hugging Face config.json into `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
 json_t *lhi_model_to_json(const lh_model *model);

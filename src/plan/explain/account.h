@@ -16,5 +16,7 @@ lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
  * that decides, and are changed then. */
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
                            lhi_arena *mem, lh_plan *plan, lh_error *err);
+/* Whether runners-up may differ in what is called so. */
+bool lhi_dimension_known(const char *name);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "base/fail.h"
 #include "plan/layout/relinked.h"
-#include "plan/plan_own.h"
 #include "plan/search/plan_search.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include "plan/explain/account.h"
 
 #include "plan/layout/relinked.h"
-#include "plan/plan_own.h"
 #include "plan/search/goal.h"
 
 #include <inttypes.h>

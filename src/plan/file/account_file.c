@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `account` and `runners_up` of a plan: docs/formats/plan.md. */
+#include "plan/explain/account.h"
 #include "plan/plan_own.h"
 
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
+#include "plan/search/refine.h"
 
 #include <longhaul/methods.h>
 #include <stdlib.h>
@@ -199,4 +200,11 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     lhi_elastic_choices_fini(&s.elastic);
     free(s.candidates);
     return status;
+}
+
+lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
+                        lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    LHI_TRY(lhi_plan_search(job, options, mem, plan, err));
+    return lhi_plan_refine(job, options, mem, plan, err);
 }

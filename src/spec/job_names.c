@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the values of a job's enums are called in its file. */
+#include "spec/spec.h"
+
+const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
+const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
+const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
+const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
+const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
+                                          NULL};
+
+const char *lh_precision_name(lh_precision precision)
+{
+    return lhi_precision_names[precision];
+}
+
+const char *lh_optimizer_name(lh_optimizer optimizer)
+{
+    return lhi_optimizer_names[optimizer];
+}
+
+const char *lh_recompute_name(lh_recompute recompute)
+{
+    return lhi_recompute_names[recompute];
+}
+
+const char *lh_outermost_name(lh_outermost outermost)
+{
+    return outermost == LH_OUTERMOST_ANY ? "any"
+                                         : lhi_outermost_names[outermost - 1];
+}
+
+const char *lh_sharding_name(lh_sharding sharding)
+{
+    return sharding == LH_SHARDING_ANY ? "any"
+                                       : lhi_sharding_names[sharding - 1];
+}
