@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "net/hello.h"
 
+#include "base/bytes.h"
 #include "base/fail.h"
 #include "net/net.h"
 #include "net/wire.h"
@@ -14,20 +15,6 @@
 #include <openssl/hmac.h>
 #endif
 
-static void put32(unsigned char *out, uint32_t value)
-{
-    for (size_t i = 0; i < 4; i++)
-        out[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint32_t get32(const unsigned char *in)
-{
-    uint32_t value = 0;
-    for (size_t i = 0; i < 4; i++)
-        value |= (uint32_t)in[i] << (8 * i);
-    return value;
-}
-
 static const unsigned char magic[8] = "longhaul";
 
 void lhi_hello_write(const lhi_hello *h, unsigned char out[LHI_HELLO_BYTES])
@@ -36,10 +23,10 @@ void lhi_hello_write(const lhi_hello *h, unsigned char out[LHI_HELLO_BYTES])
     memcpy(out, magic, sizeof magic);
     out[8] = LHI_WIRE_VERSION;
     out[9] = (unsigned char)h->kind;
-    put32(out + 12, h->rank);
-    put32(out + 16, h->n_ranks);
-    put32(out + 20, h->port);
-    put32(out + 24, h->more);
+    lhi_put_bytes(out + 12, 4, h->rank);
+    lhi_put_bytes(out + 16, 4, h->n_ranks);
+    lhi_put_bytes(out + 20, 4, h->port);
+    lhi_put_bytes(out + 24, 4, h->more);
     memcpy(out + 32, h->nonce, sizeof h->nonce);
     memcpy(out + 64, h->mac, sizeof h->mac);
     memcpy(out + 96, h->job, sizeof h->job);
@@ -55,12 +42,12 @@ lh_status lhi_hello_read(const unsigned char in[LHI_HELLO_BYTES],
                         "it speaks version %d of the wire format, not %d",
                         in[8], LHI_WIRE_VERSION);
     lhi_hello h = {.kind = (lhi_hello_kind)in[9],
-                   .rank = get32(in + 12),
-                   .n_ranks = get32(in + 16),
-                   .port = get32(in + 20),
-                   .more = get32(in + 24)};
+                   .rank = (uint32_t)lhi_get_bytes(in + 12, 4),
+                   .n_ranks = (uint32_t)lhi_get_bytes(in + 16, 4),
+                   .port = (uint32_t)lhi_get_bytes(in + 20, 4),
+                   .more = (uint32_t)lhi_get_bytes(in + 24, 4)};
     if (in[9] < LHI_HELLO_HELLO || in[9] > LHI_HELLO_GO || in[10] || in[11] ||
-        get32(in + 28))
+        lhi_get_bytes(in + 28, 4))
         return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
     if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MOST_RANKS ||
         h.rank >= h.n_ranks || h.port > UINT16_MAX)
@@ -116,10 +103,10 @@ static size_t write_handshake(const char *label, const lhi_handshake *h,
 {
     memset(out, 0, LHI_LABEL_BYTES);
     memcpy(out, label, strnlen(label, LHI_LABEL_BYTES));
-    put32(out + 16, h->client);
-    put32(out + 20, h->server);
-    put32(out + 24, h->n_ranks);
-    put32(out + 28, h->port);
+    lhi_put_bytes(out + 16, 4, h->client);
+    lhi_put_bytes(out + 20, 4, h->server);
+    lhi_put_bytes(out + 24, 4, h->n_ranks);
+    lhi_put_bytes(out + 28, 4, h->port);
     memcpy(out + 32, h->client_nonce, 32);
     memcpy(out + 64, h->server_nonce, 32);
     memcpy(out + 96, h->job, 32);

@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/wire.h"
 
+#include "base/bytes.h"
 #include "base/fail.h"
 #include "net/net.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* Little-endian, on every machine. */
-static void put(unsigned char *out, size_t bytes, uint64_t value)
-{
-    for (size_t i = 0; i < bytes; i++)
-        out[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *in, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
 
 void lhi_frame_write(const lhi_frame *f, unsigned char out[LHI_FRAME_BYTES])
 {
@@ -29,15 +15,15 @@ void lhi_frame_write(const lhi_frame *f, unsigned char out[LHI_FRAME_BYTES])
     out[1] = 'H';
     out[2] = LHI_WIRE_VERSION;
     out[3] = (unsigned char)f->kind;
-    put(out + 4, 4, f->link);
-    put(out + 8, 8, f->tag);
-    put(out + 16, 8, f->size);
-    put(out + 24, 8, (uint64_t)f->entered_ns);
-    put(out + 32, 8, f->id);
-    put(out + 40, 4, f->slot);
+    lhi_put_bytes(out + 4, 4, f->link);
+    lhi_put_bytes(out + 8, 8, f->tag);
+    lhi_put_bytes(out + 16, 8, f->size);
+    lhi_put_bytes(out + 24, 8, (uint64_t)f->entered_ns);
+    lhi_put_bytes(out + 32, 8, f->id);
+    lhi_put_bytes(out + 40, 4, f->slot);
 }
 
-static lh_status check(const lhi_frame *f, lh_error *err)
+static lh_status check_fields(const lhi_frame *f, lh_error *err)
 {
     bool small = f->kind == LHI_FRAME_SMALL, offer = f->kind == LHI_FRAME_OFFER;
     bool grant = f->kind == LHI_FRAME_GRANT, data = f->kind == LHI_FRAME_DATA;
@@ -77,18 +63,18 @@ lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
     if (in[3] < LHI_FRAME_SMALL || in[3] > LHI_FRAME_PING)
         return lhi_fail(err, LH_EIO, "a frame of kind %d, which there is not",
                         in[3]);
-    if (get(in + 44, 4))
+    if (lhi_get_bytes(in + 44, 4))
         return lhi_fail(err, LH_EIO, "a frame whose last bytes are not 0");
     /* A clock of 63 bits; the highest bit makes it negative, and refused. */
-    uint64_t entered = get(in + 24, 8);
+    uint64_t entered = lhi_get_bytes(in + 24, 8);
     lhi_frame f = {.kind = (lhi_frame_kind)in[3],
-                   .link = (uint32_t)get(in + 4, 4),
-                   .tag = get(in + 8, 8),
-                   .size = get(in + 16, 8),
+                   .link = (uint32_t)lhi_get_bytes(in + 4, 4),
+                   .tag = lhi_get_bytes(in + 8, 8),
+                   .size = lhi_get_bytes(in + 16, 8),
                    .entered_ns = entered > INT64_MAX ? -1 : (int64_t)entered,
-                   .id = get(in + 32, 8),
-                   .slot = (uint32_t)get(in + 40, 4)};
-    LHI_TRY(check(&f, err));
+                   .id = lhi_get_bytes(in + 32, 8),
+                   .slot = (uint32_t)lhi_get_bytes(in + 40, 4)};
+    LHI_TRY(check_fields(&f, err));
     *out = f;
     return LH_OK;
 }

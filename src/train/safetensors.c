@@ -3,6 +3,7 @@
 #include "train/safetensors.h"
 
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/fail.h"
 
 #include <errno.h>
@@ -188,8 +189,7 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
     if (fstat(fd, &info) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
     LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
-    for (int i = 0; i < LENGTH; i++)
-        len |= (uint64_t)bytes[i] << (8 * i);
+    len = lhi_get_bytes(bytes, LENGTH);
     if (len > MAX_HEADER || len > (uint64_t)info.st_size)
         return lhi_fail(err, LH_EINPUT,
                         "%s: damaged, or no safetensors file: a header of "

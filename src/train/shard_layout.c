@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the tensors lie in a checkpoint's files: in the model's order, whatever
  * the pipeline's degree, so that the same weights are the same file. */
+#include "base/bytes.h"
 #include "base/fail.h"
 #include "base/text.h"
 #include "train/train_own.h"
@@ -56,8 +57,7 @@ lh_status lhi_shard_layout_make(const lh_model *model,
         free(made.at);
         return status;
     }
-    for (int i = 0; i < LENGTH; i++)
-        made.header[i] = (char)((made.len - LENGTH) >> (8 * i) & 0xff);
+    lhi_put_bytes((unsigned char *)made.header, LENGTH, made.len - LENGTH);
     for (size_t i = 0; i < (size_t)n * made.n_suffixes; i++)
         made.at[i] += made.len;
     made.bytes = made.len + at;
