@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: opening it, and the interface's calls. */
-#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "dev/cpu.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     LINE_FLOATS = 16,         /* a cache line */
@@ -210,13 +209,6 @@ static lh_status begin(lhi_device *device, uint64_t step, lhi_step_kind kind,
     return LH_OK;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                           void *out, lh_error *err)
 {
@@ -250,10 +242,10 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
 static lh_status run(lhi_device *device, const lh_pass *pass, const void *in,
                      void *out, int64_t ready_ns, lhi_span *span, lh_error *err)
 {
-    lhi_span spent = {.start_ns = now_ns()};
+    lhi_span spent = {.start_ns = lhi_now_ns()};
     (void)ready_ns;
     LHI_TRY(run_pass(as_cpu(device), pass, in, out, err));
-    spent.end_ns = now_ns();
+    spent.end_ns = lhi_now_ns();
     if (span)
         *span = spent;
     return LH_OK;

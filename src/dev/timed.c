@@ -2,15 +2,11 @@
 /* A device that takes a pass's time and does nothing in it. It sleeps up to an
  * absolute deadline; the next deadline counts from this one and not from when
  * the thread was woken, so lateness does not add up. */
-#define _POSIX_C_SOURCE 200809L
 #include "dev/timed.h"
+#include "base/clock.h"
 #include "base/fail.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
-
-enum { BILLION = 1000000000 };
 
 typedef struct timed {
     lhi_device device;
@@ -20,21 +16,6 @@ typedef struct timed {
     int64_t slip_ns;
     lhi_timed_slips slips;
 } timed;
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * BILLION + t.tv_nsec;
-}
-
-static void sleep_until(int64_t at_ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(at_ns / BILLION),
-                         .tv_nsec = (long)(at_ns % BILLION)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        continue;
-}
 
 /* The share of a part of a cut W; the shares add up. */
 static int64_t time_of(const lh_chunk *chunk, const lh_pass *pass)
@@ -88,7 +69,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
     (void)out;
     if (pass->chunk >= t->n_chunks || pass->n_parts == 0)
         return lhi_fail(err, LH_EINVAL, "there is no such pass");
-    int64_t now = now_ns(), late = now - ready_ns;
+    int64_t now = lhi_now_ns(), late = now - ready_ns;
     span->start_ns = ready_ns;
     if (late > t->slips.worst_ns)
         t->slips.worst_ns = late;
@@ -99,7 +80,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
     }
     span->end_ns = span->start_ns + time_of(&t->chunks[pass->chunk], pass);
     if (span->end_ns > now)
-        sleep_until(span->end_ns);
+        lhi_sleep_until(span->end_ns);
     return LH_OK;
 }
 

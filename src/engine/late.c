@@ -6,6 +6,8 @@
  * of its notices is known. */
 #include "engine/rank.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -205,7 +207,7 @@ lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
     return lhi_net_send(
         rank->o.net, rank->o.base + post->peer,
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, post->input),
-        &n->posted_ns, sizeof n->posted_ns, LHI_NET_NO_LINK, lhi_net_now(),
+        &n->posted_ns, sizeof n->posted_ns, LHI_NET_NO_LINK, lhi_now_ns(),
         LHI_NET_NO_TURN, &n->op, err);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of a run that mpirun or the like has started: one in this process. */
-#define _POSIX_C_SOURCE 200809L
 #include "engine/steps.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
-#include <time.h>
 
 /* mpirun kills all once one has ended: the one that says why goes first. */
 static void leave_saying(const lhi_job *job, const char *why)
@@ -12,7 +12,7 @@ static void leave_saying(const lhi_job *job, const char *why)
     if (job->o.failed)
         job->o.failed(job->o.context, why);
     if (!why)
-        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+        lhi_sleep_for(300000000);
 }
 
 static lh_status run_rank(const lhi_job *job, lhi_mpi *mpi,

@@ -3,6 +3,8 @@
  * each a chunk of its own, and a few microbatches go through them. */
 #define _GNU_SOURCE
 #include "engine/measure.h"
+
+#include "base/clock.h"
 #include "dev/data.h"
 #include "dev/dev.h"
 
@@ -12,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { EMBEDDING, LAYER, HEAD, N_PARTS, N_KINDS = 3, MICROBATCHES = 3 };
@@ -27,13 +28,6 @@ typedef struct measuring {
     uint32_t n_times;
     size_t kept[N_PARTS];
 } measuring;
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Random tokens, enough for all windows. */
 static lh_status write_tokens(const measuring *m, char *path, lh_error *err)
@@ -75,10 +69,10 @@ static lh_status run_pass(measuring *m, uint32_t part, lh_pass_kind kind,
         in = part < HEAD ? backward : NULL;
         out = part > 0 ? backward : NULL;
     }
-    int64_t begin = now_ns();
+    int64_t begin = lhi_now_ns();
     LHI_TRY(m->device->ops->run(m->device, &pass, in, out, begin, &span, err));
     if (counts)
-        m->times[part][kind][m->n_times] = now_ns() - begin;
+        m->times[part][kind][m->n_times] = lhi_now_ns() - begin;
     return LH_OK;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/measure.h"
+
+#include "base/clock.h"
 #include "net/net.h"
 
 #include <stdlib.h>
@@ -43,7 +45,7 @@ static lh_status pass_on(lhi_net *net, bool sends, uint64_t tag, void *data,
     uint32_t peer = 1 - lhi_net_rank(net);
     if (sends)
         LHI_TRY(lhi_net_send(net, peer, tag, data, size, LHI_NET_NO_LINK,
-                             lhi_net_now(), LHI_NET_NO_TURN, &op, err));
+                             lhi_now_ns(), LHI_NET_NO_TURN, &op, err));
     else
         LHI_TRY(lhi_net_receive(net, peer, tag, data, size, &op, err));
     return lhi_net_wait(net, &op, 0, err);
@@ -57,11 +59,11 @@ static lh_status play(lhi_net *net, uint32_t repeats, char *data,
     uint64_t tag = 1;
     for (uint32_t s = 0; s < N_SIZES; s++) {
         for (uint32_t i = 0; i < repeats + 2; i++) { /* two to warm up */
-            int64_t begin = lhi_net_now();
+            int64_t begin = lhi_now_ns();
             LHI_TRY(pass_on(net, leads, tag++, data, sizes[s], err));
             LHI_TRY(pass_on(net, !leads, tag++, data, sizes[s], err));
             if (i >= 2)
-                times[i - 2] = lhi_net_now() - begin;
+                times[i - 2] = lhi_now_ns() - begin;
         }
         qsort(times, repeats, sizeof *times, lhi_compare_ns);
         out[s] = (double)times[repeats / 2] / 2;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include "engine/rank.h"
 
-#include <errno.h>
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LOOK_NS = 100000000 }; /* how often a wait looks for `stop` */
 
@@ -20,20 +19,12 @@ lh_status lhi_rank_wait(lhi_rank *rank, lhi_net_op *op, lh_error *err)
         return lhi_net_wait(rank->o.net, op, 0, err);
     for (;;) {
         lh_status status =
-            lhi_net_wait(rank->o.net, op, lhi_net_now() + LOOK_NS, err);
+            lhi_net_wait(rank->o.net, op, lhi_now_ns() + LOOK_NS, err);
         if (status != LH_ECANCELED)
             return status;
         if (stopped(rank))
             return lhi_fail(err, LH_ECANCELED, "interrupted");
     }
-}
-
-void lhi_sleep_until(int64_t at_ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(at_ns / 1000000000),
-                         .tv_nsec = (long)(at_ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        continue;
 }
 
 /* --- making and freeing ----------------------------------------------------
@@ -243,7 +234,7 @@ static lh_status before_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     int64_t played = lhi_played_ready(rank, pass);
     if (played > *ready_ns)
         *ready_ns = played;
-    if (played > lhi_net_now())
+    if (played > lhi_now_ns())
         lhi_sleep_until(played);
     return LH_OK;
 }
@@ -276,11 +267,11 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     LHI_TRY(before_pass(rank, pass, &ready_ns, err));
     if (pass->output != LH_NONE && !(buffer = lhi_pool_take(rank)))
         return lhi_fail_nomem(err);
-    record->start_ns = lhi_net_now();
+    record->start_ns = lhi_now_ns();
     lh_status status =
         device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
                          ready_ns, &span, err);
-    record->end_ns = lhi_net_now();
+    record->end_ns = lhi_now_ns();
     if (status != LH_OK) {
         char text[LH_PASS_TEXT];
         lhi_wrap(err, "pass %s", lh_pass_text(&pass->pass, text));
@@ -303,9 +294,9 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
 static void await_played(lhi_rank *rank, int64_t *end_ns)
 {
     int64_t last = lhi_played_last(rank);
-    if (last > lhi_net_now())
+    if (last > lhi_now_ns())
         lhi_sleep_until(last);
-    int64_t now = lhi_net_now();
+    int64_t now = lhi_now_ns();
     if (last > 0 && now > *end_ns)
         *end_ns = now;
 }

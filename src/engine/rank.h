@@ -153,9 +153,6 @@ void lhi_played_end(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns);
 /* Of the last communication; 0: there was none. */
 int64_t lhi_played_last(const lhi_rank *rank);
 
-/* Sleeps until the clock has reached `at_ns`. */
-void lhi_sleep_until(int64_t at_ns);
-
 /* Sends a message of pass `pass` that was made at entered_ns. */
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
                         lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,

@@ -2,17 +2,12 @@
 /* What ranks do from the first step to the last. Rank 0 leads: it tells the
  * others when a step begins, hears when it ended, and collects what was
  * recorded. */
-#if defined(__linux__)
-#define _GNU_SOURCE
-#include <sys/prctl.h>
-#endif
 #include "engine/steps.h"
 
+#include "base/clock.h"
 #include "dev/timed.h"
 
-#include <errno.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +56,7 @@ static lh_status tell(worker *w, uint32_t to, unsigned class, const void *data,
 {
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_send(w->net, to, lhi_tag(class, w->turn, 0), data, size,
-                         LHI_NET_NO_LINK, lhi_net_now(), LHI_NET_NO_TURN, &op,
+                         LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN, &op,
                          err));
     return lhi_net_wait(w->net, &op, 0, err);
 }
@@ -128,7 +123,7 @@ static lh_status train_step(worker *w, const go *order, int64_t t0,
                           end_ns, err));
     keep_records(w, t0);
     LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
-    *end_ns = lhi_net_now();
+    *end_ns = lhi_now_ns();
     return LH_OK;
 }
 
@@ -136,7 +131,7 @@ static lh_status validate(worker *w, double *loss, lh_error *err)
 {
     int64_t end_ns;
     LHI_TRY(lhi_training_gather(w->training, w->turn, err));
-    LHI_TRY(lhi_rank_step(w->rank, 0, LHI_STEP_VALIDATE, lhi_net_now(), &end_ns,
+    LHI_TRY(lhi_rank_step(w->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(), &end_ns,
                           err));
     return lhi_training_validated(w->training, w->turn, loss, err);
 }
@@ -150,7 +145,7 @@ static lh_status obey(worker *w, const go *order, done *out,
         return validate(w, &out->loss, err);
     if (order->what == GO_SAVE)
         return lhi_training_save(w->training, w->turn, err);
-    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_net_now(), end_ns;
+    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_now_ns(), end_ns;
     if (w->training) {
         LHI_TRY(train_step(w, order, t0, &end_ns, report, err));
     } else {
@@ -219,7 +214,7 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
     lh_iteration *it = &w->iterations[w->n_iterations];
     lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
     go order = {.what = GO_STEP, .step = (int64_t)step};
-    order.t0_ns = lhi_net_now();
+    order.t0_ns = lhi_now_ns();
     if (!w->training)
         order.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
     *it = (lh_iteration){.step = step, .validation_loss = NAN};
@@ -389,23 +384,6 @@ static lh_status follow(worker *w, lh_error *err)
 /* --- setting up
  * ----------------------------------------------------------------- */
 
-static lh_status prepare_thread(const lhi_job *job, lh_error *err)
-{
-#if defined(__linux__)
-    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-#endif
-    if (!job->o.realtime)
-        return LH_OK;
-    struct sched_param how = {.sched_priority = 1};
-    int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
-    if (error)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "ranks cannot run under SCHED_FIFO: %s; that takes "
-                        "the capability CAP_SYS_NICE",
-                        strerror(error));
-    return LH_OK;
-}
-
 static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
                             lh_error *err)
 {
@@ -499,7 +477,7 @@ static lh_status make_rank(worker *w, lh_error *err)
 
 static lh_status work(worker *w, lhi_text *out, lh_error *err)
 {
-    LHI_TRY(prepare_thread(w->job, err));
+    LHI_TRY(lhi_wake_sharply(w->job->o.realtime, err));
     LHI_TRY(make_rank(w, err));
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/training.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -192,7 +194,7 @@ static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
     LHI_TRY(lhi_net_receive(t->o.net, peer, tag, theirs, size, &in, err));
     lh_status status =
         lhi_net_send(t->o.net, peer, tag, mine, size, LHI_NET_NO_LINK,
-                     lhi_net_now(), LHI_NET_NO_TURN, &out, err);
+                     lhi_now_ns(), LHI_NET_NO_TURN, &out, err);
     if (status == LH_OK)
         status = lhi_net_wait(t->o.net, &out, 0, err);
     lh_status heard = lhi_net_wait(t->o.net, &in, 0, err);
@@ -216,7 +218,7 @@ static lh_status pass_on(lhi_training *t, uint32_t to, bool sends, uint64_t tag,
     lhi_net_op op = {0};
     if (sends)
         LHI_TRY(lhi_net_send(t->o.net, to, tag, values, n * sizeof *values,
-                             LHI_NET_NO_LINK, lhi_net_now(), LHI_NET_NO_TURN,
+                             LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN,
                              &op, err));
     else
         LHI_TRY(lhi_net_receive(t->o.net, to, tag, values, n * sizeof *values,

@@ -2,8 +2,9 @@
 #define _GNU_SOURCE
 #include "net/emulated_links.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
-#include "net/net_own.h"
+#include "net/futex.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -249,7 +250,7 @@ static lh_status enter(link *l, uint32_t i, uint32_t sender, size_t bytes,
         return lhi_fail(err, LH_EINVAL,
                         "emulated link %u: %zu bytes would take %g s", i, bytes,
                         transfer_ns * 1e-9);
-    settle(l, lhi_net_now());
+    settle(l, lhi_now_ns());
     LHI_TRY(check_turn(l, i, turn, err));
     uint32_t index = new_slot(l);
     if (index == LHI_LINKS_SLOTS)

@@ -6,7 +6,9 @@
 #define _GNU_SOURCE
 #include "net/net.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
+#include "net/futex.h"
 #include "net/match.h"
 #include "net/net_own.h"
 
@@ -54,7 +56,7 @@ static void wait_for_none(uint32_t *word)
 {
     uint32_t left;
     while ((left = __atomic_load_n(word, __ATOMIC_ACQUIRE)) > 0)
-        lhi_futex_wait(word, left, lhi_net_now() + LHI_NET_LOOK_NS, false);
+        lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_LOOK_NS, false);
 }
 
 /* What the receive is told of its message, whose bytes are there. */
@@ -64,7 +66,7 @@ static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     op->entered_ns = entered_ns;
     op->link = link;
     op->slot = slot;
-    op->arrived_ns = link == LHI_NET_NO_LINK ? lhi_net_now() : 0;
+    op->arrived_ns = link == LHI_NET_NO_LINK ? lhi_now_ns() : 0;
     lhi_op_done(op, LH_OK);
 }
 
@@ -140,7 +142,7 @@ static lh_status keep(end *from, end *to, lhi_net_op *op, lh_error *err)
     kept->entered_ns = op->entered_ns;
     kept->link = op->link;
     kept->slot = op->slot;
-    kept->there_ns = lhi_net_now();
+    kept->there_ns = lhi_now_ns();
     kept->send = small ? NULL : op;
     if (!lhi_match_keep(&to->match, kept)) {
         free(kept);
@@ -262,7 +264,7 @@ static void inproc_withdraw(lhi_net *net, lhi_net_op *op)
         __atomic_compare_exchange_n(&op->state, &pending, LHI_OP_WAITED, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         lhi_futex_wait(&op->state, LHI_OP_WAITED,
-                       lhi_net_now() + LHI_NET_LOOK_NS, false);
+                       lhi_now_ns() + LHI_NET_LOOK_NS, false);
     }
 }
 
@@ -277,7 +279,7 @@ static void end_sends(end *e)
     uint32_t left;
     while ((left = __atomic_load_n(&e->sends_out, __ATOMIC_ACQUIRE)) > 0 &&
            !lhi_failure_text(e->net.failure))
-        lhi_futex_wait(&e->sends_out, left, lhi_net_now() + LHI_NET_LOOK_NS,
+        lhi_futex_wait(&e->sends_out, left, lhi_now_ns() + LHI_NET_LOOK_NS,
                        false);
     fabric *f = e->fabric;
     for (uint32_t i = 0; i < f->n && left > 0; i++) {

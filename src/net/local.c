@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "net/net.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "net/stream.h"
 
@@ -312,8 +313,8 @@ static lh_status watch_all(launcher *l, lh_error *err)
         status = look(l, polls, &n_running, err);
         bool failed = lhi_failure_text(&l->shared->failure) != NULL;
         if (failed && !failed_ns)
-            failed_ns = lhi_net_now();
-        if (failed_ns && lhi_net_now() - failed_ns > grace_ns)
+            failed_ns = lhi_now_ns();
+        if (failed_ns && lhi_now_ns() - failed_ns > grace_ns)
             kill_all(l);
     }
     free(polls);

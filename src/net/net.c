@@ -1,55 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE
 #include "net/net.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
+#include "net/futex.h"
 #include "net/net_own.h"
 
 #include <inttypes.h>
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-static const int64_t second_ns = 1000000000;
-
-int64_t lhi_net_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * second_ns + t.tv_nsec;
-}
-
-bool lhi_net_wake_sharply(bool realtime)
-{
-    /* Timers are 50 us late otherwise. */
-    prctl(PR_SET_TIMERSLACK, 1);
-    const struct sched_param how = {.sched_priority = 1};
-    return realtime &&
-           pthread_setschedparam(pthread_self(), SCHED_FIFO, &how) == 0;
-}
-
-void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,
-                    bool shared)
-{
-    if (until_ns < 0)
-        return;
-    struct timespec t = {.tv_sec = (time_t)(until_ns / second_ns),
-                         .tv_nsec = (long)(until_ns % second_ns)};
-    int how = FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG);
-    syscall(SYS_futex, word, how, value, &t, NULL, FUTEX_BITSET_MATCH_ANY);
-}
-
-void lhi_futex_wake(uint32_t *word, bool shared)
-{
-    int how = FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG);
-    syscall(SYS_futex, word, how, INT32_MAX, NULL, NULL, 0);
-}
 
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         const char *text)
@@ -203,7 +161,7 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
             net->ops->withdraw(net, op);
             return lhi_net_failed(net, err);
         }
-        int64_t now_ns = until_ns == 1 ? 1 : lhi_net_now();
+        int64_t now_ns = until_ns == 1 ? 1 : lhi_now_ns();
         if (until_ns && now_ns >= until_ns)
             return lhi_fail(err, LH_ECANCELED, "not done in time");
         uint32_t pending = LHI_OP_PENDING;
@@ -219,23 +177,13 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     }
 }
 
-/* Sleeps until `until_ns` to the microsecond: the thread's timer slack would
- * add 50 of them. */
-static void sleep_until(int64_t until_ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(until_ns / second_ns),
-                         .tv_nsec = (long)(until_ns % second_ns)};
-    prctl(PR_SET_TIMERSLACK, 1);
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-}
-
 /* Until the message has arrived by its link's reckoning. */
 static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                            lh_error *err)
 {
     for (;;) {
         bool taken = false;
-        int64_t now_ns = lhi_net_now(), arrived_ns = 0;
+        int64_t now_ns = lhi_now_ns(), arrived_ns = 0;
         LHI_TRY(lhi_links_take(net->links, op->link, op->slot, now_ns, &taken,
                                &arrived_ns, err));
         op->arrived_ns = arrived_ns;
@@ -251,7 +199,7 @@ static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
         if (arrived_ns == LHI_LINKS_UNKNOWN)
             lhi_links_sleep(net->links, op->link, op->slot, look_ns);
         else
-            sleep_until(arrived_ns < look_ns ? arrived_ns : look_ns);
+            lhi_sleep_until(arrived_ns < look_ns ? arrived_ns : look_ns);
     }
 }
 

@@ -12,7 +12,7 @@
  * rank; of a larger one the bytes move once its receive is posted, so sends of
  * large messages may not be done before that.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC. */
+ * Times are nanoseconds of lhi_now_ns() (base/clock.h). */
 #ifndef LHI_NET_H
 #define LHI_NET_H
 
@@ -108,14 +108,6 @@ bool lhi_net_speaks(const lhi_net *net);
 uint32_t lhi_net_rank(const lhi_net *net);
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
-
-/* The clock that all times here are of. */
-int64_t lhi_net_now(void);
-
-/* Has the system wake the calling thread at the moment that it waits for, not
- * up to 50 us later. `realtime`: also before all ordinary threads, where the
- * user may have that (SCHED_FIFO); returns whether it was had. */
-bool lhi_net_wake_sharply(bool realtime);
 
 /* Leaves the transport: waits until what was sent is out (or cannot get there
  * any more), then releases everything. Receives still posted are dropped. A

@@ -4,6 +4,7 @@
  * the sums be made in one place, in one order. */
 #include "net/net.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 #include <stdlib.h>
@@ -92,7 +93,7 @@ static lh_status send_to(exchange *x, uint32_t i, const void *data, size_t size,
                          lh_error *err)
 {
     lh_status status = lhi_net_send(x->net, x->group->ranks[i], x->tag, data,
-                                    size, x->group->link, lhi_net_now(),
+                                    size, x->group->link, lhi_now_ns(),
                                     LHI_NET_NO_TURN, &x->sends[i], err);
     if (status != LH_OK)
         x->sends[i].net = NULL;

@@ -55,12 +55,6 @@ static inline uint32_t lhi_op_state(const lhi_net_op *op)
 /* Marks it done and wakes who waits. The operation may be gone on return. */
 void lhi_op_done(lhi_net_op *op, lh_status status);
 
-/* Sleeps while *word is `value`, at most until `until_ns` of the monotonic
- * clock. `shared`: the word is in memory shared between processes. */
-void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,
-                    bool shared);
-void lhi_futex_wake(uint32_t *word, bool shared);
-
 /* Takes the message of `op` (a send) into its link, if it has one. */
 lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                         uint64_t turn, lh_error *err);

@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "net/proto.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
+#include "net/futex.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -182,7 +184,7 @@ static void describe(lhi_net_op *op, int64_t entered_ns, uint32_t link,
 
 static void finish(lhi_net_op *op)
 {
-    op->arrived_ns = op->link == LHI_NET_NO_LINK ? lhi_net_now() : 0;
+    op->arrived_ns = op->link == LHI_NET_NO_LINK ? lhi_now_ns() : 0;
     lhi_op_done(op, LH_OK);
 }
 
@@ -491,8 +493,7 @@ void lhi_proto_drain(lhi_proto *p)
     uint32_t n_out;
     while ((n_out = p->n_out) > 0 && !lhi_failure_text(p->net.failure)) {
         pthread_mutex_unlock(&p->lock);
-        lhi_futex_wait(&p->n_out, n_out, lhi_net_now() + LHI_NET_LOOK_NS,
-                       false);
+        lhi_futex_wait(&p->n_out, n_out, lhi_now_ns() + LHI_NET_LOOK_NS, false);
         pthread_mutex_lock(&p->lock);
     }
     for (uint32_t i = 0; i < p->net.n_ranks; i++) {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "net/stream.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "net/proto.h"
 
@@ -161,7 +162,7 @@ static void flush(stream *s, uint32_t peer, size_t most)
         free(o);
     }
     if (done && s->silence_ns)
-        c->spoke_ns = lhi_net_now();
+        c->spoke_ns = lhi_now_ns();
     if (c->fd >= 0)
         ask_for_room(s, peer, c->first && c->writes);
 }
@@ -350,7 +351,7 @@ static void lose(stream *s, uint32_t peer, const char *why)
         drop_out(s, c);
         return;
     }
-    c->lost_ns = lhi_net_now();
+    c->lost_ns = lhi_now_ns();
     if (!s->watched)
         fail_peer(s, peer, why);
 }
@@ -370,7 +371,7 @@ static void read_all(stream *s, uint32_t peer)
             break;
     }
     if (s->silence_ns)
-        c->heard_ns = lhi_net_now();
+        c->heard_ns = lhi_now_ns();
     if (n > 0 || c->fd < 0 ||
         (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)))
         return;
@@ -398,7 +399,7 @@ static void read_all(stream *s, uint32_t peer)
 /* What is due by now; when to look again, or -1. */
 static int64_t look_at_clock(stream *s)
 {
-    int64_t now_ns = lhi_net_now(), next_ns = -1;
+    int64_t now_ns = lhi_now_ns(), next_ns = -1;
     if (lhi_failure_text(s->proto.net.failure))
         return -1;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
@@ -433,7 +434,7 @@ static void *thread_main(void *of)
     for (;;) {
         int wait_ms = -1;
         if (next_ns >= 0) {
-            int64_t left_ns = next_ns - lhi_net_now();
+            int64_t left_ns = next_ns - lhi_now_ns();
             wait_ms = left_ns <= 0 ? 0 : (int)(left_ns / ms_ns) + 1;
         }
         int n = epoll_wait(s->epoll, events, 32, wait_ms);
@@ -496,11 +497,10 @@ static void take_leave(stream *s)
     for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++)
         if (s->connections[i].fd >= 0 && s->connections[i].writes)
             stream_frame(&s->proto, i, &bye, NULL, NULL, NULL);
-    int64_t until_ns = lhi_net_now() + (failed ? 500 : 3000) * ms_ns;
-    while (anything_out(s) && lhi_net_now() < until_ns) {
+    int64_t until_ns = lhi_now_ns() + (failed ? 500 : 3000) * ms_ns;
+    while (anything_out(s) && lhi_now_ns() < until_ns) {
         pthread_mutex_unlock(&s->proto.lock);
-        struct timespec t = {.tv_nsec = 2 * ms_ns};
-        nanosleep(&t, NULL);
+        lhi_sleep_for(2 * ms_ns);
         pthread_mutex_lock(&s->proto.lock);
     }
     s->stop = true;
@@ -568,7 +568,7 @@ static lh_status start(stream *s, const int *fds, lh_error *err)
     for (uint32_t i = 0; i < n; i++)
         s->connections[i].fd = -1;
     LHI_TRY(watch(s, s->poke, UINT32_MAX, err));
-    int64_t now_ns = lhi_net_now();
+    int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < n; i++) {
         if (fds[i] < 0)
             continue;

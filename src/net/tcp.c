@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "net/tcp.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "net/hello.h"
 #include "net/stream.h"
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_GUESTS = 256, ADDRESS_TEXT = 64 };
@@ -163,7 +163,7 @@ static lh_status resolve(const tcp *t, struct sockaddr_storage *out,
 static bool wait_fd(int fd, short what, int64_t until_ns)
 {
     for (;;) {
-        int64_t left_ns = until_ns - lhi_net_now();
+        int64_t left_ns = until_ns - lhi_now_ns();
         struct pollfd p = {.fd = fd, .events = what};
         int n = poll(&p, 1, left_ns <= 0 ? 0 : (int)(left_ns / ms_ns) + 1);
         if (n > 0)
@@ -235,7 +235,7 @@ static void refuse(const tcp *t, int fd, const char *why)
 {
     lhi_hello h = greeting(t, LHI_HELLO_REFUSE);
     h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
-    say(fd, &h, why, lhi_net_now());
+    say(fd, &h, why, lhi_now_ns());
 }
 
 /* Reads a greeting of the kind; a refusal is an error with its reason. */
@@ -366,7 +366,7 @@ static lh_status challenge(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
         return lhi_fail(err, LH_EIO, "no random numbers");
     memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
     g->challenged = true;
-    if (!say(g->fd, &answer, NULL, lhi_net_now()))
+    if (!say(g->fd, &answer, NULL, lhi_now_ns()))
         return lhi_fail(err, LH_EIO, "it takes no answer");
     return LH_OK;
 }
@@ -386,7 +386,7 @@ static lh_status admit(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
                  rank, o->rank);
         refuse(t, g->fd, why);
         /* A rank of this job cannot join: no use in waiting long. */
-        int64_t soon_ns = lhi_net_now() + greeting_ns;
+        int64_t soon_ns = lhi_now_ns() + greeting_ns;
         if (soon_ns < t->until_ns)
             t->until_ns = soon_ns;
         return lhi_fail(err, LH_EIO, "%s", why);
@@ -396,7 +396,7 @@ static lh_status admit(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
     lhi_hello answer = greeting(t, LHI_HELLO_WELCOME);
     lhi_prove(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
               answer.mac);
-    if (!say(g->fd, &answer, NULL, lhi_net_now()))
+    if (!say(g->fd, &answer, NULL, lhi_now_ns()))
         return lhi_fail(err, LH_EIO, "it takes no answer");
     t->fds[rank] = g->fd;
     t->shakes[rank] = g->shake;
@@ -450,7 +450,7 @@ static void take_guest(tcp *t, guests *all)
     }
     set_options(fd);
     guest *g = &all->list[all->n++];
-    *g = (guest){.fd = fd, .until_ns = lhi_net_now() + greeting_ns};
+    *g = (guest){.fd = fd, .until_ns = lhi_now_ns() + greeting_ns};
     name_of(&a, size, g->name);
     address_write((struct sockaddr *)&a, g->address);
 }
@@ -458,7 +458,7 @@ static void take_guest(tcp *t, guests *all)
 static void forget_gone(tcp *t, guests *all)
 {
     uint32_t kept = 0;
-    int64_t now_ns = lhi_net_now();
+    int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < all->n; i++) {
         guest *g = &all->list[i];
         if (g->fd >= 0 && now_ns > g->until_ns) {
@@ -516,7 +516,7 @@ static lh_status receive_guests(tcp *t, lh_error *err)
     lh_status status = all.list && polls ? LH_OK : lhi_fail_nomem(err);
     uint32_t above = t->options->rank + 1;
     while (status == LH_OK && first_missing(t, above) < t->options->n_ranks) {
-        if (lhi_net_now() >= t->until_ns) {
+        if (lhi_now_ns() >= t->until_ns) {
             status = missing(t, err);
             break;
         }
@@ -570,12 +570,11 @@ static lh_status connect_to(const struct sockaddr_storage *a, socklen_t size,
             return LH_OK;
         }
         close(fd);
-        if (lhi_net_now() >= until_ns)
+        if (lhi_now_ns() >= until_ns)
             return lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s",
                             to, name, strerror(error));
         /* It may not be listening yet. */
-        struct timespec t = {.tv_nsec = 30 * ms_ns};
-        nanosleep(&t, NULL);
+        lhi_sleep_for(30 * ms_ns);
     }
 }
 
@@ -599,8 +598,8 @@ static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
             return status;
         }
     }
-    int64_t until_ns = lhi_net_now() + greeting_ns;
-    if (until_ns > t->until_ns && t->until_ns > lhi_net_now())
+    int64_t until_ns = lhi_now_ns() + greeting_ns;
+    if (until_ns > t->until_ns && t->until_ns > lhi_now_ns())
         until_ns = t->until_ns;
     lh_status status = greet(t, fd, to, until_ns, err);
     if (status == LH_OK)
@@ -627,7 +626,7 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
         h.more = (uint32_t)size;
         lhi_prove(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
                   size, h.mac);
-        if (!say(t->fds[i], &h, bytes, lhi_net_now() + greeting_ns))
+        if (!say(t->fds[i], &h, bytes, lhi_now_ns() + greeting_ns))
             status = lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", i,
                               strerror(errno));
     }
@@ -750,7 +749,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
              .told = told,
              .context = context};
     LHI_TRY(check(o, err));
-    t.until_ns = lhi_net_now() + (o->join_ns ? o->join_ns : LHI_JOIN_NS);
+    t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_NS);
     lhi_job_digest(o->job ? o->job : "", t.job);
     lh_error e = {0};
     lh_status status = make(&t, &e);

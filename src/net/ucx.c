@@ -24,6 +24,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 
 #else
 
+#include "base/clock.h"
 #include "net/hello.h"
 #include "net/proto.h"
 #include "net/ucx_calls.h"
@@ -34,7 +35,6 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Tags: what it is, the job's own number, and the sender of a frame or the
@@ -138,7 +138,7 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
     if (e->lost_ns)
         return;
     e->lost = status;
-    e->lost_ns = lhi_net_now();
+    e->lost_ns = lhi_now_ns();
     poke(u);
 }
 
@@ -179,17 +179,16 @@ static void received(void *request, ucs_status_t status,
  * left; rests between attempts. */
 static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
-    int64_t until_ns = lhi_net_now() + limit_ns;
+    int64_t until_ns = lhi_now_ns() + limit_ns;
     for (;;) {
         while (u->call.worker_progress(u->worker))
             ;
         const job *j = u->jobs;
         while (j && op && j->op != op)
             j = j->next;
-        if (!j || lhi_net_now() >= until_ns)
+        if (!j || lhi_now_ns() >= until_ns)
             return;
-        struct timespec t = {.tv_nsec = ms_ns / 2};
-        nanosleep(&t, NULL);
+        lhi_sleep_for(ms_ns / 2);
     }
 }
 
@@ -207,8 +206,7 @@ static void cut(ucx *u, uint32_t peer)
         u->call.worker_progress(u->worker);
         if (u->call.request_check_status(request) != UCS_INPROGRESS)
             break;
-        struct timespec t = {.tv_nsec = ms_ns};
-        nanosleep(&t, NULL);
+        lhi_sleep_for(ms_ns);
     }
     if (UCS_PTR_IS_PTR(request))
         u->call.request_free(request);
@@ -230,7 +228,7 @@ static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
         note_lost(u, j->peer, UCS_PTR_STATUS(r));
         return;
     }
-    e->spoke_ns = lhi_net_now();
+    e->spoke_ns = lhi_now_ns();
     if (r == NULL) {
         sent(NULL, UCS_OK, j);
         return;
@@ -408,7 +406,7 @@ static void use_frames(ucx *u)
         bool known =
             c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
         if (known)
-            u->ends[c->from].heard_ns = lhi_net_now();
+            u->ends[c->from].heard_ns = lhi_now_ns();
         if (known && use_frame(u, c, &err) != LH_OK) {
             char why[600];
             snprintf(why, sizeof why, "rank %u does not understand it: %s",
@@ -442,7 +440,7 @@ static void tell_failure(ucx *u)
 
 static void look_at_clock(ucx *u)
 {
-    int64_t now_ns = lhi_net_now();
+    int64_t now_ns = lhi_now_ns();
     if (lhi_failure_text(u->proto.net.failure))
         return;
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
@@ -522,13 +520,12 @@ static void take_leave(ucx *u)
     if (!failed)
         send_all(u, &bye, NULL);
     tell_failure(u);
-    int64_t until_ns = lhi_net_now() + (failed ? 300 : 2000) * ms_ns;
-    while (lhi_net_now() < until_ns &&
+    int64_t until_ns = lhi_now_ns() + (failed ? 300 : 2000) * ms_ns;
+    while (lhi_now_ns() < until_ns &&
            (failed ? u->jobs != NULL : !all_left(u))) {
         pthread_mutex_unlock(&u->proto.lock);
         poke(u);
-        struct timespec t = {.tv_nsec = 2 * ms_ns};
-        nanosleep(&t, NULL);
+        lhi_sleep_for(2 * ms_ns);
         pthread_mutex_lock(&u->proto.lock);
         failed = lhi_failure_text(u->proto.net.failure) != NULL;
     }
@@ -712,7 +709,7 @@ static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o, card *cards,
 static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
                              const card *cards, lh_error *err)
 {
-    int64_t now_ns = lhi_net_now();
+    int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < o->n_ranks; i++) {
         ucp_ep_params_t p = {
             .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |

@@ -5,6 +5,7 @@
  * status 1 where the latency (half a round trip) or the stream is off by more
  * than 1 % and 100 us. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "base/fail.h"
 #include "net/net.h"
 
@@ -50,7 +51,7 @@ static lh_status one(lhi_net *net, bool sends, uint64_t tag, void *data,
     lhi_net_op op = {0};
     uint32_t peer = 1 - lhi_net_rank(net);
     if (sends)
-        LHI_TRY(lhi_net_send(net, peer, tag, data, size, link, lhi_net_now(),
+        LHI_TRY(lhi_net_send(net, peer, tag, data, size, link, lhi_now_ns(),
                              LHI_NET_NO_TURN, &op, err));
     else
         LHI_TRY(lhi_net_receive(net, peer, tag, data, size, &op, err));
@@ -64,10 +65,10 @@ static lh_status ping_pong(lhi_net *net, const setting *s, char *data,
     int64_t took_ns[200];
     bool first = lhi_net_rank(net) == 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        int64_t start_ns = lhi_net_now();
+        int64_t start_ns = lhi_now_ns();
         LHI_TRY(one(net, first, 1, data, s->bytes, 0, err));
         LHI_TRY(one(net, !first, 2, data, s->bytes, 1, err));
-        took_ns[i] = lhi_net_now() - start_ns;
+        took_ns[i] = lhi_now_ns() - start_ns;
     }
     qsort(took_ns, s->n, sizeof took_ns[0], by_value);
     *median_ns = took_ns[s->n / 2];
@@ -82,7 +83,7 @@ static lh_status stream(lhi_net *net, const setting *s, char *data,
     int64_t start_ns = 0;
     if (lhi_net_rank(net) == 0) {
         LHI_TRY(one(net, false, 5, NULL, 0, LHI_NET_NO_LINK, err));
-        start_ns = lhi_net_now();
+        start_ns = lhi_now_ns();
         for (uint32_t i = 0; i < s->n; i++)
             LHI_TRY(lhi_net_send(net, 1, 3, data, s->bytes, 0, start_ns,
                                  LHI_NET_NO_TURN, &ops[i], err));
@@ -97,7 +98,7 @@ static lh_status stream(lhi_net *net, const setting *s, char *data,
     }
     for (uint32_t i = 0; i < s->n; i++)
         LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
-    *took_ns = lhi_net_now() - start_ns;
+    *took_ns = lhi_now_ns() - start_ns;
     return LH_OK;
 }
 
@@ -109,7 +110,7 @@ static lh_status measure(lhi_net *net, void *context, char **result,
     char *data = calloc(1, s->bytes);
     if (!times || !data)
         return lhi_fail_nomem(err);
-    lhi_net_wake_sharply(getenv("BENCH_NET_REALTIME") != NULL);
+    lhi_wake_sharply(getenv("BENCH_NET_REALTIME") != NULL, NULL);
     LHI_TRY(ping_pong(net, s, data, &times[0], err));
     LHI_TRY(stream(net, s, data, &times[1], err));
     free(data);
@@ -183,7 +184,7 @@ static lh_status ring(lhi_net *net, void *context, char **result, size_t *size,
         sends[k] = receives[k] = (lhi_net_op){0};
         LHI_TRY(lhi_net_receive(net, (me + n - 1) % n, i, NULL, 0, &receives[k],
                                 err));
-        LHI_TRY(lhi_net_send(net, (me + 1) % n, i, NULL, 0, link, lhi_net_now(),
+        LHI_TRY(lhi_net_send(net, (me + 1) % n, i, NULL, 0, link, lhi_now_ns(),
                              LHI_NET_NO_TURN, &sends[k], err));
     }
     return LH_OK;
@@ -195,12 +196,12 @@ static void print_rate(const char *transport, runner *run, bool linked,
     const lhi_net_link link = {0, 0, 0};
     lh_error err = {0};
     uint32_t which = linked ? 0 : LHI_NET_NO_LINK;
-    int64_t start_ns = lhi_net_now();
+    int64_t start_ns = lhi_now_ns();
     if (run(RING, 1, &link, ring, &which, NULL, &err) != LH_OK) {
         fprintf(stderr, "%s: %s\n", transport, err.text);
         exit(1);
     }
-    double seconds = (double)(lhi_net_now() - start_ns) * 1e-9;
+    double seconds = (double)(lhi_now_ns() - start_ns) * 1e-9;
     printf("    {\"transport\": \"%s\", \"emulated\": %s, \"ranks\": %d, "
            "\"messages_per_s\": %.0f}%s\n",
            transport, linked ? "true" : "false", RING,

@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include "net_suite.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define UNUSED_REST (void)context, (void)result, (void)size
 
@@ -16,14 +16,8 @@ static lh_status send_now(lhi_net *net, uint32_t to, uint64_t tag,
                           lh_error *err)
 {
     *op = (lhi_net_op){0};
-    return lhi_net_send(net, to, tag, data, size, LHI_NET_NO_LINK,
-                        lhi_net_now(), LHI_NET_NO_TURN, op, err);
-}
-
-static void sleep_ms(int ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&t, NULL);
+    return lhi_net_send(net, to, tag, data, size, LHI_NET_NO_LINK, lhi_now_ns(),
+                        LHI_NET_NO_TURN, op, err);
 }
 
 /* Bytes that say where they belong. */
@@ -56,7 +50,7 @@ static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
         if (status == LH_OK)
             status = lhi_net_receive(net, peer, tag, in, n, &receive, err);
     } else if (status == LH_OK) {
-        sleep_ms(late_ms);
+        lhi_sleep_for(late_ms * INT64_C(1000000));
         status = lhi_net_receive(net, peer, tag, in, n, &receive, err);
         if (status == LH_OK)
             status = lhi_net_wait(net, &receive, 0, err);
@@ -174,10 +168,10 @@ static lh_status limits(lhi_net *net, void *context, char **result,
     if (lhi_net_rank(net) == 0) {
         LHI_TRY(lhi_net_receive(net, 1, 5, &value, sizeof value, &op, err));
         EXPECT(lhi_net_wait(net, &op, 1, err) == LH_ECANCELED);
-        int64_t start_ns = lhi_net_now();
+        int64_t start_ns = lhi_now_ns();
         EXPECT(lhi_net_wait(net, &op, start_ns + 30000000, err) ==
                LH_ECANCELED);
-        EXPECT(lhi_net_now() >= start_ns + 30000000);
+        EXPECT(lhi_now_ns() >= start_ns + 30000000);
         EXPECT(!op.is_done);
         lhi_net_op go = {0};
         LHI_TRY(send_now(net, 1, 6, &sent, sizeof sent, &go, err));
@@ -277,7 +271,7 @@ static lh_status fifo(lhi_net *net, void *context, char **result, size_t *size,
     unsigned char bytes[3][1000];
     lhi_net_op ops[3] = {{0}};
     uint32_t me = lhi_net_rank(net);
-    int64_t base_ns = lhi_net_now();
+    int64_t base_ns = lhi_now_ns();
     if (me == 0) {
         /* The latest entry is handed over first. */
         for (int i = 2; i >= 0; i--)
@@ -300,7 +294,7 @@ static lh_status fifo(lhi_net *net, void *context, char **result, size_t *size,
     EXPECT(ops[1].entered_ns == first_ns + ms);
     for (int i = 0; i < 3; i++)
         EXPECT_NEAR(ops[i].arrived_ns - first_ns, (4 * (i + 1) + 400) * ms, 0);
-    EXPECT(lhi_net_now() >= ops[2].arrived_ns);
+    EXPECT(lhi_now_ns() >= ops[2].arrived_ns);
     return LH_OK;
 }
 
@@ -325,7 +319,7 @@ static lh_status shared_link(lhi_net *net, void *context, char **result,
     }
     /* Rank 1 says when; rank 0 is late. */
     if (me == 1) {
-        start_ns = lhi_net_now();
+        start_ns = lhi_now_ns();
         LHI_TRY(send_now(net, 0, 9, &start_ns, sizeof start_ns, &b, err));
     } else {
         LHI_TRY(
@@ -347,16 +341,16 @@ static lh_status turns(lhi_net *net, void *context, char **result, size_t *size,
     uint32_t me = lhi_net_rank(net);
     if (me == 0) {
         for (uint32_t i = 0; i < 3; i++) {
-            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, lhi_net_now(), 2 - i,
+            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, lhi_now_ns(), 2 - i,
                                  &ops[i], err));
-            sleep_ms(i < 2 ? 20 : 0);
+            lhi_sleep_for((i < 2 ? 20 : 0) * INT64_C(1000000));
         }
         lh_error e = {0};
         lhi_net_op bad = {0};
-        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_net_now(), 1, &bad,
-                            &e) == LH_EINVAL);
+        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(), 1, &bad, &e) ==
+               LH_EINVAL);
         EXPECT(strstr(e.text, "taken twice"));
-        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_net_now(),
+        EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(),
                             LHI_NET_NO_TURN, &bad, &e) == LH_EINVAL);
         EXPECT(strstr(e.text, "have none"));
         return LH_OK;
@@ -412,7 +406,7 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
     static _Thread_local unsigned char bytes[400000];
     uint32_t me = lhi_net_rank(net);
     if (me == 2) {
-        sleep_ms(50);
+        lhi_sleep_for(50 * INT64_C(1000000));
         return lhi_fail(err, LH_EINPUT, "the roof fell in");
     }
     /* Others are in a wait, for each kind of operation. */
@@ -421,11 +415,11 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
         LHI_TRY(send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
     else
         LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
-    int64_t start_ns = lhi_net_now();
+    int64_t start_ns = lhi_now_ns();
     lh_status status = lhi_net_wait(net, &op, 0, err);
     EXPECT(status == LH_EIO);
     EXPECT(strcmp(err->text, "rank 2: the roof fell in") == 0);
-    EXPECT(lhi_net_now() - start_ns < 3000000000);
+    EXPECT(lhi_now_ns() - start_ns < 3000000000);
     EXPECT(lhi_net_failure(net));
     lh_error e = {0};
     lhi_net_op more = {0};
@@ -446,7 +440,7 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
         return lhi_net_wait(net, &op, 0, err);
     }
     if (lhi_net_rank(net) == 2)
-        sleep_ms(50);
+        lhi_sleep_for(50 * INT64_C(1000000));
     if (lhi_net_rank(net) == 0) {
         LHI_TRY(lhi_net_receive(net, 1, 1, bytes, 5, &op, err));
         LHI_TRY(lhi_net_wait(net, &op, 0, err));
@@ -474,7 +468,7 @@ static lh_status leave_early(lhi_net *net, void *context, char **result,
     }
     unsigned char *in = malloc(sizeof bytes);
     EXPECT(in);
-    sleep_ms(60);
+    lhi_sleep_for(60 * INT64_C(1000000));
     lh_status status = lhi_net_receive(net, 0, 1, in, sizeof bytes, &op, err);
     if (status == LH_OK)
         status = lhi_net_wait(net, &op, 0, err);

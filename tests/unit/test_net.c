@@ -5,6 +5,7 @@
 #include "net_suite.h"
 #include "test.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "net/emulated_links.h"
 
@@ -56,11 +57,11 @@ static void conforms(void)
 {
     for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
         for (unsigned i = 0; i < n_net_cases; i++) {
-            int64_t start_ns = lhi_net_now();
+            int64_t start_ns = lhi_now_ns();
             run_case(&transports[t], &net_cases[i]);
             if (getenv("TEST_NET_VERBOSE"))
                 printf("%s %s %.3f s\n", transports[t].name, net_cases[i].name,
-                       (double)(lhi_net_now() - start_ns) * 1e-9);
+                       (double)(lhi_now_ns() - start_ns) * 1e-9);
         }
     }
 }
@@ -87,13 +88,13 @@ static void sleeps(void)
     CHECK_OK(lhi_net_inproc(2, 1, &slow, nets, &err), err);
     lhi_net_op send = {0}, receive = {0};
     clock_t used = clock();
-    int64_t start_ns = lhi_net_now();
+    int64_t start_ns = lhi_now_ns();
     CHECK_OK(lhi_net_send(nets[0], 1, 0, NULL, 0, 0, start_ns, LHI_NET_NO_TURN,
                           &send, &err),
              err);
     CHECK_OK(lhi_net_receive(nets[1], 0, 0, NULL, 0, &receive, &err), err);
     CHECK_OK(lhi_net_wait(nets[1], &receive, 0, &err), err);
-    CHECK(lhi_net_now() - start_ns >= 300000000);
+    CHECK(lhi_now_ns() - start_ns >= 300000000);
     CHECK(clock() - used < CLOCKS_PER_SEC / 20);
     lhi_net_close(nets[0]);
     lhi_net_close(nets[1]);
@@ -149,7 +150,7 @@ static void random_link(uint64_t seed, bool in_turns)
     size_t bytes;
     lh_error err = {0};
     lhi_links *table = make_table(&rule, &bytes);
-    int64_t base_ns = lhi_net_now() + INT64_C(3600000000000);
+    int64_t base_ns = lhi_now_ns() + INT64_C(3600000000000);
     for (uint32_t i = 0; i < N; i++)
         all[i] = (entry){.entered_ns =
                              base_ns + (int64_t)(next_random(&seed) % 20000),
@@ -218,12 +219,12 @@ static void links_fill_up(void)
     CHECK_HAS(err.text, "that nobody has received");
     bool taken = false;
     int64_t arrived_ns;
-    CHECK_OK(lhi_links_take(table, 0, first, lhi_net_now(), &taken, &arrived_ns,
+    CHECK_OK(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &arrived_ns,
                             &err),
              err);
     CHECK(taken);
-    CHECK_INT(lhi_links_take(table, 0, first, lhi_net_now(), &taken,
-                             &arrived_ns, &err),
+    CHECK_INT(lhi_links_take(table, 0, first, lhi_now_ns(), &taken, &arrived_ns,
+                             &err),
               LH_EIO);
     CHECK_OK(lhi_links_enter(table, 0, 0, 0, 9, LHI_NET_NO_TURN, &slot, &err),
              err);
@@ -294,7 +295,7 @@ static lh_status dies_in_traffic(lhi_net *net, void *context, char **result,
                 raise(SIGKILL);
             LHI_TRY(lhi_net_receive(net, i, round, in[i], bytes, &receives[i],
                                     err));
-            LHI_TRY(lhi_net_send(net, i, round, out, bytes, 0, lhi_net_now(),
+            LHI_TRY(lhi_net_send(net, i, round, out, bytes, 0, lhi_now_ns(),
                                  LHI_NET_NO_TURN, &sends[i], err));
         }
         for (uint32_t i = 0; i < n; i++) {
@@ -323,11 +324,11 @@ static void ends_by_itself(uint32_t n, lhi_rank_main *rank_main, void *context,
     lhi_rank_result results[8] = {{0}};
     lh_error err = {0};
     unsigned files = open_files();
-    int64_t start_ns = lhi_net_now();
+    int64_t start_ns = lhi_now_ns();
     CHECK_INT(lhi_local_run(n, 1, &link, rank_main, context, results, &err),
               status);
     CHECK_STR(err.text, text);
-    CHECK(lhi_net_now() - start_ns < INT64_C(5000000000));
+    CHECK(lhi_now_ns() - start_ns < INT64_C(5000000000));
     CHECK_MSG(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD,
               "a process is left");
     CHECK_INT(open_files(), files);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation of a transport fails in turn. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "net/wire.h"
@@ -24,7 +25,7 @@ static lh_status exchange(lhi_net *a, lhi_net *b, lh_error *err)
         if (i % 2)
             status = lhi_net_receive(b, 0, 1, in, n, &receive, err);
         if (status == LH_OK)
-            status = lhi_net_send(a, 1, 1, out, n, 0, lhi_net_now(),
+            status = lhi_net_send(a, 1, 1, out, n, 0, lhi_now_ns(),
                                   LHI_NET_NO_TURN, &send, err);
         if (status == LH_OK && i % 2 == 0)
             status = lhi_net_receive(b, 0, 1, in, n, &receive, err);

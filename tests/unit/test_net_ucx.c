@@ -3,6 +3,7 @@
  * tcp, or, started by mpirun with --mpi, by MPI. Exit status 77 where UCX is
  * missing. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "net/hello.h"
 #include "net_processes.h"
 #include "net_suite.h"
@@ -12,7 +13,6 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <time.h>
 
 static uint16_t free_port(void)
 {
@@ -58,7 +58,7 @@ static void conforms(void)
         lhi_rank_result results[8] = {{0}};
         lh_error err = {0};
         char word[] = "hello from";
-        int64_t start_ns = lhi_net_now();
+        int64_t start_ns = lhi_now_ns();
         lh_status status = run_ucx(c->n_ranks, c->n_links, c->links,
                                    c->rank_main, word, results, &err);
         if (!c->fails)
@@ -69,7 +69,7 @@ static void conforms(void)
                       c->fails);
         if (getenv("TEST_NET_VERBOSE"))
             printf("ucx %s %.3f s\n", c->name,
-                   (double)(lhi_net_now() - start_ns) * 1e-9);
+                   (double)(lhi_now_ns() - start_ns) * 1e-9);
         for (int k = 0; k < 8; k++)
             free(results[k].text);
     }
@@ -93,13 +93,12 @@ static void killed(void)
     for (uint32_t i = 0; i < 3; i++)
         rank_process_start(&p[i], i, 3, 0, NULL, join, &port, wait_for_next,
                            NULL);
-    struct timespec t = {.tv_sec = 1};
-    nanosleep(&t, NULL);
-    int64_t start_ns = lhi_net_now();
+    lhi_sleep_for(INT64_C(1000000000));
+    int64_t start_ns = lhi_now_ns();
     kill(p[2].pid, SIGKILL);
     for (int i = 0; i < 3; i++)
         rank_process_end(&p[i]);
-    CHECK(lhi_net_now() - start_ns < INT64_C(5000000000));
+    CHECK(lhi_now_ns() - start_ns < INT64_C(5000000000));
     for (int i = 0; i < 2; i++)
         CHECK_MSG(strncmp(p[i].text, "rank 2: ", 8) == 0, "rank %d: %s", i,
                   p[i].text);
@@ -133,7 +132,7 @@ static lh_status stream(lhi_net *net, void *context, char **result,
     char *bytes = calloc(1, N);
     lhi_net_op op = {0}, back = {0};
     EXPECT(bytes);
-    int64_t start_ns = lhi_net_now();
+    int64_t start_ns = lhi_now_ns();
     if (lhi_net_rank(net) == 0) {
         LHI_TRY(lhi_net_send(net, 1, 1, bytes, N, LHI_NET_NO_LINK, start_ns,
                              LHI_NET_NO_TURN, &op, err));
@@ -147,7 +146,7 @@ static lh_status stream(lhi_net *net, void *context, char **result,
     LHI_TRY(lhi_net_wait(net, &op, 0, err));
     LHI_TRY(lhi_net_wait(net, &back, 0, err));
     free(bytes);
-    double seconds = (double)(lhi_net_now() - start_ns) * 1e-9;
+    double seconds = (double)(lhi_now_ns() - start_ns) * 1e-9;
     if (lhi_net_rank(net) == 0)
         printf("%.1f Mbit/s through %.1f\n", N * 8e-6 / seconds, mbit);
     EXPECT(seconds > 0.9 * N * 8e-6 / mbit && seconds < 4 * N * 8e-6 / mbit);

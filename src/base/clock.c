@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "base/clock.h"
+
+#include "base/fail.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum { BILLION = 1000000000 };
+
+int64_t lhi_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * BILLION + t.tv_nsec;
+}
+
+/* Timers are 50 us late otherwise. */
+static void wake_in_time(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
+void lhi_sleep_until(int64_t at_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(at_ns / BILLION),
+                         .tv_nsec = (long)(at_ns % BILLION)};
+    if (at_ns <= 0)
+        return;
+    wake_in_time();
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        continue;
+}
+
+void lhi_sleep_for(int64_t ns)
+{
+    lhi_sleep_until(lhi_now_ns() + ns);
+}
+
+lh_status lhi_wake_sharply(bool realtime, lh_error *err)
+{
+    const struct sched_param how = {.sched_priority = 1};
+    wake_in_time();
+    if (!realtime)
+        return LH_OK;
+    int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
+    if (error)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "ranks cannot run under SCHED_FIFO: %s; that takes "
+                        "the capability CAP_SYS_NICE",
+                        strerror(error));
+    return LH_OK;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one clock of everything that happens in real time, and sleeping by it.
+ * Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a host
+ * share. */
+#ifndef LHI_CLOCK_H
+#define LHI_CLOCK_H
+
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+int64_t lhi_now_ns(void);
+
+/* Sleeps until the clock has reached `at_ns`, to the microsecond; returns at
+ * once where it has. Signals do not end it. */
+void lhi_sleep_until(int64_t at_ns);
+void lhi_sleep_for(int64_t ns);
+
+/* Has the system wake the calling thread at the moment that it waits for, not
+ * up to 50 us later. `realtime`: also before all ordinary threads, under
+ * SCHED_FIFO; LH_EUNSUPPORTED without the right to. */
+lh_status lhi_wake_sharply(bool realtime, lh_error *err);
+
+#endif
