@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exact search over layouts, partitions and methods against all of them,
  * one after the other. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/layout/partition.h"
 #include "plan/layout/space.h"
@@ -94,30 +94,22 @@ static lh_status visit(void *context, const lhi_config *config, lh_error *err)
 static lh_job *job_of(uint32_t layers, double memory_gib, double tflops,
                       const char *layout)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: %u, hidden: 1024, ffn: 4096, heads: 8, vocab: "
-             "32000}\n"
-             "training: {global_batch: 6, sequence: 2048, zero: 1}\n"
-             "cluster:\n"
-             "  gpus_per_node: 2\n"
-             "  node_link: {gbps: 1000, latency_us: 3}\n"
-             "  fabric: {gbps: 100, latency_us: 8}\n"
-             "  datacenters:\n"
-             "   - {name: a, nodes: 1, gpu: {tflops: 200, memory_gib: %g, "
-             "memory_gbps: 1500}}\n"
-             "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
-             "memory_gbps: 1500}}\n"
-             "  links:\n"
-             "   - {between: [a, b], latency_ms: 3, gbps: 20}\n"
-             "layout: %s\n",
-             layers, memory_gib, tflops, memory_gib, layout);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 2\n"
+        "  node_link: {gbps: 1000, latency_us: 3}\n"
+        "  fabric: {gbps: 100, latency_us: 8}\n"
+        "  datacenters:\n"
+        "   - {name: a, nodes: 1, gpu: {tflops: 200, memory_gib: %g, "
+        "memory_gbps: 1500}}\n"
+        "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
+        "memory_gbps: 1500}}\n"
+        "  links: [{between: [a, b], latency_ms: 3, gbps: 20}]\n"
+        "model: {layers: %u, hidden: 1024, ffn: 4096, heads: 8, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 6, sequence: 2048, zero: 1}\n"
+        "layout: %s\n",
+        memory_gib, tflops, memory_gib, layers, layout);
 }
 
 static lh_plan *plan_by(const lh_job *job, lh_partition_search how)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic plans with every allocation failing in turn. */
 #include "fail_alloc.h"
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/plan.h>
@@ -94,24 +94,16 @@ static void searches(void)
  * allocations, denser at the beginning. */
 static void plans_of_jobs(void)
 {
-    static const char text[] =
-        "longhaul: job/1\n"
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 2\n"
+        "  links: [{between: [west, east], latency_ms: 1, gbps: 10}]\n"
         "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8,\n"
         "        head_dim: 128, vocab: 100}\n"
-        "training: {global_batch: 8, sequence: 1024}\n"
-        "cluster:\n"
-        "  gpu: h100-sxm\n"
-        "  gpus_per_node: 2\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-        "  links: [{between: [west, east], latency_ms: 1, gbps: 10}]\n"
         "layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1,\n"
-        "         outermost: data}\n";
-    lh_job *job = NULL;
+        "         outermost: data}\n");
     lh_error err = {0};
     lh_plan_options o = {.size = sizeof o, .no_optimal = true};
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
     if (!job)
         return;
     bool failed = true, elastic = false;

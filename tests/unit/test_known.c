@@ -2,7 +2,7 @@
 /* One layout with its layers in other chunks again and again, over many
  * datacenters whose links hash their flows: what was found once is the same
  * afterwards, and not worked out again. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/layout/reuse.h"
 
@@ -19,36 +19,27 @@ enum { SITES = 16, PIPELINE = 2, CHUNKS = 8, LAYERS = 32, TRIES = 60 };
 /* Every third datacenter has slower GPUs. */
 static lh_job *make_job(void)
 {
-    static char text[32768];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    size_t at = (size_t)snprintf(
-        text, sizeof text,
-        "longhaul: job/1\n"
-        "model: llama3-8b\n"
-        "training: {global_batch: 64, sequence: 4096, zero: 1}\n"
-        "cluster:\n"
-        "  gpus_per_node: 4\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters:\n");
+    static char cluster[32768];
+    size_t at = (size_t)snprintf(cluster, sizeof cluster, "  datacenters:\n");
     for (int i = 0; i < SITES; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at,
+        at += (size_t)snprintf(cluster + at, sizeof cluster - at,
                                "   - {name: s%d, nodes: 2, gpu: {tflops: %d, "
                                "memory_gib: 80, memory_gbps: 3000, "
                                "efficiency: 0.5}}\n",
                                i, i % 3 ? 600 : 400);
-    at += (size_t)snprintf(text + at, sizeof text - at, "  links:\n");
+    at += (size_t)snprintf(cluster + at, sizeof cluster - at, "  links:\n");
     for (int i = 0; i < SITES; i++)
         for (int k = 0; k < i; k++)
             at += (size_t)snprintf(
-                text + at, sizeof text - at,
+                cluster + at, sizeof cluster - at,
                 "   - {between: [s%d, s%d], latency_ms: %d, gbps: 400, "
                 "load_balancing: ecmp, queue_pairs: 8, paths: 16}\n",
                 i, k, 5 + (i * k) % 7);
-    CHECK(at < sizeof text);
-    CHECK_OK(lh_job_parse(text, at, "job.yaml", NULL, &job, &err), err);
-    return job;
+    CHECK(at < sizeof cluster);
+    return job_with(JOB_TWO_SITES,
+                    "%s"
+                    "training: {global_batch: 64, sequence: 4096, zero: 1}\n",
+                    cluster);
 }
 
 static lhi_config config_of(lh_sharding sharding)

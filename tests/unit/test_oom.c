@@ -7,7 +7,7 @@
  * Each is tried twice: only that allocation fails, and from it on all do.
  * Past the first 400 allocations of a call, ever fewer are tried. */
 #define _POSIX_C_SOURCE 200809L
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/analysis.h>
 #include <longhaul/bounds.h>
@@ -120,31 +120,7 @@ static const char model_text[] =
     "{\"model_type\": \"llama\", \"hidden_size\": 64, \"vocab_size\": 100,"
     " \"intermediate_size\": 128, \"num_hidden_layers\": 4,"
     " \"num_attention_heads\": 4}";
-static const char job_text[] =
-    "longhaul: job/1\n"
-    "model: {layers: 4, hidden: 64, ffn: 128, heads: 4, kv_heads: 4,\n"
-    "        head_dim: 16, vocab: 100}\n"
-    "training: {global_batch: 4, sequence: 128}\n"
-    "cluster:\n"
-    "  gpu: h100-sxm\n"
-    "  gpus_per_node: 1\n"
-    "  fabric: {gbps: 400, latency_us: 8}\n"
-    "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-    "  links: [{between: [west, east], latency_ms: 1, gbps: 100}]\n"
-    "layout: {pipeline: 2, data: 1, micro_batch: 1, chunks_per_device: 1,\n"
-    "         outermost: pipeline}\n";
-/* At three quarters of the bandwidth another layout is best. */
-static const char open_text[] =
-    "longhaul: job/1\n"
-    "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 4, vocab: 100}\n"
-    "training: {global_batch: 4, sequence: 1024, recompute: none}\n"
-    "cluster:\n"
-    "  gpu: h100-sxm\n"
-    "  gpus_per_node: 1\n"
-    "  fabric: {gbps: 400, latency_us: 8}\n"
-    "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-    "  links: [{between: [west, east], latency_ms: 0.01, gbps: 320}]\n"
-    "layout: {micro_batch: 1, schedule: 1f1b, sharding: full}\n";
+static char job_yaml[1024];
 
 static const char scenario_text[] =
     "longhaul: optical/1\n"
@@ -233,7 +209,8 @@ CALL(profile_parse, lh_profile,
      lh_profile_free)
 TEXT(profile_format, lh_profile_format(profile, &out, NULL, &err))
 CALL(job_parse, lh_job,
-     lh_job_parse(job_text, LEN(job_text), "j", NULL, &out, &err), lh_job_free)
+     lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &out, &err),
+     lh_job_free)
 TEXT(job_format, lh_job_format(job, &out, NULL, &err))
 CALL(plan_make, lh_plan, lh_plan_make(job, NULL, &out, &err), lh_plan_free)
 static const lh_jitter jitter = {
@@ -531,18 +508,27 @@ static bool prepare(void)
         return false;
     for (uint32_t d = 0; d < 2; d++)
         rows[d] = lh_schedule_order(schedule, d, &counts[d]);
-    return !lh_schedule_make(2, rows, counts, 1, &order, &ordered, &err) &&
+    job_text(job_yaml, sizeof job_yaml, JOB_SMALL, "%s",
+             "layout: {pipeline: 2, data: 1, micro_batch: 1,\n"
+             "         chunks_per_device: 1, outermost: pipeline}\n");
+    /* At three quarters of the bandwidth another layout is best. */
+    open_job = job_with(
+        JOB_SMALL,
+        "  links: [{between: [west, east], latency_ms: 0.01, gbps: 320}]\n"
+        "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 4, vocab: 100}\n"
+        "training: {global_batch: 4, sequence: 1024, recompute: none}\n"
+        "layout: {micro_batch: 1, schedule: 1f1b, sharding: full}\n");
+    return open_job &&
+           !lh_schedule_make(2, rows, counts, 1, &order, &ordered, &err) &&
            !lh_simulate(pipeline, schedule, NULL, &timeline, &err) &&
            !lh_analysis_make(pipeline, schedule, timeline, &analysis, &err) &&
            !lh_trace_make(pipeline, timeline, "oom", &trace, &err) &&
            !lh_trace_format(trace, &trace_text, NULL, &err) &&
            !lh_profile_parse(profile_text, LEN(profile_text), "p", &profile,
                              &err) &&
-           !lh_job_parse(job_text, LEN(job_text), "j", NULL, &job, &err) &&
+           !lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &job, &err) &&
            !lh_plan_make(job, &robust, &plan, &err) &&
            !lh_plan_format(plan, &plan_text, NULL, &err) &&
-           !lh_job_parse(open_text, LEN(open_text), "o", NULL, &open_job,
-                         &err) &&
            !lh_plan_make(open_job, &links, &open_plan, &err) &&
            open_plan->sensitivity->ranges[1].n_flips == 1 &&
            !lh_plan_format(open_plan, &open_plan_text, NULL, &err) &&

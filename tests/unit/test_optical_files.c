@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Topologies and scenarios: what is read, what is refused and why. */
-#include "test.h"
+#include "jobs.h"
 
 #include "optical/scenario.h"
 
@@ -356,28 +356,14 @@ static void plans(void)
     static const char path[] = "optical-plan.tmp.json";
     /* The layout is given but for the schedule, since planning is not what is
      * tested. */
-    static const char job_text[] =
-        "longhaul: job/1\n"
-        "model: llama3-70b\n"
-        "training: {global_batch: 512, sequence: 8192}\n"
-        "cluster:\n"
-        "  gpu: h100-sxm\n"
-        "  gpus_per_node: 8\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters: [{name: west, nodes: 16}, {name: east, nodes: 16}]\n"
-        "  links: [{between: [west, east], latency_ms: 10, gbps: 400}]\n"
-        "layout: {tensor: 8, context: 1, pipeline: 4, data: 8, micro_batch: "
-        "1,\n"
-        "         chunks_per_device: 1, outermost: pipeline}\n";
-    lh_job *job = NULL;
+    lh_job *job = job_with(
+        JOB_70B, "layout: {tensor: 8, context: 1, pipeline: 4, data: 8,\n"
+                 "         micro_batch: 1, chunks_per_device: 1,\n"
+                 "         outermost: pipeline}\n");
     lh_plan *plan = NULL;
     char *text = NULL, scenario_text[1024];
     size_t len = 0;
     lh_error err = {0};
-    CHECK_OK(
-        lh_job_parse(job_text, strlen(job_text), "job.yaml", NULL, &job, &err),
-        err);
     if (job)
         CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
     if (plan)

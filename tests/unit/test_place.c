@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replicas and stages over datacenters: what passes, messages and rings come
  * to, and what is sent between datacenters. */
-#include "place_job.h"
+#include "jobs.h"
 
 #include "plan/layout/layout.h"
 #include "plan/layout/traffic.h"
@@ -41,7 +41,7 @@ static lh_pipeline *build(const lh_job *job, const lh_layout *layout)
 
 static void mixed_layouts_are_placed(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(4, 4, 2, &pairs);
     lhi_places at;
@@ -73,7 +73,7 @@ static void neighbours(void)
     static const lh_site_stages both[] = {{0, 2}};
     static const lh_site_group group[] = {{2, 1, both}};
     static const lh_sites sites = {1, group};
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
         lhi_arena *mem = lhi_arena_make(0);
         lh_layout l = layout_of(2, 2, 2, &sites);
@@ -99,7 +99,7 @@ static void groups_share_a_hop(void)
     static const lh_site_group apart[] = {{1, 2, half}, {1, 2, half}},
                                together[] = {{2, 2, half}};
     static const lh_sites sites[] = {{2, apart}, {1, together}};
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     for (int k = 0; k < 2; k++) {
         lh_layout l = layout_of(1, 4, 2, &sites[k]);
         lh_pipeline *p = build(job, &l);
@@ -121,7 +121,7 @@ static void rings_meet(void)
     static const lh_site_group groups[] = {
         {1, 1, parts}, {1, 1, parts + 1}, {1, 2, parts + 2}};
     static const lh_sites sites = {3, groups};
-    lh_job *job = place_job(63, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(63, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(1, 2, 3, &sites);
     lhi_places at;
@@ -140,13 +140,13 @@ static void rings_meet(void)
 static void the_least_memory_counts(void)
 {
     lh_job *job =
-        place_job(64,
-                  "  datacenters:\n"
-                  "   - {name: a, nodes: 1}\n"
-                  "   - {name: b, nodes: 1, gpu: {tflops: 500, memory_gib: 40, "
-                  "memory_gbps: 3000, efficiency: 0.5}}\n"
-                  "  links: [{between: [a, b], latency_ms: 1, gbps: 100}]\n",
-                  NULL);
+        job_at(64,
+               "  datacenters:\n"
+               "   - {name: a, nodes: 1}\n"
+               "   - {name: b, nodes: 1, gpu: {tflops: 500, memory_gib: 40, "
+               "memory_gbps: 3000, efficiency: 0.5}}\n"
+               "  links: [{between: [a, b], latency_ms: 1, gbps: 100}]\n",
+               NULL);
     lh_layout l = layout_of(2, 2, 2, NULL);
     l.outermost = LH_OUTERMOST_DATA;
     lh_pipeline *p = build(job, &l);
@@ -159,7 +159,7 @@ static void the_least_memory_counts(void)
 /* In bytes per ns: c to d 25, a to c 12.5, b to d 6.25. */
 static void mixed_layouts_take_the_slower_group(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lh_layout l = layout_of(4, 4, 2, &pairs);
     lh_pipeline *p = build(job, &l);
     double message = 4096.0 * 4096 * 2;
@@ -197,7 +197,7 @@ static void mixed_layouts_take_the_slower_group(void)
  * at several. */
 static void links_are_shared(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     static const lh_site_stages early[] = {{0, 1}, {1, 3}},
                                 late[] = {{2, 2}, {3, 2}},
                                 again[] = {{0, 2}, {1, 2}};
@@ -246,7 +246,7 @@ static void links_are_shared(void)
 /* Spelled out, what a layout without sites stands for is the same pipeline. */
 static void sites_can_be_spelled_out(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     const uint32_t degrees[][3] = {{4, 8, 1}, {2, 4, 4}, {1, 4, 8}, {4, 4, 2}};
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++)
@@ -276,7 +276,7 @@ static void sites_can_be_spelled_out(void)
 
 static void bad_sites_are_refused(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     static const lh_site_stages nowhere[] = {{4, 4}}, full[] = {{0, 4}},
                                 short_[] = {{0, 2}, {1, 1}};
@@ -312,7 +312,7 @@ static void bad_sites_are_refused(void)
  * to d. */
 static void rings_avoid_the_slowest_link(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lh_cost_site sites[] = {{0, 1}, {2, 1}, {1, 1}, {3, 1}};
     lh_error err = {0};
     CHECK_OK(lhi_ring_order(job, 4, sites, 8, 1e9, &err), err);
@@ -414,7 +414,7 @@ static void check_traffic(const lh_job *job, const lh_layout *l,
 
 static void traffic_is_counted(void)
 {
-    lh_job *job = place_job(48, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(48, JOB_PAIRS, NULL);
     static const lh_site_stages all[] = {{0, 4}, {2, 4}, {1, 4}, {3, 4}},
                                 whole[] = {{0, 2}, {1, 2}, {2, 2}, {3, 2}},
                                 uneven[] = {{0, 1}, {1, 3}};
@@ -448,7 +448,7 @@ static void traffic_is_counted(void)
  * of which crosses each way. */
 static void traffic_of_replicas(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     static const lh_site_stages here[] = {{0, 1}, {1, 1}};
     const lh_site_group groups[] = {{2, 1, here}, {2, 1, here + 1}};
     const lh_sites sites = {2, groups};
@@ -498,7 +498,7 @@ static void traffic_of_replicas(void)
  * datacenters, 1 ms there and 1 ms back, which everything waits for at last. */
 static void sums_between_datacenters_come_last(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     static const lh_site_stages here[] = {{0, 1}, {1, 1}};
     const lh_site_group groups[] = {{2, 1, here}, {2, 1, here + 1}};
     const lh_sites sites = {2, groups};
@@ -567,7 +567,7 @@ static void bad_plan(const char *text, const char *from, const char *to,
 /* What the job fixes is what the plan has, in its pipeline and its file. */
 static void plans_keep_sites(void)
 {
-    lh_job *job = place_job(16, PLACE_PAIRS, FIXED);
+    lh_job *job = job_at(16, JOB_PAIRS, FIXED);
     lh_plan_options options = {.size = sizeof options, .no_optimal = true};
     lh_plan *plan = NULL, *again = NULL;
     char *text = NULL, *same = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts, their pipelines, and the search over them. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/layout/layout.h"
 
@@ -8,36 +8,6 @@
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
-
-/* A job of 2 x 8 GPUs; `layout` and `batch` vary. */
-static lh_job *job_with(const char *layout, unsigned batch, unsigned nodes_east,
-                        double memory_gib)
-{
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: %u, sequence: 4096}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 500, memory_gib: %g, memory_gbps: 3000, "
-             "efficiency: 0.5}\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 400, latency_us: 8}\n"
-             "  datacenters:\n"
-             "   - {name: west, nodes: 2}\n"
-             "   - {name: east, nodes: %u}\n"
-             "  links:\n"
-             "   - {between: [west, east], latency_ms: 20, gbps: 400}\n"
-             "%s%s\n",
-             batch, memory_gib, nodes_east, layout ? "layout: " : "",
-             layout ? layout : "");
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
-}
 
 static void layers_are_even(void)
 {
@@ -80,7 +50,7 @@ static lh_layout layout_of(uint32_t tp, uint32_t pp, uint32_t dp,
 
 static void ranks_are_placed(void)
 {
-    lh_job *job = job_with(NULL, 64, 2, 80);
+    lh_job *job = job_two_sites("", 64, 80);
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
     lhi_places at;
@@ -116,7 +86,7 @@ static void ranks_are_placed(void)
  * the others the network inside. */
 static void pipelines_are_built(void)
 {
-    lh_job *job = job_with(NULL, 64, 2, 80);
+    lh_job *job = job_two_sites("", 64, 80);
     lh_error err = {0};
     lh_pipeline *p = NULL;
     int64_t optimizer_ns = 0;
@@ -155,29 +125,17 @@ static void pipelines_are_built(void)
 /* Two sites whose GPUs differ. */
 static lh_job *uneven_job(double tflops_b, double memory_b, const char *more)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: 16, sequence: 4096}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 500, memory_gib: 80, memory_gbps: 3000, "
-             "efficiency: 0.5}\n"
-             "  gpus_per_node: 8\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 400, latency_us: 8}\n"
-             "  datacenters:\n"
-             "   - {name: a, nodes: 1}\n"
-             "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
-             "memory_gbps: 3000, efficiency: 0.5}}\n"
-             "  links: [{between: [a, b], latency_ms: 1, gbps: 4000}]\n"
-             "%s",
-             tflops_b, memory_b, more);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(
+        JOB_TWO_SITES,
+        "  gpus_per_node: 8\n"
+        "  datacenters:\n"
+        "   - {name: a, nodes: 1}\n"
+        "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
+        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "  links: [{between: [a, b], latency_ms: 1, gbps: 4000}]\n"
+        "training: {global_batch: 16, sequence: 4096}\n"
+        "%s",
+        tflops_b, memory_b, more);
 }
 
 /* With data outermost a replica stands at each site: the slowest sets the
@@ -247,23 +205,14 @@ static void tied_embeddings_are_added_up(void)
     static const char *const models[] = {"false", "true"};
     int64_t after[2][2];
     for (int tied = 0; tied < 2; tied++) {
-        char text[1024];
-        lh_job *job = NULL;
         lh_error err = {0};
-        snprintf(text, sizeof text,
-                 "longhaul: job/1\n"
-                 "model: {name: m, layers: 8, hidden: 1024, ffn: 4096, heads: "
-                 "8, vocab: 50304, tied_embeddings: %s}\n"
-                 "training: {global_batch: 8, sequence: 1024}\n"
-                 "cluster:\n"
-                 "  gpu: a100-80g\n"
-                 "  gpus_per_node: 1\n"
-                 "  fabric: {gbps: 100, latency_us: 8}\n"
-                 "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]\n"
-                 "  links: [{between: [a, b], latency_ms: 10, gbps: 10}]\n",
-                 models[tied]);
-        CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-                 err);
+        lh_job *job = job_with(
+            JOB_SMALL,
+            "  links: [{between: [west, east], latency_ms: 10, gbps: 10}]\n"
+            "model: {name: m, layers: 8, hidden: 1024, "
+            "ffn: 4096, heads: 8, vocab: 50304, "
+            "tied_embeddings: %s}\n",
+            models[tied]);
         for (int wave = 0; wave < 2; wave++) {
             lh_layout l = layout_of(1, 2, 1, LH_OUTERMOST_PIPELINE);
             lh_pipeline *p = NULL;
@@ -391,7 +340,7 @@ static void reads_back(const lh_plan *plan)
 
 static void finds_the_best_of(const fixed *f, double memory_gib)
 {
-    lh_job *job = job_with(f->text, 32, 2, memory_gib);
+    lh_job *job = job_two_sites(f->text, 32, memory_gib);
     lh_plan *plan = NULL;
     lh_error err = {0};
     uint64_t n_layouts = 0;
@@ -447,10 +396,11 @@ static void finds_the_best_of_all(void)
 
 static void given_layouts_are_kept(void)
 {
-    lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 2, "
-                           "chunks_per_device: 1, outermost: pipeline, "
-                           "sharding: full, schedule: 1f1b}",
-                           32, 2, 80);
+    lh_job *job =
+        job_two_sites("{tensor: 2, pipeline: 4, data: 2, micro_batch: 2, "
+                      "chunks_per_device: 1, outermost: pipeline, "
+                      "sharding: full, schedule: 1f1b}",
+                      32, 80);
     lh_plan *plan = NULL, *again = NULL;
     lh_error err = {0};
     char *text = NULL;
@@ -477,7 +427,7 @@ static void given_layouts_are_kept(void)
 
 static void round_trips(void)
 {
-    lh_job *job = job_with(NULL, 32, 2, 80);
+    lh_job *job = job_two_sites("", 32, 80);
     lh_plan *plan = NULL, *again = NULL;
     lh_error err = {0};
     char *text = NULL, *text2 = NULL;
@@ -526,26 +476,19 @@ static void no_room_for_the_head(void)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
     for (int i = 0; i < 3; i++) {
-        char text[1024];
-        lh_job *job = NULL;
-        lh_error err = {0};
-        int n = snprintf(
-            text, sizeof text,
-            "longhaul: job/1\n"
+        lh_job *job = job_with(
+            JOB_SMALL,
+            "  gpu: {tflops: 312, memory_gib: 6.12, memory_gbps: 2039}\n"
+            "  gpus_per_node: 2\n"
+            "  datacenters: [{name: a, nodes: 2}]\n"
+            "  links:\n"
             "model: {layers: 5, hidden: 2048, ffn: 8192, heads: 16, "
             "vocab: 32000}\n"
             "training: {global_batch: 8, sequence: 2048, zero: 1, "
             "recompute: %s}\n"
-            "cluster:\n"
-            "  gpu: {tflops: 312, memory_gib: 6.12, memory_gbps: 2039}\n"
-            "  gpus_per_node: 2\n"
-            "  node_link: {gbps: 2400, latency_us: 3}\n"
-            "  fabric: {gbps: 100, latency_us: 5}\n"
-            "  datacenters: [{name: a, nodes: 2}]\n"
             "layout: {tensor: 1, pipeline: 4, data: 1, micro_batch: 8, "
             "chunks_per_device: 1}\n",
             recompute[i]);
-        CHECK_OK(lh_job_parse(text, (size_t)n, "job", NULL, &job, &err), err);
         if (job)
             refuses(job, "no layout fits in memory");
     }
@@ -553,32 +496,25 @@ static void no_room_for_the_head(void)
 
 static void refusals_say_by_how_much(void)
 {
-    refuses(job_with(NULL, 32, 2, 4), "no layout fits in memory; the closest");
-    refuses(job_with("{context: 5}", 30, 2, 80), "no layout divides 16 GPUs");
-    refuses(job_with("{tensor: 4, pipeline: 4, data: 1, "
-                     "schedule: zb-v, chunks_per_device: 1}",
-                     32, 2, 80),
+    refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
+    refuses(job_two_sites("{context: 5}", 30, 80), "no layout divides 16 GPUs");
+    refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1, "
+                          "schedule: zb-v, chunks_per_device: 1}",
+                          32, 80),
             "zb-v");
-    refuses(job_with("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 2, 80),
+    refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 80),
             "give layout.micro_batch");
     /* Layouts divide; what they take is beyond all bounds. */
-    lh_job *slow = NULL;
-    lh_error why = {0};
-    static const char text[] =
-        "longhaul: job/1\n"
-        "model: llama3-405b\n"
-        "training: {global_batch: 32, sequence: 1048576}\n"
-        "cluster:\n"
-        "  gpu: {tflops: 1e-6, memory_gib: 80, memory_gbps: 3000}\n"
-        "  gpus_per_node: 4\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters: [{name: west, nodes: 2}]\n";
-    CHECK_OK(lh_job_parse(text, sizeof text - 1, "job.yaml", NULL, &slow, &why),
-             why);
+    lh_job *slow = job_with(
+        JOB_TWO_SITES, "  gpu: {tflops: 1e-6, memory_gib: 80, "
+                       "memory_gbps: 3000}\n"
+                       "  datacenters: [{name: west, nodes: 2}]\n"
+                       "  links:\n"
+                       "model: llama3-405b\n"
+                       "training: {global_batch: 32, sequence: 1048576}\n");
     if (slow)
         refuses(slow, "no layout works, e.g.: a pass is out of range");
-    lh_job *job = job_with("{schedule: zb-x}", 32, 2, 80);
+    lh_job *job = job_two_sites("{schedule: zb-x}", 32, 80);
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINPUT);

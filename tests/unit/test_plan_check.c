@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans edited by hand: what contradicts the job, or the rest of the file, is
  * refused with the file, the line and the key. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/jitter.h>
 #include <longhaul/plan.h>
@@ -15,29 +15,18 @@ static const lh_jitter rough = {
 /* A plan over two datacenters, with prices, drawn for and advised. */
 static char *make_text(void)
 {
-    static const char text[] =
-        "longhaul: job/1\n"
-        "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, "
-        "vocab: 32000}\n"
-        "training: {global_batch: 16, sequence: 2048}\n"
-        "cluster:\n"
-        "  gpu: a100-80g\n"
-        "  gpus_per_node: 2\n"
-        "  usd_per_gpu_hour: 2\n"
-        "  node_link: {gbps: 2400, latency_us: 3}\n"
-        "  fabric: {gbps: 100, latency_us: 8}\n"
-        "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-        "  links:\n"
-        "    - {between: [west, east], latency_ms: 2, gbps: 100}\n"
-        "layout: {tensor: 1, context: 1, pipeline: 4, chunks_per_device: 1, "
-        "outermost: pipeline, micro_batch: 1}\n";
-    lh_job *job = NULL;
+    lh_job *job =
+        job_with(JOB_SMALL, "  gpus_per_node: 2\n"
+                            "  usd_per_gpu_hour: 2\n"
+                            "training: {global_batch: 16, sequence: 2048}\n"
+                            "layout: {tensor: 1, context: 1, pipeline: 4, "
+                            "chunks_per_device: 1, outermost: pipeline, "
+                            "micro_batch: 1}\n");
     lh_plan *plan = NULL;
     char *out = NULL;
     lh_error err = {0};
     lh_plan_options o = {
         .size = sizeof o, .effort = 10000, .jitter = &rough, .front = true};
-    CHECK_OK(lh_job_parse(text, sizeof text - 1, "job", NULL, &job, &err), err);
     if (job)
         CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     if (plan)

@@ -1,42 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic plans of jobs, and what stands beside them. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/elastic/elastic_layout.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
-
-/* A job of 2 x 8 GPUs; `layout` and `batch` vary. */
-static lh_job *job_with(const char *layout, unsigned batch, unsigned nodes_east,
-                        double memory_gib)
-{
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: %u, sequence: 4096}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 500, memory_gib: %g, memory_gbps: 3000, "
-             "efficiency: 0.5}\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 400, latency_us: 8}\n"
-             "  datacenters:\n"
-             "   - {name: west, nodes: 2}\n"
-             "   - {name: east, nodes: %u}\n"
-             "  links:\n"
-             "   - {between: [west, east], latency_ms: 20, gbps: 400}\n"
-             "%s%s\n",
-             batch, memory_gib, nodes_east, layout ? "layout: " : "",
-             layout ? layout : "");
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
-}
 
 static void reads_back(const lh_plan *plan)
 {
@@ -58,7 +28,7 @@ static void reads_back(const lh_plan *plan)
  * reads back, and without its parts it is no faster. */
 static void elastic_plans(void)
 {
-    lh_job *job = job_with("{schedule: elastic, context: 1}", 32, 2, 16);
+    lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 16);
     lh_plan *plan = NULL;
     lh_plan_options even = {.size = sizeof even,
                             .partition = LH_PARTITION_EVEN};
@@ -103,9 +73,10 @@ static const lh_choice *row_of(const lh_plan *plan, const char *words)
  * optimal schedule of another layout wins. */
 static void beside_elastic_plans(void)
 {
-    lh_job *job = job_with("{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
-                           "outermost: data}",
-                           32, 2, 20);
+    lh_job *job =
+        job_two_sites("{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
+                      "outermost: data}",
+                      32, 20);
     lh_plan *plan = NULL;
     lh_plan_options some = {.size = sizeof some, .no_optimal = true};
     lh_error err = {0};
@@ -145,28 +116,14 @@ static void beside_elastic_plans(void)
  * of an iteration is worth a first chunk of fewer layers. */
 static void smaller_first_chunks(void)
 {
-    static const char text[] =
-        "longhaul: job/1\n"
-        "model: llama3-70b\n"
-        "training: {global_batch: 512, sequence: 8192}\n"
-        "cluster:\n"
-        "  gpu: h100-sxm\n"
-        "  gpus_per_node: 8\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters:\n"
-        "    - {name: west, nodes: 16}\n"
-        "    - {name: east, nodes: 16}\n"
-        "  links:\n"
-        "    - {between: [west, east], latency_ms: 20, gbps: 800}\n"
-        "layout: {tensor: 8, pipeline: 4, data: 8, micro_batch: 1,\n"
-        "         chunks_per_device: 4, outermost: data, schedule: elastic}\n";
-    lh_job *job = NULL;
+    lh_job *job = job_with(
+        JOB_70B, "layout: {tensor: 8, pipeline: 4, data: 8, micro_batch: 1,\n"
+                 "         chunks_per_device: 4, outermost: data,\n"
+                 "         schedule: elastic}\n");
     lh_plan *plan = NULL;
     lh_plan_options own = {.size = sizeof own, /* elastic plans' own chunks */
                            .partition = LH_PARTITION_EVEN};
     lh_error err = {0};
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
     CHECK_OK(lh_plan_make(job, &own, &plan, &err), err);
     const lh_choice *even = row_of(plan, "equal layers");
     CHECK(plan && plan->best.elastic && plan->best.chunk_layers);
@@ -200,7 +157,7 @@ static void not_with_hybrid_sharding(void)
                  "{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
                  "outermost: data, sharding: %s}",
                  kinds[i]);
-        lh_job *job = job_with(layout, 32, 2, 24);
+        lh_job *job = job_two_sites(layout, 32, 24);
         lh_plan *plan = NULL;
         lh_error err = {0};
         bool any = false;
@@ -244,7 +201,7 @@ static lh_plan *plan_asking(const lh_job *job, asked *a)
 static void stopped_in_between(void)
 {
     enum { FROM = 3000 }; /* while the first rows of elastic plans are made */
-    lh_job *job = job_with("{schedule: elastic, context: 1}", 128, 2, 24);
+    lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 128, 24);
     asked all = {.most = UINT32_MAX}, soon = {.most = FROM};
     lh_plan *whole = plan_asking(job, &all);
     lh_plan *first = plan_asking(job, &soon);
@@ -275,7 +232,7 @@ static bool hear(void *context, bool works)
 /* The first that works will do; or not even that. */
 static void stopped_as_soon_as_it_works(void)
 {
-    lh_job *job = job_with("{schedule: elastic, context: 1}", 32, 2, 60);
+    lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 60);
     lhi_config like = {.layout = {.tensor = 1,
                                   .context = 1,
                                   .expert = 1,

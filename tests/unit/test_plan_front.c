@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cheapest plan, and the front of time, memory and cost, against every
  * layout there is under every method. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/layout/space.h"
 #include "plan/search/front.h"
@@ -14,35 +14,26 @@
 #include <stdlib.h>
 
 /* Two sites of four GPUs each; what is sent between them has a price. */
-static lh_job *job_with(double east_hour, double gb, double memory,
-                        const char *layout)
+static lh_job *job_of(double east_hour, double gb, double memory,
+                      const char *layout)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, "
-             "vocab: 32000}\n"
-             "training: {global_batch: 16, sequence: 2048}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 300, memory_gib: %g, memory_gbps: 2000, "
-             "efficiency: 0.5}\n"
-             "  gpus_per_node: 2\n"
-             "  node_link: {gbps: 2400, latency_us: 3}\n"
-             "  fabric: {gbps: 200, latency_us: 8}\n"
-             "  usd_per_gpu_hour: 2\n"
-             "  usd_per_gb: %g\n"
-             "  datacenters:\n"
-             "   - {name: west, nodes: 2}\n"
-             "   - {name: east, nodes: 2, usd_per_gpu_hour: %g}\n"
-             "  links:\n"
-             "   - {between: [west, east], latency_ms: 5, gbps: 100}\n"
-             "layout: %s\n",
-             memory, gb, east_hour, layout);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(
+        JOB_TWO_SITES,
+        "  gpu: {tflops: 300, memory_gib: %g, memory_gbps: 2000, "
+        "efficiency: 0.5}\n"
+        "  gpus_per_node: 2\n"
+        "  fabric: {gbps: 200, latency_us: 8}\n"
+        "  usd_per_gpu_hour: 2\n"
+        "  usd_per_gb: %g\n"
+        "  datacenters:\n"
+        "   - {name: west, nodes: 2}\n"
+        "   - {name: east, nodes: 2, usd_per_gpu_hour: %g}\n"
+        "  links: [{between: [west, east], latency_ms: 5, gbps: 100}]\n"
+        "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 16, sequence: 2048}\n"
+        "layout: %s\n",
+        memory, gb, east_hour, layout);
 }
 
 /* --- every layout ------------------------------------------------------------
@@ -252,8 +243,8 @@ static void fronts_are_true(void)
     };
     uint32_t most = 0, idle = 0;
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        lh_job *job = job_with(jobs[i].east_hour, jobs[i].gb, jobs[i].memory,
-                               jobs[i].layout);
+        lh_job *job = job_of(jobs[i].east_hour, jobs[i].gb, jobs[i].memory,
+                             jobs[i].layout);
         uint32_t n = 0;
         compare(job, &n, &idle);
         most = n > most ? n : most;
@@ -334,21 +325,11 @@ static void fronts_keep_what_is_best_in_something(void)
 
 static void costs_need_prices(void)
 {
-    static const char text[] =
-        "longhaul: job/1\n"
-        "model: {layers: 2, hidden: 64, ffn: 64, heads: 2, vocab: 100}\n"
-        "training: {global_batch: 2, sequence: 64}\n"
-        "cluster:\n"
-        "  gpu: a100-80g\n"
-        "  gpus_per_node: 1\n"
-        "  datacenters: [{name: here, nodes: 1}]\n";
     lh_plan_options o = {.size = sizeof o, .objective = LH_PLAN_CHEAPEST};
     lh_jitter jitter = {.size = sizeof jitter, .latency = 0.5};
-    lh_job *job = NULL;
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
     lh_plan *plan = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
     CHECK_HAS(err.text, "give usd_per_gpu_hour (and usd_per_gb) in the job's");
     o.usd_per_gpu_hour = 2;
@@ -360,7 +341,7 @@ static void costs_need_prices(void)
 
 static void fronts_round_trip(void)
 {
-    lh_job *job = job_with(2, 0.05, 40, "{tensor: 2, micro_batch: 1}");
+    lh_job *job = job_of(2, 0.05, 40, "{tensor: 2, micro_batch: 1}");
     lh_plan *plan = make(job, LH_PLAN_CHEAPEST, true), *again = NULL;
     char *text = NULL, *twice = NULL;
     size_t len = 0;

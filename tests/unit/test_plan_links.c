@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 /* Plans where the links are others: what keeping a plan costs, and where
  * another layout becomes the best, against planning again there. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/layout/relinked.h"
 
@@ -12,24 +12,10 @@
 #include <stdlib.h>
 
 /* Three sites whose links differ; latencies and rates can be scaled. */
-static lh_job *job_with(double latency, double gbps, const char *more)
+static lh_job *job_of(double latency, double gbps, const char *more)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(
-        text, sizeof text,
-        "longhaul: job/1\n"
-        "model: {layers: 12, hidden: 4096, ffn: 11008, heads: 32, "
-        "vocab: 32000}\n"
-        "training: {global_batch: 24, sequence: 2048, zero: 1, "
-        "recompute: none}\n"
-        "cluster:\n"
-        "  gpu: {tflops: 500, memory_gib: 80, memory_gbps: 3000, "
-        "efficiency: 0.5}\n"
-        "  gpus_per_node: 4\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
+    return job_with(
+        JOB_TWO_SITES,
         "  datacenters:\n"
         "   - {name: west, nodes: 1}\n"
         "   - {name: mid-west, nodes: 1}\n"
@@ -38,12 +24,13 @@ static lh_job *job_with(double latency, double gbps, const char *more)
         "   - {between: [west, mid-west], latency_ms: %.12g, gbps: %.12g}\n"
         "   - {between: [west, east], latency_ms: %.12g, gbps: %.12g}\n"
         "   - {between: [mid-west, east], latency_ms: %.12g, gbps: %.12g}\n"
+        "model: {layers: 12, hidden: 4096, ffn: 11008, heads: 32, "
+        "vocab: 32000}\n"
+        "training: {global_batch: 24, sequence: 2048, zero: 1, "
+        "recompute: none}\n"
         "%s",
         4 * latency, 100 * gbps, 8 * latency, 100 * gbps, 8 * latency,
         60 * gbps, more);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
 }
 
 static lh_plan *make(const lh_job *job, const lh_plan_options *options)
@@ -68,7 +55,7 @@ static void nothing_changes(void)
     static const lh_plan_question same = {"latency=x1", 1, changes};
     lh_plan_options o = {
         .size = sizeof o, .n_questions = 1, .questions = &same};
-    lh_job *job = job_with(1, 1, "");
+    lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     if (plan) {
         const lh_plan_answer *a = &plan->answers[0];
@@ -100,7 +87,7 @@ static void links_are_others(void)
                          .partition = LH_PARTITION_EVEN},
                     plain = {.size = sizeof plain,
                              .partition = LH_PARTITION_EVEN};
-    lh_job *job = job_with(1, 1, ""), *there = job_with(8, 0.125, "");
+    lh_job *job = job_of(1, 1, ""), *there = job_of(8, 0.125, "");
     lh_plan *plan = make(job, &o), *best = make(there, &plain);
     if (plan && best) {
         const lh_plan_answer *a = &plan->answers[0];
@@ -141,7 +128,7 @@ static void refuse(lh_link_change change, const char *says)
                          .n_questions = 1,
                          .quick = true,
                          .questions = &question};
-    lh_job *job = job_with(1, 1, "");
+    lh_job *job = job_of(1, 1, "");
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
@@ -170,12 +157,12 @@ static void measured_links_scale(void)
     static const lh_link_change changes[] = {{0, 1, LH_LINK_LATENCY, false, 12},
                                              ALL(LH_LINK_BANDWIDTH, true, 0.5)};
     lh_job *job =
-        job_with(1, 1,
-                 "profile:\n  longhaul: profile/1\n  gpu: custom\n  links:\n"
-                 "   - {path: wan, from: west, to: mid-west, alpha_us: 5000, "
-                 "beta_ns_per_byte: 0.1}\n"
-                 "   - {path: wan, from: east, to: west, alpha_us: 9000, "
-                 "beta_ns_per_byte: 0.1}\n");
+        job_of(1, 1,
+               "profile:\n  longhaul: profile/1\n  gpu: custom\n  links:\n"
+               "   - {path: wan, from: west, to: mid-west, alpha_us: 5000, "
+               "beta_ns_per_byte: 0.1}\n"
+               "   - {path: wan, from: east, to: west, alpha_us: 9000, "
+               "beta_ns_per_byte: 0.1}\n");
     lhi_arena *mem = lhi_arena_make(0);
     lh_job there;
     lh_error err = {0};
@@ -274,7 +261,7 @@ static void flips_are_where_they_are_said(void)
                          .sensitivity = true,
                          .quick = true,
                          .tolerance = 0.02};
-    lh_job *job = job_with(1, 1, "");
+    lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     uint32_t n_flips = 0;
     if (plan && plan->sensitivity) {
@@ -306,7 +293,7 @@ static void plans_with_links_round_trip(void)
                          .range = 2,
                          .n_questions = 1,
                          .questions = &question};
-    lh_job *job = job_with(1, 1, "");
+    lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o), *again = NULL;
     char *text = NULL, *twice = NULL;
     size_t len = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plans cost, against sums by hand. */
-#include "test.h"
+#include "jobs.h"
 
 #include "plan/elastic/elastic_layout.h"
 #include "plan/search/money.h"
@@ -11,36 +11,25 @@
 
 /* Two sites of nodes with four GPUs, of which a model of four layers needs
  * few. */
-static lh_job *job_with(const char *prices, const char *links,
-                        const char *layout)
+static lh_job *job_of(const char *prices, const char *links, const char *layout)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 8, "
-             "vocab: 1000}\n"
-             "training: {global_batch: 12, sequence: 1000, zero: 1, "
-             "recompute: none}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 100, memory_gib: 80, memory_gbps: 2000}\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 400, latency_us: 8}\n"
-             "%s"
-             "  datacenters:\n"
-             "   - {name: west, nodes: 2%s}\n"
-             "   - {name: east, nodes: 3, gpus_per_node: 2%s}\n"
-             "  links:\n"
-             "   - {from: west, to: east, latency_ms: 2, gbps: 100%s}\n"
-             "   - {from: east, to: west, latency_ms: 2, gbps: 100}\n"
-             "layout: %s\n",
-             prices ? prices : "", prices ? "" : ", usd_per_gpu_hour: 3.6",
-             prices ? "" : ", usd_per_gpu_hour: 7.2", links, layout);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(JOB_TWO_SITES,
+                    "  gpu: {tflops: 100, memory_gib: 80, memory_gbps: 2000}\n"
+                    "%s"
+                    "  datacenters:\n"
+                    "   - {name: west, nodes: 2%s}\n"
+                    "   - {name: east, nodes: 3, gpus_per_node: 2%s}\n"
+                    "  links:\n"
+                    "   - {from: west, to: east, latency_ms: 2, gbps: 100%s}\n"
+                    "   - {from: east, to: west, latency_ms: 2, gbps: 100}\n"
+                    "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 8, "
+                    "vocab: 1000}\n"
+                    "training: {global_batch: 12, sequence: 1000, zero: 1, "
+                    "recompute: none}\n"
+                    "layout: %s\n",
+                    prices ? prices : "",
+                    prices ? "" : ", usd_per_gpu_hour: 3.6",
+                    prices ? "" : ", usd_per_gpu_hour: 7.2", links, layout);
 }
 
 static lh_plan *make(const lh_job *job, const lh_plan_options *options)
@@ -55,9 +44,9 @@ static lh_plan *make(const lh_job *job, const lh_plan_options *options)
 static void stages_cross(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
-    lh_job *job = job_with(NULL, ", usd_per_gb: 4",
-                           "{tensor: 4, pipeline: 3, data: 1, micro_batch: 2, "
-                           "chunks_per_device: 1, outermost: pipeline}");
+    lh_job *job = job_of(NULL, ", usd_per_gb: 4",
+                         "{tensor: 4, pipeline: 3, data: 1, micro_batch: 2, "
+                         "chunks_per_device: 1, outermost: pipeline}");
     lh_plan *plan = make(job, &o);
     const lh_plan_cost *c = plan ? plan->best.cost : NULL;
     CHECK(c != NULL);
@@ -85,11 +74,11 @@ static void stages_cross(void)
 static void nodes_are_whole(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
-    lh_job *job = job_with(NULL, "",
-                           "{tensor: 1, pipeline: 1, data: 6, micro_batch: 2, "
-                           "chunks_per_device: 1, sites: [{replicas: 3, "
-                           "pipeline: [west]}, {replicas: 3, pipeline: "
-                           "[east]}]}");
+    lh_job *job = job_of(NULL, "",
+                         "{tensor: 1, pipeline: 1, data: 6, micro_batch: 2, "
+                         "chunks_per_device: 1, sites: [{replicas: 3, "
+                         "pipeline: [west]}, {replicas: 3, pipeline: "
+                         "[east]}]}");
     lh_plan *plan = make(job, &o);
     if (plan && plan->best.cost) {
         const lh_plan_cost *c = plan->best.cost;
@@ -110,11 +99,11 @@ static void nodes_are_whole(void)
 static void replicas_cross(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
-    lh_job *job = job_with("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
-                           "{tensor: 1, pipeline: 1, data: 2, micro_batch: 2, "
-                           "chunks_per_device: 1, sites: [{replicas: 1, "
-                           "pipeline: [west]}, {replicas: 1, pipeline: "
-                           "[east]}]}");
+    lh_job *job = job_of("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
+                         "{tensor: 1, pipeline: 1, data: 2, micro_batch: 2, "
+                         "chunks_per_device: 1, sites: [{replicas: 1, "
+                         "pipeline: [west]}, {replicas: 1, pipeline: "
+                         "[east]}]}");
     lh_plan *plan = make(job, &o);
     if (plan && plan->best.cost) {
         const lh_plan_cost *c = plan->best.cost;
@@ -139,7 +128,7 @@ static void prices_are_replaced(void)
                          .usd_per_gb = 0.5};
     const char *layout = "{tensor: 4, pipeline: 3, data: 1, micro_batch: 2, "
                          "chunks_per_device: 1, outermost: pipeline}";
-    lh_job *job = job_with("", "", layout);
+    lh_job *job = job_of("", "", layout);
     lh_plan *plan = make(job, &o);
     lh_error err = {0};
     if (plan && plan->best.cost) {
@@ -171,10 +160,10 @@ static void prices_are_replaced(void)
  * are gathered again and again cross the link each time. */
 static void elastic_plans_cost(void)
 {
-    lh_job *job = job_with("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
-                           "{tensor: 1, context: 1, expert: 1, pipeline: 2, "
-                           "data: 2, micro_batch: 1, "
-                           "chunks_per_device: 2, outermost: data}");
+    lh_job *job = job_of("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",
+                         "{tensor: 1, context: 1, expert: 1, pipeline: 2, "
+                         "data: 2, micro_batch: 1, "
+                         "chunks_per_device: 2, outermost: data}");
     lhi_config config = {.layout = job->layout,
                          .placement = LH_PLACEMENT_LOOP,
                          .microbatches = 6};
@@ -212,7 +201,7 @@ static void costs_round_trip(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
     lh_job *job =
-        job_with(NULL, ", usd_per_gb: 4", "{tensor: 4, pipeline: 3, data: 1}");
+        job_of(NULL, ", usd_per_gb: 4", "{tensor: 4, pipeline: 3, data: 1}");
     lh_plan *plan = make(job, &o), *again = NULL;
     char *text = NULL, *twice = NULL;
     size_t len = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for the links that a plan uses: rates against closed forms, and what
  * is advised where loss, latency and paths differ. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/plan.h>
@@ -14,26 +14,18 @@
 static bool make_or_not(double gbps, const char *link, lh_job **job,
                         lh_plan **plan, lh_error *err)
 {
-    char text[1400];
     lh_plan_options o = {.size = sizeof o, .no_optimal = true};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: 4, hidden: 5120, ffn: 16384, heads: 40, "
-             "kv_heads: 40, head_dim: 128, vocab: 1024, gated: true, "
-             "tied_embeddings: false}\n"
-             "training: {global_batch: 8, sequence: 4096, recompute: none}\n"
-             "cluster:\n"
-             "  gpu: h100-sxm\n"
-             "  gpus_per_node: 1\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 100000, latency_us: 8}\n"
-             "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
-             "  links:\n"
-             "    - {between: [west, east], gbps: %.17g, %s}\n"
-             "layout: {tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
-             "chunks_per_device: 1, outermost: pipeline}\n",
-             gbps / lh_cost_defaults()->wan_efficiency, link);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, job, err), *err);
+    *job = job_with(
+        JOB_SMALL,
+        "  fabric: {gbps: 100000, latency_us: 8}\n"
+        "  links: [{between: [west, east], gbps: %.17g, %s}]\n"
+        "model: {layers: 4, hidden: 5120, ffn: 16384, heads: 40, "
+        "kv_heads: 40, head_dim: 128, vocab: 1024, gated: true, "
+        "tied_embeddings: false}\n"
+        "training: {global_batch: 8, sequence: 4096, recompute: none}\n"
+        "layout: {tensor: 1, pipeline: 2, data: 1, micro_batch: 1, "
+        "chunks_per_device: 1, outermost: pipeline}\n",
+        gbps / lh_cost_defaults()->wan_efficiency, link);
     return *job && lh_plan_make(*job, &o, plan, err) == LH_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why a plan takes its time, and what is next in every dimension. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/plan.h>
 
@@ -8,29 +8,18 @@
 
 static unsigned batch = 16; /* sequences per iteration */
 
-static lh_job *read_job(const char *training, const char *link,
-                        const char *layout)
+static lh_job *job_of(const char *training, const char *link,
+                      const char *layout)
 {
-    char text[1400];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: 12, hidden: 2048, ffn: 8192, heads: 16, "
-             "kv_heads: 16, head_dim: 128, vocab: 32000, gated: true, "
-             "tied_embeddings: false}\n"
-             "training: {global_batch: %u, sequence: 2048%s}\n"
-             "cluster:\n"
-             "  gpu: a100-80g\n"
-             "  gpus_per_node: 2\n"
-             "  node_link: {gbps: 2400, latency_us: 3}\n"
-             "  fabric: {gbps: 100, latency_us: 8}\n"
-             "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
-             "  links: [{between: [west, east], %s}]\n"
-             "layout: {%s}\n",
-             batch, training, link, layout);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
-    return job;
+    return job_with(JOB_A100S,
+                    "  gpus_per_node: 2\n"
+                    "  links: [{between: [west, east], %s}]\n"
+                    "model: {layers: 12, hidden: 2048, ffn: 8192, heads: 16, "
+                    "kv_heads: 16, head_dim: 128, vocab: 32000, gated: true, "
+                    "tied_embeddings: false}\n"
+                    "training: {global_batch: %u, sequence: 2048%s}\n"
+                    "layout: {%s}\n",
+                    link, batch, training, layout);
 }
 
 static lh_plan *make_of(const lh_job *job)
@@ -45,7 +34,7 @@ static lh_plan *make_of(const lh_job *job)
 
 static lh_plan *make(const char *training, const char *link, const char *layout)
 {
-    lh_job *job = read_job(training, link, layout);
+    lh_job *job = job_of(training, link, layout);
     lh_plan *plan = make_of(job);
     lh_job_free(job);
     return plan;
@@ -224,7 +213,7 @@ static int64_t point(const lh_layout *like, double x, const char *sites)
 static void curves(void)
 {
     batch = 512;
-    lh_job *job = read_job("", "latency_ms: 1, gbps: 50", QUICK);
+    lh_job *job = job_of("", "latency_ms: 1, gbps: 50", QUICK);
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
                          .partition = LH_PARTITION_EVEN,

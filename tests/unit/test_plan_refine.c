@@ -1,33 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans whose schedules were searched for: never slower than the methods', the
  * same every time, and what they say of their bound adds up. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-static lh_job *read_job(const char *schedule)
+static lh_job *job_of(const char *schedule)
 {
-    char text[1024];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: 96, sequence: 4096, zero: 1}\n"
-             "cluster:\n"
-             "  gpu: a100-80g\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 2400, latency_us: 3}\n"
-             "  fabric: {gbps: 100, latency_us: 8}\n"
-             "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
-             "  links:\n"
-             "    - {between: [west, east], latency_ms: 20, gbps: 20}\n"
-             "layout: {tensor: 2, pipeline: 8, data: 1, micro_batch: 4%s%s}\n",
-             schedule ? ", schedule: " : "", schedule ? schedule : "");
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
-    return job;
+    return job_with(
+        JOB_A100S,
+        "  links: [{between: [west, east], latency_ms: 20, gbps: 20}]\n"
+        "training: {global_batch: 96, sequence: 4096, zero: 1}\n"
+        "layout: {tensor: 2, pipeline: 8, data: 1, micro_batch: 4%s%s}\n",
+        schedule ? ", schedule: " : "", schedule ? schedule : "");
 }
 
 static lh_plan *make(const lh_job *job, bool no_optimal, uint64_t effort)
@@ -82,7 +69,7 @@ static void check_text(const lh_plan *p, const char *part)
 
 static void finds_faster_schedules(void)
 {
-    lh_job *job = read_job(NULL);
+    lh_job *job = job_of(NULL);
     lh_plan *plain = make(job, true, 0), *plan = make(job, false, 0);
     lh_plan *again = make(job, false, 0);
     check_plan(plain);
@@ -110,12 +97,12 @@ static void finds_faster_schedules(void)
 /* A job's own schedule stays; "optimal" is one. */
 static void keeps_what_is_asked_for(void)
 {
-    lh_job *job = read_job("1f1b");
+    lh_job *job = job_of("1f1b");
     lh_plan *plan = make(job, false, 0);
     CHECK_STR(plan->best.layout.schedule, "1f1b");
     lh_plan_free(plan);
     lh_job_free(job);
-    job = read_job("optimal");
+    job = job_of("optimal");
     plan = make(job, false, 1000000);
     check_plan(plan);
     lh_plan_free(plan);
@@ -125,7 +112,7 @@ static void keeps_what_is_asked_for(void)
 /* A status that the bound contradicts is refused. */
 static void refuses_wrong_sums(void)
 {
-    lh_job *job = read_job(NULL);
+    lh_job *job = job_of(NULL);
     lh_plan *plan = make(job, false, 0), *other = NULL;
     char *text = NULL;
     size_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that are chosen under delays that vary. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/plan.h>
@@ -8,27 +8,9 @@
 
 #include <stdlib.h>
 
-static lh_job *read_job(const char *layout)
+static lh_job *job_of(const char *layout)
 {
-    char text[1024];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: 32, sequence: 4096, zero: 1}\n"
-             "cluster:\n"
-             "  gpu: a100-80g\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 2400, latency_us: 3}\n"
-             "  fabric: {gbps: 100, latency_us: 8}\n"
-             "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"
-             "  links:\n"
-             "    - {between: [west, east], latency_ms: 20, gbps: 100}\n"
-             "layout: {tensor: 2%s}\n",
-             layout);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
-    return job;
+    return job_with(JOB_A100S, "layout: {tensor: 2%s}\n", layout);
 }
 
 static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_by by,
@@ -133,7 +115,7 @@ static void check_others(const lh_job *job, const lh_plan *nominal,
 
 static void choice_differs(void)
 {
-    lh_job *job = read_job(", micro_batch: 1, chunks_per_device: 1");
+    lh_job *job = job_of(", micro_batch: 1, chunks_per_device: 1");
     lh_plan *nominal = make(job, NULL, 0, 1000);
     lh_plan *p = make(job, &rough, LH_PLAN_BY_P95, 0);
     lh_plan *mean = make(job, &rough, LH_PLAN_BY_MEAN, 0);
@@ -164,7 +146,7 @@ static void choice_differs(void)
  * schedule may be given up for. */
 static void rare_is_forgiven(void)
 {
-    lh_job *job = read_job(", micro_batch: 1, chunks_per_device: 1");
+    lh_job *job = job_of(", micro_batch: 1, chunks_per_device: 1");
     lh_jitter rare = {.size = sizeof rare,
                       .latency = 4,
                       .transfer = 2,
@@ -184,7 +166,7 @@ static void rare_is_forgiven(void)
 
 static void same_again(void)
 {
-    lh_job *job = read_job(", data: 1, micro_batch: 1");
+    lh_job *job = job_of(", data: 1, micro_batch: 1");
     char *text[2] = {NULL, NULL};
     lh_error err = {0};
     for (int i = 0; i < 2; i++) {
@@ -201,7 +183,7 @@ static void same_again(void)
 /* Nothing varies: the same plan, and every iteration takes its time. */
 static void nothing_varies(void)
 {
-    lh_job *job = read_job(", data: 2, micro_batch: 1");
+    lh_job *job = job_of(", data: 2, micro_batch: 1");
     lh_jitter none = {.size = sizeof none, .samples = 3};
     lh_plan *nominal = make(job, NULL, 0, 0);
     lh_plan *p = make(job, &none, LH_PLAN_BY_P95, 0);
@@ -216,7 +198,7 @@ static void nothing_varies(void)
 
 static void what_is_drawn(void)
 {
-    lh_job *job = read_job("");
+    lh_job *job = job_of("");
     lh_jitter given = {.size = sizeof given, .straggler_rate = 0.001};
     lh_choice c = {.layout = {.tensor = 2,
                               .context = 1,
@@ -238,7 +220,7 @@ static void what_is_drawn(void)
 
 static void refusals(void)
 {
-    lh_job *job = read_job(", data: 1, pipeline: 8, micro_batch: 1");
+    lh_job *job = job_of(", data: 1, pipeline: 8, micro_batch: 1");
     lh_jitter bad = {.size = sizeof bad, .latency = -1};
     lh_plan_options o = {.size = sizeof o, .jitter = &bad};
     lh_plan *p = NULL;

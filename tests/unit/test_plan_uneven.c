@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans with uneven chunks: never slower than with even ones, layers all
  * there, more of them where GPUs are faster. */
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
@@ -11,30 +11,17 @@
 /* 32 layers on 4 pipeline ranks; the second site's GPUs reach `tflops`. */
 static lh_job *job_on(double tflops, const char *more)
 {
-    char text[2048];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: llama3-8b\n"
-             "training: {global_batch: 32, sequence: 4096}\n"
-             "cluster:\n"
-             "  gpus_per_node: 4\n"
-             "  node_link: {gbps: 3600, latency_us: 3}\n"
-             "  fabric: {gbps: 400, latency_us: 8}\n"
-             "  datacenters:\n"
-             "   - {name: west, nodes: 2, gpu: {tflops: 600, memory_gib: 80, "
-             "memory_gbps: 3000, efficiency: 0.5}}\n"
-             "   - {name: east, nodes: 2, gpu: {tflops: %g, memory_gib: 80, "
-             "memory_gbps: 3000, efficiency: 0.5}}\n"
-             "  links:\n"
-             "   - {between: [west, east], latency_ms: 5, gbps: 400}\n"
-             "layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, "
-             "outermost: pipeline%s}\n",
-             tflops, more);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(
+        JOB_TWO_SITES,
+        "  datacenters:\n"
+        "   - {name: west, nodes: 2, gpu: {tflops: 600, memory_gib: 80, "
+        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "   - {name: east, nodes: 2, gpu: {tflops: %g, memory_gib: 80, "
+        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "  links: [{between: [west, east], latency_ms: 5, gbps: 400}]\n"
+        "layout: {tensor: 4, pipeline: 4, data: 1, micro_batch: 1, "
+        "outermost: pipeline%s}\n",
+        tflops, more);
 }
 
 static lh_plan *plan_of(const lh_job *job, lh_partition_search how,
@@ -150,23 +137,10 @@ static void slow_site_gets_less(void)
  * even chunks on do not get there. */
 static void other_starts(void)
 {
-    static const char text[] =
-        "longhaul: job/1\n"
-        "model: llama3-70b\n"
-        "training: {global_batch: 512, sequence: 8192}\n"
-        "cluster:\n"
-        "  gpu: h100-sxm\n"
-        "  gpus_per_node: 8\n"
-        "  node_link: {gbps: 3600, latency_us: 3}\n"
-        "  fabric: {gbps: 400, latency_us: 8}\n"
-        "  datacenters: [{name: west, nodes: 16}, {name: east, nodes: 16}]\n"
-        "  links: [{between: [west, east], latency_ms: 20, gbps: 800}]\n"
-        "layout: {tensor: 8, pipeline: 8, data: 4, micro_batch: 4,\n"
-        "         chunks_per_device: 2, outermost: pipeline,\n"
-        "         schedule: interleaved-1f1b}\n";
-    lh_job *job = NULL;
-    lh_error err = {0};
-    CHECK_OK(lh_job_parse(text, strlen(text), "job", NULL, &job, &err), err);
+    lh_job *job = job_with(
+        JOB_70B, "layout: {tensor: 8, pipeline: 8, data: 4, micro_batch: 4,\n"
+                 "         chunks_per_device: 2, outermost: pipeline,\n"
+                 "         schedule: interleaved-1f1b}\n");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
     lh_plan *moved = plan_of(job, LH_PARTITION_CLIMB, 0);
     if (even && moved) {
@@ -184,25 +158,17 @@ static void other_starts(void)
 static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
                          double memory_gib, uint32_t latency, uint32_t gbps)
 {
-    char text[1024];
-    lh_job *job = NULL;
-    lh_error err = {0};
-    snprintf(text, sizeof text,
-             "longhaul: job/1\n"
-             "model: {layers: %u, hidden: %u, ffn: %u, heads: 16, "
-             "vocab: 32000}\n"
-             "training: {global_batch: %u, sequence: 2048, zero: 1}\n"
-             "cluster:\n"
-             "  gpu: {tflops: 312, memory_gib: %.2f, memory_gbps: 2039}\n"
-             "  gpus_per_node: 2\n"
-             "  node_link: {gbps: 2400, latency_us: 3}\n"
-             "  fabric: {gbps: 100, latency_us: 5}\n"
-             "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]\n"
-             "  links: [{between: [a, b], latency_ms: %u, gbps: %u}]\n",
-             layers, hidden, 4 * hidden, batch, memory_gib, latency, gbps);
-    CHECK_OK(lh_job_parse(text, strlen(text), "job.yaml", NULL, &job, &err),
-             err);
-    return job;
+    return job_with(
+        JOB_SMALL,
+        "  gpu: {tflops: 312, memory_gib: %.2f, memory_gbps: 2039}\n"
+        "  gpus_per_node: 2\n"
+        "  node_link: {gbps: 2400, latency_us: 3}\n"
+        "  fabric: {gbps: 100, latency_us: 5}\n"
+        "  links: [{between: [west, east], latency_ms: %u, gbps: %u}]\n"
+        "model: {layers: %u, hidden: %u, ffn: %u, heads: 16, "
+        "vocab: 32000}\n"
+        "training: {global_batch: %u, sequence: 2048, zero: 1}\n",
+        memory_gib, latency, gbps, layers, hidden, 4 * hidden, batch);
 }
 
 /* Unasked, every partition of every layout: where even chunks are slower, or

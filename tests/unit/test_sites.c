@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which placements are found: against all there are, counted one by one. */
-#include "place_job.h"
+#include "jobs.h"
 
 #include "plan/layout/sites.h"
 
@@ -196,7 +196,7 @@ static flat shape_of(const flat *f)
 static void check_found(const char *cluster, lh_layout layout, bool all_needed,
                         uint32_t expected)
 {
-    lh_job *job = place_job(64, cluster, NULL);
+    lh_job *job = job_at(64, cluster, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     brute b = {.job = job, .layout = &layout};
     const lh_sites *list = NULL;
@@ -262,10 +262,10 @@ static void all_placements_are_found(void)
     check_found(SITES3(4, 2, 2) APART3, layout_of(4, 4, 2), true, 0);
     check_found(SITES3(3, 2, 1) APART3, layout_of(4, 3, 2), true, 0);
     /* Four: twelve orders. */
-    check_found(PLACE_PAIRS, layout_of(4, 8, 1), true, 12);
-    check_found(PLACE_PAIRS, layout_of(4, 4, 2), true, 0);
-    check_found(PLACE_PAIRS, layout_of(4, 2, 4), true, 0);
-    check_found(PLACE_PAIRS, layout_of(1, 8, 4), true, 0);
+    check_found(JOB_PAIRS, layout_of(4, 8, 1), true, 12);
+    check_found(JOB_PAIRS, layout_of(4, 4, 2), true, 0);
+    check_found(JOB_PAIRS, layout_of(4, 2, 4), true, 0);
+    check_found(JOB_PAIRS, layout_of(1, 8, 4), true, 0);
 }
 
 static void some_of_each_kind_are_found(void)
@@ -274,7 +274,7 @@ static void some_of_each_kind_are_found(void)
     check_found(SITES3(3, 2, 2) APART3, layout_of(4, 3, 2), false, 0);
     check_found(SITES3(5, 1, 1) EQUAL3, layout_of(4, 2, 3), false, 0);
     check_found(SITES3(5, 3, 2) APART3, layout_of(4, 4, 2), false, 0);
-    check_found(PLACE_PAIRS, layout_of(4, 2, 2), false, 0);
+    check_found(JOB_PAIRS, layout_of(4, 2, 2), false, 0);
 }
 
 /* ---- what wins ---- */
@@ -324,16 +324,15 @@ static const lh_sites *fastest(const lh_job *job, const lh_layout *layout,
  * pipeline through all, and than replicas that each fit in one datacenter. */
 static void mixed_wins_between_close_pairs(void)
 {
-    lh_job *job =
-        place_job(64,
-                  "  datacenters:\n"
-                  "   - {name: a, nodes: 2}\n"
-                  "   - {name: b, nodes: 2}\n"
-                  "   - {name: c, nodes: 2}\n"
-                  "   - {name: d, nodes: 2}\n"
-                  "  links:\n" LINK(a, c, 1) LINK(b, d, 1) LINK(a, b, 60)
-                      LINK(c, d, 60) LINK(a, d, 60) LINK(b, c, 60),
-                  NULL);
+    lh_job *job = job_at(64,
+                         "  datacenters:\n"
+                         "   - {name: a, nodes: 2}\n"
+                         "   - {name: b, nodes: 2}\n"
+                         "   - {name: c, nodes: 2}\n"
+                         "   - {name: d, nodes: 2}\n"
+                         "  links:\n" LINK(a, c, 1) LINK(b, d, 1) LINK(a, b, 60)
+                             LINK(c, d, 60) LINK(a, d, 60) LINK(b, c, 60),
+                         NULL);
     lhi_arena *mem = lhi_arena_make(0);
     const uint32_t degrees[][2] = {{8, 1}, {4, 2}, {2, 4}};
     int64_t ns[LH_OUTERMOST_MIXED + 1] = {0};
@@ -366,16 +365,15 @@ static void mixed_wins_between_close_pairs(void)
  * them. */
 static void orders_are_found(void)
 {
-    lh_job *job =
-        place_job(32,
-                  "  datacenters:\n"
-                  "   - {name: a, nodes: 1}\n"
-                  "   - {name: b, nodes: 1}\n"
-                  "   - {name: c, nodes: 1}\n"
-                  "   - {name: d, nodes: 1}\n"
-                  "  links:\n" LINK(c, a, 2) LINK(a, d, 2) LINK(d, b, 2)
-                      LINK(a, b, 40) LINK(b, c, 40) LINK(c, d, 40),
-                  NULL);
+    lh_job *job = job_at(32,
+                         "  datacenters:\n"
+                         "   - {name: a, nodes: 1}\n"
+                         "   - {name: b, nodes: 1}\n"
+                         "   - {name: c, nodes: 1}\n"
+                         "   - {name: d, nodes: 1}\n"
+                         "  links:\n" LINK(c, a, 2) LINK(a, d, 2) LINK(d, b, 2)
+                             LINK(a, b, 40) LINK(b, c, 40) LINK(c, d, 40),
+                         NULL);
     static const uint32_t want[] = {1, 3, 0, 2};
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(4, 4, 1);
@@ -408,7 +406,7 @@ static bool has(const lh_sites *list, uint32_t n, const lh_sites *one)
  * stages by room, and by speed. */
 static void sizes_and_speeds_differ(void)
 {
-    lh_job *job = place_job(
+    lh_job *job = job_at(
         48,
         "  datacenters:\n"
         "   - {name: west, nodes: 6}\n"
@@ -456,7 +454,7 @@ static uint32_t count(const char *prices, const char *of_b, const char *to_c,
              "   - {between: [b, c], latency_ms: 1, gbps: 100}\n"
              "   - {between: [a, c], latency_ms: 1, gbps: 100%s}\n",
              prices, of_b, to_c);
-    lh_job *job = place_job(64, cluster, NULL);
+    lh_job *job = job_at(64, cluster, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lh_layout l = layout_of(4, pipeline, 1);
     const lh_sites *list = NULL;
@@ -485,7 +483,7 @@ static void jobs_decide(void)
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
         char rest[64];
         snprintf(rest, sizeof rest, "layout: {outermost: %s}\n", outermost[o]);
-        lh_job *job = place_job(64, PLACE_PAIRS, rest);
+        lh_job *job = job_at(64, JOB_PAIRS, rest);
         lhi_arena *mem = lhi_arena_make(0);
         lh_layout l = layout_of(2, 4, 4);
         const lh_sites *list = NULL;
@@ -517,7 +515,7 @@ static void many_are_put_in_order(void)
                              "   - {between: [s%d, s%d], latency_ms: %d, "
                              "gbps: 100}\n",
                              i, j, 3 * abs(place[i] - place[j]));
-    lh_job *job = place_job(24, cluster, NULL);
+    lh_job *job = job_at(24, cluster, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     const lh_sites *list = NULL;
     uint32_t n = 0;
@@ -551,7 +549,7 @@ static void many_are_put_in_order(void)
 /* The same list again, and other degrees apart. */
 static void lists_are_kept(void)
 {
-    lh_job *job = place_job(64, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(64, JOB_PAIRS, NULL);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_sites_store *store = NULL;
     const lh_sites *first[3], *again = NULL, *own = NULL;

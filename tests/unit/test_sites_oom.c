@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placements when memory runs out: each allocation fails in turn, and every
  * time the answer is LH_ENOMEM with nothing leaked. */
-#include "place_job.h"
+#include "jobs.h"
 
 #include "plan/layout/sites.h"
 #include "plan/layout/traffic.h"
@@ -51,11 +51,11 @@ static void few_and_many(void)
                              "   - {between: [%c, %c], latency_ms: %d, "
                              "gbps: 100}\n",
                              a, b, a * 7 % 13 + b);
-    lh_job *job = place_job(16, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(16, JOB_PAIRS, NULL);
     find(job, layout_of(4, 2));
     find(job, layout_of(2, 4));
     lh_job_free(job);
-    job = place_job(14, cluster, NULL);
+    job = job_at(14, cluster, NULL);
     find(job, layout_of(7, 1));
     lh_job_free(job);
 }
@@ -63,7 +63,7 @@ static void few_and_many(void)
 /* Default sites, and a ring over four datacenters. */
 static void pipelines_and_traffic(void)
 {
-    lh_job *job = place_job(16, PLACE_PAIRS, NULL);
+    lh_job *job = job_at(16, JOB_PAIRS, NULL);
     lhi_config config = {.layout = layout_of(2, 4), .microbatches = 4};
     FAIL_EACH_ALLOC({
         lh_pipeline *p = NULL;
