@@ -4,7 +4,12 @@
  * line and key.
  *
  * Anchors, aliases and tags are refused: no file format here needs them, and
- * an input cannot expand beyond its own size. */
+ * an input cannot expand beyond its own size.
+ *
+ * In: a file's text. Out: nodes, and values checked one by one; or, by a table
+ * of its keys, a whole struct (fields.h, which writes it, too).
+ * doc.c: from text to nodes. value.c: from nodes to values, and the messages.
+ * fields_read.c, fields_write.c: from maps to structs and back, by tables. */
 #ifndef LHI_DOC_H
 #define LHI_DOC_H
 

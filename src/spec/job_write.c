@@ -2,6 +2,8 @@
 /* The canonical text of a job. */
 #include "spec/spec.h"
 
+#include "doc/fields.h"
+
 #include <string.h>
 
 /* jansson's setters fail, and give back what they were given, on NULL. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and JSON text that read back to the same. */
+/* Numbers that read back to the same. */
 #include "spec/spec.h"
-
-#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -45,21 +43,4 @@ json_t *lhi_json_number(double value)
     if (value == floor(value) && fabs(value) < 1e15)
         return json_integer((json_int_t)value);
     return json_real(value);
-}
-
-static int add_to_text(const char *bytes, size_t len, void *text)
-{
-    lhi_text_add(text, bytes, len);
-    return ((lhi_text *)text)->failed ? -1 : 0;
-}
-
-lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err)
-{
-    lhi_text out = {0};
-    if (!json || json_dump_callback(json, add_to_text, &out,
-                                    JSON_INDENT(1) | JSON_REAL_PRECISION(15)))
-        out.failed = true;
-    json_decref(json);
-    lhi_text_puts(&out, "\n");
-    return lhi_text_take(&out, text, len, err);
 }

@@ -2,6 +2,8 @@
 /* The canonical text of a profile. */
 #include "spec/spec.h"
 
+#include "doc/fields.h"
+
 /* jansson's setters fail, and give back what they were given, on NULL. */
 static bool set(json_t *map, const char *key, json_t *value)
 {

@@ -33,11 +33,8 @@ double lhi_round15(double value);
 lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
                            double max, double *out, lh_error *err);
 /* A number for JSON: whole ones without a fraction. Dump with
- * JSON_REAL_PRECISION(15). */
+ * lhi_json_text(). */
 json_t *lhi_json_number(double value);
-/* The text of a JSON value, one line end after it. Takes the reference;
- * NULL counts as no memory. */
-lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err);
 
 /* Times of at most an hour in the unit given. */
 lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maps read by their tables. */
+#include "doc/fields.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_KEYS = 64 }; /* that a message can choose the nearest from */
+
+const lhi_field *lhi_fields_find(const lhi_table *table, const char *key)
+{
+    for (uint32_t i = 0; i < table->n_rows; i++) {
+        const lhi_field *row = &table->rows[i];
+        const lhi_field *found = row->type == LHI_F_SPREAD
+                                     ? lhi_fields_find(row->table, key)
+                                 : strcmp(row->key, key) == 0 ? row
+                                                              : NULL;
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static uint32_t list_keys(const lhi_table *table, const char **keys, uint32_t n)
+{
+    for (uint32_t i = 0; i < table->n_rows && n < MOST_KEYS; i++) {
+        if (table->rows[i].type == LHI_F_SPREAD)
+            n = list_keys(table->rows[i].table, keys, n);
+        else
+            keys[n++] = table->rows[i].key;
+    }
+    return n;
+}
+
+static lh_status refuse_unknown(const lhi_reading *r, const lhi_node *map,
+                                const lhi_table *table, lh_error *err)
+{
+    const char *keys[MOST_KEYS + 1];
+    bool known = map->kind == LHI_MAP;
+    for (const lhi_node *n = map->first; n && known; n = n->next)
+        known = lhi_fields_find(table, n->key) != NULL;
+    if (known)
+        return LH_OK;
+    keys[list_keys(table, keys, 0)] = NULL;
+    return lhi_known_keys(r->doc, map, keys, err);
+}
+
+/* --- members ---------------------------------------------------------------
+ */
+
+static void store_whole(void *member, uint32_t width, int64_t value)
+{
+    uint32_t narrow = (uint32_t)value;
+    bool flag = value != 0;
+    assert(width == sizeof value || width == sizeof narrow ||
+           width == sizeof flag);
+    memcpy(member,
+           width == sizeof value    ? (const void *)&value
+           : width == sizeof narrow ? (const void *)&narrow
+                                    : (const void *)&flag,
+           width);
+}
+
+static void store_absent(const lhi_field *row, void *member)
+{
+    double real = (double)row->absent;
+    switch (row->type) {
+    case LHI_F_REAL:
+    case LHI_F_SECONDS_REAL:
+    case LHI_F_GBPS:
+        memcpy(member, &real, sizeof real);
+        break;
+    case LHI_F_WHOLE:
+    case LHI_F_BOOL:
+    case LHI_F_NAME:
+    case LHI_F_TIME:
+    case LHI_F_SECONDS:
+        store_whole(member, row->width, row->absent);
+        break;
+    default:
+        break; /* zeroed, or as `start` left it */
+    }
+}
+
+static lh_status read_text(const lhi_reading *r, const lhi_field *row,
+                           const lhi_node *node, void *member, lh_error *err)
+{
+    const char *text = node->text;
+    if (row->quoted && (node->kind != LHI_SCALAR || !node->quoted))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must be a text in quotes");
+    if (row->least > 0)
+        LHI_TRY(lhi_get_string(r->doc, node, &text, err));
+    if (node->kind != LHI_SCALAR)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
+    if (!(text = lhi_arena_strdup(r->mem, text)))
+        return lhi_fail_nomem(err);
+    memcpy(member, &text, sizeof text);
+    return LH_OK;
+}
+
+static lh_status read_word(const lhi_reading *r, const lhi_field *row,
+                           const lhi_node *node, void *member, lh_error *err)
+{
+    if (node->kind != LHI_SCALAR || !row->parse(node->text, member))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be %s",
+                            row->form);
+    return LH_OK;
+}
+
+static lh_status read_whole(const lhi_reading *r, const lhi_field *row,
+                            const lhi_node *node, void *member, lh_error *err)
+{
+    int64_t value;
+    bool yes;
+    uint32_t name;
+    switch (row->type) {
+    case LHI_F_BOOL:
+        LHI_TRY(lhi_get_bool(r->doc, node, &yes, err));
+        value = yes;
+        break;
+    case LHI_F_NAME:
+        LHI_TRY(lhi_get_choice(r->doc, node, row->names, &name, err));
+        value = row->least + name;
+        break;
+    case LHI_F_TIME:
+        LHI_TRY(lhi_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1, &value,
+                             err));
+        break;
+    default:
+        LHI_TRY(lhi_get_int(r->doc, node, row->least, row->most, &value, err));
+    }
+    store_whole(member, row->width, value);
+    return LH_OK;
+}
+
+static lh_status read_real(const lhi_reading *r, const lhi_field *row,
+                           const lhi_node *node, void *member, lh_error *err)
+{
+    double value;
+    LHI_TRY(lhi_get_number(r->doc, node, row->low, row->high, &value, err));
+    if (row->type == LHI_F_SECONDS) {
+        store_whole(member, row->width, llround(value * 1e9));
+        return LH_OK;
+    }
+    if (row->type == LHI_F_SECONDS_REAL)
+        value = round(value * 1e9);
+    if (row->type == LHI_F_GBPS)
+        value *= 1e9 / 8;
+    memcpy(member, &value, sizeof value);
+    return LH_OK;
+}
+
+static lh_status read_struct_at(const lhi_reading *r, const lhi_field *row,
+                                const lhi_node *node, void *member,
+                                lh_error *err)
+{
+    void *it = lhi_arena_alloc(r->mem, 1, row->table->size);
+    if (!it)
+        return lhi_fail_nomem(err);
+    assert(row->width == row->table->size);
+    LHI_TRY(lhi_fields_read(r, node, row->table, it, err));
+    memcpy(member, &it, sizeof it);
+    return LH_OK;
+}
+
+static lh_status read_list(const lhi_reading *r, const lhi_field *row,
+                           const lhi_node *node, char *owner, lh_error *err)
+{
+    const void *items;
+    uint32_t n;
+    LHI_TRY(lhi_list_read(r, node, row, &items, &n, err));
+    memcpy(owner + row->offset, &items, sizeof items);
+    memcpy(owner + row->count, &n, sizeof n);
+    return LH_OK;
+}
+
+static lh_status read_value(const lhi_reading *r, const lhi_field *row,
+                            const lhi_node *node, char *owner, lh_error *err)
+{
+    void *member = owner + row->offset;
+    switch (row->type) {
+    case LHI_F_WHOLE:
+    case LHI_F_BOOL:
+    case LHI_F_NAME:
+    case LHI_F_TIME:
+        return read_whole(r, row, node, member, err);
+    case LHI_F_REAL:
+    case LHI_F_SECONDS:
+    case LHI_F_SECONDS_REAL:
+    case LHI_F_GBPS:
+        return read_real(r, row, node, member, err);
+    case LHI_F_TEXT:
+        return read_text(r, row, node, member, err);
+    case LHI_F_WORD:
+        return read_word(r, row, node, member, err);
+    case LHI_F_STRUCT:
+        assert(row->width == row->table->size);
+        return lhi_fields_read(r, node, row->table, member, err);
+    case LHI_F_STRUCT_AT:
+        return read_struct_at(r, row, node, member, err);
+    case LHI_F_LIST:
+        return read_list(r, row, node, owner, err);
+    case LHI_F_OWN:
+        return row->read ? row->read(r, node, owner, err) : LH_OK;
+    default: /* checked when all is there */
+        return LH_OK;
+    }
+}
+
+/* --- lists and maps --------------------------------------------------------
+ */
+
+static lh_status check_length(const lhi_reading *r, const lhi_field *row,
+                              const lhi_node *list, lh_error *err)
+{
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    if (list->n_items < row->fewest)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "has %u entries; at least %u must be there",
+                            list->n_items, row->fewest);
+    if (row->longest && list->n_items > row->longest)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "has %u entries; at most %u are possible",
+                            list->n_items, row->longest);
+    return LH_OK;
+}
+
+lh_status lhi_list_read(const lhi_reading *r, const lhi_node *list,
+                        const lhi_field *row, const void **out, uint32_t *n,
+                        lh_error *err)
+{
+    lhi_field item = *row;
+    LHI_TRY(check_length(r, row, list, err));
+    char *items = lhi_arena_alloc(r->mem, list->n_items, row->width);
+    if (!items)
+        return lhi_fail_nomem(err);
+    item.type = row->table ? LHI_F_STRUCT : row->of;
+    item.offset = 0;
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        char *at = items + (size_t)node->index * row->width;
+        if (row->null_items && lhi_is_null(node))
+            store_absent(&item, at);
+        else
+            LHI_TRY(read_value(r, &item, node, at, err));
+    }
+    *out = items;
+    *n = list->n_items;
+    return LH_OK;
+}
+
+static lh_status read_row(const lhi_reading *r, const lhi_node *map,
+                          const lhi_field *row, char *owner, lh_error *err)
+{
+    const lhi_node *node = lhi_find(map, row->key);
+    bool needed = row->when == LHI_NEEDED || row->when == LHI_OR_NULL;
+    if (!node && needed && row->type != LHI_F_ALSO)
+        LHI_TRY(lhi_need(r->doc, map, row->key, &node, err));
+    if (node && !(row->when == LHI_OR_NULL && lhi_is_null(node)))
+        return read_value(r, row, node, owner, err);
+    if (row->when != LHI_KEPT && !row->gate_width)
+        store_absent(row, owner + row->offset);
+    return LH_OK;
+}
+
+static lh_status read_rows(const lhi_reading *r, const lhi_node *map,
+                           const lhi_table *table, char *owner, lh_error *err)
+{
+    if (table->start)
+        table->start(r, owner);
+    for (uint32_t i = 0; i < table->n_rows; i++) {
+        const lhi_field *row = &table->rows[i];
+        assert(row->owner == table->size);
+        if (row->type == LHI_F_SPREAD)
+            LHI_TRY(read_rows(r, map, row->table, owner + row->offset, err));
+        else
+            LHI_TRY(read_row(r, map, row, owner, err));
+    }
+    return table->check ? table->check(r, map, owner, err) : LH_OK;
+}
+
+lh_status lhi_fields_read(const lhi_reading *r, const lhi_node *map,
+                          const lhi_table *table, void *out, lh_error *err)
+{
+    LHI_TRY(refuse_unknown(r, map, table, err));
+    return read_rows(r, map, table, out, err);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Structs written by their tables. */
+#include "doc/fields.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static int64_t load_whole(const void *member, uint32_t width)
+{
+    int64_t value = 0;
+    uint32_t narrow = 0;
+    bool flag = false;
+    assert(width == sizeof value || width == sizeof narrow ||
+           width == sizeof flag);
+    memcpy(width == sizeof value    ? (void *)&value
+           : width == sizeof narrow ? (void *)&narrow
+                                    : (void *)&flag,
+           member, width);
+    return width == sizeof value    ? value
+           : width == sizeof narrow ? (int64_t)narrow
+                                    : (int64_t)flag;
+}
+
+static double load_real(const void *member)
+{
+    double value;
+    memcpy(&value, member, sizeof value);
+    return value;
+}
+
+static const void *load_pointer(const void *member)
+{
+    const void *value;
+    memcpy(&value, member, sizeof value);
+    return value;
+}
+
+static bool is_absent(const lhi_field *row, const char *owner)
+{
+    const char *member = owner + row->offset, *text;
+    if (row->when == LHI_NEEDED || row->when == LHI_KEPT)
+        return false;
+    if (row->gate_width)
+        return load_whole(owner + row->gate, row->gate_width) == row->absent;
+    switch (row->type) {
+    case LHI_F_WHOLE:
+    case LHI_F_BOOL:
+    case LHI_F_NAME:
+    case LHI_F_TIME:
+        return load_whole(member, row->width) == row->absent;
+    case LHI_F_SECONDS:
+        return load_whole(member, row->width) <= row->absent;
+    case LHI_F_REAL:
+    case LHI_F_SECONDS_REAL:
+    case LHI_F_GBPS:
+        return load_real(member) <= (double)row->absent;
+    case LHI_F_TEXT:
+        text = load_pointer(member);
+        return !text || !text[0];
+    case LHI_F_STRUCT_AT:
+        return !load_pointer(member);
+    case LHI_F_LIST:
+        return load_whole(owner + row->count, sizeof(uint32_t)) == 0;
+    default:
+        return false;
+    }
+}
+
+static const char *name_of(const lhi_field *row, const char *member)
+{
+    int64_t nth = load_whole(member, row->width) - row->least;
+    for (int64_t i = 0; nth >= 0 && row->names[i]; i++)
+        if (i == nth)
+            return row->names[i];
+    return "unknown";
+}
+
+static json_t *value_to_json(const lhi_field *row, const char *owner,
+                             const void *context)
+{
+    const char *member = owner + row->offset;
+    char word[LHI_WORD_SIZE];
+    switch (row->type) {
+    case LHI_F_WHOLE:
+    case LHI_F_TIME:
+        return json_integer(load_whole(member, row->width));
+    case LHI_F_REAL:
+        return json_real(load_real(member));
+    case LHI_F_BOOL:
+        return json_boolean(load_whole(member, row->width));
+    case LHI_F_TEXT:
+        return json_string(load_pointer(member));
+    case LHI_F_NAME:
+        return json_string(name_of(row, member));
+    case LHI_F_WORD:
+        return json_string(row->print(member, word));
+    case LHI_F_SECONDS:
+        return json_real((double)load_whole(member, row->width) / 1e9);
+    case LHI_F_SECONDS_REAL:
+        return json_real(round(load_real(member)) / 1e9);
+    case LHI_F_GBPS:
+        return json_real(load_real(member) * 8 / 1e9);
+    case LHI_F_STRUCT:
+        return lhi_fields_write(row->table, member, context);
+    case LHI_F_STRUCT_AT:
+        return lhi_fields_write(row->table, load_pointer(member), context);
+    case LHI_F_LIST:
+        return lhi_list_write(
+            row, load_pointer(member),
+            (uint32_t)load_whole(owner + row->count, sizeof(uint32_t)),
+            context);
+    default:
+        return row->write(owner, context);
+    }
+}
+
+json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
+                       const void *context)
+{
+    lhi_field item = *row;
+    json_t *list = json_array();
+    item.type = row->table ? LHI_F_STRUCT : row->of;
+    item.when = row->null_items ? LHI_OR_NULL : LHI_NEEDED;
+    item.offset = item.gate_width = 0;
+    for (uint32_t i = 0; list && i < n; i++) {
+        const char *at = (const char *)items + (size_t)i * row->width;
+        json_t *value = is_absent(&item, at)
+                            ? json_null()
+                            : value_to_json(&item, at, context);
+        if (json_array_append_new(list, value) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* jansson's setters fail on a NULL value. */
+static bool add_rows(json_t *map, const lhi_table *table, const char *owner,
+                     const void *context)
+{
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < table->n_rows; i++) {
+        const lhi_field *row = &table->rows[i];
+        assert(row->owner == table->size);
+        bool absent = row->type != LHI_F_SPREAD && is_absent(row, owner);
+        if (row->type == LHI_F_SPREAD)
+            ok = add_rows(map, row->table, owner + row->offset, context);
+        else if (!absent)
+            ok = json_object_set_new(map, row->key,
+                                     value_to_json(row, owner, context)) == 0;
+        else if (row->when == LHI_OR_NULL)
+            ok = json_object_set_new(map, row->key, json_null()) == 0;
+    }
+    return ok;
+}
+
+json_t *lhi_fields_write(const lhi_table *table, const void *it,
+                         const void *context)
+{
+    json_t *map = json_object();
+    if (map && add_rows(map, table, it, context))
+        return map;
+    json_decref(map);
+    return NULL;
+}
+
+void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
+{
+    const char *owner = it, *sep = "";
+    char word[LHI_WORD_SIZE];
+    for (uint32_t i = 0; i < table->n_rows; i++) {
+        const lhi_field *row = &table->rows[i];
+        const char *member = owner + row->offset;
+        assert(row->owner == table->size);
+        if (is_absent(row, owner))
+            continue;
+        lhi_text_printf(text, "%s\"%s\":", sep, row->key);
+        sep = ",";
+        switch (row->type) {
+        case LHI_F_WHOLE:
+        case LHI_F_TIME:
+            lhi_text_printf(text, "%" PRId64, load_whole(member, row->width));
+            break;
+        case LHI_F_NAME:
+            lhi_text_printf(text, "\"%s\"", name_of(row, member));
+            break;
+        default:
+            assert(row->type == LHI_F_WORD);
+            lhi_text_printf(text, "\"%s\"", row->print(member, word));
+        }
+    }
+}
+
+static int add_to_text(const char *bytes, size_t len, void *text)
+{
+    lhi_text_add(text, bytes, len);
+    return ((lhi_text *)text)->failed ? -1 : 0;
+}
+
+lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err)
+{
+    lhi_text out = {0};
+    const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(15);
+    if (!json || json_dump_callback(json, add_to_text, &out, flags) != 0)
+        out.failed = true;
+    json_decref(json);
+    lhi_text_puts(&out, "\n");
+    return lhi_text_take(&out, text, len, err);
+}
+
+void lhi_fields_walk(const lhi_table *table,
+                     void (*visit)(const lhi_table *table, const lhi_field *row,
+                                   void *context),
+                     void *context)
+{
+    for (uint32_t i = 0; i < table->n_rows; i++) {
+        const lhi_field *row = &table->rows[i];
+        if (row->type != LHI_F_SPREAD)
+            visit(table, row, context);
+        if (row->table)
+            lhi_fields_walk(row->table, visit, context);
+    }
+}
