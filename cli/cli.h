@@ -30,7 +30,7 @@ typedef enum cli_type {
                    the command does not begin */
     CLI_COUNT,  /* uint32_t, least..most */
     CLI_SEED,   /* uint64_t */
-    CLI_CHOICE, /* uint32_t, index into choices */
+    CLI_CHOICE, /* uint32_t, which of the choices */
 } cli_type;
 
 /* What a shell should complete an argument with. */
@@ -50,8 +50,11 @@ typedef struct cli_option {
     const char *arg;    /* what help calls the argument; NULL: a flag */
     const char *preset; /* parsed as if given first; NULL: none */
     const char *help;
-    uint32_t least, most;       /* CLI_COUNT */
-    const char *const *choices; /* CLI_CHOICE; ends with NULL */
+    uint32_t least, most; /* CLI_COUNT */
+    /* CLI_CHOICE: the words, ending with NULL, or what gives the i-th of
+     * them, NULL after the last. */
+    const char *const *choices;
+    const char *(*choice_name)(uint32_t i);
     cli_words words;
 } cli_option;
 
@@ -146,6 +149,8 @@ bool cli_given(const cli *c, const char *name);
 lh_status cli_check_outputs(cli *c);
 /* The option of that name, of the command or common; NULL: none. */
 const cli_option *cli_find_option(const cli_command *command, const char *name);
+/* The i-th word of a CLI_CHOICE; NULL after the last. */
+const char *cli_choice(const cli_option *option, uint32_t i);
 /* Strict decimal number; false: it is not one, or not in least..most. */
 bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
                      uint64_t *out);

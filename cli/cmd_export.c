@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul export: files for other programs. */
 #include "commands.h"
-#include "comms.h"
-#include "megatron.h"
-#include "torchtitan.h"
 #include "view.h"
+
+#include <longhaul/export.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TO_PYTORCH, TO_TORCHTITAN, TO_MEGATRON, TO_CHROME };
-static const char *const formats[] = {"pytorch", "torchtitan", "megatron",
-                                      "chrome", NULL};
-enum { COMPUTE_ONLY, COMPUTE_COMMS };
-static const char *const forms[] = {"compute_only", "compute_comms", NULL};
-
 typedef struct settings {
     uint32_t to, form, sub_blocks;
     const char *schedule, *stages;
 } settings;
+
+static const char *target_name(uint32_t i)
+{
+    return lh_export_target_name((lh_export_target)i);
+}
+
+static const char *form_name(uint32_t i)
+{
+    return lh_pytorch_form_name((lh_pytorch_form)i);
+}
 
 static const cli_option options[] = {
     {.name = "to",
@@ -27,7 +30,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, to),
      .arg = "FORMAT",
      .preset = "pytorch",
-     .choices = formats,
+     .choice_name = target_name,
      .help = "For what program."},
     {.name = "schedule",
      .letter = 's',
@@ -42,7 +45,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, form),
      .arg = "FORM",
      .preset = "compute_only",
-     .choices = forms,
+     .choice_name = form_name,
      .help = "pytorch: passes alone, between which PyTorch puts its "
              "communication, or with sends and receives in the order of the "
              "predicted iteration."},
@@ -78,53 +81,21 @@ static const cli_example examples[] = {
      "The predicted iteration for Perfetto."},
 };
 
-/* Other programs know whole weight-gradient passes only. */
-static lh_status make_whole(cli *c, cli_view *v, int64_t *cost_ns)
-{
-    lh_schedule *whole = NULL;
-    lh_timeline *before = NULL, *after = NULL;
-    lh_status status =
-        lh_schedule_whole(v->pipeline, v->schedule, &whole, &c->err);
-    if (status == LH_OK)
-        status = lh_simulate(v->pipeline, v->schedule, NULL, &before, &c->err);
-    /* Nor can they be told in which order messages should leave. */
-    lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
-    if (status == LH_OK)
-        status = lh_simulate(v->pipeline, whole, &fifo, &after, &c->err);
-    if (status == LH_OK) {
-        *cost_ns = lh_timeline_makespan(after) - lh_timeline_makespan(before);
-        lh_schedule_free(v->own_schedule);
-        v->schedule = v->own_schedule = whole;
-    } else {
-        lh_schedule_free(whole);
-    }
-    lh_timeline_free(before);
-    lh_timeline_free(after);
-    return status;
-}
-
-static lh_status export_pytorch(cli *c, cli_view *v, char **text, char **own,
+static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
                                 int64_t *cost_ns)
 {
     const settings *s = c->settings;
     char time[CLI_TIME_TEXT];
-    CLI_TRY(make_whole(c, v, cost_ns));
+    CLI_TRY(lh_export_pytorch(v->pipeline, v->schedule,
+                              (lh_pytorch_form)s->form, text, NULL, cost_ns,
+                              &c->err));
     if (*cost_ns)
         cli_note(c,
                  "PyTorch knows neither parts of weight-gradient passes nor "
                  "orders of messages; without them the iteration takes %s %s",
                  cli_time_text(llabs(*cost_ns), time),
                  *cost_ns > 0 ? "more" : "less");
-    if (s->form == COMPUTE_ONLY)
-        return lh_schedule_format(v->schedule, text, NULL, &c->err);
-    CLI_TRY(cli_view_simulate(c, v, &(cli_model){.fifo = true}, ""));
-    return cli_comms(c, v->trace, own);
-}
-
-static lh_status export_chrome(cli *c, cli_view *v, char **text)
-{
-    CLI_TRY(cli_view_simulate(c, v, &(cli_model){0}, c->operands[0]));
-    return lh_trace_format(v->trace, text, NULL, &c->err);
+    return LH_OK;
 }
 
 static lh_status need_plan(cli *c, const cli_problem *problem)
@@ -151,25 +122,38 @@ static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
 typedef struct work {
     cli_problem problem;
     cli_view view;
-    char *text; /* the library's */
-    char *own;  /* our own: command lines */
+    char *text;
     int64_t cost_ns;
 } work;
 
-static lh_status make(cli *c, work *w)
+static lh_status export_problem(cli *c, work *w)
 {
     const settings *s = c->settings;
+    const lh_plan *plan;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
-    if (s->stages || s->to == TO_MEGATRON || s->to == TO_TORCHTITAN)
+    plan = w->problem.plan;
+    if (s->stages || s->to == LH_EXPORT_MEGATRON ||
+        s->to == LH_EXPORT_TORCHTITAN)
         CLI_TRY(need_plan(c, &w->problem));
-    if (s->to == TO_MEGATRON)
-        return cli_megatron(c, w->problem.plan, &w->own);
-    if (s->to == TO_TORCHTITAN)
-        return cli_torchtitan(c, w->problem.plan, &w->own);
+    if (s->to == LH_EXPORT_MEGATRON)
+        return lh_export_megatron(plan, &w->text, NULL, &c->err);
+    if (s->to == LH_EXPORT_TORCHTITAN)
+        return lh_export_torchtitan(plan, &w->text, NULL, &c->err);
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
-    return s->to == TO_PYTORCH
-               ? export_pytorch(c, &w->view, &w->text, &w->own, &w->cost_ns)
-               : export_chrome(c, &w->view, &w->text);
+    if (s->to == LH_EXPORT_PYTORCH)
+        return export_pytorch(c, &w->view, &w->text, &w->cost_ns);
+    return lh_export_chrome(w->view.pipeline, w->view.schedule, c->operands[0],
+                            &w->text, NULL, &c->err);
+}
+
+static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
+{
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_export_stages(plan, &text, &len, &c->err));
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
 }
 
 static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
@@ -185,23 +169,22 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
             fprintf(c->out, "written       %s\n", path);
         return LH_OK;
     }
-    return cli_put_json(c,
-                        json_pack("{s:s, s:o, s:s, s:s?}", "to", formats[s->to],
-                                  "cost_s", cli_seconds(cost_ns),
-                                  path ? "file" : "text", path ? path : text));
+    return cli_put_json(
+        c, json_pack("{s:s, s:o, s:s, s:s?}", "to", target_name(s->to),
+                     "cost_s", cli_seconds(cost_ns), path ? "file" : "text",
+                     path ? path : text));
 }
 
-static lh_status run(cli *c)
+static lh_status run_export(cli *c)
 {
     work w = {0};
-    lh_status status = make(c, &w);
+    lh_status status = export_problem(c, &w);
     const settings *s = c->settings;
     if (status == LH_OK && s->stages)
-        status = cli_write_stages(c, w.problem.plan, s->stages);
+        status = write_stages(c, w.problem.plan, s->stages);
     if (status == LH_OK)
-        status = deliver(c, w.text ? w.text : w.own, w.cost_ns);
+        status = deliver(c, w.text, w.cost_ns);
     lh_text_free(w.text);
-    free(w.own);
     cli_view_fini(&w.view);
     cli_problem_fini(&w.problem);
     return status;
@@ -231,5 +214,5 @@ const cli_command cmd_export = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_export,
 };

@@ -16,8 +16,8 @@ static void put_bash_words(FILE *out, const cli_option *o)
 {
     if (o->type == CLI_CHOICE) {
         fputs("COMPREPLY=($(compgen -W \"", out);
-        for (uint32_t i = 0; o->choices[i]; i++)
-            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        for (uint32_t i = 0; cli_choice(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputs("\" -- \"$cur\"))", out);
     } else if (o->words == CLI_WORDS_METHODS ||
                o->words == CLI_WORDS_METHODS_OR_FILES) {
@@ -114,8 +114,8 @@ static void put_zsh_option(FILE *out, const cli_option *o)
         fprintf(out, ":%s:", o->arg);
     if (o->type == CLI_CHOICE) {
         fputc('(', out);
-        for (uint32_t i = 0; o->choices[i]; i++)
-            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        for (uint32_t i = 0; cli_choice(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputc(')', out);
     } else if (o->words == CLI_WORDS_METHODS) {
         fputc('(', out);
@@ -178,8 +178,8 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
               out);
     if (o->type == CLI_CHOICE) {
         fputs(" -a '", out);
-        for (uint32_t i = 0; o->choices[i]; i++)
-            fprintf(out, "%s%s", i ? " " : "", o->choices[i]);
+        for (uint32_t i = 0; cli_choice(o, i); i++)
+            fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputc('\'', out);
     } else if (o->words == CLI_WORDS_METHODS ||
                o->words == CLI_WORDS_METHODS_OR_FILES) {

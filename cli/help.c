@@ -60,9 +60,9 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
         len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
     size_t room = sizeof right;
     size_t at = (size_t)snprintf(right, room, "%s", help);
-    for (uint32_t i = 0; o->type == CLI_CHOICE && o->choices[i]; i++)
+    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice(o, i); i++)
         at += (size_t)snprintf(right + at, room - at, "%s%s",
-                               i ? ", " : " One of: ", o->choices[i]);
+                               i ? ", " : " One of: ", cli_choice(o, i));
     if (o->preset)
         snprintf(right + at, room - at, " (default: %s)", o->preset);
     fputs(left, out);

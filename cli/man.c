@@ -75,8 +75,8 @@ static void put_man_option(FILE *out, const cli_option *o, const char *help)
         fprintf(out, " Ns = Ns Ar %s", o->arg);
     fputc('\n', out);
     put_roff(out, help);
-    for (uint32_t i = 0; o->type == CLI_CHOICE && o->choices[i]; i++)
-        fprintf(out, "%s%s", i ? ", " : "One of: ", o->choices[i]);
+    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice(o, i); i++)
+        fprintf(out, "%s%s", i ? ", " : "One of: ", cli_choice(o, i));
     if (o->type == CLI_CHOICE)
         fputs(".\n", out);
     if (o->preset)

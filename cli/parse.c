@@ -178,18 +178,23 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
     return cli_usage(c, "there is no option '--%s'", typed);
 }
 
+const char *cli_choice(const cli_option *option, uint32_t i)
+{
+    return option->choices ? option->choices[i] : option->choice_name(i);
+}
+
 static lh_status choose(cli *c, const cli_option *o, const char *text,
                         uint32_t *out)
 {
     char all[256] = "";
-    for (uint32_t i = 0; o->choices[i]; i++) {
-        if (strcmp(o->choices[i], text) == 0) {
+    for (uint32_t i = 0; cli_choice(o, i); i++) {
+        if (strcmp(cli_choice(o, i), text) == 0) {
             *out = i;
             return LH_OK;
         }
         size_t len = strlen(all);
         snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "",
-                 o->choices[i]);
+                 cli_choice(o, i));
     }
     return cli_usage(c, "--%s: '%.60s' is not one of: %s", o->name, text, all);
 }

@@ -40,21 +40,6 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
     return buffer;
 }
 
-uint32_t cli_state_groups(const lh_plan *plan)
-{
-    const lh_layout *l = &plan->best.layout;
-    const lh_sites *sites = l->sites;
-    if (l->sharding <= LH_SHARDING_FULL || !plan->job->training.zero ||
-        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
-        return 1;
-    if (!sites)
-        return plan->job->n_datacenters;
-    for (uint32_t i = 1; i < sites->n_groups; i++)
-        if (sites->groups[i].replicas != sites->groups[0].replicas)
-            return 0;
-    return sites->n_groups;
-}
-
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {

@@ -44,13 +44,6 @@ enum { CLI_SITES_TEXT = 600 };
  * "2 groups: 1 x a -> c (2, 2 stages); 1 x b -> d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
-/* As comments of an export, where the plan says it: which ranks are where, with
- * replicas outermost if the plan has data parallelism there, else stages. */
-void cli_put_ranks(FILE *out, const lh_plan *plan);
-/* Groups of data-parallel replicas that each hold all state, where sharding is
- * hybrid: as many as there are datacenters for them, 1 without. 0: they are
- * not equally many replicas. */
-uint32_t cli_state_groups(const lh_plan *plan);
 /* A plan's heading, and all that it compared. */
 lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
-#include "comms.h"
+/* A schedule with its communication written out, for PyTorch. */
+#include "export/export_own.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -59,8 +59,8 @@ static uint32_t run_behind(const comms *m, const lh_trace_message *message)
     return at;
 }
 
-static void add(comms *m, uint32_t device, uint32_t before, uint32_t message,
-                enum action_kind kind, int64_t at_ns)
+static void add_action(comms *m, uint32_t device, uint32_t before,
+                       uint32_t message, enum action_kind kind, int64_t at_ns)
 {
     m->actions[m->n++] = (action){.device = device,
                                   .before = before,
@@ -84,35 +84,43 @@ static int compare(const void *a, const void *b)
     return (int)x->kind - (int)y->kind;
 }
 
-static void put_action(FILE *out, const comms *m, const action *a)
+/* What follows another cell of a row is parted from it. */
+static void begin_cell(lhi_text *out)
+{
+    if (out->len && out->data[out->len - 1] != '\n')
+        lhi_text_puts(out, ",");
+}
+
+static void put_action(lhi_text *out, const comms *m, const action *a)
 {
     static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
     const lh_trace_message *message = &m->trace->messages[a->message];
     bool forward = message->producer.kind == LH_F;
     const lh_pass *of =
         a->kind == RECEIVE ? &message->consumer : &message->producer;
-    fprintf(out, ",%" PRIu32 "%s%c%" PRIu32, of->chunk, names[a->kind],
-            forward ? 'F' : 'B', of->microbatch);
+    begin_cell(out);
+    lhi_text_printf(out, "%" PRIu32 "%s%c%" PRIu32, of->chunk, names[a->kind],
+                    forward ? 'F' : 'B', of->microbatch);
 }
 
-static void put_run(FILE *out, comms *m, const lh_pass *pass)
+static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
 {
     char cell[LH_PASS_TEXT];
     uint32_t chunk = pass->chunk;
+    begin_cell(out);
     if (!m->begun[chunk])
-        fprintf(out, ",%" PRIu32 "UNSHARD", chunk);
+        lhi_text_printf(out, "%" PRIu32 "UNSHARD,", chunk);
     m->begun[chunk] = true;
-    fprintf(out, ",%s", lh_pass_text(pass, cell));
+    lhi_text_printf(out, "%s", lh_pass_text(pass, cell));
     bool last = pass->kind == LH_W || pass->kind == LH_B;
     if (last && --m->n_left[chunk] == 0)
-        fprintf(out,
-                ",%" PRIu32 "RESHARD,%" PRIu32 "REDUCE_GRAD,%" PRIu32
-                "WAIT_REDUCE_GRAD",
-                chunk, chunk, chunk);
+        lhi_text_printf(out,
+                        ",%" PRIu32 "RESHARD,%" PRIu32 "REDUCE_GRAD,%" PRIu32
+                        "WAIT_REDUCE_GRAD",
+                        chunk, chunk, chunk);
 }
 
-/* Every row would begin with a comma: `out` is read from behind it. */
-static void put_rows(FILE *out, comms *m)
+static void put_rows(lhi_text *out, comms *m)
 {
     uint32_t next = 0;
     for (uint32_t d = 0; d < m->trace->n_devices; d++) {
@@ -123,11 +131,11 @@ static void put_rows(FILE *out, comms *m)
             if (r < m->first[d + 1])
                 put_run(out, m, &m->trace->runs[r].pass);
         }
-        fputc('\n', out);
+        lhi_text_puts(out, "\n");
     }
 }
 
-static void prepare(comms *m)
+static void place_actions(comms *m)
 {
     const lh_trace *t = m->trace;
     uint32_t r = 0;
@@ -149,11 +157,12 @@ static void prepare(comms *m)
          * ahead of its time does not wait for a receiver that is behind. */
         uint32_t there = run_from(m, message->from, end) + 1;
         uint32_t last = m->first[message->from + 1];
-        add(m, message->from, behind, i, SEND, begin);
-        add(m, message->to, run_from(m, message->to, begin), i, RECEIVE, begin);
+        add_action(m, message->from, behind, i, SEND, begin);
+        add_action(m, message->to, run_from(m, message->to, begin), i, RECEIVE,
+                   begin);
         there = there > last ? last : there;
-        add(m, message->from, there > behind ? there : behind, i, WAIT_SEND,
-            end);
+        add_action(m, message->from, there > behind ? there : behind, i,
+                   WAIT_SEND, end);
     }
     qsort(m->actions, m->n, sizeof *m->actions, compare);
 }
@@ -167,45 +176,26 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-/* Takes the comma away that every row begins with. */
-static void trim(char *text)
-{
-    char *to = text;
-    bool begins = true;
-    for (const char *from = text; *from; from++) {
-        if (!(begins && *from == ','))
-            *to++ = *from;
-        begins = *from == '\n';
-    }
-    *to = '\0';
-}
-
-lh_status cli_comms(cli *c, const lh_trace *trace, char **text)
+lh_status lhi_export_comms(const lh_trace *trace, char **text, size_t *len,
+                           lh_error *err)
 {
     comms m = {.trace = trace, .n_chunks = count_chunks(trace)};
-    size_t len;
-    bool ok = false;
-    m.first = calloc(trace->n_devices + 1, sizeof *m.first);
+    lhi_text out = {0};
+    m.first = calloc(trace->n_devices + (size_t)1, sizeof *m.first);
     m.actions = calloc(3 * (size_t)trace->n_messages + 1, sizeof *m.actions);
-    m.n_left = calloc(m.n_chunks + 1, sizeof *m.n_left);
-    m.begun = calloc(m.n_chunks + 1, sizeof *m.begun);
-    FILE *out = open_memstream(text, &len);
-    if (out && m.first && m.actions && m.n_left && m.begun) {
-        prepare(&m);
-        put_rows(out, &m);
-        ok = !ferror(out);
-    }
-    if (out && (fclose(out) != 0 || !ok)) {
-        free(*text);
-        *text = NULL;
-        ok = false;
+    m.n_left = calloc(m.n_chunks + (size_t)1, sizeof *m.n_left);
+    m.begun = calloc(m.n_chunks + (size_t)1, sizeof *m.begun);
+    lh_status status;
+    if (m.first && m.actions && m.n_left && m.begun) {
+        place_actions(&m);
+        put_rows(&out, &m);
+        status = lhi_text_take(&out, text, len, err);
+    } else {
+        status = lhi_fail_nomem(err);
     }
     free(m.first);
     free(m.actions);
     free(m.n_left);
     free(m.begun);
-    if (!ok)
-        return cli_no_memory(c);
-    trim(*text);
-    return LH_OK;
+    return status;
 }

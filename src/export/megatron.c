@@ -2,10 +2,7 @@
 /* Names and meanings of the arguments: Megatron-LM, megatron/training/
  * arguments.py and megatron/core/transformer/pipeline_parallel_layer_layout.py
  * (core 0.13). */
-#define _POSIX_C_SOURCE 200809L
-#include "megatron.h"
-#include "inputs.h"
-#include "view.h"
+#include "export/export_own.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -15,25 +12,20 @@
 
 enum { MOST_GROUPS = 1024 };
 
-static void put(FILE *out, const char *name, uint32_t value)
-{
-    fprintf(out, "--%s %" PRIu32 "\n", name, value);
-}
-
 /* "Et*9|t*10|...|t*9L": embedding, decoder layers, multi-token prediction
  * layers, loss; stage k goes to rank k mod PP. */
-static void put_stages(FILE *out, const lh_plan *plan)
+static void put_stages(lhi_text *out, const lh_plan *plan)
 {
     uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
-    fputs("--pipeline-model-parallel-layout E", out);
+    lhi_text_puts(out, "--pipeline-model-parallel-layout E");
     for (uint32_t i = 0; i < chunks; i++) {
         uint32_t first, count;
         lh_plan_layers(plan, i, &first, &count);
-        fprintf(out, "%st*%" PRIu32, i ? "|" : "", count);
+        lhi_text_printf(out, "%st*%" PRIu32, i ? "|" : "", count);
     }
     if (plan->job->model->mtp_layers)
-        fprintf(out, "m*%" PRIu32, plan->job->model->mtp_layers);
-    fputs("L\n", out);
+        lhi_text_printf(out, "m*%" PRIu32, plan->job->model->mtp_layers);
+    lhi_text_puts(out, "L\n");
 }
 
 /* --- elastic plans -----------------------------------------------------------
@@ -90,41 +82,42 @@ static bool is_expressed(const lh_plan_elastic *e, const char *operation)
     return false;
 }
 
-static void put_modules(FILE *out, const lh_plan_elastic *e)
+static void put_modules(lhi_text *out, const lh_plan_elastic *e)
 {
     bool any = false;
     for (size_t m = 0; m < sizeof modules / sizeof *modules; m++) {
         if (!is_module(e, m))
             continue;
-        fputs(any ? ""
-                  : "--recompute-granularity selective\n"
-                    "--recompute-modules",
-              out);
-        fprintf(out, " %s", modules[m].module);
+        lhi_text_puts(out, any ? ""
+                               : "--recompute-granularity selective\n"
+                                 "--recompute-modules");
+        lhi_text_printf(out, " %s", modules[m].module);
         any = true;
     }
-    fputs(any ? "\n" : "", out);
+    lhi_text_puts(out, any ? "\n" : "");
 }
 
 /* What Megatron-LM has no argument for. */
-static void put_missing(FILE *out, const lh_plan_elastic *e, uint32_t zero)
+static void put_missing(lhi_text *out, const lh_plan_elastic *e, uint32_t zero)
 {
     bool any = false;
     if (zero <= 1 && e->gradients > 0)
-        fprintf(out,
-                "# Not expressed: gradients of %.0f %% and parameters of "
-                "%.0f %% of the model are sharded beyond ZeRO-1.\n",
-                100 * e->gradients, 100 * e->parameters);
+        lhi_text_printf(
+            out,
+            "# Not expressed: gradients of %.0f %% and parameters of "
+            "%.0f %% of the model are sharded beyond ZeRO-1.\n",
+            100 * e->gradients, 100 * e->parameters);
     for (uint32_t i = 0; i < e->n_recomputed; i++) {
         if (is_expressed(e, e->recomputed[i].operation))
             continue;
-        fprintf(out, "%s %s %.0f to %.0f %%",
-                any ? "," : "# Not expressed: recomputed", /* of layers */
-                e->recomputed[i].operation, 100 * e->recomputed[i].first,
-                100 * e->recomputed[i].last);
+        lhi_text_printf(
+            out, "%s %s %.0f to %.0f %%",
+            any ? "," : "# Not expressed: recomputed", /* of layers */
+            e->recomputed[i].operation, 100 * e->recomputed[i].first,
+            100 * e->recomputed[i].last);
         any = true;
     }
-    fputs(any ? " of the layers.\n" : "", out);
+    lhi_text_puts(out, any ? " of the layers.\n" : "");
 }
 
 /* The time of these groups with ZeRO-1 and nothing recomputed. */
@@ -167,56 +160,61 @@ static bool runs_groups(const lh_choice *best)
            best->layout.pipeline > 1 && group_size(best) > 0;
 }
 
-static void put_groups(FILE *out, const lh_plan *plan, uint32_t size)
+static void put_groups(lhi_text *out, const lh_plan *plan, uint32_t size)
 {
     const lh_choice *best = &plan->best;
     const lh_plan_elastic *e = best->elastic;
     uint32_t zero = plan->job->training.zero;
     int64_t ns;
     lh_error err = {0};
-    fprintf(out,
-            "# Megatron-LM takes %" PRIu32 " microbatches together, forward "
-            "and backward",
-            size);
+    lhi_text_printf(out,
+                    "# Megatron-LM takes %" PRIu32
+                    " microbatches together, forward "
+                    "and backward",
+                    size);
     if (e->n_recomputed == 0 && zero <= 1 && !best->chunk_layers) {
-        if (time_groups(plan, size, &ns, &err) == LH_OK)
-            fprintf(out, ": %.3f s, %+.1f %%.\n", (double)ns / 1e9,
-                    100 * ((double)ns / (double)best->iteration_ns - 1));
+        lh_status status = time_groups(plan, size, &ns, &err);
+        out->failed = out->failed || status == LH_ENOMEM;
+        if (status == LH_OK)
+            lhi_text_printf(out, ": %.3f s, %+.1f %%.\n", (double)ns / 1e9,
+                            100 *
+                                ((double)ns / (double)best->iteration_ns - 1));
         else
-            fprintf(out, ", which does not work: %s.\n", err.text);
+            lhi_text_printf(out, ", which does not work: %s.\n", err.text);
     } else {
-        fputs(", of which the plan has no prediction.\n", out);
+        lhi_text_puts(out, ", of which the plan has no prediction.\n");
     }
     put_missing(out, e, zero);
 }
 
-static void put_memory(FILE *out, const lh_plan *plan)
+static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->job->training.zero) {
     case 0:
         break;
     case 1:
-        fputs("--use-distributed-optimizer\n--overlap-grad-reduce\n"
-              "--overlap-param-gather\n",
-              out);
+        lhi_text_puts(out,
+                      "--use-distributed-optimizer\n--overlap-grad-reduce\n"
+                      "--overlap-param-gather\n");
         break;
     default:
-        fprintf(out,
-                "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
-                plan->job->training.zero == 2 ? "optim_grads"
-                                              : "optim_grads_params");
+        lhi_text_printf(
+            out, "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
+            plan->job->training.zero == 2 ? "optim_grads"
+                                          : "optim_grads_params");
         break;
     }
-    if (cli_state_groups(plan) > 1)
-        put(out, "num-distributed-optimizer-instances", cli_state_groups(plan));
+    if (lhi_export_state_groups(plan) > 1)
+        lhi_export_option(out, "num-distributed-optimizer-instances",
+                          lhi_export_state_groups(plan));
     if (plan->best.elastic)
         put_modules(out, plan->best.elastic);
     if (plan->best.recompute == LH_RECOMPUTE_SELECTIVE)
-        fputs("--recompute-granularity selective\n", out);
+        lhi_text_puts(out, "--recompute-granularity selective\n");
     if (plan->best.recompute == LH_RECOMPUTE_FULL)
-        fputs("--recompute-granularity full\n--recompute-method uniform\n"
-              "--recompute-num-layers 1\n",
-              out);
+        lhi_text_puts(
+            out, "--recompute-granularity full\n--recompute-method uniform\n"
+                 "--recompute-num-layers 1\n");
 }
 
 /* The plan's choice that is nearest to what Megatron-LM will do. */
@@ -231,14 +229,14 @@ static const lh_choice *nearest(const lh_plan *plan, const char *method)
     return NULL;
 }
 
-static void put_remarks(FILE *out, const lh_plan *plan)
+static void put_remarks(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
     const char *method =
         best->layout.chunks_per_device > 1 ? "interleaved-1f1b" : "1f1b";
-    fprintf(out, "# The plan: %s on %s, %.3f s per iteration.\n",
-            best->layout.schedule, lh_placement_name(best->placement),
-            (double)best->iteration_ns / 1e9);
+    lhi_text_printf(out, "# The plan: %s on %s, %.3f s per iteration.\n",
+                    best->layout.schedule, lh_placement_name(best->placement),
+                    (double)best->iteration_ns / 1e9);
     if (strcmp(best->layout.schedule, method) == 0)
         return;
     if (runs_groups(best)) {
@@ -248,83 +246,85 @@ static void put_remarks(FILE *out, const lh_plan *plan)
     if (best->elastic)
         put_missing(out, best->elastic, plan->job->training.zero);
     const lh_choice *other = nearest(plan, method);
-    fprintf(out, "# Megatron-LM runs %s in its place", method);
+    lhi_text_printf(out, "# Megatron-LM runs %s in its place", method);
     if (other)
-        fprintf(
+        lhi_text_printf(
             out, ": %.3f s, %+.1f %%.\n", (double)other->iteration_ns / 1e9,
             100 *
                 ((double)other->iteration_ns / (double)best->iteration_ns - 1));
     else
-        fputs(", of which the plan has no prediction.\n", out);
+        lhi_text_puts(out, ", of which the plan has no prediction.\n");
 }
 
-static void put_all(FILE *out, const lh_plan *plan)
+static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
     const lh_layout *l = &plan->best.layout;
-    fprintf(out, "# Made by longhaul %s from %s\n", plan->version, plan->name);
+    lhi_text_printf(out, "# Made by longhaul %s from %s\n", plan->version,
+                    plan->name);
     put_remarks(out, plan);
-    cli_put_ranks(out, plan);
-    put(out, "tensor-model-parallel-size", l->tensor);
+    lhi_export_ranks(out, plan);
+    lhi_export_option(out, "tensor-model-parallel-size", l->tensor);
     if (l->tensor > 1)
-        fputs("--sequence-parallel\n", out);
-    put(out, "context-parallel-size", l->context);
+        lhi_text_puts(out, "--sequence-parallel\n");
+    lhi_export_option(out, "context-parallel-size", l->context);
     if (job->model->experts)
-        put(out, "expert-model-parallel-size", l->expert);
-    put(out, "pipeline-model-parallel-size", l->pipeline);
+        lhi_export_option(out, "expert-model-parallel-size", l->expert);
+    lhi_export_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
         put_stages(out, plan);
     if (runs_groups(&plan->best))
-        put(out, "microbatch-group-size-per-virtual-pipeline-stage",
-            group_size(&plan->best));
+        lhi_export_option(out,
+                          "microbatch-group-size-per-virtual-pipeline-stage",
+                          group_size(&plan->best));
     if (l->outermost == LH_OUTERMOST_DATA)
-        fputs("--use-tp-pp-dp-mapping\n", out);
+        lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
     /* GPUs that share experts have a microbatch together; here they are
      * replicas with one each. */
-    put(out, "micro-batch-size", l->micro_batch / (l->expert ? l->expert : 1));
-    put(out, "global-batch-size", job->training.global_batch);
-    put(out, "seq-length", job->training.sequence);
-    put(out, "num-layers", job->model->layers);
+    lhi_export_option(out, "micro-batch-size",
+                      l->micro_batch / (l->expert ? l->expert : 1));
+    lhi_export_option(out, "global-batch-size", job->training.global_batch);
+    lhi_export_option(out, "seq-length", job->training.sequence);
+    lhi_export_option(out, "num-layers", job->model->layers);
     if (job->model->mtp_layers)
-        put(out, "mtp-num-layers", job->model->mtp_layers);
+        lhi_export_option(out, "mtp-num-layers", job->model->mtp_layers);
     if (job->training.precision != LH_PRECISION_FP32)
-        fprintf(out, "--%s\n", lh_precision_name(job->training.precision));
+        lhi_text_printf(out, "--%s\n",
+                        lh_precision_name(job->training.precision));
     put_memory(out, plan);
 }
 
-lh_status cli_megatron(cli *c, const lh_plan *plan, char **text)
+static lh_status refuse_megatron(const lh_plan *plan, lh_error *err)
 {
-    size_t len;
     if (plan->best.layout.pipeline > 1 &&
         plan->best.placement != LH_PLACEMENT_UD &&
         plan->best.placement != LH_PLACEMENT_LOOP)
-        return cli_error(c, LH_EUNSUPPORTED,
-                         "Megatron-LM puts stage k on rank k mod pipeline, "
-                         "this plan lays its chunks out as a %s; plan with "
-                         "layout.schedule: 1f1b or interleaved-1f1b, which it "
-                         "can run",
-                         lh_placement_name(plan->best.placement));
-    if (!cli_state_groups(plan))
-        return cli_error(c, LH_EUNSUPPORTED,
-                         "Megatron-LM divides replicas into equal instances of "
-                         "its optimizer; this plan's datacenters have "
-                         "different numbers of them");
-    if (cli_state_groups(plan) > 1 &&
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM puts stage k on rank k mod pipeline, "
+                        "this plan lays its chunks out as a %s; plan with "
+                        "layout.schedule: 1f1b or interleaved-1f1b, which it "
+                        "can run",
+                        lh_placement_name(plan->best.placement));
+    if (!lhi_export_state_groups(plan))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM divides replicas into equal instances of "
+                        "its optimizer; this plan's datacenters have "
+                        "different numbers of them");
+    if (lhi_export_state_groups(plan) > 1 &&
         plan->best.layout.sharding == LH_SHARDING_HYBRID_LEADERS)
-        return cli_error(c, LH_EUNSUPPORTED,
-                         "Megatron-LM sums gradients of every GPU between "
-                         "instances of its optimizer, this plan those of one "
-                         "in each datacenter; plan with layout.sharding: "
-                         "hybrid");
-    FILE *out = open_memstream(text, &len);
-    if (!out)
-        return cli_no_memory(c);
-    put_all(out, plan);
-    bool ok = !ferror(out);
-    if (fclose(out) != 0 || !ok) {
-        free(*text);
-        *text = NULL;
-        return cli_no_memory(c);
-    }
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM sums gradients of every GPU between "
+                        "instances of its optimizer, this plan those of one "
+                        "in each datacenter; plan with layout.sharding: "
+                        "hybrid");
     return LH_OK;
+}
+
+lh_status lh_export_megatron(const lh_plan *plan, char **text, size_t *len,
+                             lh_error *err)
+{
+    lhi_text out = {0};
+    LHI_TRY(refuse_megatron(plan, err));
+    put_all(&out, plan);
+    return lhi_text_take(&out, text, len, err);
 }

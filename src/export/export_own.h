@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans and schedules as files of other programs. What comes in: an lh_plan,
+ * or a pipeline with a schedule; what goes out: text in the other program's
+ * format, or the reason why it cannot be told.
+ *
+ *     export.c      the list of targets; Perfetto
+ *     pytorch.c     schedules without what PyTorch does not know
+ *     comms.c       schedules with their communication written out
+ *     torchtitan.c  options; which layers each stage has
+ *     megatron.c    arguments, and what its own schedules lose
+ *     ranks.c       what torchtitan and Megatron-LM say alike */
+#ifndef LHI_EXPORT_OWN_H
+#define LHI_EXPORT_OWN_H
+
+#include "base/text.h"
+
+#include <longhaul/export.h>
+#include <longhaul/trace.h>
+
+/* The actions that _load_csv(..., format="compute_comms") takes, a row per
+ * device: passes, sends, receives, waits for sends, and what sharded
+ * parameters and gradients need. Every two devices post their messages to each
+ * other in one and the same order, that of the trace, so none waits for
+ * another in a circle. */
+lh_status lhi_export_comms(const lh_trace *trace, char **text, size_t *len,
+                           lh_error *err);
+
+/* "--NAME VALUE" */
+void lhi_export_option(lhi_text *out, const char *name, uint64_t value);
+
+/* As comments, where the plan says it: which ranks are where, with replicas
+ * outermost if the plan has data parallelism there, else stages. */
+void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
+
+/* Groups of data-parallel replicas that each hold all state, where sharding is
+ * hybrid: as many as there are datacenters for them, 1 without. 0: they are
+ * not equally many replicas. */
+uint32_t lhi_export_state_groups(const lh_plan *plan);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What torchtitan and Megatron-LM say alike. */
+#include "export/export_own.h"
+
+#include <inttypes.h>
+
+void lhi_export_option(lhi_text *out, const char *name, uint64_t value)
+{
+    lhi_text_printf(out, "--%s %" PRIu64 "\n", name, value);
+}
+
+uint32_t lhi_export_state_groups(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    const lh_sites *sites = l->sites;
+    if (l->sharding <= LH_SHARDING_FULL || !plan->job->training.zero ||
+        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
+        return 1;
+    if (!sites)
+        return plan->job->n_datacenters;
+    for (uint32_t i = 1; i < sites->n_groups; i++)
+        if (sites->groups[i].replicas != sites->groups[0].replicas)
+            return 0;
+    return sites->n_groups;
+}
+
+/* Ranks of one stage of one replica follow each other; then come replicas and
+ * stages, or stages and replicas. */
+typedef struct rank_run {
+    lhi_text *out;
+    const lh_job *job;
+    uint64_t first, next;
+    uint32_t datacenter;
+} rank_run;
+
+static void end_run(const rank_run *r)
+{
+    if (r->next > r->first)
+        lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": %s\n",
+                        r->first, r->next - 1,
+                        r->job->datacenters[r->datacenter].name);
+}
+
+static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
+{
+    if (datacenter != r->datacenter) {
+        end_run(r);
+        r->first = r->next;
+        r->datacenter = datacenter;
+    }
+    r->next += n;
+}
+
+static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
+{
+    uint32_t i = 0;
+    for (; stage >= group->parts[i].stages; i++)
+        stage -= group->parts[i].stages;
+    return group->parts[i].datacenter;
+}
+
+void lhi_export_ranks(lhi_text *out, const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
+    rank_run r = {.out = out, .job = plan->job};
+    if (!l->sites || plan->job->n_datacenters == 1)
+        return;
+    if (l->outermost == LH_OUTERMOST_DATA) {
+        for (uint32_t g = 0; g < l->sites->n_groups; g++)
+            add_ranks(&r, l->sites->groups[g].parts[0].datacenter,
+                      gpus * l->pipeline * l->sites->groups[g].replicas);
+    } else {
+        for (uint32_t s = 0; s < l->pipeline; s++)
+            for (uint32_t g = 0; g < l->sites->n_groups; g++)
+                add_ranks(&r, datacenter_of(&l->sites->groups[g], s),
+                          gpus * l->sites->groups[g].replicas);
+    }
+    end_run(&r);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exports: the lists of targets and forms, texts whole or not at all when
+ * memory runs out. What the texts say, tests/cli/test_outputs.py asks. */
+#include "fail_alloc.h"
+#include "jobs.h"
+
+#include <longhaul/export.h>
+#include <longhaul/plan.h>
+
+static lh_plan *plan_of(const char *schedule)
+{
+    lh_job *job = job_with(JOB_TWO_SITES,
+                           "layout: {schedule: %s, tensor: 4, pipeline: 2, "
+                           "data: 2, micro_batch: 1, chunks_per_device: 2, "
+                           "outermost: pipeline}\n",
+                           schedule);
+    lh_plan_options options = {.size = sizeof options, .no_optimal = true};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
+static void names(void)
+{
+    CHECK_STR(lh_export_target_name(LH_EXPORT_PYTORCH), "pytorch");
+    CHECK_INT(lh_n_export_targets(), LH_EXPORT_CHROME + 1);
+    CHECK(!lh_export_target_name((lh_export_target)lh_n_export_targets()));
+    CHECK_INT(lh_n_pytorch_forms(), LH_PYTORCH_COMPUTE_COMMS + 1);
+    CHECK(!lh_pytorch_form_name((lh_pytorch_form)lh_n_pytorch_forms()));
+}
+
+typedef lh_status (*plan_export)(const lh_plan *plan, char **text, size_t *len,
+                                 lh_error *err);
+
+/* Exports `plan` with each allocation failing, then in full. */
+static void export_plan(plan_export make, const lh_plan *plan, const char *has)
+{
+    char *text = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    FAIL_EACH_ALLOC({
+        text = NULL;
+        status = make(plan, &text, NULL, &err);
+        CHECK((status == LH_OK) == (text != NULL));
+        lh_text_free(text);
+    });
+    text = NULL;
+    CHECK_OK(make(plan, &text, &len, &err), err);
+    CHECK(text && strlen(text) == len);
+    CHECK_HAS(text, has);
+    lh_text_free(text);
+}
+
+static void plans(void)
+{
+    lh_plan *plan = plan_of("interleaved-1f1b");
+    export_plan(lh_export_torchtitan, plan,
+                "--parallelism.pipeline_parallel_degree 2\n");
+    export_plan(lh_export_megatron, plan, "--pipeline-model-parallel-size 2\n");
+    export_plan(lh_export_stages, plan, "\"lm_head\"\n");
+    lh_plan_free(plan);
+    plan = plan_of("elastic"); /* whose groups are timed by a simulation */
+    export_plan(lh_export_megatron, plan, " microbatches together");
+    lh_plan_free(plan);
+}
+
+static void schedules(void)
+{
+    lh_plan *plan = plan_of("interleaved-1f1b");
+    lh_error err = {0};
+    char *text, *before;
+    int64_t cost_ns = -7;
+    for (uint32_t form = 0; form < lh_n_pytorch_forms(); form++)
+        FAIL_EACH_ALLOC({
+            text = NULL;
+            status = lh_export_pytorch(plan->pipeline, plan->schedule,
+                                       (lh_pytorch_form)form, &text, NULL, NULL,
+                                       &err);
+            CHECK((status == LH_OK) == (text != NULL));
+            CHECK(!text || (strstr(text, "0SEND_F0") != NULL) ==
+                               (form == LH_PYTORCH_COMPUTE_COMMS));
+            lh_text_free(text);
+        });
+    FAIL_EACH_ALLOC({
+        text = NULL;
+        status = lh_export_chrome(plan->pipeline, plan->schedule, "x", &text,
+                                  NULL, &err);
+        CHECK((status == LH_OK) == (text != NULL));
+        lh_text_free(text);
+    });
+    text = before = (char[]){"untouched"};
+    CHECK_INT(lh_export_pytorch(plan->pipeline, plan->schedule,
+                                (lh_pytorch_form)lh_n_pytorch_forms(), &text,
+                                NULL, &cost_ns, &err),
+              LH_EINVAL);
+    CHECK(text == before && cost_ns == -7);
+    lh_plan_free(plan);
+}
+
+int main(void)
+{
+    RUN(names);
+    RUN(plans);
+    RUN(schedules);
+    return test_summary();
+}
