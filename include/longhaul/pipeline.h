@@ -116,6 +116,15 @@ LH_API lh_status lh_pipeline_read(const char *path, lh_pipeline **out,
                                   lh_error *err);
 LH_API void lh_pipeline_free(lh_pipeline *pipeline); /* NULL is fine */
 
+/* What lh_pipeline_make() makes the same pipeline of. To change a pipeline,
+ * describe it, let the description point to changed copies of its arrays, and
+ * make another. `out->size` says how large the caller's struct is. All that
+ * *out points to is the pipeline's own and lives as long as that.
+ * LH_EUNSUPPORTED: the pipeline has something that a smaller struct, of an
+ * older header, has no field for. */
+LH_API lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
+                                      lh_pipeline_desc *out, lh_error *err);
+
 /* The pipeline in its canonical text form (JSON, nanoseconds, shorthands
  * written out), which reads back to the same pipeline and the same text.
  * Release *text with lh_text_free(); `len` may be NULL. */
@@ -131,15 +140,14 @@ LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
-/* In the order of their launching passes: by chunk, forward before backward,
- * microbatch. */
 /* The description's groups; 0: none are given. */
 LH_API uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
                                     const uint32_t **groups);
 LH_API uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
                                     const uint32_t **groups);
 LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
-/* All of them lie in one array, from number 0 on. */
+/* In the order of their launching passes: by chunk, microbatch, forward before
+ * backward. All of them lie in one array, from number 0 on. */
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
 /* The description's; 0: all. */

@@ -464,6 +464,57 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
     return lhi_pipeline_make(desc, NULL, out, err);
 }
 
+/* Whether a struct of `size` bytes has all that is not absent. */
+static bool fits(const lh_pipeline_desc *all, size_t size)
+{
+    const unsigned char *bytes = (const unsigned char *)all;
+    for (size_t i = size; i < sizeof *all; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
+                               lh_pipeline_desc *out, lh_error *err)
+{
+    const lh_pipeline *p = pipeline;
+    size_t size = out->size;
+    lh_pipeline_desc all;
+    memset(&all, 0, sizeof all); /* what lies between fields as well */
+    if (size == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_pipeline_desc.size is 0; set it to sizeof");
+    all.n_devices = p->n_devices;
+    all.n_microbatches = p->n_microbatches;
+    all.joint = p->joint;
+    all.n_chunks = p->n_chunks;
+    all.chunks = p->chunks;
+    all.n_links = p->n_links;
+    all.links = p->links;
+    all.memory_limits = p->has_limits ? p->memory_limits : NULL;
+    all.memory_unit = p->memory_unit[0] ? p->memory_unit : NULL;
+    all.n_sites = p->n_sites;
+    all.sites = p->sites;
+    all.device_sites = p->device_sites;
+    all.n_dp_ops = p->n_dp_ops;
+    all.dp_ops = p->dp_ops;
+    all.first_gathers = p->first_gathers;
+    all.n_enqueue = p->n_enqueue;
+    all.n_dequeue = p->n_dequeue;
+    all.enqueue = p->enqueue;
+    all.dequeue = p->dequeue;
+    if (!fits(&all, size))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the pipeline has more than fits into an "
+                        "lh_pipeline_desc of %zu bytes; compile against the "
+                        "header of this library",
+                        size);
+    memset(out, 0, size);
+    memcpy(out, &all, size < sizeof all ? size : sizeof all);
+    out->size = size;
+    return LH_OK;
+}
+
 void lh_pipeline_free(lh_pipeline *pipeline)
 {
     if (pipeline)

@@ -52,6 +52,9 @@ typedef struct maker {
     lh_link *links;
     int64_t *limits;
     char (*names)[16];
+    uint32_t *device_sites;
+    lh_dp_op *ops;
+    uint32_t *enqueue, *dequeue;
     uint32_t scale;               /* largest time of a pass */
     int64_t unit_ns, memory_unit; /* of small random numbers; often 1 */
 } maker;
@@ -173,6 +176,75 @@ static void limit(maker *m)
     m->desc.memory_limits = m->limits;
 }
 
+static void give_sites(maker *m)
+{
+    static const lh_site sites[] = {{"west"}, {"a \"b\""}, {"east"}};
+    uint32_t n = m->desc.n_devices;
+    m->device_sites = grab(n, sizeof *m->device_sites);
+    m->desc.n_sites = 1 + rng_below(m->r, 3);
+    m->desc.sites = sites;
+    for (uint32_t d = 0; d < n; d++)
+        m->device_sites[d] = rng_below(m->r, m->desc.n_sites);
+    m->desc.device_sites = m->device_sites;
+}
+
+/* Some chunk on that device. */
+static uint32_t chunk_on(maker *m, uint32_t device)
+{
+    uint32_t c = rng_below(m->r, m->desc.n_chunks);
+    while (m->chunks[c].device != device)
+        c = (c + 1) % m->desc.n_chunks;
+    return c;
+}
+
+static void give_operations(maker *m)
+{
+    uint32_t n = rng_below(m->r, 20), M = m->desc.n_microbatches;
+    m->ops = grab(n, sizeof *m->ops);
+    for (uint32_t i = 0; i < n; i++) {
+        lh_dp_op *op = &m->ops[i];
+        *op = (lh_dp_op){.chunk = rng_below(m->r, m->desc.n_chunks),
+                         .is_reduce_scatter = rng_chance(m->r, 50),
+                         .n_buckets = 1 + rng_below(m->r, 3),
+                         .transfer_ns = some_time(m, 40),
+                         .before = {LH_NONE, 0, false}};
+        uint32_t device = m->chunks[op->chunk].device;
+        op->bucket = rng_below(m->r, op->n_buckets);
+        op->launch = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
+                                   rng_chance(m->r, 50)};
+        if (rng_chance(m->r, 70))
+            op->before = (lh_dp_point){chunk_on(m, device), rng_below(m->r, M),
+                                       !op->launch.backward};
+    }
+    m->desc.n_dp_ops = n;
+    m->desc.dp_ops = m->ops;
+}
+
+static uint32_t *random_groups(maker *m, uint32_t *n)
+{
+    uint32_t left = m->desc.n_microbatches;
+    uint32_t *groups = grab(left, sizeof *groups);
+    for (*n = 0; left > 0; left -= groups[(*n)++])
+        groups[*n] = 1 + rng_below(m->r, left);
+    return groups;
+}
+
+static void give_the_rest(maker *m)
+{
+    if (rng_chance(m->r, 70))
+        give_sites(m);
+    if (rng_chance(m->r, 70))
+        m->desc.memory_unit = "MiB";
+    if (rng_chance(m->r, 70))
+        give_operations(m);
+    if (rng_chance(m->r, 70))
+        m->desc.first_gathers = 1 + rng_below(m->r, 3);
+    if (rng_chance(m->r, 70)) {
+        m->desc.enqueue = m->enqueue = random_groups(m, &m->desc.n_enqueue);
+        m->desc.dequeue = m->dequeue = random_groups(m, &m->desc.n_dequeue);
+    }
+}
+
 lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
 {
     static const random_shape any = {0};
@@ -187,6 +259,8 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     give_times(&m);
     link_up(&m);
     limit(&m);
+    if (m.shape->everything)
+        give_the_rest(&m);
     m.desc.chunks = m.chunks;
     m.desc.links = m.links;
     lh_pipeline *p = NULL;
@@ -196,37 +270,32 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     free(m.links);
     free(m.names);
     free(m.limits);
+    free(m.device_sites);
+    free(m.ops);
+    free(m.enqueue);
+    free(m.dequeue);
     return p;
 }
 
 /* A description of `p` to change; release with free_copy(). */
 typedef struct copy {
     lh_pipeline_desc desc;
-    lh_chunk *chunks;
     lh_link *links;
     int64_t *limits;
 } copy;
 
 static copy copy_of(const lh_pipeline *p)
 {
-    copy c = {.desc = {.size = sizeof c.desc,
-                       .n_devices = lh_pipeline_n_devices(p),
-                       .n_microbatches = lh_pipeline_n_microbatches(p),
-                       .n_chunks = lh_pipeline_n_chunks(p),
-                       .n_links = lh_pipeline_n_links(p),
-                       .joint = lh_pipeline_is_joint(p)}};
-    c.chunks = grab(c.desc.n_chunks, sizeof *c.chunks);
+    copy c = {.desc = {.size = sizeof c.desc}};
+    lh_error err = {0};
+    must(lh_pipeline_describe(p, &c.desc, &err), &err);
     c.links = grab(c.desc.n_links, sizeof *c.links);
     c.limits = grab(c.desc.n_devices, sizeof *c.limits);
-    for (uint32_t i = 0; i < c.desc.n_chunks; i++)
-        c.chunks[i] = *lh_pipeline_chunk(p, i);
     for (uint32_t i = 0; i < c.desc.n_links; i++)
-        c.links[i] = *lh_pipeline_link(p, i);
+        c.links[i] = c.desc.links[i];
     for (uint32_t i = 0; i < c.desc.n_devices; i++)
         c.limits[i] = lh_pipeline_memory_limit(p, i);
-    c.desc.chunks = c.chunks;
     c.desc.links = c.links;
-    c.desc.memory_limits = c.limits;
     return c;
 }
 
@@ -235,7 +304,6 @@ static lh_pipeline *make_copy(copy *c)
     lh_pipeline *p = NULL;
     lh_error err = {0};
     must(lh_pipeline_make(&c->desc, &p, &err), &err);
-    free(c->chunks);
     free(c->links);
     free(c->limits);
     return p;
@@ -254,6 +322,7 @@ lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits)
 {
     copy c = copy_of(p);
     memcpy(c.limits, limits, c.desc.n_devices * sizeof *limits);
+    c.desc.memory_limits = c.limits;
     return make_copy(&c);
 }
 

@@ -33,6 +33,10 @@ typedef struct random_shape {
     bool no_data_parallel;
     bool no_limits; /* no memory limits */
     bool joint_never, joint_always;
+    /* Often also sites, a memory unit, data-parallel operations, groups and a
+     * prefetch depth. Such a pipeline is well-formed; that a schedule of it
+     * can run is not looked at. */
+    bool everything;
 } random_shape;
 
 /* Exits the program when the library refuses what it made. */
