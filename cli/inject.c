@@ -125,129 +125,63 @@ static lh_status inject_one(cli *c, const injection *what, uint32_t n_devices,
     return LH_OK;
 }
 
-/* --- copying the pipeline
- * ------------------------------------------------------ */
-
-typedef struct parts {
-    lh_chunk *chunks;
-    lh_link *links;
-    int64_t *limits;
-    lh_site *sites;
-    uint32_t *device_sites;
-    lh_dp_op *ops;
-} parts;
-
-static bool allocate(parts *x, const lh_pipeline *p, uint32_t n_injections)
+/* A copy of an array, with room for `more` items at its end. */
+static void *copy_array(const void *from, size_t n, size_t more, size_t size)
 {
-    uint32_t devices = lh_pipeline_n_devices(p);
-    x->chunks = calloc(lh_pipeline_n_chunks(p), sizeof *x->chunks);
-    x->links = calloc((size_t)lh_pipeline_n_links(p) + n_injections + 1,
-                      sizeof *x->links);
-    x->limits = calloc(devices, sizeof *x->limits);
-    x->sites = calloc((size_t)lh_pipeline_n_sites(p) + 1, sizeof *x->sites);
-    x->device_sites = calloc(devices, sizeof *x->device_sites);
-    x->ops = calloc((size_t)lh_pipeline_n_dp_ops(p) + 1, sizeof *x->ops);
-    return x->chunks && x->links && x->limits && x->sites && x->device_sites &&
-           x->ops;
+    void *copy = calloc(n + more + 1, size);
+    if (copy && n > 0)
+        memcpy(copy, from, n * size);
+    return copy;
 }
 
-static void free_parts(parts *x)
+static lh_status inject_all(cli *c, char *text, uint64_t message_bytes,
+                            lh_pipeline_desc *desc, lh_link *links)
 {
-    free(x->chunks);
-    free(x->links);
-    free(x->limits);
-    free(x->sites);
-    free(x->device_sites);
-    free(x->ops);
-}
-
-static void fill(const lh_pipeline *p, parts *x, lh_pipeline_desc *desc)
-{
-    const char *unit = lh_pipeline_memory_unit(p);
-    bool limited = false;
-    *desc = (lh_pipeline_desc){
-        .size = sizeof *desc,
-        .n_devices = lh_pipeline_n_devices(p),
-        .n_microbatches = lh_pipeline_n_microbatches(p),
-        .joint = lh_pipeline_is_joint(p),
-        .n_chunks = lh_pipeline_n_chunks(p),
-        .chunks = x->chunks,
-        .n_links = lh_pipeline_n_links(p),
-        .links = x->links,
-        .memory_unit = *unit ? unit : NULL,
-        .n_sites = lh_pipeline_n_sites(p),
-        .sites = x->sites,
-        .n_dp_ops = lh_pipeline_n_dp_ops(p),
-        .dp_ops = x->ops,
-        .first_gathers = lh_pipeline_first_gathers(p),
-    };
-    desc->n_enqueue = lh_pipeline_enqueue(p, &desc->enqueue);
-    desc->n_dequeue = lh_pipeline_dequeue(p, &desc->dequeue);
-    for (uint32_t i = 0; i < desc->n_chunks; i++)
-        x->chunks[i] = *lh_pipeline_chunk(p, i);
-    for (uint32_t i = 0; i < desc->n_links; i++)
-        x->links[i] = *lh_pipeline_link(p, i);
-    for (uint32_t i = 0; i < desc->n_sites; i++)
-        x->sites[i].name = lh_pipeline_site_name(p, i);
-    for (uint32_t i = 0; i < desc->n_dp_ops; i++)
-        x->ops[i] = *lh_pipeline_dp_op(p, i);
-    for (uint32_t i = 0; i < desc->n_devices; i++) {
-        x->limits[i] = lh_pipeline_memory_limit(p, i);
-        limited = limited || x->limits[i] != LH_NO_LIMIT;
-        x->device_sites[i] = lh_pipeline_device_site(p, i);
-    }
-    desc->memory_limits = limited ? x->limits : NULL;
-    desc->device_sites = desc->n_sites ? x->device_sites : NULL;
-}
-
-static lh_status inject(cli *c, char *text, const lh_pipeline *p,
-                        uint64_t message_bytes, parts *x, lh_pipeline **out)
-{
-    lh_pipeline_desc desc;
     char *more = NULL;
-    fill(p, x, &desc);
     for (char *one = strtok_r(text, ";", &more); one;
          one = strtok_r(NULL, ";", &more)) {
         injection what;
         CLI_TRY(take_one(c, one, message_bytes, &what));
-        CLI_TRY(inject_one(c, &what, desc.n_devices, x->links, &desc.n_links));
+        CLI_TRY(inject_one(c, &what, desc->n_devices, links, &desc->n_links));
     }
-    return lh_pipeline_make(&desc, out, &c->err);
+    return LH_OK;
 }
 
 lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
                      uint64_t message_bytes, lh_pipeline **out)
 {
-    parts x = {0};
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    CLI_TRY(lh_pipeline_describe(pipeline, &desc, &c->err));
     uint32_t n = 1;
     for (const char *p = text; *p; p++)
         n += *p == ';';
-    size_t len = strlen(text);
-    char *copy = malloc(len + 1);
+    char *words = copy_array(text, strlen(text) + 1, 0, 1);
+    lh_link *links = copy_array(desc.links, desc.n_links, n, sizeof *links);
     lh_status status = LH_OK;
-    if (!copy || !allocate(&x, pipeline, n)) {
+    if (!words || !links)
         status = cli_no_memory(c);
-    } else {
-        memcpy(copy, text, len + 1);
-        status = inject(c, copy, pipeline, message_bytes, &x, out);
-    }
-    free_parts(&x);
-    free(copy);
+    else
+        status = inject_all(c, words, message_bytes, &desc, links);
+    desc.links = links;
+    if (status == LH_OK)
+        status = lh_pipeline_make(&desc, out, &c->err);
+    free(links);
+    free(words);
     return status;
 }
 
 lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
                      lh_pipeline **out)
 {
-    parts x = {0};
-    lh_pipeline_desc desc;
-    if (!allocate(&x, p, 0)) {
-        free_parts(&x);
-        return cli_no_memory(c);
-    }
-    fill(p, &x, &desc);
-    for (uint32_t i = 0; i < desc.n_chunks; i++) {
-        lh_chunk *k = &x.chunks[i];
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    CLI_TRY(lh_pipeline_describe(p, &desc, &c->err));
+    lh_chunk *chunks =
+        copy_array(desc.chunks, desc.n_chunks, 0, sizeof *chunks);
+    lh_link *links = copy_array(desc.links, desc.n_links, 0, sizeof *links);
+    lh_dp_op *ops = copy_array(desc.dp_ops, desc.n_dp_ops, 0, sizeof *ops);
+    bool copied = chunks && links && ops;
+    for (uint32_t i = 0; copied && i < desc.n_chunks; i++) {
+        lh_chunk *k = &chunks[i];
         k->f_ns /= speed;
         k->d_ns /= speed;
         k->w_ns /= speed;
@@ -255,13 +189,19 @@ lh_status cli_faster(cli *c, const lh_pipeline *p, uint32_t speed,
         k->reduce_scatter_ns /= speed;
         k->dp_latency_ns /= speed;
     }
-    for (uint32_t i = 0; i < desc.n_links; i++) {
-        x.links[i].latency_ns /= speed;
-        x.links[i].transfer_ns /= speed;
+    for (uint32_t i = 0; copied && i < desc.n_links; i++) {
+        links[i].latency_ns /= speed;
+        links[i].transfer_ns /= speed;
     }
-    for (uint32_t i = 0; i < desc.n_dp_ops; i++)
-        x.ops[i].transfer_ns /= speed;
-    lh_status status = lh_pipeline_make(&desc, out, &c->err);
-    free_parts(&x);
+    for (uint32_t i = 0; copied && i < desc.n_dp_ops; i++)
+        ops[i].transfer_ns /= speed;
+    desc.chunks = chunks;
+    desc.links = links;
+    desc.dp_ops = ops;
+    lh_status status =
+        copied ? lh_pipeline_make(&desc, out, &c->err) : cli_no_memory(c);
+    free(chunks);
+    free(links);
+    free(ops);
     return status;
 }

@@ -188,23 +188,6 @@ char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer)
 /* --- pipelines
  * -------------------------------------------------------------------- */
 
-typedef struct parts {
-    lh_chunk *chunks;
-    lh_link *links;
-    int64_t *limits;
-    lh_site *sites;
-    uint32_t *at;
-} parts;
-
-static void fini(parts *p)
-{
-    free(p->chunks);
-    free(p->links);
-    free(p->limits);
-    free(p->sites);
-    free(p->at);
-}
-
 static bool far_apart(const lh_pipeline *p, const lh_link *link)
 {
     return lh_pipeline_n_sites(p) < 2 ||
@@ -212,70 +195,25 @@ static bool far_apart(const lh_pipeline *p, const lh_link *link)
                lh_pipeline_device_site(p, link->to);
 }
 
-static lh_status fill(cli *c, const lh_pipeline *p, parts *x,
-                      lh_pipeline_desc *desc)
-{
-    x->chunks = calloc(desc->n_chunks, sizeof *x->chunks);
-    x->links = calloc((size_t)desc->n_links + 1, sizeof *x->links);
-    x->limits = calloc(desc->n_devices, sizeof *x->limits);
-    x->sites = calloc((size_t)desc->n_sites + 1, sizeof *x->sites);
-    x->at = calloc(desc->n_devices, sizeof *x->at);
-    if (!x->chunks || !x->links || !x->limits || !x->sites || !x->at)
-        return cli_no_memory(c);
-    for (uint32_t i = 0; i < desc->n_chunks; i++)
-        x->chunks[i] = *lh_pipeline_chunk(p, i);
-    for (uint32_t i = 0; i < desc->n_links; i++)
-        x->links[i] = *lh_pipeline_link(p, i);
-    for (uint32_t i = 0; i < desc->n_sites; i++)
-        x->sites[i].name = lh_pipeline_site_name(p, i);
-    bool limited = false;
-    for (uint32_t d = 0; d < desc->n_devices; d++) {
-        x->limits[d] = lh_pipeline_memory_limit(p, d);
-        x->at[d] = lh_pipeline_device_site(p, d);
-        limited = limited || x->limits[d] != LH_NO_LIMIT;
-    }
-    desc->chunks = x->chunks;
-    desc->links = x->links;
-    desc->memory_limits = limited ? x->limits : NULL;
-    if (desc->n_sites) {
-        desc->sites = x->sites;
-        desc->device_sites = x->at;
-    }
-    return LH_OK;
-}
-
 lh_status cli_sweep_pipeline(cli *c, const lh_pipeline *p, int64_t latency_ns,
                              int64_t transfer_ns, lh_pipeline **out)
 {
-    const char *unit = lh_pipeline_memory_unit(p);
-    lh_pipeline_desc desc = {
-        .size = sizeof desc,
-        .n_devices = lh_pipeline_n_devices(p),
-        .n_microbatches = lh_pipeline_n_microbatches(p),
-        .joint = lh_pipeline_is_joint(p),
-        .n_chunks = lh_pipeline_n_chunks(p),
-        .n_links = lh_pipeline_n_links(p),
-        .memory_unit = *unit ? unit : NULL,
-        .n_sites = lh_pipeline_n_sites(p),
-        .n_dp_ops = lh_pipeline_n_dp_ops(p),
-        .first_gathers = lh_pipeline_first_gathers(p),
-    };
-    parts x = {0};
-    lh_status status = fill(c, p, &x, &desc);
-    if (desc.n_dp_ops > 0)
-        desc.dp_ops = lh_pipeline_dp_op(p, 0); /* they lie in one array */
-    desc.n_enqueue = lh_pipeline_enqueue(p, &desc.enqueue);
-    desc.n_dequeue = lh_pipeline_dequeue(p, &desc.dequeue);
-    for (uint32_t i = 0; status == LH_OK && i < desc.n_links; i++) {
-        if (!far_apart(p, &x.links[i]))
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    CLI_TRY(lh_pipeline_describe(p, &desc, &c->err));
+    lh_link *links = malloc((desc.n_links + (size_t)1) * sizeof *links);
+    if (!links)
+        return cli_no_memory(c);
+    for (uint32_t i = 0; i < desc.n_links; i++) {
+        links[i] = desc.links[i];
+        if (!far_apart(p, &links[i]))
             continue;
         if (latency_ns >= 0)
-            x.links[i].latency_ns = latency_ns;
+            links[i].latency_ns = latency_ns;
         if (transfer_ns >= 0)
-            x.links[i].transfer_ns = transfer_ns;
+            links[i].transfer_ns = transfer_ns;
     }
-    if (status == LH_OK)
-        status = lh_pipeline_make(&desc, out, &c->err);
-    fini(&x);
+    desc.links = links;
+    lh_status status = lh_pipeline_make(&desc, out, &c->err);
+    free(links);
     return status;
 }

@@ -9,7 +9,6 @@
 #include <longhaul/simulate.h>
 #include <longhaul/tradeoff.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { EFFORT = 2000000, POINTS = 64 };
 
@@ -100,27 +99,14 @@ static int64_t level_above(const trader *t, int64_t limit)
 static lh_status limited(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
                          lh_error *err)
 {
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
     int64_t *limits = malloc(p->n_devices * sizeof *limits);
     if (!limits)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < p->n_devices; d++)
         limits[d] = p->memory_limits[d] < limit ? p->memory_limits[d] : limit;
-    lh_pipeline_desc desc = {.size = sizeof desc,
-                             .n_devices = p->n_devices,
-                             .n_microbatches = p->n_microbatches,
-                             .joint = p->joint,
-                             .n_chunks = p->n_chunks,
-                             .chunks = p->chunks,
-                             .n_links = p->n_links,
-                             .links = p->links,
-                             .memory_limits = limits,
-                             .memory_unit = p->memory_unit,
-                             .n_sites = p->n_sites,
-                             .sites = p->sites,
-                             .device_sites = p->device_sites,
-                             .n_dp_ops = p->n_dp_ops,
-                             .dp_ops = p->dp_ops,
-                             .first_gathers = p->first_gathers};
+    desc.memory_limits = limits;
     lh_status status = lh_pipeline_make(&desc, out, err);
     free(limits);
     return status;

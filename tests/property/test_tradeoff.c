@@ -207,6 +207,55 @@ static void stops(void)
     lh_pipeline_free(p);
 }
 
+/* A pipeline says which microbatches go together; the method elastic, a start
+ * of the search, takes that. A search that is given no time after its starts
+ * finds the same with a limit that limits nothing. */
+static void keeps_groups(void)
+{
+    static const int64_t times[8][2] = {{9, 8}, {2, 5}, {8, 4}, {5, 0},
+                                        {1, 6}, {2, 0}, {8, 2}, {3, 2}};
+    static const uint32_t enqueue[] = {6, 3, 1}, dequeue[] = {4, 2, 2, 2};
+    lh_link links[] = {{0, 1, 5, 1, NULL}, {1, 2, 5, 0, NULL},
+                       {2, 3, 5, 0, NULL}, {3, 0, 5, 1, NULL},
+                       {1, 0, 5, 1, NULL}, {2, 1, 5, 0, NULL},
+                       {3, 2, 5, 1, NULL}, {0, 3, 5, 1, NULL}};
+    lh_chunk chunks[8];
+    for (uint32_t c = 0; c < 8; c++)
+        chunks[c] = (lh_chunk){.device = c % 4,
+                               .f_ns = times[c][0],
+                               .d_ns = times[c][1],
+                               .w_ns = 3,
+                               .mem_f = 1,
+                               .mem_w = -1,
+                               .all_gather_ns = 7,
+                               .reduce_scatter_ns = 7};
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = 4,
+                             .n_microbatches = 10,
+                             .joint = true,
+                             .n_chunks = 8,
+                             .chunks = chunks,
+                             .n_links = 8,
+                             .links = links,
+                             .n_enqueue = 3,
+                             .enqueue = enqueue,
+                             .n_dequeue = 4,
+                             .dequeue = dequeue};
+    lh_tradeoff_options o = {.size = sizeof o,
+                             .each = {.size = sizeof o.each, .effort = 1}};
+    lh_pipeline *p = NULL;
+    lh_solution s = {0};
+    lh_memory_point point = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+    CHECK_OK(lh_solve(p, &o.each, &s, &err), err);
+    CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
+    CHECK_INT(point.kept_ns, s.makespan_ns);
+    lh_solution_fini(&s);
+    lh_memory_point_fini(&point);
+    lh_pipeline_free(p);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -216,6 +265,7 @@ int main(int argc, char **argv)
     RUN(agrees_with_brute_force);
     RUN(refuses);
     RUN(few_points);
+    RUN(keeps_groups);
     RUN(stops);
     return test_summary();
 }

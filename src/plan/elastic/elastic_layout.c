@@ -378,7 +378,8 @@ static lh_status scale_ops(const shaper *s, lh_dp_op *ops, uint32_t n,
 static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
                                lh_pipeline **out, lh_error *err)
 {
-    const lh_pipeline *p = s->built.pipeline;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(s->built.pipeline, &desc, err));
     lh_elastic_case g = s->given;
     lh_chunk *chunks = LHI_NEW(s->mem, lh_chunk, s->n_chunks);
     lh_dp_op *ops;
@@ -389,25 +390,14 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
     g.dp_ns = INT64_C(1) << 30; /* fine enough to scale */
     LHI_TRY(lh_elastic_operations(&g, best->plan, &ops, &n_ops, err));
     scale_ops(s, ops, n_ops, g.dp_ns);
-    lh_pipeline_desc desc = {.size = sizeof desc,
-                             .n_devices = p->n_devices,
-                             .n_microbatches = p->n_microbatches,
-                             .joint = true,
-                             .n_chunks = s->n_chunks,
-                             .chunks = chunks,
-                             .n_links = p->n_links,
-                             .links = p->links,
-                             .memory_limits = p->memory_limits,
-                             .memory_unit = p->memory_unit,
-                             .n_sites = p->n_sites,
-                             .sites = p->sites,
-                             .device_sites = p->device_sites,
-                             .n_dp_ops = n_ops,
-                             .dp_ops = ops,
-                             .n_enqueue = best->plan->n_enqueue,
-                             .n_dequeue = best->plan->n_dequeue,
-                             .enqueue = best->plan->enqueue,
-                             .dequeue = best->plan->dequeue};
+    desc.joint = true;
+    desc.chunks = chunks;
+    desc.n_dp_ops = n_ops;
+    desc.dp_ops = ops;
+    desc.n_enqueue = best->plan->n_enqueue;
+    desc.n_dequeue = best->plan->n_dequeue;
+    desc.enqueue = best->plan->enqueue;
+    desc.dequeue = best->plan->dequeue;
     lh_status status = lh_pipeline_make(&desc, out, err);
     lh_elastic_ops_free(ops);
     return status;

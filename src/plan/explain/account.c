@@ -11,70 +11,72 @@
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct accountant {
     const lh_job *job;
     const lh_plan_options *options;
     lhi_arena *mem;
     const lh_plan *plan;
-    lh_pipeline free_of; /* the plan's, less what is taken away */
+    lh_pipeline *free_of; /* the plan's, less what is taken away */
     const lh_schedule *schedule;
     lh_schedule *own; /* NULL: it is the plan's */
     int64_t now_ns;   /* makespan of the schedule on it */
 } accountant;
 
-static lh_status copy_pipeline(accountant *a, lh_error *err)
+/* Something less in *changed, a description of a->free_of, makes another. */
+static lh_status replace(accountant *a, const lh_pipeline_desc *changed,
+                         lh_error *err)
 {
-    const lh_pipeline *p = a->plan->pipeline;
-    lh_pipeline *q = &a->free_of;
-    *q = *p;
-    q->chunks = LHI_NEW(a->mem, lh_chunk, p->n_chunks);
-    q->links = LHI_NEW(a->mem, lh_link, p->n_links + (size_t)1);
-    q->forward = LHI_NEW(a->mem, lhi_route, p->n_chunks);
-    q->backward = LHI_NEW(a->mem, lhi_route, p->n_chunks);
-    q->dp_ops = LHI_NEW(a->mem, lh_dp_op, p->n_dp_ops + (size_t)1);
-    q->memory_limits = LHI_NEW(a->mem, int64_t, p->n_devices);
-    if (!q->chunks || !q->links || !q->forward || !q->backward || !q->dp_ops ||
-        !q->memory_limits)
-        return lhi_fail_nomem(err);
-    memcpy(q->chunks, p->chunks, p->n_chunks * sizeof *p->chunks);
-    memcpy(q->forward, p->forward, p->n_chunks * sizeof *p->forward);
-    memcpy(q->backward, p->backward, p->n_chunks * sizeof *p->backward);
-    if (p->n_links)
-        memcpy(q->links, p->links, p->n_links * sizeof *p->links);
-    if (p->n_dp_ops)
-        memcpy(q->dp_ops, p->dp_ops, p->n_dp_ops * sizeof *p->dp_ops);
-    memcpy(q->memory_limits, p->memory_limits,
-           p->n_devices * sizeof *p->memory_limits);
+    lh_pipeline *less;
+    LHI_TRY(lh_pipeline_make(changed, &less, err));
+    lh_pipeline_free(a->free_of);
+    a->free_of = less;
     return LH_OK;
 }
 
-static void free_memory(lh_pipeline *p)
+static lh_status free_memory(accountant *a, lh_error *err)
 {
-    p->has_limits = false;
-    for (uint32_t d = 0; d < p->n_devices; d++)
-        p->memory_limits[d] = LH_NO_LIMIT;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(a->free_of, &desc, err));
+    desc.memory_limits = NULL;
+    return replace(a, &desc, err);
 }
 
-static void free_data(lh_pipeline *p)
+static lh_status free_data(accountant *a, lh_error *err)
 {
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        lh_chunk *k = &p->chunks[c];
-        k->all_gather_ns = k->reduce_scatter_ns = k->dp_latency_ns = 0;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(a->free_of, &desc, err));
+    lh_chunk *chunks = LHI_NEW(a->mem, lh_chunk, desc.n_chunks);
+    lh_dp_op *ops = LHI_NEW(a->mem, lh_dp_op, desc.n_dp_ops);
+    if (!chunks || !ops)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < desc.n_chunks; c++) {
+        chunks[c] = desc.chunks[c];
+        chunks[c].all_gather_ns = chunks[c].reduce_scatter_ns = 0;
+        chunks[c].dp_latency_ns = 0;
     }
-    for (uint32_t i = 0; i < p->n_dp_ops; i++)
-        p->dp_ops[i].transfer_ns = 0;
+    for (uint32_t i = 0; i < desc.n_dp_ops; i++) {
+        ops[i] = desc.dp_ops[i];
+        ops[i].transfer_ns = 0;
+    }
+    desc.chunks = chunks;
+    desc.dp_ops = ops;
+    return replace(a, &desc, err);
 }
 
-static void free_messages(lh_pipeline *p)
+static lh_status free_messages(accountant *a, lh_error *err)
 {
-    for (uint32_t i = 0; i < p->n_links; i++)
-        p->links[i].latency_ns = p->links[i].transfer_ns = 0;
-    for (uint32_t c = 0; c < p->n_chunks; c++) {
-        p->forward[c].latency_ns = p->forward[c].transfer_ns = 0;
-        p->backward[c].latency_ns = p->backward[c].transfer_ns = 0;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(a->free_of, &desc, err));
+    lh_link *links = LHI_NEW(a->mem, lh_link, desc.n_links);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < desc.n_links; i++) {
+        links[i] = desc.links[i];
+        links[i].latency_ns = links[i].transfer_ns = 0;
     }
+    desc.links = links;
+    return replace(a, &desc, err);
 }
 
 /* What has been taken away saves, with the schedule as it is. */
@@ -82,7 +84,7 @@ static lh_status saved(accountant *a, int64_t *ns, lh_error *err)
 {
     lh_evaluator *evaluator;
     int64_t after_ns;
-    LHI_TRY(lh_evaluator_make(&a->free_of, NULL, &evaluator, err));
+    LHI_TRY(lh_evaluator_make(a->free_of, NULL, &evaluator, err));
     lh_status status = lh_evaluator_run(evaluator, a->schedule, &after_ns, err);
     lh_evaluator_free(evaluator);
     LHI_TRY(status);
@@ -98,11 +100,11 @@ static lh_status saved_by_memory(accountant *a, int64_t *ns, lh_error *err)
     lhi_layout_search s = {
         .job = a->job, .options = *a->options, .mem = a->mem};
     lhi_candidate c = {.config = lhi_config_of(&a->plan->best)};
-    lhi_built built = {.pipeline = &a->free_of};
     *ns = 0;
-    if (a->plan->best.elastic || !a->free_of.has_limits)
+    if (a->plan->best.elastic || !a->free_of->has_limits)
         return LH_OK;
-    free_memory(&a->free_of);
+    LHI_TRY(free_memory(a, err));
+    lhi_built built = {.pipeline = a->free_of};
     LHI_TRY(lhi_candidate_methods(&s, &c, &built, &a->own, NULL, NULL, err));
     if (!a->own || c.choice.makespan_ns >= a->now_ns)
         return LH_OK;
@@ -153,11 +155,13 @@ static lh_status measure_inside(const accountant *a, lh_plan_account *out,
 static lh_status take_away(accountant *a, lh_plan_account *out, lh_error *err)
 {
     int64_t most_ns;
-    LHI_TRY(copy_pipeline(a, err));
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(a->plan->pipeline, &desc, err));
+    LHI_TRY(lh_pipeline_make(&desc, &a->free_of, err));
     LHI_TRY(saved_by_memory(a, &out->memory_ns, err));
-    free_data(&a->free_of);
+    LHI_TRY(free_data(a, err));
     LHI_TRY(saved(a, &out->data_ns, err));
-    free_messages(&a->free_of);
+    LHI_TRY(free_messages(a, err));
     LHI_TRY(saved(a, &out->messages_ns, err));
     measure_work(a->plan->pipeline, out, &most_ns);
     out->bubble_ns = a->now_ns - most_ns;
@@ -178,6 +182,7 @@ lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
         return lhi_fail_nomem(err);
     lh_status status = take_away(&a, out, err);
     lh_schedule_free(a.own);
+    lh_pipeline_free(a.free_of);
     out->optimizer_ns = plan->best.optimizer_ns;
     out->overhead_ns = plan->best.overhead_ns;
     plan->account = out;

@@ -225,59 +225,6 @@ static int64_t scaled(int64_t ns, int64_t before, int64_t after)
     return llround((double)ns * ((double)after / (double)before));
 }
 
-/* A pipeline's description that may be changed. */
-typedef struct parts {
-    lh_pipeline_desc d;
-    lh_chunk *chunks;
-    lh_link *links;
-    lh_dp_op *ops;
-} parts;
-
-static lh_status copy(const lh_pipeline *p, lhi_arena *mem, parts *x,
-                      lh_error *err)
-{
-    lh_pipeline_desc *d = &x->d;
-    *d = (lh_pipeline_desc){.size = sizeof *d,
-                            .n_devices = lh_pipeline_n_devices(p),
-                            .n_microbatches = lh_pipeline_n_microbatches(p),
-                            .joint = lh_pipeline_is_joint(p),
-                            .n_chunks = lh_pipeline_n_chunks(p),
-                            .n_links = lh_pipeline_n_links(p),
-                            .memory_unit = lh_pipeline_memory_unit(p),
-                            .n_sites = lh_pipeline_n_sites(p),
-                            .n_dp_ops = lh_pipeline_n_dp_ops(p),
-                            .first_gathers = lh_pipeline_first_gathers(p)};
-    int64_t *limits = LHI_NEW(mem, int64_t, d->n_devices);
-    lh_site *sites = LHI_NEW(mem, lh_site, d->n_sites);
-    uint32_t *at = LHI_NEW(mem, uint32_t, d->n_devices);
-    x->chunks = LHI_NEW(mem, lh_chunk, d->n_chunks);
-    x->links = LHI_NEW(mem, lh_link, d->n_links);
-    x->ops = LHI_NEW(mem, lh_dp_op, d->n_dp_ops);
-    if (!limits || !sites || !at || !x->chunks || !x->links || !x->ops)
-        return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < d->n_chunks; i++)
-        x->chunks[i] = *lh_pipeline_chunk(p, i);
-    for (uint32_t i = 0; i < d->n_links; i++)
-        x->links[i] = *lh_pipeline_link(p, i);
-    for (uint32_t i = 0; i < d->n_dp_ops; i++)
-        x->ops[i] = *lh_pipeline_dp_op(p, i);
-    for (uint32_t i = 0; i < d->n_sites; i++)
-        sites[i].name = lh_pipeline_site_name(p, i);
-    for (uint32_t i = 0; i < d->n_devices; i++) {
-        limits[i] = lh_pipeline_memory_limit(p, i);
-        at[i] = lh_pipeline_device_site(p, i);
-    }
-    d->n_enqueue = lh_pipeline_enqueue(p, &d->enqueue);
-    d->n_dequeue = lh_pipeline_dequeue(p, &d->dequeue);
-    d->chunks = x->chunks;
-    d->links = x->links;
-    d->dp_ops = x->ops;
-    d->memory_limits = limits;
-    d->sites = sites;
-    d->device_sites = d->n_sites ? at : NULL;
-    return LH_OK;
-}
-
 static void patch_chunk(lh_chunk *c, const lh_chunk *x, const lh_chunk *y)
 {
     c->all_gather_ns =
@@ -297,31 +244,48 @@ static void patch_op(lh_dp_op *op, const lh_chunk *x, const lh_chunk *y)
             : scaled(op->transfer_ns, x->all_gather_ns, y->all_gather_ns);
 }
 
+static void patch_link(lh_link *link, const lh_pipeline *after)
+{
+    for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
+        const lh_link *now = lh_pipeline_link(after, k);
+        if (now->from == link->from && now->to == link->to) {
+            link->latency_ns = now->latency_ns;
+            link->transfer_ns = now->transfer_ns;
+        }
+    }
+}
+
 /* The times on the links come from the layout as it is built with them; what
  * stays is how an elastic plan cuts its passes and operations. */
 static lh_status patch(const lh_pipeline *p, const lh_pipeline *before,
                        const lh_pipeline *after, lhi_arena *mem,
                        lh_pipeline **out, lh_error *err)
 {
-    parts x;
-    LHI_TRY(copy(p, mem, &x, err));
-    for (uint32_t i = 0; i < x.d.n_chunks; i++)
-        patch_chunk(&x.chunks[i], lh_pipeline_chunk(before, i),
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    lh_chunk *chunks = LHI_NEW(mem, lh_chunk, desc.n_chunks);
+    lh_link *links = LHI_NEW(mem, lh_link, desc.n_links);
+    lh_dp_op *ops = LHI_NEW(mem, lh_dp_op, desc.n_dp_ops);
+    if (!chunks || !links || !ops)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < desc.n_chunks; i++) {
+        chunks[i] = desc.chunks[i];
+        patch_chunk(&chunks[i], lh_pipeline_chunk(before, i),
                     lh_pipeline_chunk(after, i));
-    for (uint32_t i = 0; i < x.d.n_dp_ops; i++)
-        patch_op(&x.ops[i], lh_pipeline_chunk(before, x.ops[i].chunk),
-                 lh_pipeline_chunk(after, x.ops[i].chunk));
-    for (uint32_t i = 0; i < x.d.n_links; i++) {
-        lh_link *link = &x.links[i];
-        for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
-            const lh_link *now = lh_pipeline_link(after, k);
-            if (now->from == link->from && now->to == link->to) {
-                link->latency_ns = now->latency_ns;
-                link->transfer_ns = now->transfer_ns;
-            }
-        }
     }
-    return lh_pipeline_make(&x.d, out, err);
+    for (uint32_t i = 0; i < desc.n_dp_ops; i++) {
+        ops[i] = desc.dp_ops[i];
+        patch_op(&ops[i], lh_pipeline_chunk(before, ops[i].chunk),
+                 lh_pipeline_chunk(after, ops[i].chunk));
+    }
+    for (uint32_t i = 0; i < desc.n_links; i++) {
+        links[i] = desc.links[i];
+        patch_link(&links[i], after);
+    }
+    desc.chunks = chunks;
+    desc.links = links;
+    desc.dp_ops = ops;
+    return lh_pipeline_make(&desc, out, err);
 }
 
 lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
