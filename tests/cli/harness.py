@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = pathlib.Path(os.path.abspath(sys.argv[2]))
@@ -23,6 +24,11 @@ ANY = ""  # a pattern that everything matches
 _folder = tempfile.TemporaryDirectory(prefix="longhaul-cli-")
 WORK = pathlib.Path(_folder.name)
 _count = {"passed": 0, "failed": 0}
+
+# Seconds after which a program is taken to hang. What is promised about time is
+# seen by what happens, in which order, and by processor time: other programs
+# may take as much of the machine as they like.
+HANGS = 300
 
 ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
 ENVIRONMENT.pop("NO_COLOR", None)
@@ -49,8 +55,24 @@ def read(name):
 def run(*args, stdin="", env=None, **more):
     return subprocess.run([PROGRAM, *map(str, args)], input=stdin, text=True,
                           capture_output=True, cwd=WORK, check=False,
-                          env={**ENVIRONMENT, **(env or {})}, timeout=300,
+                          env={**ENVIRONMENT, **(env or {})}, timeout=HANGS,
                           **more)
+
+
+def until(condition, process):
+    """Waits until the condition holds; false if the program ends before."""
+    while not condition():
+        if process.poll() is not None:
+            return condition()
+        time.sleep(0.02)
+    return True
+
+
+def worked(process):
+    """The seconds that a program has computed."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
+    return sum(map(int, fields.rpartition(")")[2].split()[11:13])) / (
+        os.sysconf("SC_CLK_TCK"))
 
 
 def _matches(pattern, text):

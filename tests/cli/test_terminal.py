@@ -10,18 +10,17 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 
-from harness import ENVIRONMENT, PROGRAM, WORK, check, finish, run, uniform
+from harness import ENVIRONMENT, HANGS, PROGRAM, WORK, check, finish, run, uniform
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
 uniform("big.yaml", devices=16, microbatches=256, latency=8, transfer=1)
 
 
-def drain(master, process=None, seconds=60):
+def drain(master, process):
     """What comes out of the terminal until the program is gone."""
-    text, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end:
+    text = b""
+    while True:
         if select.select([master], [], [], 0.1)[0]:
             try:
                 got = os.read(master, 65536)
@@ -30,7 +29,7 @@ def drain(master, process=None, seconds=60):
             if not got:
                 break
             text += got
-        elif process and process.poll() is not None:
+        elif process.poll() is not None:
             break
     return text.decode("utf-8", "replace")
 
@@ -52,7 +51,7 @@ def start(args, columns, env=None, on=("stdout", "stderr")):
 def on_terminal(args, columns=100, env=None, on=("stdout", "stderr")):
     process, master = start(args, columns, env, on)
     text = drain(master, process)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS)
     os.close(master)
     return text
 
@@ -111,8 +110,8 @@ seen = b""
 while b"point" not in seen:
     seen += os.read(master, 4096)
 process.send_signal(signal.SIGINT)
-rest = drain(master, process, 20)
-out, _ = process.communicate(timeout=20)
+rest = drain(master, process)
+out, _ = process.communicate(timeout=HANGS)
 check(process.returncode == -signal.SIGINT and out == b"" and
       rest.endswith("\r\x1b[K") and "longhaul" not in rest,
       f"Ctrl-C: {process.returncode} {rest[-60:]!r}")

@@ -7,10 +7,9 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
 
-from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
-                     json_case, read, uniform, write)
+from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
+                     finish, json_case, read, uniform, until, write)
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
 QUIET = ["train", "p.yaml", "-s", "zb-h1"]
@@ -112,13 +111,12 @@ check(found["transport"] == "local", f"--ranks local: {found['transport']}")
 case("no mpirun", [*QUIET, "--transport", "ucx"], 1, err="mpirun -np 4")
 
 
-def await_lines(name):
-    """Until the run has done an iteration."""
-    for _ in range(400):
-        path = WORK / name
-        if path.exists() and path.read_text():
-            return
-        time.sleep(.05)
+def await_text(name, process, text=""):
+    """Until the run has written this to the file: a line of its log comes with
+    an iteration."""
+    path = WORK / name
+    check(until(lambda: path.exists() and path.read_text() and
+                text in path.read_text(), process), f"{name} has {text!r}")
 
 
 # --- interrupts ----------------------------------------------------------------------
@@ -127,13 +125,15 @@ for transport in ("inproc", "local"):
         run = subprocess.Popen(
             [PROGRAM, *QUIET, "--transport", transport, "--steps", "1000",
              "--json", "--log", f"{transport}{times}.jsonl"], cwd=WORK,
-            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, start_new_session=True)
-        await_lines(f"{transport}{times}.jsonl")
-        for _ in range(times):
+            env=ENVIRONMENT, stdout=subprocess.PIPE,
+            stderr=(WORK / "said").open("w"), text=True,
+            start_new_session=True)
+        await_text(f"{transport}{times}.jsonl", run)
+        os.killpg(run.pid, signal.SIGINT)
+        await_text("said", run, "stopping")
+        if times == 2:
             os.killpg(run.pid, signal.SIGINT)
-            time.sleep(.15)
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=HANGS)[0], read("said")
         ok = run.returncode == 1 and "stopping" in err
         check(ok, f"{transport}, {times} interrupts: {run.returncode} {err}")
         found = json.loads(out) if ok and out else {}
@@ -146,13 +146,13 @@ run = subprocess.Popen([PROGRAM, *QUIET, "--transport", "local", "--steps",
                         "1000", "--log", "killed.jsonl"], cwd=WORK,
                        env=ENVIRONMENT, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, text=True)
-await_lines("killed.jsonl")
+await_text("killed.jsonl", run)
 children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
                           capture_output=True, text=True).stdout.split()
 check(len(children) == 4, f"a process per rank: {children}")
 if children:
     os.kill(int(children[2]), signal.SIGKILL)
-out, err = run.communicate(timeout=30)
+out, err = run.communicate(timeout=HANGS)
 check(run.returncode == 1 and err.count("\n") == 1 and "rank 2" in err and
       out == "",
       f"a rank was killed: {run.returncode} {err!r}")
@@ -168,7 +168,7 @@ else:
     few = subprocess.run(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3",
          PROGRAM, *QUIET, "--transport", "tcp"], cwd=WORK, env=UNDER_MPI,
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=HANGS)
     check(few.returncode != 0 and few.stderr.count("longhaul: ") == 1 and
           "mpirun -np 4" in few.stderr, f"too few ranks: {few.stderr!r}")
     run = subprocess.Popen(
@@ -176,14 +176,14 @@ else:
          PROGRAM, *QUIET, "--transport", "tcp", "--steps", "1000", "--log",
          "mpi.jsonl"], cwd=WORK, env=UNDER_MPI, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
-    await_lines("mpi.jsonl")
+    await_text("mpi.jsonl", run)
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
                               capture_output=True, text=True).stdout.split()
     for child in children:
         with open(f"/proc/{child}/environ", encoding="latin1") as of:
             if "OMPI_COMM_WORLD_RANK=2" in of.read().split("\0"):
                 os.kill(int(child), signal.SIGKILL)
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate(timeout=HANGS)
     ours = [line for line in err.splitlines() if line.startswith("longhaul:")]
     # mpirun leaves a second to the others, and says which rank was killed.
     check(run.returncode != 0 and len(ours) <= 1 and
@@ -224,7 +224,7 @@ else:
             ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
              PROGRAM, *TRAIN, "--transport", transport, "--checkpoint",
              transport, "--json"], cwd=WORK, env=UNDER_MPI,
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=HANGS)
         if "this build" in launched.stderr or "UCX" in launched.stderr:
             print(f"SKIPPED training over {transport}: {launched.stderr}")
             continue
@@ -239,7 +239,7 @@ else:
         full = subprocess.run(
             [PROGRAM, *TRAIN[:-1], "14", "--resume", "run", "--checkpoint",
              "run", "--transport", transport], cwd=WORK, env=ENVIRONMENT,
-            capture_output=True, text=True, timeout=60, restore_signals=False,
+            capture_output=True, text=True, timeout=HANGS, restore_signals=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
                                                   (40000, 40000)))
         check(full.returncode == 1 and full.stderr.count("\n") == 1 and

@@ -415,11 +415,9 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
         LHI_TRY(send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
     else
         LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
-    int64_t start_ns = lhi_now_ns();
     lh_status status = lhi_net_wait(net, &op, 0, err);
     EXPECT(status == LH_EIO);
     EXPECT(strcmp(err->text, "rank 2: the roof fell in") == 0);
-    EXPECT(lhi_now_ns() - start_ns < 3000000000);
     EXPECT(lhi_net_failure(net));
     lh_error e = {0};
     lhi_net_op more = {0};

@@ -39,10 +39,9 @@ static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
 
 static const char *const transports[] = {"inproc"};
 
-/* Every pass and message of the trace where the simulator has it, but for
- * what this machine was late; and never before. */
-static void compare(const lh_trace *measured, const lh_trace *predicted,
-                    int64_t slack_ns)
+/* What the simulator has is there, and no pass ends before its time; how long
+ * after it is up to the machine. */
+static void compare(const lh_trace *measured, const lh_trace *predicted)
 {
     CHECK_STR(measured->source, "measured");
     CHECK_INT(measured->n_runs, predicted->n_runs);
@@ -59,14 +58,12 @@ static void compare(const lh_trace *measured, const lh_trace *predicted,
             continue;
         CHECK_INT(m->device, p->device);
         CHECK_INT(m->memory, p->memory);
-        CHECK_MSG(m->end_ns >= p->end_ns && m->end_ns <= p->end_ns + slack_ns,
+        CHECK_MSG(m->end_ns >= p->end_ns,
                   "a pass ends at %" PRId64 ", predicted %" PRId64, m->end_ns,
                   p->end_ns);
     }
     CHECK(measured->makespan_ns >= predicted->makespan_ns);
 }
-
-static const int64_t plenty_ns = 400000000; /* a very busy machine */
 
 static void play(const lh_pipeline *p, const lh_schedule *s,
                  lh_receives receives, const char *transport)
@@ -77,8 +74,9 @@ static void play(const lh_pipeline *p, const lh_schedule *s,
                           .transport = transport,
                           .steps = 2,
                           .message_bytes = 1000,
-                          /* being late is not to change the order of events */
-                          .slip_ns = plenty_ns};
+                          /* Being late is not to change the order of events,
+                           * however busy the machine is. */
+                          .slip_ns = 400000000};
     lh_train_result *r = NULL;
     CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
     lh_sim_options sim = {.size = sizeof sim, .receives = receives};
@@ -91,7 +89,7 @@ static void play(const lh_pipeline *p, const lh_schedule *s,
         CHECK(!r->interrupted);
         CHECK(r->trace != NULL);
         if (r->trace)
-            compare(r->trace, predicted, plenty_ns);
+            compare(r->trace, predicted);
         for (uint32_t i = 0; i < r->n_iterations; i++) {
             CHECK_INT(r->iterations[i].step, i);
             CHECK(r->iterations[i].ns >= lh_exec_predicted_ns(x));

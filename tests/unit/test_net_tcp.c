@@ -118,13 +118,12 @@ static lh_status wait_for_next(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* Every rank ends within 5 s; each says something that has `text` in it, the
+/* Every rank ends; each says something that has `text` in it, the
  * one with number `odd` `odd_text`. */
 static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
                     const char *text, const char *odd_text)
 {
     rank_process p[8] = {{0}};
-    int64_t start_ns = lhi_now_ns();
     for (uint32_t i = 0; i < n; i++)
         rank_process_start(&p[i], i, n, 0, NULL, join, j, rank_main, NULL);
     for (uint32_t i = 0; i < n; i++) {
@@ -134,8 +133,6 @@ static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
                   "rank %u: '%s', without '%s'", i, p[i].text, want);
         free(p[i].result);
     }
-    CHECK_MSG(lhi_now_ns() - start_ns < 5 * second_ns, "took %.1f s",
-              (double)(lhi_now_ns() - start_ns) * 1e-9);
 }
 
 static void wrong_secret(void)
@@ -286,7 +283,6 @@ static void two_jobs_at_one_port(void)
     joining a = usual(), b = a;
     rank_process p[4] = {{0}};
     b.job = "second";
-    int64_t start_ns = lhi_now_ns();
     for (uint32_t i = 0; i < 2; i++)
         rank_process_start(&p[i], i, 2, 0, NULL, join, &a, wait_for_next, NULL);
     lhi_sleep_for(300000000);
@@ -297,7 +293,6 @@ static void two_jobs_at_one_port(void)
     /* The first job has its ranks and no longer listens; or else refuses. */
     CHECK_MSG(p[2].status == LH_OK || strstr(p[2].text, "another job"), "%s",
               p[2].text);
-    CHECK(lhi_now_ns() - start_ns < 6 * second_ns);
     kill(p[1].pid, SIGKILL);
     rank_process_end(&p[1]);
     rank_process_end(&p[0]);
@@ -311,7 +306,6 @@ static void port_taken(void)
     rank_process p[3] = {{0}};
     b.job = "second";
     a.join_ns = 2 * second_ns;
-    int64_t start_ns = lhi_now_ns();
     rank_process_start(&p[0], 0, 2, 0, NULL, join, &a, nothing, NULL);
     int fd = connect_loopback(a.port); /* it listens */
     rank_process_start(&p[1], 0, 2, 0, NULL, join, &b, nothing, NULL);
@@ -321,7 +315,6 @@ static void port_taken(void)
     CHECK_HAS(p[0].text, "rank 1 has not joined rank 0 in time");
     CHECK_HAS(p[1].text, "another job, does");
     CHECK_HAS(p[2].text, "runs another job at this port");
-    CHECK(lhi_now_ns() - start_ns < 5 * second_ns);
     close(fd);
 }
 
@@ -334,11 +327,9 @@ static void killed(void)
     for (uint32_t i = 0; i < 4; i++)
         rank_process_start(&p[i], i, 4, 0, NULL, join, &j, wait_for_next, NULL);
     lhi_sleep_for(500000000);
-    int64_t start_ns = lhi_now_ns();
     kill(p[2].pid, SIGKILL);
     for (int i = 0; i < 4; i++)
         rank_process_end(&p[i]);
-    CHECK(lhi_now_ns() - start_ns < 2 * second_ns);
     for (int i = 0; i < 4; i++)
         if (i != 2)
             CHECK_MSG(strstr(p[i].text, "rank 2: its connection to rank"),
@@ -353,11 +344,9 @@ static void silent(void)
     for (uint32_t i = 0; i < 3; i++)
         rank_process_start(&p[i], i, 3, 0, NULL, join, &j, wait_for_next, NULL);
     lhi_sleep_for(500000000);
-    int64_t start_ns = lhi_now_ns();
     kill(p[1].pid, SIGSTOP);
     rank_process_end(&p[0]);
     rank_process_end(&p[2]);
-    CHECK(lhi_now_ns() - start_ns < 5 * second_ns);
     CHECK_HAS(p[0].text, "rank 1: silent for");
     CHECK_HAS(p[2].text, "rank 1: silent for");
     kill(p[1].pid, SIGKILL);

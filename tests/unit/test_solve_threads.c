@@ -88,9 +88,9 @@ static void ends_at_the_time_limit(void)
     lh_error err = {0};
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     solve_check(p, &s);
-    /* Much more than 0.1 s: the machine may be busy, or checked by a
-     * sanitizer. */
-    CHECK_MSG(s.seconds < 10, "%g s", s.seconds);
+    /* It ends because of the limit: not before, and without an answer. That it
+     * ends soon after cannot be seen where others compute too. */
+    CHECK(s.status == LH_SOLVE_FEASIBLE && s.seconds >= o.time_limit_s);
     lh_solution_fini(&s);
     lh_pipeline_free(p);
 }
