@@ -301,9 +301,11 @@ static lh_status contend(cli *c, const cli_comparison *x,
                          const lh_pipeline *made_for, cli_outcome *o)
 {
     const settings *s = c->settings;
-    lh_best_options how = {.size = sizeof how, .effort = SEARCH_EFFORT};
-    how.method.sub_blocks = s->sub_blocks;
-    how.method.sim = cli_sim_options(&s->model);
+    lh_sim_options sim = cli_sim_options(&s->model);
+    lh_method_options method = {
+        .size = sizeof method, .sub_blocks = s->sub_blocks, .sim = &sim};
+    lh_best_options how = {
+        .size = sizeof how, .method = &method, .effort = SEARCH_EFFORT};
     lh_best best = {0};
     lh_bound bound;
     CLI_TRY(lh_lower_bound(p, &bound, &c->err));

@@ -348,7 +348,7 @@ static lh_status generate(cli *c, work *w, const settings *s,
     cli_progress(c, "ordering passes by %s", s->method);
     double begin = cli_now();
     lh_best_options how = {.size = sizeof how,
-                           .method = *o,
+                           .method = o,
                            .progress = cli_search_show,
                            .context = c};
     lh_best best;
@@ -385,17 +385,17 @@ static lh_status make(cli *c, work *w)
     CLI_TRY(read_groups(c, "dequeue", s->dequeue, &w->dequeue, &o.n_dequeue));
     o.enqueue = w->enqueue;
     o.dequeue = w->dequeue;
-    o.sim = cli_sim_options(&s->model);
+    lh_sim_options sim = cli_sim_options(&s->model);
+    o.sim = &sim;
     CLI_TRY(optimal ? order(c, w, s) : generate(c, w, s, &o));
     w->parts_ns = -1;
     w->fifo_ns = -1;
     if (w->infeasible)
         return LH_OK;
     if (s->whole)
-        CLI_TRY(make_whole(c, w, o.sim));
+        CLI_TRY(make_whole(c, w, sim));
     CLI_TRY(weigh_links(c, w, s));
-    CLI_TRY(
-        lh_simulate(w->pipeline, w->schedule, &o.sim, &w->timeline, &c->err));
+    CLI_TRY(lh_simulate(w->pipeline, w->schedule, &sim, &w->timeline, &c->err));
     w->objective_ns = cli_objective_ns(&s->model, w->timeline);
     return LH_OK;
 }

@@ -35,11 +35,12 @@ static lh_status read_time(cli *c, const char *text, int64_t *out)
 static lh_status options_of(cli *c, const cli_search *search,
                             const cli_model *model, uint32_t sub_blocks,
                             const cli_tradeoff *how, lh_tradeoff_options *out,
-                            lh_schedule **start)
+                            lh_solve_options *each, lh_schedule **start)
 {
-    *out = (lh_tradeoff_options){.size = sizeof *out, .points = how->points};
+    *out = (lh_tradeoff_options){
+        .size = sizeof *out, .points = how->points, .each = each};
     CLI_TRY(read_time(c, how->makespan, &out->makespan_ns));
-    return cli_search_options(c, search, model, sub_blocks, &out->each, start);
+    return cli_search_options(c, search, model, sub_blocks, each, start);
 }
 
 lh_status cli_least_memory(cli *c, const cli_search *search,
@@ -48,8 +49,9 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
                            lh_memory_point *out)
 {
     lh_tradeoff_options o;
+    lh_solve_options each;
     lh_schedule *start = NULL;
-    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &start));
+    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
     cli_search_begin();
     lh_status status = lh_least_memory(pipeline, &o, out, &c->err);
     cli_search_end();
@@ -194,9 +196,10 @@ lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
                      const lh_pipeline *pipeline)
 {
     lh_tradeoff_options o;
+    lh_solve_options each;
     lh_memory_curve curve;
     lh_schedule *start = NULL;
-    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &start));
+    CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
     cli_search_begin();
     lh_status status = lh_memory_curve_make(pipeline, &o, &curve, &c->err);
     cli_search_end();

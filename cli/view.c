@@ -9,11 +9,14 @@
 static lh_status make_schedule(cli *c, cli_view *view, const char *name,
                                const cli_model *model, uint32_t sub_blocks)
 {
-    lh_best_options o = {.size = sizeof o, .progress = cli_search_show};
+    lh_sim_options sim = cli_sim_options(model);
+    lh_method_options how = {
+        .size = sizeof how, .sub_blocks = sub_blocks, .sim = &sim};
+    lh_best_options o = {.size = sizeof o,
+                         .method = &how,
+                         .progress = cli_search_show,
+                         .context = c};
     lh_best best;
-    o.context = c;
-    o.method.sub_blocks = sub_blocks;
-    o.method.sim = cli_sim_options(model);
     CLI_TRY(lh_best_schedule(name, view->pipeline, &o, &best, &c->err));
     cli_progress_end();
     view->own_schedule = best.schedule;

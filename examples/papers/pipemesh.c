@@ -143,8 +143,7 @@ static double hop_ns(const model *m)
 static lh_elastic_case case_of(const model *m, const published *row)
 {
     double passes = (double)row->M * microbatches(m);
-    return (lh_elastic_case){.size = sizeof(lh_elastic_case),
-                             .stages = m->P,
+    return (lh_elastic_case){.stages = m->P,
                              .replicas = m->D,
                              .chunks = row->M,
                              .microbatches = microbatches(m),

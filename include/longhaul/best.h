@@ -19,9 +19,10 @@ LH_API const char *lh_best_about(uint32_t i); /* one line */
 LH_API lh_status lh_best_find(const char *name, lh_error *err);
 
 typedef struct lh_best_options {
-    size_t size;              /* sizeof(lh_best_options) */
-    lh_method_options method; /* `sim`: what candidates are judged under;
-                                 `bound_ns` is worked out */
+    size_t size;                     /* sizeof(lh_best_options) */
+    const lh_method_options *method; /* `sim`: what candidates are judged
+                                        under; `bound_ns` is worked out. NULL:
+                                        the defaults */
     /* Work for searching, in the units of lh_solve_options: the result is the
      * same everywhere. 0: 200000 for "auto", 1000000 for "optimal". */
     uint64_t effort;

@@ -29,15 +29,14 @@ LH_API const char *lh_elastic_sharding_name(lh_elastic_sharding sharding);
 
 /* What is to be planned. Times are of one chunk and one microbatch. */
 typedef struct lh_elastic_case {
-    size_t size;           /* sizeof(lh_elastic_case) */
     uint32_t stages;       /* P */
     uint32_t replicas;     /* D */
     uint32_t chunks;       /* M, of a stage */
     uint32_t microbatches; /* B, of one pipeline */
     int64_t f_ns, b_ns;    /* forward and backward, nothing recomputed */
-    int64_t dp_ns;  /* all-gather, or reduce-scatter, of a whole chunk */
-    int64_t pp_ns;  /* receiving the input of a pass */
-    int64_t params; /* psi: parameters on a device */
+    int64_t dp_ns;         /* all-gather, or reduce-scatter, of a whole chunk */
+    int64_t pp_ns;         /* receiving the input of a pass */
+    int64_t params;        /* psi: parameters on a device */
     /* Without the conditions that a ZeRO-3 share must save memory and that
      * its forward gather must have room, as the paper plans. */
     bool as_published;
@@ -52,8 +51,8 @@ typedef struct lh_elastic_case {
 typedef struct lh_elastic_plan {
     uint32_t n_enqueue, n_dequeue;     /* R, S */
     const uint32_t *enqueue, *dequeue; /* both add up to B */
-    int64_t params_g;         /* ZeRO-2 or 3 (psi_g) */
-    int64_t params_p;         /* of these ZeRO-3 (psi_p) */
+    int64_t params_g;                  /* ZeRO-2 or 3 (psi_g) */
+    int64_t params_p;                  /* of these ZeRO-3 (psi_p) */
     uint32_t scatter_buckets; /* passes that hide a gradient scatter (B_Z2) */
     uint32_t forward_buckets, backward_buckets; /* ... a gather (B_Z3) */
     /* Derived. */
@@ -145,9 +144,9 @@ typedef struct lh_elastic_choice {
  * LH_EINFEASIBLE: none is; `err` says by how much. LH_EUNSUPPORTED: the
  * operations' sizes have too many different sums. Release with
  * lh_elastic_choice_free(). */
-LH_API lh_status lh_elastic_choose(const lh_elastic_case *given,
-                                   uint32_t n_ops, const lh_elastic_op *ops,
-                                   int64_t budget, lh_elastic_search search,
+LH_API lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
+                                   const lh_elastic_op *ops, int64_t budget,
+                                   lh_elastic_search search,
                                    lh_elastic_choice **out, lh_error *err);
 LH_API void lh_elastic_choice_free(lh_elastic_choice *choice); /* NULL: fine */
 
@@ -158,7 +157,7 @@ typedef struct lh_elastic_setting {
     lh_elastic_case given; /* its `sharding` is not looked at */
     uint32_t n_ops;
     const lh_elastic_op *ops;
-    uint32_t shardings;   /* bits 1 << lh_elastic_sharding; 0: all */
+    uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
     uint32_t least_queue, most_queue; /* 0: any that the stages allow */
     /* Asked now and then with whether anything was found yet; true: that will
      * do. NULL: never. */
@@ -170,8 +169,8 @@ typedef struct lh_elastic_best {
     uint32_t setting; /* index */
     lh_elastic_sharding sharding;
     const lh_elastic_plan *plan;
-    int64_t time_ns;  /* of the event run */
-    int64_t model_ns; /* equation 1, with what stage 1 recomputes */
+    int64_t time_ns;          /* of the event run */
+    int64_t model_ns;         /* equation 1, with what stage 1 recomputes */
     lh_elastic_memory memory; /* of stage 1 */
     uint32_t n_stages, n_ops;
     const bool *recomputed;      /* [stage * n_ops + operation] */
@@ -188,8 +187,7 @@ typedef struct lh_elastic_best {
  * LH_EINFEASIBLE too where it was stopped before anything was found. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
-                                          int64_t budget,
-                                          lh_elastic_best **out,
+                                          int64_t budget, lh_elastic_best **out,
                                           lh_error *err);
 LH_API void lh_elastic_best_free(lh_elastic_best *best); /* NULL is fine */
 /* The event time of a plan in which every stage recomputes as long. */

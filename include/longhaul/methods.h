@@ -22,8 +22,8 @@ typedef struct lh_method_options {
                        devices */
     bool ignore_network; /* interleaved-zbv: an order for messages that take no
                             time */
-    lh_sim_options sim;  /* what `auto` judges candidates under; sim.size 0:
-                            the defaults */
+    const lh_sim_options *sim; /* what `auto` and look-ahead judge candidates
+                                  under; NULL: the defaults */
     /* elastic: microbatches that go forward, and backward, together. NULL: the
      * queue that the closed form says is fastest; `dequeue` alone NULL: as many
      * groups, all of one size. */

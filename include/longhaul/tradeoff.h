@@ -16,8 +16,8 @@ typedef struct lh_tradeoff_options {
     size_t size; /* sizeof(lh_tradeoff_options) */
     /* How each step is solved, the objective being the makespan. Its effort is
      * that of one step (0: 2 million), its time limit that of all steps
-     * together; its target is not looked at. */
-    lh_solve_options each;
+     * together; its target is not looked at. NULL: the defaults. */
+    const lh_solve_options *each;
     int64_t makespan_ns; /* to keep; 0: the least within the own limits */
     uint32_t points;     /* of a curve, at most; 0: 64 */
 } lh_tradeoff_options;

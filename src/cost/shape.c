@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cost/shape.h"
+#include "base/options.h"
 
 #include "base/fail.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* Fitted by `validate --fit` (bench/): docs/validation.md has the runs. Not
  * fitted: links between datacenters, which a job gives as they are, and 2 GiB
@@ -65,17 +65,10 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
 lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
                            lh_error *err)
 {
-    lh_cost_options options = {.size = sizeof options};
+    lh_cost_options options;
     const lh_cost_constants *c;
 
-    if (in) {
-        if (in->size != sizeof options)
-            return lhi_fail(err, LH_EINVAL,
-                            "lh_cost_options.size is %zu, "
-                            "not %zu",
-                            in->size, sizeof options);
-        options = *in;
-    }
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_cost_options, &options, in, err));
     if (!options.constants)
         options.constants = &defaults;
     if (!options.gradient_bytes)

@@ -22,9 +22,6 @@ static bool bad_time(int64_t ns)
 lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
 {
     const lh_elastic_case *g = given;
-    if (g->size != sizeof *g)
-        return lhi_fail(err, LH_EINVAL, "lh_elastic_case.size is %zu, not %zu",
-                        g->size, sizeof *g);
     if (g->stages < 1 || g->replicas < 1 || g->chunks < 1 ||
         g->microbatches < 1)
         return lhi_fail(err, LH_EINVAL,

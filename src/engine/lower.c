@@ -2,6 +2,7 @@
 /* From a schedule to an execution plan. Passes keep their order; receives are
  * posted by the simulator's prediction of when their messages are made
  * (CrossPipe §6.3), so they never stand between two passes. */
+#include "base/options.h"
 #include "engine/exec.h"
 
 #include <inttypes.h>
@@ -423,26 +424,13 @@ static lh_status lower_all(lowering *l, lh_error *err)
     return LH_OK;
 }
 
-static lh_status check_options(const lh_exec_options *options,
-                               lh_exec_options *out, lh_error *err)
-{
-    *out = (lh_exec_options){.size = sizeof *out};
-    if (!options)
-        return LH_OK;
-    if (options->size != sizeof *options)
-        return lhi_fail(err, LH_EINVAL, "lh_exec_options.size is %zu, not %zu",
-                        options->size, sizeof *options);
-    *out = *options;
-    return LH_OK;
-}
-
 lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err)
 {
     lh_exec_options with;
-    LHI_TRY(check_options(options, &with, err));
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_exec_options, &with, options, err));
     lowering l = {.p = pipeline, .s = schedule};
     lh_sim_options sim = {
         .size = sizeof sim, .receives = with.receives, .fifo = with.fifo};

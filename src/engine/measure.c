@@ -5,6 +5,7 @@
 #include "engine/measure.h"
 
 #include "base/clock.h"
+#include "base/options.h"
 #include "dev/data.h"
 #include "dev/dev.h"
 
@@ -229,17 +230,15 @@ lh_status lh_profile_measure(const lh_job *job,
                              const lh_measure_options *options,
                              lh_profile **out, lh_error *err)
 {
-    if (options && options->size != sizeof *options)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_measure_options.size is %zu, not %zu",
-                        options->size, sizeof *options);
+    lh_measure_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_measure_options, &o, options, err));
     measuring m = {.job = job, .model = *job->model};
     m.model.layers = 1;
     m.micro_batch = job->layout.micro_batch ? job->layout.micro_batch : 1;
-    m.repeats = options && options->repeats ? options->repeats : 9;
+    m.repeats = o.repeats ? o.repeats : 9;
     lh_status status = measure_passes(&m, err);
     if (status == LH_OK)
-        status = put_together(&m, options && options->links, out, err);
+        status = put_together(&m, o.links, out, err);
     for (int part = 0; part < N_PARTS; part++)
         for (int kind = 0; kind < N_KINDS; kind++)
             free(m.times[part][kind]);

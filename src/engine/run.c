@@ -2,6 +2,7 @@
 /* Starts the ranks of a run, as threads or as processes, and puts together
  * what came of it. */
 #define _GNU_SOURCE
+#include "base/options.h"
 #include "engine/steps.h"
 
 #include <inttypes.h>
@@ -228,12 +229,7 @@ static uint32_t find_transport(const char *name)
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
 {
-    *out = (lh_train_options){.size = sizeof *out};
-    if (options && options->size != sizeof *options)
-        return lhi_fail(err, LH_EINVAL, "lh_train_options.size is %zu, not %zu",
-                        options->size, sizeof *options);
-    if (options)
-        *out = *options;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_options, out, options, err));
     if (!out->transport)
         out->transport = "inproc";
     if (find_transport(out->transport) == N_TRANSPORTS)
@@ -329,9 +325,6 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
 static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                              lh_error *err)
 {
-    if (m->size != sizeof *m)
-        return lhi_fail(err, LH_EINVAL, "lh_train_model.size is %zu, not %zu",
-                        m->size, sizeof *m);
     if (!m->model || !m->first_layers || !m->data || m->micro_batch == 0 ||
         m->sequence == 0)
         return lhi_fail(err, LH_EINVAL,
@@ -377,17 +370,19 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                        lh_error *err)
 {
     lhi_data *data;
+    lh_train_model m;
     LHI_TRY(check_plan(pipeline, exec, err));
-    LHI_TRY(check_model(model, exec, err));
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, model, err));
+    LHI_TRY(check_model(&m, exec, err));
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,
-                   .n_replicas = model->replicas ? model->replicas : 1,
-                   .emulates = model->emulate_links,
-                   .model = model};
+                   .n_replicas = m.replicas ? m.replicas : 1,
+                   .emulates = m.emulate_links,
+                   .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
     job.shared_clock =
         transports[find_transport(job.o.transport)].run != lhi_job_launched;
-    LHI_TRY(open_data(model, &data, err));
+    LHI_TRY(open_data(&m, &data, err));
     job.data = data;
     lh_status status = LH_OK;
     if (!transports[find_transport(job.o.transport)].forks)

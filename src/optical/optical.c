@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All policies with all seeds, over the processors there are. */
+#include "base/options.h"
 #include "optical/scenario.h"
 
 #include <math.h>
@@ -272,8 +273,9 @@ lh_status lh_optical_run_all(const lh_scenario *scenario,
                              const lh_optical_options *options,
                              lh_optical **out, lh_error *err)
 {
-    const lh_optical_options none = {.size = sizeof none};
-    work w = {.s = scenario, .options = options ? options : &none};
+    lh_optical_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_optical_options, &o, options, err));
+    work w = {.s = scenario, .options = &o};
     LHI_TRY(make_result(scenario, w.options, &w.result, err));
     w.total = scenario->n_policies * w.result->policies[0].n_runs;
     atomic_init(&w.next, 0);

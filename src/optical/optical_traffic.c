@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Background traffic alone. */
 #include "base/heap.h"
+#include "base/options.h"
 #include "optical/traffic_run.h"
 
 static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
@@ -91,18 +92,19 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
                          uint64_t seed, uint64_t warm_up, uint64_t requests,
                          lh_traffic_result *out, lh_error *err)
 {
-    const lh_traffic *t = traffic;
-    LHI_TRY(check_traffic(topology, t, err));
+    lh_traffic t;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_traffic, &t, traffic, err));
+    LHI_TRY(check_traffic(topology, &t, err));
     lhi_reach any = {INT64_MAX, 75000};
     flow f = {0};
-    LHI_TRY(lhi_network_make(topology, t->k, t->slots, t->shared_fibre, &any, 1,
+    LHI_TRY(lhi_network_make(topology, t.k, t.slots, t.shared_fibre, &any, 1,
                              &f.network, err));
-    lhi_background b = {.erlang = t->erlang,
-                        .holding_ns = t->holding_s * 1e9,
-                        .slots_min = t->slots_min,
-                        .slots_max = t->slots_max,
-                        .from = t->from,
-                        .to = t->to};
+    lhi_background b = {.erlang = t.erlang,
+                        .holding_ns = t.holding_s * 1e9,
+                        .slots_min = t.slots_min,
+                        .slots_max = t.slots_max,
+                        .from = t.from,
+                        .to = t.to};
     lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);
     lh_status status = lhi_circuits_make(f.network, &f.circuits, err);
     if (status == LH_OK)

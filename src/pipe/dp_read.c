@@ -282,8 +282,7 @@ static lh_status read_elastic(const reader *r, const lhi_node *map,
     const lh_chunk *c = &r->chunks[0];
     uint32_t P = r->desc->n_devices;
     int64_t b_ns = c->d_ns + c->w_ns;
-    lh_elastic_case given = {.size = sizeof given,
-                             .stages = P,
+    lh_elastic_case given = {.stages = P,
                              .replicas = 1,
                              .chunks = r->desc->n_chunks / P,
                              .microbatches = r->desc->n_microbatches,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "pipe/pipeline_own.h"
 
 #include "pipe/schedule_own.h"
@@ -458,10 +459,9 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
 lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
                            lh_error *err)
 {
-    if (desc->size != sizeof *desc)
-        return lhi_fail(err, LH_EINVAL, "lh_pipeline_desc.size is %zu, not %zu",
-                        desc->size, sizeof *desc);
-    return lhi_pipeline_make(desc, NULL, out, err);
+    lh_pipeline_desc all;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_pipeline_desc, &all, desc, err));
+    return lhi_pipeline_make(&all, NULL, out, err);
 }
 
 /* Whether a struct of `size` bytes has all that is not absent. */

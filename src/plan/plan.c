@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "plan/explain/account.h"
 #include "plan/explain/advise.h"
 #include "plan/explain/curves.h"
@@ -120,12 +121,8 @@ static lh_status fill(const lh_job *job, const lh_plan_options *options,
 lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                        lh_plan **out, lh_error *err)
 {
-    lh_plan_options checked = {.size = sizeof checked};
-    if (options && options->size != sizeof *options)
-        return lhi_fail(err, LH_EINVAL, "lh_plan_options.size is %zu, not %zu",
-                        options->size, sizeof *options);
-    if (options)
-        checked = *options;
+    lh_plan_options checked;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_plan_options, &checked, options, err));
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
         (checked.jitter || checked.front ||
          checked.objective != LH_PLAN_FASTEST))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an analysis says about a timeline, in terms of its trace. */
+#include "base/options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"
@@ -34,11 +35,11 @@ static bool step_in_range(const lh_trace *t, const lh_report_segment *s)
     return false;
 }
 
-lh_status lhi_check_analysis(const lh_trace *trace, const lh_report_analysis *a,
-                             lh_error *err)
+static lh_status check_analysis(const lh_trace *trace,
+                                const lh_report_analysis *a, lh_error *err)
 {
     int64_t last_ns = 0;
-    for (uint32_t i = 0; a && i < a->n_segments; i++) {
+    for (uint32_t i = 0; i < a->n_segments; i++) {
         const lh_report_segment *s = &a->critical_path[i];
         if (!step_in_range(trace, s) || s->start_ns < last_ns ||
             s->end_ns < s->start_ns)
@@ -49,11 +50,19 @@ lh_status lhi_check_analysis(const lh_trace *trace, const lh_report_analysis *a,
                             i);
         last_ns = s->end_ns;
     }
-    for (uint32_t i = 0; a && i < a->n_causes; i++)
+    for (uint32_t i = 0; i < a->n_causes; i++)
         if (!lhi_utf8_ok(a->cause_names[i]))
             return lhi_fail(err, LH_EINVAL,
                             "cause_names[%" PRIu32 "]: not UTF-8 text", i);
     return LH_OK;
+}
+
+lh_status lhi_take_analysis(const lh_trace *trace,
+                            const lh_report_analysis *given,
+                            lh_report_analysis *mine, lh_error *err)
+{
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_analysis, mine, given, err));
+    return check_analysis(trace, mine, err);
 }
 
 /* --- from lh_analysis ---------------------------------------------------- */
@@ -153,7 +162,7 @@ lh_status lh_report_analysis_make(const lh_trace *trace,
         !fill_causes(&x, analysis, to))
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_check_analysis(trace, &to->analysis, err);
+        status = check_analysis(trace, &to->analysis, err);
     free(index);
     if (status != LH_OK) {
         lhi_arena_free(mem);

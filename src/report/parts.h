@@ -30,13 +30,19 @@ lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
                             const char *label,
                             const lh_report_analysis *analysis, lh_error *err);
 
-/* Refuses indices and times that the trace does not have; `analysis` may be
- * NULL. */
-lh_status lhi_check_analysis(const lh_trace *trace,
-                             const lh_report_analysis *analysis, lh_error *err);
+/* What the caller knows of a trace; NULL: nothing, counts of 0. LH_EINVAL:
+ * indices or times that the trace does not have. */
+lh_status lhi_take_analysis(const lh_trace *trace,
+                            const lh_report_analysis *given,
+                            lh_report_analysis *mine, lh_error *err);
 
 /* LH_EINVAL: xs do not rise, or a text is not UTF-8. */
-lh_status lhi_check_sweep(const lh_report_sweep *sweep, lh_error *err);
+lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
+                         lh_error *err);
+
+/* With the width filled in. LH_EINVAL: it is out of range. */
+lh_status lhi_take_terminal(const lh_terminal_options *given,
+                            lh_terminal_options *mine, lh_error *err);
 
 /* The makespan that counts as slowdown 1. */
 int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of text and parts of a whole, for what a plan has to say. */
+#include "base/options.h"
 #include "report/parts.h"
 
 #include "trace/jsontext.h"
@@ -55,14 +56,13 @@ lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
                               lh_error *err)
 {
     lhi_text item = {0};
-    if (table->size != sizeof *table)
-        return lhi_fail(err, LH_EINVAL, "lh_report_table.size is %zu, not %zu",
-                        table->size, sizeof *table);
-    if (table->n_columns == 0 || table->n_columns > MOST_COLUMNS)
+    lh_report_table t;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_table, &t, table, err));
+    if (t.n_columns == 0 || t.n_columns > MOST_COLUMNS)
         return lhi_fail(err, LH_EINVAL, "a table of %" PRIu32 " columns",
-                        table->n_columns);
-    LHI_TRY(check_texts(&table->title, 1, err));
-    LHI_TRY(check_texts(table->head, table->n_columns, err));
+                        t.n_columns);
+    LHI_TRY(check_texts(&t.title, 1, err));
+    LHI_TRY(check_texts(t.head, t.n_columns, err));
     lhi_text_puts(&item, "{\"table\":");
     lhi_json_add_string(&item, table->title);
     lhi_text_puts(&item, ",\"head\":");

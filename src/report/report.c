@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML report. Everything added becomes the page's JSON at once, so that
  * a report holds text alone; report.js draws from it. */
+#include "base/options.h"
 #include "report/parts.h"
 
 #include "trace/jsontext.h"
@@ -71,9 +72,10 @@ lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
 {
     if (!lhi_utf8_ok(label))
         return lhi_fail(err, LH_EINVAL, "a label is not UTF-8 text");
-    LHI_TRY(lhi_check_analysis(trace, analysis, err));
+    lh_report_analysis a;
+    LHI_TRY(lhi_take_analysis(trace, analysis, &a, err));
     lhi_text item = {0};
-    lh_status status = lhi_trace_to_page(&item, trace, label, analysis, err);
+    lh_status status = lhi_trace_to_page(&item, trace, label, &a, err);
     if (status != LH_OK) {
         lhi_text_fini(&item);
         return status;
@@ -101,8 +103,11 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
 
 /* --- sweeps -------------------------------------------------------------- */
 
-lh_status lhi_check_sweep(const lh_report_sweep *s, lh_error *err)
+lh_status lhi_take_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
+                         lh_error *err)
 {
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_report_sweep, mine, given, err));
+    const lh_report_sweep *s = mine;
     if ((uint64_t)s->n_points * (s->n_series ? s->n_series : 1) > MAX_POINTS)
         return lhi_fail(err, LH_EINVAL, "a sweep of more than %d points",
                         MAX_POINTS);
@@ -132,26 +137,26 @@ int64_t lhi_sweep_baseline(const lh_report_sweep *sweep)
 lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
                               lh_error *err)
 {
-    LHI_TRY(lhi_check_sweep(sweep, err));
+    lh_report_sweep all;
+    LHI_TRY(lhi_take_sweep(sweep, &all, err));
     lhi_text item = {0};
     lhi_text_puts(&item, "{\"title\":");
-    lhi_json_add_string(&item, sweep->title ? sweep->title : "");
+    lhi_json_add_string(&item, all.title ? all.title : "");
     lhi_text_puts(&item, ",\"x\":");
-    lhi_json_add_string(&item, sweep->x);
+    lhi_json_add_string(&item, all.x);
     lhi_text_printf(&item, ",\"baseline\":%" PRId64 ",\"xs\":[",
-                    lhi_sweep_baseline(sweep));
-    for (uint32_t i = 0; i < sweep->n_points; i++) {
+                    lhi_sweep_baseline(&all));
+    for (uint32_t i = 0; i < all.n_points; i++) {
         lhi_text_puts(&item, i ? "," : "");
-        lhi_json_add(&item, json_real(sweep->xs[i]));
+        lhi_json_add(&item, json_real(all.xs[i]));
     }
     lhi_text_puts(&item, "],\"series\":[");
-    for (uint32_t s = 0; s < sweep->n_series; s++) {
+    for (uint32_t s = 0; s < all.n_series; s++) {
         lhi_text_puts(&item, s ? ",[" : "[");
-        lhi_json_add_string(&item, sweep->series[s]);
-        for (uint32_t i = 0; i < sweep->n_points; i++)
-            lhi_text_printf(
-                &item, ",%" PRId64,
-                sweep->makespan_ns[(size_t)s * sweep->n_points + i]);
+        lhi_json_add_string(&item, all.series[s]);
+        for (uint32_t i = 0; i < all.n_points; i++)
+            lhi_text_printf(&item, ",%" PRId64,
+                            all.makespan_ns[(size_t)s * all.n_points + i]);
         lhi_text_puts(&item, "]");
     }
     lhi_text_puts(&item, "]}");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as a still picture. Coordinates are written in hundredths of a
  * pixel, as integers, so that no locale can put a comma in them. */
+#include "base/options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"
@@ -42,7 +43,7 @@ typedef struct link_row {
 typedef struct picture {
     lhi_text out;
     const lh_trace *t;
-    const lh_report_analysis *analysis; /* or NULL */
+    const lh_report_analysis *analysis;
     lhi_arena *mem;
     int32_t width, height, plot, row_height;
     int32_t *device_y, *dp_y; /* dp_y 0: none */
@@ -577,7 +578,7 @@ static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
 static void add_critical_path(picture *p)
 {
     const lh_report_analysis *a = p->analysis;
-    if (!a || a->n_segments == 0)
+    if (a->n_segments == 0)
         return;
     int32_t y, height;
     int64_t last = -1;
@@ -626,16 +627,18 @@ static void add_all(picture *p)
 lh_status lh_report_svg(const lh_trace *trace, const lh_svg_options *options,
                         char **text, size_t *len, lh_error *err)
 {
-    uint32_t width = options && options->width ? options->width : 1200;
+    lh_svg_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_svg_options, &o, options, err));
+    uint32_t width = o.width ? o.width : 1200;
     if (width < 400 || width > 20000)
         return lhi_fail(err, LH_EINVAL,
                         "a picture %" PRIu32 " pixels wide; choose 400 to "
                         "20000",
                         width);
-    const lh_report_analysis *analysis = options ? options->analysis : NULL;
-    LHI_TRY(lhi_check_analysis(trace, analysis, err));
+    lh_report_analysis analysis;
+    LHI_TRY(lhi_take_analysis(trace, o.analysis, &analysis, err));
     picture p = {.t = trace,
-                 .analysis = analysis,
+                 .analysis = &analysis,
                  .mem = lhi_arena_make(0),
                  .width = (int32_t)width,
                  .plot = (int32_t)width - LEFT - RIGHT};

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEIGHT = 16, LEFT = 9, LEAST_WIDTH = 40, MOST_WIDTH = 1000 };
+enum { HEIGHT = 16, LEFT = 9 };
 
 static const char marks[] = "o+x*#@%&$=";
 
@@ -137,17 +137,15 @@ lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
                                   const lh_terminal_options *options,
                                   char **text, size_t *len, lh_error *err)
 {
-    uint32_t width = options && options->width ? options->width : 80;
-    if (width < LEAST_WIDTH || width > MOST_WIDTH)
-        return lhi_fail(err, LH_EINVAL,
-                        "a terminal %" PRIu32 " columns wide; choose %d to %d",
-                        width, LEAST_WIDTH, MOST_WIDTH);
-    if (sweep->n_points == 0)
+    lh_terminal_options o;
+    lh_report_sweep all;
+    LHI_TRY(lhi_take_terminal(options, &o, err));
+    LHI_TRY(lhi_take_sweep(sweep, &all, err));
+    if (all.n_points == 0)
         return lhi_fail(err, LH_EINVAL, "a sweep without points");
-    LHI_TRY(lhi_check_sweep(sweep, err));
-    plot p = {.sweep = sweep,
-              .columns = width - LEFT,
-              .baseline = (double)lhi_sweep_baseline(sweep)};
+    plot p = {.sweep = &all,
+              .columns = o.width - LEFT,
+              .baseline = (double)lhi_sweep_baseline(&all)};
     p.cells = calloc(HEIGHT, p.columns);
     if (p.cells)
         add_all(&p);

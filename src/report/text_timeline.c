@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as text: a row per device, a character per stretch of time. */
+#include "base/options.h"
 #include "report/parts.h"
 
 #include <inttypes.h>
@@ -271,21 +272,31 @@ static void add_all(screen *s)
     add_legend(s);
 }
 
+lh_status lhi_take_terminal(const lh_terminal_options *given,
+                            lh_terminal_options *mine, lh_error *err)
+{
+    lh_terminal_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_terminal_options, &o, given, err));
+    if (o.width == 0)
+        o.width = 80;
+    if (o.width < LEAST_WIDTH || o.width > MOST_WIDTH)
+        return lhi_fail(err, LH_EINVAL,
+                        "a terminal %" PRIu32 " columns wide; choose %d to %d",
+                        o.width, LEAST_WIDTH, MOST_WIDTH);
+    *mine = o;
+    return LH_OK;
+}
+
 lh_status lh_report_terminal(const lh_trace *trace,
                              const lh_terminal_options *options, char **text,
                              size_t *len, lh_error *err)
 {
-    uint32_t width = options && options->width ? options->width : 80;
-    if (width < LEAST_WIDTH || width > MOST_WIDTH)
-        return lhi_fail(err, LH_EINVAL,
-                        "a terminal %" PRIu32 " columns wide; choose %d to %d",
-                        width, LEAST_WIDTH, MOST_WIDTH);
-    screen s = {.t = trace,
-                .color = options && options->color,
-                .ascii = options && options->ascii,
-                .width = width};
+    lh_terminal_options o;
+    LHI_TRY(lhi_take_terminal(options, &o, err));
+    screen s = {
+        .t = trace, .color = o.color, .ascii = o.ascii, .width = o.width};
     s.left = (uint32_t)snprintf(NULL, 0, "%" PRIu32, trace->n_devices - 1) + 3;
-    s.columns = width - s.left - RIGHT;
+    s.columns = o.width - s.left - RIGHT;
     s.used = malloc((size_t)s.columns * N_KINDS * sizeof *s.used);
     s.labels = malloc(s.columns);
     if (s.used && s.labels)

@@ -44,7 +44,7 @@ static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
         g = gcd(gcd(g, c->ready_ns), c->depart_ns);
         g = gcd(gcd(g, c->sent_ns), c->arrive_ns);
     }
-    for (uint32_t i = 0; a && i < a->n_segments && g != 1; i++)
+    for (uint32_t i = 0; i < a->n_segments && g != 1; i++)
         g = gcd(gcd(g, a->critical_path[i].start_ns),
                 a->critical_path[i].end_ns);
     return g ? g : 1;
@@ -226,9 +226,9 @@ static void add_all(columns *c, const char *label, const lh_report_analysis *a)
     add_runs(c);
     add_messages(c);
     add_collectives(c);
-    if (a && a->n_segments)
+    if (a->n_segments)
         add_path(c, a);
-    if (a && a->n_causes)
+    if (a->n_causes)
         add_causes(c, a);
     lhi_text_puts(c->out, "}");
 }
@@ -241,7 +241,7 @@ lh_status lhi_trace_to_page(lhi_text *out, const lh_trace *trace,
     most = most > trace->n_runs ? most : trace->n_runs;
     most = most > trace->n_messages ? most : trace->n_messages;
     most = most > trace->n_collectives ? most : trace->n_collectives;
-    if (analysis && most < analysis->n_segments)
+    if (most < analysis->n_segments)
         most = analysis->n_segments;
     columns c = {.out = out,
                  .t = trace,

@@ -67,7 +67,7 @@ lh_status lhi_auto(const lh_pipeline *pipeline,
                    lh_error *err)
 {
     contest c = {.pipeline = pipeline, .options = options};
-    LHI_TRY(lh_evaluator_make(pipeline, &options->sim, &c.judge, err));
+    LHI_TRY(lh_evaluator_make(pipeline, options->sim, &c.judge, err));
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK; i++) {
         if (c.best.mem && c.best_ns <= options->bound_ns &&

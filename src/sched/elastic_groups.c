@@ -15,8 +15,7 @@ static lh_elastic_case describe(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
     int64_t b_ns = c->d_ns + c->w_ns;
-    lh_elastic_case g = {.size = sizeof g,
-                         .stages = p->n_devices,
+    lh_elastic_case g = {.stages = p->n_devices,
                          .replicas = 1,
                          .chunks = p->n_chunks / p->n_devices,
                          .microbatches = p->n_microbatches,

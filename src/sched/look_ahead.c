@@ -183,7 +183,7 @@ static lh_status improve(looker *l, lh_error *err)
         .counts = LHI_NEW(l->mem, uint32_t, l->p->n_devices)};
     if (!l->view.orders || !l->view.counts)
         return lhi_fail_nomem(err);
-    LHI_TRY(lh_evaluator_make(l->p, &l->o->sim, &l->judge, err));
+    LHI_TRY(lh_evaluator_make(l->p, l->o->sim, &l->judge, err));
     lh_status status = judge(l, l->best, &l->best_ns, err);
     if (status == LH_EDEADLOCK) /* coupled queues can stop a schedule */
         l->best_ns = INT64_MAX / 2;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "sched/sched.h"
 
 #include <string.h>
@@ -54,27 +55,16 @@ lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
     return refuse_name(name, err);
 }
 
-/* A caller built against an older header knows fewer options. */
 static lh_status complete(const lh_method_options *given,
                           lh_method_options *out, lh_error *err)
 {
-    *out = (lh_method_options){0};
-    if (given) {
-        size_t size = given->size < sizeof *out ? given->size : sizeof *out;
-        if (size < sizeof given->size)
-            return lhi_fail(err, LH_EINVAL,
-                            "lh_method_options.size is not set");
-        memcpy(out, given, size);
-    }
-    out->size = sizeof *out;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_method_options, out, given, err));
     if (out->sub_blocks == 0)
         out->sub_blocks = 1;
     if (out->sub_blocks > LH_MAX_PARTS)
         return lhi_fail(err, LH_EINVAL,
                         "%u sub-blocks are out of range; from 1 to %u",
                         (unsigned)out->sub_blocks, LH_MAX_PARTS);
-    if (out->sim.size == 0)
-        out->sim = (lh_sim_options){.size = sizeof out->sim};
     return LH_OK;
 }
 

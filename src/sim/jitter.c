@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "sim/draws.h"
 
 #include "base/fail.h"
@@ -191,10 +192,7 @@ static lh_status in_range(const char *what, double value, double least,
 
 static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
 {
-    if (given->size != sizeof *given)
-        return lhi_fail(err, LH_EINVAL, "lh_jitter.size is %zu, not %zu",
-                        given->size, sizeof *given);
-    *out = *given;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, out, given, err));
     out->samples = out->samples ? out->samples : USUAL_SAMPLES;
     LHI_TRY(in_range("latency", out->latency, 0, 1000, err));
     LHI_TRY(in_range("transfer", out->transfer, 0, 1000, err));

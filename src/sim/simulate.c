@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
 #include "sim/timeline.h"
 
-#include <string.h>
 
 lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err)
 {
-    *out = (lh_sim_options){.size = sizeof *out};
-    if (!options || options->size == 0)
-        return LH_OK;
-    if (options->size != sizeof *options)
-        return lhi_fail(err, LH_EINVAL, "lh_sim_options.size is %zu, not %zu",
-                        options->size, sizeof *options);
-    if (options->receives > LH_RECEIVES_LATE_FD)
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, out, options, err));
+    if (out->receives > LH_RECEIVES_LATE_FD)
         return lhi_fail(err, LH_EINVAL, "lh_sim_options.receives is %d",
-                        (int)options->receives);
-    *out = *options;
+                        (int)out->receives);
     return LH_OK;
 }
 

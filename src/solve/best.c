@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
+#include "base/options.h"
 #include "pipe/pipeline_own.h"
 
 #include <longhaul/best.h>
@@ -49,6 +50,8 @@ lh_status lh_best_find(const char *name, lh_error *err)
 typedef struct chooser {
     const lh_pipeline *p;
     lh_best_options o;
+    lh_method_options method; /* those of `o` */
+    lh_sim_options sim;       /* those of `method` */
     lh_best *out;
 } chooser;
 
@@ -56,7 +59,7 @@ static lh_status time_of(const chooser *k, const lh_schedule *schedule,
                          int64_t *out, lh_error *err)
 {
     lh_evaluator *judge = NULL;
-    LHI_TRY(lh_evaluator_make(k->p, &k->o.method.sim, &judge, err));
+    LHI_TRY(lh_evaluator_make(k->p, &k->sim, &judge, err));
     lh_status status = lh_evaluator_run(judge, schedule, out, err);
     lh_evaluator_free(judge);
     return status;
@@ -67,8 +70,8 @@ static lh_status search(const chooser *k, uint64_t effort, lh_solution *out,
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = k->o.effort ? k->o.effort : effort,
-                          .sub_blocks = k->o.method.sub_blocks,
-                          .fifo = k->o.method.sim.fifo,
+                          .sub_blocks = k->method.sub_blocks,
+                          .fifo = k->sim.fifo,
                           .progress = k->o.progress,
                           .context = k->o.context};
     return lh_solve(k->p, &o, out, err);
@@ -106,7 +109,7 @@ static lh_status take_best(chooser *k, lh_error *err)
     int64_t by_method = INT64_MAX, by_search = INT64_MAX;
     lh_error why = {0};
     uint64_t passes = (uint64_t)k->p->n_chunks * k->p->n_microbatches * 3;
-    lh_status status = lh_method_run("auto", k->p, &k->o.method,
+    lh_status status = lh_method_run("auto", k->p, &k->method,
                                      &k->out->schedule, &k->out->method, &why);
     if (status == LH_OK)
         status = time_of(k, k->out->schedule, &by_method, &why);
@@ -150,13 +153,23 @@ static lh_status choose(chooser *k, const char *name, lh_error *err)
     LHI_TRY(lh_lower_bound(k->p, &bound, err));
     k->out->bound_ns = bound.ns;
     memcpy(k->out->why, bound.text, sizeof k->out->why);
-    k->o.method.bound_ns = bound.ns;
+    k->method.bound_ns = bound.ns;
     if (strcmp(name, optimal) == 0)
         return take_optimal(k, err);
     if (strcmp(name, "auto") == 0)
         return take_best(k, err);
-    return lh_method_run(name, k->p, &k->o.method, &k->out->schedule,
+    return lh_method_run(name, k->p, &k->method, &k->out->schedule,
                          &k->out->method, err);
+}
+
+static lh_status take_options(chooser *k, const lh_best_options *given,
+                              lh_error *err)
+{
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_best_options, &k->o, given, err));
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_method_options, &k->method, k->o.method, err));
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, &k->sim, k->method.sim, err));
+    k->method.sim = &k->sim;
+    return LH_OK;
 }
 
 lh_status lh_best_schedule(const char *name, const lh_pipeline *pipeline,
@@ -165,15 +178,7 @@ lh_status lh_best_schedule(const char *name, const lh_pipeline *pipeline,
 {
     *out = (lh_best){0};
     chooser k = {.p = pipeline, .out = out};
-    if (options && options->size != sizeof k.o)
-        return lhi_fail(err, LH_EINVAL, "lh_best_options.size is %zu, not %zu",
-                        options->size, sizeof k.o);
-    if (options)
-        k.o = *options;
-    if (k.o.method.size == 0)
-        k.o.method.size = sizeof k.o.method;
-    if (k.o.method.sim.size == 0)
-        k.o.method.sim = (lh_sim_options){.size = sizeof k.o.method.sim};
+    LHI_TRY(take_options(&k, options, err));
     lh_status status = choose(&k, name, err);
     if (status != LH_OK)
         lh_best_fini(out);

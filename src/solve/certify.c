@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proving once more that a schedule is optimal, and writing down how: by a
  * closed form, by windows, or by what a search learns. */
+#include "base/options.h"
 #include "pipe/pipeline_own.h"
 #include "proof/proof.h"
 #include "solve/bound/lattice.h"
@@ -334,11 +335,7 @@ lh_status lh_certify(const lh_pipeline *pipeline,
     prover r = {.p = pipeline};
     if (!solution->schedule)
         return lhi_fail(err, LH_EINVAL, "there is no schedule to certify");
-    if (options && options->size != sizeof r.o)
-        return lhi_fail(err, LH_EINVAL, "lh_solve_options.size is %zu, not %zu",
-                        options->size, sizeof r.o);
-    if (options)
-        r.o = *options;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, &r.o, options, err));
     r.o.sub_blocks = r.o.sub_blocks ? r.o.sub_blocks : 1;
     r.o.memory = r.o.memory ? r.o.memory : (size_t)1 << 30;
     lhi_budget_begin(&r.budget, &r.o);

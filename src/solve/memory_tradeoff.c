@@ -2,6 +2,7 @@
 /* The least memory limit by halves, each step a question to lh_solve(): is
  * there a schedule of at most so long within this limit? */
 #include "base/fail.h"
+#include "base/options.h"
 #include "pipe/pipeline_own.h"
 #include "solve/model/budget.h"
 
@@ -15,6 +16,7 @@ enum { EFFORT = 2000000, POINTS = 64 };
 typedef struct trader {
     const lh_pipeline *p;
     lh_tradeoff_options o;
+    lh_solve_options each; /* those of `o` */
     double begin_s;
     bool stopped; /* by the caller, or out of time */
     /* Per device: what it holds all along, and the step in which the memory of
@@ -26,7 +28,7 @@ typedef struct trader {
 static bool watch(void *context, const lh_solve_progress *now)
 {
     trader *t = context;
-    if (t->o.each.progress && t->o.each.progress(t->o.each.context, now))
+    if (t->each.progress && t->each.progress(t->each.context, now))
         t->stopped = true;
     return t->stopped;
 }
@@ -46,7 +48,7 @@ static int64_t gcd(int64_t a, int64_t b)
 static lh_status find_steps(trader *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;
-    uint32_t parts = t->o.each.sub_blocks ? t->o.each.sub_blocks : 1;
+    uint32_t parts = t->each.sub_blocks ? t->each.sub_blocks : 1;
     t->held = calloc(p->n_devices, sizeof *t->held);
     t->step = calloc(p->n_devices, sizeof *t->step);
     if (!t->held || !t->step)
@@ -131,7 +133,7 @@ static lh_status need_of(const trader *t, const lh_schedule *schedule,
 
 static bool is_late(trader *t)
 {
-    double limit = t->o.each.time_limit_s;
+    double limit = t->each.time_limit_s;
     if (limit > 0 && lhi_seconds() - t->begin_s >= limit)
         t->stopped = true;
     return t->stopped;
@@ -143,7 +145,7 @@ static lh_status step(trader *t, int64_t limit, int64_t target_ns,
                       lh_solution *out, lh_error *err)
 {
     lh_pipeline *p = NULL;
-    lh_solve_options o = t->o.each;
+    lh_solve_options o = t->each;
     o.progress = watch;
     o.context = t;
     o.target_ns = target_ns;
@@ -323,19 +325,13 @@ static lh_status begin(trader *t, const lh_pipeline *pipeline,
                        const lh_tradeoff_options *options, lh_error *err)
 {
     *t = (trader){.p = pipeline, .begin_s = lhi_seconds()};
-    if (options && options->size != sizeof t->o)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_tradeoff_options.size is %zu, not %zu",
-                        options->size, sizeof t->o);
-    if (options)
-        t->o = *options;
-    if (t->o.each.size == 0)
-        t->o.each.size = sizeof t->o.each;
-    if (t->o.each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_tradeoff_options, &t->o, options, err));
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, &t->each, t->o.each, err));
+    if (t->each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         return lhi_fail(err, LH_EINVAL,
                         "memory is weighed against the makespan alone");
-    if (t->o.each.effort == 0)
-        t->o.each.effort = EFFORT;
+    if (t->each.effort == 0)
+        t->each.effort = EFFORT;
     return find_steps(t, err);
 }
 

@@ -2,6 +2,7 @@
 /* What leads to an optimum: the best generated schedule, bounds, dispatching,
  * and rounds of searches and improvements. */
 #include "base/fail.h"
+#include "base/options.h"
 #include "pipe/pipeline_own.h"
 #include "solve/improve/beams.h"
 #include "solve/improve/fewer.h"
@@ -249,14 +250,7 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
 static lh_status take_options(const lh_solve_options *given,
                               lh_solve_options *out, lh_error *err)
 {
-    *out = (lh_solve_options){0};
-    if (given) {
-        if (given->size > sizeof *out)
-            return lhi_fail(err, LH_EINVAL,
-                            "lh_solve_options.size is %zu, not %zu",
-                            given->size, sizeof *out);
-        memcpy(out, given, given->size);
-    }
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_solve_options, out, given, err));
     if (!(out->time_limit_s >= 0) || !(out->gap >= 0))
         return lhi_fail(err, LH_EINVAL,
                         "the time limit and the gap must not be negative");

@@ -153,7 +153,9 @@ static void refuses(void)
     o.size = 3;
     CHECK_INT(lh_least_memory(p, &o, &point, &err), LH_EINVAL);
     o = (lh_tradeoff_options){.size = sizeof o};
-    o.each.objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
+    lh_solve_options each = {.size = sizeof each,
+                             .objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE};
+    o.each = &each;
     CHECK_INT(lh_memory_curve_make(p, &o, &curve, &err), LH_EINVAL);
     lh_pipeline_free(p);
     int64_t limits[4] = {0, 9, 9, 9};
@@ -193,13 +195,14 @@ static bool stop_at_once(void *context, const lh_solve_progress *now)
 static void stops(void)
 {
     lh_pipeline *p = uniform(12, NULL);
-    lh_tradeoff_options o = {.size = sizeof o};
+    uint32_t calls = 0;
+    lh_solve_options each = {.size = sizeof each,
+                             .time_limit_s = 1e-9,
+                             .progress = stop_at_once,
+                             .context = &calls};
+    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
     lh_memory_point point;
     lh_error err = {0};
-    uint32_t calls = 0;
-    o.each.time_limit_s = 1e-9;
-    o.each.progress = stop_at_once;
-    o.each.context = &calls;
     CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
     CHECK(point.limit_bound <= point.limit);
     CHECK(keeps(p, &point));
@@ -241,14 +244,14 @@ static void keeps_groups(void)
                              .enqueue = enqueue,
                              .n_dequeue = 4,
                              .dequeue = dequeue};
-    lh_tradeoff_options o = {.size = sizeof o,
-                             .each = {.size = sizeof o.each, .effort = 1}};
+    lh_solve_options each = {.size = sizeof each, .effort = 1};
+    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
     lh_pipeline *p = NULL;
     lh_solution s = {0};
     lh_memory_point point = {0};
     lh_error err = {0};
     CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
-    CHECK_OK(lh_solve(p, &o.each, &s, &err), err);
+    CHECK_OK(lh_solve(p, &each, &s, &err), err);
     CHECK_OK(lh_least_memory(p, &o, &point, &err), err);
     CHECK_INT(point.kept_ns, s.makespan_ns);
     lh_solution_fini(&s);

@@ -93,9 +93,10 @@ static void judged_as_asked(void)
     lh_error err = {0};
     int64_t best_ns, method_ns;
     lh_evaluator *judge = NULL;
-    o.method.sim = (lh_sim_options){.size = sizeof o.method.sim,
-                                    .receives = LH_RECEIVES_LATE};
-    CHECK_OK(lh_evaluator_make(p, &o.method.sim, &judge, &err), err);
+    lh_sim_options sim = {.size = sizeof sim, .receives = LH_RECEIVES_LATE};
+    lh_method_options how = {.size = sizeof how, .sim = &sim};
+    o.method = &how;
+    CHECK_OK(lh_evaluator_make(p, &sim, &judge, &err), err);
     CHECK_OK(lh_best_schedule("auto", p, &o, &best, &err), err);
     CHECK_OK(lh_evaluator_run(judge, best.schedule, &best_ns, &err), err);
     for (uint32_t i = 0; i + 1 < lh_n_best(); i++) {

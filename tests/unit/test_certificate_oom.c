@@ -65,8 +65,8 @@ static void tradeoffs(void)
 {
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 3, 2, 3, 1, 2, 1, 3, 2, NULL});
-    lh_tradeoff_options o = {.size = sizeof o, .each = {.effort = 20000}};
-    o.each.size = sizeof o.each;
+    lh_solve_options each = {.size = sizeof each, .effort = 20000};
+    lh_tradeoff_options o = {.size = sizeof o, .each = &each};
     lh_error err = {0};
     FAIL_EACH_ALLOC({
         lh_memory_point point = {0};

@@ -17,8 +17,7 @@ static elastic_case make_case(uint32_t P, uint32_t D, uint32_t M, uint32_t B,
                               int64_t f, int64_t b, int64_t dp, int64_t pp,
                               int64_t params)
 {
-    return (elastic_case){.size = sizeof(elastic_case),
-                          .stages = P,
+    return (elastic_case){.stages = P,
                           .replicas = D,
                           .chunks = M,
                           .microbatches = B,

@@ -8,8 +8,7 @@
 #include <string.h>
 
 static const lh_elastic_op ops[] = {{40, 1}, {20, 1}, {60, 3}};
-static const lh_elastic_case given = {.size = sizeof given,
-                                      .stages = 2,
+static const lh_elastic_case given = {.stages = 2,
                                       .replicas = 4,
                                       .chunks = 6,
                                       .microbatches = 5,

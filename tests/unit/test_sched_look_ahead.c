@@ -15,8 +15,7 @@ static double ms_of(const lh_pipeline *p, const char *method,
     lh_verdict *v = NULL;
     lh_error err = {0};
     double ms = -1;
-    const lh_sim_options *sim =
-        options && options->sim.size ? &options->sim : NULL;
+    const lh_sim_options *sim = options ? options->sim : NULL;
     CHECK_OK(lh_method_run(method, p, options, &s, NULL, &err), err);
     if (s) {
         CHECK_OK(lh_simulate(p, s, sim, &t, &err), err);
@@ -113,7 +112,7 @@ static void other_models(void)
         {.size = sizeof *sims, .coupled_queue = 2},
     };
     for (size_t i = 0; i < sizeof sims / sizeof *sims; i++) {
-        lh_method_options options = {.size = sizeof options, .sim = sims[i]};
+        lh_method_options options = {.size = sizeof options, .sim = &sims[i]};
         lh_pipeline *p = uniform_make(ud(38, 38, 12));
         double greedy = ms_of(p, "greedy", &options);
         CHECK(ms_of(p, "look-ahead", &options) <= greedy);

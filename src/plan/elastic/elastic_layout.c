@@ -235,8 +235,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(find_state(s, optimizer, params, err));
     lh_elastic_case *g = &s->given;
-    *g = (lh_elastic_case){.size = sizeof *g,
-                           .stages = s->P,
+    *g = (lh_elastic_case){.stages = s->P,
                            .replicas = l->data * l->context,
                            .chunks = s->M,
                            .microbatches = s->config->microbatches,
