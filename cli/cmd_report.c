@@ -49,6 +49,12 @@ static const cli_example examples[] = {
      "Compare a run with its prediction, pass by pass."},
 };
 
+/* What --predicted and --measured come to. */
+typedef struct comparison {
+    lh_trace_difference difference;
+    lh_run_log *log; /* NULL: none was given */
+} comparison;
+
 /* One file: a trace as it is, or a plan with what follows from it. */
 typedef struct source {
     cli_problem problem;
@@ -56,7 +62,7 @@ typedef struct source {
     lh_trace *trace; /* of a trace file */
 } source;
 
-static void fini(source *s)
+static void source_fini(source *s)
 {
     lh_trace_free(s->trace);
     cli_view_fini(&s->view);
@@ -122,11 +128,11 @@ static lh_status add_file(cli *c, const char *path, lh_report *report)
         status = lh_report_add_fact(report, "input", path, &c->err);
     if (status == LH_OK)
         status = add_source(c, &s, path, report);
-    fini(&s);
+    source_fini(&s);
     return status;
 }
 
-static lh_status add_pair(cli *c, lh_report *report, cli_difference *d)
+static lh_status add_pair(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;
     source predicted = {0}, measured = {0};
@@ -134,18 +140,18 @@ static lh_status add_pair(cli *c, lh_report *report, cli_difference *d)
     if (status == LH_OK)
         status = read_source(c, s->measured, &measured);
     if (status == LH_OK)
-        status = cli_difference_make(c, trace_of(&predicted),
-                                     trace_of(&measured), d);
+        status = lh_trace_compare(trace_of(&predicted), trace_of(&measured),
+                                  &x->difference, &c->err);
     if (status == LH_OK && s->log)
-        status = cli_difference_log(c, s->log, d);
+        status = lh_run_log_read(s->log, &x->log, &c->err);
     if (status == LH_OK)
-        status = cli_difference_facts(c, d, report);
+        status = cli_difference_facts(c, &x->difference, x->log, report);
     if (status == LH_OK)
         status = add_source(c, &predicted, "predicted", report);
     if (status == LH_OK)
         status = add_source(c, &measured, "measured", report);
-    fini(&predicted);
-    fini(&measured);
+    source_fini(&predicted);
+    source_fini(&measured);
     return status;
 }
 
@@ -161,24 +167,26 @@ static lh_status check_usage(cli *c)
     return LH_OK;
 }
 
-static lh_status write_report(cli *c, lh_report *report, cli_difference *d)
+static lh_status write_report(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;
     const char *path = c->common.output ? c->common.output : "report.html";
     if (s->predicted)
-        CLI_TRY(add_pair(c, report, d));
+        CLI_TRY(add_pair(c, report, x));
     for (uint32_t i = 0; i < c->n_operands; i++)
         CLI_TRY(add_file(c, c->operands[i], report));
     CLI_TRY(cli_write_html(c, report, path));
     if (c->common.json)
-        return cli_put_json(c, cli_difference_json(d, path));
+        return cli_put_json(
+            c, cli_difference_json(s->predicted ? &x->difference : NULL, x->log,
+                                   path));
     if (s->predicted)
-        cli_difference_text(c, d);
+        cli_difference_text(c, &x->difference, x->log);
     fprintf(c->out, "report        %s\n", path);
     return LH_OK;
 }
 
-static lh_status run(cli *c)
+static lh_status run_report(cli *c)
 {
     const settings *s = c->settings;
     CLI_TRY(check_usage(c));
@@ -186,10 +194,10 @@ static lh_status run(cli *c)
                         : s->predicted ? "predicted and measured"
                                        : c->operands[0];
     lh_report *report = NULL;
-    cli_difference d = {0};
+    comparison x = {0};
     CLI_TRY(lh_report_make(title, &report, &c->err));
-    lh_status status = write_report(c, report, &d);
-    cli_difference_fini(&d);
+    lh_status status = write_report(c, report, &x);
+    lh_run_log_free(x.log);
     lh_report_free(report);
     return status;
 }
@@ -213,5 +221,5 @@ const cli_command cmd_report = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_report,
 };

@@ -205,10 +205,10 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
 {
     const train_settings *s = c->settings;
     lh_report *report = NULL;
-    cli_difference d = {0};
-    CLI_TRY(cli_difference_make(c, v->trace, trace, &d));
+    lh_trace_difference d;
+    CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
-    lh_status status = cli_difference_facts(c, &d, report);
+    lh_status status = cli_difference_facts(c, &d, NULL, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);
