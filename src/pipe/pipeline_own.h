@@ -6,7 +6,6 @@
 #include "base/arena.h"
 #include "doc/doc.h"
 
-#include <jansson.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 
@@ -76,13 +75,6 @@ lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                              lh_error *err);
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
-/* dp_read.c: the `data_parallel` of a file. Operations go to desc->dp_ops. */
-lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
-                      lhi_arena *scratch, lh_pipeline_desc *desc,
-                      lh_chunk *chunks, lhi_pipeline_origin *origin,
-                      lh_error *err);
-/* Its JSON into `map`; false: no memory. */
-bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
 
 /* The resource of that name; LH_NONE: there is none. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
@@ -90,12 +82,6 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,
                             lh_pipeline **out, lh_error *err);
-
-/* From and to the map of a pipeline/1 inside a larger document. */
-lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
-                                 lh_pipeline **out, lh_error *err);
-lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
-                               lh_error *err);
 
 /* How long a device takes for one microbatch before it answers the device
  * before it (t in Adaptra's equation 1): F and the input gradient, which a

@@ -23,10 +23,4 @@ struct lh_schedule {
  * quotes, no blanks around it. Everything else survives the CSV. */
 bool lhi_link_name_ok(const char *name, size_t len);
 
-/* Both texts at once: S.csv's and, unless NULL, S.links.csv's. */
-lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
-                                  const char *links, size_t links_len,
-                                  const char *name, lh_schedule **out,
-                                  lh_error *err);
-
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "doc/doc.h"
-#include "pipe/schedule_own.h"
+#include "pipe/file/pipe_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "plan/plan_own.h"
 
 #include "base/text.h"
-#include "pipe/pipeline_own.h"
+#include "pipe/file/pipe_file.h"
 #include "spec/spec.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules as torch.distributed.pipelining reads and writes them. */
 #define _POSIX_C_SOURCE 200809L
-#include "pipe/schedule_own.h"
-
 #include "base/text.h"
+#include "pipe/file/pipe_file.h"
+#include "pipe/schedule_own.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The canonical text of a pipeline. */
-#include "pipe/pipeline_own.h"
+#include "pipe/file/pipe_file.h"
 
 #include "base/text.h"
 

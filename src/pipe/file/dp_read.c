@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading `data_parallel`: a list of chunks, or a map of these, operations
  * that passes launch, and the shorthand `elastic` that makes them. */
-#include "pipe/pipeline_own.h"
+#include "pipe/file/pipe_file.h"
 
 #include <inttypes.h>
 #include <longhaul/elastic.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading pipeline/1, its shorthands `uniform` and `datacenters` included. */
-#include "pipe/pipeline_own.h"
+#include "pipe/file/pipe_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
