@@ -304,7 +304,7 @@ static void print_search(cli *c, const lh_plan *p)
         fprintf(c->out, "%s%" PRIu64 " by %s%s",
                 i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound,
                 i + 1 == p->n_pruned ? ".\n" : "");
-    if (lh_plan_gap(p) > 0 && p->objective == LH_PLAN_CHEAPEST)
+    if (lh_plan_gap(p) > 0 && p->goal == LH_PLAN_CHEAPEST)
         return; /* what is proven is about time, and cheap plans take long */
     if (lh_plan_gap(p) > 0)
         fprintf(c->out,
@@ -414,7 +414,7 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     how->n_questions = questions.n;
     how->questions = questions.all;
     how->sensitivity = s->sensitivity;
-    how->objective = (lh_plan_goal)s->objective;
+    how->goal = (lh_plan_goal)s->objective;
     how->front = s->pareto;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);

@@ -31,8 +31,7 @@ static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
     double kept = (double)a->kept.iteration_ns / 1e9;
     double best = (double)a->best.iteration_ns / 1e9;
     double more = 100 * (kept / ((double)p->best.iteration_ns / 1e9) - 1);
-    bool cost =
-        p->objective == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
+    bool cost = p->goal == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
     fprintf(c->out, "  %s\n", a->text);
     if (cost) {
         kept = a->kept.cost->usd;

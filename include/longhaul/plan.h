@@ -221,7 +221,7 @@ typedef enum lh_plan_goal {
     LH_PLAN_CHEAPEST, /* of an iteration, and so of a token */
 } lh_plan_goal;
 
-LH_API const char *lh_plan_goal_name(lh_plan_goal objective); /* "time" */
+LH_API const char *lh_plan_goal_name(lh_plan_goal goal); /* "time" */
 
 /* Immutable; owns everything it points to. */
 typedef struct lh_plan {
@@ -254,7 +254,7 @@ typedef struct lh_plan {
     uint32_t n_pruned;
     const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */
-    lh_plan_goal objective;
+    lh_plan_goal goal;
     /* Where it was asked for: of everything that was tried, what nothing else
      * is as good as in iteration time, memory of the fullest GPU and cost (if
      * there are prices) at once; the fastest first. */
@@ -319,10 +319,10 @@ typedef struct lh_plan_options {
     lh_plan_sampling sampling;
     double max_chunk_ratio; /* largest chunk / smallest, in layers; 0: 3 */
     const lh_jitter
-        *jitter;            /* choose for delays that vary; NULL: they do not */
-    lh_plan_by by;          /* with jitter */
-    lh_plan_goal objective; /* cost: the job has prices, or the options */
-    bool front;             /* all that is best in some respect, too */
+        *jitter;       /* choose for delays that vary; NULL: they do not */
+    lh_plan_by by;     /* with jitter */
+    lh_plan_goal goal; /* cost: the job has prices, or the options */
+    bool front;        /* all that is best in some respect, too */
     /* In place of the job's prices; 0: these. */
     double usd_per_gpu_hour, usd_per_gb;
     uint32_t n_questions;

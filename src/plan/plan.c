@@ -124,8 +124,7 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
     lh_plan_options checked;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_plan_options, &checked, options, err));
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
-        (checked.jitter || checked.front ||
-         checked.objective != LH_PLAN_FASTEST))
+        (checked.jitter || checked.front || checked.goal != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "

@@ -242,7 +242,7 @@ static const lh_plan_options links = {.size = sizeof links,
                                       .range = 2};
 static const lh_plan_options cheapest = {.size = sizeof cheapest,
                                          .quick = true,
-                                         .objective = LH_PLAN_CHEAPEST,
+                                         .goal = LH_PLAN_CHEAPEST,
                                          .front = true,
                                          .usd_per_gpu_hour = 2,
                                          .usd_per_gb = 0.1};

@@ -145,10 +145,8 @@ static bool same_point(const lhi_front_point *a, const lhi_front_point *b)
 
 static lh_plan *make(const lh_job *job, lh_plan_goal objective, bool front)
 {
-    lh_plan_options o = {.size = sizeof o,
-                         .quick = true,
-                         .objective = objective,
-                         .front = front};
+    lh_plan_options o = {
+        .size = sizeof o, .quick = true, .goal = objective, .front = front};
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
@@ -211,7 +209,7 @@ static void compare(const lh_job *job, uint32_t *n_front, uint32_t *idle)
         CHECK_NEAR(cost->best.cost->usd, cheapest, 1e-12 * cheapest);
         CHECK_NEAR(front->best.cost->usd, cheapest, 1e-12 * cheapest);
         CHECK(time->n_front == 0 && cost->n_front == 0);
-        CHECK_INT(cost->objective, LH_PLAN_CHEAPEST);
+        CHECK_INT(cost->goal, LH_PLAN_CHEAPEST);
         for (uint32_t i = 1; i < cost->n_alternatives; i++)
             if (cost->alternatives[i].status == LH_CHOICE_OK)
                 CHECK(cost->alternatives[i].cost->usd >=
@@ -271,7 +269,7 @@ static void the_cheapest_is_no_dearer(void)
         for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
             lh_plan_options o = {.size = sizeof o,
                                  .quick = true,
-                                 .objective = (lh_plan_goal)goal,
+                                 .goal = (lh_plan_goal)goal,
                                  .usd_per_gpu_hour = 2.5,
                                  .usd_per_gb = 0.02};
             lh_plan *plan = NULL;
@@ -325,7 +323,7 @@ static void fronts_keep_what_is_best_in_something(void)
 
 static void costs_need_prices(void)
 {
-    lh_plan_options o = {.size = sizeof o, .objective = LH_PLAN_CHEAPEST};
+    lh_plan_options o = {.size = sizeof o, .goal = LH_PLAN_CHEAPEST};
     lh_jitter jitter = {.size = sizeof jitter, .latency = 0.5};
     lh_job *job = job_with(JOB_SMALL, "%s", "");
     lh_plan *plan = NULL;
@@ -350,7 +348,7 @@ static void fronts_round_trip(void)
     CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
     CHECK_OK(lh_plan_format(again, &twice, NULL, &err), err);
     CHECK_STR(text, twice);
-    CHECK_INT(again->objective, LH_PLAN_CHEAPEST);
+    CHECK_INT(again->goal, LH_PLAN_CHEAPEST);
     CHECK_INT(again->n_front, plan->n_front);
     CHECK(again->front_whole);
     lh_plan_free(again);

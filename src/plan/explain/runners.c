@@ -100,8 +100,8 @@ static int64_t value_of(const runner *r, const lh_choice *c)
 {
     if (c->status == LH_CHOICE_OK)
         return lhi_value_of(r->options, c);
-    bool bounded = c->status == LH_CHOICE_BOUNDED &&
-                   r->options->objective == LH_PLAN_FASTEST;
+    bool bounded =
+        c->status == LH_CHOICE_BOUNDED && r->options->goal == LH_PLAN_FASTEST;
     return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
@@ -141,8 +141,7 @@ static lh_status say_why(const runner *r, const lh_choice *least, lh_choice *c,
                          lh_error *err)
 {
     char text[120];
-    const char *in =
-        r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
+    const char *in = r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more", percent(r, c));
     else if (value_of(r, least) < value_of(r, c))

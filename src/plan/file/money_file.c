@@ -48,9 +48,9 @@ lh_status lhi_cost_from_node(const lhi_doc *doc, const lhi_node *map,
 
 static const char *const objectives[] = {"time", "cost", NULL};
 
-const char *lh_plan_goal_name(lh_plan_goal objective)
+const char *lh_plan_goal_name(lh_plan_goal goal)
 {
-    return (unsigned)objective < 2 ? objectives[objective] : "unknown";
+    return (unsigned)goal < 2 ? objectives[goal] : "unknown";
 }
 
 static bool set(json_t *map, const char *key, json_t *value)
@@ -72,9 +72,9 @@ static json_t *front_to_json(const lh_plan *plan)
 
 bool lhi_front_to_json(const lh_plan *plan, json_t *map)
 {
-    return (plan->objective == LH_PLAN_FASTEST ||
+    return (plan->goal == LH_PLAN_FASTEST ||
             set(map, "objective",
-                json_string(lh_plan_goal_name(plan->objective)))) &&
+                json_string(lh_plan_goal_name(plan->goal)))) &&
            (!plan->n_front ||
             (set(map, "front", front_to_json(plan)) &&
              set(map, "front_whole", json_boolean(plan->front_whole))));
@@ -105,7 +105,7 @@ lh_status lhi_front_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
     uint32_t objective;
     if (node) {
         LHI_TRY(lhi_get_choice(doc, node, objectives, &objective, err));
-        p->objective = (lh_plan_goal)objective;
+        p->goal = (lh_plan_goal)objective;
     }
     if (!(list = lhi_find(doc->root, "front")))
         return LH_OK;

@@ -19,7 +19,7 @@ static bool append(json_t *list, json_t *map)
 
 double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer)
 {
-    lh_plan_options options = {.objective = plan->objective};
+    lh_plan_options options = {.goal = plan->goal};
     return lhi_behind(&options, &answer->kept, &answer->best);
 }
 

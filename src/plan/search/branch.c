@@ -454,7 +454,7 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
     const lh_plan_options *o = &s->options;
     s->exact = o->partition == LH_PARTITION_EXACT;
     if (o->partition == LH_PARTITION_CLIMB && !s->objective && !o->quick &&
-        o->objective == LH_PLAN_FASTEST && !s->glance_only && s->complete)
+        o->goal == LH_PLAN_FASTEST && !s->glance_only && s->complete)
         return lhi_layout_search_is_small(s, &s->exact, err);
     return LH_OK;
 }

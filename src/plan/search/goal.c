@@ -27,7 +27,7 @@ int64_t lhi_value_at(const lh_plan_options *options, const lh_choice *choice,
                      int64_t iteration_ns)
 {
     const lh_plan_cost *c = choice->cost;
-    if (options->objective != LH_PLAN_CHEAPEST)
+    if (options->goal != LH_PLAN_CHEAPEST)
         return iteration_ns;
     if (!c)
         return INT64_MAX;
@@ -43,7 +43,7 @@ int64_t lhi_value_of(const lh_plan_options *options, const lh_choice *choice)
 static double amount(const lh_plan_options *options, const lh_choice *c)
 {
     double ns = (double)c->iteration_ns;
-    if (options->objective != LH_PLAN_CHEAPEST || !c->cost)
+    if (options->goal != LH_PLAN_CHEAPEST || !c->cost)
         return ns;
     return c->cost->usd_per_hour * (ns / HOUR_NS) + c->cost->between_usd;
 }
@@ -71,12 +71,12 @@ static int compare(const lh_plan_options *options, const lh_choice *x,
 
 static int compare_times(const void *a, const void *b)
 {
-    return compare(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a, b);
+    return compare(&(lh_plan_options){.goal = LH_PLAN_FASTEST}, a, b);
 }
 
 static int compare_costs(const void *a, const void *b)
 {
-    return compare(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a, b);
+    return compare(&(lh_plan_options){.goal = LH_PLAN_CHEAPEST}, a, b);
 }
 
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
@@ -84,8 +84,8 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 {
     if (n)
         lhi_sort(list, n, sizeof *list,
-                 options->objective == LH_PLAN_CHEAPEST ? compare_costs
-                                                        : compare_times);
+                 options->goal == LH_PLAN_CHEAPEST ? compare_costs
+                                                   : compare_times);
 }
 
 /* --- bounds ------------------------------------------------------------------
@@ -162,16 +162,17 @@ static bool hopeless(void *context, int64_t least, lhi_level level,
     (void)least;
     if (!g->front)
         return lhi_goal_floor(g, level, config, floor) >= g->best_usd;
-    lhi_front_point point = {floor->ns, g->even_memory ? floor->memory_bytes : 0,
-                       lhi_goal_floor(g, level, config, floor)};
+    lhi_front_point point = {floor->ns,
+                             g->even_memory ? floor->memory_bytes : 0,
+                             lhi_goal_floor(g, level, config, floor)};
     return lhi_front_covers(g->front, &point);
 }
 
 static int64_t value(void *context, const lhi_candidate *c)
 {
     const lhi_goal *g = context;
-    lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
-                                                    : LH_PLAN_FASTEST};
+    lh_plan_options options = {.goal = g->cost ? LH_PLAN_CHEAPEST
+                                               : LH_PLAN_FASTEST};
     return lhi_value_of(&options, &c->choice);
 }
 
@@ -188,7 +189,7 @@ lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
                         const lhi_front *front, lhi_goal *out, lh_error *err)
 {
     lhi_goal g = {.job = job,
-                  .cost = options->objective == LH_PLAN_CHEAPEST,
+                  .cost = options->goal == LH_PLAN_CHEAPEST,
                   .even_memory = true,
                   .best_usd = INFINITY,
                   .front = front,

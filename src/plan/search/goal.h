@@ -31,7 +31,7 @@ typedef struct lhi_goal {
     lhi_objective objective;
 } lhi_goal;
 
-/* goal->objective is for lhi_plan_search. LH_EINVAL: options->objective is cost
+/* goal->objective is for lhi_plan_search. LH_EINVAL: options->goal is cost
  * and the job has no prices. */
 lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
                         const lhi_front *front, lhi_goal *out, lh_error *err);

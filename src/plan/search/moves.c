@@ -110,7 +110,7 @@ static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
     if (moved.config.layers == given)
         return LH_OK;
     const lhi_candidate *best = lhi_layout_search_best(s);
-    if (best && !how->any && s->options.objective == LH_PLAN_FASTEST &&
+    if (best && !how->any && s->options.goal == LH_PLAN_FASTEST &&
         (double)ns > CLOSE * (double)best->choice.iteration_ns)
         return LH_OK;
     return simulate(m, c, &moved, err);
@@ -132,7 +132,7 @@ static lhi_candidate *next_fastest(const mover *m)
 static bool is_hopeless(const mover *m, const lhi_candidate *c)
 {
     int64_t best = m->s->best_value, ns = c->floor.ns;
-    if (m->s->options.objective != LH_PLAN_FASTEST)
+    if (m->s->options.goal != LH_PLAN_FASTEST)
         return !works(c) ||
                lhi_value_at(&m->s->options, &c->choice, ns) >= best;
     return ns >= best;

@@ -100,9 +100,9 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
                            .options = like->options,
                            .mem = like->mem,
                            .front = like->front};
-    s.options.objective = LH_PLAN_FASTEST;
+    s.options.goal = LH_PLAN_FASTEST;
     lh_status status = lhi_layout_search_branch(&s, err);
-    s.options.objective = like->options.objective;
+    s.options.goal = like->options.goal;
     const lhi_candidate *best =
         status == LH_OK ? lhi_layout_search_best(&s) : NULL;
     if (best)
@@ -130,7 +130,7 @@ static lh_status branch(lhi_layout_search *s, bool whole_front, lh_error *err)
 {
     lhi_goal goal = {0};
     lhi_candidate first = {0};
-    bool cheapest = s->options.objective == LH_PLAN_CHEAPEST && !whole_front;
+    bool cheapest = s->options.goal == LH_PLAN_CHEAPEST && !whole_front;
     if (whole_front || cheapest) {
         LHI_TRY(lhi_goal_init(s->job, &s->options,
                               whole_front ? s->front : NULL, &goal, err));
@@ -162,9 +162,9 @@ static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
                                .front = like->front};
         s.options.jitter = NULL;
         if (!whole)
-            s.options.objective = like->options.objective == LH_PLAN_FASTEST
-                                      ? LH_PLAN_CHEAPEST
-                                      : LH_PLAN_FASTEST;
+            s.options.goal = like->options.goal == LH_PLAN_FASTEST
+                                 ? LH_PLAN_CHEAPEST
+                                 : LH_PLAN_FASTEST;
         status = branch(&s, whole, err);
         plan->front_whole = s.complete;
         free(s.candidates);
@@ -194,7 +194,7 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
         status = lhi_layout_search_finish(&s, plan, err);
     if (status == LH_OK && s.front)
         status = search_front(&s, plan, err);
-    plan->objective = options->objective;
+    plan->goal = options->goal;
     plan->front = front.all;
     plan->n_front = front.n;
     lhi_elastic_choices_fini(&s.elastic);

@@ -223,7 +223,7 @@ static const char *percent_behind(refiner *r, const lh_choice *c)
     snprintf(text, sizeof text,
              "%+.1f %%%s, after searching for its optimal schedule, too",
              100 * lhi_behind(r->options, c, &r->plan->best),
-             r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "");
+             r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "");
     return lhi_arena_strdup(r->mem, text);
 }
 
@@ -323,11 +323,11 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
     char text[400];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
-    int n = snprintf(text, sizeof text,
-                     "the %s of %" PRIu32 " layouts under every schedule; ",
-                     r->options->objective == LH_PLAN_CHEAPEST ? "cheapest"
-                                                               : "fastest",
-                     p->n_layouts);
+    int n =
+        snprintf(text, sizeof text,
+                 "the %s of %" PRIu32 " layouts under every schedule; ",
+                 r->options->goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
+                 p->n_layouts);
     if (p->best.iteration_ns <= p->best.lower_bound_ns)
         snprintf(text + n, sizeof text - (size_t)n,
                  "no schedule of this layout is faster (%s)", limit);

@@ -125,7 +125,7 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
 {
     char text[320];
     const lh_choice *o = &c->choice;
-    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
+    bool cost = s->options.goal == LH_PLAN_CHEAPEST;
     if (!c->simulated && cost) {
         snprintf(text, sizeof text, "dearer even by its lower bound: %s",
                  c->bound_text);
@@ -269,8 +269,7 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
         snprintf(why, sizeof why,
                  "%.1f %% %s than any other schedule on any layout: %s",
                  100 * lhi_behind(&s->options, &other, won),
-                 s->options.objective == LH_PLAN_CHEAPEST ? "cheaper"
-                                                          : "faster",
+                 s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster",
                  won->why);
     else
         snprintf(why, sizeof why, "the only one that fits: %s", won->why);
@@ -346,7 +345,7 @@ lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
     snprintf(why, sizeof why,
              "the %s of %" PRIu32 " layouts under every schedule; no "
              "schedule of this layout is more than %.1f %% faster (%s)",
-             s->options.objective == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
+             s->options.goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
              plan->n_layouts, 100 * gap, best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
