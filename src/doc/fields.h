@@ -92,7 +92,8 @@ struct lhi_field {
     uint32_t fewest, longest; /* items of a list; 0: any */
     const char *const *names; /* ending in NULL */
     const lhi_table *table;   /* an own row may name one for lhi_fields_walk */
-    /* Of a word: what it must be, for messages ("a pass, as 3F0"). */
+    /* Of a word: what it must be, for messages ("a pass, as 3F0"). Of a key
+     * that is always the same and checked elsewhere: its text. */
     const char *form;
     bool (*parse)(const char *text, void *member);
     const char *(*print)(const void *member, char *text);
@@ -100,7 +101,7 @@ struct lhi_field {
      * and needed, but something else reads it. */
     lh_status (*read)(const lhi_reading *r, const lhi_node *node, void *owner,
                       lh_error *err);
-    /* NULL: no memory. */
+    /* NULL: no memory. JSON's null: left out, if the row may be. */
     json_t *(*write)(const void *owner, const void *context);
 };
 

@@ -112,7 +112,7 @@ static json_t *value_to_json(const lhi_field *row, const char *owner,
             (uint32_t)load_whole(owner + row->count, sizeof(uint32_t)),
             context);
     default:
-        return row->write(owner, context);
+        return row->write ? row->write(owner, context) : json_string(row->form);
     }
 }
 
@@ -145,14 +145,17 @@ static bool add_rows(json_t *map, const lhi_table *table, const char *owner,
     for (uint32_t i = 0; ok && i < table->n_rows; i++) {
         const lhi_field *row = &table->rows[i];
         assert(row->owner == table->size);
-        bool absent = row->type != LHI_F_SPREAD && is_absent(row, owner);
-        if (row->type == LHI_F_SPREAD)
+        if (row->type == LHI_F_SPREAD) {
             ok = add_rows(map, row->table, owner + row->offset, context);
-        else if (!absent)
-            ok = json_object_set_new(map, row->key,
-                                     value_to_json(row, owner, context)) == 0;
-        else if (row->when == LHI_OR_NULL)
-            ok = json_object_set_new(map, row->key, json_null()) == 0;
+            continue;
+        }
+        json_t *value = is_absent(row, owner)
+                            ? json_null()
+                            : value_to_json(row, owner, context);
+        if (row->when == LHI_LEFT_OUT && json_is_null(value))
+            json_decref(value);
+        else
+            ok = json_object_set_new(map, row->key, value) == 0;
     }
     return ok;
 }

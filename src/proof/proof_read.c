@@ -2,7 +2,6 @@
 /* Certificates read back. What they claim is for lh_check_certificate(). */
 #include "proof/proof.h"
 
-#include "base/text.h"
 #include "doc/doc.h"
 #include "pipe/file/pipe_file.h"
 
@@ -35,49 +34,16 @@ static lh_status need_text(const reader *r, const lhi_node *map,
 
 /* --- the schedule -------------------------------------------------------- */
 
-static lh_status join_rows(const reader *r, const lhi_node *list,
-                           lhi_text *text, lh_error *err)
-{
-    LHI_TRY(lhi_want_list(r->doc, list, err));
-    for (const lhi_node *node = list->first; node; node = node->next) {
-        if (node->kind != LHI_SCALAR || strchr(node->text, '\n'))
-            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "must be one row of a schedule");
-        lhi_text_puts(text, node->text);
-        lhi_text_puts(text, "\n");
-    }
-    return text->failed ? lhi_fail_nomem(err) : LH_OK;
-}
-
-static lh_status read_orders(const reader *r, const lhi_node *map,
-                             lhi_text *rows, lhi_text *links, lh_error *err)
-{
-    const lhi_node *node;
-    LHI_TRY(lhi_need(r->doc, map, "rows", &node, err));
-    LHI_TRY(join_rows(r, node, rows, err));
-    if ((node = lhi_find(map, "link_orders")))
-        LHI_TRY(join_rows(r, node, links, err));
-    lh_status status = lhi_schedule_parse_both(
-        rows->data ? rows->data : "", rows->len, links->data, links->len,
-        r->doc->file, &r->out->schedule, err);
-    if (status != LH_OK)
-        lhi_wrap(err, "%s:%u: schedule", r->doc->file, map->line);
-    return status;
-}
-
 static lh_status read_schedule(const reader *r, lh_error *err)
 {
     static const char *const keys[] = {"rows", "link_orders", NULL};
     const lhi_node *map;
-    lhi_text rows = {0}, links = {0};
     LHI_TRY(lhi_need(r->doc, r->doc->root, "schedule", &map, err));
     LHI_TRY(lhi_want_map(r->doc, map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    lh_status status = read_orders(r, map, &rows, &links, err);
-    lhi_text_fini(&rows);
-    lhi_text_fini(&links);
+    LHI_TRY(lhi_schedule_from_map(r->doc, map, &r->out->schedule, err));
     r->out->c.schedule = r->out->schedule;
-    return status;
+    return LH_OK;
 }
 
 /* --- passes by name ------------------------------------------------------ */

@@ -3,6 +3,8 @@
 #include "proof/proof.h"
 
 #include "base/text.h"
+#include "doc/fields.h"
+#include "pipe/file/pipe_file.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -18,41 +20,18 @@ static bool add(json_t *list, json_t *value)
     return json_array_append_new(list, value) == 0;
 }
 
-/* The CSV's rows as a list of strings. */
-static json_t *rows_to_json(const char *text)
+static bool set_schedule(json_t *map, const lh_schedule *schedule)
 {
-    json_t *list = json_array();
-    while (list && *text) {
-        size_t len = strcspn(text, "\n");
-        if (!add(list, json_stringn(text, len))) {
-            json_decref(list);
-            return NULL;
-        }
-        text += len + (text[len] == '\n');
-    }
-    return list;
-}
-
-static lh_status set_schedule(json_t *map, const lh_schedule *schedule,
-                              lh_error *err)
-{
-    char *rows, *links;
-    LHI_TRY(lh_schedule_format(schedule, &rows, NULL, err));
-    lh_status status = lh_schedule_format_links(schedule, &links, NULL, err);
-    if (status != LH_OK) {
-        lh_text_free(rows);
-        return status;
-    }
     json_t *inner = json_object();
-    bool ok = inner && set(inner, "rows", rows_to_json(rows)) &&
-              (!links || set(inner, "link_orders", rows_to_json(links)));
-    lh_text_free(rows);
-    lh_text_free(links);
-    if (!ok) {
-        json_decref(inner);
-        return lhi_fail_nomem(err);
-    }
-    return set(map, "schedule", inner) ? LH_OK : lhi_fail_nomem(err);
+    json_t *rows = lhi_schedule_rows_to_json(schedule);
+    json_t *links = lhi_schedule_links_to_json(schedule);
+    bool ok = inner && rows && links;
+    ok = set(inner, "rows", rows) && ok;
+    if (json_is_null(links))
+        json_decref(links);
+    else
+        ok = set(inner, "link_orders", links) && ok;
+    return set(map, "schedule", inner) && ok;
 }
 
 static bool set_terms(json_t *map, const lh_certificate *c)
@@ -162,7 +141,7 @@ static bool fill_proof(json_t *map, const lh_certificate *c)
     }
 }
 
-static lh_status fill(json_t *map, const lh_certificate *c, lh_error *err)
+static bool fill(json_t *map, const lh_certificate *c)
 {
     bool ok = set(map, "longhaul", json_string("certificate/1")) &&
               set(map, "version", json_string(c->version)) &&
@@ -170,38 +149,20 @@ static lh_status fill(json_t *map, const lh_certificate *c, lh_error *err)
               set(map, "fifo", json_boolean(c->fifo)) &&
               set(map, "sub_blocks", json_integer(c->sub_blocks)) &&
               set(map, "makespan_ns", json_integer(c->makespan_ns)) &&
-              set(map, "bound_ns", json_integer(c->bound_ns));
-    if (!ok)
-        return lhi_fail_nomem(err);
-    LHI_TRY(set_schedule(map, c->schedule, err));
+              set(map, "bound_ns", json_integer(c->bound_ns)) &&
+              set_schedule(map, c->schedule);
     json_t *proof = json_object();
-    if (!proof || !fill_proof(proof, c)) {
-        json_decref(proof);
-        return lhi_fail_nomem(err);
-    }
-    return set(map, "proof", proof) ? LH_OK : lhi_fail_nomem(err);
-}
-
-static int add_to_text(const char *bytes, size_t len, void *text)
-{
-    lhi_text_add(text, bytes, len);
-    return ((lhi_text *)text)->failed ? -1 : 0;
+    ok = ok && proof && fill_proof(proof, c);
+    return set(map, "proof", proof) && ok;
 }
 
 lh_status lh_certificate_format(const lh_certificate *certificate, char **text,
                                 size_t *len, lh_error *err)
 {
     json_t *map = json_object();
-    if (!map)
-        return lhi_fail_nomem(err);
-    lhi_text out = {0};
-    lh_status status = fill(map, certificate, err);
-    if (status == LH_OK &&
-        json_dump_callback(map, add_to_text, &out, JSON_INDENT(1)) != 0)
-        out.failed = true;
-    json_decref(map);
-    if (status != LH_OK)
-        return status;
-    lhi_text_puts(&out, "\n");
-    return lhi_text_take(&out, text, len, err);
+    if (map && !fill(map, certificate)) {
+        json_decref(map);
+        map = NULL;
+    }
+    return lhi_json_text(map, text, len, err);
 }

@@ -228,7 +228,18 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_layout(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {LHI_LAYOUT_KEYS, NULL};
+    static const char *const keys[] = {"tensor",
+                                       "context",
+                                       "expert",
+                                       "pipeline",
+                                       "data",
+                                       "micro_batch",
+                                       "chunks_per_device",
+                                       "outermost",
+                                       "sharding",
+                                       "schedule",
+                                       "sites",
+                                       NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;

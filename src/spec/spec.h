@@ -67,9 +67,6 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
 #define LHI_LINK_SETTING_KEYS                                                  \
     "load_balancing", "queue_pairs", "paths", "window_kib",                    \
         "congestion_control", "queue_kib", "recovery", "fec"
-#define LHI_LAYOUT_KEYS                                                        \
-    "tensor", "context", "expert", "pipeline", "data", "micro_batch",          \
-        "chunks_per_device", "outermost", "sharding", "schedule", "sites"
 
 /* The keys of a link that say what its ends are set to. */
 lh_status lhi_link_setting_from_map(const lhi_doc *doc, const lhi_node *map,

@@ -29,4 +29,12 @@ lh_status lhi_dp_read(const lhi_doc *doc, const lhi_node *node, int64_t unit_ns,
 /* Its JSON into `map`; false: no memory. */
 bool lhi_dp_to_json(const lh_pipeline *p, json_t *map);
 
+/* `rows` and `link_orders` of a map in another file. */
+lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,
+                                lh_schedule **out, lh_error *err);
+/* NULL: no memory. */
+json_t *lhi_schedule_rows_to_json(const lh_schedule *schedule);
+/* JSON's null: it has none. */
+json_t *lhi_schedule_links_to_json(const lh_schedule *schedule);
+
 #endif

@@ -2,7 +2,7 @@
 /* The canonical text of a pipeline. */
 #include "pipe/file/pipe_file.h"
 
-#include "base/text.h"
+#include "doc/fields.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,21 +127,10 @@ lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
     return LH_OK;
 }
 
-static int add_to_text(const char *bytes, size_t len, void *text)
-{
-    lhi_text_add(text, bytes, len);
-    return ((lhi_text *)text)->failed ? -1 : 0;
-}
-
 lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
                              size_t *len, lh_error *err)
 {
     json_t *map;
     LHI_TRY(lhi_pipeline_to_json(pipeline, &map, err));
-    lhi_text out = {0};
-    if (json_dump_callback(map, add_to_text, &out, JSON_INDENT(1)) != 0)
-        out.failed = true;
-    json_decref(map);
-    lhi_text_puts(&out, "\n");
-    return lhi_text_take(&out, text, len, err);
+    return lhi_json_text(map, text, len, err);
 }

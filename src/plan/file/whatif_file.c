@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `what_if` and `sensitivity` of a plan: docs/formats/plan.md. */
-#include "plan/plan_own.h"
+#include "plan/file/plan_file.h"
 #include "plan/search/goal.h"
 
 #include <math.h>
 #include <string.h>
-
-static bool set(json_t *map, const char *key, json_t *value)
-{
-    return json_object_set_new(map, key, value) == 0;
-}
-
-/* Takes both over. */
-static bool append(json_t *list, json_t *map)
-{
-    return json_array_append_new(list, map) == 0;
-}
 
 double lhi_keeping(const lh_plan *plan, const lh_plan_answer *answer)
 {
@@ -46,202 +35,69 @@ bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
     return !first;
 }
 
-/* --- written ---------------------------------------------------------------
+/* --- answers ---------------------------------------------------------------
  */
-
-static json_t *answers_to_json(const lh_plan *plan)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < plan->n_answers; i++) {
-        const lh_plan_answer *a = &plan->answers[i];
-        json_t *map = json_object();
-        bool ok = map && set(map, "links", json_string(a->text)) &&
-                  set(map, "keeping_costs", json_real(lhi_keeping(plan, a))) &&
-                  set(map, "kept", lhi_choice_to_json(plan->job, &a->kept)) &&
-                  set(map, "best", lhi_choice_to_json(plan->job, &a->best));
-        if (!ok || json_array_append(list, map)) {
-            json_decref(list);
-            list = NULL;
-        }
-        json_decref(map);
-    }
-    return list;
-}
-
-static json_t *flips_to_json(const lh_plan *plan, const lh_plan_range *range)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; list && i < range->n_flips; i++) {
-        const lh_plan_flip *f = &range->flips[i];
-        json_t *map = json_object();
-        bool ok = map && set(map, "factor_below", json_real(f->factor_below)) &&
-                  set(map, "factor_above", json_real(f->factor_above)) &&
-                  set(map, "below", lhi_choice_to_json(plan->job, &f->below)) &&
-                  set(map, "above", lhi_choice_to_json(plan->job, &f->above));
-        if (!ok || json_array_append(list, map)) {
-            json_decref(list);
-            list = NULL;
-        }
-        json_decref(map);
-    }
-    return list;
-}
-
-static json_t *range_to_json(const lh_plan *plan, const lh_plan_range *range)
-{
-    const lh_datacenter *sites = plan->job->datacenters;
-    double value = 0;
-    bool known = lhi_range_value(plan->job, range, &value);
-    json_t *map = json_object();
-    bool ok = map &&
-              (range->from == LH_ALL_LINKS ||
-               set(map, "between",
-                   json_pack("[s,s]", sites[range->from].name,
-                             sites[range->to].name))) &&
-              set(map, "quantity",
-                  json_string(lh_link_quantity_name(range->quantity))) &&
-              set(map, "value", known ? json_real(value) : json_null()) &&
-              set(map, "flips", flips_to_json(plan, range));
-    if (ok)
-        return map;
-    json_decref(map);
-    return NULL;
-}
-
-static json_t *sensitivity_to_json(const lh_plan *plan)
-{
-    const lh_plan_sensitivity *s = plan->sensitivity;
-    json_t *map = json_object(), *list = json_array();
-    bool ok = map && list && set(map, "least", json_real(s->least)) &&
-              set(map, "most", json_real(s->most)) &&
-              set(map, "tolerance", json_real(s->tolerance)) &&
-              set(map, "here", lhi_choice_to_json(plan->job, &s->here));
-    for (uint32_t i = 0; ok && i < s->n_ranges; i++)
-        ok = append(list, range_to_json(plan, &s->ranges[i]));
-    ok = ok && json_object_set(map, "ranges", list) == 0;
-    json_decref(list);
-    if (ok)
-        return map;
-    json_decref(map);
-    return NULL;
-}
-
-bool lhi_links_to_json(const lh_plan *plan, json_t *map)
-{
-    return (!plan->n_answers || set(map, "what_if", answers_to_json(plan))) &&
-           (!plan->sensitivity ||
-            set(map, "sensitivity", sensitivity_to_json(plan)));
-}
-
-/* --- read ------------------------------------------------------------------
- */
-
-typedef struct reader {
-    const lhi_doc *doc;
-    lhi_plan *plan;
-} reader;
-
-static lh_status get_number(const reader *r, const lhi_node *map,
-                            const char *key, double least, double most,
-                            double *out, lh_error *err)
-{
-    const lhi_node *node;
-    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
-    return lhi_get_number(r->doc, node, least, most, out, err);
-}
-
-static lh_status get_choice(const reader *r, const lhi_node *map,
-                            const char *key, lh_choice *out, lh_error *err)
-{
-    const lhi_node *node;
-    LHI_TRY(lhi_need(r->doc, map, key, &node, err));
-    LHI_TRY(lhi_want_map(r->doc, node, err));
-    return lhi_choice_from_node(r->doc, r->plan, node, out, err);
-}
-
-static lh_status get_list(const reader *r, const lhi_node *map, const char *key,
-                          const lhi_node **out, lh_error *err)
-{
-    LHI_TRY(lhi_need(r->doc, map, key, out, err));
-    return lhi_want_list(r->doc, *out, err);
-}
 
 static bool near(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
 }
 
-static lh_status read_answer(const reader *r, const lhi_node *map,
-                             lh_plan_answer *out, lh_error *err)
+static json_t *write_keeping(const void *owner, const void *context)
 {
-    static const char *const keys[] = {"links", "keeping_costs", "kept", "best",
-                                       NULL};
+    return json_real(lhi_keeping(context, owner));
+}
+
+static lh_status check_keeping(const lhi_reading *r, const lhi_node *map,
+                               void *it, lh_error *err)
+{
     const lhi_node *node;
     double said;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(lhi_need(r->doc, map, "links", &node, err));
-    LHI_TRY(lhi_get_string(r->doc, node, &out->text, err));
-    if (!(out->text = lhi_arena_strdup(r->plan->mem, out->text)))
-        return lhi_fail_nomem(err);
-    LHI_TRY(get_choice(r, map, "kept", &out->kept, err));
-    LHI_TRY(get_choice(r, map, "best", &out->best, err));
-    LHI_TRY(get_number(r, map, "keeping_costs", -1, 1e300, &said, err));
-    if (near(said, lhi_keeping(&r->plan->plan, out)))
+    LHI_TRY(lhi_need(r->doc, map, "keeping_costs", &node, err));
+    LHI_TRY(lhi_get_number(r->doc, node, -1, 1e300, &said, err));
+    if (near(said, lhi_keeping(r->context, it)))
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_find(map, "keeping_costs"), err, LH_EINPUT,
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "is not what 'kept' and 'best' say");
 }
 
-static lh_status read_answers(const reader *r, lh_error *err)
+static const lhi_field answer_rows[] = {
+    {"links", LHI_TEXT(lh_plan_answer, text), .least = 1},
+    {"keeping_costs", LHI_ALSO(lh_plan_answer), .write = write_keeping},
+    {"kept", LHI_STRUCT(lh_plan_answer, kept), .table = &lhi_choice_table},
+    {"best", LHI_STRUCT(lh_plan_answer, best), .table = &lhi_choice_table},
+};
+const lhi_table lhi_answer_table = {
+    LHI_ROWS("answer", lh_plan_answer, answer_rows), .check = check_keeping};
+
+/* --- sensitivity -----------------------------------------------------------
+ */
+
+static lh_status check_factors(const lhi_reading *r, const lhi_node *map,
+                               void *it, lh_error *err)
 {
-    const lhi_node *list = lhi_find(r->doc->root, "what_if");
-    if (!list)
+    const lh_plan_flip *f = it;
+    if (f->factor_above >= f->factor_below)
         return LH_OK;
-    LHI_TRY(lhi_want_list(r->doc, list, err));
-    lh_plan_answer *answers =
-        LHI_NEW(r->plan->mem, lh_plan_answer, list->n_items);
-    if (!answers)
-        return lhi_fail_nomem(err);
-    for (const lhi_node *n = list->first; n; n = n->next)
-        LHI_TRY(read_answer(r, n, &answers[n->index], err));
-    r->plan->plan.answers = answers;
-    r->plan->plan.n_answers = list->n_items;
-    return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_find(map, "factor_above"), err, LH_EINPUT,
+                        "is less than factor_below");
 }
 
-static lh_status read_flip(const reader *r, const lhi_node *map,
-                           lh_plan_flip *out, lh_error *err)
-{
-    static const char *const keys[] = {"factor_below", "factor_above", "below",
-                                       "above", NULL};
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(
-        get_number(r, map, "factor_below", 1e-9, 1e9, &out->factor_below, err));
-    LHI_TRY(get_number(r, map, "factor_above", out->factor_below, 1e9,
-                       &out->factor_above, err));
-    LHI_TRY(get_choice(r, map, "below", &out->below, err));
-    return get_choice(r, map, "above", &out->above, err);
-}
+static const lhi_field flip_rows[] = {
+    {"factor_below", LHI_REAL(lh_plan_flip, factor_below), .low = 1e-9,
+     .high = 1e9},
+    {"factor_above", LHI_REAL(lh_plan_flip, factor_above), .low = 1e-9,
+     .high = 1e9},
+    {"below", LHI_STRUCT(lh_plan_flip, below), .table = &lhi_choice_table},
+    {"above", LHI_STRUCT(lh_plan_flip, above), .table = &lhi_choice_table},
+};
+static const lhi_table flip_table = {LHI_ROWS("flip", lh_plan_flip, flip_rows),
+                                     .check = check_factors};
 
-static lh_status read_flips(const reader *r, const lhi_node *map,
-                            lh_plan_range *out, lh_error *err)
+static lh_status find_site(const lhi_reading *r, const lhi_node *node,
+                           uint32_t *out, lh_error *err)
 {
-    const lhi_node *list;
-    LHI_TRY(get_list(r, map, "flips", &list, err));
-    lh_plan_flip *flips = LHI_NEW(r->plan->mem, lh_plan_flip, list->n_items);
-    if (!flips)
-        return lhi_fail_nomem(err);
-    for (const lhi_node *n = list->first; n; n = n->next)
-        LHI_TRY(read_flip(r, n, &flips[n->index], err));
-    out->flips = flips;
-    out->n_flips = list->n_items;
-    return LH_OK;
-}
-
-static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
-                           lh_error *err)
-{
-    const lh_job *job = r->plan->job;
+    const lh_job *job = ((const lh_plan *)r->context)->job;
     const char *name;
     LHI_TRY(lhi_get_string(r->doc, node, &name, err));
     for (*out = 0; *out < job->n_datacenters; ++*out)
@@ -251,30 +107,44 @@ static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                         "the job has no datacenter '%.60s'", name);
 }
 
-static lh_status read_between(const reader *r, const lhi_node *list,
-                              lh_plan_range *out, lh_error *err)
+static lh_status read_between(const lhi_reading *r, const lhi_node *list,
+                              void *owner, lh_error *err)
 {
-    out->from = out->to = LH_ALL_LINKS;
-    if (!list)
-        return LH_OK;
+    lh_plan_range *range = owner;
     LHI_TRY(lhi_want_list(r->doc, list, err));
     if (list->n_items != 2)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "must name two datacenters");
-    LHI_TRY(find_site(r, list->first, &out->from, err));
-    LHI_TRY(find_site(r, list->first->next, &out->to, err));
-    if (out->from == out->to)
-        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "must name two different datacenters");
-    return LH_OK;
+    LHI_TRY(find_site(r, list->first, &range->from, err));
+    LHI_TRY(find_site(r, list->first->next, &range->to, err));
+    if (range->from != range->to)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                        "must name two different datacenters");
 }
 
-static lh_status check_value(const reader *r, const lhi_node *map,
-                             const lh_plan_range *range, lh_error *err)
+static json_t *write_between(const void *owner, const void *context)
 {
+    const lh_plan_range *range = owner;
+    const lh_datacenter *sites = ((const lh_plan *)context)->job->datacenters;
+    return json_pack("[s,s]", sites[range->from].name, sites[range->to].name);
+}
+
+static json_t *write_value(const void *owner, const void *context)
+{
+    double value = 0;
+    bool known =
+        lhi_range_value(((const lh_plan *)context)->job, owner, &value);
+    return known ? json_real(value) : json_null();
+}
+
+static lh_status check_value(const lhi_reading *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    const lh_job *job = ((const lh_plan *)r->context)->job;
     const lhi_node *node;
     double value = 0, said = 0;
-    bool known = lhi_range_value(r->plan->job, range, &value);
+    bool known = lhi_range_value(job, it, &value);
     LHI_TRY(lhi_need(r->doc, map, "value", &node, err));
     if (!lhi_is_null(node))
         LHI_TRY(lhi_get_number(r->doc, node, 0, 1e300, &said, err));
@@ -284,54 +154,34 @@ static lh_status check_value(const reader *r, const lhi_node *map,
                         "is not what the job says of these links");
 }
 
-static lh_status read_range(const reader *r, const lhi_node *map,
-                            lh_plan_range *out, lh_error *err)
+static void start_range(const lhi_reading *r, void *it)
 {
-    static const char *const keys[] = {"between", "quantity", "value", "flips",
-                                       NULL};
-    static const char *const quantities[] = {"latency", "bandwidth", NULL};
-    const lhi_node *node;
-    uint32_t quantity;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(read_between(r, lhi_find(map, "between"), out, err));
-    LHI_TRY(lhi_need(r->doc, map, "quantity", &node, err));
-    LHI_TRY(lhi_get_choice(r->doc, node, quantities, &quantity, err));
-    out->quantity = (lh_link_quantity)quantity;
-    LHI_TRY(check_value(r, map, out, err));
-    return read_flips(r, map, out, err);
+    lh_plan_range *range = it;
+    (void)r;
+    range->from = range->to = LH_ALL_LINKS;
 }
 
-static lh_status read_sensitivity(const reader *r, lh_error *err)
-{
-    static const char *const keys[] = {"least", "most",   "tolerance",
-                                       "here",  "ranges", NULL};
-    const lhi_node *map = lhi_find(r->doc->root, "sensitivity"), *list;
-    if (!map)
-        return LH_OK;
-    lh_plan_sensitivity *s = LHI_NEW(r->plan->mem, lh_plan_sensitivity, 1);
-    if (!s)
-        return lhi_fail_nomem(err);
-    LHI_TRY(lhi_want_map(r->doc, map, err));
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(get_number(r, map, "least", 1e-9, 1, &s->least, err));
-    LHI_TRY(get_number(r, map, "most", 1, 1e9, &s->most, err));
-    LHI_TRY(get_number(r, map, "tolerance", 0, 1e9, &s->tolerance, err));
-    LHI_TRY(get_choice(r, map, "here", &s->here, err));
-    LHI_TRY(get_list(r, map, "ranges", &list, err));
-    lh_plan_range *ranges = LHI_NEW(r->plan->mem, lh_plan_range, list->n_items);
-    if (!ranges)
-        return lhi_fail_nomem(err);
-    for (const lhi_node *n = list->first; n; n = n->next)
-        LHI_TRY(read_range(r, n, &ranges[n->index], err));
-    s->ranges = ranges;
-    s->n_ranges = list->n_items;
-    r->plan->plan.sensitivity = s;
-    return LH_OK;
-}
+/* The others are not looked at. */
+static const char *const quantities[] = {"latency", "bandwidth", NULL};
 
-lh_status lhi_links_from_doc(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
-{
-    reader r = {doc, plan};
-    LHI_TRY(read_answers(&r, err));
-    return read_sensitivity(&r, err);
-}
+static const lhi_field range_rows[] = {
+    {"between", LHI_OWN(lh_plan_range), .read = read_between,
+     .write = write_between, LHI_UNLESS(lh_plan_range, from, LH_ALL_LINKS)},
+    {"quantity", LHI_NAME(lh_plan_range, quantity), .names = quantities},
+    {"value", LHI_ALSO(lh_plan_range), .write = write_value},
+    {"flips", LHI_LIST(lh_plan_range, flips, n_flips), .table = &flip_table},
+};
+static const lhi_table range_table = {
+    LHI_ROWS("range", lh_plan_range, range_rows), .start = start_range,
+    .check = check_value};
+
+static const lhi_field sensitivity_rows[] = {
+    {"least", LHI_REAL(lh_plan_sensitivity, least), .low = 1e-9, .high = 1},
+    {"most", LHI_REAL(lh_plan_sensitivity, most), .low = 1, .high = 1e9},
+    {"tolerance", LHI_REAL(lh_plan_sensitivity, tolerance), .high = 1e9},
+    {"here", LHI_STRUCT(lh_plan_sensitivity, here), .table = &lhi_choice_table},
+    {"ranges", LHI_LIST(lh_plan_sensitivity, ranges, n_ranges),
+     .table = &range_table},
+};
+const lhi_table lhi_sensitivity_table = {
+    LHI_ROWS("sensitivity", lh_plan_sensitivity, sensitivity_rows)};

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a choice says twice, or what follows from the rest of it or from the
+ * job, has to agree: files are edited by hand. */
+#include "plan/file/plan_file.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+typedef struct checker {
+    const lhi_doc *doc;
+    const lh_job *job;
+    const lhi_node *map; /* of the choice */
+    const lh_choice *c;
+} checker;
+
+static bool near(double said, double value)
+{
+    return fabs(said - value) <= 1e-6 * fabs(value);
+}
+
+static lh_status check_layers(const checker *k, lh_error *err)
+{
+    const lh_choice *c = k->c;
+    uint32_t layers = k->job->model->layers;
+    uint64_t n = (uint64_t)c->layout.pipeline * c->layout.chunks_per_device;
+    uint64_t sum = 0;
+    if (n > layers)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+                            "%" PRIu64 " chunks are more than the model's "
+                            "%" PRIu32 " layers",
+                            n, layers);
+    for (uint32_t i = 0; c->chunk_layers && i < n; i++)
+        sum += c->chunk_layers[i];
+    if (!c->chunk_layers || sum == layers)
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
+                        LH_EINPUT, "%" PRIu64 " layers for a model of %" PRIu32,
+                        sum, layers);
+}
+
+static lh_status check_gpus(const checker *k, lh_error *err)
+{
+    const lh_layout *l = &k->c->layout;
+    const lh_plan_cost *cost = k->c->cost;
+    double gpus =
+        (double)l->tensor * l->context * l->expert * l->pipeline * l->data;
+    if (gpus > k->job->n_gpus)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+                            "takes %.0f GPUs; the job has %" PRIu32, gpus,
+                            k->job->n_gpus);
+    if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
+        return lhi_doc_fail(k->doc, lhi_find(lhi_find(k->map, "cost"), "gpus"),
+                            err, LH_EINPUT,
+                            "is %" PRIu32 ", but the layout takes %.0f GPUs of "
+                            "the job's %" PRIu32,
+                            cost->gpus, gpus, k->job->n_gpus);
+    return LH_OK;
+}
+
+static lh_status check_batch(const checker *k, lh_error *err)
+{
+    const lh_layout *l = &k->c->layout;
+    double batch = (double)l->data * l->micro_batch * k->c->microbatches;
+    if (!(batch < k->job->training.global_batch) &&
+        !(batch > k->job->training.global_batch))
+        return LH_OK;
+    return lhi_doc_fail(
+        k->doc, lhi_find(k->map, "microbatches"), err, LH_EINPUT,
+        "%" PRIu32 " of %" PRIu32 " samples on %" PRIu32
+        " replicas are %.0f; the job's global_batch is %" PRIu32,
+        k->c->microbatches, l->micro_batch, l->data, batch,
+        k->job->training.global_batch);
+}
+
+/* What is simulated has times, what is not has none. */
+static lh_status check_times(const checker *k, lh_error *err)
+{
+    static const char *const keys[] = {"iteration_ns", "makespan_ns"};
+    const lh_choice *c = k->c;
+    const int64_t values[] = {c->iteration_ns, c->makespan_ns};
+    bool ok = c->status == LH_CHOICE_OK;
+    for (int i = 0; i < 2; i++) {
+        if (ok && values[i] < 0)
+            return lhi_doc_fail(k->doc, lhi_find(k->map, keys[i]), err,
+                                LH_EINPUT, "must not be below 0");
+        if (!ok && values[i] >= 0)
+            return lhi_doc_fail(k->doc, lhi_find(k->map, keys[i]), err,
+                                LH_EINPUT,
+                                "must be -1 where the status is '%s'",
+                                lh_choice_status_name(c->status));
+    }
+    if (!ok)
+        return LH_OK;
+    double sum = (double)c->makespan_ns + (double)c->optimizer_ns +
+                 (double)c->overhead_ns;
+    if (sum > 0x1p62 ||
+        c->iteration_ns != c->makespan_ns + c->optimizer_ns + c->overhead_ns)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "iteration_ns"), err,
+                            LH_EINPUT,
+                            "is not makespan_ns, optimizer_ns and overhead_ns "
+                            "together");
+    if (c->lower_bound_ns > c->iteration_ns)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "lower_bound_ns"), err,
+                            LH_EINPUT, "is more than iteration_ns");
+    return LH_OK;
+}
+
+static lh_status check_seconds(const checker *k, lh_error *err)
+{
+    const lhi_node *node;
+    double said;
+    LHI_TRY(lhi_need(k->doc, k->map, "iteration_s", &node, err));
+    if (k->c->iteration_ns < 0 && lhi_is_null(node))
+        return LH_OK;
+    LHI_TRY(lhi_get_number(k->doc, node, 0, 1e300, &said, err));
+    if (k->c->iteration_ns >= 0 && near(said, (double)k->c->iteration_ns / 1e9))
+        return LH_OK;
+    return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
+                        "is not what iteration_ns says");
+}
+
+static lh_status check_rates(const checker *k, lh_error *err)
+{
+    const lh_choice *c = k->c;
+    const lh_training *t = &k->job->training;
+    bool ok = c->status == LH_CHOICE_OK;
+    if (ok && c->peak_memory_bytes > c->memory_limit_bytes)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "peak_memory_bytes"), err,
+                            LH_EINPUT, "is more than memory_limit_bytes");
+    if (!ok || c->iteration_ns == 0 ||
+        near(c->tokens_per_s, (double)t->global_batch * t->sequence /
+                                  ((double)c->iteration_ns / 1e9)))
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "tokens_per_s"), err,
+                        LH_EINPUT,
+                        "is not what iteration_ns and the job's batch say");
+}
+
+static lh_status check_groups(const checker *k, const char *key, uint32_t n,
+                              const uint32_t *groups, lh_error *err)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += groups[i];
+    if (sum == k->c->microbatches)
+        return LH_OK;
+    return lhi_doc_fail(
+        k->doc, lhi_find(lhi_find(k->map, "elastic"), key), err, LH_EINPUT,
+        "the groups have %" PRIu64 " microbatches, the plan %" PRIu32, sum,
+        k->c->microbatches);
+}
+
+static lh_status check_elastic(const checker *k, lh_error *err)
+{
+    const lh_plan_elastic *e = k->c->elastic;
+    if (!e)
+        return LH_OK;
+    LHI_TRY(check_groups(k, "enqueue", e->n_enqueue, e->enqueue, err));
+    LHI_TRY(check_groups(k, "dequeue", e->n_dequeue, e->dequeue, err));
+    if (e->parameters <= e->gradients)
+        return LH_OK;
+    return lhi_doc_fail(
+        k->doc, lhi_find(lhi_find(k->map, "elastic"), "parameters"), err,
+        LH_EINPUT,
+        "a share of %.12g is %.12g more than 'gradients', "
+        "%.12g; ZeRO-3 shards both",
+        e->parameters, e->parameters - e->gradients, e->gradients);
+}
+
+lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
+                           const lhi_node *map, const lh_choice *choice,
+                           lh_error *err)
+{
+    checker k = {doc, job, map, choice};
+    LHI_TRY(check_layers(&k, err));
+    LHI_TRY(check_gpus(&k, err));
+    LHI_TRY(check_batch(&k, err));
+    LHI_TRY(check_times(&k, err));
+    LHI_TRY(check_seconds(&k, err));
+    LHI_TRY(check_rates(&k, err));
+    return check_elastic(&k, err);
+}
