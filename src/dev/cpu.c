@@ -10,24 +10,9 @@
 #include <string.h>
 
 enum {
-    LINE_FLOATS = 16,         /* a cache line */
     LOGITS_AT_ONCE = 1 << 20, /* 4 MiB */
     MAX_ROWS = 1 << 24,       /* of a microbatch */
 };
-
-float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns)
-{
-    size_t n;
-    if (columns > 0 &&
-        rows > (SIZE_MAX / sizeof(float) - LINE_FLOATS) / columns)
-        return NULL;
-    n = rows * columns + LINE_FLOATS;
-    float *all = LHI_NEW(mem, float, n);
-    if (!all)
-        return NULL;
-    uintptr_t over = (uintptr_t)all % (LINE_FLOATS * sizeof(float));
-    return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
-}
 
 static lh_status check_model(const lh_model *model, uint32_t sequence,
                              lh_error *err)

@@ -120,7 +120,7 @@ typedef struct lhi_cpu {
     int32_t *window;          /* [sequence + 1] */
 } lhi_cpu;
 
-/* Zeroed, on a cache line of its own; NULL: none left. */
+/* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
 float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
