@@ -238,6 +238,7 @@ lh_status lhi_late_end(lhi_late *late, lh_error *err)
             late->made[i].buffer = NULL;
         }
     for (uint32_t i = 0; i < late->n_notices; i++)
-        LHI_TRY(lhi_rank_wait(rank, &late->notices[i].op, err));
+        LHI_TRY(lhi_net_wait_unless(rank->o.net, &late->notices[i].op,
+                                    rank->o.stop, err));
     return LH_OK;
 }

@@ -73,7 +73,8 @@ lh_status lhi_pool_drain(lhi_rank *rank, lh_error *err)
 {
     while (rank->sending) {
         lhi_buffer *buffer = rank->sending;
-        LHI_TRY(lhi_rank_wait(rank, &buffer->op, err));
+        LHI_TRY(
+            lhi_net_wait_unless(rank->o.net, &buffer->op, rank->o.stop, err));
         rank->sending = buffer->next;
         lhi_pool_give(rank, buffer);
     }

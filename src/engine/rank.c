@@ -6,38 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_NS = 100000000 }; /* how often a wait looks for `stop` */
-
-static bool stopped(const lhi_rank *rank)
-{
-    return rank->o.stop && rank->o.stop(rank->o.stop_context);
-}
-
-lh_status lhi_rank_wait(lhi_rank *rank, lhi_net_op *op, lh_error *err)
-{
-    if (!rank->o.stop)
-        return lhi_net_wait(rank->o.net, op, 0, err);
-    for (;;) {
-        lh_status status =
-            lhi_net_wait(rank->o.net, op, lhi_now_ns() + LOOK_NS, err);
-        if (status != LH_ECANCELED)
-            return status;
-        if (stopped(rank))
-            return lhi_fail(err, LH_ECANCELED, "interrupted");
-    }
-}
-
 /* --- making and freeing ----------------------------------------------------
  */
-
-static size_t input_bytes(const lhi_rank *rank, uint32_t input)
-{
-    const lh_exec *x = rank->o.exec;
-    uint32_t c = input % x->n_half / rank->o.pipeline->n_microbatches;
-    const lhi_device_ops *ops = rank->o.device->ops;
-    return input < x->n_half ? ops->message_bytes(rank->o.device, c - 1, false)
-                             : ops->message_bytes(rank->o.device, c + 1, true);
-}
 
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
@@ -46,10 +16,12 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
     bool has_local = false;
     for (uint32_t i = 0; i < program->n_passes; i++) {
         const lhi_exec_pass *pass = &program->passes[i];
-        if (pass->input != LH_NONE && input_bytes(rank, pass->input) > most)
-            most = input_bytes(rank, pass->input);
-        if (pass->output != LH_NONE && input_bytes(rank, pass->output) > most)
-            most = input_bytes(rank, pass->output);
+        if (pass->input != LH_NONE &&
+            lhi_rank_input_bytes(rank, pass->input) > most)
+            most = lhi_rank_input_bytes(rank, pass->input);
+        if (pass->output != LH_NONE &&
+            lhi_rank_input_bytes(rank, pass->output) > most)
+            most = lhi_rank_input_bytes(rank, pass->output);
         has_local =
             has_local || (pass->output != LH_NONE && pass->local_output);
     }
@@ -134,7 +106,7 @@ static lh_status post(lhi_rank *rank, const lhi_exec_post *what, uint64_t step,
     LHI_TRY(lhi_net_receive(
         rank->o.net, rank->o.base + what->peer,
         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
-        input_bytes(rank, what->input), &slot->op, err));
+        lhi_rank_input_bytes(rank, what->input), &slot->op, err));
     if (rank->late)
         return lhi_late_posted(rank->late, what, now_ns, err);
     return LH_OK;
@@ -154,24 +126,6 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
-                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
-                        int64_t entered_ns, lh_error *err)
-{
-    uint32_t link = LHI_NET_NO_LINK;
-    uint64_t turn = LHI_NET_NO_TURN;
-    if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
-        link = pass->link;
-        if (pass->turn != UINT64_MAX)
-            turn = rank->turns * rank->o.exec->link_messages[link] + pass->turn;
-    }
-    buffer->op = (lhi_net_op){0};
-    return lhi_net_send(rank->o.net, rank->o.base + pass->peer,
-                        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output),
-                        buffer->data, input_bytes(rank, pass->output), link,
-                        entered_ns, turn, &buffer->op, err);
-}
-
 /* The input of the pass; *ready_ns is moved on to when it was there. */
 static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
                             int64_t *ready_ns, lh_error *err)
@@ -185,7 +139,7 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         return LH_OK;
     }
     lhi_buffer *slot = &rank->receives[pass->slot];
-    LHI_TRY(lhi_rank_wait(rank, &slot->op, err));
+    LHI_TRY(lhi_net_wait_unless(rank->o.net, &slot->op, rank->o.stop, err));
     lhi_record *record = &rank->records[i];
     record->entered_ns = slot->op.entered_ns;
     /* On an emulated network what has no link arrives as it is sent. */
@@ -314,7 +268,7 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     int64_t free_ns = t0_ns;
     *end_ns = t0_ns;
     for (uint32_t i = 0; i < program->n_passes; i++) {
-        if (stopped(rank))
+        if (lhi_net_stopped(rank->o.stop))
             return lhi_fail(err, LH_ECANCELED, "interrupted");
         LHI_TRY(post_before(rank, i, step, kind, free_ns, err));
         if (kind == LHI_STEP_VALIDATE && program->passes[i].pass.kind != LH_F)

@@ -71,8 +71,7 @@ typedef struct lhi_rank_options {
     lhi_device *device;
     bool emulates; /* messages take the pipeline's links */
     const lhi_rank_hooks *hooks;
-    bool (*stop)(void *context); /* asked now and then; may be NULL */
-    void *stop_context;
+    const lhi_net_stop *stop; /* asked now and then; may be NULL */
 } lhi_rank_options;
 
 typedef struct lhi_rank {
@@ -106,8 +105,15 @@ void lhi_rank_free(lhi_rank *rank);
 lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
                         int64_t t0_ns, int64_t *end_ns, lh_error *err);
 
-/* Waits as lhi_net_wait does, and for the rank's `stop`: LH_ECANCELED. */
-lh_status lhi_rank_wait(lhi_rank *rank, lhi_net_op *op, lh_error *err);
+/* --- messages of passes (rank_send.c) --------------------------------------
+ */
+
+/* Of the message that is input `input`. */
+size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
+/* Sends a message of pass `pass` that was made at entered_ns. */
+lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
+                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
+                        int64_t entered_ns, lh_error *err);
 
 /* --- buffers (pool.c) -------------------------------------------------------
  */
@@ -152,10 +158,5 @@ void lhi_played_start(lhi_rank *rank, const lhi_exec_pass *pass,
 void lhi_played_end(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns);
 /* Of the last communication; 0: there was none. */
 int64_t lhi_played_last(const lhi_rank *rank);
-
-/* Sends a message of pass `pass` that was made at entered_ns. */
-lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
-                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
-                        int64_t entered_ns, lh_error *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the ranks of a run, as threads or as processes, and puts together
- * what came of it. */
-#define _GNU_SOURCE
+/* Has the ranks of a run started, as threads or as processes, and puts
+ * together what came of it. */
 #include "base/options.h"
 #include "engine/steps.h"
 
@@ -9,212 +8,24 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { DEFAULT_MESSAGE_BYTES = 65536, DEFAULT_SLIP_NS = 20000000 };
 
-/* --- links -------------------------------------------------------------------
- */
-
-lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err)
-{
-    const lh_pipeline *p = job->pipeline;
-    bool *seen = calloc((size_t)p->n_resources + 1, sizeof *seen);
-    lh_status status = seen ? LH_OK : lhi_fail_nomem(err);
-    for (uint32_t i = 0; status == LH_OK && i < p->n_links; i++) {
-        const lh_link *l = &p->links[i];
-        lhi_net_link *to = &links[p->link_resources[i]];
-        if (seen[p->link_resources[i]] && (to->latency_ns != l->latency_ns ||
-                                           to->transfer_ns != l->transfer_ns))
-            status = lhi_fail(err, LH_EUNSUPPORTED,
-                              "link '%.60s' has another latency or transfer "
-                              "between ranks %" PRIu32 " and %" PRIu32
-                              " than before; to be emulated, links that share "
-                              "a name must be alike",
-                              l->name, l->from, l->to);
-        *to = (lhi_net_link){l->latency_ns, l->transfer_ns, 0};
-        seen[p->link_resources[i]] = true;
-    }
-    free(seen);
-    return status;
-}
-
-/* --- ranks as threads
- * ---------------------------------------------------------- */
-
-typedef struct thread {
-    const lhi_job *job;
-    lhi_net *net;
-    pthread_t id;
-    char *result;
-    size_t size;
-    lhi_left left;
-    lh_status status;
-    lh_error err;
-} thread;
-
-static void *thread_main(void *of)
-{
-    thread *t = of;
-    t->status =
-        lhi_job_rank(t->job, t->net, &t->result, &t->size, &t->left, &t->err);
-    return NULL;
-}
-
-/* The first cause: what the transport knows of it, or a rank's own error. */
-static lh_status first_failure(const thread *threads, uint32_t n, lh_error *err)
-{
-    lh_status status = LH_OK;
-    const char *why = lhi_net_failure(threads[0].net);
-    for (uint32_t i = 0; i < n; i++)
-        if (threads[i].status != LH_OK &&
-            (status == LH_OK || status == LH_EIO)) {
-            status = threads[i].status; /* not what the others were told */
-            if (err)
-                *err = threads[i].err;
-        }
-    if (status == LH_OK)
-        return LH_OK;
-    return lhi_fail(err, status, "%s", why ? why : "a rank failed");
-}
-
-static lh_status start_threads(thread *threads, uint32_t n, lh_error *err)
-{
-    lh_status status = LH_OK;
-    uint32_t started = 0;
-    for (; started < n; started++)
-        if (pthread_create(&threads[started].id, NULL, thread_main,
-                           &threads[started]) != 0) {
-            status = lhi_fail(err, LH_EIO,
-                              "cannot start a thread for rank "
-                              "%" PRIu32,
-                              started);
-            lhi_net_abort(threads[0].net, "cannot start a thread");
-            break;
-        }
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(threads[i].id, NULL);
-    return status == LH_OK ? first_failure(threads, n, err) : status;
-}
-
-static lh_status run_threads(const lhi_job *job, const lhi_net_link *links,
-                             char **text, size_t *size, lh_error *err)
-{
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
-    thread *threads = calloc(n, sizeof *threads);
-    lhi_net **nets = calloc(n, sizeof *nets);
-    lh_status status = threads && nets ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status = lhi_net_inproc(n, job->exec->n_links, links, nets, err);
-    if (status == LH_OK) {
-        for (uint32_t i = 0; i < n; i++) {
-            threads[i].job = job;
-            threads[i].net = nets[i];
-            if (job->devices)
-                threads[i].left.device = job->devices[i];
-        }
-        status = start_threads(threads, n, err);
-        for (uint32_t i = 0; i < n; i++)
-            lhi_net_close(nets[i]);
-        for (uint32_t i = 0; i < n; i++)
-            lhi_job_leave(&threads[i].left);
-        *text = threads[0].result;
-        *size = threads[0].size;
-    }
-    free(threads);
-    free(nets);
-    return status;
-}
-
-/* --- ranks as processes ----------------------------------------------------
- */
-
-/* Of an interrupted run a process hands back nothing; what it has goes through
- * memory that it shares with the one that started it. */
-typedef struct forked {
-    const lhi_job *job;
-    char *shared;
-    size_t room;
-} forked;
-
-/* What stays when a rank has failed goes with its process. */
-static lh_status process_main(lhi_net *net, void *of, char **result,
-                              size_t *size, lh_error *err)
-{
-    const forked *f = of;
-    lhi_left left;
-    lh_status status = lhi_job_rank(f->job, net, result, size, &left, err);
-    if (status == LH_OK)
-        lhi_job_leave(&left);
-    else if (*result && *size <= f->room - sizeof *size) {
-        memcpy(f->shared, size, sizeof *size);
-        memcpy(f->shared + sizeof *size, *result, *size);
-    }
-    return status;
-}
-
-static lh_status take_shared(const forked *f, char **text, size_t *size,
-                             lh_error *err)
-{
-    memcpy(size, f->shared, sizeof *size);
-    if (*size == 0)
-        return LH_OK;
-    *text = malloc(*size);
-    if (!*text)
-        return lhi_fail_nomem(err);
-    memcpy(*text, f->shared + sizeof *size, *size);
-    return LH_OK;
-}
-
-static lh_status fork_ranks(const forked *f, const lhi_net_link *links,
-                            char **text, size_t *size, lh_error *err)
-{
-    const lhi_job *job = f->job;
-    uint32_t n = job->exec->n_ranks * job->n_replicas;
-    lhi_rank_result *results = calloc(n, sizeof *results);
-    forked copy = *f;
-    if (!results)
-        return lhi_fail_nomem(err);
-    lh_status status = lhi_local_run(n, job->exec->n_links, links, process_main,
-                                     &copy, results, err);
-    *text = results[0].text;
-    *size = results[0].size;
-    for (uint32_t i = 1; i < n; i++)
-        free(results[i].text);
-    free(results);
-    if (status == LH_ECANCELED && take_shared(f, text, size, err) != LH_OK)
-        return LH_ENOMEM;
-    return status;
-}
-
-static lh_status run_processes(const lhi_job *job, const lhi_net_link *links,
-                               char **text, size_t *size, lh_error *err)
-{
-    forked f = {.job = job,
-                .room = sizeof(size_t) + sizeof(lhi_heading) +
-                        ((size_t)job->o.steps + 1) * sizeof(lh_iteration)};
-    f.shared = mmap(NULL, f.room, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (f.shared == MAP_FAILED)
-        return lhi_fail_nomem(err);
-    lh_status status = fork_ranks(&f, links, text, size, err);
-    munmap(f.shared, f.room);
-    return status;
-}
-
-/* --- both ------------------------------------------------------------------
- */
+/* The one that starts a run's ranks; NULL: mpirun has. */
+typedef lh_status launcher(uint32_t n, uint32_t n_links,
+                           const lhi_net_link *links, lhi_rank_main *rank_main,
+                           void *context, lhi_rank_result *results,
+                           lh_error *err);
 
 static const struct {
     const char *name;
-    lh_status (*run)(const lhi_job *job, const lhi_net_link *links, char **text,
-                     size_t *size, lh_error *err);
-    bool forks;
+    launcher *launch;
+    bool are_threads; /* of this process */
 } transports[] = {
-    {"inproc", run_threads, false},
-    {"local", run_processes, true},
-    {"ucx", lhi_job_launched, true},
-    {"tcp", lhi_job_launched, true},
+    {"inproc", lhi_inproc_run, true},
+    {"local", lhi_local_run, false},
+    {"ucx", NULL, false},
+    {"tcp", NULL, false},
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
@@ -246,21 +57,40 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
-static lh_status run(const lhi_job *job, lh_train_result **out, lh_error *err)
+/* Runs all ranks, or this process's; *first: what rank 0 handed back. */
+static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
+                           lhi_rank_result *first, lh_error *err)
 {
-    uint32_t n = job->pipeline->n_resources;
-    uint32_t transport = find_transport(job->o.transport);
-    lhi_net_link *links = calloc((size_t)n + 1, sizeof *links);
-    char *text = NULL;
-    size_t size = 0;
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    uint32_t n_links = job->emulates ? job->exec->n_links : 0;
+    launcher *launch = transports[find_transport(job->o.transport)].launch;
+    if (!launch)
+        return lhi_job_launched(job, n_links, links, first, err);
+    lhi_rank_result *results = calloc(n, sizeof *results);
+    if (!results)
+        return lhi_fail_nomem(err);
+    lh_status status =
+        launch(n, n_links, links, lhi_job_rank, job, results, err);
+    *first = results[0];
+    for (uint32_t i = 1; i < n; i++)
+        free(results[i].text);
+    free(results);
+    return status;
+}
+
+static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
+{
+    lhi_net_link *links =
+        calloc((size_t)job->pipeline->n_resources + 1, sizeof *links);
+    lhi_rank_result first = {0};
     lh_status status = links ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && job->emulates)
         status = lhi_job_links(job, links, err);
     if (status == LH_OK)
-        status = transports[transport].run(job, links, &text, &size, err);
-    if (status == LH_OK || (status == LH_ECANCELED && text))
-        status = lhi_outcome_read(job, text, size, out, err);
-    free(text);
+        status = run_ranks(job, links, &first, err);
+    if (status == LH_OK || (status == LH_ECANCELED && first.text))
+        status = lhi_outcome_read(job, first.text, first.size, out, err);
+    free(first.text);
     free(links);
     return status;
 }
@@ -285,7 +115,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     LHI_TRY(check_options(options, &job.o, err));
     job.emulates = !job.o.real_links;
     job.shared_clock = job.emulates;
-    return run(&job, out, err);
+    return run_job(&job, out, err);
 }
 
 /* --- training --------------------------------------------------------------
@@ -355,13 +185,17 @@ static lh_status make_devices(lhi_job *job, lh_error *err)
     while (made < n && (status = lhi_job_device(job, made, &job->devices[made],
                                                 err)) == LH_OK)
         made++;
-    if (status == LH_OK)
-        return LH_OK;
-    for (uint32_t i = 0; i < made; i++)
-        job->devices[i]->ops->close(job->devices[i]);
-    free(job->devices);
-    job->devices = NULL;
     return status;
+}
+
+/* Those that no rank has taken. */
+static void close_devices(lhi_job *job)
+{
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    for (uint32_t i = 0; job->devices && i < n; i++)
+        if (job->devices[i])
+            job->devices[i]->ops->close(job->devices[i]);
+    free(job->devices);
 }
 
 lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
@@ -380,16 +214,16 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                    .emulates = m.emulate_links,
                    .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
-    job.shared_clock =
-        transports[find_transport(job.o.transport)].run != lhi_job_launched;
+    uint32_t transport = find_transport(job.o.transport);
+    job.shared_clock = transports[transport].launch != NULL;
     LHI_TRY(open_data(&m, &data, err));
     job.data = data;
     lh_status status = LH_OK;
-    if (!transports[find_transport(job.o.transport)].forks)
+    if (transports[transport].are_threads)
         status = make_devices(&job, err);
     if (status == LH_OK)
-        status = run(&job, out, err);
-    free(job.devices);
+        status = run_job(&job, out, err);
+    close_devices(&job);
     lhi_data_close(data);
     return status;
 }

@@ -46,6 +46,8 @@ typedef struct worker {
     bool interrupted, saved;
     uint64_t n_grown;
     uint64_t turn; /* numbers the rounds of GO and DONE */
+    lhi_net_stop stop_now;
+    const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
 } worker;
 
 /* --- small messages ----------------------------------------------------------
@@ -67,12 +69,7 @@ static lh_status hear(worker *w, uint32_t from, unsigned class, void *data,
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_receive(w->net, from, lhi_tag(class, w->turn, 0), data,
                             size, &op, err));
-    lh_status status = lhi_rank_wait(w->rank, &op, err);
-    if (status == LH_ECANCELED) { /* nothing may point here any more */
-        lhi_net_abort(w->net, "interrupted");
-        lhi_net_wait(w->net, &op, 0, NULL);
-    }
-    return status;
+    return lhi_net_wait_unless(w->net, &op, w->stop, err);
 }
 
 /* --- one step
@@ -326,16 +323,16 @@ static int asked_to_stop(const lhi_job *job)
 
 static bool stop_now(void *of)
 {
-    return asked_to_stop(of) == LH_STOP_NOW;
+    const worker *w = of;
+    return asked_to_stop(w->job) == LH_STOP_NOW;
 }
 
 /* Steps begin once all ranks have made what they need. */
 static lh_status await_all(worker *w, lh_error *err)
 {
-    uint64_t ready = 0;
-    for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(hear(w, r, LHI_TAG_BARRIER, &ready, sizeof ready, err));
-    return LH_OK;
+    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK};
+    return lhi_net_barrier(w->net, &all, lhi_tag(LHI_TAG_BARRIER, 0, 0),
+                           w->stop, err);
 }
 
 static lh_status lead(worker *w, lhi_text *out, lh_error *err)
@@ -362,8 +359,7 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
 
 static lh_status follow(worker *w, lh_error *err)
 {
-    uint64_t ready = 1;
-    LHI_TRY(tell(w, 0, LHI_TAG_BARRIER, &ready, sizeof ready, err));
+    LHI_TRY(await_all(w, err));
     for (;;) {
         go order;
         done mine;
@@ -454,14 +450,11 @@ static lh_status make_rank(worker *w, lh_error *err)
         .net = w->net,
         .device = w->device,
         .emulates = job->emulates,
+        .stop = w->stop,
     };
     if (job->model) {
         LHI_TRY(make_training(w, err));
         o.hooks = lhi_training_hooks(w->training);
-    }
-    if (w->me == 0 && job->o.stop) {
-        o.stop = stop_now;
-        o.stop_context = (void *)(uintptr_t)job;
     }
     LHI_TRY(lhi_rank_make(&o, &w->rank, err));
     w->records = calloc(w->rank->program->n_passes + 1u, sizeof *w->records);
@@ -475,31 +468,56 @@ static lh_status make_rank(worker *w, lh_error *err)
     return w->iterations ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status work(worker *w, lhi_text *out, lh_error *err)
+static lh_status lead_or_follow(worker *w, lhi_text *out, lh_error *err)
 {
     LHI_TRY(lhi_wake_sharply(w->job->o.realtime, err));
+    if (w->me == 0 && w->job->o.stop) {
+        w->stop_now = (lhi_net_stop){stop_now, w};
+        w->stop = &w->stop_now;
+    }
     LHI_TRY(make_rank(w, err));
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }
 
-lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
-                       size_t *size, lhi_left *left, lh_error *err)
+/* Until the endpoint is closed, messages may still use what is in here. */
+static void free_worker(void *of)
 {
-    worker w = {.job = job,
-                .net = net,
-                .me = lhi_net_rank(net),
-                .n = lhi_net_n_ranks(net)};
-    if (job->devices)
-        w.device = job->devices[w.me];
+    worker *w = of;
+    lhi_rank_free(w->rank);
+    lhi_training_free(w->training);
+    if (w->device)
+        w->device->ops->close(w->device);
+    free(w->records);
+    free(w->played);
+    free(w->iterations);
+    free(w);
+}
+
+lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
+                       lh_error *err)
+{
+    const lhi_job *job = of;
+    worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return lhi_fail_nomem(err);
+    w->job = job;
+    w->net = net;
+    w->me = lhi_net_rank(net);
+    w->n = lhi_net_n_ranks(net);
+    if (job->devices) {
+        w->device = job->devices[w->me];
+        job->devices[w->me] = NULL;
+    }
+    lhi_net_when_closed(net, free_worker, w);
     lhi_text out = {0};
-    lh_error own;
-    lh_status status = work(&w, &out, &own);
+    lh_error own = {0};
+    lh_status status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
-        if (w.rank)
-            lhi_rank_stop(w.rank);
-        if (w.training)
-            lhi_training_stop(w.training);
+        if (w->rank)
+            lhi_rank_stop(w->rank);
+        if (w->training)
+            lhi_training_stop(w->training);
         if (err)
             *err = own;
     }
@@ -507,18 +525,5 @@ lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
         status == LH_OK)
         status = LH_ENOMEM;
     lhi_text_fini(&out);
-    free(w.records);
-    free(w.played);
-    free(w.iterations);
-    *left = (lhi_left){w.rank, w.training, w.device};
     return status;
-}
-
-void lhi_job_leave(lhi_left *left)
-{
-    lhi_rank_free(left->rank);
-    lhi_training_free(left->training);
-    if (left->device)
-        left->device->ops->close(left->device);
-    *left = (lhi_left){NULL, NULL, NULL};
 }

@@ -17,7 +17,7 @@ typedef struct lhi_job {
     bool emulates;
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
-    /* Made beforehand, one per rank; their ranks close them. NULL: each rank
+    /* Made beforehand, one per rank, who takes it from here. NULL: each rank
      * makes its own. */
     lhi_device **devices;
 } lhi_job;
@@ -26,24 +26,17 @@ typedef struct lhi_job {
 lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
                          lh_error *err);
 
-/* What one rank of a run does; `net` is its endpoint. On rank 0 *result is the
- * outcome's text (lhi_outcome_read). A failure has been told to all ranks.
- * *left: what must stay until the endpoint is closed; then
- * lhi_rank_leave(). */
-typedef struct lhi_left {
-    lhi_rank *rank;
-    lhi_training *training;
-    lhi_device *device;
-} lhi_left;
+/* What one rank of a run does: an lhi_rank_main, with the lhi_job. On rank 0
+ * the result is the outcome's text (lhi_outcome_read), also of a run that was
+ * interrupted. */
+lh_status lhi_job_rank(lhi_net *net, void *job, char **result, size_t *size,
+                       lh_error *err);
 
-lh_status lhi_job_rank(const lhi_job *job, lhi_net *net, char **result,
-                       size_t *size, lhi_left *left, lh_error *err);
-void lhi_job_leave(lhi_left *left);
-
-/* Runs this process's rank of a job whose processes MPI has started; *text is
- * NULL on all but rank 0. */
-lh_status lhi_job_launched(const lhi_job *job, const lhi_net_link *links,
-                           char **text, size_t *size, lh_error *err);
+/* Runs this process's rank of a job whose processes MPI has started; the text
+ * in *result is NULL on all but rank 0. */
+lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
+                           const lhi_net_link *links, lhi_rank_result *result,
+                           lh_error *err);
 
 /* The emulated links: room for one per resource. */
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);

@@ -312,12 +312,15 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                             size_t n, lh_error *err)
 {
     bool leads = lhi_net_rank(t->o.net) == 0;
-    double ready = 0;
+    const lhi_net_group all = {t->o.n_ranks, lhi_net_rank(t->o.net), NULL,
+                               LHI_NET_NO_LINK};
     if (leads)
         LHI_TRY(lhi_train_save_begin(t->train, &t->checkpoint, err));
-    LHI_TRY(add_up(t, turn, &ready, 1, err)); /* the folder is there */
+    /* The folder is there. */
+    LHI_TRY(lhi_net_barrier(t->o.net, &all, lhi_tag(LHI_TAG_BARRIER, turn, 0),
+                            NULL, err));
     LHI_TRY(lhi_train_save_part(t->train, &t->checkpoint, sums, err));
-    LHI_TRY(add_up(t, turn + 1, sums, n, err));
+    LHI_TRY(add_up(t, turn, sums, n, err));
     return leads ? lhi_train_save_end(t->train, &t->checkpoint, sums, err)
                  : LH_OK;
 }

@@ -83,16 +83,9 @@ static lh_status exchange(void *context, void *cards, size_t size,
                           lh_error *err)
 {
     lhi_net *net = context;
-    uint32_t n = lhi_net_n_ranks(net);
-    uint32_t *ranks = malloc(n * sizeof *ranks);
-    if (!ranks)
-        return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < n; i++)
-        ranks[i] = i;
-    lhi_net_group g = {n, lhi_net_rank(net), ranks, LHI_NET_NO_LINK};
-    lh_status status = lhi_net_all_gather(net, &g, 0, cards, n, size, err);
-    free(ranks);
-    return status;
+    lhi_net_group all = {lhi_net_n_ranks(net), lhi_net_rank(net), NULL,
+                         LHI_NET_NO_LINK};
+    return lhi_net_all_gather(net, &all, 0, cards, all.n_ranks, size, err);
 }
 
 static bool is_loopback(const char *host)

@@ -95,8 +95,8 @@ static void close_others(launcher *l, uint32_t rank)
     }
 }
 
-static lh_status run_rank(launcher *l, uint32_t rank, report *r, char **result,
-                          size_t *size)
+static lh_status run_rank(launcher *l, uint32_t rank, report *r,
+                          lhi_rank_result *result)
 {
     lh_error err = {0};
     lhi_net *net = NULL;
@@ -108,15 +108,12 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r, char **result,
                                   .failure = &l->shared->failure,
                                   .watched = true};
     lh_status status = lhi_net_stream(&options, &net, &err);
-    if (status != LH_OK)
+    if (status == LH_OK)
+        status = lhi_rank_run(net, l->rank_main, l->context, result, &err);
+    else
         lhi_failure_set(&l->shared->failure, rank, err.text);
-    if (status == LH_OK) {
-        status = l->rank_main(net, l->context, result, size, &err);
-        if (status != LH_OK)
-            lhi_net_abort(net, err.text);
-        lhi_net_close(net);
-    }
     r->status = (uint32_t)status;
+    r->size = result->text ? result->size : 0;
     snprintf(r->text, sizeof r->text, "%s", err.text);
     return status;
 }
@@ -124,20 +121,18 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r, char **result,
 static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
                                  int pipe)
 {
-    char *result = NULL;
-    size_t size = 0;
+    lhi_rank_result result = {NULL, 0};
     report r = {0};
     /* Nobody would watch it any more. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
     close_others(l, rank);
-    if (run_rank(l, rank, &r, &result, &size) == LH_OK && result)
-        r.size = size;
+    run_rank(l, rank, &r, &result);
     bool told = write_all(pipe, &r, sizeof r);
     if (told && r.size)
-        told = write_all(pipe, result, size);
-    free(result);
+        told = write_all(pipe, result.text, result.size);
+    free(result.text);
     fflush(NULL);
     _exit(told ? 0 : 1);
 }
@@ -228,7 +223,7 @@ static lh_status read_pipe(child *c, lh_error *err)
     return LH_OK;
 }
 
-static bool complete(const child *c, report *r)
+static bool has_reported(const child *c, report *r)
 {
     if (c->n_got < sizeof *r)
         return false;
@@ -248,7 +243,7 @@ static void judge(launcher *l, uint32_t rank, int how)
         c->status = LH_EIO;
         snprintf(c->text, sizeof c->text, "killed by signal %d (%s)", sig,
                  strsignal(sig));
-    } else if (!complete(c, &r)) {
+    } else if (!has_reported(c, &r)) {
         c->status = LH_EIO;
         snprintf(c->text, sizeof c->text,
                  "ended without having finished (exit status %d)",
@@ -277,8 +272,8 @@ static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
 }
 
 /* One look at all ranks; how many still run. */
-static lh_status look(launcher *l, struct pollfd *polls, uint32_t *n_running,
-                      lh_error *err)
+static lh_status look_at_ranks(launcher *l, struct pollfd *polls,
+                               uint32_t *n_running, lh_error *err)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         const child *c = &l->children[i];
@@ -310,7 +305,7 @@ static lh_status watch_all(launcher *l, lh_error *err)
     uint32_t n_running = l->n;
     int64_t failed_ns = 0;
     while (n_running > 0 && status == LH_OK) {
-        status = look(l, polls, &n_running, err);
+        status = look_at_ranks(l, polls, &n_running, err);
         bool failed = lhi_failure_text(&l->shared->failure) != NULL;
         if (failed && !failed_ns)
             failed_ns = lhi_now_ns();
@@ -342,17 +337,17 @@ static void hand_out(launcher *l, lhi_rank_result *results)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         child *c = &l->children[i];
-        size_t size = c->n_got - sizeof(report);
-        if (size == 0)
+        report r;
+        if (!has_reported(c, &r) || r.size == 0)
             continue;
-        memmove(c->got, c->got + sizeof(report), size);
-        results[i] = (lhi_rank_result){c->got, size};
+        memmove(c->got, c->got + sizeof r, r.size);
+        results[i] = (lhi_rank_result){c->got, r.size};
         c->got = NULL;
     }
 }
 
-static lh_status make(launcher *l, uint32_t n_links, const lhi_net_link *links,
-                      lh_error *err)
+static lh_status prepare_launch(launcher *l, uint32_t n_links,
+                                const lhi_net_link *links, lh_error *err)
 {
     int prot = PROT_READ | PROT_WRITE;
     int how = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -439,10 +434,10 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         LHI_NET_MOST_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
     launcher l = {.n = n, .rank_main = rank_main, .context = context};
-    lh_status status = make(&l, n_links, links, err);
+    lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);
-    if (status == LH_OK && results)
+    if (results && l.children)
         hand_out(&l, results);
     unmake(&l);
     return status;

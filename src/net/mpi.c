@@ -323,3 +323,13 @@ void lhi_mpi_end(lhi_mpi *m, bool failed)
 }
 
 #endif
+
+lh_status lhi_mpi_run(lhi_mpi *mpi, const char *transport, uint32_t n_links,
+                      const lhi_net_link *links, lhi_rank_main *rank_main,
+                      void *context, lhi_rank_result *result, lh_error *err)
+{
+    lhi_net *net;
+    *result = (lhi_rank_result){NULL, 0};
+    LHI_TRY(lhi_net_mpi(mpi, transport, n_links, links, &net, err));
+    return lhi_rank_run(net, rank_main, context, result, err);
+}

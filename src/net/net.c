@@ -96,8 +96,8 @@ lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                            entered_ns, turn, &op->slot, err);
 }
 
-static lh_status begin(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
-                       size_t size, lhi_net_op *op, lh_error *err)
+static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
+                          size_t size, lhi_net_op *op, lh_error *err)
 {
     if (lhi_failure_text(net->failure))
         return lhi_net_failed(net, err);
@@ -132,7 +132,7 @@ lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
         const void *in;
         void *data;
     } bytes = {data}; /* a send only reads them */
-    LHI_TRY(begin(net, to, tag, bytes.data, size, op, err));
+    LHI_TRY(begin_op(net, to, tag, bytes.data, size, op, err));
     op->link = link;
     op->entered_ns = entered_ns;
     lh_status status = lhi_net_enter(net, op, entered_ns, turn, err);
@@ -144,7 +144,7 @@ lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
 lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
                           size_t size, lhi_net_op *op, lh_error *err)
 {
-    LHI_TRY(begin(net, from, tag, data, size, op, err));
+    LHI_TRY(begin_op(net, from, tag, data, size, op, err));
     op->receives = true;
     return begun(op, net->ops->receive(net, op, err));
 }
@@ -226,6 +226,29 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     return LH_OK;
 }
 
+bool lhi_net_stopped(const lhi_net_stop *stop)
+{
+    return stop && stop->says(stop->context);
+}
+
+lh_status lhi_net_wait_unless(lhi_net *net, lhi_net_op *op,
+                              const lhi_net_stop *stop, lh_error *err)
+{
+    if (!stop)
+        return lhi_net_wait(net, op, 0, err);
+    for (;;) {
+        lh_status status =
+            lhi_net_wait(net, op, lhi_now_ns() + LHI_NET_LOOK_NS, err);
+        if (status != LH_ECANCELED)
+            return status;
+        if (lhi_net_stopped(stop))
+            break;
+    }
+    lhi_net_abort(net, "interrupted");
+    lhi_net_wait(net, op, 0, NULL);
+    return lhi_fail(err, LH_ECANCELED, "interrupted");
+}
+
 void lhi_net_abort(lhi_net *net, const char *reason)
 {
     net->ops->abort(net, reason);
@@ -251,8 +274,36 @@ const char *lhi_net_name(const lhi_net *net)
     return net->ops->name;
 }
 
+void lhi_net_when_closed(lhi_net *net, void (*release)(void *of), void *of)
+{
+    net->release = release;
+    net->release_of = of;
+}
+
 void lhi_net_close(lhi_net *net)
 {
-    if (net)
-        net->ops->close(net);
+    if (!net)
+        return;
+    void (*release)(void *of) = net->release;
+    void *of = net->release_of;
+    net->ops->close(net);
+    if (release)
+        release(of);
+}
+
+lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
+                       lhi_rank_result *result, lh_error *err)
+{
+    lh_error own = {0};
+    *result = (lhi_rank_result){NULL, 0};
+    lh_status status =
+        rank_main(net, context, &result->text, &result->size, &own);
+    if (status != LH_OK) {
+        lhi_net_abort(net, own.text);
+        lhi_net_failed(net, &own); /* why, while the endpoint has it */
+        if (err)
+            *err = own;
+    }
+    lhi_net_close(net);
+    return status;
 }

@@ -94,6 +94,20 @@ lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
 lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                        lh_error *err);
 
+/* What may end a run from outside: asked now and then by whom it was given to;
+ * once it says true, the run is over. */
+typedef struct lhi_net_stop {
+    bool (*says)(void *context);
+    void *context;
+} lhi_net_stop;
+bool lhi_net_stopped(const lhi_net_stop *stop); /* NULL: never */
+
+/* Waits without a limit, but for `stop` (NULL: nothing stops it): LH_ECANCELED,
+ * the run is ended on every rank, and the transport has let go of the
+ * operation. */
+lh_status lhi_net_wait_unless(lhi_net *net, lhi_net_op *op,
+                              const lhi_net_stop *stop, lh_error *err);
+
 /* Has the run fail on every rank, with this rank named as the cause: each
  * wait, send and receive anywhere returns LH_EIO within a second. The first
  * reason counts. Safe to call twice. */
@@ -108,6 +122,10 @@ bool lhi_net_speaks(const lhi_net *net);
 uint32_t lhi_net_rank(const lhi_net *net);
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
+
+/* Has lhi_net_close call release(of) once nothing of the endpoint touches its
+ * rank's memory any more. One per endpoint. */
+void lhi_net_when_closed(lhi_net *net, void (*release)(void *of), void *of);
 
 /* Leaves the transport: waits until what was sent is out (or cannot get there
  * any more), then releases everything. Receives still posted are dropped. A
@@ -124,11 +142,13 @@ void lhi_net_close(lhi_net *net);
 #define LHI_NET_TAGS 16u
 typedef struct lhi_net_group {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
-    const uint32_t *ranks;
+    const uint32_t *ranks;  /* NULL: all ranks, in order */
     uint32_t link; /* emulated link of these messages, or LHI_NET_NO_LINK */
 } lhi_net_group;
+/* Returns once all members have called it. `stop` as in lhi_net_wait_unless. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *group,
-                          uint64_t tag, lh_error *err);
+                          uint64_t tag, const lhi_net_stop *stop,
+                          lh_error *err);
 /* Member i gets, in out, the sum of everyone's values [first(i), first(i+1)),
  * first(i) = floor(n * i / n_ranks). `out` may be values + first(i), and may
  * not overlap the rest of `values`. */
@@ -148,17 +168,24 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
                          lh_error *err);
 
 /* What a rank of a run does, in a thread or process of its own. It may hand
- * back text made with malloc in *result (its size in *size; NULL: nothing).
- * When it returns, the endpoint is closed for it; a failure ends the run
+ * back text made with malloc in *result (its size in *size; NULL: nothing),
+ * also when it fails. When it returns, the endpoint is closed for it
+ * (lhi_net_when_closed: and then what it has left); a failure ends the run
  * everywhere. */
 typedef lh_status lhi_rank_main(lhi_net *net, void *context, char **result,
                                 size_t *size, lh_error *err);
 
-/* What the ranks handed back; release each with free. */
+/* What a rank handed back; release it with free. */
 typedef struct lhi_rank_result {
     char *text; /* NULL: nothing */
     size_t size;
 } lhi_rank_result;
+
+/* The life of a rank that has its endpoint, however it was started: runs
+ * `rank_main`, has the run fail where that fails, closes the endpoint. `err`
+ * then says why the run has failed; *result is set in any case. */
+lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
+                       lhi_rank_result *result, lh_error *err);
 
 /* inproc: a thread per rank that runs `rank_main`; returns when all have ended.
  * Otherwise like lhi_local_run. */
@@ -170,9 +197,10 @@ lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
 /* local: forks `n` processes that each run `rank_main`, watches them, and
  * returns when all have ended; they share what the caller had in memory, but
  * see no change after. The caller must have no other threads.
- * `results` (n of them, zeroed) may be NULL. Any rank that fails or dies ends
- * all of them within seconds: LH_EIO or the rank's own status, with the first
- * rank to fail and the cause. If the caller dies, so do they. */
+ * `results` (n of them, zeroed) may be NULL; a failed run has those of the
+ * ranks that came to their end. Any rank that fails or dies ends all of them
+ * within seconds: LH_EIO or the rank's own status, with the first rank to fail
+ * and the cause. If the caller dies, so do they. */
 lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err);
@@ -223,6 +251,11 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
  * host. */
 lh_status lhi_net_mpi(lhi_mpi *mpi, const char *transport, uint32_t n_links,
                       const lhi_net_link *links, lhi_net **out, lh_error *err);
+/* Runs this process's rank over such a transport; *result: what it handed
+ * back, also of a failed run. */
+lh_status lhi_mpi_run(lhi_mpi *mpi, const char *transport, uint32_t n_links,
+                      const lhi_net_link *links, lhi_rank_main *rank_main,
+                      void *context, lhi_rank_result *result, lh_error *err);
 /* `failed`: without waiting for ranks that may be gone; the process should end
  * with a status other than 0 then. NULL is fine. */
 void lhi_mpi_end(lhi_mpi *mpi, bool failed);

@@ -19,11 +19,16 @@ static size_t first_of(const lhi_net_group *g, size_t n, uint32_t i)
     return per * i + rest * i / g->n_ranks;
 }
 
-static lh_status check(const lhi_net *net, const lhi_net_group *g,
-                       lh_error *err)
+static uint32_t rank_of(const lhi_net_group *g, uint32_t member)
+{
+    return g->ranks ? g->ranks[member] : member;
+}
+
+static lh_status check_group(const lhi_net *net, const lhi_net_group *g,
+                             lh_error *err)
 {
     if (g->n_ranks == 0 || g->mine >= g->n_ranks ||
-        g->ranks[g->mine] != lhi_net_rank(net))
+        rank_of(g, g->mine) != lhi_net_rank(net))
         return lhi_fail(err, LH_EINVAL,
                         "rank %u is not member %u of a group of %u",
                         lhi_net_rank(net), g->mine, g->n_ranks);
@@ -50,14 +55,15 @@ static lh_status exchange_init(exchange *x, lhi_net *net,
     return LH_OK;
 }
 
-static lh_status wait_all(exchange *x, lhi_net_op *ops, lh_error *err)
+static lh_status wait_all(exchange *x, lhi_net_op *ops,
+                          const lhi_net_stop *stop, lh_error *err)
 {
     lh_status first = LH_OK;
     for (uint32_t i = 0; i < x->group->n_ranks; i++) {
         if (!ops[i].net || i == x->group->mine)
             continue;
-        lh_status status =
-            lhi_net_wait(x->net, &ops[i], 0, first == LH_OK ? err : NULL);
+        lh_status status = lhi_net_wait_unless(x->net, &ops[i], stop,
+                                               first == LH_OK ? err : NULL);
         if (first == LH_OK)
             first = status;
     }
@@ -70,10 +76,10 @@ static lh_status exchange_fini(exchange *x, lh_status status, lh_error *err)
 {
     if (status != LH_OK) {
         lhi_net_abort(x->net, err ? err->text : lh_status_name(status));
-        wait_all(x, x->receives, NULL);
-        wait_all(x, x->sends, NULL);
+        wait_all(x, x->receives, NULL, NULL);
+        wait_all(x, x->sends, NULL, NULL);
     } else {
-        status = wait_all(x, x->sends, err);
+        status = wait_all(x, x->sends, NULL, err);
     }
     free(x->sends);
     return status;
@@ -82,8 +88,8 @@ static lh_status exchange_fini(exchange *x, lh_status status, lh_error *err)
 static lh_status receive_from(exchange *x, uint32_t i, void *data, size_t size,
                               lh_error *err)
 {
-    lh_status status = lhi_net_receive(x->net, x->group->ranks[i], x->tag, data,
-                                       size, &x->receives[i], err);
+    lh_status status = lhi_net_receive(x->net, rank_of(x->group, i), x->tag,
+                                       data, size, &x->receives[i], err);
     if (status != LH_OK)
         x->receives[i].net = NULL;
     return status;
@@ -92,7 +98,7 @@ static lh_status receive_from(exchange *x, uint32_t i, void *data, size_t size,
 static lh_status send_to(exchange *x, uint32_t i, const void *data, size_t size,
                          lh_error *err)
 {
-    lh_status status = lhi_net_send(x->net, x->group->ranks[i], x->tag, data,
+    lh_status status = lhi_net_send(x->net, rank_of(x->group, i), x->tag, data,
                                     size, x->group->link, lhi_now_ns(),
                                     LHI_NET_NO_TURN, &x->sends[i], err);
     if (status != LH_OK)
@@ -100,22 +106,24 @@ static lh_status send_to(exchange *x, uint32_t i, const void *data, size_t size,
     return status;
 }
 
-/* Everyone sends everyone an empty message. */
+/* All tell the first member, which then tells all: messages without bytes. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
-                          lh_error *err)
+                          const lhi_net_stop *stop, lh_error *err)
 {
     exchange x;
-    LHI_TRY(check(net, g, err));
+    LHI_TRY(check_group(net, g, err));
     LHI_TRY(exchange_init(&x, net, g, tag + TAG_BARRIER, err));
+    bool leads = g->mine == 0;
+    uint32_t from = leads ? 1 : 0, to = leads ? g->n_ranks : 1;
     lh_status status = LH_OK;
-    for (uint32_t i = 0; i < g->n_ranks && status == LH_OK; i++)
-        if (i != g->mine)
-            status = receive_from(&x, i, NULL, 0, err);
-    for (uint32_t i = 0; i < g->n_ranks && status == LH_OK; i++)
-        if (i != g->mine)
-            status = send_to(&x, i, NULL, 0, err);
+    for (uint32_t i = from; i < to && status == LH_OK; i++)
+        status = receive_from(&x, i, NULL, 0, err);
+    if (status == LH_OK && leads)
+        status = wait_all(&x, x.receives, stop, err);
+    for (uint32_t i = from; i < to && status == LH_OK; i++)
+        status = send_to(&x, i, NULL, 0, err);
     if (status == LH_OK)
-        status = wait_all(&x, x.receives, err);
+        status = wait_all(&x, x.receives, stop, err);
     return exchange_fini(&x, status, err);
 }
 
@@ -144,7 +152,7 @@ lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
                                  float *out, lh_error *err)
 {
     exchange x;
-    LHI_TRY(check(net, g, err));
+    LHI_TRY(check_group(net, g, err));
     size_t first = first_of(g, n, g->mine);
     size_t count = first_of(g, n, g->mine + 1) - first;
     size_t room = count * (g->n_ranks - 1);
@@ -170,7 +178,7 @@ lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
                 send_to(&x, i, values + at, (end - at) * sizeof *values, err);
     }
     if (status == LH_OK)
-        status = wait_all(&x, x.receives, err);
+        status = wait_all(&x, x.receives, NULL, err);
     if (status == LH_OK)
         add_up(g, values + first, others, count, out);
     status = exchange_fini(&x, status, err);
@@ -183,7 +191,7 @@ lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *g, uint64_t tag,
                              lh_error *err)
 {
     exchange x;
-    LHI_TRY(check(net, g, err));
+    LHI_TRY(check_group(net, g, err));
     LHI_TRY(exchange_init(&x, net, g, tag + TAG_GATHER, err));
     unsigned char *bytes = values;
     size_t first = first_of(g, n, g->mine) * value_size;
@@ -199,6 +207,6 @@ lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *g, uint64_t tag,
         if (i != g->mine)
             status = send_to(&x, i, bytes + first, size, err);
     if (status == LH_OK)
-        status = wait_all(&x, x.receives, err);
+        status = wait_all(&x, x.receives, NULL, err);
     return exchange_fini(&x, status, err);
 }

@@ -42,6 +42,8 @@ struct lhi_net {
     uint32_t rank, n_ranks;
     lhi_links *links; /* NULL: none are emulated */
     lhi_failure *failure;
+    void (*release)(void *of); /* once closed; NULL: nothing */
+    void *release_of;
 };
 
 /* States of an operation. */

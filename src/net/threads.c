@@ -21,27 +21,18 @@ typedef struct rank_thread {
 static void *thread_main(void *of)
 {
     rank_thread *r = of;
-    char *text = NULL;
-    size_t size = 0;
-    r->status = r->rank_main(r->net, r->context, &text, &size, &r->err);
-    if (r->status != LH_OK) {
-        lhi_net_abort(r->net, r->err.text);
-        /* The run's reason, while the endpoint has it. */
-        const char *why = lhi_net_failure(r->net);
-        if (why)
-            lhi_fail(&r->err, r->status, "%s", why);
-    }
-    lhi_net_close(r->net);
-    if (r->status == LH_OK && r->result)
-        *r->result = (lhi_rank_result){text, size};
+    lhi_rank_result result;
+    r->status =
+        lhi_rank_run(r->net, r->rank_main, r->context, &result, &r->err);
+    if (r->result)
+        *r->result = result;
     else
-        free(text);
+        free(result.text);
     return NULL;
 }
 
 /* The run's status: the cause's own rather than those that it ended. */
-static lh_status sum_up(const rank_thread *ranks, uint32_t n,
-                        lhi_rank_result *results, lh_error *err)
+static lh_status sum_up(const rank_thread *ranks, uint32_t n, lh_error *err)
 {
     const rank_thread *worst = NULL;
     for (uint32_t i = 0; i < n; i++)
@@ -50,10 +41,6 @@ static lh_status sum_up(const rank_thread *ranks, uint32_t n,
             worst = &ranks[i];
     if (!worst)
         return LH_OK;
-    for (uint32_t i = 0; results && i < n; i++) {
-        free(results[i].text);
-        results[i] = (lhi_rank_result){0};
-    }
     return lhi_fail(err, worst->status, "%s", worst->err.text);
 }
 
@@ -94,7 +81,7 @@ lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
                                  .result = results ? &results[i] : NULL};
     if (status == LH_OK) {
         start_and_join(ranks, n);
-        status = sum_up(ranks, n, results, err);
+        status = sum_up(ranks, n, err);
     }
     free(ranks);
     free(nets);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A runner for transports whose ranks start apart: a process per rank, each of
- * which makes its own endpoint. */
+/* A runner for transports whose ranks start apart: what mpirun does, with a
+ * process per rank. Each makes its endpoint and lives the life of every rank
+ * (lhi_rank_run). */
 #ifndef NET_PROCESSES_H
 #define NET_PROCESSES_H
 
@@ -50,22 +51,15 @@ static void rank_process_main(int fd, uint32_t rank, uint32_t n,
 {
     lhi_net *net = NULL;
     lh_error err = {0};
-    char *result = NULL;
-    size_t size = 0;
+    lhi_rank_result result = {NULL, 0};
     lh_status status = make(how, rank, n, n_links, links, &net, &err);
-    if (status == LH_OK) {
-        status = rank_main(net, context, &result, &size, &err);
-        if (status != LH_OK) {
-            lhi_net_abort(net, err.text);
-            lhi_fail(&err, status, "%s", lhi_net_failure(net));
-        }
-        lhi_net_close(net);
-    }
-    rank_process r = {.status = status, .size = result ? size : 0};
+    if (status == LH_OK)
+        status = lhi_rank_run(net, rank_main, context, &result, &err);
+    rank_process r = {.status = status, .size = result.text ? result.size : 0};
     memcpy(r.text, err.text, sizeof r.text);
     pipe_all(fd, &r, sizeof r, true);
-    pipe_all(fd, result, r.size, true);
-    free(result);
+    pipe_all(fd, result.text, r.size, true);
+    free(result.text);
     _exit(0);
 }
 

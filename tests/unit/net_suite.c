@@ -232,7 +232,7 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
             values[i] = me == 3 ? 1e8f : me == 0 ? -1e8f : 0.25f + (float)i;
         float *out = c % 2 ? values + first : malloc((end - first + 1) * 4);
         EXPECT(out);
-        LHI_TRY(lhi_net_barrier(net, &g, 1000 + 64 * c, err));
+        LHI_TRY(lhi_net_barrier(net, &g, 1000 + 64 * c, NULL, err));
         LHI_TRY(lhi_net_reduce_scatter(net, &g, 1016 + 64 * c, values, n, out,
                                        err));
         for (size_t i = first; i < end; i++)
@@ -257,7 +257,7 @@ static lh_status wrong_group(lhi_net *net, void *context, char **result,
     const uint32_t members[] = {0, 1};
     lhi_net_group g = {2, 1 - lhi_net_rank(net), members, LHI_NET_NO_LINK};
     lh_error e = {0};
-    EXPECT(lhi_net_barrier(net, &g, 0, &e) == LH_EINVAL);
+    EXPECT(lhi_net_barrier(net, &g, 0, NULL, &e) == LH_EINVAL);
     EXPECT(strstr(e.text, "is not member"));
     return LH_OK;
 }
@@ -453,24 +453,80 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Nothing is lost when all leave at once with messages on their way. */
+/* Nothing is lost when all leave at once with messages on their way. What they
+ * use stays until the endpoint is closed. */
 static lh_status leave_early(lhi_net *net, void *context, char **result,
                              size_t *size, lh_error *err)
 {
     UNUSED_REST;
-    static _Thread_local unsigned char bytes[300000];
-    static _Thread_local lhi_net_op op; /* close outlives this call */
-    if (lhi_net_rank(net) == 0) {
-        LHI_TRY(send_now(net, 1, 1, bytes, sizeof bytes, &op, err));
-        return LH_OK; /* close has to wait for it */
-    }
-    unsigned char *in = malloc(sizeof bytes);
-    EXPECT(in);
+    typedef struct parcel {
+        lhi_net_op op;
+        unsigned char bytes[300000];
+    } parcel;
+    parcel *p = calloc(1, sizeof *p);
+    EXPECT(p);
+    lhi_net_when_closed(net, free, p);
+    if (lhi_net_rank(net) == 0)
+        return send_now(net, 1, 1, p->bytes, sizeof p->bytes, &p->op, err);
     lhi_sleep_for(60 * INT64_C(1000000));
-    lh_status status = lhi_net_receive(net, 0, 1, in, sizeof bytes, &op, err);
-    if (status == LH_OK)
-        status = lhi_net_wait(net, &op, 0, err);
-    free(in);
+    LHI_TRY(lhi_net_receive(net, 0, 1, p->bytes, sizeof p->bytes, &p->op, err));
+    return lhi_net_wait(net, &p->op, 0, err);
+}
+
+/* Nobody gets past a barrier before the last one has come to it. */
+static lh_status barrier_waits(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    enum { LAST = 2 };
+    uint32_t me = lhi_net_rank(net), n = lhi_net_n_ranks(net);
+    const lhi_net_group all = {n, me, NULL, LHI_NET_NO_LINK};
+    if (me == LAST)
+        lhi_sleep_for(50 * INT64_C(1000000));
+    int64_t came_ns = lhi_now_ns();
+    LHI_TRY(lhi_net_barrier(net, &all, 7, NULL, err));
+    int64_t passed_ns = lhi_now_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_net_op op = {0};
+        if (i == LAST)
+            continue;
+        if (me == LAST)
+            LHI_TRY(send_now(net, i, 1, &came_ns, sizeof came_ns, &op, err));
+        else if (me == i)
+            LHI_TRY(lhi_net_receive(net, LAST, 1, &came_ns, sizeof came_ns, &op,
+                                    err));
+        else
+            continue;
+        LHI_TRY(lhi_net_wait(net, &op, 0, err));
+    }
+    EXPECT(passed_ns >= came_ns);
+    return LH_OK;
+}
+
+static bool after_the_time(void *of)
+{
+    return lhi_now_ns() > *(int64_t *)of;
+}
+
+/* A stop ends a wait, and the run for all others. */
+static lh_status one_stops(lhi_net *net, void *context, char **result,
+                           size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    unsigned char bytes[8];
+    lhi_net_op op = {0};
+    int64_t limit_ns = lhi_now_ns() + 50 * INT64_C(1000000);
+    const lhi_net_stop stop = {after_the_time, &limit_ns};
+    if (lhi_net_rank(net) == 2) {
+        const lhi_net_group all = {3, 2, NULL, LHI_NET_NO_LINK};
+        return lhi_net_barrier(net, &all, 40, NULL, err);
+    }
+    LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));
+    if (lhi_net_rank(net) == 1)
+        return lhi_net_wait(net, &op, 0, err);
+    lh_status status = lhi_net_wait_unless(net, &op, &stop, err);
+    EXPECT(status == LH_ECANCELED);
+    EXPECT(lhi_net_failure(net));
     return status;
 }
 
@@ -504,6 +560,15 @@ static lh_status hands_back(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
+/* What there is of a run that fails comes back too. */
+static lh_status hands_back_half(lhi_net *net, void *context, char **result,
+                                 size_t *size, lh_error *err)
+{
+    LHI_TRY(hands_back(net, context, result, size, err));
+    return lhi_net_rank(net) == 1 ? lhi_fail(err, LH_EINPUT, "half is done")
+                                  : LH_OK;
+}
+
 const net_case net_cases[] = {
     {"sizes", 2, sizes, 0, {{0}}, NULL},
     {"tags", 2, tags, 0, {{0}}, NULL},
@@ -527,5 +592,8 @@ const net_case net_cases[] = {
     {"leave early", 2, leave_early, 0, {{0}}, NULL},
     {"too many kept", 2, too_many_kept, 0, {{0}}, "64 MiB of messages"},
     {"hands back", 3, hands_back, 0, {{0}}, NULL},
+    {"hands back half", 2, hands_back_half, 0, {{0}}, "rank 1: half is done"},
+    {"barrier waits", 4, barrier_waits, 0, {{0}}, NULL},
+    {"one stops", 3, one_stops, 0, {{0}}, "rank 0: interrupted"},
 };
 const unsigned n_net_cases = sizeof net_cases / sizeof net_cases[0];

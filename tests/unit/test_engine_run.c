@@ -240,12 +240,15 @@ static void interrupted_in_the_middle(void)
         "uniform: {placement: ud, F: 50, D: 50, W: 50}\n"
         "datacenters: {count: 2, latency: 200, transfer: 100}\n");
     lh_schedule *s = make(p, "1f1b");
-    for (int k = 0; k < 2; k++) {
-        lh_exec *x = lower(p, s, k ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
+    for (int k = 0; k < 3; k++) {
+        lh_exec *x = lower(p, s, k == 1 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
         stopping stop = {.how = LH_STOP_NOW};
         atomic_init(&stop.seen, 0);
-        lh_train_options o = {
-            .size = sizeof o, .steps = 3, .stop = stop_soon, .context = &stop};
+        lh_train_options o = {.size = sizeof o,
+                              .transport = k == 2 ? "local" : "inproc",
+                              .steps = 3,
+                              .stop = stop_soon,
+                              .context = &stop};
         lh_train_result *r = NULL;
         lh_error err;
         CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);

@@ -51,6 +51,8 @@ static void run_case(const net_transport *t, const net_case *c)
         CHECK_INT(results[1].size, 300000);
         CHECK_INT(results[2].size, 20);
     }
+    if (strcmp(c->name, "hands back half") == 0)
+        CHECK(results[1].text && strcmp(results[1].text, "hello from 1") == 0);
     free_results(results, 8);
 }
 

@@ -106,16 +106,12 @@ static void killed(void)
 
 static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
 {
-    lhi_net *net = NULL;
-    char word[] = "hello", *result = NULL;
-    size_t size = 0;
-    LHI_TRY(lhi_net_mpi(mpi, getenv("TEST_NET_TRANSPORT"), c->n_links, c->links,
-                        &net, err));
-    lh_status status = c->rank_main(net, word, &result, &size, err);
-    if (status != LH_OK)
-        lhi_net_abort(net, err->text);
-    lhi_net_close(net);
-    free(result);
+    char word[] = "hello";
+    lhi_rank_result result;
+    lh_status status =
+        lhi_mpi_run(mpi, getenv("TEST_NET_TRANSPORT"), c->n_links, c->links,
+                    c->rank_main, word, &result, err);
+    free(result.text);
     return status;
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of passes: how large they are, and sending one. */
+#include "engine/rank.h"
+
+size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input)
+{
+    const lh_exec *x = rank->o.exec;
+    uint32_t c = input % x->n_half / rank->o.pipeline->n_microbatches;
+    const lhi_device_ops *ops = rank->o.device->ops;
+    return input < x->n_half ? ops->message_bytes(rank->o.device, c - 1, false)
+                             : ops->message_bytes(rank->o.device, c + 1, true);
+}
+
+lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
+                        lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
+                        int64_t entered_ns, lh_error *err)
+{
+    uint32_t link = LHI_NET_NO_LINK;
+    uint64_t turn = LHI_NET_NO_TURN;
+    if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
+        link = pass->link;
+        if (pass->turn != UINT64_MAX)
+            turn = rank->turns * rank->o.exec->link_messages[link] + pass->turn;
+    }
+    buffer->op = (lhi_net_op){0};
+    return lhi_net_send(rank->o.net, rank->o.base + pass->peer,
+                        lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, pass->output),
+                        buffer->data, lhi_rank_input_bytes(rank, pass->output),
+                        link, entered_ns, turn, &buffer->op, err);
+}
