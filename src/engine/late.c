@@ -18,7 +18,7 @@ typedef struct made {
 
 typedef struct notice {
     lhi_net_op op;
-    int64_t posted_ns;
+    unsigned char bytes[LHI_NOTICE_BYTES];
 } notice;
 
 typedef struct sender {
@@ -56,12 +56,15 @@ static lh_status send_one(sender *s, uint32_t pass)
     lhi_late *late = s->late;
     lhi_rank *rank = late->rank;
     const lhi_exec_pass *p = &rank->program->passes[pass];
-    notice heard = {.posted_ns = 0};
+    notice heard = {0};
+    int64_t posted_ns;
     LHI_TRY(lhi_net_receive(
         rank->o.net, rank->o.base + s->peer,
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
-        &heard.posted_ns, sizeof heard.posted_ns, &heard.op, &s->err));
+        heard.bytes, sizeof heard.bytes, &heard.op, &s->err));
     LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
+    LHI_TRY(
+        lhi_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err));
     pthread_mutex_lock(&late->lock);
     while (!late->made[pass].buffer && !late->stop)
         pthread_cond_wait(&late->changed, &late->lock);
@@ -69,7 +72,7 @@ static lh_status send_one(sender *s, uint32_t pass)
     pthread_mutex_unlock(&late->lock);
     if (!what.buffer)
         return lhi_fail(&s->err, LH_ECANCELED, "stopped");
-    int64_t entered = heard.posted_ns > what.ns ? heard.posted_ns : what.ns;
+    int64_t entered = posted_ns > what.ns ? posted_ns : what.ns;
     return lhi_rank_send(rank, p, what.buffer, late->step, late->kind, entered,
                          &s->err);
 }
@@ -203,11 +206,12 @@ lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
 {
     lhi_rank *rank = late->rank;
     notice *n = &late->notices[late->n_notices++];
-    *n = (notice){.posted_ns = posted_ns};
+    *n = (notice){0};
+    lhi_notice_write(posted_ns, n->bytes);
     return lhi_net_send(
         rank->o.net, rank->o.base + post->peer,
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, post->input),
-        &n->posted_ns, sizeof n->posted_ns, LHI_NET_NO_LINK, lhi_now_ns(),
+        n->bytes, sizeof n->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
         LHI_NET_NO_TURN, &n->op, err);
 }
 

@@ -3,9 +3,9 @@
 #include "engine/steps.h"
 #include "sim/timeline.h"
 
+#include <inttypes.h>
 #include <longhaul/trace.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* --- the trace
  * ----------------------------------------------------------------- */
@@ -174,20 +174,75 @@ typedef struct owned_result {
 } owned_result;
 
 typedef struct reader {
-    const char *at;
+    const unsigned char *at;
     size_t left;
 } reader;
 
-/* Copies `size` bytes; false: there are not so many. */
-static bool take(reader *r, void *out, size_t size)
+/* The next `size` bytes; NULL: there are not so many. */
+static const unsigned char *next_bytes(reader *r, size_t size)
 {
+    const unsigned char *at = r->at;
     if (size > r->left)
-        return false;
-    if (size)
-        memcpy(out, r->at, size);
+        return NULL;
     r->at += size;
     r->left -= size;
-    return true;
+    return at;
+}
+
+lh_status lhi_job_check_counts(const lhi_job *job, uint32_t rank,
+                               const lhi_counts *counts, lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    uint32_t n_passes = job->exec->ranks[rank].n_passes;
+    size_t most = 2 * (size_t)p->n_chunks + p->n_dp_ops;
+    if (counts->n_passes == n_passes && counts->n_played <= most)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO,
+                    "rank %" PRIu32 " has recorded %" PRIu32
+                    " passes and %" PRIu32 " communications, not %" PRIu32
+                    " and at most %zu",
+                    rank, counts->n_passes, counts->n_played, n_passes, most);
+}
+
+static lh_status check_played(const lhi_job *job, uint32_t rank,
+                              const lhi_played *played, uint32_t n,
+                              lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    for (uint32_t i = 0; i < n; i++)
+        if (played[i].chunk >= p->n_chunks ||
+            (played[i].op != LH_NONE && played[i].op >= p->n_dp_ops))
+            return lhi_fail(err, LH_EIO,
+                            "rank %" PRIu32
+                            " has recorded a communication that "
+                            "the pipeline does not have",
+                            rank);
+    return LH_OK;
+}
+
+/* What one rank has recorded. */
+static lh_status read_rank(const lhi_job *job, uint32_t rank, reader *r,
+                           lhi_arena *mem, lhi_record **records,
+                           lhi_played **played, uint32_t *n_played,
+                           lh_error *err)
+{
+    lhi_counts counts;
+    const unsigned char *head = next_bytes(r, LHI_COUNTS_BYTES);
+    if (!head)
+        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    LHI_TRY(lhi_counts_read(head, LHI_COUNTS_BYTES, &counts, err));
+    LHI_TRY(lhi_job_check_counts(job, rank, &counts, err));
+    size_t size = lhi_rows_bytes(&counts);
+    const unsigned char *rows = next_bytes(r, size);
+    if (!rows)
+        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    *records = LHI_NEW(mem, lhi_record, counts.n_passes);
+    *played = LHI_NEW(mem, lhi_played, counts.n_played);
+    if (!*records || !*played)
+        return lhi_fail_nomem(err);
+    *n_played = counts.n_played;
+    LHI_TRY(lhi_rows_read(rows, size, &counts, *records, *played, err));
+    return check_played(job, rank, *played, counts.n_played, err);
 }
 
 static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
@@ -199,21 +254,9 @@ static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
     uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
     if (!records || !played || !n_played)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t passes = job->exec->ranks[i].n_passes;
-        uint64_t count;
-        records[i] = LHI_NEW(mem, lhi_record, passes);
-        if (!records[i])
-            return lhi_fail_nomem(err);
-        if (!take(r, records[i], passes * sizeof **records) ||
-            !take(r, &count, sizeof count) || count > r->left / sizeof **played)
-            return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
-        played[i] = LHI_NEW(mem, lhi_played, count);
-        if (!played[i])
-            return lhi_fail_nomem(err);
-        take(r, played[i], count * sizeof **played);
-        n_played[i] = (uint32_t)count;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        LHI_TRY(read_rank(job, i, r, mem, &records[i], &played[i], &n_played[i],
+                          err));
     return lhi_measured_trace(job, (const lhi_record *const *)records,
                               (const lhi_played *const *)played, n_played, out,
                               err);
@@ -222,27 +265,35 @@ static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
-    lhi_heading heading;
-    if (!take(r, &heading, sizeof heading) ||
-        heading.n_iterations > r->left / sizeof *to->iterations)
-        return lhi_fail(err, LH_EIO, "rank 0 handed back no result");
-    to->iterations = calloc(heading.n_iterations + 1, sizeof *to->iterations);
+    lhi_outcome head;
+    size_t head_bytes =
+        r->left < LHI_OUTCOME_BYTES ? r->left : LHI_OUTCOME_BYTES;
+    LHI_TRY(lhi_outcome_head_read(next_bytes(r, head_bytes), head_bytes, &head,
+                                  err));
+    if (head.n_iterations > r->left / LHI_ITERATION_BYTES ||
+        (head.n_recorded && head.n_recorded != job->exec->n_ranks))
+        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    to->iterations = calloc(head.n_iterations + 1, sizeof *to->iterations);
     if (!to->iterations)
         return lhi_fail_nomem(err);
-    take(r, to->iterations, heading.n_iterations * sizeof *to->iterations);
+    for (uint64_t i = 0; i < head.n_iterations; i++)
+        to->iterations[i] =
+            lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
     lh_status status = LH_OK;
-    if (heading.has_records) {
+    if (head.n_recorded) {
         lhi_arena *mem = lhi_arena_make(0);
         status = mem ? read_records(job, r, mem, &to->trace, err)
                      : lhi_fail_nomem(err);
         lhi_arena_free(mem);
     }
+    if (status == LH_OK && r->left > 0)
+        status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
     to->result = (lh_train_result){
-        .n_iterations = (uint32_t)heading.n_iterations,
+        .n_iterations = (uint32_t)head.n_iterations,
         .iterations = to->iterations,
-        .interrupted = heading.interrupted != 0,
+        .interrupted = head.interrupted,
         .trace = to->trace,
-        .n_grown = (uint32_t)heading.n_grown,
+        .n_grown = (uint32_t)head.n_grown,
     };
     return status;
 }
@@ -250,7 +301,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
                            lh_train_result **out, lh_error *err)
 {
-    reader r = {text, size};
+    reader r = {(const unsigned char *)text, size};
     owned_result *to = calloc(1, sizeof *to);
     if (!to)
         return lhi_fail_nomem(err);

@@ -7,15 +7,17 @@
 
 #include "dev/dev.h"
 #include "engine/exec.h"
+#include "engine/messages.h"
 #include "net/net.h"
 
 #include <pthread.h>
 
-/* Messages of a run: class, step (24 bits), number (32 bits). */
+/* Messages of a run: class, step (24 bits), number (32 bits). What is in them:
+ * docs/formats/wire.md. */
 enum {
     LHI_TAG_MESSAGE = 1,
     LHI_TAG_NOTICE, /* a late receive is posted */
-    LHI_TAG_GO,
+    LHI_TAG_ORDER,
     LHI_TAG_DONE,
     LHI_TAG_RECORD,
     LHI_TAG_DATA, /* data-parallel */
@@ -34,21 +36,6 @@ typedef struct lhi_buffer {
     lhi_net_op op;
     void *data;
 } lhi_buffer;
-
-/* What a pass did; times by the real clock but the message's, which are the
- * transport's. */
-typedef struct lhi_record {
-    int64_t start_ns, end_ns;
-    int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
-} lhi_record;
-
-/* A data-parallel communication that a timed rank plays. */
-typedef struct lhi_played {
-    uint32_t chunk;
-    bool is_reduce_scatter;
-    uint32_t op; /* lh_pipeline_dp_op() index, LH_NONE: the chunk's own */
-    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
-} lhi_played;
 
 typedef struct lhi_late lhi_late; /* late.c */
 

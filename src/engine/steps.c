@@ -11,24 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GO_STEP, GO_VALIDATE, GO_SAVE, GO_END };
-
 enum { TURNS = 4 }; /* that an order may use up */
 
 /* Before a step begins, so that all ranks know of it. */
 #define AHEAD_NS 1000000
 #define AHEAD_PER_RANK_NS 100000
-
-typedef struct go {
-    int64_t what, step, t0_ns;
-} go;
-
-typedef struct done {
-    int64_t end_ns; /* by the rank's clock; from t0 where clocks differ */
-    double loss;    /* of a validation */
-    lhi_timed_slips slips;
-    uint64_t n_grown;
-} done;
 
 typedef struct worker {
     const lhi_job *job;
@@ -45,7 +32,7 @@ typedef struct worker {
     uint32_t n_iterations;
     bool interrupted, saved;
     uint64_t n_grown;
-    uint64_t turn; /* numbers the rounds of GO and DONE */
+    uint64_t turn; /* numbers the rounds of orders */
     lhi_net_stop stop_now;
     const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
 } worker;
@@ -63,6 +50,14 @@ static lh_status tell(worker *w, uint32_t to, unsigned class, const void *data,
     return lhi_net_wait(w->net, &op, 0, err);
 }
 
+/* Says whose message it is that is wrong. */
+static lh_status from_rank(uint32_t from, lh_status status, lh_error *err)
+{
+    if (status != LH_OK)
+        lhi_wrap(err, "rank %u sends", from);
+    return status;
+}
+
 static lh_status hear(worker *w, uint32_t from, unsigned class, void *data,
                       size_t size, lh_error *err)
 {
@@ -70,6 +65,36 @@ static lh_status hear(worker *w, uint32_t from, unsigned class, void *data,
     LHI_TRY(lhi_net_receive(w->net, from, lhi_tag(class, w->turn, 0), data,
                             size, &op, err));
     return lhi_net_wait_unless(w->net, &op, w->stop, err);
+}
+
+static lh_status tell_order(worker *w, uint32_t to, const lhi_order *order,
+                            lh_error *err)
+{
+    unsigned char bytes[LHI_ORDER_BYTES];
+    lhi_order_write(order, bytes);
+    return tell(w, to, LHI_TAG_ORDER, bytes, sizeof bytes, err);
+}
+
+static lh_status hear_order(worker *w, lhi_order *out, lh_error *err)
+{
+    unsigned char bytes[LHI_ORDER_BYTES];
+    LHI_TRY(hear(w, 0, LHI_TAG_ORDER, bytes, sizeof bytes, err));
+    return from_rank(0, lhi_order_read(bytes, sizeof bytes, out, err), err);
+}
+
+static lh_status tell_done(worker *w, const lhi_done *done, lh_error *err)
+{
+    unsigned char bytes[LHI_DONE_BYTES];
+    lhi_done_write(done, bytes);
+    return tell(w, 0, LHI_TAG_DONE, bytes, sizeof bytes, err);
+}
+
+static lh_status hear_done(worker *w, uint32_t from, lhi_done *out,
+                           lh_error *err)
+{
+    unsigned char bytes[LHI_DONE_BYTES];
+    LHI_TRY(hear(w, from, LHI_TAG_DONE, bytes, sizeof bytes, err));
+    return from_rank(from, lhi_done_read(bytes, sizeof bytes, out, err), err);
 }
 
 /* --- one step
@@ -101,23 +126,24 @@ static void keep_records(worker *w, int64_t t0_ns)
     w->has_records = true;
 }
 
-static void add_done(worker *w, lh_iteration *it, int64_t t0_ns, const done *d)
+static void add_done(worker *w, lh_iteration *it, int64_t t0_ns,
+                     const lhi_done *d)
 {
     int64_t ns = w->job->shared_clock ? d->end_ns - t0_ns : d->end_ns;
     if (ns > it->ns)
         it->ns = ns;
-    it->slips += d->slips.n;
-    if (d->slips.worst_ns > it->worst_late_ns)
-        it->worst_late_ns = d->slips.worst_ns;
+    it->slips += d->n_slips;
+    if (d->worst_late_ns > it->worst_late_ns)
+        it->worst_late_ns = d->worst_late_ns;
 }
 
-static lh_status train_step(worker *w, const go *order, int64_t t0,
+static lh_status train_step(worker *w, const lhi_order *order, int64_t t0,
                             int64_t *end_ns, lhi_train_report *report,
                             lh_error *err)
 {
-    lhi_training_begin(w->training, (uint64_t)order->step);
-    LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN, t0,
-                          end_ns, err));
+    lhi_training_begin(w->training, order->step);
+    LHI_TRY(
+        lhi_rank_step(w->rank, order->step, LHI_STEP_TRAIN, t0, end_ns, err));
     keep_records(w, t0);
     LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
     *end_ns = lhi_now_ns();
@@ -134,21 +160,23 @@ static lh_status validate(worker *w, double *loss, lh_error *err)
 }
 
 /* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
-static lh_status obey(worker *w, const go *order, done *out,
+static lh_status obey(worker *w, const lhi_order *order, lhi_done *out,
                       lhi_train_report *report, lh_error *err)
 {
-    *out = (done){.loss = NAN};
-    if (order->what == GO_VALIDATE)
+    *out = (lhi_done){.loss = NAN};
+    if (order->what == LHI_ORDER_VALIDATE)
         return validate(w, &out->loss, err);
-    if (order->what == GO_SAVE)
+    if (order->what == LHI_ORDER_SAVE)
         return lhi_training_save(w->training, w->turn, err);
     int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_now_ns(), end_ns;
     if (w->training) {
         LHI_TRY(train_step(w, order, t0, &end_ns, report, err));
     } else {
-        LHI_TRY(lhi_rank_step(w->rank, (uint64_t)order->step, LHI_STEP_TRAIN,
-                              t0, &end_ns, err));
-        out->slips = lhi_timed_take_slips(w->device);
+        LHI_TRY(lhi_rank_step(w->rank, order->step, LHI_STEP_TRAIN, t0, &end_ns,
+                              err));
+        lhi_timed_slips slips = lhi_timed_take_slips(w->device);
+        out->n_slips = slips.n;
+        out->worst_late_ns = slips.worst_ns;
         keep_records(w, t0);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
@@ -157,26 +185,26 @@ static lh_status obey(worker *w, const go *order, done *out,
 }
 
 /* Gives an order to all ranks, and obeys it; adds up into *it. */
-static lh_status lead_order(worker *w, const go *order, lh_iteration *it,
+static lh_status lead_order(worker *w, const lhi_order *order, lh_iteration *it,
                             lhi_train_report *report, lh_error *err)
 {
-    done mine;
+    lhi_done mine;
     for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(tell(w, r, LHI_TAG_GO, order, sizeof *order, err));
+        LHI_TRY(tell_order(w, r, order, err));
     LHI_TRY(obey(w, order, &mine, report, err));
     uint64_t n_grown = mine.n_grown;
-    if (order->what == GO_STEP)
+    if (order->what == LHI_ORDER_STEP)
         add_done(w, it, order->t0_ns, &mine);
-    if (order->what == GO_VALIDATE)
+    if (order->what == LHI_ORDER_VALIDATE)
         it->validation_loss = mine.loss;
     for (uint32_t r = 1; r < w->n; r++) {
-        done theirs;
-        LHI_TRY(hear(w, r, LHI_TAG_DONE, &theirs, sizeof theirs, err));
-        if (order->what == GO_STEP)
+        lhi_done theirs;
+        LHI_TRY(hear_done(w, r, &theirs, err));
+        if (order->what == LHI_ORDER_STEP)
             add_done(w, it, order->t0_ns, &theirs);
         n_grown += theirs.n_grown;
     }
-    if (order->what == GO_STEP)
+    if (order->what == LHI_ORDER_STEP)
         w->n_grown = n_grown;
     w->turn += TURNS;
     return LH_OK;
@@ -193,12 +221,12 @@ static lh_status lead_rest(worker *w, uint64_t step, lh_iteration *it,
 {
     const lh_train_model *m = w->job->model;
     bool ends = step + 1 == w->job->o.steps;
-    go order = {.what = GO_VALIDATE};
+    lhi_order order = {.what = LHI_ORDER_VALIDATE};
     if (m->validation > 0 && m->validate_every > 0 &&
         (ends || is_due(step, m->validate_every)))
         LHI_TRY(lead_order(w, &order, it, NULL, err));
     w->saved = false;
-    order.what = GO_SAVE;
+    order.what = LHI_ORDER_SAVE;
     if (m->checkpoint && is_due(step, m->checkpoint_every)) {
         LHI_TRY(lead_order(w, &order, it, NULL, err));
         w->saved = true;
@@ -210,7 +238,7 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
 {
     lh_iteration *it = &w->iterations[w->n_iterations];
     lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
-    go order = {.what = GO_STEP, .step = (int64_t)step};
+    lhi_order order = {.what = LHI_ORDER_STEP, .step = step};
     order.t0_ns = lhi_now_ns();
     if (!w->training)
         order.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
@@ -234,81 +262,105 @@ static lh_status lead_save(worker *w, lh_error *err)
     const lh_train_model *m = w->job->model;
     if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
         return LH_OK;
-    go order = {.what = GO_SAVE};
+    lhi_order order = {.what = LHI_ORDER_SAVE};
     return lead_order(w, &order, &w->iterations[w->n_iterations], NULL, err);
 }
 
 /* --- the end: what was recorded
  * ------------------------------------------------ */
 
+/* Counts and rows of this rank, as one text. */
+static lh_status write_records(const worker *w, lhi_text *out, lh_error *err)
+{
+    lhi_counts counts = {w->rank->program->n_passes, w->n_played};
+    unsigned char head[LHI_COUNTS_BYTES];
+    size_t size = lhi_rows_bytes(&counts);
+    unsigned char *rows = malloc(size + 1);
+    if (!rows)
+        return lhi_fail_nomem(err);
+    lhi_counts_write(&counts, head);
+    lhi_rows_write(&counts, w->records, w->played, rows);
+    lhi_text_add(out, (const char *)head, sizeof head);
+    lhi_text_add(out, (const char *)rows, size);
+    free(rows);
+    return out->failed ? lhi_fail_nomem(err) : LH_OK;
+}
+
+/* The counts as one message, so that their receiver knows the size of the
+ * rows. */
 static lh_status send_records(worker *w, lh_error *err)
 {
-    uint64_t n = w->n_played;
-    LHI_TRY(tell(w, 0, LHI_TAG_RECORD, w->records,
-                 w->rank->program->n_passes * sizeof *w->records, err));
+    lhi_text text = {0};
+    lh_status status = write_records(w, &text, err);
+    if (status == LH_OK)
+        status = tell(w, 0, LHI_TAG_RECORD, text.data, LHI_COUNTS_BYTES, err);
     w->turn++;
-    LHI_TRY(tell(w, 0, LHI_TAG_RECORD, &n, sizeof n, err));
-    w->turn++;
-    return tell(w, 0, LHI_TAG_RECORD, w->played, n * sizeof *w->played, err);
+    if (status == LH_OK)
+        status = tell(w, 0, LHI_TAG_RECORD, text.data + LHI_COUNTS_BYTES,
+                      text.len - LHI_COUNTS_BYTES, err);
+    lhi_text_fini(&text);
+    return status;
+}
+
+static lh_status hear_counts(worker *w, uint32_t rank,
+                             unsigned char head[LHI_COUNTS_BYTES],
+                             lhi_counts *out, lh_error *err)
+{
+    LHI_TRY(hear(w, rank, LHI_TAG_RECORD, head, LHI_COUNTS_BYTES, err));
+    return from_rank(rank, lhi_counts_read(head, LHI_COUNTS_BYTES, out, err),
+                     err);
 }
 
 static lh_status hear_records(worker *w, uint32_t rank, lhi_text *out,
                               lh_error *err)
 {
-    size_t size = w->job->exec->ranks[rank].n_passes * sizeof *w->records;
-    uint64_t n = 0, turn = w->turn;
-    size_t most =
-        2 * (size_t)w->job->pipeline->n_chunks + w->job->pipeline->n_dp_ops;
-    lhi_record *records = malloc(size + 1);
-    lhi_played *played = malloc(most * sizeof *played + 1);
-    lh_status status = records && played ? LH_OK : lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status = hear(w, rank, LHI_TAG_RECORD, records, size, err);
+    lhi_counts counts;
+    unsigned char head[LHI_COUNTS_BYTES];
+    uint64_t turn = w->turn;
+    LHI_TRY(hear_counts(w, rank, head, &counts, err));
+    LHI_TRY(lhi_job_check_counts(w->job, rank, &counts, err));
+    size_t size = lhi_rows_bytes(&counts);
+    unsigned char *rows = malloc(size + 1);
+    if (!rows)
+        return lhi_fail_nomem(err);
     w->turn++;
-    if (status == LH_OK)
-        status = hear(w, rank, LHI_TAG_RECORD, &n, sizeof n, err);
-    if (status == LH_OK && n > most)
-        status = lhi_fail(err, LH_EIO, "rank %u sends nonsense", rank);
-    w->turn++;
-    if (status == LH_OK)
-        status = hear(w, rank, LHI_TAG_RECORD, played, n * sizeof *played, err);
-    if (status == LH_OK) {
-        lhi_text_add(out, (const char *)records, size);
-        lhi_text_add(out, (const char *)&n, sizeof n);
-        lhi_text_add(out, (const char *)played, n * sizeof *played);
-    }
-    free(records);
-    free(played);
+    lh_status status = hear(w, rank, LHI_TAG_RECORD, rows, size, err);
     w->turn = turn;
+    if (status == LH_OK) {
+        lhi_text_add(out, (const char *)head, sizeof head);
+        lhi_text_add(out, (const char *)rows, size);
+    }
+    free(rows);
     return status;
 }
 
-static void add_heading(const worker *w, bool has_records, lhi_text *out)
+/* `n_recorded`: ranks whose records follow. */
+static void add_heading(const worker *w, uint32_t n_recorded, lhi_text *out)
 {
-    lhi_heading heading = {.n_iterations = w->n_iterations,
-                           .n_grown = w->n_grown,
-                           .interrupted = w->interrupted,
-                           .has_records = has_records};
-    lhi_text_add(out, (const char *)&heading, sizeof heading);
-    lhi_text_add(out, (const char *)w->iterations,
-                 w->n_iterations * sizeof *w->iterations);
+    const lhi_outcome outcome = {.n_iterations = w->n_iterations,
+                                 .n_grown = w->n_grown,
+                                 .interrupted = w->interrupted,
+                                 .n_recorded = n_recorded};
+    unsigned char head[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
+    lhi_outcome_head_write(&outcome, head);
+    lhi_text_add(out, (const char *)head, sizeof head);
+    for (uint32_t i = 0; i < w->n_iterations; i++) {
+        lhi_iteration_write(&w->iterations[i], row);
+        lhi_text_add(out, (const char *)row, sizeof row);
+    }
 }
 
 static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 {
-    go order = {.what = GO_END};
-    uint64_t n = w->n_played;
+    lhi_order order = {.what = LHI_ORDER_END};
+    uint32_t n = w->has_records ? w->job->exec->n_ranks : 0;
     for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(tell(w, r, LHI_TAG_GO, &order, sizeof order, err));
+        LHI_TRY(tell_order(w, r, &order, err));
     w->turn++;
-    add_heading(w, w->has_records, out);
-    if (!w->has_records)
-        return LH_OK;
-    lhi_text_add(out, (const char *)w->records,
-                 w->rank->program->n_passes * sizeof *w->records);
-    lhi_text_add(out, (const char *)&n, sizeof n);
-    lhi_text_add(out, (const char *)w->played, n * sizeof *w->played);
-    for (uint32_t r = 1; r < w->job->exec->n_ranks; r++)
+    add_heading(w, n, out);
+    if (n > 0)
+        LHI_TRY(write_records(w, out, err));
+    for (uint32_t r = 1; r < n; r++)
         LHI_TRY(hear_records(w, r, out, err));
     return LH_OK;
 }
@@ -352,7 +404,7 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
         return collect(w, out, err);
     if (status == LH_ECANCELED) { /* what there is, without the others */
         w->interrupted = true;
-        add_heading(w, false, out);
+        add_heading(w, 0, out);
     }
     return status;
 }
@@ -361,14 +413,14 @@ static lh_status follow(worker *w, lh_error *err)
 {
     LHI_TRY(await_all(w, err));
     for (;;) {
-        go order;
-        done mine;
-        LHI_TRY(hear(w, 0, LHI_TAG_GO, &order, sizeof order, err));
-        if (order.what == GO_END)
+        lhi_order order;
+        lhi_done mine;
+        LHI_TRY(hear_order(w, &order, err));
+        if (order.what == LHI_ORDER_END)
             break;
         lhi_train_report report;
         LHI_TRY(obey(w, &order, &mine, &report, err));
-        LHI_TRY(tell(w, 0, LHI_TAG_DONE, &mine, sizeof mine, err));
+        LHI_TRY(tell_done(w, &mine, err));
         w->turn += TURNS;
     }
     w->turn++;

@@ -41,17 +41,14 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
 /* The emulated links: room for one per resource. */
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 
-/* Text made by rank 0 into a result, and the trace of the last iteration. */
+/* What rank 0 has handed back (docs/formats/wire.md) into a result, and the
+ * trace of the last iteration. */
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
                            lh_train_result **out, lh_error *err);
 
-/* Per rank of replica 0: its records, then how many played communications
- * there were, then these. The layout of the outcome's text after its
- * heading. */
-typedef struct lhi_heading {
-    uint64_t n_iterations, n_grown;
-    uint64_t interrupted, has_records;
-} lhi_heading;
+/* Whether a rank can have recorded so much; LH_EIO: no. */
+lh_status lhi_job_check_counts(const lhi_job *job, uint32_t rank,
+                               const lhi_counts *counts, lh_error *err);
 
 /* The trace of what was recorded: `records[r]` and `played[r]` of each rank,
  * times from the start of the iteration. */

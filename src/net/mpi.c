@@ -90,7 +90,7 @@ struct lhi_mpi {
 
 /* ISO C has no conversion from an object's address to a function's; POSIX says
  * that the bytes are those. */
-static bool find(void *library, const char *name, void *pointer)
+static bool find_symbol(void *library, const char *name, void *pointer)
 {
     void *symbol = dlsym(library, name);
     memcpy(pointer, &symbol, sizeof symbol);
@@ -103,15 +103,17 @@ static lh_status load(lhi_mpi *m, lh_error *err)
     int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
 #ifdef OMPI_MAJOR_VERSION
     void *library = dlopen("libmpi.so.40", how);
-    bool all = library && find(library, "ompi_mpi_comm_world", &m->world) &&
-               find(library, "ompi_mpi_byte", &m->byte);
+    bool all = library &&
+               find_symbol(library, "ompi_mpi_comm_world", &m->world) &&
+               find_symbol(library, "ompi_mpi_byte", &m->byte);
 #else
     void *library = dlopen("libmpi.so.12", how);
     bool all = library != NULL;
     m->world = MPI_COMM_WORLD;
     m->byte = MPI_BYTE;
 #endif
-#define MPI_FIND(name) all = all && find(library, "MPI_" #name, &m->call.name);
+#define MPI_FIND(name)                                                         \
+    all = all && find_symbol(library, "MPI_" #name, &m->call.name);
     MPI_LIST(MPI_FIND)
 #undef MPI_FIND
     if (!all)
@@ -168,14 +170,6 @@ static lh_status exchange(void *context, void *cards, size_t size,
     return LH_OK;
 }
 
-/* What ranks tell each other first. Rank 0's is what counts of the secret, the
- * port and where links are shared. */
-typedef struct card {
-    char host[256], address[64]; /* NUL-terminated */
-    unsigned char secret[32], shared[LHI_SHARED_BYTES];
-    uint32_t port, failed;
-} card;
-
 /* A port that is free now: listened at again in a moment. */
 static uint32_t free_port(void)
 {
@@ -209,11 +203,31 @@ static void own_address(char *out, socklen_t room)
     freeifaddrs(all);
 }
 
-static lh_status get_cards(lhi_mpi *m, card *cards, uint32_t n_links,
+/* Everyone learns what is on everyone's card. */
+static lh_status exchange_cards(lhi_mpi *m, lhi_start_card *cards,
+                                lh_error *err)
+{
+    unsigned char *bytes = calloc(m->n_ranks, LHI_START_CARD_BYTES);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    lhi_start_card_write(&cards[m->rank],
+                         bytes + (size_t)m->rank * LHI_START_CARD_BYTES);
+    lh_status status = exchange(m, bytes, LHI_START_CARD_BYTES, err);
+    for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++) {
+        status = lhi_start_card_read(bytes + (size_t)i * LHI_START_CARD_BYTES,
+                                     &cards[i], err);
+        if (status != LH_OK)
+            lhi_wrap(err, "rank %u", i);
+    }
+    free(bytes);
+    return status;
+}
+
+static lh_status get_cards(lhi_mpi *m, lhi_start_card *cards, uint32_t n_links,
                            const lhi_net_link *links, lhi_shared **shared,
                            lh_error *err)
 {
-    card *mine = &cards[m->rank];
+    lhi_start_card *mine = &cards[m->rank];
     lh_error e = {0};
     lh_status status = LH_OK;
     gethostname(mine->host, sizeof mine->host - 1);
@@ -222,14 +236,14 @@ static lh_status get_cards(lhi_mpi *m, card *cards, uint32_t n_links,
         status = lhi_fail(&e, LH_EIO, "no random numbers");
     mine->port = m->rank == 0 ? free_port() : 0;
     if (status == LH_OK && m->rank == 0)
-        status = lhi_shared_make(n_links, links, mine->shared, shared, &e);
+        status = lhi_shared_make(n_links, links, mine->share, shared, &e);
     mine->failed = status != LH_OK;
-    LHI_TRY(exchange(m, cards, sizeof *cards, err));
+    LHI_TRY(exchange_cards(m, cards, err));
     if (status == LH_OK && m->rank > 0 && !cards[0].failed)
-        status = lhi_shared_find(n_links, links, cards[0].shared, shared, &e);
+        status = lhi_shared_find(n_links, links, cards[0].share, shared, &e);
     /* All go on or none: a rank alone would wait for the others. */
     mine->failed = status != LH_OK;
-    LHI_TRY(exchange(m, cards, sizeof *cards, err));
+    LHI_TRY(exchange_cards(m, cards, err));
     for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++)
         if (cards[i].failed)
             status =
@@ -239,7 +253,7 @@ static lh_status get_cards(lhi_mpi *m, card *cards, uint32_t n_links,
                : lhi_fail(err, status, "rank %u: %s", m->rank, e.text);
 }
 
-static bool one_host(const card *cards, uint32_t n)
+static bool one_host(const lhi_start_card *cards, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
         if (strncmp(cards[i].host, cards[0].host, sizeof cards[0].host) != 0)
@@ -252,8 +266,8 @@ static void free_shared(void *of)
     lhi_shared_free(of);
 }
 
-static lh_status over_ucx(lhi_mpi *m, const card *cards, lhi_shared *shared,
-                          lhi_net **out, lh_error *err)
+static lh_status over_ucx(lhi_mpi *m, const lhi_start_card *cards,
+                          lhi_shared *shared, lhi_net **out, lh_error *err)
 {
     lhi_ucx_options o = {.rank = m->rank,
                          .n_ranks = m->n_ranks,
@@ -267,9 +281,9 @@ static lh_status over_ucx(lhi_mpi *m, const card *cards, lhi_shared *shared,
     return lhi_ucx_open(&o, out, err);
 }
 
-static lh_status over_tcp(lhi_mpi *m, const card *cards, uint32_t n_links,
-                          const lhi_net_link *links, lhi_net **out,
-                          lh_error *err)
+static lh_status over_tcp(lhi_mpi *m, const lhi_start_card *cards,
+                          uint32_t n_links, const lhi_net_link *links,
+                          lhi_net **out, lh_error *err)
 {
     const char *host = "127.0.0.1";
     if (!one_host(cards, m->n_ranks))
@@ -299,7 +313,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const char *transport, uint32_t n_links,
                         "ranks that mpirun started use ucx or tcp, not %s",
                         transport);
     LHI_TRY(lhi_links_check(n_links, links, err));
-    card *cards = calloc(m->n_ranks, sizeof *cards);
+    lhi_start_card *cards = calloc(m->n_ranks, sizeof *cards);
     if (!cards)
         return lhi_fail_nomem(err);
     lhi_shared *shared = NULL;

@@ -14,18 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What rank 0 tells: in which file of which process the table lies, and how to
- * know that it is the one (another host has other processes). */
-typedef struct share {
-    uint32_t pid, fd, n_links, reserved;
-    unsigned char cookie[32];
-} share;
-
-_Static_assert(sizeof(share) <= LHI_SHARED_BYTES, "fits");
-
 /* The start of the file; the table is a page further. */
 typedef struct share_head {
-    unsigned char cookie[32];
+    unsigned char cookie[LHI_COOKIE_BYTES];
     lhi_net_link links[];
 } share_head;
 
@@ -60,11 +51,12 @@ lhi_links *lhi_shared_table(const lhi_shared *s)
                        : NULL;
 }
 
-static lh_status make(lhi_shared *s, uint32_t n_links,
-                      const lhi_net_link *links,
-                      unsigned char extra[LHI_SHARED_BYTES], lh_error *err)
+static lh_status share_links(lhi_shared *s, uint32_t n_links,
+                             const lhi_net_link *links,
+                             unsigned char extra[LHI_SHARE_BYTES],
+                             lh_error *err)
 {
-    share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
+    lhi_share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
     /* Has no name, so nothing stays behind whatever happens. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
@@ -77,7 +69,7 @@ static lh_status make(lhi_shared *s, uint32_t n_links,
     memcpy(head->cookie, what.cookie, sizeof head->cookie);
     memcpy(head->links, links, n_links * sizeof *links);
     what.fd = (uint32_t)s->fd;
-    memcpy(extra, &what, sizeof what);
+    lhi_share_write(&what, extra);
     return lhi_links_init(lhi_shared_table(s), n_links, links, err);
 }
 
@@ -87,13 +79,13 @@ static bool alike(const lhi_net_link *a, const lhi_net_link *b)
            memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
 }
 
-static lh_status find(lhi_shared *s, uint32_t n_links,
-                      const lhi_net_link *links,
-                      const unsigned char extra[LHI_SHARED_BYTES],
-                      lh_error *err)
+static lh_status find_shared(lhi_shared *s, uint32_t n_links,
+                             const lhi_net_link *links,
+                             const unsigned char extra[LHI_SHARE_BYTES],
+                             lh_error *err)
 {
-    share what;
-    memcpy(&what, extra, sizeof what);
+    lhi_share what;
+    LHI_TRY(lhi_share_read(extra, &what, err));
     if (what.n_links != n_links)
         return lhi_fail(err, LH_EINVAL,
                         "rank 0 emulates %u links, this rank %u", what.n_links,
@@ -147,14 +139,15 @@ static lhi_shared *empty(lh_error *err)
 }
 
 lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
-                          unsigned char extra[LHI_SHARED_BYTES],
+                          unsigned char extra[LHI_SHARE_BYTES],
                           lhi_shared **out, lh_error *err)
 {
-    memset(extra, 0, LHI_SHARED_BYTES);
+    memset(extra, 0, LHI_SHARE_BYTES);
     lhi_shared *s = empty(err);
     if (!s)
         return LH_ENOMEM;
-    lh_status status = n_links ? make(s, n_links, links, extra, err) : LH_OK;
+    lh_status status =
+        n_links ? share_links(s, n_links, links, extra, err) : LH_OK;
     if (status == LH_OK)
         *out = s;
     else
@@ -163,13 +156,13 @@ lh_status lhi_shared_make(uint32_t n_links, const lhi_net_link *links,
 }
 
 lh_status lhi_shared_find(uint32_t n_links, const lhi_net_link *links,
-                          const unsigned char extra[LHI_SHARED_BYTES],
+                          const unsigned char extra[LHI_SHARE_BYTES],
                           lhi_shared **out, lh_error *err)
 {
     lhi_shared *s = empty(err);
     if (!s)
         return LH_ENOMEM;
-    lh_status status = find(s, n_links, links, extra, err);
+    lh_status status = find_shared(s, n_links, links, extra, err);
     if (status == LH_OK)
         *out = s;
     else

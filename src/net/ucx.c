@@ -25,6 +25,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #else
 
 #include "base/clock.h"
+#include "net/cards.h"
 #include "net/hello.h"
 #include "net/proto.h"
 #include "net/ucx_calls.h"
@@ -43,10 +44,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #define TAG_LOW_BITS 40
 #define TAG_LOW ((UINT64_C(1) << TAG_LOW_BITS) - 1)
 
-enum {
-    ADDRESS_BYTES = 4096,
-    FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES
-};
+enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES };
 static const int64_t ms_ns = 1000000;
 /* So long after a connection was lost, no reason for it will come any more. */
 #define LOST_NS INT64_C(500000000)
@@ -594,8 +592,8 @@ static const lhi_net_ops ucx_ops = {
 
 /* ---- beginning ---- */
 
-static lh_status check(const ucx *u, ucs_status_t status, const char *what,
-                       lh_error *err)
+static lh_status expect_ok(const ucx *u, ucs_status_t status, const char *what,
+                           lh_error *err)
 {
     if (status == UCS_OK)
         return LH_OK;
@@ -607,17 +605,19 @@ static lh_status configure(ucx *u, const lhi_ucx_options *o, ucp_config_t **out,
                            lh_error *err)
 {
     ucp_config_t *config = NULL;
-    LHI_TRY(check(u, u->call.config_read(NULL, NULL, &config),
-                  "read its settings", err));
+    LHI_TRY(expect_ok(u, u->call.config_read(NULL, NULL, &config),
+                      "read its settings", err));
     lh_status status = LH_OK;
     /* What the user sets in the environment stands. */
     if (o->loopback && !getenv("UCX_NET_DEVICES"))
-        status = check(u, u->call.config_modify(config, "NET_DEVICES", "lo"),
-                       "keep to loopback", err);
+        status =
+            expect_ok(u, u->call.config_modify(config, "NET_DEVICES", "lo"),
+                      "keep to loopback", err);
     /* Receives are there before the bytes are sent: no need to ask again. */
     if (status == LH_OK && !o->loopback && !getenv("UCX_RNDV_THRESH"))
-        status = check(u, u->call.config_modify(config, "RNDV_THRESH", "inf"),
-                       "be told to send at once", err);
+        status =
+            expect_ok(u, u->call.config_modify(config, "RNDV_THRESH", "inf"),
+                      "be told to send at once", err);
     if (status == LH_OK)
         *out = config;
     else
@@ -636,29 +636,22 @@ static lh_status make_worker(ucx *u, const lhi_ucx_options *o, lh_error *err)
     ucs_status_t got = u->call.init_version(UCP_API_MAJOR, UCP_API_MINOR,
                                             &params, config, &u->context);
     u->call.config_release(config);
-    LHI_TRY(check(u, got, "start", err));
+    LHI_TRY(expect_ok(u, got, "start", err));
     ucp_worker_params_t worker = {.field_mask =
                                       UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    LHI_TRY(check(u, u->call.worker_create(u->context, &worker, &u->worker),
-                  "make a worker", err));
-    return check(u, u->call.worker_get_efd(u->worker, &u->efd),
-                 "sleep until something comes", err);
+    LHI_TRY(expect_ok(u, u->call.worker_create(u->context, &worker, &u->worker),
+                      "make a worker", err));
+    return expect_ok(u, u->call.worker_get_efd(u->worker, &u->efd),
+                     "sleep until something comes", err);
 }
 
-/* What each rank tells the others. */
-typedef struct card {
-    uint64_t token;
-    uint32_t size, reserved;
-    unsigned char address[ADDRESS_BYTES - 16];
-} card;
-
-static lh_status write_card(ucx *u, card *mine, lh_error *err)
+static lh_status write_card(ucx *u, lhi_ucx_card *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;
     size_t size = 0;
-    LHI_TRY(check(u, u->call.worker_get_address(u->worker, &address, &size),
-                  "say where it is", err));
+    LHI_TRY(expect_ok(u, u->call.worker_get_address(u->worker, &address, &size),
+                      "say where it is", err));
     lh_status status = LH_OK;
     if (size > sizeof mine->address)
         status = lhi_fail(err, LH_EIO,
@@ -685,29 +678,41 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
 
 /* Everyone learns where everyone is; `status`: of what this rank did before.
  * Where it failed, it says so: the others would wait for it. */
-static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o, card *cards,
-                                lh_status status, lh_error *err)
+static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
+                                lhi_ucx_card *cards, lh_status status,
+                                lh_error *err)
 {
     lh_error ignored;
+    unsigned char *bytes = calloc(o->n_ranks, LHI_UCX_CARD_BYTES);
+    if (!bytes)
+        return lhi_fail_nomem(err);
     if (status == LH_OK)
         status = write_card(u, &cards[o->rank], err);
     if (status != LH_OK)
         cards[o->rank].size = 0;
-    lh_status exchanged = o->exchange(o->context, cards, sizeof *cards,
+    lhi_ucx_card_write(&cards[o->rank],
+                       bytes + (size_t)o->rank * LHI_UCX_CARD_BYTES);
+    lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_CARD_BYTES,
                                       status == LH_OK ? err : &ignored);
     if (status == LH_OK)
         status = exchanged;
-    for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++)
-        if (cards[i].size == 0)
+    for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
+        status = lhi_ucx_card_read(bytes + (size_t)i * LHI_UCX_CARD_BYTES,
+                                   &cards[i], err);
+        if (status != LH_OK)
+            lhi_wrap(err, "rank %u", i);
+        else if (cards[i].size == 0)
             status =
                 lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
+    }
+    free(bytes);
     /* Tags of another job that is at the same address never match. */
     u->token = (cards[0].token << TAG_LOW_BITS) & ~TAG_DATA;
     return status;
 }
 
 static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
-                             const card *cards, lh_error *err)
+                             const lhi_ucx_card *cards, lh_error *err)
 {
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < o->n_ranks; i++) {
@@ -722,8 +727,8 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
         if (i == o->rank)
             continue;
         lh_status status =
-            check(u, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
-                  "connect", err);
+            expect_ok(u, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
+                      "connect", err);
         if (status != LH_OK) {
             lhi_wrap(err, "rank %u", i);
             return status;
@@ -734,7 +739,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
 
 static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
-    card *cards = calloc(o->n_ranks, sizeof *cards);
+    lhi_ucx_card *cards = calloc(o->n_ranks, sizeof *cards);
     u->ends = calloc(o->n_ranks, sizeof *u->ends);
     u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!cards || !u->ends) {

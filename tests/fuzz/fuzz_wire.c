@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that a peer sends: greetings if they begin so, otherwise frames to an
- * endpoint that has sent and received a little. */
+/* Bytes that a peer sends: greetings, cards and messages of the engine if they
+ * begin so, otherwise frames to an endpoint that has sent and received a
+ * little. What is read is written again as the same bytes. */
 #define _GNU_SOURCE
 #include "fuzz.h"
 
+#include "engine/messages.h"
+#include "net/cards.h"
 #include "net/hello.h"
 #include "net/proto.h"
 #include "net/wire.h"
@@ -35,6 +38,126 @@ static void greetings(const uint8_t *data, size_t size)
         data += h.more;
         size -= h.more;
     }
+}
+
+/* The bytes as each kind of card there is; `size` is enough for all. */
+static void cards(const uint8_t *data)
+{
+    static lhi_ucx_card ucx;
+    unsigned char again[LHI_UCX_CARD_BYTES];
+    lhi_share share;
+    lhi_start_card start;
+    lh_error err = {0};
+    lh_status status = lhi_share_read(data, &share, &err);
+    if (status == LH_OK) {
+        lhi_share_write(&share, again);
+        REQUIRE(memcmp(again, data, LHI_SHARE_BYTES) == 0, "another share");
+    } else {
+        fuzz_refused(status, &err, NULL);
+    }
+    status = lhi_start_card_read(data, &start, &err);
+    if (status == LH_OK) {
+        lhi_start_card_write(&start, again);
+        REQUIRE(memcmp(again, data, LHI_START_CARD_BYTES) == 0, "another card");
+    } else {
+        fuzz_refused(status, &err, NULL);
+    }
+    status = lhi_ucx_card_read(data, &ucx, &err);
+    if (status == LH_OK) {
+        lhi_ucx_card_write(&ucx, again);
+        REQUIRE(memcmp(again, data, LHI_UCX_CARD_BYTES) == 0, "another card");
+    } else {
+        fuzz_refused(status, &err, NULL);
+    }
+}
+
+/* Counts and as many rows; how many bytes that was, 0: something else. */
+static size_t recorded(const uint8_t *data, size_t size)
+{
+    lhi_counts counts;
+    lh_error err = {0};
+    unsigned char again[LHI_COUNTS_BYTES];
+    if (size < LHI_COUNTS_BYTES)
+        return 0;
+    lh_status status = lhi_counts_read(data, LHI_COUNTS_BYTES, &counts, &err);
+    if (status != LH_OK) {
+        fuzz_refused(status, &err, NULL);
+        return 0;
+    }
+    lhi_counts_write(&counts, again);
+    REQUIRE(memcmp(again, data, sizeof again) == 0, "other counts");
+    size_t n = lhi_rows_bytes(&counts);
+    if (n > size - LHI_COUNTS_BYTES)
+        return 0;
+    lhi_record *records = calloc(counts.n_passes + 1u, sizeof *records);
+    lhi_played *played = calloc(counts.n_played + 1u, sizeof *played);
+    unsigned char *rows = malloc(n + 1);
+    REQUIRE(records && played && rows, "no memory");
+    data += LHI_COUNTS_BYTES;
+    status = lhi_rows_read(data, n, &counts, records, played, &err);
+    if (status == LH_OK) {
+        lhi_rows_write(&counts, records, played, rows);
+        REQUIRE(memcmp(rows, data, n) == 0, "other rows");
+    } else {
+        fuzz_refused(status, &err, NULL);
+    }
+    free(records);
+    free(played);
+    free(rows);
+    return status == LH_OK ? LHI_COUNTS_BYTES + n : 0;
+}
+
+static void outcome(const uint8_t *data, size_t size)
+{
+    lhi_outcome o;
+    lh_error err = {0};
+    unsigned char again[LHI_ITERATION_BYTES];
+    size_t head = size < LHI_OUTCOME_BYTES ? size : LHI_OUTCOME_BYTES;
+    lh_status status = lhi_outcome_head_read(data, head, &o, &err);
+    if (status != LH_OK) {
+        fuzz_refused(status, &err, NULL);
+        return;
+    }
+    lhi_outcome_head_write(&o, again);
+    REQUIRE(memcmp(again, data, head) == 0, "another outcome");
+    data += head;
+    size -= head;
+    for (; o.n_iterations && size >= LHI_ITERATION_BYTES; o.n_iterations--) {
+        lh_iteration it = lhi_iteration_read(data);
+        lhi_iteration_write(&it, again);
+        REQUIRE(memcmp(again, data, sizeof again) == 0, "another iteration");
+        data += LHI_ITERATION_BYTES;
+        size -= LHI_ITERATION_BYTES;
+    }
+    size_t n;
+    for (; o.n_recorded && (n = recorded(data, size)) > 0; o.n_recorded--) {
+        data += n;
+        size -= n;
+    }
+}
+
+/* One message of the engine, as each kind that there is. */
+static void engine_messages(const uint8_t *data, size_t size)
+{
+    unsigned char again[LHI_DONE_BYTES];
+    lhi_order order;
+    lhi_done done;
+    int64_t posted_ns;
+    lh_error err = {0};
+    if (lhi_order_read(data, size, &order, &err) == LH_OK) {
+        lhi_order_write(&order, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another order");
+    } else if (lhi_done_read(data, size, &done, &err) == LH_OK) {
+        lhi_done_write(&done, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another report");
+    } else if (lhi_notice_read(data, size, &posted_ns, &err) == LH_OK) {
+        lhi_notice_write(posted_ns, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another notice");
+    } else {
+        fuzz_refused(LH_EIO, &err, NULL);
+    }
+    recorded(data, size);
+    outcome(data, size);
 }
 
 /* A carrier that sends into nothing. */
@@ -152,8 +275,12 @@ static void frames(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    if (size >= LHI_UCX_CARD_BYTES)
+        cards(data);
     if (size >= 8 && memcmp(data, "longhaul", 8) == 0)
         greetings(data, size);
+    else if (size >= 2 && memcmp(data, "LE", 2) == 0)
+        engine_messages(data, size);
     else
         frames(data, size);
     return 0;

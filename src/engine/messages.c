@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/messages.h"
+
+#include "base/bytes.h"
+#include "base/fail.h"
+
+/* Tensors, and sums of them, go as they lie in memory. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "ranks exchange little-endian numbers");
+
+/* The kinds of message, from 1. */
+typedef enum message_kind {
+    MESSAGE_ORDER = 1,
+    MESSAGE_DONE,
+    MESSAGE_NOTICE,
+    MESSAGE_COUNTS,
+    MESSAGE_OUTCOME
+} message_kind;
+
+static const char *const names[] = {
+    [MESSAGE_ORDER] = "an order",     [MESSAGE_DONE] = "a report",
+    [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
+    [MESSAGE_OUTCOME] = "an outcome",
+};
+
+enum { HEAD_BYTES = 4 };
+
+/* --- bytes, one field after the other --------------------------------------
+ */
+
+static void put32(unsigned char **at, uint32_t value)
+{
+    lhi_put_bytes(*at, 4, value);
+    *at += 4;
+}
+
+static void put64(unsigned char **at, uint64_t value)
+{
+    lhi_put_bytes(*at, 8, value);
+    *at += 8;
+}
+
+static void put_real(unsigned char **at, double value)
+{
+    put64(at, lhi_bits_of(value));
+}
+
+static uint32_t get32(const unsigned char **at)
+{
+    uint32_t value = (uint32_t)lhi_get_bytes(*at, 4);
+    *at += 4;
+    return value;
+}
+
+static uint64_t get64(const unsigned char **at)
+{
+    uint64_t value = lhi_get_bytes(*at, 8);
+    *at += 8;
+    return value;
+}
+
+static int64_t get_time(const unsigned char **at)
+{
+    return (int64_t)get64(at);
+}
+
+static double get_real(const unsigned char **at)
+{
+    return lhi_of_bits(get64(at));
+}
+
+/* Where the fields begin. */
+static unsigned char *put_head(unsigned char *out, message_kind kind)
+{
+    out[0] = 'L';
+    out[1] = 'E';
+    out[2] = LHI_MESSAGE_VERSION;
+    out[3] = (unsigned char)kind;
+    return out + HEAD_BYTES;
+}
+
+/* Checks that the bytes are a message of this kind and size; *at: its fields.
+ */
+static lh_status get_head(const unsigned char *in, size_t size,
+                          message_kind kind, size_t want,
+                          const unsigned char **at, lh_error *err)
+{
+    if (size < HEAD_BYTES || in[0] != 'L' || in[1] != 'E')
+        return lhi_fail(err, LH_EIO, "bytes that are not %s", names[kind]);
+    if (in[2] != LHI_MESSAGE_VERSION)
+        return lhi_fail(err, LH_EIO, "%s of version %d, not %d", names[kind],
+                        in[2], LHI_MESSAGE_VERSION);
+    if (in[3] != kind)
+        return lhi_fail(err, LH_EIO, "a message of kind %d, not %s", in[3],
+                        names[kind]);
+    if (size != want)
+        return lhi_fail(err, LH_EIO, "%s of %zu bytes, not %zu", names[kind],
+                        size, want);
+    *at = in + HEAD_BYTES;
+    return LH_OK;
+}
+
+static lh_status fail_field(message_kind kind, const char *field,
+                            uint64_t value, lh_error *err)
+{
+    return lhi_fail(err, LH_EIO, "%s whose %s is %llu", names[kind], field,
+                    (unsigned long long)value);
+}
+
+/* --- messages ---------------------------------------------------------------
+ */
+
+void lhi_order_write(const lhi_order *o, unsigned char out[LHI_ORDER_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_ORDER);
+    put32(&at, (uint32_t)o->what);
+    put64(&at, o->step);
+    put64(&at, (uint64_t)o->t0_ns);
+    put64(&at, 0);
+}
+
+lh_status lhi_order_read(const unsigned char *in, size_t size, lhi_order *out,
+                         lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_ORDER, LHI_ORDER_BYTES, &at, err));
+    uint32_t what = get32(&at);
+    lhi_order o = {(lhi_order_kind)what, get64(&at), 0};
+    o.t0_ns = get_time(&at);
+    uint64_t rest = get64(&at);
+    if (what > LHI_ORDER_END)
+        return fail_field(MESSAGE_ORDER, "kind", what, err);
+    if (rest)
+        return fail_field(MESSAGE_ORDER, "end", rest, err);
+    *out = o;
+    return LH_OK;
+}
+
+void lhi_done_write(const lhi_done *d, unsigned char out[LHI_DONE_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_DONE);
+    put32(&at, 0);
+    put64(&at, (uint64_t)d->end_ns);
+    put_real(&at, d->loss);
+    put64(&at, d->n_slips);
+    put64(&at, (uint64_t)d->worst_late_ns);
+    put64(&at, d->n_grown);
+}
+
+lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
+                        lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_DONE, LHI_DONE_BYTES, &at, err));
+    uint32_t rest = get32(&at);
+    if (rest)
+        return fail_field(MESSAGE_DONE, "beginning", rest, err);
+    out->end_ns = get_time(&at);
+    out->loss = get_real(&at);
+    out->n_slips = get64(&at);
+    out->worst_late_ns = get_time(&at);
+    out->n_grown = get64(&at);
+    return LH_OK;
+}
+
+void lhi_notice_write(int64_t posted_ns, unsigned char out[LHI_NOTICE_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_NOTICE);
+    put32(&at, 0);
+    put64(&at, (uint64_t)posted_ns);
+}
+
+lh_status lhi_notice_read(const unsigned char *in, size_t size,
+                          int64_t *posted_ns, lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_NOTICE, LHI_NOTICE_BYTES, &at, err));
+    uint32_t rest = get32(&at);
+    if (rest)
+        return fail_field(MESSAGE_NOTICE, "beginning", rest, err);
+    *posted_ns = get_time(&at);
+    return LH_OK;
+}
+
+/* --- what was recorded ------------------------------------------------------
+ */
+
+void lhi_counts_write(const lhi_counts *c, unsigned char out[LHI_COUNTS_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_COUNTS);
+    put32(&at, c->n_passes);
+    put32(&at, c->n_played);
+    put32(&at, 0);
+}
+
+lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
+                          lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_COUNTS, LHI_COUNTS_BYTES, &at, err));
+    lhi_counts c = {get32(&at), 0};
+    c.n_played = get32(&at);
+    uint32_t rest = get32(&at);
+    if (rest)
+        return fail_field(MESSAGE_COUNTS, "end", rest, err);
+    *out = c;
+    return LH_OK;
+}
+
+size_t lhi_rows_bytes(const lhi_counts *c)
+{
+    return (size_t)c->n_passes * LHI_RECORD_BYTES +
+           (size_t)c->n_played * LHI_PLAYED_BYTES;
+}
+
+void lhi_rows_write(const lhi_counts *c, const lhi_record *records,
+                    const lhi_played *played, unsigned char *out)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        put64(&out, (uint64_t)records[i].start_ns);
+        put64(&out, (uint64_t)records[i].end_ns);
+        put64(&out, (uint64_t)records[i].entered_ns);
+        put64(&out, (uint64_t)records[i].arrived_ns);
+    }
+    for (uint32_t i = 0; i < c->n_played; i++) {
+        put32(&out, played[i].chunk);
+        put32(&out, played[i].is_reduce_scatter);
+        put32(&out, played[i].op);
+        put32(&out, 0);
+        put64(&out, (uint64_t)played[i].ready_ns);
+        put64(&out, (uint64_t)played[i].depart_ns);
+        put64(&out, (uint64_t)played[i].sent_ns);
+        put64(&out, (uint64_t)played[i].arrive_ns);
+    }
+}
+
+lh_status lhi_rows_read(const unsigned char *in, size_t size,
+                        const lhi_counts *c, lhi_record *records,
+                        lhi_played *played, lh_error *err)
+{
+    if (size != lhi_rows_bytes(c))
+        return lhi_fail(err, LH_EIO, "records of %zu bytes, not %zu", size,
+                        lhi_rows_bytes(c));
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        records[i].start_ns = get_time(&in);
+        records[i].end_ns = get_time(&in);
+        records[i].entered_ns = get_time(&in);
+        records[i].arrived_ns = get_time(&in);
+    }
+    for (uint32_t i = 0; i < c->n_played; i++) {
+        lhi_played *x = &played[i];
+        x->chunk = get32(&in);
+        uint32_t scatter = get32(&in);
+        x->is_reduce_scatter = scatter != 0;
+        x->op = get32(&in);
+        uint32_t rest = get32(&in);
+        if (scatter > 1 || rest)
+            return lhi_fail(err, LH_EIO,
+                            "a communication of no kind that there is");
+        x->ready_ns = get_time(&in);
+        x->depart_ns = get_time(&in);
+        x->sent_ns = get_time(&in);
+        x->arrive_ns = get_time(&in);
+    }
+    return LH_OK;
+}
+
+/* --- how the run went -------------------------------------------------------
+ */
+
+void lhi_outcome_head_write(const lhi_outcome *o,
+                            unsigned char out[LHI_OUTCOME_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_OUTCOME);
+    put32(&at, o->interrupted);
+    put64(&at, o->n_iterations);
+    put64(&at, o->n_grown);
+    put32(&at, o->n_recorded);
+    put32(&at, 0);
+}
+
+lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
+                                lhi_outcome *out, lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_OUTCOME, LHI_OUTCOME_BYTES, &at, err));
+    uint32_t interrupted = get32(&at);
+    lhi_outcome o = {.n_iterations = get64(&at), .interrupted = interrupted};
+    o.n_grown = get64(&at);
+    o.n_recorded = get32(&at);
+    uint32_t rest = get32(&at);
+    if (interrupted > 1)
+        return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
+    if (rest)
+        return fail_field(MESSAGE_OUTCOME, "end", rest, err);
+    *out = o;
+    return LH_OK;
+}
+
+void lhi_iteration_write(const lh_iteration *it,
+                         unsigned char out[LHI_ITERATION_BYTES])
+{
+    put64(&out, it->step);
+    put64(&out, (uint64_t)it->ns);
+    put_real(&out, it->loss);
+    put_real(&out, it->validation_loss);
+    put_real(&out, it->norm);
+    put_real(&out, it->rate);
+    put64(&out, it->tokens);
+    put64(&out, it->slips);
+    put64(&out, (uint64_t)it->worst_late_ns);
+}
+
+lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
+{
+    lh_iteration it;
+    it.step = get64(&in);
+    it.ns = get_time(&in);
+    it.loss = get_real(&in);
+    it.validation_loss = get_real(&in);
+    it.norm = get_real(&in);
+    it.rate = get_real(&in);
+    it.tokens = get64(&in);
+    it.slips = get64(&in);
+    it.worst_late_ns = get_time(&in);
+    return it;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks tell each other beside tensors, and what rank 0 hands back at the
+ * end: docs/formats/wire.md. Coding and checking only; nothing here sends or
+ * receives. Reading fails with LH_EIO: the bytes are no such message; `err`
+ * says what is wrong, and the output is untouched (but for arrays of rows). */
+#ifndef LHI_MESSAGES_H
+#define LHI_MESSAGES_H
+
+#include <longhaul/engine.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    LHI_MESSAGE_VERSION = 1,
+    LHI_ORDER_BYTES = 32,
+    LHI_DONE_BYTES = 48,
+    LHI_NOTICE_BYTES = 16,
+    LHI_COUNTS_BYTES = 16,
+    LHI_RECORD_BYTES = 32,
+    LHI_PLAYED_BYTES = 48,
+    LHI_OUTCOME_BYTES = 32,
+    LHI_ITERATION_BYTES = 72
+};
+
+/* What rank 0 has all ranks do. */
+typedef enum lhi_order_kind {
+    LHI_ORDER_STEP,
+    LHI_ORDER_VALIDATE,
+    LHI_ORDER_SAVE,
+    LHI_ORDER_END /* the last one */
+} lhi_order_kind;
+
+typedef struct lhi_order {
+    lhi_order_kind what;
+    uint64_t step;
+    int64_t t0_ns; /* of a step: when it begins, where all share a clock */
+} lhi_order;
+
+/* What a rank says once it has done so. */
+typedef struct lhi_done {
+    int64_t end_ns; /* by the clock that all share; else from the beginning */
+    double loss;    /* of a validation */
+    uint64_t n_slips;
+    int64_t worst_late_ns;
+    uint64_t n_grown;
+} lhi_done;
+
+/* What a pass did; times by the real clock but the message's, which are the
+ * transport's. */
+typedef struct lhi_record {
+    int64_t start_ns, end_ns;
+    int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
+} lhi_record;
+
+/* A data-parallel communication that a timed rank plays. */
+typedef struct lhi_played {
+    uint32_t chunk;
+    bool is_reduce_scatter;
+    uint32_t op; /* lh_pipeline_dp_op() index, LH_NONE: the chunk's own */
+    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
+} lhi_played;
+
+/* How much a rank has recorded of the last step; the rows follow. */
+typedef struct lhi_counts {
+    uint32_t n_passes, n_played;
+} lhi_counts;
+
+/* How the run went; its iterations follow, then counts and rows of each of
+ * `n_recorded` ranks. */
+typedef struct lhi_outcome {
+    uint64_t n_iterations, n_grown;
+    bool interrupted;
+    uint32_t n_recorded;
+} lhi_outcome;
+
+void lhi_order_write(const lhi_order *order,
+                     unsigned char out[LHI_ORDER_BYTES]);
+lh_status lhi_order_read(const unsigned char *in, size_t size, lhi_order *out,
+                         lh_error *err);
+
+void lhi_done_write(const lhi_done *done, unsigned char out[LHI_DONE_BYTES]);
+lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,
+                        lh_error *err);
+
+/* A late receive was posted at `posted_ns`. */
+void lhi_notice_write(int64_t posted_ns, unsigned char out[LHI_NOTICE_BYTES]);
+lh_status lhi_notice_read(const unsigned char *in, size_t size,
+                          int64_t *posted_ns, lh_error *err);
+
+void lhi_counts_write(const lhi_counts *counts,
+                      unsigned char out[LHI_COUNTS_BYTES]);
+lh_status lhi_counts_read(const unsigned char *in, size_t size, lhi_counts *out,
+                          lh_error *err);
+
+/* Rows of a rank: its records, then what it played. */
+size_t lhi_rows_bytes(const lhi_counts *counts);
+void lhi_rows_write(const lhi_counts *counts, const lhi_record *records,
+                    const lhi_played *played, unsigned char *out);
+lh_status lhi_rows_read(const unsigned char *in, size_t size,
+                        const lhi_counts *counts, lhi_record *records,
+                        lhi_played *played, lh_error *err);
+
+void lhi_outcome_head_write(const lhi_outcome *outcome,
+                            unsigned char out[LHI_OUTCOME_BYTES]);
+lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
+                                lhi_outcome *out, lh_error *err);
+void lhi_iteration_write(const lh_iteration *iteration,
+                         unsigned char out[LHI_ITERATION_BYTES]);
+lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES]);
+
+#endif

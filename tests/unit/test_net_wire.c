@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes between ranks, as bytes: comes back as it was, is laid out as
+ * docs/formats/wire.md says, and nothing else is taken for it. */
+#include "test.h"
+
+#include "base/bytes.h"
+#include "engine/messages.h"
+#include "net/cards.h"
+#include "net/hello.h"
+#include "net/net.h"
+#include "net/wire.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* --- messages of the engine: read by a function of one shape ---------------
+ */
+
+typedef union message {
+    lhi_order order;
+    lhi_done done;
+    int64_t posted_ns;
+    lhi_counts counts;
+    lhi_outcome outcome;
+} message;
+
+typedef lh_status read_message(const unsigned char *in, size_t size,
+                               message *out, lh_error *err);
+
+static lh_status read_order(const unsigned char *in, size_t size, message *out,
+                            lh_error *err)
+{
+    return lhi_order_read(in, size, &out->order, err);
+}
+
+static lh_status read_done(const unsigned char *in, size_t size, message *out,
+                           lh_error *err)
+{
+    return lhi_done_read(in, size, &out->done, err);
+}
+
+static lh_status read_notice(const unsigned char *in, size_t size, message *out,
+                             lh_error *err)
+{
+    return lhi_notice_read(in, size, &out->posted_ns, err);
+}
+
+static lh_status read_counts(const unsigned char *in, size_t size, message *out,
+                             lh_error *err)
+{
+    return lhi_counts_read(in, size, &out->counts, err);
+}
+
+static lh_status read_outcome(const unsigned char *in, size_t size,
+                              message *out, lh_error *err)
+{
+    return lhi_outcome_head_read(in, size, &out->outcome, err);
+}
+
+/* Refused: each truncation, a byte more, other versions and kinds, and bytes
+ * of another sender. The output stays as it was. */
+static void only_this(read_message *read, const unsigned char *bytes,
+                      size_t size)
+{
+    unsigned char copy[64];
+    message out, before;
+    lh_error err = {0};
+    memset(&before, 0x5a, sizeof before);
+    out = before;
+    for (size_t n = 0; n < size; n++) {
+        /* Of its own size, so that sanitizers see a look past its end. */
+        unsigned char *part = malloc(n ? n : 1);
+        memcpy(part, bytes, n);
+        CHECK_INT(read(part, n, &out, &err), LH_EIO);
+        CHECK_HAS(err.text, n < 4 ? "bytes that are not" : " bytes, not ");
+        free(part);
+    }
+    memcpy(copy, bytes, size);
+    copy[size] = 0;
+    CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
+    copy[2] = LHI_MESSAGE_VERSION + 1;
+    CHECK_INT(read(copy, size, &out, &err), LH_EIO);
+    CHECK_HAS(err.text, "of version 2, not 1");
+    copy[2] = LHI_MESSAGE_VERSION;
+    copy[3] ^= 8;
+    CHECK_INT(read(copy, size, &out, &err), LH_EIO);
+    CHECK_HAS(err.text, "a message of kind");
+    copy[3] ^= 8;
+    copy[1] = 'H';
+    CHECK_INT(read(copy, size, &out, &err), LH_EIO);
+    CHECK_HAS(err.text, "bytes that are not");
+    CHECK(memcmp(&out, &before, sizeof out) == 0);
+}
+
+/* A byte of the message that no sender writes. */
+static void not_with(read_message *read, const unsigned char *bytes,
+                     size_t size, size_t at, unsigned char value,
+                     const char *why)
+{
+    unsigned char copy[64];
+    message out;
+    lh_error err = {0};
+    memcpy(copy, bytes, size);
+    copy[at] = value;
+    CHECK_INT(read(copy, size, &out, &err), LH_EIO);
+    CHECK_HAS(err.text, why);
+}
+
+static void orders(void)
+{
+    unsigned char bytes[LHI_ORDER_BYTES];
+    const lhi_order o = {LHI_ORDER_SAVE, UINT64_MAX - 1, -5};
+    message back;
+    lh_error err;
+    lhi_order_write(&o, bytes);
+    CHECK(memcmp(bytes, "LE\1\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
+    CHECK_OK(read_order(bytes, sizeof bytes, &back, &err), err);
+    CHECK_INT(back.order.what, o.what);
+    CHECK(back.order.step == o.step && back.order.t0_ns == o.t0_ns);
+    only_this(read_order, bytes, sizeof bytes);
+    not_with(read_order, bytes, sizeof bytes, 4, 4, "an order whose kind is 4");
+    not_with(read_order, bytes, sizeof bytes, 31, 1, "an order whose end is");
+}
+
+static void reports(void)
+{
+    unsigned char bytes[LHI_DONE_BYTES];
+    const lhi_done d = {INT64_MIN, 0.1, 3, -7, UINT64_MAX};
+    const lhi_done none = {.loss = NAN};
+    message back;
+    lh_error err;
+    lhi_done_write(&none, bytes);
+    CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
+    CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
+    lhi_done_write(&d, bytes);
+    CHECK(memcmp(bytes, "LE\1\2", 4) == 0);
+    CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
+    CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
+    CHECK(back.done.n_slips == 3 && back.done.worst_late_ns == -7);
+    CHECK(back.done.n_grown == UINT64_MAX);
+    only_this(read_done, bytes, sizeof bytes);
+    not_with(read_done, bytes, sizeof bytes, 7, 1, "whose beginning is");
+}
+
+static void notices(void)
+{
+    unsigned char bytes[LHI_NOTICE_BYTES];
+    message back;
+    lh_error err;
+    lhi_notice_write(-123456789012345, bytes);
+    CHECK(memcmp(bytes, "LE\1\3\0\0\0\0", 8) == 0);
+    CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.posted_ns == -123456789012345);
+    only_this(read_notice, bytes, sizeof bytes);
+    not_with(read_notice, bytes, sizeof bytes, 5, 1, "whose beginning is");
+}
+
+static void records(void)
+{
+    const lhi_counts n = {2, 1};
+    const lhi_record passes[2] = {{1, 2, 3, 4}, {-1, 1 << 20, 0, INT64_MAX}};
+    const lhi_played played[1] = {{7, true, LH_NONE, 5, 6, 7, 8}};
+    unsigned char head[LHI_COUNTS_BYTES];
+    unsigned char rows[2 * LHI_RECORD_BYTES + LHI_PLAYED_BYTES];
+    lhi_record passes_back[2];
+    lhi_played played_back[1];
+    message back;
+    lh_error err;
+    lhi_counts_write(&n, head);
+    CHECK(memcmp(head, "LE\1\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
+    CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
+    only_this(read_counts, head, sizeof head);
+    not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
+    CHECK_INT(lhi_rows_bytes(&n), sizeof rows);
+    lhi_rows_write(&n, passes, played, rows);
+    CHECK(lhi_get_bytes(rows + 24, 8) == 4 && rows[64] == 7 && rows[68] == 1);
+    CHECK_OK(
+        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        err);
+    CHECK(memcmp(passes, passes_back, sizeof passes) == 0);
+    CHECK(played_back[0].chunk == 7 && played_back[0].is_reduce_scatter);
+    CHECK(played_back[0].op == LH_NONE && played_back[0].ready_ns == 5);
+    CHECK(played_back[0].depart_ns == 6 && played_back[0].sent_ns == 7);
+    CHECK(played_back[0].arrive_ns == 8);
+    for (size_t k = 0; k < sizeof rows; k++)
+        CHECK_INT(lhi_rows_read(rows, k, &n, passes_back, played_back, &err),
+                  LH_EIO);
+    rows[68] = 2;
+    CHECK_INT(
+        lhi_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
+        LH_EIO);
+    CHECK_HAS(err.text, "of no kind");
+}
+
+static void outcomes(void)
+{
+    unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
+    const lhi_outcome o = {9, 1, true, 4};
+    const lh_iteration it = {.step = 1,
+                             .ns = 2,
+                             .loss = 3,
+                             .validation_loss = 4,
+                             .norm = 5,
+                             .rate = 6,
+                             .tokens = 7,
+                             .slips = 8,
+                             .worst_late_ns = -9};
+    message back;
+    lh_error err;
+    lhi_outcome_head_write(&o, bytes);
+    CHECK(memcmp(bytes, "LE\1\5\1\0\0\0\x9", 9) == 0);
+    CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
+    CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
+    only_this(read_outcome, bytes, sizeof bytes);
+    not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
+    not_with(read_outcome, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    lhi_iteration_write(&it, row);
+    CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
+    lh_iteration again = lhi_iteration_read(row);
+    CHECK(again.step == 1 && again.ns == 2 && again.loss == 3);
+    CHECK(again.validation_loss == 4 && again.norm == 5 && again.rate == 6);
+    CHECK(again.tokens == 7 && again.slips == 8 && again.worst_late_ns == -9);
+}
+
+/* --- before ranks are connected ---------------------------------------------
+ */
+
+static void cards(void)
+{
+    unsigned char bytes[LHI_UCX_CARD_BYTES];
+    lh_error err = {0};
+    lhi_share share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
+    lhi_share share_back;
+    lhi_share_write(&share, bytes);
+    CHECK(bytes[0] == 1 && bytes[4] == 2 && bytes[8] == 3 && bytes[16] == 4);
+    CHECK_OK(lhi_share_read(bytes, &share_back, &err), err);
+    CHECK(share_back.pid == 1 && share_back.fd == 2);
+    CHECK(share_back.n_links == 3 && share_back.cookie[0] == 4);
+    bytes[63] = 1;
+    CHECK_INT(lhi_share_read(bytes, &share_back, &err), LH_EIO);
+
+    lhi_start_card start = {.port = 4711,
+                            .failed = true,
+                            .host = "here",
+                            .address = "10.0.0.1",
+                            .secret = {5},
+                            .share = {6}};
+    lhi_start_card start_back;
+    lhi_start_card_write(&start, bytes);
+    CHECK_OK(lhi_start_card_read(bytes, &start_back, &err), err);
+    CHECK(start_back.port == 4711 && start_back.failed);
+    CHECK_STR(start_back.host, "here");
+    CHECK_STR(start_back.address, "10.0.0.1");
+    CHECK(start_back.secret[0] == 5 && start_back.share[0] == 6);
+    bytes[8] = LHI_WIRE_VERSION + 1;
+    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    CHECK_HAS(err.text, "it speaks version 2");
+    bytes[8] = LHI_WIRE_VERSION;
+    memset(bytes + 24, 'x', 256); /* a host without an end */
+    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    bytes[0] = 'L';
+    CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
+    CHECK_HAS(err.text, "does not speak longhaul");
+
+    static lhi_ucx_card ucx = {.token = 99, .size = 3, .address = "abc"};
+    static lhi_ucx_card ucx_back;
+    lhi_ucx_card_write(&ucx, bytes);
+    CHECK_OK(lhi_ucx_card_read(bytes, &ucx_back, &err), err);
+    CHECK(ucx_back.token == 99 && ucx_back.size == 3);
+    CHECK(memcmp(ucx_back.address, "abc", 4) == 0);
+    bytes[12] = LHI_WIRE_VERSION + 1;
+    CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
+    CHECK_HAS(err.text, "it speaks version 2");
+    bytes[12] = LHI_WIRE_VERSION;
+    bytes[9] = 16; /* 4099 bytes */
+    CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
+    CHECK_HAS(err.text, "an address of 4099 bytes");
+}
+
+static void greetings(void)
+{
+    unsigned char bytes[LHI_HELLO_BYTES];
+    const lhi_hello h = {
+        .kind = LHI_HELLO_HELLO, .rank = 3, .n_ranks = 8, .port = 4711};
+    lhi_hello back;
+    lh_error err = {0};
+    lhi_hello_write(&h, bytes);
+    CHECK_OK(lhi_hello_read(bytes, &back, &err), err);
+    CHECK(back.rank == 3 && back.n_ranks == 8 && back.port == 4711);
+    bytes[8] = LHI_WIRE_VERSION + 1;
+    CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
+    CHECK_HAS(err.text, "it speaks version 2 of the wire format, not 1");
+}
+
+static void frames(void)
+{
+    unsigned char bytes[LHI_FRAME_BYTES];
+    const lhi_frame f = {.kind = LHI_FRAME_SMALL,
+                         .link = 2,
+                         .slot = 3,
+                         .tag = 4,
+                         .size = 5,
+                         .entered_ns = 6};
+    lhi_frame back;
+    lh_error err = {0};
+    lhi_frame_write(&f, bytes);
+    CHECK_OK(lhi_frame_read(bytes, &back, &err), err);
+    CHECK(back.link == 2 && back.slot == 3 && back.tag == 4);
+    CHECK(back.size == 5 && back.entered_ns == 6);
+    bytes[2] = LHI_WIRE_VERSION + 1;
+    CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
+    CHECK_HAS(err.text, "a frame of version 2, not 1");
+}
+
+int main(void)
+{
+    RUN(orders);
+    RUN(reports);
+    RUN(notices);
+    RUN(records);
+    RUN(outcomes);
+    RUN(cards);
+    RUN(greetings);
+    RUN(frames);
+    return test_summary();
+}
