@@ -5,20 +5,27 @@
 
 #include <string.h>
 
+lh_status lhi_options_size(const void *given, const char *what, lh_error *err)
+{
+    size_t size;
+    memcpy(&size, given, sizeof size);
+    if (size >= sizeof size)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL, "%s.size is %zu: set it to sizeof(%s)",
+                    what, size, what);
+}
+
 lh_status lhi_options_take(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err)
 {
-    size_t size = sizeof size;
-    if (given)
+    size_t size = 0;
+    if (given) {
+        LHI_TRY(lhi_options_size(given, what, err));
         memcpy(&size, given, sizeof size);
-    if (size < sizeof size)
-        return lhi_fail(err, LH_EINVAL, "%s.size is %zu: set it to sizeof(%s)",
-                        what, size, what);
-    if (size > mine_size)
-        size = mine_size;
+    }
     memset(mine, 0, mine_size);
     if (given)
-        memcpy(mine, given, size);
+        memcpy(mine, given, size < mine_size ? size : mine_size);
     memcpy(mine, &mine_size, sizeof mine_size);
     return LH_OK;
 }

@@ -17,7 +17,10 @@
     lhi_options_take((type *){(mine)}, sizeof(type), (const type *){(given)},  \
                      #type, (err))
 
-/* The same, its types not checked. `what`: the name of the struct. */
+/* LH_EINVAL as there, for a struct that is to be filled in. */
+lh_status lhi_options_size(const void *given, const char *what, lh_error *err);
+
+/* LHI_OPTIONS_TAKE, types not checked. `what`: the name of the struct. */
 lh_status lhi_options_take(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err);
 

@@ -597,6 +597,7 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
 {
     prices p;
     lhi_op list[LH_COST_MAX_OPS];
+    lh_cost_op made[LH_COST_MAX_OPS];
 
     LHI_TRY(make_prices(job, layout, slice, options, &p, err));
     if (layer >= job->model->layers)
@@ -607,13 +608,14 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
         spent once;
 
         price_work(&p, &list[i].again, &once);
-        ops[i] =
+        made[i] =
             (lh_cost_op){.name = list[i].name,
                          .flops = list[i].again.flops,
                          .recomputable = !list[i].fixed && list[i].stored > 0};
-        LHI_TRY(lhi_whole(list[i].stored, "activations", &ops[i].bytes, err));
-        LHI_TRY(lhi_whole(once.total, "a pass", &ops[i].ns, err));
+        LHI_TRY(lhi_whole(list[i].stored, "activations", &made[i].bytes, err));
+        LHI_TRY(lhi_whole(once.total, "a pass", &made[i].ns, err));
     }
+    memcpy(ops, made, count * sizeof *ops);
     *n = count;
     return LH_OK;
 }

@@ -374,10 +374,10 @@ static lh_status spread_experts(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
-                           lh_cost_dimension dimension,
-                           const lh_cost_slice *slice, lh_cost_group *out,
-                           lh_error *err)
+static lh_status find_group(const lh_job *job, const lh_layout *layout,
+                            lh_cost_dimension dimension,
+                            const lh_cost_slice *slice, lh_cost_group *out,
+                            lh_error *err)
 {
     uint64_t t = layout->tensor, c = layout->context;
     uint64_t device = device_gpus(layout), stride = replica_stride(layout);
@@ -433,6 +433,18 @@ lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
     if (spread > 1)
         out->concurrent =
             (uint32_t)(device * layout->pipeline * layout->data / spread);
+    return LH_OK;
+}
+
+lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+                           lh_cost_dimension dimension,
+                           const lh_cost_slice *slice, lh_cost_group *out,
+                           lh_error *err)
+{
+    lh_cost_group group;
+
+    LHI_TRY(find_group(job, layout, dimension, slice, &group, err));
+    *out = group;
     return LH_OK;
 }
 

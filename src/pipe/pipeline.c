@@ -481,9 +481,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     size_t size = out->size;
     lh_pipeline_desc all;
     memset(&all, 0, sizeof all); /* what lies between fields as well */
-    if (size == 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_pipeline_desc.size is 0; set it to sizeof");
+    LHI_TRY(lhi_options_size(out, "lh_pipeline_desc", err));
     all.n_devices = p->n_devices;
     all.n_microbatches = p->n_microbatches;
     all.joint = p->joint;

@@ -136,9 +136,12 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail_nomem(err);
     }
     plan->mem = mem;
-    lh_status status = fill(job, &checked, plan, err);
+    lh_error why = {0}; /* layouts that do not work leave their reason */
+    lh_status status = fill(job, &checked, plan, &why);
     if (status != LH_OK) {
         lh_plan_free(&plan->plan);
+        if (err)
+            *err = why;
         return status;
     }
     *out = &plan->plan;

@@ -64,12 +64,12 @@ lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
     LHI_TRY(check_texts(&t.title, 1, err));
     LHI_TRY(check_texts(t.head, t.n_columns, err));
     lhi_text_puts(&item, "{\"table\":");
-    lhi_json_add_string(&item, table->title);
+    lhi_json_add_string(&item, t.title);
     lhi_text_puts(&item, ",\"head\":");
-    add_texts(&item, table->head, table->n_columns);
+    add_texts(&item, t.head, t.n_columns);
     lhi_text_puts(&item, "}");
     LHI_TRY(lhi_report_add_item(&report->reasons, &item, err));
-    report->n_columns = table->n_columns;
+    report->n_columns = t.n_columns;
     return LH_OK;
 }
 

@@ -176,12 +176,14 @@ lh_status lh_best_schedule(const char *name, const lh_pipeline *pipeline,
                            const lh_best_options *options, lh_best *out,
                            lh_error *err)
 {
-    *out = (lh_best){0};
-    chooser k = {.p = pipeline, .out = out};
+    lh_best best = {0};
+    chooser k = {.p = pipeline, .out = &best};
     LHI_TRY(take_options(&k, options, err));
     lh_status status = choose(&k, name, err);
-    if (status != LH_OK)
-        lh_best_fini(out);
+    if (status == LH_OK)
+        *out = best;
+    else
+        lh_best_fini(&best);
     return status;
 }
 

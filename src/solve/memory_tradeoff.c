@@ -346,13 +346,15 @@ lh_status lh_least_memory(const lh_pipeline *pipeline,
                           lh_memory_point *out, lh_error *err)
 {
     trader t;
-    *out = (lh_memory_point){0};
+    lh_memory_point point = {0};
     lh_status status = begin(&t, pipeline, options, err);
     if (status == LH_OK)
-        status = least_memory(&t, out, err);
+        status = least_memory(&t, &point, err);
     end(&t);
-    if (status != LH_OK)
-        lh_memory_point_fini(out);
+    if (status == LH_OK)
+        *out = point;
+    else
+        lh_memory_point_fini(&point);
     return status;
 }
 
@@ -369,13 +371,15 @@ lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
                                lh_memory_curve *out, lh_error *err)
 {
     trader t;
-    *out = (lh_memory_curve){0};
+    lh_memory_curve curve = {0};
     lh_status status = begin(&t, pipeline, options, err);
     if (status == LH_OK)
-        status = trace_curve(&t, out, err);
+        status = trace_curve(&t, &curve, err);
     end(&t);
-    if (status != LH_OK)
-        lh_memory_curve_fini(out);
+    if (status == LH_OK)
+        *out = curve;
+    else
+        lh_memory_curve_fini(&curve);
     return status;
 }
 

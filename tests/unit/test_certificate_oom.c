@@ -88,7 +88,7 @@ static void best(void)
     lh_best_options o = {.size = sizeof o, .effort = 20000};
     lh_error err = {0};
     FAIL_EACH_ALLOC({
-        lh_best found;
+        lh_best found = {0};
         status = lh_best_schedule("auto", p, &o, &found, &err);
         CHECK(status == LH_OK || !found.schedule);
         lh_best_fini(&found);
