@@ -25,12 +25,13 @@ static lh_status makespan(contest *c, const lhi_orders *orders, int64_t *out,
 }
 
 /* LH_OK also where the method does not suit the pipeline. */
-static lh_status enter(contest *c, const lhi_method *method, lh_error *err)
+static lh_status try_method(contest *c, const lhi_method *method, lh_error *err)
 {
     lhi_orders orders;
     lh_error why = {0};
     int64_t time_ns = 0;
-    lh_status status = method->make(c->pipeline, c->options, &orders, &why);
+    lh_status status =
+        lhi_method_make(method, c->pipeline, c->options, &orders, &why);
     if (status == LH_OK) {
         orders.method = method->name;
         status = makespan(c, &orders, &time_ns, &why);
@@ -73,8 +74,8 @@ lh_status lhi_auto(const lh_pipeline *pipeline,
         if (c.best.mem && c.best_ns <= options->bound_ns &&
             !has_own_options(options))
             break;
-        if (lhi_methods[i].make != lhi_auto)
-            status = enter(&c, &lhi_methods[i], err);
+        if (lhi_methods[i].kind != LHI_METHOD_CHOICE)
+            status = try_method(&c, &lhi_methods[i], err);
     }
     lh_evaluator_free(c.judge);
     if (status != LH_OK) {

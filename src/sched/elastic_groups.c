@@ -142,8 +142,6 @@ lh_status lhi_elastic(const lh_pipeline *pipeline,
                       lh_error *err)
 {
     lh_elastic_plan *plan;
-    if (pipeline->placement != LH_PLACEMENT_UD)
-        LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_LOOP, err));
     lh_elastic_case g = describe(pipeline);
     LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
     lh_status status = make_plan(&g, pipeline, options, out, &plan, err);

@@ -28,7 +28,6 @@ lh_status lhi_interleaved_1f1b(const lh_pipeline *pipeline,
 {
     (void)options;
     walk w = {.devices = pipeline->n_devices};
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_LOOP, err));
     w.legs = pipeline->n_chunks / w.devices;
     if (pipeline->n_microbatches % w.devices)
         return lhi_fail(err, LH_EUNSUPPORTED,

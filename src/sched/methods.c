@@ -4,12 +4,46 @@
 
 #include <string.h>
 
+/* What a pipeline has to be like, for the line about a method. */
+#define NEEDS_ANY_ANY ""
+#define NEEDS_UD_ANY " (ud)"
+#define NEEDS_LOOP_ANY " (loop)"
+#define NEEDS_UD_LOOP_ANY " (ud, loop)"
+#define NEEDS_UD_SPLIT " (ud, split)"
+#define NEEDS_UD_LOOP_SPLIT " (ud, loop, split)"
+#define NEEDS_WAVE_SPLIT " (wave, split)"
+#define NEEDS_WAVES_SPLIT " (wave, split)"
+
+enum { BACKWARD_ANY, BACKWARD_SPLIT };
+
 const lhi_method lhi_methods[] = {
-#define METHOD_ROW(name, function, about) {name, function, about},
+#define METHOD_ROW(name, function, chunks, backward, kind, about)              \
+    {name,                                                                     \
+     function,                                                                 \
+     LHI_LIE_##chunks,                                                         \
+     BACKWARD_##backward == BACKWARD_SPLIT,                                    \
+     LHI_METHOD_##kind,                                                        \
+     about NEEDS_##chunks##_##backward},
     LHI_METHOD_LIST(METHOD_ROW)
 #undef METHOD_ROW
 };
 const uint32_t lhi_n_methods = sizeof lhi_methods / sizeof *lhi_methods;
+
+const lhi_method *lhi_method_named(const char *name)
+{
+    for (uint32_t i = 0; name && i < lhi_n_methods; i++)
+        if (strcmp(lhi_methods[i].name, name) == 0)
+            return &lhi_methods[i];
+    return NULL;
+}
+
+const lhi_method *lhi_method_at_a_glance(void)
+{
+    uint32_t i = 0;
+    while (lhi_methods[i].kind != LHI_METHOD_GLANCE)
+        i++;
+    return &lhi_methods[i];
+}
 
 uint32_t lh_n_methods(void)
 {
@@ -46,17 +80,102 @@ static lh_status refuse_name(const char *name, lh_error *err)
 
 lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
 {
-    for (uint32_t i = 0; i < lhi_n_methods; i++)
-        if (strcmp(lhi_methods[i].name, name) == 0) {
-            if (out)
-                *out = i;
-            return LH_OK;
-        }
-    return refuse_name(name, err);
+    const lhi_method *method = lhi_method_named(name);
+    if (!method)
+        return refuse_name(name, err);
+    if (out)
+        *out = (uint32_t)(method - lhi_methods);
+    return LH_OK;
 }
 
-static lh_status complete(const lh_method_options *given,
-                          lh_method_options *out, lh_error *err)
+bool lh_method_is_choice(uint32_t method)
+{
+    return method < lhi_n_methods &&
+           lhi_methods[method].kind == LHI_METHOD_CHOICE;
+}
+
+/* ---- what a pipeline has to be like ---- */
+
+/* With one device, chunks 0 and 1 on it are a V as well as a loop. */
+static bool lies_as(const lh_pipeline *p, lh_placement placement)
+{
+    if (p->placement == placement)
+        return true;
+    return placement == LH_PLACEMENT_WAVE && p->n_devices == 1 &&
+           p->n_chunks == 2;
+}
+
+static lh_status need_placement(const lh_pipeline *p, lh_placement placement,
+                                lh_error *err)
+{
+    if (lies_as(p, placement))
+        return LH_OK;
+    return lhi_fail(
+        err, LH_EUNSUPPORTED, "needs placement %s; that of this pipeline is %s",
+        lh_placement_name(placement), lh_placement_name(p->placement));
+}
+
+static lh_status need_waves(const lh_pipeline *p, lh_error *err)
+{
+    uint32_t devices = p->n_devices;
+    bool folded = p->n_chunks % devices == 0;
+    for (uint32_t c = 0; c < p->n_chunks && folded; c++) {
+        uint32_t at = c % devices;
+        if (c / devices % 2)
+            at = devices - 1 - at;
+        folded = p->chunks[c].device == at;
+    }
+    if (folded)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "needs chunks that go down the devices and back again, as "
+                    "many on each; placement wave is that with two");
+}
+
+static lh_status need_chunks(const lh_pipeline *p, lhi_lie chunks,
+                             lh_error *err)
+{
+    switch (chunks) {
+    case LHI_LIE_ANY:
+        return LH_OK;
+    case LHI_LIE_UD:
+        return need_placement(p, LH_PLACEMENT_UD, err);
+    case LHI_LIE_UD_LOOP:
+        if (lies_as(p, LH_PLACEMENT_UD))
+            return LH_OK;
+        return need_placement(p, LH_PLACEMENT_LOOP, err);
+    case LHI_LIE_LOOP:
+        return need_placement(p, LH_PLACEMENT_LOOP, err);
+    case LHI_LIE_WAVE:
+        return need_placement(p, LH_PLACEMENT_WAVE, err);
+    case LHI_LIE_WAVES:
+        return need_waves(p, err);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
+                          const lh_method_options *options, lhi_orders *out,
+                          lh_error *err)
+{
+    LHI_TRY(need_chunks(pipeline, method->chunks, err));
+    if (method->split && pipeline->joint)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "needs backward: split, with D and W as passes of "
+                        "their own; that of this pipeline is joint");
+    return method->make(pipeline, options, out, err);
+}
+
+bool lhi_method_refused(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
+           status == LH_EDEADLOCK;
+}
+
+/* ---- running one ---- */
+
+static lh_status complete_options(const lh_method_options *given,
+                                  lh_method_options *out, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_TAKE(lh_method_options, out, given, err));
     if (out->sub_blocks == 0)
@@ -68,12 +187,14 @@ static lh_status complete(const lh_method_options *given,
     return LH_OK;
 }
 
-static lh_status run(const lhi_method *method, const lh_pipeline *pipeline,
-                     const lh_method_options *options, lh_schedule **out,
-                     const char **chosen, lh_error *err)
+static lh_status make_schedule(const lhi_method *method,
+                               const lh_pipeline *pipeline,
+                               const lh_method_options *options,
+                               lh_schedule **out, const char **chosen,
+                               lh_error *err)
 {
     lhi_orders orders;
-    LHI_TRY(method->make(pipeline, options, &orders, err));
+    LHI_TRY(lhi_method_make(method, pipeline, options, &orders, err));
     if (!orders.method)
         orders.method = method->name;
     lh_status status = lhi_orders_fit(&orders, pipeline, err);
@@ -90,10 +211,11 @@ lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
                         const char **chosen, lh_error *err)
 {
     lh_method_options all;
-    LHI_TRY(complete(options, &all, err));
-    uint32_t i;
-    LHI_TRY(lh_method_find(name, &i, err));
-    lh_status status = run(&lhi_methods[i], pipeline, &all, out, chosen, err);
+    LHI_TRY(complete_options(options, &all, err));
+    const lhi_method *method = lhi_method_named(name);
+    if (!method)
+        return refuse_name(name, err);
+    lh_status status = make_schedule(method, pipeline, &all, out, chosen, err);
     if (status != LH_OK)
         lhi_wrap(err, "%s", name);
     return status;

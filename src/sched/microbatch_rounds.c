@@ -133,12 +133,10 @@ static lh_status need_progress(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
-static lh_status make(const lh_pipeline *p, const lh_method_options *options,
-                      uint32_t passes, put_order *put, lhi_orders *out,
-                      lh_error *err)
+static lh_status make_rounds(const lh_pipeline *p,
+                             const lh_method_options *options, uint32_t passes,
+                             put_order *put, lhi_orders *out, lh_error *err)
 {
-    if (p->placement != LH_PLACEMENT_UD)
-        LHI_TRY(lhi_need_placement(p, LH_PLACEMENT_LOOP, err));
     LHI_TRY(lhi_orders_init(out, p, passes, err));
     uint32_t group = options->group ? options->group : p->n_devices;
     for (uint32_t device = 0; device < p->n_devices; device++)
@@ -160,13 +158,12 @@ lh_status lhi_flexible(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
 {
-    return make(pipeline, options, 2, put_flexible, out, err);
+    return make_rounds(pipeline, options, 2, put_flexible, out, err);
 }
 
 lh_status lhi_dorapp(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
 {
-    LHI_TRY(lhi_need_split(pipeline, err));
-    return make(pipeline, options, 3, put_dora, out, err);
+    return make_rounds(pipeline, options, 3, put_dora, out, err);
 }

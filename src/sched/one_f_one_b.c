@@ -9,7 +9,6 @@ lh_status lhi_1f1b(const lh_pipeline *pipeline,
 {
     (void)options;
     uint32_t n = pipeline->n_microbatches;
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_UD, err));
     LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
     for (uint32_t d = 0; d < pipeline->n_devices; d++) {
         lhi_order *order = &out->devices[d];

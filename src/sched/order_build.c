@@ -98,31 +98,3 @@ lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
                     device, need, *unit ? " " : "", unit,
                     lh_pipeline_memory_limit(pipeline, device));
 }
-
-/* With one device, chunks 0 and 1 on it are a V as well as a loop. */
-static bool lies_as(const lh_pipeline *p, lh_placement placement)
-{
-    if (p->placement == placement)
-        return true;
-    return placement == LH_PLACEMENT_WAVE && p->n_devices == 1 &&
-           p->n_chunks == 2;
-}
-
-lh_status lhi_need_placement(const lh_pipeline *pipeline,
-                             lh_placement placement, lh_error *err)
-{
-    if (lies_as(pipeline, placement))
-        return LH_OK;
-    return lhi_fail(
-        err, LH_EUNSUPPORTED, "needs placement %s; that of this pipeline is %s",
-        lh_placement_name(placement), lh_placement_name(pipeline->placement));
-}
-
-lh_status lhi_need_split(const lh_pipeline *pipeline, lh_error *err)
-{
-    if (!pipeline->joint)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "needs backward: split, with D and W as passes of their "
-                    "own; that of this pipeline is joint");
-}

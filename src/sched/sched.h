@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the schedule generators share: the list of methods, the orders that
- * they fill, and small questions about pipelines. */
+/* Schedules by rule. In comes a pipeline and the name of a method, out goes the
+ * order of the passes on each device; nothing is searched for here, but for
+ * what look-ahead and auto try.
+ *
+ *   sched.h         the one list of methods with what is to be known of each,
+ *                   and the orders that they fill
+ *   methods.c       that list by name and number; runs a method
+ *   order_build.c   room for orders, whether they fit, from orders to schedules
+ *   planner.c       a clock that places passes one by one: greedy, slack
+ *   both_ways*.c    the same from the end, which look-ahead compares with
+ *   whole.c         parts of W put together again
+ *
+ * Every other file is a method: gpipe.c, zb_v.c, ... */
 #ifndef LHI_SCHED_H
 #define LHI_SCHED_H
 
@@ -11,31 +22,59 @@
 #include <assert.h>
 #include <longhaul/methods.h>
 
-/* X(name, function, one line about it), in the order that help shows and that
- * `auto` prefers among equals. Each function lives in a file of its own. */
+/* X(name, function, chunks, backward, kind, what it does in one line): the
+ * methods in the order that help shows and that `auto` prefers among equals.
+ * Each function lives in a file of its own.
+ *   chunks    where those of a pipeline lie that it makes orders for: lhi_lie
+ *   backward  SPLIT: D and W have to be passes of their own
+ *   kind      how it is used among others: lhi_method_kind */
 #define LHI_METHOD_LIST(X)                                                     \
-    X("gpipe", lhi_gpipe, "all forwards, then all backwards")                  \
-    X("1f1b", lhi_1f1b, "one forward, one backward (ud)")                      \
-    X("interleaved-1f1b", lhi_interleaved_1f1b,                                \
-      "1f1b over several chunks per device, as in Megatron-LM (loop)")         \
-    X("zb-h1", lhi_zb_h1, "zero bubble with the memory of 1f1b (ud, split)")   \
-    X("zb-h2", lhi_zb_h2, "zero bubble with twice that memory (ud, split)")    \
-    X("zb-v", lhi_zb_v, "zero bubble on a V, memory of 1f1b (wave, split)")    \
-    X("flexible", lhi_flexible,                                                \
-      "interleaved-1f1b in rounds of any size (ud, loop)")                     \
-    X("dorapp", lhi_dorapp,                                                    \
-      "flexible with weight gradients of their own (ud, loop, split)")         \
-    X("zbv-phases", lhi_zbv_phases,                                            \
-      "zero bubble on a V as PyTorch's ZBV counts it out (wave, split)")       \
-    X("interleaved-zbv", lhi_interleaved_zbv,                                  \
-      "zero bubble on one or more Vs, made for the network (wave, split)")     \
-    X("elastic", lhi_elastic,                                                  \
-      "groups enqueued and dequeued, as in PipeMesh (ud, loop)")               \
-    X("slack", lhi_slack, "warm-up that absorbs link delays (ud, split)")      \
-    X("greedy", lhi_greedy, "earliest pass first, W cut to fill gaps")         \
-    X("look-ahead", lhi_look_ahead,                                            \
+    X("gpipe", lhi_gpipe, ANY, ANY, QUICK, "all forwards, then all backwards") \
+    X("1f1b", lhi_1f1b, UD, ANY, QUICK, "one forward, one backward")           \
+    X("interleaved-1f1b", lhi_interleaved_1f1b, LOOP, ANY, QUICK,              \
+      "1f1b over several chunks per device, as in Megatron-LM")                \
+    X("zb-h1", lhi_zb_h1, UD, SPLIT, QUICK,                                    \
+      "zero bubble with the memory of 1f1b")                                   \
+    X("zb-h2", lhi_zb_h2, UD, SPLIT, QUICK,                                    \
+      "zero bubble with twice that memory")                                    \
+    X("zb-v", lhi_zb_v, WAVE, SPLIT, QUICK,                                    \
+      "zero bubble on a V, memory of 1f1b")                                    \
+    X("flexible", lhi_flexible, UD_LOOP, ANY, QUICK,                           \
+      "interleaved-1f1b in rounds of any size")                                \
+    X("dorapp", lhi_dorapp, UD_LOOP, SPLIT, QUICK,                             \
+      "flexible with weight gradients of their own")                           \
+    X("zbv-phases", lhi_zbv_phases, WAVE, SPLIT, QUICK,                        \
+      "zero bubble on a V as PyTorch's ZBV counts it out")                     \
+    X("interleaved-zbv", lhi_interleaved_zbv, WAVES, SPLIT, QUICK,             \
+      "zero bubble on one or more Vs, made for the network")                   \
+    X("elastic", lhi_elastic, UD_LOOP, ANY, QUICK,                             \
+      "groups enqueued and dequeued, as in PipeMesh")                          \
+    X("slack", lhi_slack, UD, SPLIT, QUICK,                                    \
+      "warm-up that absorbs link delays")                                      \
+    X("greedy", lhi_greedy, ANY, ANY, GLANCE,                                  \
+      "earliest pass first, W cut to fill gaps")                               \
+    X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
       "greedy, then improved by what is due, seen from the end")               \
-    X("auto", lhi_auto, "the fastest of all that fit")
+    X("auto", lhi_auto, ANY, ANY, CHOICE, "the fastest of all that fit")
+
+/* Where the chunks of a pipeline lie. */
+typedef enum lhi_lie {
+    LHI_LIE_ANY,
+    LHI_LIE_UD,
+    LHI_LIE_LOOP,
+    LHI_LIE_UD_LOOP, /* either */
+    LHI_LIE_WAVE,
+    LHI_LIE_WAVES, /* down the devices and back again, any number of times */
+} lhi_lie;
+
+typedef enum lhi_method_kind {
+    LHI_METHOD_QUICK,
+    LHI_METHOD_GLANCE, /* the quick one that comes closest to the best of all on
+                          most layouts: it stands for all at first sight */
+    LHI_METHOD_SLOW,   /* up to the square of the chunks on a device for every
+                          pass: tried where the others leave a hope */
+    LHI_METHOD_CHOICE, /* the best of the others, with no order of its own */
+} lhi_method_kind;
 
 /* The order of one device while it is being made. */
 typedef struct lhi_order {
@@ -53,24 +92,42 @@ typedef struct lhi_orders {
     int64_t planned_ns;
 } lhi_orders;
 
-/* Fills `out`, which it makes by lhi_orders_init(). `options` are complete. On
- * failure `out` holds nothing. */
+/* Fills `out`, which it makes by lhi_orders_init(), for a pipeline that its row
+ * says it suits. `options` are complete. On failure `out` holds nothing. */
 typedef lh_status lhi_method_fn(const lh_pipeline *pipeline,
                                 const lh_method_options *options,
                                 lhi_orders *out, lh_error *err);
 
-#define LHI_METHOD_DECLARE(name, function, about) lhi_method_fn function;
+#define LHI_METHOD_DECLARE(name, function, ...) lhi_method_fn function;
 LHI_METHOD_LIST(LHI_METHOD_DECLARE)
 #undef LHI_METHOD_DECLARE
 
 typedef struct lhi_method {
     const char *name;
-    lhi_method_fn *make;
+    lhi_method_fn *make; /* for what it suits: lhi_method_make() */
+    lhi_lie chunks;
+    bool split;
+    lhi_method_kind kind;
     const char *about;
 } lhi_method;
 
 extern const lhi_method lhi_methods[];
 extern const uint32_t lhi_n_methods;
+
+/* NULL: there is none of that name, or `name` is NULL. */
+const lhi_method *lhi_method_named(const char *name);
+/* The one that stands for all at first sight. */
+const lhi_method *lhi_method_at_a_glance(void);
+
+/* LH_EUNSUPPORTED where the method does not make orders for the pipeline, else
+ * as its function. */
+lh_status lhi_method_make(const lhi_method *method, const lh_pipeline *pipeline,
+                          const lh_method_options *options, lhi_orders *out,
+                          lh_error *err);
+
+/* Whether making a schedule answers that the method has none for the pipeline;
+ * another may have one. Any other failure is one of the whole. */
+bool lhi_method_refused(lh_status status);
 
 /* Room for `passes_per_microbatch` passes of each chunk and microbatch. */
 lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
@@ -93,11 +150,6 @@ static inline void lhi_put(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
                                               .kind = (uint8_t)kind};
 }
 
-/* LH_EUNSUPPORTED unless the chunks lie so. */
-lh_status lhi_need_placement(const lh_pipeline *pipeline,
-                             lh_placement placement, lh_error *err);
-/* LH_EUNSUPPORTED where D and W are one pass. */
-lh_status lhi_need_split(const lh_pipeline *pipeline, lh_error *err);
 /* LH_EINFEASIBLE with the one message for it. */
 lh_status lhi_fail_memory(const lh_pipeline *pipeline, uint32_t device,
                           int64_t need, lh_error *err);

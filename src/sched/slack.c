@@ -141,8 +141,6 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)
 {
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_UD, err));
-    LHI_TRY(lhi_need_split(pipeline, err));
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
     lh_status status =

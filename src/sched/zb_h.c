@@ -5,8 +5,8 @@
 
 /* Device d runs warmup[d] forwards, then D, the W `lag` microbatches behind,
  * and the next F in turn. */
-static void fill(lhi_order *order, uint32_t d, uint32_t n, uint32_t warmup,
-                 uint32_t lag)
+static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
+                       uint32_t warmup, uint32_t lag)
 {
     uint32_t f = 0, w = 0;
     while (f < warmup && f < n)
@@ -22,23 +22,15 @@ static void fill(lhi_order *order, uint32_t d, uint32_t n, uint32_t warmup,
         lhi_put(order, LH_W, d, w++);
 }
 
-static lh_status prepare(const lh_pipeline *pipeline, lhi_orders *out,
-                         lh_error *err)
-{
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_UD, err));
-    LHI_TRY(lhi_need_split(pipeline, err));
-    return lhi_orders_init(out, pipeline, 3, err);
-}
-
 lh_status lhi_zb_h1(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)
 {
     (void)options;
-    LHI_TRY(prepare(pipeline, out, err));
+    LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
     for (uint32_t d = 0; d < pipeline->n_devices; d++)
-        fill(&out->devices[d], d, pipeline->n_microbatches,
-             pipeline->n_devices - d, d);
+        put_passes(&out->devices[d], d, pipeline->n_microbatches,
+                   pipeline->n_devices - d, d);
     return LH_OK;
 }
 
@@ -47,9 +39,9 @@ lh_status lhi_zb_h2(const lh_pipeline *pipeline,
                     lh_error *err)
 {
     (void)options;
-    LHI_TRY(prepare(pipeline, out, err));
+    LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
     for (uint32_t d = 0; d < pipeline->n_devices; d++)
-        fill(&out->devices[d], d, pipeline->n_microbatches,
-             2 * (pipeline->n_devices - d) - 1, 2 * d);
+        put_passes(&out->devices[d], d, pipeline->n_microbatches,
+                   2 * (pipeline->n_devices - d) - 1, 2 * d);
     return LH_OK;
 }

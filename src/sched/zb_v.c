@@ -264,8 +264,6 @@ lh_status lhi_zb_v(const lh_pipeline *pipeline,
                    lh_error *err)
 {
     (void)options;
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_WAVE, err));
-    LHI_TRY(lhi_need_split(pipeline, err));
     v_plan best = {0};
     for (uint32_t i = 0; i < 4; i++) {
         fill_policy policy = {.before_d = i < 2, .before_f = i % 2 == 0};

@@ -203,7 +203,7 @@ static int64_t mean_forward(const lh_pipeline *p)
     return mean > 0 ? mean : 1;
 }
 
-static lh_status run(fold *f, lh_error *err)
+static lh_status serve_all(fold *f, lh_error *err)
 {
     lhi_event event;
     LHI_TRY(give_room(f, err));
@@ -218,36 +218,17 @@ static lh_status run(fold *f, lh_error *err)
     return LH_OK;
 }
 
-static lh_status need_folds(const lh_pipeline *p, lh_error *err)
-{
-    uint32_t devices = p->n_devices;
-    bool folded = p->n_chunks % devices == 0;
-    for (uint32_t c = 0; c < p->n_chunks && folded; c++) {
-        uint32_t at = c % devices;
-        if (c / devices % 2)
-            at = devices - 1 - at;
-        folded = p->chunks[c].device == at;
-    }
-    if (folded)
-        return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "needs chunks that go down the devices and back again, as "
-                    "many on each; placement wave is that with two");
-}
-
 lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,
                               const lh_method_options *options, lhi_orders *out,
                               lh_error *err)
 {
-    LHI_TRY(need_folds(pipeline, err));
-    LHI_TRY(lhi_need_split(pipeline, err));
     LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
     fold f = {.p = pipeline,
               .options = options,
               .orders = out,
               .legs = pipeline->n_chunks / pipeline->n_devices,
               .unit_ns = mean_forward(pipeline)};
-    lh_status status = run(&f, err);
+    lh_status status = serve_all(&f, err);
     lhi_heap_fini(&f.events);
     if (status != LH_OK)
         lhi_orders_fini(out);

@@ -65,8 +65,6 @@ lh_status lhi_zbv_phases(const lh_pipeline *pipeline,
                          lh_error *err)
 {
     (void)options;
-    LHI_TRY(lhi_need_placement(pipeline, LH_PLACEMENT_WAVE, err));
-    LHI_TRY(lhi_need_split(pipeline, err));
     LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
     uint32_t devices = pipeline->n_devices;
     for (uint32_t device = 0; device < devices; device++) {

@@ -6,7 +6,6 @@
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
-#include <string.h>
 
 bool lhi_is_done(const lhi_solver *r)
 {
@@ -116,7 +115,7 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err)
                                .sub_blocks = r->o.sub_blocks,
                                .bound_ns = r->bound_ns};
         lh_error why = {0};
-        if (strcmp(name, "auto") == 0)
+        if (lh_method_is_choice(i))
             continue;
         if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
             break; /* even where a gap is allowed, no generator is better */
