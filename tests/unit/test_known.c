@@ -4,6 +4,7 @@
  * afterwards, and not worked out again. */
 #include "jobs.h"
 
+#include "plan/layout/alike.h"
 #include "plan/layout/reuse.h"
 
 #include "cost/cost_links.h"
@@ -192,7 +193,7 @@ static void alike_datacenters(void)
     lh_job *job = make_job();
     if (!job)
         return;
-    CHECK(lhi_same_datacenter(job, 0, 3) && !lhi_same_datacenter(job, 0, 1));
+    CHECK(lhi_datacenter_same(job, 0, 3) && !lhi_datacenter_same(job, 0, 1));
     CHECK(!lhi_spread_repeats(job, &full, &spread, 0));
     CHECK(!lhi_spread_repeats(job, &full, &spread, 1));
     CHECK(lhi_spread_repeats(job, &full, &spread, 2));

@@ -4,6 +4,7 @@
  * another layout becomes the best, against planning again there. */
 #include "jobs.h"
 
+#include "plan/layout/alike.h"
 #include "plan/layout/relinked.h"
 
 #include <longhaul/plan.h>
@@ -216,7 +217,7 @@ static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
 {
     lh_plan *plan = plan_at(job, r, factor);
     if (plan) {
-        CHECK_MSG(lhi_same_layout(&plan->best, says),
+        CHECK_MSG(lhi_choice_same(&plan->best, says),
                   "another layout at %s x%g",
                   lh_link_quantity_name(r->quantity), factor);
         CHECK_INT(plan->best.iteration_ns, says->iteration_ns);
@@ -235,8 +236,8 @@ static void check_range(const lh_job *job, const lh_plan_sensitivity *s,
         CHECK(f->factor_below >= s->least && f->factor_above <= s->most);
         CHECK(f->factor_below < f->factor_above);
         CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
-        CHECK(!lhi_same_layout(&f->below, &f->above));
-        CHECK(lhi_same_layout(up ? &f->below : &f->above, &s->here));
+        CHECK(!lhi_choice_same(&f->below, &f->above));
+        CHECK(lhi_choice_same(up ? &f->below : &f->above, &s->here));
         check_at(job, r, f->factor_below, &f->below);
         check_at(job, r, f->factor_above, &f->above);
         if (up)
@@ -249,7 +250,7 @@ static void check_range(const lh_job *job, const lh_plan_sensitivity *s,
         if (x < low || x > high)
             continue;
         lh_plan *plan = plan_at(job, r, x);
-        CHECK_MSG(plan && lhi_same_layout(&plan->best, &s->here), "%s x%g",
+        CHECK_MSG(plan && lhi_choice_same(&plan->best, &s->here), "%s x%g",
                   lh_link_quantity_name(r->quantity), x);
         lh_plan_free(plan);
     }
@@ -267,7 +268,7 @@ static void flips_are_where_they_are_said(void)
     if (plan && plan->sensitivity) {
         const lh_plan_sensitivity *s = plan->sensitivity;
         CHECK_INT(s->n_ranges, 8);
-        CHECK(lhi_same_layout(&s->here, &plan->best));
+        CHECK(lhi_choice_same(&s->here, &plan->best));
         CHECK_NEAR(s->least * s->most, 1, 0);
         CHECK_NEAR(s->most, 16, 0);
         for (uint32_t i = 0; i < s->n_ranges; i++) {

@@ -2,6 +2,7 @@
 /* Which placements are found: against all there are, counted one by one. */
 #include "jobs.h"
 
+#include "plan/layout/alike.h"
 #include "plan/layout/sites.h"
 
 #include <longhaul/methods.h>

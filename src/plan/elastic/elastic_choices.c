@@ -3,7 +3,7 @@
  * without each of its parts, and other schedules on its degrees. */
 #include "plan/elastic/elastic_choices.h"
 
-#include "pipe/pipeline_own.h"
+#include "plan/layout/choice.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/elastic.h>
@@ -52,7 +52,7 @@ static lh_status fill_choice(const lhi_elastic_result *found,
                           .why = "",
                           .elastic = found->details,
                           .chunk_layers = found->config.layers};
-    choice->layout.schedule = found->details ? "elastic" : method;
+    choice->layout.schedule = found->details ? LHI_ELASTIC : method;
     LHI_TRY(lh_lower_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, found->schedule, NULL, &t, err));
     choice->makespan_ns = lh_timeline_makespan(t);
@@ -61,15 +61,7 @@ static lh_status fill_choice(const lhi_elastic_result *found,
     choice->iteration_ns = choice->makespan_ns + after;
     choice->lower_bound_ns = bound.ns + after;
     choice->bubble_ratio = lh_timeline_bubble_ratio(t);
-    int64_t least_room = INT64_MAX;
-    for (uint32_t d = 0; d < p->n_devices; d++) {
-        int64_t peak = lh_timeline_peak_memory(t, d);
-        if (p->memory_limits[d] - peak < least_room) {
-            least_room = p->memory_limits[d] - peak;
-            choice->peak_memory_bytes = peak;
-            choice->memory_limit_bytes = p->memory_limits[d];
-        }
-    }
+    lhi_choice_memory(choice, p, t);
     lh_timeline_free(t);
     return LH_OK;
 }
@@ -132,9 +124,9 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
         LHI_TRY(fill_choice(r, NULL, row, err));
         return say_what(r, what, mem, row, err);
     }
-    if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED) {
+    if (lhi_method_refused(status)) {
         char text[LHI_ELASTIC_WHY];
-        *row = start_row(like, "elastic");
+        *row = start_row(like, LHI_ELASTIC);
         snprintf(text, sizeof text, "%s: %.200s", what, why.text);
         row->why = lhi_arena_strdup(mem, text);
         out->n_rows += row->why != NULL;
@@ -246,7 +238,7 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
             one = before;
         }
         fini(&one);
-        if (last != LH_OK && last != LH_EINFEASIBLE && last != LH_EUNSUPPORTED)
+        if (last != LH_OK && !lhi_method_refused(last))
             status = last;
     }
     if (status != LH_OK) {
@@ -277,9 +269,8 @@ static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
     static const zero_bubble all[] = {{"zb-h1", 1, LH_PLACEMENT_UD},
                                       {"zb-h2", 1, LH_PLACEMENT_UD},
                                       {"zb-v", 2, LH_PLACEMENT_WAVE}};
-    const char *want = job->layout.schedule;
     lhi_config like = out->results[0].config;
-    if (want && strcmp(want, "auto") != 0)
+    if (lhi_schedule_asked(job) != LHI_ASKED_ANY)
         return LH_OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !is_stopped(out); i++) {
         uint32_t chunks = job->layout.chunks_per_device;

@@ -7,6 +7,7 @@
 #include "plan/elastic/elastic_layout.h"
 
 #include "pipe/pipeline_own.h"
+#include "plan/layout/choice.h"
 
 #include <inttypes.h>
 #include <longhaul/elastic.h>
@@ -50,9 +51,8 @@ typedef struct shaper {
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    const char *method = job->layout.schedule;
-    bool wanted = !method || strcmp(method, "auto") == 0 ||
-                  strcmp(method, "elastic") == 0;
+    bool wanted = lhi_schedule_asked(job) == LHI_ASKED_ANY ||
+                  strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL;
@@ -576,8 +576,7 @@ static lh_status try_freedom(const lh_job *job, const lhi_config *config,
 
 static bool can_go_on(lh_status status)
 {
-    return status == LH_OK || status == LH_EINFEASIBLE ||
-           status == LH_EUNSUPPORTED;
+    return status == LH_OK || lhi_method_refused(status);
 }
 
 /* The search takes all stages for equal, so what it finds fastest need not be

@@ -5,6 +5,9 @@
 
 #include "plan/layout/layout.h"
 
+/* The method whose orders elastic plans are of. */
+#define LHI_ELASTIC "elastic"
+
 /* What is free in the search. */
 typedef struct lhi_elastic_freedom {
     uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */

@@ -370,7 +370,8 @@ static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
 /* --- questions -------------------------------------------------------------
  */
 
-static bool equal(const lh_link_setting *x, const lh_link_setting *y)
+/* What their ends are set to; queues and paths belong to the network. */
+static bool same_ends(const lh_link_setting *x, const lh_link_setting *y)
 {
     return x->balancing == y->balancing && x->congestion == y->congestion &&
            x->recovery == y->recovery && x->queue_pairs == y->queue_pairs &&
@@ -385,7 +386,7 @@ typedef struct options {
 static void add(options *o, const lh_link_setting *s)
 {
     for (uint32_t i = 0; i < o->n; i++)
-        if (equal(&o->all[i].setting, s))
+        if (same_ends(&o->all[i].setting, s))
             return;
     o->all[o->n++] = (lh_advice_option){.setting = *s};
 }
@@ -545,7 +546,7 @@ static lh_status ask(const advisor *a, lh_advice_topic topic,
     LHI_TRY(list_options(a, topic, advised, paths, &o, err));
     for (uint32_t i = 0; i < o.n; i++) {
         LHI_TRY(fill_option(a, &o.all[i], err));
-        o.all[i].advised = equal(&o.all[i].setting, advised);
+        o.all[i].advised = same_ends(&o.all[i].setting, advised);
     }
     *q = (lh_advice_question){
         .topic = topic, .n_options = o.n, .options = o.all};

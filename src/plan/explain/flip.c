@@ -8,6 +8,7 @@
 #include "plan/explain/flip.h"
 
 #include "base/fail.h"
+#include "plan/layout/alike.h"
 #include "plan/layout/relinked.h"
 #include "plan/search/plan_search.h"
 
@@ -118,7 +119,7 @@ static lh_status bisect(flipper *f, point same, point other, lh_error *err)
                1 + s->tolerance) {
         point middle;
         LHI_TRY(look_at(f, sqrt(same.factor * other.factor), &middle, err));
-        if (lhi_same_layout(&middle.best, &s->here))
+        if (lhi_choice_same(&middle.best, &s->here))
             same = middle;
         else
             other = middle;
@@ -137,7 +138,7 @@ static lh_status find_flip(flipper *f, double end, lh_error *err)
         double factor =
             up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
         LHI_TRY(look_at(f, factor, &next, err));
-        if (!lhi_same_layout(&next.best, &s->here))
+        if (!lhi_choice_same(&next.best, &s->here))
             return bisect(f, same, next, err);
         same = next;
     }

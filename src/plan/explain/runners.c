@@ -3,7 +3,7 @@
  * placement, ... Whatever else it needs to be good may differ, too. */
 #include "plan/explain/account.h"
 
-#include "plan/layout/relinked.h"
+#include "plan/layout/alike.h"
 #include "plan/search/goal.h"
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ static bool placement_differs(const lh_choice *a, const lh_choice *b)
 static bool sites_differ(const lh_choice *a, const lh_choice *b)
 {
     return a->layout.outermost != b->layout.outermost ||
-           !lhi_same_sites(a->layout.sites, b->layout.sites);
+           !lhi_sites_same(a->layout.sites, b->layout.sites);
 }
 
 static bool recompute_differs(const lh_choice *a, const lh_choice *b)

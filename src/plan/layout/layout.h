@@ -68,9 +68,6 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 /* GPUs that share one pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Whether the cost model says the same for two datacenters. */
-bool lhi_same_datacenter(const lh_job *job, uint32_t a, uint32_t b);
-
 /* Places all ranks: as layout->sites say, else as `outermost` does. Everything
  * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:
  * `err` says what does not divide, or where there is no room. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline ranks over datacenters: docs/theory/placement.md. */
-#include "plan/layout/layout.h"
-
-#include "base/same.h"
+#include "plan/layout/alike.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -237,26 +235,6 @@ uint32_t lhi_spread_least(const lhi_spread *spread)
     return least;
 }
 
-static bool same_network(const lh_network *a, const lh_network *b)
-{
-    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
-           a->latency_ns == b->latency_ns;
-}
-
-bool lhi_same_datacenter(const lh_job *job, uint32_t a, uint32_t b)
-{
-    const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
-    const char *p = x->gpu.preset ? x->gpu.preset : "";
-    const char *q = y->gpu.preset ? y->gpu.preset : "";
-    return !job->profile && x->gpus_per_node == y->gpus_per_node &&
-           lhi_same(x->gpu.flops_per_s, y->gpu.flops_per_s) &&
-           lhi_same(x->gpu.memory_bytes_per_s, y->gpu.memory_bytes_per_s) &&
-           lhi_same(x->gpu.efficiency, y->gpu.efficiency) &&
-           x->gpu.memory_bytes == y->gpu.memory_bytes && strcmp(p, q) == 0 &&
-           same_network(&x->node_link, &y->node_link) &&
-           same_network(&x->fabric, &y->fabric);
-}
-
 /* Where state is shared out inside of datacenters, it depends on how many
  * replicas are in one. */
 bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
@@ -266,7 +244,7 @@ bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
     for (uint32_t k = 0; k < i; k++)
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
-            lhi_same_datacenter(job, sites[k].datacenter, sites[i].datacenter))
+            lhi_datacenter_same(job, sites[k].datacenter, sites[i].datacenter))
             return true;
     return false;
 }

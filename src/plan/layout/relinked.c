@@ -160,27 +160,6 @@ lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
 /* --- a choice on them ------------------------------------------------------
  */
 
-static bool same_group(const lh_site_group *a, const lh_site_group *b)
-{
-    if (a->replicas != b->replicas || a->n_parts != b->n_parts)
-        return false;
-    for (uint32_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i].datacenter != b->parts[i].datacenter ||
-            a->parts[i].stages != b->parts[i].stages)
-            return false;
-    return true;
-}
-
-bool lhi_same_sites(const lh_sites *a, const lh_sites *b)
-{
-    if (!a || !b || a->n_groups != b->n_groups)
-        return !a && !b;
-    for (uint32_t i = 0; i < a->n_groups; i++)
-        if (!same_group(&a->groups[i], &b->groups[i]))
-            return false;
-    return true;
-}
-
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err)
 {
@@ -204,18 +183,6 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
     *copy = (lh_sites){sites->n_groups, groups};
     *out = copy;
     return LH_OK;
-}
-
-bool lhi_same_layout(const lh_choice *a, const lh_choice *b)
-{
-    const lh_layout *x = &a->layout, *y = &b->layout;
-    return x->tensor == y->tensor && x->context == y->context &&
-           x->expert == y->expert && x->pipeline == y->pipeline &&
-           x->data == y->data && x->micro_batch == y->micro_batch &&
-           x->chunks_per_device == y->chunks_per_device &&
-           x->outermost == y->outermost && x->sharding == y->sharding &&
-           lhi_same_sites(x->sites, y->sites) && a->placement == b->placement &&
-           a->recompute == b->recompute && a->zero == b->zero;
 }
 
 static int64_t scaled(int64_t ns, int64_t before, int64_t after)

@@ -17,12 +17,6 @@ lh_status lhi_changed_job(const lh_job *job, const lh_link_change *changes,
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err);
 
-bool lhi_same_sites(const lh_sites *a, const lh_sites *b);
-
-/* Degrees, microbatch, chunks and their placement, recomputation, and what lies
- * where: all but the schedule. */
-bool lhi_same_layout(const lh_choice *a, const lh_choice *b);
-
 /* The choice's pipeline, its layout being built for `job`, a changed one, from
  * `pipeline`, which is the choice's for `before`. *after_ns: what follows it in
  * an iteration. Release with lh_pipeline_free(). */

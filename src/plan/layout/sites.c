@@ -37,24 +37,6 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
     return outermost_of(sites->n_groups, n_parts);
 }
 
-bool lhi_sites_same(const lh_sites *a, const lh_sites *b)
-{
-    if (a == b || !a || !b)
-        return a == b;
-    if (a->n_groups != b->n_groups)
-        return false;
-    for (uint32_t g = 0; g < a->n_groups; g++) {
-        const lh_site_group *x = &a->groups[g], *y = &b->groups[g];
-        if (x->replicas != y->replicas || x->n_parts != y->n_parts)
-            return false;
-        for (uint32_t i = 0; i < x->n_parts; i++)
-            if (x->parts[i].datacenter != y->parts[i].datacenter ||
-                x->parts[i].stages != y->parts[i].stages)
-                return false;
-    }
-    return true;
-}
-
 /* ---- what has been seen ---- */
 
 static uint64_t mix(uint64_t hash, uint32_t value)

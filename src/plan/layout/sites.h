@@ -33,7 +33,4 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
 /* What a layout with these sites has outermost. */
 lh_outermost lhi_sites_outermost(const lh_sites *sites);
 
-/* NULL is like NULL only. */
-bool lhi_sites_same(const lh_sites *a, const lh_sites *b);
-
 #endif

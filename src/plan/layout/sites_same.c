@@ -5,80 +5,16 @@
 #include "plan/layout/sites_own.h"
 
 #include "base/same.h"
+#include "plan/layout/alike.h"
 
 #include <string.h>
-
-static bool same_network(const lh_network *a, const lh_network *b)
-{
-    return lhi_same(a->bytes_per_s, b->bytes_per_s) &&
-           a->latency_ns == b->latency_ns;
-}
-
-static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
-{
-    const char *p = a->preset ? a->preset : "";
-    const char *q = b->preset ? b->preset : "";
-    return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
-           lhi_same(a->flops_per_s, b->flops_per_s) &&
-           a->memory_bytes == b->memory_bytes &&
-           lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
-           lhi_same(a->efficiency, b->efficiency);
-}
-
-static bool same_profile_link(const lh_profile_link *a,
-                              const lh_profile_link *b)
-{
-    if (!a || !b)
-        return a == b;
-    return a->alpha_ns == b->alpha_ns &&
-           lhi_same(a->beta_ns_per_byte, b->beta_ns_per_byte);
-}
-
-static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
-{
-    for (int k = 0; k < 2; k++) {
-        lh_profile_path path = k ? LH_PATH_NODE : LH_PATH_FABRIC;
-        if (!same_profile_link(lhi_profile_link(job, path, a, a),
-                               lhi_profile_link(job, path, b, b)))
-            return false;
-    }
-    return true;
-}
 
 /* But for their size and their links. */
 static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
-    const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
-    return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
-           same_network(&x->node_link, &y->node_link) &&
-           same_network(&x->fabric, &y->fabric) &&
-           lhi_same(x->usd_per_gpu_hour, y->usd_per_gpu_hour) &&
-           same_inside(job, a, b);
-}
-
-static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
-{
-    return a->balancing == b->balancing && a->congestion == b->congestion &&
-           a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
-           a->paths == b->paths && a->fec_data == b->fec_data &&
-           a->fec_parity == b->fec_parity &&
-           lhi_same(a->window_bytes, b->window_bytes) &&
-           lhi_same(a->queue_bytes, b->queue_bytes);
-}
-
-/* From a to b as from x to y. */
-static bool same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
-                      uint32_t y)
-{
-    size_t n = job->n_datacenters;
-    const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
-    return lhi_same(p->bytes_per_s, q->bytes_per_s) &&
-           p->latency_ns == q->latency_ns && lhi_same(p->loss, q->loss) &&
-           lhi_same(p->oversubscription, q->oversubscription) &&
-           lhi_same(p->usd_per_gb, q->usd_per_gb) &&
-           same_setting(&p->setting, &q->setting) &&
-           same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
-                             lhi_profile_link(job, LH_PATH_WAN, x, y));
+    return lhi_datacenter_same(job, a, b) &&
+           lhi_same(job->datacenters[a].usd_per_gpu_hour,
+                    job->datacenters[b].usd_per_gpu_hour);
 }
 
 /* ---- symmetries of a job ---- */
@@ -93,8 +29,8 @@ static bool may_rename(const lhi_site_case *c, const uint32_t *to,
         !same_kind(c->job, last, to[last]))
         return false;
     for (uint32_t i = 0; i < last; i++)
-        if (!same_link(c->job, i, last, to[i], to[last]) ||
-            !same_link(c->job, last, i, to[last], to[i]))
+        if (!lhi_wan_same(c->job, i, last, to[i], to[last]) ||
+            !lhi_wan_same(c->job, last, i, to[last], to[i]))
             return false;
     return true;
 }
@@ -103,11 +39,11 @@ static bool may_swap(const lhi_site_case *c, uint32_t a, uint32_t b)
 {
     const lh_job *job = c->job;
     if (c->units[a] != c->units[b] || !same_kind(job, a, b) ||
-        !same_link(job, a, b, b, a))
+        !lhi_wan_same(job, a, b, b, a))
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (i != a && i != b &&
-            (!same_link(job, i, a, i, b) || !same_link(job, a, i, b, i)))
+            (!lhi_wan_same(job, i, a, i, b) || !lhi_wan_same(job, a, i, b, i)))
             return false;
     return true;
 }
@@ -236,8 +172,8 @@ static bool may_turn(const lhi_site_case *c, const lhi_draft *d)
         for (uint32_t j = 0; j < i; j++)
             if (!same_kind(c->job, d->site[i], d->site[j]) ||
                 (d->site[i] != d->site[j] &&
-                 !same_link(c->job, d->site[i], d->site[j], d->site[j],
-                            d->site[i])))
+                 !lhi_wan_same(c->job, d->site[i], d->site[j], d->site[j],
+                               d->site[i])))
                 return false;
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout/uneven.h"
 
+#include "plan/layout/choice.h"
 #include "plan/layout/partition.h"
 #include "plan/layout/reuse.h"
 
@@ -36,15 +37,8 @@ typedef struct trial {
     lhi_known *known;
 } trial;
 
-/* Not an answer: the partition does not work, another may. */
-static bool is_misfit(lh_status status)
-{
-    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
-           status == LH_EDEADLOCK;
-}
-
-static lh_status run(const trial *t, const lhi_built *built, int64_t *ns,
-                     lh_error *err)
+static lh_status time_built(const trial *t, const lhi_built *built, int64_t *ns,
+                            lh_error *err)
 {
     lh_method_options how = {.size = sizeof how,
                              .sub_blocks = t->options->sub_blocks};
@@ -75,10 +69,12 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     lh_status status =
         lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
     if (status == LH_OK) {
-        status = run(t, &built, ns, &why);
+        status = time_built(t, &built, ns, &why);
         lh_pipeline_free(built.pipeline);
     }
-    if (status != LH_OK && !is_misfit(status)) {
+    /* Another partition may work. */
+    if (status != LH_OK && !lhi_layout_refused(status) &&
+        !lhi_method_refused(status)) {
         if (err)
             *err = why;
         return status;

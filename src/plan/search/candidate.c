@@ -31,10 +31,15 @@ static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
     return LH_OK;
 }
 
+bool lhi_candidate_works(const lhi_candidate *c)
+{
+    return c->simulated && c->choice.status == LH_CHOICE_OK;
+}
+
 bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
                                const lh_error *why, uint64_t n)
 {
-    if (status != LH_EUNSUPPORTED && status != LH_EINPUT && status != LH_EINVAL)
+    if (!lhi_layout_refused(status))
         return false;
     s->n_unsupported += n;
     if (!s->first_refusal.text[0])

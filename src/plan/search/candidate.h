@@ -4,6 +4,7 @@
 #define LHI_CANDIDATE_H
 
 #include "plan/elastic/elastic_choices.h"
+#include "plan/layout/choice.h"
 #include "plan/search/floor.h"
 
 typedef struct lhi_candidate {
@@ -97,6 +98,9 @@ lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err);
 lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
                               lh_error *err);
 
+/* It was simulated, and at least one schedule works. */
+bool lhi_candidate_works(const lhi_candidate *c);
+
 /* What is known of a layout before any method has run. */
 lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method);
 /* Tokens per second and utilisation of a time. */
@@ -104,7 +108,7 @@ void lhi_choice_rates(const lh_job *job, lh_choice *choice);
 
 /* The methods that a plan considers: all that stand for themselves. */
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
-                           const char *name);
+                           const lhi_method *method);
 /* What the method that choice->layout names makes of the layout: status, times,
  * memory, rates, and in `mem` why it does not work. *schedule is NULL then. */
 lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,

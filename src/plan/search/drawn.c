@@ -82,30 +82,25 @@ static lh_status draw_layout(drawing *d, bool *found, lh_error *err)
     return LH_OK;
 }
 
+/* A quick one, but where the job asks for one that is not. */
 static const char *draw_method(drawing *d)
 {
-    const char *chosen = NULL;
+    const char *chosen = d->s->job->layout.schedule;
     uint32_t n = 0;
-    for (uint32_t m = 0; m < lh_n_methods(); m++) {
-        const char *name = lh_method_name(m);
-        if (lhi_method_considered(d->s->job, &d->s->options, name) &&
-            strcmp(name, "look-ahead") != 0 &&
+    for (uint32_t m = 0; m < lhi_n_methods; m++) {
+        const lhi_method *method = &lhi_methods[m];
+        if (lhi_method_considered(d->s->job, &d->s->options, method) &&
+            method->kind != LHI_METHOD_SLOW &&
             lhi_random_below(&d->random, ++n) == 0)
-            chosen = name;
+            chosen = method->name;
     }
-    return chosen ? chosen : "look-ahead";
+    return chosen;
 }
 
 /* --- partitions ----------------------------------------------------------- */
 
-static bool is_misfit(lh_status status)
-{
-    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
-           status == LH_EINPUT || status == LH_EINVAL;
-}
-
-static lh_status run(const drawing *d, const lhi_built *built, int64_t *ns,
-                     lh_error *err)
+static lh_status time_built(const drawing *d, const lhi_built *built,
+                            int64_t *ns, lh_error *err)
 {
     lh_method_options how = {.size = sizeof how,
                              .sub_blocks = d->s->options.sub_blocks};
@@ -124,8 +119,8 @@ static lh_status run(const drawing *d, const lhi_built *built, int64_t *ns,
 }
 
 /* Among the fastest, if it is one of them. */
-static lh_status keep(drawing *d, int64_t ns, const uint32_t *layers,
-                      lh_error *err)
+static lh_status keep_partition(drawing *d, int64_t ns, const uint32_t *layers,
+                                lh_error *err)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
     uint32_t n = l->pipeline * l->chunks_per_device, at = d->n_best;
@@ -156,17 +151,18 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     config.layers = layers;
     lh_status status = lhi_layout_build(d->s->job, &config, &built, &why);
     if (status == LH_OK) {
-        status = run(d, &built, ns, &why);
+        status = time_built(d, &built, ns, &why);
         lh_pipeline_free(built.pipeline);
     }
-    if (status != LH_OK && !is_misfit(status)) {
+    if (status != LH_OK && !lhi_layout_refused(status) &&
+        !lhi_method_refused(status)) {
         if (err)
             *err = why;
         return status;
     }
     if (status != LH_OK && !d->s->first_refusal.text[0])
         d->s->first_refusal = why;
-    return *ns < INT64_MAX ? keep(d, *ns, layers, err) : LH_OK;
+    return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
 }
 
 static lhi_partition partition_of(drawing *d)
@@ -270,8 +266,7 @@ static lh_status simulate_best(drawing *d, lh_error *err)
         c->config.layers = layers;
         LHI_TRY(lhi_candidate_bound(s, c, err));
         LHI_TRY(lhi_candidate_simulate(s, c, err));
-        if (c->choice.status == LH_CHOICE_OK &&
-            c->choice.iteration_ns < s->best_ns)
+        if (lhi_candidate_works(c) && c->choice.iteration_ns < s->best_ns)
             s->best_ns = c->choice.iteration_ns;
         n++;
     }

@@ -25,21 +25,6 @@ lh_choice lhi_candidate_choice(const lhi_candidate *c, const char *method)
     return choice;
 }
 
-static void take_memory(lh_choice *choice, const lh_pipeline *p,
-                        const lh_timeline *t)
-{
-    int64_t least_room = INT64_MAX;
-    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
-        int64_t limit = lh_pipeline_memory_limit(p, d);
-        int64_t peak = lh_timeline_peak_memory(t, d);
-        if (limit - peak < least_room) {
-            least_room = limit - peak;
-            choice->peak_memory_bytes = peak;
-            choice->memory_limit_bytes = limit;
-        }
-    }
-}
-
 static double peak_flops(const lh_job *job, const lh_layout *l)
 {
     double all = 0;
@@ -61,7 +46,7 @@ static lh_status run_method(const lh_plan_options *options,
     const lh_pipeline *p = built->pipeline;
     *schedule = NULL;
     lh_status status = lh_method_run(method, p, &how, schedule, NULL, why);
-    if (status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE) {
+    if (lhi_method_refused(status)) {
         choice->status =
             status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
         return LH_OK;
@@ -79,7 +64,7 @@ static lh_status run_method(const lh_plan_options *options,
         return status;
     }
     uint32_t device;
-    take_memory(choice, p, timeline);
+    lhi_choice_memory(choice, p, timeline);
     if (!lh_timeline_fits(timeline, &device)) {
         choice->status = LH_CHOICE_MEMORY;
         lhi_fail(why, LH_EINFEASIBLE,
@@ -122,9 +107,7 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
 {
     lh_error why = {0};
     choice->status = LH_CHOICE_FAILED;
-    choice->iteration_ns = choice->makespan_ns = -1;
-    choice->tokens_per_s = choice->mfu = choice->bubble_ratio = 0;
-    choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
+    lhi_choice_clear(choice);
     LHI_TRY(run_method(options, built, choice->layout.schedule, choice,
                        schedule, &why, err));
     lhi_choice_rates(job, choice);
@@ -137,20 +120,13 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
 }
 
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
-                           const char *name)
+                           const lhi_method *method)
 {
-    const char *want = job->layout.schedule;
-    if (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0)
-        return strcmp(want, name) == 0;
-    if (options->quick && strcmp(name, "look-ahead") == 0)
+    if (lhi_schedule_asked(job) == LHI_ASKED_METHOD)
+        return strcmp(job->layout.schedule, method->name) == 0;
+    if (options->quick && method->kind == LHI_METHOD_SLOW)
         return false;
-    return strcmp(name, "auto") != 0;
-}
-
-/* Takes its time: up to the square of the chunks on a device for every pass. */
-static bool is_slow(const char *name)
-{
-    return strcmp(name, "look-ahead") == 0;
+    return method->kind != LHI_METHOD_CHOICE;
 }
 
 /* A slow method seldom makes up for more than a few percent of what the others
@@ -209,23 +185,19 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
     for (int slow = 0; slow < 2; slow++)
-        for (uint32_t m = 0; m < lh_n_methods(); m++) {
-            const char *name = lh_method_name(m);
-            if (!lhi_method_considered(s->job, &s->options, name) ||
-                is_slow(name) != (slow == 1) ||
+        for (uint32_t m = 0; m < lhi_n_methods; m++) {
+            const lhi_method *method = &lhi_methods[m];
+            if (!lhi_method_considered(s->job, &s->options, method) ||
+                (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
                  !is_worth_it(s, c)))
                 continue;
-            LHI_TRY(run_one(s, c, built, name, best, &row, err));
+            LHI_TRY(run_one(s, c, built, method->name, best, &row, err));
             if (all)
                 all[(*n_all)++] = row;
         }
     return LH_OK;
 }
-
-/* The one that comes closest to the best of all on most layouts, and takes
- * little time. */
-static const char glance_method[] = "greedy";
 
 static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
                         const lhi_built *built, lh_schedule **best,
@@ -235,7 +207,8 @@ static lh_status glance(lhi_layout_search *s, lhi_candidate *c,
     *best = NULL;
     c->choice = lhi_candidate_choice(c, NULL);
     c->simulated = true;
-    return run_one(s, c, built, glance_method, best, &row, err);
+    return run_one(s, c, built, lhi_method_at_a_glance()->name, best, &row,
+                   err);
 }
 
 static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
@@ -258,8 +231,9 @@ static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
 lh_status lhi_candidate_glance(lhi_layout_search *s, lhi_candidate *c,
                                lh_error *err)
 {
-    return simulate(
-        s, c, !lhi_method_considered(s->job, &s->options, glance_method), err);
+    bool all =
+        !lhi_method_considered(s->job, &s->options, lhi_method_at_a_glance());
+    return simulate(s, c, all, err);
 }
 
 lh_status lhi_candidate_simulate(lhi_layout_search *s, lhi_candidate *c,

@@ -23,12 +23,6 @@ typedef struct trial {
     int64_t least_ns; /* bound of all partitions that were looked at */
 } trial;
 
-static bool is_misfit(lh_status status)
-{
-    return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
-           status == LH_EINPUT || status == LH_EINVAL;
-}
-
 /* Runs every method unless the bound of this partition is too high already. */
 static lh_status try_built(trial *t, lhi_candidate *one, const lhi_built *built,
                            lh_error *err)
@@ -64,7 +58,7 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     one.simulated = false;
     lh_status status =
         lhi_layout_build_again(s->job, &one.config, t->known, &built, &why);
-    if (is_misfit(status))
+    if (lhi_layout_refused(status))
         return LH_OK;
     if (status == LH_OK) {
         status = try_built(t, &one, &built, &why);
@@ -75,8 +69,7 @@ static lh_status try_partition(void *context, const uint32_t *layers,
             *err = why;
         return status;
     }
-    if (!one.simulated || one.choice.status != LH_CHOICE_OK ||
-        one.choice.iteration_ns >= s->best_ns)
+    if (!lhi_candidate_works(&one) || one.choice.iteration_ns >= s->best_ns)
         return LH_OK;
     uint32_t *kept = LHI_NEW(s->mem, uint32_t, n);
     if (!kept)

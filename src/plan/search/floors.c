@@ -4,6 +4,7 @@
 #include "plan/search/floor.h"
 
 #include "cost/cost_links.h"
+#include "plan/layout/alike.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -314,7 +315,7 @@ static lh_status cost_sites(lhi_floors *f, const lh_job *job,
 {
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
         uint32_t same = 0;
-        while (same < d && !lhi_same_datacenter(job, same, d))
+        while (same < d && !lhi_datacenter_same(job, same, d))
             same++;
         lhi_floor_site *s = &f->sites[d + 1];
         if (same < d) {

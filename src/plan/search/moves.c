@@ -32,21 +32,15 @@ typedef struct mover {
     bool *done; /* of each candidate */
 } mover;
 
-/* look-ahead takes its time: what it is made from stands for it. */
+/* Where a slow method is best, the one that stands for all. */
 static const char *quick_method(const mover *m, const lhi_candidate *c)
 {
-    const char *want = m->s->job->layout.schedule;
-    if (c->simulated && c->choice.status == LH_CHOICE_OK)
-        want = c->choice.layout.schedule;
-    if (!want || strcmp(want, "look-ahead") == 0 || strcmp(want, "auto") == 0 ||
-        strcmp(want, "optimal") == 0)
-        return "greedy";
-    return want;
-}
-
-static bool works(const lhi_candidate *c)
-{
-    return c->simulated && c->choice.status == LH_CHOICE_OK;
+    const lhi_method *want =
+        lhi_method_named(lhi_candidate_works(c) ? c->choice.layout.schedule
+                                                : m->s->job->layout.schedule);
+    bool quick = want && want->kind != LHI_METHOD_SLOW &&
+                 want->kind != LHI_METHOD_CHOICE;
+    return quick ? want->name : lhi_method_at_a_glance()->name;
 }
 
 static int64_t value(const mover *m, const lhi_candidate *c)
@@ -62,7 +56,7 @@ static const uint32_t *sibling(const mover *m, const lhi_candidate *like)
         like->config.layout.pipeline * like->config.layout.chunks_per_device;
     for (uint32_t i = 0; i < m->s->n; i++) {
         const lhi_candidate *c = &m->s->candidates[i];
-        if (c != like && works(c) && c->config.layers &&
+        if (c != like && lhi_candidate_works(c) && c->config.layers &&
             c->config.layout.pipeline * c->config.layout.chunks_per_device ==
                 n &&
             (!best || value(m, c) < value(m, best)))
@@ -80,7 +74,8 @@ static lh_status simulate(mover *m, lhi_candidate *c, lhi_candidate *moved,
     if (moved->bound_ns == INT64_MAX)
         return LH_OK;
     LHI_TRY(lhi_candidate_simulate(s, moved, err));
-    if (!works(moved) || (works(c) && value(m, moved) >= value(m, c)))
+    if (!lhi_candidate_works(moved) ||
+        (lhi_candidate_works(c) && value(m, moved) >= value(m, c)))
         return LH_OK;
     s->n_memory -= c->missing > 0 && !c->simulated;
     *c = *moved;
@@ -122,7 +117,8 @@ static lhi_candidate *next_fastest(const mover *m)
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        if (works(c) && !m->done[i] && (!best || value(m, c) < value(m, best)))
+        if (lhi_candidate_works(c) && !m->done[i] &&
+            (!best || value(m, c) < value(m, best)))
             best = c;
     }
     return best;
@@ -133,7 +129,7 @@ static bool is_hopeless(const mover *m, const lhi_candidate *c)
 {
     int64_t best = m->s->best_value, ns = c->floor.ns;
     if (m->s->options.goal != LH_PLAN_FASTEST)
-        return !works(c) ||
+        return !lhi_candidate_works(c) ||
                lhi_value_at(&m->s->options, &c->choice, ns) >= best;
     return ns >= best;
 }
@@ -152,7 +148,7 @@ static lhi_candidate *next_promising(const mover *m)
 
 static void note_best(mover *m, const lhi_candidate *c)
 {
-    if (works(c) && value(m, c) < m->s->best_value)
+    if (lhi_candidate_works(c) && value(m, c) < m->s->best_value)
         m->s->best_value = value(m, c);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "plan/search/plan_search.h"
 
+#include "plan/layout/alike.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
 #include "plan/search/refine.h"
@@ -17,18 +18,15 @@ enum { ELASTIC_LAYOUTS = 2 }; /* the fastest by other schedules */
 /* --- elastic plans ---------------------------------------------------------
  */
 
-static bool same_degrees(const lh_layout *x, const lh_layout *y)
+static bool is_like(const lh_layout *a, const lh_layout *b)
 {
-    return x->tensor == y->tensor && x->context == y->context &&
-           x->expert == y->expert && x->pipeline == y->pipeline &&
-           x->data == y->data && x->micro_batch == y->micro_batch &&
-           x->outermost == y->outermost;
+    return lhi_degrees_same(a, b) && a->outermost == b->outermost;
 }
 
 /* How near to a plan a candidate came; less is better. */
 static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
 {
-    if (c->simulated && c->choice.status == LH_CHOICE_OK)
+    if (lhi_candidate_works(c))
         return lhi_value_of(&s->options, &c->choice);
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
@@ -51,7 +49,7 @@ static lh_status search_elastic(lhi_layout_search *s, lh_error *err)
             const lhi_candidate *c = &s->candidates[i];
             bool known = !lhi_elastic_suits(s->job, &c->config);
             for (uint32_t k = 0; k < n && !known; k++)
-                known = same_degrees(&likes[k].layout, &c->config.layout);
+                known = is_like(&likes[k].layout, &c->config.layout);
             if (!known && (c->simulated || c->missing > 0) &&
                 (!best || rank_of(s, c) < rank_of(s, best)))
                 best = c;
@@ -79,10 +77,9 @@ static lh_status search_elastic(lhi_layout_search *s, lh_error *err)
 
 static lh_status check_schedule(const lh_job *job, lh_error *err)
 {
-    uint32_t method;
-    if (!job->layout.schedule || strcmp(job->layout.schedule, "optimal") == 0)
+    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
         return LH_OK;
-    lh_status status = lh_method_find(job->layout.schedule, &method, err);
+    lh_status status = lh_method_find(job->layout.schedule, NULL, err);
     if (status != LH_OK) {
         lhi_wrap(err, "%s: layout.schedule", job->name);
         if (err)

@@ -77,17 +77,8 @@ static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
 {
     lh_timeline *t = NULL;
     lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
-    int64_t least = INT64_MAX;
     LHI_TRY(lh_simulate(p, schedule, &fifo, &t, err));
-    for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
-        int64_t limit = lh_pipeline_memory_limit(p, d);
-        int64_t peak = lh_timeline_peak_memory(t, d);
-        if (limit - peak >= least)
-            continue;
-        least = limit - peak;
-        c->peak_memory_bytes = peak;
-        c->memory_limit_bytes = limit;
-    }
+    lhi_choice_memory(c, p, t);
     int64_t before_ns = c->iteration_ns;
     c->makespan_ns = lh_timeline_makespan(t);
     c->bubble_ratio = lh_timeline_bubble_ratio(t);
@@ -117,7 +108,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     lh_status status = LH_OK;
     if (s.schedule && s.makespan_ns < c->makespan_ns) {
         status = measure(p, s.schedule, c, err);
-        c->layout.schedule = "optimal";
+        c->layout.schedule = LHI_OPTIMAL;
         r->changed = true;
         c->why = "";
         *schedule = s.schedule;
@@ -187,7 +178,7 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
         lh_choice row = *like;
         row.layout.schedule = lh_method_name(m);
         row.why = "";
-        if (strcmp(row.layout.schedule, "auto") == 0)
+        if (lh_method_is_choice(m))
             continue;
         lh_status status = lh_method_run(row.layout.schedule, p->pipeline, &how,
                                          &schedule, NULL, &why);
@@ -199,9 +190,7 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
         if (status != LH_OK) {
             row.status =
                 status == LH_EINFEASIBLE ? LH_CHOICE_MEMORY : LH_CHOICE_FAILED;
-            row.iteration_ns = row.makespan_ns = -1;
-            row.bubble_ratio = row.tokens_per_s = row.mfu = 0;
-            row.peak_memory_bytes = row.memory_limit_bytes = 0;
+            lhi_choice_clear(&row);
             row.why = lhi_arena_strdup(r->mem, why.text);
             if (!row.why)
                 return lhi_fail_nomem(err);
@@ -343,10 +332,9 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
-    const char *want = job->layout.schedule;
     char why[160] = "";
     if (options->no_optimal || options->quick ||
-        (want && strcmp(want, "auto") != 0 && strcmp(want, "optimal") != 0))
+        lhi_schedule_asked(job) == LHI_ASKED_METHOD)
         return LH_OK;
     uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);
     if (!is_elastic(&plan->best))

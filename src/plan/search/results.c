@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search came to: the best, those that lost and why. */
+#include "plan/layout/alike.h"
 #include "plan/search/goal.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@ lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
-        if (c->simulated && c->choice.status == LH_CHOICE_OK &&
+        if (lhi_candidate_works(c) &&
             (!best || lhi_value_of(&s->options, &c->choice) <
                           lhi_value_of(&s->options, &best->choice)))
             best = c;
@@ -107,18 +108,6 @@ static lh_status refuse(const lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
-static bool same_layout(const lhi_config *a, const lhi_config *b)
-{
-    const lh_layout *x = &a->layout, *y = &b->layout;
-    return x->tensor == y->tensor && x->context == y->context &&
-           x->expert == y->expert && x->pipeline == y->pipeline &&
-           x->data == y->data && x->micro_batch == y->micro_batch &&
-           x->chunks_per_device == y->chunks_per_device &&
-           x->outermost == y->outermost && x->sites == y->sites &&
-           x->sharding == y->sharding && a->zero == b->zero &&
-           a->recompute == b->recompute;
-}
-
 /* Why a layout that was looked at is not the best one. */
 static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
@@ -165,12 +154,19 @@ static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
         lhi_config listed = lhi_config_of(&list[i]);
         listed.layout.sites = c->config.layout.sites;
         listed.layout.outermost = c->config.layout.outermost;
-        if (c->simulated && list[i].placement == c->config.placement &&
-            same_layout(&listed, &c->config) &&
-            list[i].iteration_ns == c->choice.iteration_ns)
+        if (c->simulated && list[i].iteration_ns == c->choice.iteration_ns &&
+            lhi_config_same(&listed, &c->config))
             return true;
     }
     return false;
+}
+
+/* The best layout on another placement stands among its methods. */
+static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
+{
+    lhi_config there = best->config;
+    there.placement = c->config.placement;
+    return c != best && lhi_config_same(&there, &c->config);
 }
 
 /* `first` is the plan's choice, and faster than `best` where it is not of it.
@@ -187,8 +183,7 @@ static lh_status list_alternatives(lhi_layout_search *s,
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
         bool won = c == best && first == &best->choice;
-        if (won || c->bound_ns == INT64_MAX ||
-            (c != best && same_layout(&c->config, &best->config)) ||
+        if (won || c->bound_ns == INT64_MAX || is_listed(best, c) ||
             is_twin(list, plan->n_alternatives, c) || is_twin(first, 1, c))
             continue;
         lh_choice *o = &list[plan->n_alternatives];

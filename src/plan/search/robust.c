@@ -8,6 +8,8 @@
 
 #include "base/sort.h"
 
+#include "plan/layout/alike.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
 #include "plan/search/candidate.h"
 #include "plan/search/refine.h"
@@ -152,19 +154,6 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
 /* --- one layout ------------------------------------------------------------
  */
 
-/* One pipeline for both. */
-static bool same_config(const lh_choice *x, const lh_choice *y)
-{
-    const lh_layout *a = &x->layout, *b = &y->layout;
-    return a->tensor == b->tensor && a->context == b->context &&
-           a->expert == b->expert && a->pipeline == b->pipeline &&
-           a->data == b->data && a->micro_batch == b->micro_batch &&
-           a->chunks_per_device == b->chunks_per_device &&
-           a->outermost == b->outermost && a->sites == b->sites &&
-           a->sharding == b->sharding && x->placement == y->placement &&
-           x->recompute == y->recompute && x->chunk_layers == y->chunk_layers;
-}
-
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
@@ -239,12 +228,12 @@ static lh_status try_optimal(robust *r, const lh_choice *like, bool show,
                         show ? INT64_MAX : r->best_ns, err);
 }
 
-/* look-ahead takes its time: only where another method, without jitter, is
+/* A slow method: only where another method, without jitter, is
  * below what the best takes with it. */
-static bool too_slow(const robust *r, const drawn *d, const char *method)
+static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
 {
     bool hope = d->n_rows == 0;
-    if (strcmp(method, "look-ahead") != 0)
+    if (method->kind != LHI_METHOD_SLOW)
         return false;
     for (uint32_t i = 0; i < d->n_rows; i++)
         hope = hope || (d->rows[i].status == LH_CHOICE_OK &&
@@ -257,26 +246,28 @@ static bool too_slow(const robust *r, const drawn *d, const char *method)
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
-    d->rows = LHI_NEW(r->mem, lh_choice, lh_n_methods() + (size_t)1);
+    d->rows = LHI_NEW(r->mem, lh_choice, lhi_n_methods + (size_t)1);
     if (!d->rows)
         return lhi_fail_nomem(err);
-    for (uint32_t m = 0; m < lh_n_methods(); m++) {
-        const char *name = lh_method_name(m), *shown = like->layout.schedule;
-        bool named = show && shown && strcmp(shown, name) == 0;
-        if (!lhi_method_considered(r->job, r->options, name) ||
-            (hopeless && !named) || (!named && too_slow(r, d, name)))
+    for (uint32_t m = 0; m < lhi_n_methods; m++) {
+        const lhi_method *method = &lhi_methods[m];
+        const char *shown = like->layout.schedule;
+        bool named = show && shown && strcmp(shown, method->name) == 0;
+        if (!lhi_method_considered(r->job, r->options, method) ||
+            (hopeless && !named) || (!named && too_slow(r, d, method)))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];
         lh_schedule *schedule;
         *row = *like;
-        row->layout.schedule = name;
+        row->layout.schedule = method->name;
         row->jitter = NULL;
         LHI_TRY(try_method(r, d, row, &schedule, err));
         if (schedule)
             LHI_TRY(try_schedule(r, d, d->n_rows - 1, schedule,
                                  named ? INT64_MAX : r->best_ns, err));
     }
-    if (like->layout.schedule && strcmp(like->layout.schedule, "optimal") == 0)
+    if (like->layout.schedule &&
+        strcmp(like->layout.schedule, LHI_OPTIMAL) == 0)
         return try_optimal(r, like, show, d, err);
     return LH_OK;
 }
@@ -295,7 +286,7 @@ static lh_status draw_rows(robust *r, lh_choice *rows, uint32_t n,
     d.rows = rows;
     for (uint32_t i = from; i < n && status == LH_OK; i++) {
         lh_schedule *schedule;
-        if (done[i] || !same_config(&rows[i], &rows[from]))
+        if (done[i] || !lhi_choice_same_pipeline(&rows[i], &rows[from]))
             continue;
         done[i] = true;
         lh_choice again = rows[i];
@@ -328,7 +319,6 @@ static lh_status draw_methods(robust *r, lh_error *err)
     uint32_t n = plan->n_methods;
     lh_choice *rows = LHI_NEW(r->mem, lh_choice, n + (size_t)1);
     bool *done = LHI_NEW(r->mem, bool, n + (size_t)1);
-    uint32_t method;
     const lh_choice first = plan->best;
     if (!rows || !done)
         return lhi_fail_nomem(err);
@@ -338,13 +328,13 @@ static lh_status draw_methods(robust *r, lh_error *err)
         bool own =
             strcmp(rows[i].layout.schedule, first.layout.schedule) == 0 &&
             rows[i].iteration_ns == first.iteration_ns &&
-            rows[i].elastic == first.elastic && same_config(&rows[i], &first);
+            rows[i].elastic == first.elastic &&
+            lhi_choice_same_pipeline(&rows[i], &first);
         if (own && !rows[i].jitter)
             rows[i].jitter = first.jitter;
-        done[i] =
-            own || rows[i].jitter || rows[i].elastic ||
-            rows[i].status != LH_CHOICE_OK ||
-            lh_method_find(rows[i].layout.schedule, &method, NULL) != LH_OK;
+        done[i] = own || rows[i].jitter || rows[i].elastic ||
+                  rows[i].status != LH_CHOICE_OK ||
+                  !lhi_method_named(rows[i].layout.schedule);
     }
     for (uint32_t i = 0; i < n; i++)
         if (!done[i])
@@ -516,9 +506,9 @@ static int64_t wide_value(void *context, const lhi_candidate *c)
 static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
                      const lh_choice *c)
 {
-    bool known = lhi_same_layout(&r->plan->best, c);
+    bool known = lhi_choice_same(&r->plan->best, c);
     for (uint32_t i = 0; i < n && !known; i++)
-        known = lhi_same_layout(&list[i], c);
+        known = lhi_choice_same(&list[i], c);
     return known;
 }
 

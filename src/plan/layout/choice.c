@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/layout/choice.h"
+
+#include <longhaul/simulate.h>
+#include <string.h>
+
+lhi_asked lhi_schedule_asked(const lh_job *job)
+{
+    const char *want = job->layout.schedule;
+    if (!want)
+        return LHI_ASKED_ANY;
+    if (strcmp(want, LHI_OPTIMAL) == 0)
+        return LHI_ASKED_OPTIMAL;
+    const lhi_method *method = lhi_method_named(want);
+    return method && method->kind == LHI_METHOD_CHOICE ? LHI_ASKED_ANY
+                                                       : LHI_ASKED_METHOD;
+}
+
+void lhi_choice_clear(lh_choice *choice)
+{
+    choice->iteration_ns = choice->makespan_ns = -1;
+    choice->tokens_per_s = choice->mfu = choice->bubble_ratio = 0;
+    choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
+}
+
+void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
+                       const lh_timeline *timeline)
+{
+    int64_t least_room = INT64_MAX;
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
+        int64_t limit = lh_pipeline_memory_limit(pipeline, d);
+        int64_t peak = lh_timeline_peak_memory(timeline, d);
+        if (limit - peak < least_room) {
+            least_room = limit - peak;
+            choice->peak_memory_bytes = peak;
+            choice->memory_limit_bytes = limit;
+        }
+    }
+}
+
+bool lhi_layout_refused(lh_status status)
+{
+    return status == LH_EUNSUPPORTED || status == LH_EINPUT ||
+           status == LH_EINVAL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choices: one layout under one schedule, as plans list them; and which
+ * schedules a job leaves to choose from. */
+#ifndef LHI_CHOICE_H
+#define LHI_CHOICE_H
+
+#include "plan/layout/layout.h"
+#include "sched/sched.h"
+
+/* How a schedule is called that a search for the optimal one found. */
+#define LHI_OPTIMAL "optimal"
+
+/* What a job's layout.schedule leaves open. */
+typedef enum lhi_asked {
+    LHI_ASKED_ANY,     /* nothing is given, or the best of all */
+    LHI_ASKED_OPTIMAL, /* the same, but for elastic plans */
+    LHI_ASKED_METHOD,  /* that one alone */
+} lhi_asked;
+
+lhi_asked lhi_schedule_asked(const lh_job *job);
+
+/* No schedule, so far: neither times nor memory. */
+void lhi_choice_clear(lh_choice *choice);
+
+/* The memory of the device with the least room left, the first of such. */
+void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
+                       const lh_timeline *timeline);
+
+/* Whether building a layout answers that it cannot be had as it is; another
+ * may. Any other failure is one of the whole. */
+bool lhi_layout_refused(lh_status status);
+
+#endif
