@@ -4,13 +4,13 @@
  *
  *     bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]
  *
- * The stages are those of a 70-billion-parameter model (F, D, W = 38, 48, 20 ms
- * per device; CrossPipe, table 5). Prints one JSON object. `bound` is a proven
+ * Prints one JSON object. `bound` is a proven
  * lower bound; where "status" is "optimal" it is the least makespan. A method
  * that does not fit the memory, or the placement, is null. LIMIT: seconds for
  * the proof of each point (default 10). */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
+#include "pipelines.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
@@ -18,43 +18,10 @@
 
 #include <inttypes.h>
 
-typedef struct point {
-    const char *placement;
-    unsigned devices, microbatches, datacenters, memory; /* memory 0: none */
-    double latency, transfer; /* of a device's forward */
-} point;
-
 static const char *const ud_methods[] = {
     "gpipe", "1f1b", "zb-h1", "zb-h2", "slack", "greedy", "look-ahead"};
 static const char *const chunk_methods[] = {
     "gpipe", "interleaved-1f1b", "zb-v", "slack", "greedy", "look-ahead"};
-
-static void must(lh_status status, const lh_error *err)
-{
-    if (status != LH_OK)
-        bench_die(err);
-}
-
-static lh_pipeline *make(const point *q)
-{
-    char text[1024], limit[64] = "";
-    lh_error err = {0};
-    lh_pipeline *p = NULL;
-    if (q->memory)
-        snprintf(limit, sizeof limit, "memory_limit: %u\n", q->memory);
-    snprintf(text, sizeof text,
-             "longhaul: pipeline/1\n"
-             "time_unit: ms\n"
-             "microbatches: %u\n"
-             "devices: %u\n"
-             "uniform: {placement: %s, F: 38, D: 48, W: 20, "
-             "memory: {F: 1, D: 0, W: -1}}\n"
-             "datacenters: {count: %u, latency: %g, transfer: %g}\n%s",
-             q->microbatches, q->devices, q->placement, q->datacenters,
-             38 * q->latency, 38 * q->transfer, limit);
-    must(lh_pipeline_parse(text, strlen(text), "gaps", &p, &err), &err);
-    return p;
-}
 
 /* -1: the method does not fit the pipeline. */
 static int64_t makespan_by(const lh_pipeline *p, const char *method)
@@ -65,21 +32,21 @@ static int64_t makespan_by(const lh_pipeline *p, const char *method)
     lh_status status = lh_method_run(method, p, NULL, &s, NULL, &err);
     if (status == LH_EINFEASIBLE || status == LH_EUNSUPPORTED)
         return -1;
-    must(status, &err);
-    must(lh_simulate(p, s, NULL, &t, &err), &err);
+    bench_must(status, &err);
+    bench_must(lh_simulate(p, s, NULL, &t, &err), &err);
     int64_t ns = lh_timeline_makespan(t);
     lh_timeline_free(t);
     lh_schedule_free(s);
     return ns;
 }
 
-static void print_point(const point *q, double limit_s, bool first)
+static void print_point(const bench_point *q, double limit_s, bool first)
 {
-    lh_pipeline *p = make(q);
+    lh_pipeline *p = bench_uniform(q);
     lh_solve_options o = {.size = sizeof o, .time_limit_s = limit_s};
     lh_solution s = {0};
     lh_error err = {0};
-    must(lh_solve(p, &o, &s, &err), &err);
+    bench_must(lh_solve(p, &o, &s, &err), &err);
     printf("%s\n  {\"memory\": %u, \"datacenters\": %u, \"latency\": %g, "
            "\"transfer\": %g, \"status\": \"%s\", \"best_ns\": %" PRId64
            ", \"bound_ns\": %" PRId64 ", \"seconds\": %.3f, \"methods\": {",
@@ -114,10 +81,10 @@ int main(int argc, char **argv)
             "usage: bench-gaps ud|wave|loop DEVICES MICROBATCHES [LIMIT]\n");
         return 2;
     }
-    point q = {.placement = argv[1],
-               .devices = (unsigned)strtoul(argv[2], NULL, 10),
-               .microbatches = (unsigned)strtoul(argv[3], NULL, 10),
-               .datacenters = 2};
+    bench_point q = {.placement = argv[1],
+                     .devices = (unsigned)strtoul(argv[2], NULL, 10),
+                     .microbatches = (unsigned)strtoul(argv[3], NULL, 10),
+                     .datacenters = 2};
     double limit_s = argc > 4 ? strtod(argv[4], NULL) : 10;
     unsigned each = strcmp(q.placement, "ud") == 0 ? 1 : 2;
     /* In activations of a chunk: half, all, and one and a half of what 1F1B
