@@ -40,6 +40,7 @@ typedef enum cli_words {
     CLI_WORDS_METHODS,
     CLI_WORDS_METHODS_OR_FILES,
     CLI_WORDS_COMMANDS,
+    CLI_WORDS_ENGINES, /* of the search for optimal schedules */
 } cli_words;
 
 typedef struct cli_option {
@@ -167,6 +168,8 @@ void cli_man(FILE *out, const cli_command *command);
 bool cli_complete(FILE *out, const char *shell);
 /* An option of the command takes a method's name. */
 bool cli_names_methods(const cli_command *command);
+/* Or names of engines of the method optimal. */
+bool cli_names_engines(const cli_command *command);
 
 /* --- output -------------------------------------------------------------- */
 

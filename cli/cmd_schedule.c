@@ -129,6 +129,8 @@ typedef struct work {
     bool infeasible;       /* proven; then there is no schedule */
     const char *proof;     /* kind of the certificate that was written; NULL */
     lh_memory_point point; /* --objective memory; its schedule is `schedule` */
+    uint32_t n_engines;    /* of a search for the makespan */
+    lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
 } work;
 
 static void fini(work *w)
@@ -281,6 +283,8 @@ static lh_status solve(cli *c, work *w, const settings *s)
     w->schedule = found.schedule;
     w->bound.ns = found.bound_ns;
     w->infeasible = found.status == LH_SOLVE_INFEASIBLE;
+    w->n_engines = found.n_engines;
+    memcpy(w->engines, found.engines, sizeof w->engines);
     if (s->search.certificate && found.schedule)
         CLI_TRY(cli_certify(c, &s->search, &s->model, s->sub_blocks,
                             w->pipeline, &found, &w->proof));
@@ -326,6 +330,9 @@ static lh_status check_tradeoff(cli *c, const settings *s)
         (!optimal || s->model.objective == MEMORY || s->tradeoff.pareto))
         return cli_usage(c, "--certificate is for --method optimal and a "
                             "makespan");
+    if (s->search.without && !optimal && strcmp(s->method, "auto") != 0)
+        return cli_usage(c, "--without is for --method optimal and auto");
+    CLI_TRY(cli_check_engines(c, &s->search));
     if (s->tradeoff.pareto && !optimal)
         return cli_usage(c, "--pareto is for --method optimal");
     if (s->tradeoff.pareto && s->model.objective != CLI_MAKESPAN)
@@ -352,6 +359,7 @@ static lh_status generate(cli *c, work *w, const settings *s,
                            .progress = cli_search_show,
                            .context = c};
     lh_best best;
+    how.without = s->search.without;
     CLI_TRY(cli_search_effort(c, &s->search, &how.effort));
     lh_status status =
         lh_best_schedule(s->method, w->pipeline, &how, &best, &c->err);
@@ -422,16 +430,33 @@ static const char *status_text(const work *w)
     return w->objective_ns == w->bound.ns ? "optimal" : "feasible";
 }
 
+/* What each engine of the search did. */
+static void put_engines(json_t *object, const work *w)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < w->n_engines; i++) {
+        const lh_solve_engine *e = &w->engines[i];
+        json_array_append_new(
+            all,
+            json_pack("{s:s, s:b, s:I, s:I, s:I, s:o}", "name", e->name, "on",
+                      e->on, "effort", (json_int_t)e->effort, "calls",
+                      (json_int_t)e->calls, "improved", (json_int_t)e->improved,
+                      "gained_s", cli_seconds(e->gained_ns)));
+    }
+    json_object_set_new(object, "engines", all);
+}
+
 static lh_status print_infeasible(cli *c, const work *w)
 {
     c->exit_code = EXIT_FAILED;
-    return cli_put_json(
-        c,
+    json_t *object =
         json_pack("{s:s, s:s, s:n, s:n, s:n, s:s, s:s, s:n, s:n, s:s, s:f}",
                   "method", "optimal", "requested", "optimal", "makespan_s",
                   "lower_bound_s", "gap", "limited_by", w->bound.text, "status",
                   "infeasible", "bubble_ratio", "peak_memory", "memory_unit",
-                  lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds));
+                  lh_pipeline_memory_unit(w->pipeline), "seconds", w->seconds);
+    put_engines(object, w);
+    return cli_put_json(c, object);
 }
 
 static lh_status print_json(cli *c, const work *w)
@@ -458,6 +483,8 @@ static lh_status print_json(cli *c, const work *w)
                             json_pack("{s:s, s:s}", "file",
                                       s->search.certificate, "proof",
                                       w->proof));
+    if (object && w->n_engines > 0)
+        put_engines(object, w);
     if (object && s->model.objective == MEMORY) {
         const lh_memory_point *p = &w->point;
         bool proven = p->limit_bound == p->limit;

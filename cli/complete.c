@@ -6,10 +6,16 @@
 
 #include <string.h>
 
-static void put_methods(FILE *out, const char *between)
+static void put_methods(FILE *out)
 {
     for (uint32_t i = 0; i < lh_n_best(); i++)
-        fprintf(out, "%s%s", i ? between : "", lh_best_name(i));
+        fprintf(out, "%s%s", i ? " " : "", lh_best_name(i));
+}
+
+static void put_engines(FILE *out)
+{
+    for (uint32_t i = 0; i < lh_n_solve_engines(); i++)
+        fprintf(out, "%s%s", i ? " " : "", lh_solve_engine_name(i));
 }
 
 static void put_bash_words(FILE *out, const cli_option *o)
@@ -22,9 +28,13 @@ static void put_bash_words(FILE *out, const cli_option *o)
     } else if (o->words == CLI_WORDS_METHODS ||
                o->words == CLI_WORDS_METHODS_OR_FILES) {
         fputs("COMPREPLY=($(compgen -W \"", out);
-        put_methods(out, " ");
+        put_methods(out);
         fprintf(out, "\"%s -- \"$cur\"))",
                 o->words == CLI_WORDS_METHODS ? "" : " -f");
+    } else if (o->words == CLI_WORDS_ENGINES) {
+        fputs("COMPREPLY=($(compgen -W \"", out);
+        put_engines(out);
+        fputs("\" -- \"$cur\"))", out);
     } else if (o->words == CLI_WORDS_FILES) {
         fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", out);
     } else {
@@ -119,7 +129,11 @@ static void put_zsh_option(FILE *out, const cli_option *o)
         fputc(')', out);
     } else if (o->words == CLI_WORDS_METHODS) {
         fputc('(', out);
-        put_methods(out, " ");
+        put_methods(out);
+        fputc(')', out);
+    } else if (o->words == CLI_WORDS_ENGINES) {
+        fputc('(', out);
+        put_engines(out);
         fputc(')', out);
     } else if (o->words == CLI_WORDS_METHODS_OR_FILES) {
         fputs("_longhaul_methods_or_files", out);
@@ -136,7 +150,7 @@ static void put_zsh(FILE *out)
           "_longhaul_methods_or_files()\n{\n"
           "    local -a methods=(",
           out);
-    put_methods(out, " ");
+    put_methods(out);
     fputs(")\n    _alternative 'methods:method:compadd -a methods' "
           "'files:file:_files'\n}\n"
           "_longhaul()\n{\n    local -a commands=(\n",
@@ -184,7 +198,11 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
     } else if (o->words == CLI_WORDS_METHODS ||
                o->words == CLI_WORDS_METHODS_OR_FILES) {
         fputs(" -a '", out);
-        put_methods(out, " ");
+        put_methods(out);
+        fputc('\'', out);
+    } else if (o->words == CLI_WORDS_ENGINES) {
+        fputs(" -a '", out);
+        put_engines(out);
         fputc('\'', out);
     }
     fputs(" -d '", out);

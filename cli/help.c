@@ -74,6 +74,14 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
+bool cli_names_engines(const cli_command *k)
+{
+    for (uint32_t i = 0; i < k->n_options; i++)
+        if (k->options[i].words == CLI_WORDS_ENGINES)
+            return true;
+    return false;
+}
+
 bool cli_names_methods(const cli_command *k)
 {
     for (uint32_t i = 0; i < k->n_options; i++)
@@ -89,6 +97,15 @@ static void print_methods(FILE *out, uint32_t width)
     for (uint32_t i = 0; i < lh_n_best(); i++) {
         fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_best_name(i));
         wrap(out, lh_best_about(i), HELP_COLUMN, HELP_COLUMN, width);
+    }
+}
+
+static void print_engines(FILE *out, uint32_t width)
+{
+    fputs("\nEngines of the method optimal:\n", out);
+    for (uint32_t i = 0; i < lh_n_solve_engines(); i++) {
+        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_solve_engine_name(i));
+        wrap(out, lh_solve_engine_about(i), HELP_COLUMN, HELP_COLUMN, width);
     }
 }
 
@@ -114,6 +131,8 @@ void cli_help(FILE *out, const cli_command *k, uint32_t width)
     }
     if (cli_names_methods(k))
         print_methods(out, width);
+    if (cli_names_engines(k))
+        print_engines(out, width);
     if (k->n_examples)
         fputs("\nExamples:\n", out);
     for (uint32_t i = 0; i < k->n_examples; i++) {

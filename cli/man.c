@@ -136,6 +136,16 @@ static void put_man_methods(FILE *out)
     fputs(".El\n", out);
 }
 
+static void put_man_engines(FILE *out)
+{
+    fputs(".Sh ENGINES\nOf the method optimal:\n.Bl -tag -width Ds\n", out);
+    for (uint32_t i = 0; i < lh_n_solve_engines(); i++) {
+        fprintf(out, ".It Cm %s\n", lh_solve_engine_name(i));
+        put_roff(out, lh_solve_engine_about(i));
+    }
+    fputs(".El\n", out);
+}
+
 /* "[PLAN|TRACE ...]" becomes ".Op Ar PLAN | TRACE ...". */
 static void put_man_operands(FILE *out, const char *operands)
 {
@@ -171,6 +181,8 @@ static void put_man_command(FILE *out, const cli_command *k)
     fputs(".El\n", out);
     if (cli_names_methods(k))
         put_man_methods(out);
+    if (cli_names_engines(k))
+        put_man_engines(out);
     put_man_status(out);
     put_man_examples(out, k);
     fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);

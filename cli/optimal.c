@@ -35,6 +35,34 @@ lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out)
     return LH_OK;
 }
 
+lh_status cli_check_engines(cli *c, const cli_search *search)
+{
+    const char *names[LH_MOST_SOLVE_ENGINES + 1] = {0};
+    const char *at = search->without;
+    for (uint32_t i = 0; i < lh_n_solve_engines(); i++)
+        names[i] = lh_solve_engine_name(i);
+    while (at) {
+        char name[60] = "";
+        const size_t len = strcspn(at, ",");
+        uint32_t i = 0;
+        memcpy(name, at, len < sizeof name ? len : sizeof name - 1);
+        while (names[i] && strcmp(name, names[i]) != 0)
+            i++;
+        const char *near = names[i] ? NULL : cli_nearest(name, names);
+        if (near)
+            return cli_usage(
+                c, "--without: there is no engine '%s'; did you mean %s?", name,
+                near);
+        if (!names[i])
+            return cli_usage(c,
+                             "--without: there is no engine '%s'; see Engines "
+                             "in 'longhaul schedule --help'",
+                             name);
+        at = at[len] ? at + len + 1 : NULL;
+    }
+    return LH_OK;
+}
+
 static uint32_t count_processors(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -85,6 +113,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                               .fifo = model->fifo,
                               .sub_blocks = sub_blocks,
                               .seed = c->common.seed,
+                              .without = search->without,
                               .progress = cli_search_show,
                               .context = c};
     CLI_TRY(read_settings(c, search, out));

@@ -8,7 +8,8 @@
 #include <longhaul/solve.h>
 
 typedef struct cli_search {
-    const char *time_limit, *effort, *gap, *memory, *start, *certificate;
+    const char *time_limit, *effort, *gap, *memory, *start, *certificate,
+        *without;
     uint32_t threads;
 } cli_search;
 
@@ -55,6 +56,13 @@ typedef struct cli_search {
          .help = "optimal: write the record of the proof, which 'longhaul "    \
                  "check --certificate' goes through.",                         \
          .words = CLI_WORDS_FILES},                                            \
+        {.name = "without",                                                    \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, search.without),                             \
+         .arg = "NAME,...",                                                    \
+         .help = "optimal, auto: search without these engines, to see what "   \
+                 "they are worth; see Engines below.",                         \
+         .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv",                \
@@ -63,6 +71,8 @@ typedef struct cli_search {
 
 /* --effort; 0 where it is not given. */
 lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out);
+/* Refuses names in --without that no engine has. */
+lh_status cli_check_engines(cli *c, const cli_search *search);
 /* What a search has to know; *start (release with lh_schedule_free()) is what
  * out->start points to. */
 lh_status cli_search_options(cli *c, const cli_search *search,

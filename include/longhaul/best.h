@@ -29,6 +29,8 @@ typedef struct lh_best_options {
     /* May stop a search, as lh_solve_options says; may be NULL. */
     bool (*progress)(void *context, const lh_solve_progress *now);
     void *context;
+    /* Engines that a search is to do without, as lh_solve_options says. */
+    const char *without;
 } lh_best_options;
 
 typedef struct lh_best {

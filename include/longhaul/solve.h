@@ -58,7 +58,27 @@ typedef struct lh_solve_options {
     /* Above 0: is there a schedule whose objective is at most this? Stops once
      * one is found, or it is proven that there is none. */
     int64_t target_ns;
+    /* Engines to do without, by name and with commas between them: for finding
+     * out what each is worth. NULL: none. What comes out is as valid. */
+    const char *without;
 } lh_solve_options;
+
+/* What a search is made of. */
+LH_API uint32_t lh_n_solve_engines(void);
+LH_API const char *lh_solve_engine_name(uint32_t i);  /* "beams" */
+LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
+enum { LH_MOST_SOLVE_ENGINES = 32 };
+
+/* What an engine did. */
+typedef struct lh_solve_engine {
+    const char *name; /* static storage */
+    bool on;
+    uint64_t effort;   /* a part of the solution's */
+    uint32_t calls;    /* how often it was begun */
+    uint32_t improved; /* how often it made the best schedule so far, or raised
+                          the bound */
+    int64_t gained_ns; /* by how much both, together, narrowed the gap */
+} lh_solve_engine;
 
 typedef struct lh_solution {
     lh_solve_status status;
@@ -71,11 +91,13 @@ typedef struct lh_solution {
                               "annealing", "search"; "" if none */
     const char *proven_by; /* "closed form", "lattice", "search", ... */
     char why[160];         /* what limits, or why there is no schedule */
+    uint32_t n_engines;
+    lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
 } lh_solution;
 
 /* Looks for the fastest schedule. `options` may be NULL: no limits. A solver
  * that was stopped early has not failed. Release with lh_solution_fini().
- * LH_EINVAL: options out of range. */
+ * LH_EINVAL: options out of range, or no engine has a name of `without`. */
 LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           const lh_solve_options *options, lh_solution *out,
                           lh_error *err);

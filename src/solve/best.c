@@ -72,6 +72,7 @@ static lh_status search(const chooser *k, uint64_t effort, lh_solution *out,
                           .effort = k->o.effort ? k->o.effort : effort,
                           .sub_blocks = k->method.sub_blocks,
                           .fifo = k->sim.fifo,
+                          .without = k->o.without,
                           .progress = k->o.progress,
                           .context = k->o.context};
     return lh_solve(k->p, &o, out, err);

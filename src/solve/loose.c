@@ -18,7 +18,7 @@ static lh_status bound(lhi_solver *r, lh_error *err)
     return impossible == NONE ? lhi_bound_by_windows(r, err) : LH_OK;
 }
 
-lh_status lhi_bound_loosely(lhi_solver *r, lh_error *err)
+static lh_status bound_loosely(lhi_solver *r, lh_error *err)
 {
     lhi_shop *own = r->shop, *loose = NULL;
     lh_error why = {0};
@@ -37,5 +37,15 @@ lh_status lhi_bound_loosely(lhi_solver *r, lh_error *err)
     r->windows = NULL;
     r->shop = own;
     r->low = (r->bound_ns + own->unit_ns - 1) / own->unit_ns;
+    return status;
+}
+
+lh_status lhi_bound_loosely(lhi_solver *r, lh_error *err)
+{
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_LOOSE))
+        return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_LOOSE);
+    lh_status status = bound_loosely(r, err);
+    lhi_go_back_to(&r->budget, before);
     return status;
 }

@@ -32,16 +32,27 @@ enum {
     MOST_SEARCHES
 };
 
+static const lhi_engine search_engines[MOST_SEARCHES] = {
+    LHI_ENGINE_SEARCH, LHI_ENGINE_BETWEEN, LHI_ENGINE_SHORTENED};
+
 typedef enum task_kind {
     TASK_NOTHING,
     TASK_SEARCH,
     TASK_JUSTIFY,
     TASK_ANNEAL,
-    TASK_TUNE
+    TASK_TUNE,
+    N_TASKS
 } task_kind;
+
+/* A search has its own. */
+static const lhi_engine task_engines[N_TASKS] = {
+    [TASK_JUSTIFY] = LHI_ENGINE_JUSTIFICATION,
+    [TASK_ANNEAL] = LHI_ENGINE_ANNEALING,
+    [TASK_TUNE] = LHI_ENGINE_TUNING};
 
 typedef struct task {
     task_kind kind;
+    lhi_engine engine; /* that does it */
     lhi_arena *mem;
     lhi_words *words, *found;
     lhi_justifier *justifier;
@@ -135,6 +146,7 @@ static lh_status do_task(void *context, uint32_t i, lhi_piece *k)
 {
     rounds *x = context;
     task *t = &x->tasks[i];
+    lhi_call_engine(&k->budget, t->engine);
     if (t->kind == TASK_SEARCH)
         LHI_TRY(lhi_search_run(t->search, k->ticks, t->room, &k->budget,
                                t->found, &t->answer, &k->err));
@@ -153,7 +165,7 @@ static lh_status merge_search(rounds *x, task *t, uint64_t used, lh_error *err)
     bool found = t->answer == LHI_FOUND;
     t->spent += used;
     if (found)
-        LHI_TRY(lhi_solver_offer(r, t->found, "search", err));
+        LHI_TRY(lhi_solver_offer(r, t->found, t->engine, err));
     if (t->answer == LHI_REFUTED)
         lhi_raise_bound(r, t->units + 1, "search");
     if (t == &x->tasks[NEAREST] && t->answer != LHI_FOUND)
@@ -183,11 +195,7 @@ static lh_status merge(void *context, uint32_t i, const lhi_piece *k,
         return LH_OK;
     x->gained = true;
     x->improved = true;
-    return lhi_solver_offer(x->r, t->words,
-                            t->kind == TASK_JUSTIFY ? "justification"
-                            : t->kind == TASK_TUNE  ? "tuning"
-                                                    : "annealing",
-                            err);
+    return lhi_solver_offer(x->r, t->words, t->engine, err);
 }
 
 /* --- what a round is made of
@@ -277,7 +285,8 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
     }
     /* Nor is there anything to do where another asks for the same. */
     if (units >= x->high || (i != LONGEST_OF_USE && units == x->high - 1 &&
-                             x->n_searches > LONGEST_OF_USE)) {
+                             x->n_searches > LONGEST_OF_USE &&
+                             lhi_is_on(&r->budget, LHI_ENGINE_SHORTENED))) {
         lhi_search_free(t->search);
         t->search = NULL;
         return LH_OK;
@@ -286,6 +295,8 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
         lhi_answer answer;
         lhi_search_free(t->search);
         t->search = NULL;
+        const lhi_engine before =
+            lhi_call_engine(&r->budget, search_engines[i]);
         LHI_TRY(lhi_begin_search(r, units, &t->search, &answer, x->err));
         t->units = units;
         t->spent = 0;
@@ -294,10 +305,12 @@ static lh_status plan_search(rounds *x, uint32_t i, bool *refuted)
             lhi_raise_bound(r, units + 1, lhi_windows_name(r));
             x->leap = 2 * x->leap + 1;
         }
+        lhi_go_back_to(&r->budget, before);
         if (!t->search)
             return LH_OK;
     }
     t->kind = TASK_SEARCH;
+    t->engine = search_engines[i];
     t->room = room_for_searches(r) / x->n_searches;
     return LH_OK;
 }
@@ -321,30 +334,48 @@ static uint64_t allow_more(const rounds *x, uint64_t given)
     return lhi_budget_left(budget, given + rest) - given;
 }
 
+/* Takes turns; others where an engine is left out. */
+static task_kind improvement(const rounds *x, uint32_t i)
+{
+    static const task_kind others[] = {TASK_JUSTIFY, TASK_TUNE, TASK_ANNEAL};
+    const lhi_solver *r = x->r;
+    const bool small = r->shop->n_ops <= LHI_LARGE;
+    const bool justifies = x->tasks[i].justifier != NULL;
+    const task_kind kind = i % 2 && x->number % 2                ? TASK_TUNE
+                           : justifies && (i % 2 == 0 || !small) ? TASK_JUSTIFY
+                                                                 : TASK_ANNEAL;
+    if (lhi_is_on(&r->budget, task_engines[kind]))
+        return kind;
+    for (uint32_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (lhi_is_on(&r->budget, task_engines[others[k]]) &&
+            (others[k] != TASK_JUSTIFY || justifies))
+            return others[k];
+    return TASK_NOTHING;
+}
+
 /* *refuted: the bound rose by planning alone, so plan again. */
 static lh_status plan(rounds *x, bool *refuted)
 {
     lhi_solver *r = x->r;
-    const bool small = r->shop->n_ops <= LHI_LARGE;
     const uint64_t ticks = lhi_budget_left(&r->budget, x->allow * x->n) / x->n;
     const uint64_t more = allow_more(x, x->n * ticks);
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
         task *t = &x->tasks[i];
-        t->kind = i % 2 && x->number % 2                   ? TASK_TUNE
-                  : t->justifier && (i % 2 == 0 || !small) ? TASK_JUSTIFY
-                                                           : TASK_ANNEAL;
+        t->kind = improvement(x, i);
+        t->engine = task_engines[t->kind];
         t->answer = LHI_GAVE_UP;
         t->time = t->before = -1;
         t->target = lhi_shop_deadline(r->shop, r->low);
         t->seed = r->o.seed + (uint64_t)x->number * LHI_MOST_TASKS + i + 1;
-        if (i < x->n_searches)
+        if (i < x->n_searches && lhi_is_on(&r->budget, search_engines[i]))
             LHI_TRY(plan_search(x, i, refuted));
         if (*refuted || r->budget.stop)
             return LH_OK;
-        if (t->kind != TASK_SEARCH && !r->has_words)
+        if (t->kind != TASK_SEARCH && !r->has_words) {
             t->kind = TASK_NOTHING;
-        else if (t->kind != TASK_SEARCH)
+            t->engine = LHI_ENGINE_NONE;
+        } else if (t->kind != TASK_SEARCH)
             lhi_words_copy(t->words, r->best);
         x->batch.pieces[i].ticks =
             t->kind == TASK_SEARCH
@@ -387,7 +418,7 @@ static lh_status try_refuting(rounds *x, int64_t units, lhi_answer *answer)
     if (status == LH_OK && *answer == LHI_REFUTED)
         lhi_raise_bound(r, units + 1, by);
     if (status == LH_OK && *answer == LHI_FOUND)
-        status = lhi_solver_offer(r, r->found, "search", x->err);
+        status = lhi_solver_offer(r, r->found, LHI_ENGINE_REFUTATION, x->err);
     return status;
 }
 
@@ -414,12 +445,17 @@ static lh_status refute_once(rounds *x)
 static lh_status refute(rounds *x)
 {
     lhi_solver *r = x->r;
-    int64_t before = r->low - 1;
+    int64_t low = r->low - 1;
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_REFUTATION))
+        return LH_OK;
+    const lhi_engine before =
+        lhi_call_engine(&r->budget, LHI_ENGINE_REFUTATION);
     lhi_report(r, "searching");
-    while (r->low > before && !lhi_is_done(r)) {
-        before = r->low;
+    while (r->low > low && !lhi_is_done(r)) {
+        low = r->low;
         LHI_TRY(refute_once(x));
     }
+    lhi_go_back_to(&r->budget, before);
     return LH_OK;
 }
 
@@ -486,8 +522,9 @@ static lh_status run_insertion(rounds *x)
 static lh_status run_near(rounds *x)
 {
     lhi_solver *r = x->r;
-    if (x->n_searches == 0 || !r->has_words ||
-        (inserts_most(r) && !x->insert_vain) || r->budget.used < x->near_at)
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_NEAR) || x->n_searches == 0 ||
+        !r->has_words || (inserts_most(r) && !x->insert_vain) ||
+        r->budget.used < x->near_at)
         return LH_OK;
     size_t taken = r->windows->used, room = r->o.memory / 8;
     for (uint32_t i = 0; i < x->n_searches; i++)

@@ -21,7 +21,7 @@
  * ------------------------------------------------------ */
 
 /* r->found, which is feasible, improved from both ends, and offered. */
-static lh_status justify(lhi_solver *r, const char *by, lh_error *err)
+static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
 {
     int64_t time = lhi_words_time(r->found), before = time;
     if (time < 0)
@@ -29,8 +29,8 @@ static lh_status justify(lhi_solver *r, const char *by, lh_error *err)
     LHI_TRY(lhi_justify_calmly(r->justifier, r->found, &time, r->o.seed,
                                lhi_shop_deadline(r->shop, r->low), &r->budget,
                                err));
-    return lhi_solver_offer(r, r->found, time < before ? "justification" : by,
-                            err);
+    return lhi_solver_offer(r, r->found,
+                            time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
 /* The best schedule from elsewhere, for a little. */
@@ -47,8 +47,9 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
         return LH_OK;
     LHI_TRY(
         lhi_justify_run(r->justifier, r->found, &time, &how, &r->budget, err));
-    return time < before ? lhi_solver_offer(r, r->found, "justification", err)
-                         : LH_OK;
+    return time < before
+               ? lhi_solver_offer(r, r->found, LHI_ENGINE_JUSTIFICATION, err)
+               : LH_OK;
 }
 
 /* Lattices of a chunk and of few passes take no longer than to improve a
@@ -63,6 +64,10 @@ static bool bounds_first(const lhi_solver *r)
  * up. */
 static lh_status dispatch(lhi_solver *r, lh_error *err)
 {
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_DISPATCHING))
+        return LH_OK;
+    const lhi_engine before =
+        lhi_call_engine(&r->budget, LHI_ENGINE_DISPATCHING);
     lhi_report(r, "dispatching");
     for (int64_t slack = 0; slack <= 16 && !lhi_is_done(r);
          slack = slack ? 2 * slack : 1) {
@@ -79,8 +84,9 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
         LHI_TRY(lhi_words_dispatch(r->found, r->windows->e, &ok, r->mem, err));
         lhi_spend(&r->budget, r->shop->n_ops / 4 + 1);
         if (ok)
-            LHI_TRY(justify(r, "dispatching", err));
+            LHI_TRY(justify(r, LHI_ENGINE_DISPATCHING, err));
     }
+    lhi_go_back_to(&r->budget, before);
     return LH_OK;
 }
 
@@ -91,9 +97,13 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
                     .ticks = ticks,
                     .target = lhi_shop_deadline(r->shop, r->low)};
     int64_t time = -1;
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_TUNING))
+        return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_TUNING);
     lhi_report(r, "tuning");
     LHI_TRY(lhi_words_tune(r->found, &time, &how, &r->budget, r->mem, err));
-    return time >= 0 ? justify(r, "tuning", err) : LH_OK;
+    lhi_go_back_to(&r->budget, before);
+    return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
 /* No generator found a schedule: is there one at all? */
@@ -105,18 +115,20 @@ static lh_status find_any(lhi_solver *r, lh_error *err)
     uint32_t n;
     lhi_report(r, "searching for any schedule");
     LHI_TRY(lhi_count_searches(r, 1, &n, err));
-    if (r->budget.stop || n == 0)
+    if (r->budget.stop || n == 0 || !lhi_is_on(&r->budget, LHI_ENGINE_SEARCH))
         return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_SEARCH);
     LHI_TRY(lhi_begin_search(r, units, &search, &answer, err));
     lh_status status = LH_OK;
     if (search)
         status = lhi_search_run(search, UINT64_MAX / 2, r->o.memory / 2,
                                 &r->budget, r->found, &answer, err);
+    lhi_go_back_to(&r->budget, before);
     lhi_search_free(search);
     if (status != LH_OK)
         return status;
     if (answer == LHI_FOUND)
-        return lhi_solver_offer(r, r->found, "search", err);
+        return lhi_solver_offer(r, r->found, LHI_ENGINE_SEARCH, err);
     if (answer == LHI_REFUTED && !r->shop->restricted) {
         r->infeasible = true;
         snprintf(r->why, sizeof r->why,
@@ -266,6 +278,21 @@ static lh_status take_options(const lh_solve_options *given,
     return LH_OK;
 }
 
+static void put_engines(const lhi_solver *r, lh_solution *out)
+{
+    out->n_engines = lh_n_solve_engines();
+    for (uint32_t i = 0; i < out->n_engines; i++) {
+        const lhi_engine engine = (lhi_engine)(i + 1);
+        const lhi_use *use = &r->budget.use[engine];
+        out->engines[i] = (lh_solve_engine){.name = lh_solve_engine_name(i),
+                                            .on = lhi_is_on(&r->budget, engine),
+                                            .effort = use->effort,
+                                            .calls = use->calls,
+                                            .improved = use->improved,
+                                            .gained_ns = use->gained_ns};
+    }
+}
+
 static void conclude(lhi_solver *r, lh_solution *out)
 {
     *out = (lh_solution){.schedule = r->schedule,
@@ -275,6 +302,7 @@ static void conclude(lhi_solver *r, lh_solution *out)
                          .seconds = lhi_seconds() - r->budget.begin_s,
                          .found_by = r->found_by ? r->found_by : "",
                          .proven_by = r->proven_by ? r->proven_by : ""};
+    put_engines(r, out);
     if (r->infeasible)
         out->status = LH_SOLVE_INFEASIBLE;
     else if (r->best_ns < 0)
@@ -312,6 +340,7 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     if (r.at_once > LHI_MOST_TASKS)
         r.at_once = LHI_MOST_TASKS;
     lhi_budget_begin(&r.budget, &r.o);
+    LHI_TRY(lhi_engines_without(r.o.without, &r.budget.off, err));
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);

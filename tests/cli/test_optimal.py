@@ -63,6 +63,29 @@ case("for optimal only",
      ["schedule", "wave.yaml", "-m", "zb-v", "--certificate", "c.json"], 2,
      err=r"--certificate is for --method optimal")
 
+# --- engines -----------------------------------------------------------------
+found = json_case("what engines did", ["schedule", "wave.yaml", "-m", "optimal",
+                                       "-o", "e.csv", "--without",
+                                       "beams,methods"])
+engines = {e["name"]: e for e in found["engines"]}
+check([n for n, e in engines.items() if not e["on"]] == ["methods", "beams"]
+      and found["status"] == "optimal" and found["makespan_s"] == 1.135
+      and engines["beams"]["effort"] == engines["beams"]["improved"] == 0
+      and sum(e["improved"] for e in engines.values()) > 0
+      and set(engines["beams"]) == {"name", "on", "effort", "calls", "improved",
+                                    "gained_s"}, f"engines: {engines}")
+case("auto without one", ["schedule", "wave.yaml", "--without", "search", "-o",
+                          "e.csv"], out=r"makespan +1135 ms")
+case("no such engine",
+     ["schedule", "wave.yaml", "-m", "optimal", "--without", "beams,serch"], 2,
+     err=r"--without: there is no engine 'serch'; did you mean search\?")
+case("nor anything like it",
+     ["schedule", "wave.yaml", "-m", "optimal", "--without", "beams,"], 2,
+     err=r"--without: there is no engine ''; see Engines")
+case("not for others",
+     ["schedule", "wave.yaml", "-m", "zb-v", "--without", "beams"], 2,
+     err=r"--without is for --method optimal and auto")
+
 # --- memory ------------------------------------------------------------------
 found = json_case("least memory",
                   ["schedule", "ud.yaml", "-m", "optimal", "--objective",

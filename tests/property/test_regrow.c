@@ -29,7 +29,7 @@ typedef struct maker {
     lhi_regrower *regrower;
     lhi_words *words;
     int64_t time;
-    const char *by;
+    lhi_engine by; /* what found it */
     uint64_t used; /* ticks of the last call */
 } maker;
 
@@ -39,7 +39,7 @@ static bool begin(maker *k)
     lh_error err = {0};
     k->regrower = NULL;
     k->time = -1;
-    k->by = NULL;
+    k->by = LHI_ENGINE_NONE;
     CHECK_OK(lhi_words_make(k->shop, k->mem, &k->words, &err), err);
     CHECK_OK(lhi_regrower_make(k->shop, k->seed, k->mem, &k->regrower, &err),
              err);
@@ -53,13 +53,13 @@ static void go_on(maker *k, const lhi_regrow *how, uint64_t effort)
     lh_error err = {0};
     const int64_t before = k->time;
     lhi_budget_begin(&budget, &o);
-    k->by = NULL;
+    k->by = LHI_ENGINE_NONE;
     CHECK_OK(lhi_regrow_run(k->regrower, k->words, &k->time, &k->by, how,
                             &budget, &err),
              err);
     k->used = budget.used;
     CHECK(before < 0 || k->time <= before);
-    CHECK((k->by != NULL) == (k->time != before));
+    CHECK((k->by != LHI_ENGINE_NONE) == (k->time != before));
 }
 
 static bool make(maker *k, const lhi_regrow *how)

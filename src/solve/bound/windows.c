@@ -152,13 +152,14 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     *impossible = NONE;
     uint32_t most = 1;
     size_t failed[2] = {0}; /* streams, operations */
+    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_LATTICE);
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
         size_t fair = worth(shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
-        if (fair > 0)
+        if (fair > 0 && lhi_is_on(budget, LHI_ENGINE_LATTICE))
             w->lattices[m] =
                 lhi_lattice_make(shop, m, fair, budget, &no_memory);
         if (no_memory) {
@@ -183,6 +184,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         if (total < lhi_machine_ops(shop, m) && *impossible == NONE)
             *impossible = k->index;
     }
+    lhi_go_back_to(budget, before);
     if (!make_scratch(w, most)) {
         lhi_windows_free(w);
         return lhi_fail_nomem(err);
@@ -536,8 +538,10 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     const lhi_shop *s = w->shop;
     bool no_memory = false;
     if (w->beside || lhi_windows_lattice(w, m) ||
-        s->machines[m].n_streams < 2 || deadline >= w->too_large[m])
+        s->machines[m].n_streams < 2 || deadline >= w->too_large[m] ||
+        !lhi_is_on(budget, LHI_ENGINE_LIVE))
         return false;
+    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_LIVE);
     /* Much of it is given back when it is narrowed. */
     size_t used = w->used + w->scratch * 2 * sizeof *w->first;
     size_t all = w->room + w->room / 2;
@@ -545,6 +549,7 @@ static bool make_live(lhi_windows *w, uint32_t m, int64_t deadline,
     size_t most = w->live_states * (s->machines[m].n_streams * 6 + 40);
     w->narrow[m] = lhi_lattice_make_live(w, m, room < most ? room : most,
                                          budget, &no_memory);
+    lhi_go_back_to(budget, before);
     if (!w->narrow[m]) {
         if (!no_memory && !budget->stop) {
             w->too_large[m] = deadline;

@@ -51,8 +51,8 @@ static lh_status search(void *context, uint32_t i, lhi_piece *piece)
     return LH_OK;
 }
 
-static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
-                      bool *last, lh_error *err)
+static lh_status take_beam(void *context, uint32_t i, const lhi_piece *piece,
+                           bool *last, lh_error *err)
 {
     beams *b = context;
     const one_beam *k = &b->one[i];
@@ -60,17 +60,21 @@ static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
     (void)last; /* its work knows */
     if (k->refuted)
         lhi_raise_bound(b->r, k->units + 1, lhi_windows_name(b->r));
-    return k->ok ? lhi_solver_offer(
-                       b->r, k->found,
-                       k->justified ? "justification" : "beam search", err)
+    return k->ok ? lhi_solver_offer(b->r, k->found,
+                                    k->justified ? LHI_ENGINE_JUSTIFICATION
+                                                 : LHI_ENGINE_BEAMS,
+                                    err)
                  : LH_OK;
 }
 
-static lh_status make(beams *b, lhi_piece *pieces, lh_error *err)
+static lh_status make_beams(beams *b, lhi_piece *pieces, lh_error *err)
 {
     lhi_solver *r = b->r;
-    b->batch = (lhi_batch){
-        .r = r, .context = b, .pieces = pieces, .work = search, .take = take};
+    b->batch = (lhi_batch){.r = r,
+                           .context = b,
+                           .pieces = pieces,
+                           .work = search,
+                           .take = take_beam};
     for (uint32_t i = 0; i < b->n; i++) {
         one_beam *k = &b->one[i];
         k->mem = lhi_arena_make(0);
@@ -117,16 +121,18 @@ lh_status lhi_try_beams(lhi_solver *r, uint32_t width, lh_error *err)
     lhi_piece pieces[DEADLINES] = {0};
     beams b = {.r = r, .width = width, .n = 1};
     /* A partial schedule is copied for every operation: too slow for many. */
-    if (r->shop->n_ops > LHI_LARGE)
+    if (r->shop->n_ops > LHI_LARGE || !lhi_is_on(&r->budget, LHI_ENGINE_BEAMS))
         return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_BEAMS);
     if (r->windows->whole && r->at_once > 1)
         b.n = DEADLINES;
     uint32_t share = r->at_once < b.n ? r->at_once : b.n;
     b.room = r->o.memory / (share > 2 ? 4 * share : 8);
     lhi_report(r, "beam search");
-    lh_status status = make(&b, pieces, err);
+    lh_status status = make_beams(&b, pieces, err);
     if (status == LH_OK)
         status = search_all(&b, err);
+    lhi_go_back_to(&r->budget, before);
     for (uint32_t i = 0; i < b.n; i++)
         lhi_arena_free(b.one[i].mem);
     return status;

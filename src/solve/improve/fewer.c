@@ -48,8 +48,9 @@ lh_status lhi_fewer_make(lhi_solver *r, lhi_fewer **out, lh_error *err)
     *out = NULL;
     /* Devices with several chunks gain nothing: few microbatches interleave
      * there in another way than many do. */
-    if (r->fewer || !r->windows->whole || !lhi_shop_is_single(r->shop) ||
-        n < LEAST || r->o.fifo || p->has_collectives ||
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_FEWER) || r->fewer ||
+        !r->windows->whole || !lhi_shop_is_single(r->shop) || n < LEAST ||
+        r->o.fifo || p->has_collectives ||
         r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN || r->shop->restricted ||
         !only_holds(p))
         return LH_OK;
@@ -249,8 +250,9 @@ static lh_status try_all(void *context, uint32_t i, lhi_piece *piece)
     return LH_OK;
 }
 
-static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
-                      bool *last, lh_error *err)
+static lh_status take_stretched(void *context, uint32_t i,
+                                const lhi_piece *piece, bool *last,
+                                lh_error *err)
 {
     stretcher *a = context;
     const trier *k = &a->triers[i];
@@ -261,7 +263,7 @@ static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
     if (k->now < 0 ||
         lhi_units_of(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
         return LH_OK;
-    return lhi_solver_offer(a->r, k->best_words, "stretching", err);
+    return lhi_solver_offer(a->r, k->best_words, LHI_ENGINE_STRETCHING, err);
 }
 
 /* Several runs at the same time. */
@@ -311,7 +313,7 @@ static lh_status make_triers(stretcher *a, lhi_arena *mem, lh_error *err)
                            .context = a,
                            .pieces = pieces,
                            .work = try_all,
-                           .take = take};
+                           .take = take_stretched};
     for (uint32_t i = 0; i < a->n; i++) {
         trier *k = &a->triers[i];
         k->mem = lhi_arena_make(0);
@@ -342,6 +344,10 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
     lhi_mark mark = lhi_arena_mark(r->mem);
     stretcher a = {
         .r = r, .n = triers_for(r), .best = -1, .end = r->budget.used + ticks};
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_STRETCHING))
+        return LH_OK;
+    const lhi_engine before =
+        lhi_call_engine(&r->budget, LHI_ENGINE_STRETCHING);
     lhi_report(r, "stretching");
     lh_status status = make_triers(&a, r->mem, err);
     for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
@@ -350,6 +356,7 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
         status = stretch_rung(&a, m, err);
         done++;
     }
+    lhi_go_back_to(&r->budget, before);
     for (uint32_t i = 0; a.triers && i < a.n; i++)
         lhi_arena_free(a.triers[i].mem);
     lhi_arena_rewind(r->mem, mark);
@@ -360,8 +367,8 @@ lh_status lhi_fewer_stretch(lhi_solver *r, uint64_t ticks, lh_error *err)
  * ------------------------------------------------------------------------ */
 
 /* Takes over what the solver of a rung brought. */
-static lh_status keep(lhi_solver *r, lhi_solver *part, lhi_rung *g,
-                      lh_error *err)
+static lh_status keep_rung(lhi_solver *r, lhi_solver *part, lhi_rung *g,
+                           lh_error *err)
 {
     if (part->bound_ns > g->bound_ns)
         g->bound_ns = part->bound_ns;
@@ -406,7 +413,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
         return lhi_fail_nomem(err);
     lh_status status = r->solve(&part, err);
     if (status == LH_OK && !part.infeasible)
-        status = keep(r, &part, g, err);
+        status = keep_rung(r, &part, g, err);
     lhi_free_regrowers(&part);
     lhi_windows_free(part.windows);
     lhi_arena_free(part.mem);
@@ -418,7 +425,7 @@ static lh_status solve_rung(lhi_solver *r, uint32_t m, lh_error *err)
     return status;
 }
 
-lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
+static lh_status climb(lhi_solver *r, lh_error *err)
 {
     lhi_fewer *f = r->fewer;
     const uint64_t before = r->budget.used;
@@ -437,4 +444,12 @@ lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
     LHI_TRY(lhi_bound_by_windows(r, err));
     return lhi_fewer_stretch(
         r, (r->budget.used - before) / (r->n_regrowers > 0 ? 4 : 1), err);
+}
+
+lh_status lhi_fewer_climb(lhi_solver *r, lh_error *err)
+{
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_FEWER);
+    lh_status status = climb(r, err);
+    lhi_go_back_to(&r->budget, before);
+    return status;
 }

@@ -15,7 +15,7 @@ enum {
 typedef struct one {
     lhi_words *words; /* the best that it has */
     int64_t time, before;
-    const char *by;
+    lhi_engine by;
 } one;
 
 typedef struct inserts {
@@ -34,8 +34,9 @@ static lh_status insert(void *context, uint32_t i, lhi_piece *piece)
                           &k->by, &how, &piece->budget, &piece->err);
 }
 
-static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
-                      bool *last, lh_error *err)
+static lh_status take_schedule(void *context, uint32_t i,
+                               const lhi_piece *piece, bool *last,
+                               lh_error *err)
 {
     inserts *a = context;
     const one *k = &a->all[i];
@@ -82,8 +83,8 @@ void lhi_free_regrowers(lhi_solver *r)
     r->n_regrowers = 0;
 }
 
-static lh_status make(inserts *a, lhi_arena *mem, lhi_piece **pieces,
-                      lh_error *err)
+static lh_status make_all(inserts *a, lhi_arena *mem, lhi_piece **pieces,
+                          lh_error *err)
 {
     lhi_solver *r = a->r;
     const uint32_t n = r->n_regrowers;
@@ -112,21 +113,27 @@ lh_status lhi_try_insertion(lhi_solver *r, uint64_t ticks, lh_error *err)
                          .ticks = ticks,
                          .target = lhi_shop_deadline(r->shop, r->low),
                          .seed = r->o.seed}};
-    LHI_TRY(make_regrowers(r, err));
-    if (r->n_regrowers == 0 || lhi_is_done(r))
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_INSERTION))
         return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_INSERTION);
+    LHI_TRY(make_regrowers(r, err));
+    if (r->n_regrowers == 0 || lhi_is_done(r)) {
+        lhi_go_back_to(&r->budget, before);
+        return LH_OK;
+    }
     lhi_arena *mem = lhi_arena_make(0);
     lhi_batch batch = {.r = r,
                        .context = &a,
                        .n = r->n_regrowers,
                        .work = insert,
-                       .take = take};
+                       .take = take_schedule};
     if (!mem)
         return lhi_fail_nomem(err);
     lhi_report(r, "insertion");
-    lh_status status = make(&a, mem, &batch.pieces, err);
+    lh_status status = make_all(&a, mem, &batch.pieces, err);
     if (status == LH_OK && !r->budget.stop)
         status = lhi_batch_run(&batch, r->o.threads, err);
+    lhi_go_back_to(&r->budget, before);
     lhi_arena_free(mem);
     return status;
 }

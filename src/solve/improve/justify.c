@@ -134,8 +134,8 @@ static lh_status dispatch_from(lhi_justifier *j, const lhi_words *from,
     return LH_OK;
 }
 
-static bool take(lhi_words *best, int64_t *best_time, const lhi_words *words,
-                 int64_t time)
+static bool take_better(lhi_words *best, int64_t *best_time,
+                        const lhi_words *words, int64_t time)
 {
     if (time < 0 || time >= *best_time)
         return false;
@@ -145,9 +145,9 @@ static bool take(lhi_words *best, int64_t *best_time, const lhi_words *words,
     return true;
 }
 
-lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
-                          const lhi_justify *how, lhi_budget *budget,
-                          lh_error *err)
+static lh_status justify(lhi_justifier *j, lhi_words *best, int64_t *best_time,
+                         const lhi_justify *how, lhi_budget *budget,
+                         lh_error *err)
 {
     const uint64_t each = j->shop->n_ops / 8 + 1;
     const uint64_t end = budget->used + how->ticks;
@@ -165,11 +165,11 @@ lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
             lhi_mirror_words(j->words, j->back);
             turned = lhi_words_time(j->words);
         }
-        bool better = take(best, best_time, j->words, turned);
+        bool better = take_better(best, best_time, j->words, turned);
         if (back >= 0)
             LHI_TRY(
                 dispatch_from(j, j->back, back, &still, j->words, &time, err));
-        better = take(best, best_time, j->words, time) || better;
+        better = take_better(best, best_time, j->words, time) || better;
         since = better ? 0 : since + 1;
         if (lhi_spend(budget, each) || budget->used >= end ||
             (how->calm && !better))
@@ -180,6 +180,18 @@ lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
         span = home ? *best_time : time;
     }
     return LH_OK;
+}
+
+lh_status lhi_justify_run(lhi_justifier *j, lhi_words *best, int64_t *best_time,
+                          const lhi_justify *how, lhi_budget *budget,
+                          lh_error *err)
+{
+    if (!lhi_is_on(budget, LHI_ENGINE_JUSTIFICATION))
+        return LH_OK;
+    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_JUSTIFICATION);
+    lh_status status = justify(j, best, best_time, how, budget, err);
+    lhi_go_back_to(budget, before);
+    return status;
 }
 
 lh_status lhi_justify_calmly(lhi_justifier *j, lhi_words *best,

@@ -206,8 +206,8 @@ static void adapt(lhi_near *state, const question *k, uint64_t spent)
         state->step /= 2;
 }
 
-static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
-                      bool *last, lh_error *err)
+static lh_status take_answer(void *context, uint32_t i, const lhi_piece *piece,
+                             bool *last, lh_error *err)
 {
     near *all = context;
     question *k = &all->questions[i];
@@ -217,7 +217,7 @@ static lh_status take(void *context, uint32_t i, const lhi_piece *piece,
     if (k->answer != LHI_FOUND)
         return LH_OK;
     lhi_words_copy(all->state->now, k->found);
-    return lhi_solver_offer(all->r, k->found, "large neighbourhoods", err);
+    return lhi_solver_offer(all->r, k->found, all->r->budget.engine, err);
 }
 
 /* So many 1024th, of any time. */
@@ -260,7 +260,7 @@ static lh_status ask_all(near *all, lh_error *err)
 }
 
 /* The schedule to ask about; a new best one is where to go on. */
-static lh_status begin(near *all, lh_error *err)
+static lh_status go_on_from(near *all, lh_error *err)
 {
     lhi_solver *r = all->r;
     lhi_near *state = all->state;
@@ -323,13 +323,17 @@ static lh_status look_around(near *all, uint64_t ticks, lh_error *err)
     state->n_vain = 0;
     for (uint32_t k = 0;
          (r->budget.used < end || k < PATIENCE) && !lhi_is_done(r); k++) {
-        LHI_TRY(begin(all, err));
+        LHI_TRY(go_on_from(all, err));
+        lhi_go_back_to(&r->budget, LHI_ENGINE_NEAR);
         /* Lattices of a deadline would have to be made again, and longer. */
-        if (state->n_vain >= PATIENCE && !r->windows->whole)
+        if (state->n_vain >= PATIENCE &&
+            (!r->windows->whole ||
+             !lhi_is_on(&r->budget, LHI_ENGINE_ELSEWHERE)))
             break;
-        if (state->n_vain >= PATIENCE)
+        if (state->n_vain >= PATIENCE) {
+            lhi_call_engine(&r->budget, LHI_ENGINE_ELSEWHERE);
             ask_for_other(all);
-        else if (!ask_for_shorter(all))
+        } else if (!ask_for_shorter(all))
             break;
         if (all->span < 0 || !set_windows(all, all->units))
             break;
@@ -350,7 +354,7 @@ static lh_status count_questions(near *all, size_t room, lh_error *err)
     return LH_OK;
 }
 
-static lh_status make(near *all, lhi_arena *mem, lh_error *err)
+static lh_status make_questions(near *all, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = all->r->shop;
     const size_t n = all->r->windows->slot_at[s->n_ops];
@@ -363,7 +367,7 @@ static lh_status make(near *all, lhi_arena *mem, lh_error *err)
                              .n = all->n,
                              .pieces = pieces,
                              .work = ask,
-                             .take = take};
+                             .take = take_answer};
     for (uint32_t i = 0; i < all->n; i++) {
         question *k = &all->questions[i];
         k->windows.least = LHI_NEW(mem, uint32_t, n);
@@ -386,12 +390,14 @@ lh_status lhi_try_near(lhi_solver *r, lhi_near *state, uint64_t ticks,
                 .set_at = -1};
     if (!mem)
         return lhi_fail_nomem(err);
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_NEAR);
     lhi_report(r, "neighbourhoods");
     lh_status status = count_questions(&all, room, err);
     if (status == LH_OK)
-        status = make(&all, mem, err);
+        status = make_questions(&all, mem, err);
     if (status == LH_OK)
         status = look_around(&all, ticks, err);
+    lhi_go_back_to(&r->budget, before);
     lhi_arena_free(mem);
     return status;
 }

@@ -68,32 +68,39 @@ static void draw_kept(lhi_regrower *a, const lhi_words *words, int64_t time,
 
 /* Anneals, and improves what that found from both ends. */
 static lh_status regrow(lhi_regrower *a, lhi_words *words, int64_t *time,
-                        const char **by, const lhi_regrow *how,
+                        lhi_engine *by, const lhi_regrow *how,
                         lhi_budget *budget, lh_error *err)
 {
     lhi_insert insert = {.ticks = how->ticks, .target = how->target};
     int64_t found = -1;
-    draw_kept(a, words, *time, how->fewer, &insert);
+    if (lhi_is_on(budget, LHI_ENGINE_REGROWTH))
+        draw_kept(a, words, *time, how->fewer, &insert);
+    const lhi_engine engine = insert.n_kept > 0 ? LHI_ENGINE_REGROWTH
+                              : a->turn         ? LHI_ENGINE_MIRROR
+                                                : LHI_ENGINE_INSERTION;
+    const lhi_engine before = lhi_call_engine(budget, engine);
     lhi_inserter_run(a->inserters[a->turn], &insert, a->found, &found, budget);
-    a->turn = !a->turn;
+    lhi_go_back_to(budget, before);
+    a->turn = !a->turn && lhi_is_on(budget, LHI_ENGINE_MIRROR);
     if (found < 0 || (*time >= 0 && found > *time + *time / CLOSE))
         return LH_OK;
-    int64_t before = found = lhi_words_time(a->found);
+    const int64_t plain = found = lhi_words_time(a->found);
     LHI_TRY(lhi_justify_calmly(a->justifier, a->found, &found, how->seed,
                                how->target, budget, err));
     if (*time >= 0 && found >= *time)
         return LH_OK;
     lhi_words_copy(words, a->found);
     *time = lhi_words_time(words);
-    *by = found < before ? "justification" : "insertion";
+    *by = found < plain ? LHI_ENGINE_JUSTIFICATION : engine;
     return LH_OK;
 }
 
 lh_status lhi_regrow_run(lhi_regrower *a, lhi_words *words, int64_t *time,
-                         const char **by, const lhi_regrow *how,
+                         lhi_engine *by, const lhi_regrow *how,
                          lhi_budget *budget, lh_error *err)
 {
     const uint64_t end = budget->used + how->ticks;
+    a->turn = a->turn && lhi_is_on(budget, LHI_ENGINE_MIRROR);
     while (!budget->stop && budget->used < end &&
            (*time < 0 || *time > how->target)) {
         lhi_regrow rest = *how;

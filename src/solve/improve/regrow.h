@@ -24,7 +24,7 @@ typedef struct lhi_regrow {
  * as it was last timed (below 0: it has no orders yet). *by is then what found
  * them. */
 lh_status lhi_regrow_run(lhi_regrower *regrower, lhi_words *words,
-                         int64_t *time, const char **by, const lhi_regrow *how,
+                         int64_t *time, lhi_engine *by, const lhi_regrow *how,
                          lhi_budget *budget, lh_error *err);
 
 #endif

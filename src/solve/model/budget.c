@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 199309L
 #include "solve/model/budget.h"
 
+#include <string.h>
 #include <time.h>
 
 enum { LOOK_EVERY = 4096 };
@@ -28,6 +29,7 @@ lhi_budget lhi_budget_part(const lhi_budget *budget, uint64_t most,
 {
     lhi_budget part = *budget;
     part.used = part.next_look = 0;
+    memset(part.use, 0, sizeof part.use);
     part.most = most > 0 ? most : 1;
     part.calls = false;
     part.end = end;
@@ -63,7 +65,7 @@ bool lhi_look(lhi_budget *b)
     return b->stop;
 }
 
-bool lhi_spend(lhi_budget *budget, uint64_t ticks)
+static bool spend(lhi_budget *budget, uint64_t ticks)
 {
     budget->used += ticks;
     if (budget->most && budget->used >= budget->most)
@@ -71,4 +73,37 @@ bool lhi_spend(lhi_budget *budget, uint64_t ticks)
     if (budget->used >= budget->next_look)
         lhi_look(budget);
     return budget->stop;
+}
+
+bool lhi_spend(lhi_budget *budget, uint64_t ticks)
+{
+    budget->use[budget->engine].effort += ticks;
+    return spend(budget, ticks);
+}
+
+bool lhi_spend_part(lhi_budget *budget, const lhi_budget *part)
+{
+    for (uint32_t i = 0; i < LHI_N_ENGINES; i++) {
+        budget->use[i].effort += part->use[i].effort;
+        budget->use[i].calls += part->use[i].calls;
+    }
+    return spend(budget, part->used);
+}
+
+bool lhi_is_on(const lhi_budget *budget, lhi_engine engine)
+{
+    return !(budget->off >> engine & 1);
+}
+
+lhi_engine lhi_call_engine(lhi_budget *budget, lhi_engine engine)
+{
+    const lhi_engine before = budget->engine;
+    budget->engine = engine;
+    budget->use[engine].calls++;
+    return before;
+}
+
+void lhi_go_back_to(lhi_budget *budget, lhi_engine engine)
+{
+    budget->engine = engine;
 }

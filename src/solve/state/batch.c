@@ -38,10 +38,13 @@ static void look(void *context, uint32_t n_done)
         b->status = k->status;
         if (k->status != LH_OK && b->err)
             *b->err = k->err;
-        lhi_spend(&b->r->budget, k->budget.used);
+        lhi_spend_part(&b->r->budget, &k->budget);
+        const lhi_engine before = b->r->budget.engine;
+        lhi_go_back_to(&b->r->budget, k->budget.engine);
         bool last = k->last;
         if (b->status == LH_OK)
             b->status = b->take(b->context, b->n_taken, k, &last, b->err);
+        lhi_go_back_to(&b->r->budget, before);
         b->over = last || b->status != LH_OK || lhi_is_closed(b->r);
         if (b->over)
             end_after(b, 0);

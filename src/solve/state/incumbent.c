@@ -50,14 +50,18 @@ static lh_status judge(const lhi_solver *r, const lh_schedule *schedule,
 }
 
 /* Takes the schedule over if it is better, else frees it. */
-static void keep(lhi_solver *r, lh_schedule *schedule, int64_t ns,
-                 const char *by, bool *kept)
+static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
+                        lhi_engine engine, const char *by, bool *kept)
 {
+    lhi_use *use = &r->budget.use[engine];
     *kept = ns >= 0 && (r->best_ns < 0 || ns < r->best_ns);
     if (!*kept) {
         lh_schedule_free(schedule);
         return;
     }
+    use->improved++;
+    if (r->best_ns >= 0)
+        use->gained_ns += r->best_ns - ns;
     lh_schedule_free(r->schedule);
     r->schedule = schedule;
     r->best_ns = ns;
@@ -93,7 +97,7 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
         status = judge(r, schedule, r->o.fifo, &ns, err);
     if (status == LH_EINFEASIBLE || status == LH_EDEADLOCK)
         status = LH_OK;
-    keep(r, schedule, ns, by, &kept);
+    keep_better(r, schedule, ns, r->budget.engine, by, &kept);
     if (status != LH_OK || !kept || !r->shop)
         return status;
     bool fits = false;
@@ -106,7 +110,7 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
     return status;
 }
 
-lh_status lhi_generate(lhi_solver *r, lh_error *err)
+static lh_status generate(lhi_solver *r, lh_error *err)
 {
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
@@ -132,6 +136,16 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err)
             break;
     }
     return LH_OK;
+}
+
+lh_status lhi_generate(lhi_solver *r, lh_error *err)
+{
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_METHODS))
+        return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_METHODS);
+    lh_status status = generate(r, err);
+    lhi_go_back_to(&r->budget, before);
+    return status;
 }
 
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
@@ -171,8 +185,8 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
 
 /* Orders of all machines as a schedule; message orders stay only where first
  * in, first out is worse. */
-lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
-                           const char *by, lh_error *err)
+lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
+                           lh_error *err)
 {
     lh_schedule *plain = NULL, *ordered = NULL;
     int64_t plain_ns = -1, ordered_ns = -1;
@@ -186,7 +200,7 @@ lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
         lh_schedule_free(plain);
         return status;
     }
-    keep(r, plain, plain_ns, by, &kept);
+    keep_better(r, plain, plain_ns, by, lhi_engine_says(by), &kept);
     bool any = kept;
     if (!r->o.fifo) {
         LHI_TRY(lhi_shop_schedule(r->shop, orders, true, &ordered, err));
@@ -195,7 +209,7 @@ lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
             lh_schedule_free(ordered);
             return status;
         }
-        keep(r, ordered, ordered_ns, by, &kept);
+        keep_better(r, ordered, ordered_ns, by, lhi_engine_says(by), &kept);
         any = any || kept;
     }
     if (any) {
@@ -216,6 +230,9 @@ void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by)
         r->low = units;
     if (r->shop->restricted || units * r->shop->unit_ns <= r->bound_ns)
         return;
+    lhi_use *use = &r->budget.use[r->budget.engine];
+    use->improved++;
+    use->gained_ns += units * r->shop->unit_ns - r->bound_ns;
     r->bound_ns = units * r->shop->unit_ns;
     if (!r->is_part)
         r->budget.now.bound_ns = r->bound_ns;

@@ -14,7 +14,7 @@ const char *lhi_windows_name(const lhi_solver *r)
 
 /* The least deadline that the windows do not refute: farther and farther up
  * from what is known, then by halves. */
-lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
+static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
 {
     const bool whole = r->windows->whole;
     int64_t high = r->best_ns >= 0 ? lhi_units_of(r, r->best_ns)
@@ -58,17 +58,30 @@ lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
+lh_status lhi_bound_by_windows(lhi_solver *r, lh_error *err)
+{
+    if (!lhi_is_on(&r->budget, LHI_ENGINE_WINDOWS))
+        return LH_OK;
+    const lhi_engine before = lhi_call_engine(&r->budget, LHI_ENGINE_WINDOWS);
+    lh_status status = bound_by_windows(r, err);
+    lhi_go_back_to(&r->budget, before);
+    return status;
+}
+
 /* What lattices leave open shaving may refute: farther and farther up, and
  * nearer and nearer when it does not. */
 lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err)
 {
+    const lhi_engine before = r->budget.engine;
     const uint64_t most = SHAVING * (uint64_t)r->shop->n_ops;
     const uint64_t share = lhi_budget_left(&r->budget, UINT64_MAX) / 8;
     const uint64_t end = r->budget.used + (most < share ? most : share);
     int64_t step = 1;
     bool failed = false;
-    if (!r->windows->whole || r->shop->n_ops > LHI_LARGE)
+    if (!r->windows->whole || r->shop->n_ops > LHI_LARGE ||
+        !lhi_is_on(&r->budget, LHI_ENGINE_SHAVING))
         return LH_OK;
+    lhi_call_engine(&r->budget, LHI_ENGINE_SHAVING);
     while (step > 0 && r->budget.used < end && !lhi_is_done(r)) {
         const int64_t units = lhi_first_deadline(r) + step - 1;
         bool open = true;
@@ -84,5 +97,6 @@ lh_status lhi_bound_by_shaving(lhi_solver *r, lh_error *err)
         failed = failed || open;
         step = failed ? step / 2 : 2 * step;
     }
+    lhi_go_back_to(&r->budget, before);
     return LH_OK;
 }

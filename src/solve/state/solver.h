@@ -57,7 +57,7 @@ bool lhi_is_done(const lhi_solver *r);   /* closed, or stopped */
 bool lhi_is_closed(const lhi_solver *r); /* nothing is left to do */
 void lhi_report(lhi_solver *r, const char *phase);
 int64_t lhi_units_of(const lhi_solver *r, int64_t ns);
-/* No schedule of the shop takes fewer units. */
+/* No schedule of the shop takes fewer units; the engine at work gained that. */
 void lhi_raise_bound(lhi_solver *r, int64_t units, const char *by);
 /* What is asked for, or the bound, which is so often the optimum. */
 int64_t lhi_first_deadline(const lhi_solver *r);
@@ -69,10 +69,10 @@ lh_status lhi_enter(lhi_solver *r, lh_schedule *schedule, const char *by,
 /* The schedules of all generators, and a copy of the one to start from. */
 lh_status lhi_generate(lhi_solver *r, lh_error *err);
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
-/* Orders of all machines as a schedule; message orders stay only where first
- * in, first out is worse. */
+/* Orders of all machines as a schedule, which that engine made; message orders
+ * stay only where first in, first out is worse. */
 lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
-                           const char *by, lh_error *err);
+                           lhi_engine by, lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
 

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lh_solve() is made of. Each engine is a row here: from it follow its
+ * switch (lh_solve_options.without), its statistics (lh_solution.engines), the
+ * program's help and completion, and bench/bench_ablation.c. */
+#ifndef LHI_ENGINES_H
+#define LHI_ENGINES_H
+
+#include <longhaul/solve.h>
+
+/* X(identifier, name, what it calls its results, one line of help) */
+#define LHI_ENGINE_LIST(X)                                                     \
+    X(METHODS, "methods", "", "schedules of all other methods to begin with")  \
+    X(LOOSE, "loose", "", "bounds where the parts of a W are not alike")       \
+    X(LATTICE, "lattice", "", "all states that a device can pass through")     \
+    X(LIVE, "live", "", "those of one deadline, where all are too many")       \
+    X(WINDOWS, "windows", "",                                                  \
+      "a bound by windows of time under trial deadlines")                      \
+    X(SHAVING, "shaving", "", "orders assumed, which windows may refute")      \
+    X(DISPATCHING, "dispatching", "dispatching",                               \
+      "what is due first goes first")                                          \
+    X(JUSTIFICATION, "justification", "justification",                         \
+      "schedules made again from both ends in turn")                           \
+    X(TUNING, "tuning", "tuning", "rules that a few numbers steer")            \
+    X(INSERTION, "insertion", "insertion",                                     \
+      "microbatches put one after another into gaps")                          \
+    X(MIRROR, "mirror", "insertion", "insertion from the last microbatch")     \
+    X(REGROWTH, "regrowth", "insertion",                                       \
+      "insertion that keeps a part of the best")                               \
+    X(BEAMS, "beams", "beam search", "many partial schedules side by side")    \
+    X(SEARCH, "search", "search",                                              \
+      "clause learning at the bound or a little above")                        \
+    X(BETWEEN, "between", "search", "clause learning between bound and best")  \
+    X(SHORTENED, "shortened", "search",                                        \
+      "clause learning just below the best, kept")                             \
+    X(REFUTATION, "refutation", "search",                                      \
+      "short searches where they are too large to end")                        \
+    X(ANNEALING, "annealing", "annealing", "random moves on a critical path")  \
+    X(NEAR, "neighbourhoods", "large neighbourhoods",                          \
+      "searches that may change a stretch of time")                            \
+    X(ELSEWHERE, "elsewhere", "large neighbourhoods",                          \
+      "neighbourhoods of what is hardly longer")                               \
+    X(FEWER, "fewer", "", "bounds by pipelines of fewer microbatches")         \
+    X(STRETCHING, "stretching", "stretching",                                  \
+      "their schedules, with a middle that is repeated")
+
+typedef enum lhi_engine {
+    LHI_ENGINE_NONE, /* what all of them need */
+#define LHI_ENGINE_ID(id, name, says, about) LHI_ENGINE_##id,
+    LHI_ENGINE_LIST(LHI_ENGINE_ID)
+#undef LHI_ENGINE_ID
+        LHI_N_ENGINES
+} lhi_engine;
+
+/* "beam search"; static storage. */
+const char *lhi_engine_says(lhi_engine engine);
+
+/* *off: a bit, 1 << lhi_engine, for each name in `without` (commas between
+ * them; NULL: none). */
+lh_status lhi_engines_without(const char *without, uint64_t *off,
+                              lh_error *err);
+
+#endif
