@@ -1,18 +1,44 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds longhaul in every way that matters and tests all of it. On a bare Debian
-# 12 machine it first installs what the tests need, as root or with sudo. The
-# last line is "N passed, N failed", with ", N skipped" where something that a
-# test needs is not to be had.
-#
-#     ./test.sh
-#
-# Environment:
-#     LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
-#     LONGHAUL_TORCH=PYTHON     a Python with torch, in place of getting torch
-#     LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (default 60; 0: none)
+# Builds longhaul and tests it: `./test.sh --help` says how.
 set -u
 cd "$(dirname "$0")" || exit 1
+
+usage() {
+    cat <<'EOT'
+Builds longhaul in every way that matters and tests all of it. On a bare Debian
+12 machine it first installs what the tests need, as root or with sudo. The
+last line is "N passed, N failed", with ", N skipped" where something that a
+test needs is not to be had.
+
+    ./test.sh            all: with sanitizers, by clang, by ThreadSanitizer, by
+                         a plain compiler, and fuzzing
+    ./test.sh --quick    what a change usually needs, in minutes: one optimised
+                         build with its assertions, and the suites house, unit,
+                         property, fuzz (each parser over its corpus) and cli
+    ./test.sh --help     this
+
+Environment:
+    LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
+    LONGHAUL_TORCH=PYTHON     a Python with torch, in place of getting torch
+    LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (default 60; 0: none)
+EOT
+}
+
+quick=
+for option; do
+    case $option in
+    --quick) quick=yes ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        echo "test.sh: there is no '$option'; try --help" >&2
+        exit 2
+        ;;
+    esac
+done
 seconds=${LONGHAUL_FUZZ_SECONDS:-60}
 passed=0 failed=0 skipped=0
 begin=$(date +%s)
@@ -70,6 +96,32 @@ build() {
     configure "$@" && step "build $1" ninja -C "$1"
 }
 
+# suites FOLDER NAMES...: builds what the tests of these suites run, and runs
+# them.
+suites() {
+    folder=$1
+    shift
+    # shellcheck disable=SC2046 # a list
+    step "build $folder" ninja -C "$folder" \
+        $(python3 tools/suite-targets.py "$folder" "$@") || return
+    for name; do
+        shift
+        set -- "$@" --suite "$name"
+    done
+    suite "$folder" "$@"
+}
+
+# The last line, and whether all is well.
+sum() {
+    say 'Sum'
+    if [ "$skipped" -gt 0 ]; then
+        echo "$passed passed, $failed failed, $skipped skipped"
+    else
+        echo "$passed passed, $failed failed"
+    fi
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
     libopenblas0-pthread iproute2 procps clang libclang-rt-14-dev python3 python3-venv mandoc chromium
@@ -79,6 +131,15 @@ if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     # shellcheck disable=SC2086 # words
     step packages sh tools/need-packages.sh $packages ||
         echo 'going on with what there is'
+fi
+
+if [ -n "$quick" ]; then
+    say 'gcc, optimised, with assertions: what a change usually needs'
+    # Without debug information, which takes longer to write than to read.
+    configure build-quick -Doptimization=2 -Ddebug=false &&
+        suites build-quick house unit property fuzz cli
+    sum
+    exit
 fi
 
 if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
@@ -113,13 +174,8 @@ else
 fi
 
 say 'ThreadSanitizer: what runs on several threads'
-if configure build-tsan -Dbuildtype=debugoptimized -Dc_args=-g1 \
-    -Db_sanitize=thread -Db_lundef=false; then
-    # shellcheck disable=SC2046 # a list
-    step 'build build-tsan' ninja -C build-tsan \
-        $(python3 tools/suite-targets.py build-tsan threads) &&
-        suite build-tsan --suite threads
-fi
+configure build-tsan -Dbuildtype=debugoptimized -Dc_args=-g1 \
+    -Db_sanitize=thread -Db_lundef=false && suites build-tsan threads
 
 say 'The library by a plain compiler, without configuring'
 step 'cc -std=c11' sh tools/plain-cc.sh
@@ -139,10 +195,4 @@ if [ "$seconds" -gt 0 ] && command -v clang >/dev/null; then
     fi
 fi
 
-say 'Sum'
-if [ "$skipped" -gt 0 ]; then
-    echo "$passed passed, $failed failed, $skipped skipped"
-else
-    echo "$passed passed, $failed failed"
-fi
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+sum

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files that the tests of a suite run, so that only these have to be built.
+"""The files that the tests of suites run, so that only these have to be built.
 
-    suite-targets.py BUILD SUITE
+    suite-targets.py BUILD SUITE...
 
 Prints paths relative to the build folder, for ninja.
 """
@@ -11,12 +11,15 @@ import os
 import subprocess
 import sys
 
-build, suite = os.path.abspath(sys.argv[1]), sys.argv[2]
+build, suites = os.path.abspath(sys.argv[1]), set(sys.argv[2:])
 tests = json.loads(subprocess.check_output(
     ["meson", "introspect", "--tests", build]))
+made = {path for target in json.loads(subprocess.check_output(
+            ["meson", "introspect", "--targets", build]))
+        for path in target["filename"]}
 targets = {os.path.relpath(path, build)
            for test in tests
-           if any(name.split(":")[-1] == suite for name in test["suite"])
-           for path in test["cmd"]
-           if os.path.abspath(path).startswith(build + os.sep)}
+           if suites & {name.split(":")[-1] for name in test["suite"]}
+           for path in (os.path.join(build, part) for part in test["cmd"])
+           if path.startswith(build + os.sep) and path in made}
 print(" ".join(sorted(targets)))
