@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pages of the formats name the keys that the tables of the code name: each
+ * key of a table stands in its page as `key`, and what the page's examples and
+ * the first columns of its tables name is a key. */
+#include "plan/file/plan_file.h"
+
+#include "test.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+
+typedef struct page {
+    const char *name;
+    const lhi_table *tables[4]; /* of the structs that the file begins with */
+    const char *besides[16];    /* in examples: of other pages */
+} page;
+
+static const page pages[] = {
+    {"plan.md", {&lhi_plan_table}, {NULL}},
+};
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Calls `visit` for each `word` of text[0..len-1], or `word: value`, or, where
+ * the quotes are others, "word": only. */
+static void each_word(const char *text, size_t len, char quote,
+                      void (*visit)(const char *word, size_t len, void *to),
+                      void *to)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] != quote)
+            continue;
+        size_t from = ++i;
+        while (i < len && is_word(text[i]))
+            i++;
+        size_t end = i;
+        while (i < len && text[i] != quote)
+            i++;
+        bool key = quote == '`' ? end == i || text[end] == ':'
+                                : end == i && i + 1 < len && text[i + 1] == ':';
+        if (end > from && key)
+            visit(text + from, end - from, to);
+    }
+}
+
+typedef struct search {
+    const char *key;
+    bool found;
+} search;
+
+static void compare_words(const char *word, size_t len, void *to)
+{
+    search *s = to;
+    s->found |= strlen(s->key) == len && memcmp(s->key, word, len) == 0;
+}
+
+static void compare_keys(const lhi_table *table, const lhi_field *row, void *to)
+{
+    search *s = to;
+    (void)table;
+    s->found |= strcmp(s->key, row->key) == 0;
+}
+
+typedef struct reading {
+    const page *page;
+    const char *text;
+    bool besides; /* as in an example */
+    const lhi_field *seen[512];
+    uint32_t n_keys, n_words;
+} reading;
+
+static void page_has_key(const lhi_table *table, const lhi_field *row, void *to)
+{
+    reading *r = to;
+    search s = {row->key, false};
+    for (uint32_t i = 0; i < r->n_keys; i++)
+        if (r->seen[i] == row)
+            return;
+    if (r->n_keys < sizeof r->seen / sizeof *r->seen)
+        r->seen[r->n_keys++] = row;
+    each_word(r->text, strlen(r->text), '`', compare_words, &s);
+    CHECK_MSG(s.found, "docs/formats/%s: `%s` of a %s is not there",
+              r->page->name, row->key, table->name);
+}
+
+static void table_has_word(const char *word, size_t len, void *to)
+{
+    reading *r = to;
+    char key[64];
+    snprintf(key, sizeof key, "%.*s", (int)len, word);
+    search s = {key, false};
+    for (int i = 0; r->page->tables[i]; i++)
+        lhi_fields_walk(r->page->tables[i], compare_keys, &s);
+    for (int i = 0; r->besides && r->page->besides[i]; i++)
+        s.found |= strcmp(key, r->page->besides[i]) == 0;
+    CHECK_MSG(s.found, "docs/formats/%s: `%s` is no key of that file",
+              r->page->name, key);
+    r->n_words++;
+}
+
+/* First columns of tables, and keys in examples of JSON. */
+static void words_are_keys(reading *r)
+{
+    bool json = false;
+    for (const char *line = r->text, *end; *line; line = end + (*end == '\n')) {
+        end = line + strcspn(line, "\n");
+        const char *column = line[0] == '|' ? strchr(line + 1, '|') : NULL;
+        r->besides = json;
+        if (strncmp(line, "```", 3) == 0)
+            json = strncmp(line, "```json", 7) == 0;
+        else if (json)
+            each_word(line, (size_t)(end - line), '"', table_has_word, r);
+        else if (column && column < end)
+            each_word(line, (size_t)(column - line), '`', table_has_word, r);
+    }
+}
+
+static void pages_and_tables_name_the_same_keys(void)
+{
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        char path[1024];
+        lh_error err = {0};
+        char *text = NULL;
+        snprintf(path, sizeof path, "%s/%s", TEST_FORMATS, pages[i].name);
+        CHECK_OK(lhi_file_read(path, 1 << 20, &text, NULL, &err), err);
+        if (!text)
+            continue;
+        reading r = {.page = &pages[i], .text = text};
+        for (int t = 0; pages[i].tables[t]; t++)
+            lhi_fields_walk(pages[i].tables[t], page_has_key, &r);
+        words_are_keys(&r);
+        CHECK_MSG(r.n_keys > 10 && r.n_words > 10, "%s: %u keys, %u words",
+                  pages[i].name, r.n_keys, r.n_words);
+        lh_text_free(text);
+    }
+}
+
+int main(void)
+{
+    RUN(pages_and_tables_name_the_same_keys);
+    return test_summary();
+}
