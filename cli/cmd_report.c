@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul report: HTML from plans and traces; predicted against measured. */
 #include "commands.h"
-#include "difference.h"
+#include "difference_view.h"
 #include "plan_why.h"
 #include "view.h"
 

@@ -49,10 +49,10 @@ static lh_status bad_value(cli *c, const char *text)
 
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
-    if (axis->n_values >= CLI_MOST_VALUES)
+    if (axis->delays.n_values >= CLI_MOST_VALUES)
         return cli_usage(c, "--sweep: more than %d values; take larger steps",
                          CLI_MOST_VALUES);
-    axis->values[axis->n_values++] = value;
+    axis->values[axis->delays.n_values++] = value;
     return LH_OK;
 }
 
@@ -60,10 +60,10 @@ static lh_status note_unit(cli *c, cli_axis *axis, number n)
 {
     if (n.value == 0)
         return LH_OK; /* with every unit the same */
-    if (axis->typed && axis->relative != n.relative)
+    if (axis->typed && axis->delays.relative != n.relative)
         return cli_usage(c, "--sweep: values with and without a unit are "
                             "mixed; give all of a quantity the same form");
-    axis->relative = n.relative;
+    axis->delays.relative = n.relative;
     axis->typed = true;
     return LH_OK;
 }
@@ -119,14 +119,15 @@ lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out)
         out->axes[i].values = calloc(CLI_MOST_VALUES, sizeof(double));
         if (!out->axes[i].values)
             return cli_no_memory(c);
-        out->axes[i].relative = true;
+        out->axes[i].delays = (lh_compare_delays){.values = out->axes[i].values,
+                                                  .relative = true};
     }
     cli_axis *axis = NULL;
     for (const char *p = text;; p++) {
         cli_axis_kind kind;
         if (parse_name(&p, &kind)) {
             axis = &out->axes[kind];
-            if (axis->n_values)
+            if (axis->delays.n_values)
                 return cli_usage(c, "--sweep: %s is there twice",
                                  cli_axis_names[kind]);
         } else if (!axis || strpbrk(p, ",=") != strchr(p, ',')) {
@@ -141,8 +142,8 @@ lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out)
     }
     uint64_t points = 1;
     for (uint32_t i = 0; i < CLI_N_AXES; i++)
-        if (out->axes[i].n_values)
-            points *= out->axes[i].n_values;
+        if (out->axes[i].delays.n_values)
+            points *= out->axes[i].delays.n_values;
     if (points > CLI_MOST_POINTS)
         return cli_usage(c, "--sweep: %" PRIu64 " points; at most %d", points,
                          CLI_MOST_POINTS);
@@ -159,61 +160,11 @@ void cli_sweep_fini(cli_sweep *sweep)
 /* --- values
  * --------------------------------------------------------------------- */
 
-int64_t cli_forward_ns(const lh_pipeline *pipeline)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < lh_pipeline_n_chunks(pipeline); i++)
-        sum += (double)lh_pipeline_chunk(pipeline, i)->f_ns;
-    return (int64_t)llround(sum / lh_pipeline_n_devices(pipeline));
-}
-
-int64_t cli_axis_ns(const cli_axis *axis, uint32_t i, int64_t forward_ns)
-{
-    if (i >= axis->n_values)
-        return -1;
-    return (int64_t)llround(axis->relative
-                                ? axis->values[i] * (double)forward_ns
-                                : axis->values[i]);
-}
-
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer)
 {
-    if (axis->relative)
+    if (axis->delays.relative)
         snprintf(buffer, CLI_TIME_TEXT, "%.6g", axis->values[i]);
     else
         cli_time_text((int64_t)llround(axis->values[i]), buffer);
     return buffer;
-}
-
-/* --- pipelines
- * -------------------------------------------------------------------- */
-
-static bool far_apart(const lh_pipeline *p, const lh_link *link)
-{
-    return lh_pipeline_n_sites(p) < 2 ||
-           lh_pipeline_device_site(p, link->from) !=
-               lh_pipeline_device_site(p, link->to);
-}
-
-lh_status cli_sweep_pipeline(cli *c, const lh_pipeline *p, int64_t latency_ns,
-                             int64_t transfer_ns, lh_pipeline **out)
-{
-    lh_pipeline_desc desc = {.size = sizeof desc};
-    CLI_TRY(lh_pipeline_describe(p, &desc, &c->err));
-    lh_link *links = malloc((desc.n_links + (size_t)1) * sizeof *links);
-    if (!links)
-        return cli_no_memory(c);
-    for (uint32_t i = 0; i < desc.n_links; i++) {
-        links[i] = desc.links[i];
-        if (!far_apart(p, &links[i]))
-            continue;
-        if (latency_ns >= 0)
-            links[i].latency_ns = latency_ns;
-        if (transfer_ns >= 0)
-            links[i].transfer_ns = transfer_ns;
-    }
-    desc.links = links;
-    lh_status status = lh_pipeline_make(&desc, out, &c->err);
-    free(links);
-    return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "difference.h"
+#include "difference_view.h"
 #include "train_parts.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a measured iteration differs in from its prediction, shown. */
-#include "difference.h"
+#include "difference_view.h"
 #include "inputs.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A measured iteration held against its prediction, shown. */
-#ifndef CLI_DIFFERENCE_H
-#define CLI_DIFFERENCE_H
+#ifndef CLI_DIFFERENCE_VIEW_H
+#define CLI_DIFFERENCE_VIEW_H
 
 #include "cli.h"
 

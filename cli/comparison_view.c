@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables and curves of a comparison. */
-#include "compare.h"
+#include "comparison_view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,41 +8,11 @@
 
 bool cli_comparison_swept(const cli_comparison *x)
 {
-    return x->sweep.axes[CLI_LATENCY].n_values ||
-           x->sweep.axes[CLI_TRANSFER].n_values;
+    return x->sweep.axes[CLI_LATENCY].delays.n_values ||
+           x->sweep.axes[CLI_TRANSFER].delays.n_values;
 }
 
-const cli_outcome *cli_comparison_at(const cli_comparison *x, uint32_t latency,
-                                     uint32_t transfer, uint32_t contender)
-{
-    size_t point = (size_t)transfer * x->n_latencies + latency;
-    return &x->outcomes[point * x->n_contenders + contender];
-}
-
-static bool before(const cli_outcome *a, const cli_outcome *b)
-{
-    if (a->ns < 0 || b->ns < 0)
-        return a->ns >= 0 && b->ns < 0;
-    if (a->fits != b->fits)
-        return a->fits;
-    return a->ns < b->ns;
-}
-
-void cli_comparison_rank(const cli_comparison *x, uint32_t latency,
-                         uint32_t transfer, uint32_t *ranking)
-{
-    for (uint32_t i = 0; i < x->n_contenders; i++) {
-        const cli_outcome *mine = cli_comparison_at(x, latency, transfer, i);
-        uint32_t at = i; /* insertion keeps equals in the table's order */
-        for (; at > 0 && before(mine, cli_comparison_at(x, latency, transfer,
-                                                        ranking[at - 1]));
-             at--)
-            ranking[at] = ranking[at - 1];
-        ranking[at] = i;
-    }
-}
-
-const char *cli_outcome_word(const cli_outcome *o)
+const char *cli_outcome_word(const lh_outcome *o)
 {
     if (o->status != LH_OK)
         return lh_status_name(o->status);
@@ -55,33 +25,31 @@ const char *cli_outcome_word(const cli_outcome *o)
 static json_t *row_json(const cli_comparison *x, uint32_t l, uint32_t t,
                         uint32_t i)
 {
-    const cli_outcome *o = cli_comparison_at(x, l, t, i);
-    const cli_contender *who = &x->contenders[i];
-    const cli_base *base = &x->bases[who->base];
+    const lh_outcome *o = lh_comparison_at(x->all, l, t, i);
+    const lh_contender *who = &x->all->contenders[i];
+    const lh_compare_base *base = &x->all->bases[who->base];
     json_t *row = json_pack(
         "{s:s, s:s, s:s, s:o, s:o}", "method", who->method, "pipeline",
         base->name, "status", cli_outcome_word(o), "makespan_s",
         o->status == LH_OK ? cli_seconds(o->makespan_ns) : json_null(),
         "lower_bound_s", cli_seconds(o->bound_ns));
-    if (x->sweep.axes[CLI_LATENCY].n_values)
-        json_object_set_new(row, "latency_s",
-                            cli_seconds(cli_axis_ns(&x->sweep.axes[CLI_LATENCY],
-                                                    l, base->forward_ns)));
-    if (x->sweep.axes[CLI_TRANSFER].n_values)
-        json_object_set_new(
-            row, "transfer_s",
-            cli_seconds(cli_axis_ns(&x->sweep.axes[CLI_TRANSFER], t,
-                                    base->forward_ns)));
+    if (o->latency_ns >= 0)
+        json_object_set_new(row, "latency_s", cli_seconds(o->latency_ns));
+    if (o->transfer_ns >= 0)
+        json_object_set_new(row, "transfer_s", cli_seconds(o->transfer_ns));
     if (o->status != LH_OK) {
         json_object_set_new(row, "why", json_string(o->why));
         return row;
     }
     json_object_set_new(row, "objective_s", cli_seconds(o->ns));
-    if (x->iterations)
+    if (x->all->iterations)
         json_object_set_new(row, "iteration_s",
                             cli_seconds(o->makespan_ns + base->after_ns));
     json_object_set_new(row, "bubble_ratio", json_real(o->bubble_ratio));
-    json_object_set(row, "peak_memory", o->peaks);
+    json_t *peaks = json_array();
+    for (uint32_t d = 0; d < lh_pipeline_n_devices(base->pipeline); d++)
+        json_array_append_new(peaks, json_integer(o->peaks[d]));
+    json_object_set_new(row, "peak_memory", peaks);
     if (o->jitter.samples)
         json_object_set_new(row, "jitter", cli_jitter_json(&o->jitter));
     return row;
@@ -89,13 +57,14 @@ static json_t *row_json(const cli_comparison *x, uint32_t l, uint32_t t,
 
 lh_status cli_comparison_json(cli *c, const cli_comparison *x)
 {
-    uint32_t *ranking = calloc(x->n_contenders + (size_t)1, sizeof *ranking);
+    uint32_t *ranking =
+        calloc(x->all->n_contenders + (size_t)1, sizeof *ranking);
     json_t *rows = json_array();
     bool ok = ranking && rows;
-    for (uint32_t t = 0; ok && t < x->n_transfers; t++)
-        for (uint32_t l = 0; ok && l < x->n_latencies; l++) {
-            cli_comparison_rank(x, l, t, ranking);
-            for (uint32_t i = 0; ok && i < x->n_contenders; i++)
+    for (uint32_t t = 0; ok && t < x->all->n_transfers; t++)
+        for (uint32_t l = 0; ok && l < x->all->n_latencies; l++) {
+            lh_comparison_rank(x->all, l, t, ranking);
+            for (uint32_t i = 0; ok && i < x->all->n_contenders; i++)
                 ok = json_array_append_new(rows,
                                            row_json(x, l, t, ranking[i])) == 0;
         }
@@ -113,9 +82,9 @@ lh_status cli_comparison_json(cli *c, const cli_comparison *x)
 static int label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
-    for (uint32_t i = 0; i < x->n_contenders; i++)
-        if ((int)strlen(x->contenders[i].label) > width)
-            width = (int)strlen(x->contenders[i].label);
+    for (uint32_t i = 0; i < x->all->n_contenders; i++)
+        if ((int)strlen(x->all->contenders[i].label) > width)
+            width = (int)strlen(x->all->contenders[i].label);
     return width;
 }
 
@@ -123,9 +92,10 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
                       int64_t best_ns)
 {
     char time[CLI_TIME_TEXT], memory[CLI_MEMORY_TEXT];
-    const cli_outcome *o = cli_comparison_at(x, 0, 0, i);
-    const cli_contender *who = &x->contenders[i];
-    const char *unit = lh_pipeline_memory_unit(x->bases[who->base].pipeline);
+    const lh_outcome *o = lh_comparison_at(x->all, 0, 0, i);
+    const lh_contender *who = &x->all->contenders[i];
+    const char *unit =
+        lh_pipeline_memory_unit(x->all->bases[who->base].pipeline);
     if (o->status != LH_OK) {
         fprintf(c->out, "%-*s  %s\n", width, who->label, o->why);
         return;
@@ -140,20 +110,21 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
 
 static lh_status print_table(cli *c, const cli_comparison *x)
 {
-    uint32_t *ranking = calloc(x->n_contenders + (size_t)1, sizeof *ranking);
+    uint32_t *ranking =
+        calloc(x->all->n_contenders + (size_t)1, sizeof *ranking);
     if (!ranking)
         return cli_no_memory(c);
-    cli_comparison_rank(x, 0, 0, ranking);
+    lh_comparison_rank(x->all, 0, 0, ranking);
     char time[CLI_TIME_TEXT];
     int width = label_width(x);
-    int64_t best_ns = cli_comparison_at(x, 0, 0, ranking[0])->ns;
+    int64_t best_ns = lh_comparison_at(x->all, 0, 0, ranking[0])->ns;
     int64_t bound_ns = INT64_MAX;
-    for (uint32_t i = 0; i < x->n_contenders; i++)
-        if (cli_comparison_at(x, 0, 0, i)->bound_ns < bound_ns)
-            bound_ns = cli_comparison_at(x, 0, 0, i)->bound_ns;
+    for (uint32_t i = 0; i < x->all->n_contenders; i++)
+        if (lh_comparison_at(x->all, 0, 0, i)->bound_ns < bound_ns)
+            bound_ns = lh_comparison_at(x->all, 0, 0, i)->bound_ns;
     fprintf(c->out, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
             "ratio", "bubble", "peak memory");
-    for (uint32_t i = 0; i < x->n_contenders; i++)
+    for (uint32_t i = 0; i < x->all->n_contenders; i++)
         print_row(c, x, ranking[i], width, best_ns);
     fprintf(c->out, "%-*s  %14s  no schedule is faster\n", width, "lower bound",
             cli_time_text(bound_ns, time));
@@ -167,20 +138,21 @@ static lh_status print_table(cli *c, const cli_comparison *x)
 /* What the curves run along: latency, or transfer where latency stays. */
 static cli_axis_kind x_axis(const cli_comparison *x)
 {
-    return x->sweep.axes[CLI_LATENCY].n_values ? CLI_LATENCY : CLI_TRANSFER;
+    return x->sweep.axes[CLI_LATENCY].delays.n_values ? CLI_LATENCY
+                                                      : CLI_TRANSFER;
 }
 
 uint32_t cli_comparison_n_curves(const cli_comparison *x)
 {
-    return x_axis(x) == CLI_LATENCY ? x->n_transfers : 1;
+    return x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-static const cli_outcome *on_curve(const cli_comparison *x, uint32_t which,
-                                   uint32_t point, uint32_t contender)
+static const lh_outcome *on_curve(const cli_comparison *x, uint32_t which,
+                                  uint32_t point, uint32_t contender)
 {
     return x_axis(x) == CLI_LATENCY
-               ? cli_comparison_at(x, point, which, contender)
-               : cli_comparison_at(x, 0, point, contender);
+               ? lh_comparison_at(x->all, point, which, contender)
+               : lh_comparison_at(x->all, 0, point, contender);
 }
 
 static void name_curves(const cli_comparison *x, uint32_t which,
@@ -190,18 +162,18 @@ static void name_curves(const cli_comparison *x, uint32_t which,
     const cli_axis *other = &x->sweep.axes[CLI_TRANSFER];
     char value[CLI_TIME_TEXT];
     snprintf(out->x, sizeof out->x, "%s (%s)", cli_axis_names[x_axis(x)],
-             axis->relative ? "forward times" : "ms");
-    if (x_axis(x) == CLI_LATENCY && other->n_values)
+             axis->delays.relative ? "forward times" : "ms");
+    if (x_axis(x) == CLI_LATENCY && other->delays.n_values)
         snprintf(out->title, sizeof out->title, "transfer %s%s",
                  cli_axis_text(other, which, value),
-                 other->relative ? " forward times" : "");
+                 other->delays.relative ? " forward times" : "");
 }
 
 lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
                           cli_curves *out)
 {
     const cli_axis *axis = &x->sweep.axes[x_axis(x)];
-    uint32_t points = axis->n_values, series = x->n_contenders;
+    uint32_t points = axis->delays.n_values, series = x->all->n_contenders;
     *out = (cli_curves){0};
     out->xs = calloc(points, sizeof *out->xs);
     out->series = calloc(series + (size_t)1, sizeof *out->series);
@@ -210,7 +182,8 @@ lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
     if (!out->xs || !out->series || !out->makespan_ns)
         return cli_no_memory(c);
     for (uint32_t p = 0; p < points; p++)
-        out->xs[p] = axis->relative ? axis->values[p] : axis->values[p] / 1e6;
+        out->xs[p] =
+            axis->delays.relative ? axis->values[p] : axis->values[p] / 1e6;
     uint32_t n = 0;
     for (uint32_t i = 0; i < series; i++) {
         bool any = false;
@@ -219,7 +192,7 @@ lh_status cli_curves_make(cli *c, const cli_comparison *x, uint32_t which,
             out->makespan_ns[(size_t)n * points + p] = ns;
             any = any || ns >= 0;
         }
-        out->series[n] = x->contenders[i].label;
+        out->series[n] = x->all->contenders[i].label;
         n += any; /* what never works is no curve */
     }
     name_curves(x, which, out);
@@ -257,10 +230,10 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     for (uint32_t p = first; p < first + count; p++)
         fprintf(c->out, "%*s", COLUMN, cli_axis_text(axis, p, text));
     fputc('\n', c->out);
-    for (uint32_t i = 0; i < x->n_contenders; i++) {
-        fprintf(c->out, "%-*s", width, x->contenders[i].label);
+    for (uint32_t i = 0; i < x->all->n_contenders; i++) {
+        fprintf(c->out, "%-*s", width, x->all->contenders[i].label);
         for (uint32_t p = first; p < first + count; p++) {
-            const cli_outcome *o = on_curve(x, which, p, i);
+            const lh_outcome *o = on_curve(x, which, p, i);
             if (o->ns < 0)
                 fprintf(c->out, "%*s", COLUMN, "-");
             else

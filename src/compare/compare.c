@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/options.h"
+#include "compare/compare_own.h"
+
+#include <longhaul/best.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PLACEMENTS = 3 };
+
+static const char *const by_names[] = {"predicted", "mean", "p95"};
+
+uint32_t lh_n_compare_bys(void)
+{
+    return sizeof by_names / sizeof *by_names;
+}
+
+const char *lh_compare_by_name(lh_compare_by by)
+{
+    return (uint32_t)by < lh_n_compare_bys() ? by_names[by] : NULL;
+}
+
+/* A comparison while it is made, and what it owns. */
+typedef struct contest {
+    lh_comparison shown; /* first: what the caller has a pointer to */
+    lhi_arena *mem;
+    lh_compare_options how;
+    lh_compare_base *bases;
+    lh_contender *contenders;
+    lh_outcome *outcomes;
+    lh_pipeline *own[MOST_PLACEMENTS];
+    lh_compare_left_out left_out[MOST_PLACEMENTS];
+} contest;
+
+void lh_comparison_free(lh_comparison *comparison)
+{
+    contest *x = (contest *)comparison;
+    if (!x)
+        return;
+    for (uint32_t i = 0; i < MOST_PLACEMENTS; i++)
+        lh_pipeline_free(x->own[i]);
+    lhi_arena_free(x->mem); /* x lies in it */
+}
+
+const lh_outcome *lh_comparison_at(const lh_comparison *x, uint32_t latency,
+                                   uint32_t transfer, uint32_t contender)
+{
+    size_t point = (size_t)transfer * x->n_latencies + latency;
+    return &x->outcomes[point * x->n_contenders + contender];
+}
+
+static bool goes_before(const lh_outcome *a, const lh_outcome *b)
+{
+    if (a->ns < 0 || b->ns < 0)
+        return a->ns >= 0 && b->ns < 0;
+    if (a->fits != b->fits)
+        return a->fits;
+    return a->ns < b->ns;
+}
+
+void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
+                        uint32_t transfer, uint32_t *ranking)
+{
+    for (uint32_t i = 0; i < x->n_contenders; i++) {
+        const lh_outcome *mine = lh_comparison_at(x, latency, transfer, i);
+        uint32_t at = i; /* insertion keeps equals in the list's order */
+        for (;
+             at > 0 && goes_before(mine, lh_comparison_at(x, latency, transfer,
+                                                          ranking[at - 1]));
+             at--)
+            ranking[at] = ranking[at - 1];
+        ranking[at] = i;
+    }
+}
+
+/* --- who competes -------------------------------------------------------- */
+
+static lh_status start_contest(const lh_compare_options *options,
+                               uint32_t n_bases, contest **out, lh_error *err)
+{
+    lh_compare_options how;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_compare_options, &how, options, err));
+    if (!lh_compare_by_name(how.by) ||
+        (how.by != LH_COMPARE_BY_PREDICTED && !how.jitter))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_compare_options.by: without jitter there is "
+                        "LH_COMPARE_BY_PREDICTED alone");
+    for (uint32_t i = 0; i < how.n_methods; i++)
+        LHI_TRY(lh_best_find(how.methods[i], err));
+    lhi_arena *mem = lhi_arena_make(0);
+    contest *x = mem ? LHI_NEW(mem, contest, 1) : NULL;
+    lh_compare_base *bases = x ? LHI_NEW(mem, lh_compare_base, n_bases) : NULL;
+    if (!bases) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    x->mem = mem;
+    x->how = how;
+    x->bases = bases;
+    *out = x;
+    return LH_OK;
+}
+
+static bool is_wanted(const lh_compare_options *how, const char *method)
+{
+    if (how->n_methods == 0)
+        return strcmp(method, "auto") != 0 &&
+               (strcmp(method, "optimal") != 0 ||
+                !((how->latency && how->latency->n_values) ||
+                  (how->transfer && how->transfer->n_values)));
+    for (uint32_t i = 0; i < how->n_methods; i++)
+        if (strcmp(how->methods[i], method) == 0)
+            return true;
+    return false;
+}
+
+static lh_status line_up(contest *x, lh_error *err)
+{
+    lh_comparison *s = &x->shown;
+    x->contenders =
+        LHI_NEW(x->mem, lh_contender, (size_t)s->n_bases * lh_n_best());
+    if (!x->contenders)
+        return lhi_fail_nomem(err);
+    for (uint32_t b = 0; b < s->n_bases; b++)
+        for (uint32_t m = 0; m < lh_n_best(); m++) {
+            const char *method = lh_best_name(m);
+            const char *name = s->n_bases > 1 ? x->bases[b].name : "";
+            if (!is_wanted(&x->how, method))
+                continue;
+            char label[96];
+            snprintf(label, sizeof label, "%s%s%s", method, *name ? " " : "",
+                     name);
+            x->contenders[s->n_contenders++] =
+                (lh_contender){.method = method,
+                               .base = b,
+                               .label = lhi_arena_strdup(x->mem, label)};
+            if (!x->contenders[s->n_contenders - 1].label)
+                return lhi_fail_nomem(err);
+        }
+    return LH_OK;
+}
+
+/* --- working it out ------------------------------------------------------ */
+
+/* All contenders at one point. */
+static lh_status work_out_point(contest *x, uint32_t l, uint32_t t,
+                                lh_error *err)
+{
+    const lh_comparison *s = &x->shown;
+    lh_status status = LH_OK;
+    size_t point = (size_t)t * s->n_latencies + l;
+    for (uint32_t b = 0; status == LH_OK && b < s->n_bases; b++) {
+        const lh_pipeline *as_is = x->bases[b].pipeline;
+        int64_t forward_ns = lhi_forward_ns(as_is);
+        int64_t latency_ns = lhi_delay_ns(x->how.latency, l, forward_ns);
+        int64_t transfer_ns = lhi_delay_ns(x->how.transfer, t, forward_ns);
+        lh_pipeline *other = NULL;
+        if (latency_ns >= 0 || transfer_ns >= 0)
+            status = lhi_delayed(as_is, latency_ns, transfer_ns, &other, err);
+        const lh_pipeline *p = other ? other : as_is;
+        for (uint32_t i = 0; status == LH_OK && i < s->n_contenders; i++) {
+            lh_outcome *o = &x->outcomes[point * s->n_contenders + i];
+            if (x->contenders[i].base != b)
+                continue;
+            status = lhi_contend(&x->how, x->contenders[i].method, p,
+                                 x->how.replay ? as_is : p,
+                                 x->bases[b].after_ns, x->mem, o, err);
+            o->latency_ns = latency_ns;
+            o->transfer_ns = transfer_ns;
+        }
+        lh_pipeline_free(other);
+    }
+    return status;
+}
+
+static uint32_t count_values(const lh_compare_delays *delays)
+{
+    return delays && delays->n_values ? delays->n_values : 1;
+}
+
+static lh_status work_out(contest *x, lh_error *err)
+{
+    lh_comparison *s = &x->shown;
+    s->n_latencies = count_values(x->how.latency);
+    s->n_transfers = count_values(x->how.transfer);
+    size_t points = (size_t)s->n_latencies * s->n_transfers;
+    x->outcomes = LHI_NEW(x->mem, lh_outcome, points * s->n_contenders);
+    if (!x->outcomes)
+        return lhi_fail_nomem(err);
+    s->outcomes = x->outcomes;
+    for (uint32_t t = 0; t < s->n_transfers; t++)
+        for (uint32_t l = 0; l < s->n_latencies; l++) {
+            if (x->how.progress &&
+                x->how.progress(x->how.context, t * s->n_latencies + l,
+                                (uint32_t)points))
+                return lhi_fail(err, LH_ECANCELED, "stopped");
+            LHI_TRY(work_out_point(x, l, t, err));
+        }
+    return LH_OK;
+}
+
+/* The methods that suit no point of one base but suit another are left out
+ * there: of three placements, most methods suit one. */
+static bool never_suits(const lh_comparison *x, uint32_t contender)
+{
+    for (uint32_t t = 0; t < x->n_transfers; t++)
+        for (uint32_t l = 0; l < x->n_latencies; l++)
+            if (lh_comparison_at(x, l, t, contender)->status != LH_EUNSUPPORTED)
+                return false;
+    return true;
+}
+
+static bool suits_elsewhere(const contest *x, uint32_t contender)
+{
+    for (uint32_t i = 0; i < x->shown.n_contenders; i++)
+        if (strcmp(x->contenders[i].method, x->contenders[contender].method) ==
+                0 &&
+            !never_suits(&x->shown, i))
+            return true;
+    return false;
+}
+
+static lh_status leave_out(contest *x, lh_error *err)
+{
+    lh_comparison *s = &x->shown;
+    bool *out = LHI_NEW(x->mem, bool, s->n_contenders);
+    if (!out)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < s->n_contenders; i++)
+        out[i] = never_suits(s, i) && suits_elsewhere(x, i);
+    size_t points = (size_t)s->n_latencies * s->n_transfers, kept = 0;
+    for (size_t i = 0; i < points * s->n_contenders; i++)
+        if (!out[i % s->n_contenders])
+            x->outcomes[kept++] = x->outcomes[i];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_contenders; i++)
+        if (!out[i])
+            x->contenders[n++] = x->contenders[i];
+    s->n_contenders = n;
+    return LH_OK;
+}
+
+/* Ends with *out or with nothing left of x. */
+static lh_status hold_contest(contest *x, lh_comparison **out, lh_error *err)
+{
+    x->shown.bases = x->bases;
+    x->shown.left_out = x->left_out;
+    lh_status status = line_up(x, err);
+    x->shown.contenders = x->contenders;
+    if (status == LH_OK)
+        status = work_out(x, err);
+    if (status == LH_OK)
+        status = leave_out(x, err);
+    if (status != LH_OK) {
+        lh_comparison_free(&x->shown);
+        return status;
+    }
+    *out = &x->shown;
+    return LH_OK;
+}
+
+lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
+                     const lh_compare_options *options, lh_comparison **out,
+                     lh_error *err)
+{
+    contest *x = NULL;
+    if (n_bases == 0)
+        return lhi_fail(err, LH_EINVAL, "there is no pipeline to compare on");
+    LHI_TRY(start_contest(options, n_bases, &x, err));
+    for (uint32_t i = 0; i < n_bases; i++) {
+        x->bases[i] = bases[i];
+        x->bases[i].name = lhi_arena_strdup(x->mem, bases[i].name);
+        if (!x->bases[i].name) {
+            lh_comparison_free(&x->shown);
+            return lhi_fail_nomem(err);
+        }
+    }
+    x->shown.n_bases = n_bases;
+    return hold_contest(x, out, err);
+}
+
+/* --- a plan's placements ------------------------------------------------- */
+
+/* The plan's own pipeline, whose chunks may be uneven, where the placement is
+ * the plan's. */
+static lh_status lay_out(const lh_plan *plan, lh_placement placement,
+                         uint32_t chunks, lh_compare_base *base,
+                         lh_pipeline **own, lh_error *err)
+{
+    const lh_choice *best = &plan->best;
+    lh_layout layout = best->layout;
+    *base =
+        (lh_compare_base){.name = lh_placement_name(placement),
+                          .pipeline = plan->pipeline,
+                          .after_ns = best->optimizer_ns + best->overhead_ns};
+    if (placement == best->placement && chunks == layout.chunks_per_device &&
+        best->chunk_layers)
+        return LH_OK;
+    layout.chunks_per_device = chunks;
+    LHI_TRY(lh_plan_pipeline(plan->job, &layout, placement, best->recompute,
+                             own, &base->after_ns, err));
+    base->pipeline = *own;
+    return LH_OK;
+}
+
+static lh_status add_placements(contest *x, const lh_plan *plan, lh_error *err)
+{
+    const lh_layout *best = &plan->best.layout;
+    uint32_t fixed = plan->job->layout.chunks_per_device;
+    const struct {
+        lh_placement placement;
+        uint32_t chunks;
+    } ways[MOST_PLACEMENTS] = {{LH_PLACEMENT_UD, 1},
+                               {LH_PLACEMENT_LOOP, best->chunks_per_device > 2
+                                                       ? best->chunks_per_device
+                                                       : 2},
+                               {LH_PLACEMENT_WAVE, 2}};
+    for (uint32_t i = 0; i < MOST_PLACEMENTS; i++) {
+        uint32_t at = x->shown.n_bases;
+        lh_error why = {0};
+        if (fixed && fixed != ways[i].chunks)
+            continue;
+        lh_status status = lay_out(plan, ways[i].placement, ways[i].chunks,
+                                   &x->bases[at], &x->own[at], &why);
+        if (status == LH_OK) {
+            x->shown.n_bases++;
+            continue;
+        }
+        if (status != LH_EUNSUPPORTED && status != LH_EINFEASIBLE) {
+            if (err)
+                *err = why;
+            return status;
+        }
+        const char *text = lhi_arena_strdup(x->mem, why.text);
+        if (!text)
+            return lhi_fail_nomem(err);
+        x->left_out[x->shown.n_left_out++] =
+            (lh_compare_left_out){ways[i].placement, text};
+    }
+    if (x->shown.n_bases == 0)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no placement of the plan's layout works: %s",
+                        x->left_out[0].why);
+    return LH_OK;
+}
+
+lh_status lh_compare_plan(const lh_plan *plan,
+                          const lh_compare_options *options,
+                          lh_comparison **out, lh_error *err)
+{
+    contest *x = NULL;
+    lh_jitter jitter;
+    LHI_TRY(start_contest(options, MOST_PLACEMENTS, &x, err));
+    x->shown.iterations = true;
+    if (x->how.jitter) {
+        jitter = lh_plan_jitter(plan->job, &plan->best, x->how.jitter);
+        x->how.jitter = &jitter;
+    }
+    lh_status status = add_placements(x, plan, err);
+    if (status != LH_OK) {
+        lh_comparison_free(&x->shown);
+        return status;
+    }
+    return hold_contest(x, out, err);
+}
