@@ -15,118 +15,6 @@ enum { RESTART = 30 };
 
 static const why decision = {WHY_NOT, 0, 0};
 
-bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
-              uint32_t need)
-{
-    if (need <= *room)
-        return true;
-    uint32_t more = *room > 512 ? 2 * *room : 1024;
-    while (more < need)
-        more *= 2;
-    void *grown = realloc(*array, more * each);
-    if (!grown) {
-        s->no_memory = true;
-        return false;
-    }
-    s->bytes += (more - *room) * each;
-    *array = grown;
-    *room = more;
-    return true;
-}
-
-lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
-{
-    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
-    const lit turned = x->slot > y->slot;
-    const open_pairs *p = turned ? &s->pairs[s->slot_at[b] + x->slot]
-                                 : &s->pairs[s->slot_at[a] + y->slot];
-    const uint32_t k = turned ? a - x->first : b - y->first;
-    const lit l = k < p->low     ? HOLDS_NOT
-                  : k >= p->high ? HOLDS
-                                 : 2 * (p->var + k - p->low);
-    return l ^ turned;
-}
-
-void lhi_note_conflict(lhi_search *s, lit l)
-{
-    if (s->level_of[l >> 1] == 0)
-        return;
-    if (lhi_grow(s, (void **)&s->conflict, &s->room_conflict,
-                 sizeof *s->conflict, s->n_conflict + 1))
-        s->conflict[s->n_conflict++] = l;
-}
-
-void lhi_explain(lhi_search *s, lit l)
-{
-    why w = s->reason[l >> 1];
-    switch ((why_kind)w.kind) {
-    case WHY_NOT:
-        break;
-    case WHY_CLAUSE:
-        for (uint32_t i = 0; i < s->clauses[w.x]; i++)
-            if (s->clauses[w.x + 2 + i] != l)
-                lhi_note_conflict(s, s->clauses[w.x + 2 + i] ^ 1);
-        break;
-    case WHY_TWO:
-        lhi_note_conflict(s, w.y);
-        lhi_note_conflict(s, w.x);
-        break;
-    case WHY_ONE:
-        lhi_note_conflict(s, w.x);
-        break;
-    case WHY_TIME:
-        lhi_explain_time(s, l);
-        break;
-    case WHY_SET:
-        for (uint32_t i = 0; i < w.y; i++)
-            lhi_note_conflict(s, s->sets[w.x + i]);
-        break;
-    }
-}
-
-static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
-{
-    if (!lhi_grow(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
-                  s->n_undos + 1))
-        return false;
-    s->undos[s->n_undos++] = (undo){where, *where};
-    *where = value;
-    return true;
-}
-
-static bool assign(lhi_search *s, lit l, why w)
-{
-    uint32_t a = lhi_from(s, l), b = lhi_to(s, l), v = l >> 1;
-    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
-    s->value[l] = 1;
-    s->value[l ^ 1] = -1;
-    s->level_of[v] = s->n_levels;
-    s->reason[v] = s->n_levels ? w : decision;
-    s->trail[s->n_trail++] = l;
-    uint32_t *after = &s->after[s->slot_at[a] + y->slot];
-    uint32_t *before = &s->before[s->slot_at[b] + x->slot];
-    if (b - y->first < *after && !set_count(s, after, b - y->first))
-        return false;
-    return a - x->first + 1 <= *before ||
-           set_count(s, before, a - x->first + 1);
-}
-
-bool lhi_enqueue(lhi_search *s, lit l, why w)
-{
-    if (s->value[l] > 0)
-        return true;
-    if (s->value[l] == 0)
-        return assign(s, l, w);
-    /* What makes l true, and that it is false. */
-    why kept = s->reason[l >> 1];
-    s->n_conflict = 0;
-    lhi_note_conflict(s, l ^ 1);
-    s->reason[l >> 1] = w;
-    lhi_explain(s, l);
-    s->reason[l >> 1] = kept;
-    return false;
-}
-
 /* --- propagation -------------------------------------------------------------
  */
 
@@ -627,7 +515,7 @@ static bool decide(lhi_search *s)
             continue;
         if (!open_level(s))
             return true;
-        assign(s, 2 * v + s->phase[v], decision);
+        lhi_assign(s, 2 * v + s->phase[v], decision);
         return true;
     }
     return false;

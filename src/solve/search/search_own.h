@@ -138,10 +138,7 @@ bool lhi_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
 uint64_t lhi_open_pairs(const lhi_shop *shop, const size_t *slot_at,
                         const uint32_t *before, const uint32_t *after);
 
-/* --- the search */
-
-/* The literal "a before b" for operations of two streams of one machine. */
-lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b);
+/* --- how heads and tails rose: search_history.c */
 
 static inline uint32_t lhi_from(const lhi_search *s, lit l)
 {
@@ -158,25 +155,79 @@ static inline const lhi_stream *lhi_stream_at(const lhi_search *s, uint32_t op)
     return &s->s->streams[s->s->stream_of[op]];
 }
 
-/* Makes a literal true because of `w`; false: it is false, the conflict is
- * noted. */
-bool lhi_enqueue(lhi_search *s, lit l, why w);
-void lhi_note_conflict(lhi_search *s, lit l); /* adds a true literal */
-/* Adds to s->conflict the true literals that made `l` true. */
-void lhi_explain(lhi_search *s, lit l);
 /* Room for one more element. */
 bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
               uint32_t need);
+void lhi_note_conflict(lhi_search *s, lit l); /* adds a true literal */
+/* The operation's value changed: who depends on it is to be told. */
+void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op);
+uint32_t lhi_take_op(history *h, uint32_t n_ops);
+void lhi_take_back_steps(history *h, uint32_t n);
 
-/* The theory: what follows from an order besides other orders. */
+static inline bool lhi_rises(const history *h, uint32_t op, uint32_t from,
+                             int64_t weight)
+{
+    return h->now[from] + weight > h->now[op];
+}
+
+bool lhi_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
+                  int64_t weight, lit by);
+/* op's value is at least that of `from` and the weight, because of `by` (NONE:
+ * an arc). false: no memory. */
+static inline bool lhi_raise_time(lhi_search *s, history *h, uint32_t op,
+                                  uint32_t from, int64_t weight, lit by)
+{
+    return !lhi_rises(h, op, from, weight) ||
+           lhi_add_step(s, h, op, from, weight, by);
+}
+
+/* Notes the literals by which op's value is at least `need`: of each value on
+ * the path the first that was enough. */
+void lhi_explain_path(lhi_search *s, const history *h, uint32_t op,
+                      int64_t need);
+/* Heads and tails that together need more than the deadline leaves: `spare` is
+ * how much less would do. */
+void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
+                      int64_t tail, int64_t spare);
+/* Why `l` holds, which times decided. */
+void lhi_explain_time(lhi_search *s, lit l);
+
+/* --- orders: search_trail.c */
+
+/* The literal "a before b" for operations of two streams of one machine. */
+static inline lit lhi_before(const lhi_search *s, uint32_t a, uint32_t b)
+{
+    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
+    const lit turned = x->slot > y->slot;
+    const open_pairs *p = turned ? &s->pairs[s->slot_at[b] + x->slot]
+                                 : &s->pairs[s->slot_at[a] + y->slot];
+    const uint32_t k = turned ? a - x->first : b - y->first;
+    const lit l = k < p->low     ? HOLDS_NOT
+                  : k >= p->high ? HOLDS
+                                 : 2 * (p->var + k - p->low);
+    return l ^ turned;
+}
+
+/* Makes an open literal true. false: no memory. */
+bool lhi_assign(lhi_search *s, lit l, why w);
+bool lhi_enqueue_open(lhi_search *s, lit l, why w);
+/* Makes a literal true because of `w`; false: it is false, the conflict is
+ * noted. */
+static inline bool lhi_enqueue(lhi_search *s, lit l, why w)
+{
+    return s->value[l] > 0 || lhi_enqueue_open(s, l, w);
+}
+
+/* Adds to s->conflict the true literals that made `l` true. */
+void lhi_explain(lhi_search *s, lit l);
+
+/* --- what follows from an order besides other orders: search_time.c */
+
 bool lhi_relax_literal(lhi_search *s, lit l);
 bool lhi_settle_times(lhi_search *s);
 bool lhi_settle_memory(lhi_search *s);
 bool lhi_one_machine(lhi_search *s);
 void lhi_touch_memory(lhi_search *s, uint32_t op);
 void lhi_forget_queues(lhi_search *s);
-void lhi_take_back_steps(history *h, uint32_t n);
-void lhi_explain_time(lhi_search *s, lit l);
-void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op);
 
 #endif

@@ -4,113 +4,9 @@
 
 #include <string.h>
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-/* --- histories -------------------------------------------------------------
- */
-
-void lhi_queue_op(history *h, uint32_t n_ops, uint32_t op)
-{
-    if (h->queued[op])
-        return;
-    h->queued[op] = true;
-    uint32_t at = h->front + h->n_queue++;
-    h->queue[at < n_ops ? at : at - n_ops] = op;
-}
-
-static uint32_t take_op(history *h, uint32_t n_ops)
-{
-    uint32_t op = h->queue[h->front];
-    h->front = h->front + 1 == n_ops ? 0 : h->front + 1;
-    h->n_queue--;
-    h->queued[op] = false;
-    return op;
-}
-
-void lhi_take_back_steps(history *h, uint32_t n)
-{
-    while (h->n > n) {
-        const step *e = &h->steps[--h->n];
-        h->last[e->op] = e->prev;
-        h->now[e->op] =
-            e->prev == NONE ? h->root[e->op] : h->steps[e->prev].value;
-    }
-}
-
-static bool rises(const history *h, uint32_t op, uint32_t from, int64_t weight)
-{
-    return h->now[from] + weight > h->now[op];
-}
-
-static bool raise(lhi_search *s, history *h, uint32_t op, uint32_t from,
-                  int64_t weight, lit by)
-{
-    if (!rises(h, op, from, weight))
-        return true;
-    if (!lhi_grow(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
-        return false;
-    h->steps[h->n] =
-        (step){h->now[from] + weight, weight, op, from, by, h->last[op]};
-    h->last[op] = h->n++;
-    h->now[op] = h->now[from] + weight;
-    lhi_queue_op(h, s->s->n_ops, op);
-    return true;
-}
-
-/* Notes the literals by which op's value is at least `need`: of each value on
- * the path the first that was enough. */
-static void explain_path(lhi_search *s, const history *h, uint32_t op,
-                         int64_t need)
-{
-    while (need > h->root[op]) {
-        uint32_t e = h->last[op];
-        while (h->steps[e].prev != NONE &&
-               h->steps[h->steps[e].prev].value >= need)
-            e = h->steps[e].prev;
-        if (h->steps[e].by != NONE)
-            lhi_note_conflict(s, h->steps[e].by);
-        need -= h->steps[e].weight;
-        op = h->steps[e].from;
-    }
-}
-
-/* The value when the history had n steps. */
-static int64_t value_at(const history *h, uint32_t op, uint32_t n)
-{
-    uint32_t e = h->last[op];
-    while (e != NONE && e >= n)
-        e = h->steps[e].prev;
-    return e == NONE ? h->root[op] : h->steps[e].value;
-}
-
-/* Heads and tails that together need more than the deadline leaves: `spare` is
- * how much less would do. */
-static void explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
-                         int64_t tail, int64_t spare)
-{
-    int64_t less = min64(spare, max64(head - s->head.root[a], 0));
-    explain_path(s, &s->head, a, head - less);
-    explain_path(s, &s->tail, b, tail - (spare - less));
-}
-
-/* `l` says b before a, because a before b would take too long. */
-void lhi_explain_time(lhi_search *s, lit l)
-{
-    uint32_t b = lhi_from(s, l), a = lhi_to(s, l);
-    why w = s->reason[l >> 1];
-    int64_t head = value_at(&s->head, a, w.x);
-    int64_t tail = value_at(&s->tail, b, w.y);
-    int64_t spare =
-        head + s->s->time[a] + s->s->time[b] + tail - s->deadline - 1;
-    explain_both(s, a, head, b, tail, spare);
 }
 
 /* --- heads and tails --------------------------------------------------------
@@ -135,8 +31,8 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
             y = s->after[at] > skip ? s->after[at] - skip : 0;
             if (y >= u->count)
                 continue;
-            if (!raise(s, &s->head, u->first + y, o, shop->time[o],
-                       lhi_before(s, producer, base + y)))
+            if (!lhi_raise_time(s, &s->head, u->first + y, o, shop->time[o],
+                                lhi_before(s, producer, base + y)))
                 return false;
             continue;
         }
@@ -144,8 +40,8 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
             continue;
         y = s->before[at] - skip - 1;
         y = y < u->count ? y : u->count - 1;
-        if (!raise(s, &s->tail, u->first + y, o, shop->time[o],
-                   lhi_before(s, base + y, producer)))
+        if (!lhi_raise_time(s, &s->tail, u->first + y, o, shop->time[o],
+                            lhi_before(s, base + y, producer)))
             return false;
     }
     return true;
@@ -164,14 +60,14 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
             continue;
         if (heads && s->after[at] < u->count) {
             uint32_t to = u->first + s->after[at];
-            if (rises(&s->head, to, o, time) &&
-                !raise(s, &s->head, to, o, time, lhi_before(s, o, to)))
+            if (lhi_rises(&s->head, to, o, time) &&
+                !lhi_raise_time(s, &s->head, to, o, time, lhi_before(s, o, to)))
                 return false;
         }
         if (!heads && s->before[at] > 0) {
             uint32_t to = u->first + s->before[at] - 1;
-            if (rises(&s->tail, to, o, time) &&
-                !raise(s, &s->tail, to, o, time, lhi_before(s, to, o)))
+            if (lhi_rises(&s->tail, to, o, time) &&
+                !lhi_raise_time(s, &s->tail, to, o, time, lhi_before(s, to, o)))
                 return false;
         }
     }
@@ -184,11 +80,11 @@ static bool push_head(lhi_search *s, uint32_t o)
     const lhi_stream *t = lhi_stream_at(s, o);
     int64_t time = shop->time[o];
     if (o + 1 < t->first + t->count &&
-        !raise(s, &s->head, o + 1, o, time, NONE))
+        !lhi_raise_time(s, &s->head, o + 1, o, time, NONE))
         return false;
     for (uint32_t i = shop->succ_at[o]; i < shop->succ_at[o + 1]; i++)
-        if (!raise(s, &s->head, shop->succ[i], o, time + shop->succ_lag[i],
-                   NONE))
+        if (!lhi_raise_time(s, &s->head, shop->succ[i], o,
+                            time + shop->succ_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
         return push_follower(s, o, true);
@@ -200,11 +96,11 @@ static bool push_tail(lhi_search *s, uint32_t o)
     const lhi_shop *shop = s->s;
     const lhi_stream *t = lhi_stream_at(s, o);
     int64_t time = shop->time[o];
-    if (o > t->first && !raise(s, &s->tail, o - 1, o, time, NONE))
+    if (o > t->first && !lhi_raise_time(s, &s->tail, o - 1, o, time, NONE))
         return false;
     for (uint32_t i = shop->pred_at[o]; i < shop->pred_at[o + 1]; i++)
-        if (!raise(s, &s->tail, shop->pred[i], o, time + shop->pred_lag[i],
-                   NONE))
+        if (!lhi_raise_time(s, &s->tail, shop->pred[i], o,
+                            time + shop->pred_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
         return push_follower(s, o, false);
@@ -268,7 +164,7 @@ static bool check_window(lhi_search *s, uint32_t o)
     if (spare < 0)
         return true;
     s->n_conflict = 0;
-    explain_both(s, o, s->head.now[o], o, s->tail.now[o], spare);
+    lhi_explain_both(s, o, s->head.now[o], o, s->tail.now[o], spare);
     return false;
 }
 
@@ -281,7 +177,7 @@ bool lhi_settle_times(lhi_search *s)
     history *h = heads ? &s->head : &s->tail;
     if (h->n_queue == 0)
         return true;
-    uint32_t o = take_op(h, shop->n_ops);
+    uint32_t o = lhi_take_op(h, shop->n_ops);
     s->machine_dirty[lhi_stream_at(s, o)->machine] = true;
     s->work += 4;
     if (!check_window(s, o))
@@ -309,8 +205,8 @@ bool lhi_relax_literal(lhi_search *s, lit l)
     uint32_t a = lhi_from(s, l), b = lhi_to(s, l);
     wake_followers(s, a, &s->head);
     wake_followers(s, b, &s->tail);
-    return raise(s, &s->head, b, a, s->s->time[a], l) &&
-           raise(s, &s->tail, a, b, s->s->time[b], l);
+    return lhi_raise_time(s, &s->head, b, a, s->s->time[a], l) &&
+           lhi_raise_time(s, &s->tail, a, b, s->s->time[b], l);
 }
 
 /* --- one machine
@@ -368,8 +264,8 @@ static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
     for (uint32_t i = 0; i < m->n_streams; i++) {
         if (b->n[i] == 0)
             continue;
-        explain_path(s, &s->head, b->first[i], head);
-        explain_path(s, &s->tail, b->first[i] + b->n[i] - 1, tail);
+        lhi_explain_path(s, &s->head, b->first[i], head);
+        lhi_explain_path(s, &s->tail, b->first[i] + b->n[i] - 1, tail);
     }
 }
 
@@ -576,7 +472,7 @@ void lhi_forget_queues(lhi_search *s)
     while (s->n_memory_queue > 0)
         s->memory_queued[s->memory_queue[--s->n_memory_queue]] = false;
     while (s->head.n_queue > 0)
-        take_op(&s->head, s->s->n_ops);
+        lhi_take_op(&s->head, s->s->n_ops);
     while (s->tail.n_queue > 0)
-        take_op(&s->tail, s->s->n_ops);
+        lhi_take_op(&s->tail, s->s->n_ops);
 }

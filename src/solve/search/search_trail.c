@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which orders are set, in turn, and what set them. */
+#include "solve/search/search_own.h"
+
+void lhi_explain(lhi_search *s, lit l)
+{
+    why w = s->reason[l >> 1];
+    switch ((why_kind)w.kind) {
+    case WHY_NOT:
+        break;
+    case WHY_CLAUSE:
+        for (uint32_t i = 0; i < s->clauses[w.x]; i++)
+            if (s->clauses[w.x + 2 + i] != l)
+                lhi_note_conflict(s, s->clauses[w.x + 2 + i] ^ 1);
+        break;
+    case WHY_TWO:
+        lhi_note_conflict(s, w.y);
+        lhi_note_conflict(s, w.x);
+        break;
+    case WHY_ONE:
+        lhi_note_conflict(s, w.x);
+        break;
+    case WHY_TIME:
+        lhi_explain_time(s, l);
+        break;
+    case WHY_SET:
+        for (uint32_t i = 0; i < w.y; i++)
+            lhi_note_conflict(s, s->sets[w.x + i]);
+        break;
+    }
+}
+
+static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
+{
+    if (!lhi_grow(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
+                  s->n_undos + 1))
+        return false;
+    s->undos[s->n_undos++] = (undo){where, *where};
+    *where = value;
+    return true;
+}
+
+bool lhi_assign(lhi_search *s, lit l, why w)
+{
+    uint32_t a = lhi_from(s, l), b = lhi_to(s, l), v = l >> 1;
+    const lhi_stream *x = lhi_stream_at(s, a), *y = lhi_stream_at(s, b);
+    s->value[l] = 1;
+    s->value[l ^ 1] = -1;
+    s->level_of[v] = s->n_levels;
+    s->reason[v] = s->n_levels ? w : (why){WHY_NOT, 0, 0};
+    s->trail[s->n_trail++] = l;
+    uint32_t *after = &s->after[s->slot_at[a] + y->slot];
+    uint32_t *before = &s->before[s->slot_at[b] + x->slot];
+    if (b - y->first < *after && !set_count(s, after, b - y->first))
+        return false;
+    return a - x->first + 1 <= *before ||
+           set_count(s, before, a - x->first + 1);
+}
+
+bool lhi_enqueue_open(lhi_search *s, lit l, why w)
+{
+    if (s->value[l] == 0)
+        return lhi_assign(s, l, w);
+    /* What makes l true, and that it is false. */
+    why kept = s->reason[l >> 1];
+    s->n_conflict = 0;
+    lhi_note_conflict(s, l ^ 1);
+    s->reason[l >> 1] = w;
+    lhi_explain(s, l);
+    s->reason[l >> 1] = kept;
+    return false;
+}
