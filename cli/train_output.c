@@ -3,7 +3,6 @@
 #include "train_parts.h"
 
 #include <inttypes.h>
-#include <longhaul/cost.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,47 +39,6 @@ json_t *train_iteration_json(const lh_iteration *it)
 
 /* --- the run -------------------------------------------------------------- */
 
-static int compare_ns(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-typedef struct summary {
-    int64_t median_ns, least_ns, most_ns, worst_late_ns;
-    uint64_t slips;
-} summary;
-
-static lh_status summarise(cli *c, const lh_train_result *r, summary *out)
-{
-    *out = (summary){0};
-    uint32_t n = r->n_iterations;
-    int64_t *ns = calloc((size_t)n + 1, sizeof *ns);
-    if (!ns)
-        return cli_no_memory(c);
-    for (uint32_t i = 0; i < n; i++) {
-        const lh_iteration *it = &r->iterations[i];
-        ns[i] = it->ns;
-        out->slips += it->slips;
-        if (it->worst_late_ns > out->worst_late_ns)
-            out->worst_late_ns = it->worst_late_ns;
-    }
-    qsort(ns, n, sizeof *ns, compare_ns);
-    if (n) {
-        out->median_ns = n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
-        out->least_ns = ns[0];
-        out->most_ns = ns[n - 1];
-    }
-    free(ns);
-    return LH_OK;
-}
-
-static double error_of(int64_t predicted_ns, int64_t measured_ns)
-{
-    return predicted_ns > 0 ? (double)measured_ns / (double)predicted_ns - 1
-                            : 0;
-}
-
 static json_t *iterations_json(const lh_train_result *r)
 {
     json_t *list = json_array();
@@ -94,65 +52,46 @@ static json_t *iterations_json(const lh_train_result *r)
     return list;
 }
 
-/* Of the machines that the plan counts on; negative: not trained. */
-static double utilisation(const lh_plan *plan, int64_t ns)
-{
-    if (!plan || ns <= 0)
-        return -1;
-    const lh_job *job = plan->job;
-    const lh_layout *l = &plan->best.layout;
-    double ranks = (double)l->pipeline * l->data;
-    return lh_cost_iteration_flops(job) /
-           ((double)ns / 1e9 * ranks * job->datacenters[0].gpu.flops_per_s);
-}
-
-static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
-                            const lh_train_result *r, const summary *sum)
+static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    int64_t predicted = lh_timeline_makespan(v->timeline);
-    json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:b, s:o}", "device",
-        train_devices[s->device], "transport", train_transports[s->transport],
-        "schedule", v->method, "ranks",
-        (json_int_t)lh_pipeline_n_devices(v->pipeline), "receives",
-        cli_receives[s->model.receives], "predicted_s", cli_seconds(predicted),
-        "median_s", cli_seconds(sum->median_ns), "error",
-        error_of(predicted, sum->median_ns), "interrupted", (int)r->interrupted,
-        "iterations", iterations_json(r));
-    if (j && s->device == TRAIN_CPU) {
-        json_object_set_new(j, "mfu",
-                            json_real(utilisation(plan, sum->median_ns)));
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:b, s:o}",
+                  "device", train_devices[s->device], "transport",
+                  train_transports[s->transport], "schedule", v->method,
+                  "ranks", (json_int_t)lh_pipeline_n_devices(v->pipeline),
+                  "receives", cli_receives[s->model.receives], "predicted_s",
+                  cli_seconds(r->predicted_ns), "median_s",
+                  cli_seconds(r->median_ns), "error", r->error, "interrupted",
+                  (int)r->interrupted, "iterations", iterations_json(r));
+    if (j && s->device == LH_TRAIN_CPU) {
+        json_object_set_new(j, "mfu", json_real(r->utilisation));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
-        json_object_set_new(j, "slips", json_integer((json_int_t)sum->slips));
-        json_object_set_new(j, "worst_late_s", cli_seconds(sum->worst_late_ns));
+        json_object_set_new(j, "slips", json_integer((json_int_t)r->slips));
+        json_object_set_new(j, "worst_late_s", cli_seconds(r->worst_late_ns));
     }
     return cli_put_json(c, j);
 }
 
-static void print_timed(cli *c, const cli_view *v, const summary *sum)
+static void print_timed(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT];
-    int64_t predicted = lh_timeline_makespan(v->timeline);
-    fprintf(c->out, "predicted     %s\n", cli_time_text(predicted, a));
+    fprintf(c->out, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
     fprintf(c->out, "measured      %s, %+.2f %%\n",
-            cli_time_text(sum->median_ns, a),
-            100 * error_of(predicted, sum->median_ns));
+            cli_time_text(r->median_ns, a), 100 * r->error);
     fprintf(c->out, "lateness      %s at worst",
-            cli_time_text(sum->worst_late_ns, a));
-    if (sum->slips)
+            cli_time_text(r->worst_late_ns, a));
+    if (r->slips)
         fprintf(c->out, "; %" PRIu64 " passes began too late to end in time",
-                sum->slips);
+                r->slips);
     fputc('\n', c->out);
 }
 
-static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r,
-                          const summary *sum)
+static void print_trained(cli *c, const lh_train_result *r)
 {
     const lh_iteration *first = &r->iterations[0];
     const lh_iteration *last = &r->iterations[r->n_iterations - 1];
-    double share = utilisation(plan, sum->median_ns);
     char a[CLI_TIME_TEXT];
     fprintf(c->out,
             "loss          %.4f at step %" PRIu64 ", %.4f at step "
@@ -166,17 +105,16 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r,
             break;
         }
     fprintf(c->out, "iteration     %s: %.0f tokens/s",
-            cli_time_text(sum->median_ns, a),
-            sum->median_ns > 0
-                ? (double)last->tokens * 1e9 / (double)sum->median_ns
-                : 0.0);
-    if (share >= 0)
-        fprintf(c->out, ", %.1f %% of the plan's peak FLOPs", 100 * share);
+            cli_time_text(r->median_ns, a),
+            r->median_ns > 0 ? (double)last->tokens * 1e9 / (double)r->median_ns
+                             : 0.0);
+    if (r->utilisation >= 0)
+        fprintf(c->out, ", %.1f %% of the plan's peak FLOPs",
+                100 * r->utilisation);
     fputc('\n', c->out);
 }
 
-static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
-                       const lh_train_result *r, const summary *sum)
+static void print_text(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -189,16 +127,16 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     fprintf(c->out, "iterations    %" PRIu32 "%s", r->n_iterations,
             r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
-        fprintf(c->out, ", %s to %s", cli_time_text(sum->least_ns, a),
-                cli_time_text(sum->most_ns, b));
+        fprintf(c->out, ", %s to %s", cli_time_text(r->least_ns, a),
+                cli_time_text(r->most_ns, b));
     else if (s->resume && !r->interrupted)
         fprintf(c->out, ": the checkpoint has as many steps as --steps says, "
                         "which counts from the first run's beginning");
     fputc('\n', c->out);
-    if (r->n_iterations && s->device == TRAIN_CPU)
-        print_trained(c, plan, r, sum);
+    if (r->n_iterations && s->device == LH_TRAIN_CPU)
+        print_trained(c, r);
     else if (r->n_iterations)
-        print_timed(c, v, sum);
+        print_timed(c, r);
 }
 
 static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
@@ -220,20 +158,17 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     return status;
 }
 
-lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
-                            const lh_train_result *r)
+lh_status train_put_results(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    summary sum;
     if (r->elsewhere)
         return LH_OK;
-    CLI_TRY(summarise(c, r, &sum));
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
         CLI_TRY(write_html(c, v, r->trace));
     if (c->common.json)
-        return print_json(c, v, plan, r, &sum);
-    print_text(c, v, plan, r, &sum);
+        return print_json(c, v, r);
+    print_text(c, v, r);
     return LH_OK;
 }

@@ -8,7 +8,6 @@
 
 #include <longhaul/engine.h>
 
-enum { TRAIN_TIMED, TRAIN_CPU };             /* --device */
 enum { TRAIN_INPROC, TRAIN_LOCAL };          /* --transport */
 enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL }; /* --ranks */
 
@@ -32,7 +31,7 @@ double train_tokens_per_s(const lh_iteration *it);
 json_t *train_iteration_json(const lh_iteration *it);
 
 /* Writes and prints what was asked for; nothing where another process does. */
-lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
+lh_status train_put_results(cli *c, const cli_view *v,
                             const lh_train_result *r);
 
 #endif

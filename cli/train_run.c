@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <longhaul/cost.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -119,14 +118,10 @@ static lh_status take_numbers(cli *c, lh_train_model *m)
                : cli_usage(c, "--validation: at least 0 and less than 1");
 }
 
-static lh_status take_model(cli *c, const lh_plan *plan, lh_train_model *m)
+static lh_status take_model(cli *c, lh_train_model *m)
 {
     const train_settings *s = c->settings;
     *m = lh_train_model_defaults();
-    m->model = plan->job->model;
-    m->micro_batch = plan->best.layout.micro_batch;
-    m->sequence = plan->job->training.sequence;
-    m->replicas = plan->best.layout.data;
     m->seed = c->common.seed;
     m->data = s->data;
     m->token_bytes = 2 * s->format;
@@ -141,7 +136,7 @@ static lh_status take_model(cli *c, const lh_plan *plan, lh_train_model *m)
     return take_numbers(c, m);
 }
 
-/* What the cpu device cannot do, before it is asked to. */
+/* What --device cpu needs, before a schedule is made. */
 static lh_status check_cpu(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -150,40 +145,41 @@ static lh_status check_cpu(cli *c, const lh_plan *plan)
                             "pipeline has none");
     if (!s->data)
         return cli_usage(c, "--device cpu needs something to train on: --data");
-    const lh_layout *l = &plan->best.layout;
-    if (l->tensor * l->context * l->expert != 1)
-        return cli_error(c, LH_EUNSUPPORTED,
-                         "the plan has tensor %" PRIu32 ", context %" PRIu32
-                         ", expert %" PRIu32
-                         "; the cpu device runs whole layers: set these to 1 "
-                         "in the job's layout",
-                         l->tensor, l->context, l->expert);
     return LH_OK;
 }
 
-static lh_status train_cpu(cli *c, const lh_plan *plan,
-                           const lh_pipeline *pipeline, const lh_exec *exec,
-                           const lh_train_options *with, lh_train_result **out)
+static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_exec_options *exec,
+                            const lh_train_options *run, lh_train_result **out)
 {
-    lh_train_model m;
-    uint32_t n = lh_pipeline_n_chunks(pipeline);
-    CLI_TRY(take_model(c, plan, &m));
-    uint32_t *first_layers = calloc((size_t)n + 1, sizeof *first_layers);
-    if (!first_layers)
-        return cli_no_memory(c);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t count;
-        lh_plan_layers(plan, i, &first_layers[i], &count);
-        first_layers[i + 1] = first_layers[i] + count;
-    }
-    m.first_layers = first_layers;
-    lh_status status = lh_train_cpu(pipeline, exec, &m, with, out, &c->err);
-    free(first_layers);
+    const train_settings *s = c->settings;
+    bool cpu = s->device == LH_TRAIN_CPU;
+    lh_train_model model;
+    if (cpu)
+        CLI_TRY(take_model(c, &model));
+    const lh_train_plan_options with = {.size = sizeof with,
+                                        .device = (lh_train_device)s->device,
+                                        .pipeline = v->pipeline,
+                                        .schedule = v->schedule,
+                                        .exec = exec,
+                                        .run = run,
+                                        .model = cpu ? &model : NULL};
+    return lh_train_plan(plan, &with, out, &c->err);
+}
+
+static lh_status train_pipeline(cli *c, const cli_view *v,
+                                const lh_exec_options *exec,
+                                const lh_train_options *run,
+                                lh_train_result **out)
+{
+    lh_exec *x = NULL;
+    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, exec, &x, &c->err));
+    lh_status status = lh_train_timed(v->pipeline, x, run, out, &c->err);
+    lh_exec_free(x);
     return status;
 }
 
-static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
-                       const lh_exec *exec, uint64_t message_bytes,
+static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        lh_train_result **out)
 {
     const train_settings *s = c->settings;
@@ -191,22 +187,24 @@ static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
     if (s->log && !(w.log = fopen(s->log, "a")))
         return cli_error(c, LH_EIO, "cannot write %s: %s", s->log,
                          strerror(errno));
-    lh_train_options with = {.size = sizeof with,
-                             .transport = train_transports[s->transport],
-                             .steps = s->steps,
-                             .message_bytes = message_bytes,
-                             .real_links = s->real_links,
-                             .realtime = s->realtime,
-                             .progress = show_iteration,
-                             .stop = asked_to_stop,
-                             .failed = show_failure,
-                             .context = &w};
+    const lh_exec_options exec = {.size = sizeof exec,
+                                  .receives = (lh_receives)s->model.receives,
+                                  .fifo = s->model.fifo,
+                                  .receive_slots = s->buffers};
+    const lh_train_options run = {.size = sizeof run,
+                                  .transport = train_transports[s->transport],
+                                  .steps = s->steps,
+                                  .message_bytes = s->message_bytes,
+                                  .real_links = s->real_links,
+                                  .realtime = s->realtime,
+                                  .progress = show_iteration,
+                                  .stop = asked_to_stop,
+                                  .failed = show_failure,
+                                  .context = &w};
     struct sigaction old[2];
     catch_interrupts(old);
-    lh_status status =
-        s->device == TRAIN_CPU
-            ? train_cpu(c, plan, pipeline, exec, &with, out)
-            : lh_train_timed(pipeline, exec, &with, out, &c->err);
+    lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
+                            : train_pipeline(c, v, &exec, &run, out);
     restore_interrupts(old);
     cli_progress_end();
     if (w.log && fclose(w.log) != 0 && status == LH_OK)
@@ -219,39 +217,24 @@ static lh_status train(cli *c, const lh_plan *plan, const lh_pipeline *pipeline,
 /* --- the command
  * ------------------------------------------------------------------ */
 
-/* A GPU's share of a message of the plan. */
+static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
+{
+    const train_settings *s = c->settings;
+    lh_train_result *result = NULL;
+    CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
+    CLI_TRY(train(c, v, plan, &result));
+    lh_status status = train_put_results(c, v, result);
+    lh_train_result_free(result);
+    return status;
+}
+
+/* What --inject's gigabits are counted for. */
 static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
     if (s->message_bytes)
         return s->message_bytes;
-    if (!plan)
-        return 65536;
-    const lh_layout *l = &plan->best.layout;
-    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
-    int64_t all = lh_cost_message_bytes(plan->job, l);
-    return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus : 65536;
-}
-
-static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
-{
-    const train_settings *s = c->settings;
-    cli_model model = s->model;
-    lh_exec_options with = {.size = sizeof with,
-                            .receives = (lh_receives)model.receives,
-                            .fifo = model.fifo,
-                            .receive_slots = s->buffers};
-    lh_exec *exec = NULL;
-    lh_train_result *result = NULL;
-    CLI_TRY(cli_view_simulate(c, v, &model, c->operands[0]));
-    CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
-    lh_status status =
-        train(c, plan, v->pipeline, exec, message_bytes_of(c, plan), &result);
-    if (status == LH_OK)
-        status = train_put_results(c, v, plan, result);
-    lh_train_result_free(result);
-    lh_exec_free(exec);
-    return status;
+    return plan ? lh_train_message_bytes(plan) : 65536;
 }
 
 /* The pipeline as it is played: with other delays, faster. Each copy replaces
@@ -278,7 +261,7 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
 static lh_status check_options(cli *c)
 {
     train_settings *s = c->settings;
-    bool cpu = s->device == TRAIN_CPU;
+    bool cpu = s->device == LH_TRAIN_CPU;
     const struct {
         const char *name;
         bool is_given, is_for_cpu;
@@ -320,7 +303,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     const train_settings *s = c->settings;
     CLI_TRY(check_options(c));
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
-    if (s->device == TRAIN_CPU)
+    if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
     v->pipeline = cli_problem_pipeline(problem);
     v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);

@@ -11,6 +11,7 @@
 #include <longhaul/job.h>
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>
+#include <longhaul/plan.h>
 #include <longhaul/profile.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
@@ -141,6 +142,15 @@ typedef struct lh_train_result {
     bool interrupted;      /* fewer steps than asked for, by `stop` */
     const lh_trace *trace; /* of the last iteration; NULL: there was none */
     uint32_t n_grown; /* message buffers beyond those that were predicted */
+    /* Of one iteration: what the simulator predicts, and what was measured; 0
+     * where there was none. */
+    int64_t predicted_ns, median_ns, least_ns, most_ns;
+    double error; /* median_ns / predicted_ns - 1; 0: nothing was predicted */
+    uint64_t slips;        /* of all iterations together */
+    int64_t worst_late_ns; /* of all */
+    /* Share of the peak FLOPs of the GPUs that a plan counts on; negative: not
+     * known, or no plan was run. */
+    double utilisation;
 } lh_train_result;
 
 /* Plays the plan in real time on this machine: passes take their time, messages
@@ -190,6 +200,38 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_model *model,
                               const lh_train_options *options,
                               lh_train_result **out, lh_error *err);
+
+/* --- training a plan ------------------------------------------------------- */
+
+typedef enum lh_train_device {
+    LH_TRAIN_TIMED, /* passes take the time that the pipeline gives them */
+    LH_TRAIN_CPU    /* this machine's processors train the plan's model */
+} lh_train_device;
+
+typedef struct lh_train_plan_options {
+    size_t size; /* sizeof(lh_train_plan_options) */
+    lh_train_device device;
+    /* What is run in the place of the plan's own, NULL: nothing; a pipeline has
+     * to have the plan's chunks. */
+    const lh_pipeline *pipeline;
+    const lh_schedule *schedule;
+    const lh_exec_options *exec; /* NULL: as for lh_exec_make() */
+    /* NULL: as for lh_train_timed(). message_bytes 0: as the plan has it. */
+    const lh_train_options *run;
+    /* cpu: the data and the way of training; model, first_layers, micro_batch,
+     * sequence and replicas are the plan's. timed: not looked at. */
+    const lh_train_model *model;
+} lh_train_plan_options;
+
+/* Lowers the plan's schedule and runs it. `options` may be NULL: one iteration
+ * on the timed device. Errors as of lh_exec_make(), lh_train_timed() and
+ * lh_train_cpu(); LH_EUNSUPPORTED also: the cpu device does not run layers that
+ * the plan divides among GPUs. Release with lh_train_result_free(). */
+LH_API lh_status lh_train_plan(const lh_plan *plan,
+                               const lh_train_plan_options *options,
+                               lh_train_result **out, lh_error *err);
+/* Bytes of a message between the plan's stages: a GPU's share. */
+LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
 /* --- measuring ------------------------------------------------------------- */
 

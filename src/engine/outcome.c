@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 recorded, as a result and a trace. */
+#include "engine/measure.h"
 #include "engine/steps.h"
 #include "sim/timeline.h"
 
@@ -262,6 +263,34 @@ static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
                               err);
 }
 
+/* What the iterations say together. */
+static lh_status summarise(const lhi_job *job, lh_train_result *r,
+                           lh_error *err)
+{
+    uint32_t n = r->n_iterations;
+    int64_t *ns = calloc((size_t)n + 1, sizeof *ns);
+    if (!ns)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_iteration *it = &r->iterations[i];
+        ns[i] = it->ns;
+        r->slips += it->slips;
+        if (it->worst_late_ns > r->worst_late_ns)
+            r->worst_late_ns = it->worst_late_ns;
+    }
+    qsort(ns, n, sizeof *ns, lhi_compare_ns);
+    r->predicted_ns = lh_exec_predicted_ns(job->exec);
+    if (n) {
+        r->median_ns = n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
+        r->least_ns = ns[0];
+        r->most_ns = ns[n - 1];
+    }
+    if (r->predicted_ns > 0)
+        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+    free(ns);
+    return LH_OK;
+}
+
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
@@ -294,8 +323,9 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .interrupted = head.interrupted,
         .trace = to->trace,
         .n_grown = (uint32_t)head.n_grown,
+        .utilisation = -1,
     };
-    return status;
+    return status == LH_OK ? summarise(job, &to->result, err) : status;
 }
 
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
@@ -307,6 +337,7 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
         return lhi_fail_nomem(err);
     if (!text) { /* rank 0, another process, has it */
         to->result.elsewhere = true;
+        to->result.utilisation = -1;
         *out = &to->result;
         return LH_OK;
     }

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training a plan: what of the plan is run, and how a run compares with it. */
+#define _POSIX_C_SOURCE 200809L
+#include "jobs.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/engine.h>
+#include <longhaul/methods.h>
+#include <longhaul/plan.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Two sites and replicas of two: four GPUs, a pipeline of two stages. */
+static const char small[] =
+    "  gpus_per_node: 2\n"
+    "training: {global_batch: 8, sequence: 16}\n"
+    "model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}\n"
+    "layout: {tensor: %u, data: %u, pipeline: 2, micro_batch: 2}\n";
+
+static lh_plan *plan_of(uint32_t tensor)
+{
+    lh_error err = {0};
+    lh_job *job = job_with(JOB_SMALL, small, tensor, 2 / tensor);
+    lh_plan_options o = {.size = sizeof o, .quick = true};
+    lh_plan *plan = NULL;
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
+/* One schedule runs as the engine alone would run it; the result adds up. */
+static void timed(void)
+{
+    lh_plan *plan = plan_of(1);
+    lh_exec *x = NULL;
+    lh_train_result *r = NULL;
+    lh_error err = {0};
+    const lh_train_options run = {.size = sizeof run, .steps = 3};
+    const lh_train_plan_options o = {.size = sizeof o, .run = &run};
+    if (!plan)
+        return;
+    CHECK_OK(lh_exec_make(plan->pipeline, plan->schedule, NULL, &x, &err), err);
+    CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
+    if (r && x) {
+        CHECK_INT(r->n_iterations, 3);
+        CHECK_INT(r->predicted_ns, lh_exec_predicted_ns(x));
+        CHECK(r->least_ns <= r->median_ns && r->median_ns <= r->most_ns);
+        bool is_one = false;
+        for (uint32_t i = 0; i < 3; i++)
+            is_one = is_one || r->iterations[i].ns == r->median_ns;
+        CHECK(is_one && r->least_ns >= r->predicted_ns);
+        CHECK(r->error == (double)r->median_ns / (double)r->predicted_ns - 1);
+        double peak = 2.0 * 2 * plan->job->datacenters[0].gpu.flops_per_s;
+        double want = lh_cost_iteration_flops(plan->job) /
+                      ((double)r->median_ns / 1e9 * peak);
+        CHECK(fabs(r->utilisation / want - 1) < 1e-12);
+        CHECK(r->trace && r->trace->n_runs > 0);
+    }
+    lh_train_result_free(r);
+    lh_exec_free(x);
+    lh_plan_free(plan);
+}
+
+/* Sequences of 16 tokens, two of them, hidden 32, in two bytes each; tensor
+ * parallelism divides that. */
+static void message_bytes(void)
+{
+    for (uint32_t tensor = 1; tensor <= 2; tensor++) {
+        lh_plan *plan = plan_of(tensor);
+        if (!plan)
+            return;
+        CHECK_INT(lh_train_message_bytes(plan), 2 * 16 * 32 * 2 / tensor);
+        lh_plan_free(plan);
+    }
+}
+
+static void write_text(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    for (int i = 0; file && i < 2000; i++)
+        fputc("etaoin shrdlu\n"[i * i % 14], file);
+    if (file)
+        fclose(file);
+}
+
+/* On the cpu device a plan says what lh_train_cpu() wants to be told: the same
+ * losses, to the last bit, also with another schedule. */
+static void cpu(void)
+{
+    char path[] = "/tmp/longhaul-test-plan-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    write_text(path);
+    lh_plan *plan = plan_of(1);
+    lh_exec *x = NULL;
+    lh_schedule *other = NULL;
+    lh_train_result *r[3] = {NULL, NULL, NULL};
+    lh_error err = {0};
+    const lh_train_options run = {.size = sizeof run, .steps = 4};
+    lh_train_model m = lh_train_model_defaults();
+    m.seed = 5;
+    m.data = path;
+    m.rate = 1e-2;
+    lh_train_plan_options o = {
+        .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+    if (!plan)
+        return;
+    CHECK_OK(lh_train_plan(plan, &o, &r[0], &err), err);
+    CHECK_OK(lh_method_run("gpipe", plan->pipeline, NULL, &other, NULL, &err),
+             err);
+    o.schedule = other;
+    CHECK_OK(lh_train_plan(plan, &o, &r[1], &err), err);
+    uint32_t first_layers[] = {0, 0, 0};
+    for (uint32_t c = 0; c < 2; c++) {
+        uint32_t count;
+        lh_plan_layers(plan, c, &first_layers[c], &count);
+        first_layers[c + 1] = first_layers[c] + count;
+    }
+    m.model = plan->job->model;
+    m.first_layers = first_layers;
+    m.micro_batch = 2;
+    m.sequence = 16;
+    m.replicas = 2;
+    CHECK_OK(lh_exec_make(plan->pipeline, plan->schedule, NULL, &x, &err), err);
+    CHECK_OK(lh_train_cpu(plan->pipeline, x, &m, &run, &r[2], &err), err);
+    for (uint32_t i = 0; r[0] && r[1] && r[2] && i < 4; i++) {
+        CHECK(isfinite(r[0]->iterations[i].loss));
+        CHECK(r[0]->iterations[i].loss == r[2]->iterations[i].loss);
+        CHECK(r[1]->iterations[i].loss == r[2]->iterations[i].loss);
+    }
+    if (r[0] && r[2]) {
+        CHECK(r[0]->utilisation > 0);
+        CHECK(r[2]->utilisation < 0); /* it has no plan */
+    }
+    for (int i = 0; i < 3; i++)
+        lh_train_result_free(r[i]);
+    lh_exec_free(x);
+    lh_schedule_free(other);
+    lh_plan_free(plan);
+    unlink(path);
+}
+
+static void refuses(void)
+{
+    lh_plan *plan = plan_of(2);
+    lh_train_result *r = NULL;
+    lh_error err = {0};
+    lh_train_plan_options o = {.size = sizeof o, .device = LH_TRAIN_CPU};
+    if (!plan)
+        return;
+    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "the plan has tensor 2, context 1, expert 1");
+    o.device = (lh_train_device)7;
+    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "no device 7");
+    o.size = 0;
+    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
+    CHECK(!r);
+    lh_plan_free(plan);
+    plan = plan_of(1);
+    o = (lh_train_plan_options){.size = sizeof o, .device = LH_TRAIN_CPU};
+    CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "training needs a model");
+    CHECK(!r);
+    lh_plan_free(plan);
+}
+
+int main(void)
+{
+    RUN(timed);
+    RUN(message_bytes);
+    RUN(cpu);
+    RUN(refuses);
+    return test_summary();
+}
