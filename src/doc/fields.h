@@ -101,7 +101,8 @@ struct lhi_field {
      * and needed, but something else reads it. */
     lh_status (*read)(const lhi_reading *r, const lhi_node *node, void *owner,
                       lh_error *err);
-    /* NULL: no memory. JSON's null: left out, if the row may be. */
+    /* NULL: no memory. JSON's null: left out, if the row may be. Without
+     * `write` and `form` it always is: the key is only read. */
     json_t *(*write)(const void *owner, const void *context);
 };
 
@@ -157,6 +158,8 @@ struct lhi_table {
 #define LHI_STRUCT(T, m) LHI_FIELD(LHI_F_STRUCT, T, m)
 /* A map of keys whose members stand in the struct itself. */
 #define LHI_PART(T) .type = LHI_F_STRUCT, .owner = sizeof(T), .width = sizeof(T)
+/* Rows that stand in another table of the same struct. */
+#define LHI_SPREAD_PART(T) .type = LHI_F_SPREAD, .owner = sizeof(T)
 #define LHI_STRUCT_AT(T, m)                                                    \
     .type = LHI_F_STRUCT_AT, .owner = sizeof(T), .offset = offsetof(T, m),     \
     .width = sizeof *LHI_OF(T, m)

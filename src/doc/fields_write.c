@@ -112,7 +112,9 @@ static json_t *value_to_json(const lhi_field *row, const char *owner,
             (uint32_t)load_whole(owner + row->count, sizeof(uint32_t)),
             context);
     default:
-        return row->write ? row->write(owner, context) : json_string(row->form);
+        return row->write  ? row->write(owner, context)
+               : row->form ? json_string(row->form)
+                           : json_null();
     }
 }
 

@@ -2,6 +2,7 @@
 /* The pages of the formats name the keys that the tables of the code name: each
  * key of a table stands in its page as `key`, and what the page's examples and
  * the first columns of its tables name is a key. */
+#include "pipe/file/pipe_file.h"
 #include "plan/file/plan_file.h"
 
 #include "test.h"
@@ -17,6 +18,7 @@ typedef struct page {
 } page;
 
 static const page pages[] = {
+    {"pipeline.md", {&lhi_pipeline_table}, {NULL}},
     {"plan.md", {&lhi_plan_table}, {NULL}},
 };
 

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `data_parallel`: a list of chunks, or a map of these, operations that passes
+ * launch, and what goes with them. */
+#include "pipe/file/pipe_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Of a chunk that there is. */
+static lh_status check_chunk(const lhi_reading *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    const lhi_pipeline_text *text = r->context;
+    uint32_t c;
+    (void)it;
+    return lhi_get_u32(r->doc, lhi_find(map, "chunk"), 0,
+                       text->desc.n_chunks - 1, &c, err);
+}
+
+/* --- chunks --------------------------------------------------------------
+ */
+
+static const lhi_field chunk_rows[] = {
+    {"chunk", LHI_WHOLE(lhi_dp_chunk, chunk), .most = LH_MAX_CHUNKS},
+    {"all_gather", LHI_TIME(lhi_dp_chunk, all_gather_ns), .when = LHI_KEPT},
+    {"reduce_scatter", LHI_TIME(lhi_dp_chunk, reduce_scatter_ns),
+     .when = LHI_KEPT},
+    {"latency", LHI_TIME(lhi_dp_chunk, latency_ns), .when = LHI_KEPT},
+};
+static const lhi_table chunk_table = {
+    LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows),
+    .check = check_chunk};
+
+static lh_status take_chunks(const lhi_reading *r, const lhi_node *list,
+                             lhi_pipeline_text *text, lh_error *err)
+{
+    lh_chunk *chunks = lhi_own_chunks(r, text);
+    bool *seen = LHI_NEW(r->mem, bool, text->desc.n_chunks);
+    if (!chunks || !seen)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *n = list->first; n; n = n->next) {
+        const lhi_dp_chunk *from = &text->dp_chunks[n->index];
+        lh_chunk *chunk = &chunks[from->chunk];
+        if (seen[from->chunk])
+            return lhi_doc_fail(r->doc, lhi_find(n, "chunk"), err, LH_EINPUT,
+                                "chunk %" PRIu32 " is there twice; keep one",
+                                from->chunk);
+        seen[from->chunk] = true;
+        chunk->all_gather_ns = from->all_gather_ns;
+        chunk->reduce_scatter_ns = from->reduce_scatter_ns;
+        chunk->dp_latency_ns = from->latency_ns;
+    }
+    return LH_OK;
+}
+
+/* --- operations ----------------------------------------------------------
+ */
+
+/* Digits into *out; what follows them, or NULL: none, or too large. */
+static const char *parse_digits(const char *text, uint32_t *out)
+{
+    uint64_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        value = value * 10 + (uint64_t)(*at - '0');
+        if (value >= LH_NONE)
+            return NULL;
+    }
+    *out = (uint32_t)value;
+    return at == text ? NULL : at;
+}
+
+/* "4B0": the backward of chunk 4 on microbatch 0. */
+static bool parse_point(const char *text, void *member)
+{
+    lh_dp_point *point = member;
+    const char *at = parse_digits(text, &point->chunk);
+    if (!at || (*at != 'F' && *at != 'B'))
+        return false;
+    point->backward = *at == 'B';
+    at = parse_digits(at + 1, &point->microbatch);
+    return at && *at == '\0';
+}
+
+static const char *print_point(const void *member, char *text)
+{
+    const lh_dp_point *point = member;
+    snprintf(text, LHI_WORD_SIZE, "%" PRIu32 "%c%" PRIu32, point->chunk,
+             point->backward ? 'B' : 'F', point->microbatch);
+    return text;
+}
+
+/* "0/5" */
+static lh_status read_bucket(const lhi_reading *r, const lhi_node *node,
+                             void *owner, lh_error *err)
+{
+    lh_dp_op *op = owner;
+    const char *text;
+    LHI_TRY(lhi_get_string(r->doc, node, &text, err));
+    const char *at = parse_digits(text, &op->bucket);
+    if (at && *at == '/') {
+        at = parse_digits(at + 1, &op->n_buckets);
+        if (at && *at == '\0')
+            return LH_OK;
+    }
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "must be a number and how many there are, as 0/5");
+}
+
+static json_t *write_bucket(const void *owner, const void *context)
+{
+    const lh_dp_op *op = owner;
+    (void)context;
+    return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
+}
+
+static void start_operation(const lhi_reading *r, void *it)
+{
+    lh_dp_op *op = it;
+    (void)r;
+    op->n_buckets = 1;
+    op->before.chunk = LH_NONE;
+}
+
+static lh_status check_operation(const lhi_reading *r, const lhi_node *map,
+                                 void *it, lh_error *err)
+{
+    lh_dp_op *op = it;
+    bool scatter = lhi_find(map, "reduce_scatter");
+    if (!lhi_find(map, "all_gather") == !scatter)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "give one of 'all_gather' and 'reduce_scatter'");
+    op->is_reduce_scatter = scatter;
+    return check_chunk(r, map, it, err);
+}
+
+#define POINT_FORM "a chunk, F or B, and a microbatch, as 4B0"
+
+static const lhi_field operation_rows[] = {
+    {"chunk", LHI_WHOLE(lh_dp_op, chunk), .most = LH_MAX_CHUNKS},
+    {"all_gather", LHI_TIME(lh_dp_op, transfer_ns),
+     LHI_UNLESS(lh_dp_op, is_reduce_scatter, true)},
+    {"reduce_scatter", LHI_TIME(lh_dp_op, transfer_ns),
+     LHI_UNLESS(lh_dp_op, is_reduce_scatter, false)},
+    {"launch", LHI_WORD(lh_dp_op, launch), .form = POINT_FORM,
+     .parse = parse_point, .print = print_point},
+    {"bucket", LHI_OWN(lh_dp_op), .read = read_bucket, .write = write_bucket,
+     LHI_UNLESS(lh_dp_op, n_buckets, 1)},
+    {"before", LHI_WORD(lh_dp_op, before), .form = POINT_FORM,
+     .parse = parse_point, .print = print_point,
+     LHI_UNLESS(lh_dp_op, before.chunk, LH_NONE)},
+};
+static const lhi_table operation_table = {
+    LHI_ROWS("operation", lh_dp_op, operation_rows), .start = start_operation,
+    .check = check_operation};
+
+/* --- groups and prefetch -------------------------------------------------
+ */
+
+static const lhi_field groups_rows[] = {
+    {"enqueue", LHI_LIST(lhi_dp_groups, enqueue, n_enqueue), .of = LHI_F_WHOLE,
+     .least = 1, .most = LH_MAX_MICROBATCHES},
+    {"dequeue", LHI_LIST(lhi_dp_groups, dequeue, n_dequeue), .of = LHI_F_WHOLE,
+     .least = 1, .most = LH_MAX_MICROBATCHES},
+};
+const lhi_table lhi_dp_groups_table = {
+    LHI_ROWS("groups", lhi_dp_groups, groups_rows)};
+
+static const lhi_field dp_rows[] = {
+    {"chunks", LHI_LIST(lhi_pipeline_text, dp_chunks, n_dp_chunks),
+     .table = &chunk_table, .when = LHI_KEPT},
+    {"operations", LHI_LIST(lhi_pipeline_text, ops, n_ops),
+     .table = &operation_table, .when = LHI_LEFT_OUT},
+    {"prefetch", LHI_WHOLE(lhi_pipeline_text, prefetch), .most = LH_MAX_CHUNKS,
+     .when = LHI_LEFT_OUT, .absent = -1},
+    {"groups", LHI_STRUCT(lhi_pipeline_text, groups),
+     .table = &lhi_dp_groups_table,
+     LHI_UNLESS(lhi_pipeline_text, groups.n_enqueue, 0)},
+    {"elastic", LHI_OWN(lhi_pipeline_text), .read = lhi_dp_elastic_read,
+     .table = &lhi_dp_elastic_table, .when = LHI_LEFT_OUT},
+};
+const lhi_table lhi_dp_table = {
+    LHI_ROWS("data_parallel", lhi_pipeline_text, dp_rows)};
+
+/* --- the whole -----------------------------------------------------------
+ */
+
+static lh_status read_map(const lhi_reading *r, const lhi_node *map,
+                          lhi_pipeline_text *text, lh_error *err)
+{
+    lh_pipeline_desc *d = &text->desc;
+    LHI_TRY(lhi_fields_read(r, map, &lhi_dp_table, text, err));
+    if (lhi_find(map, "elastic"))
+        return LH_OK;
+    const lhi_node *chunks = lhi_find(map, "chunks");
+    const lhi_node *operations = lhi_find(map, "operations");
+    if (chunks)
+        LHI_TRY(take_chunks(r, chunks, text, err));
+    if (operations && !(text->origin.op_nodes = lhi_items(r, operations)))
+        return lhi_fail_nomem(err);
+    d->n_dp_ops = text->n_ops;
+    d->dp_ops = text->ops;
+    d->first_gathers = (uint32_t)(text->prefetch + 1);
+    d->n_enqueue = text->groups.n_enqueue;
+    d->n_dequeue = text->groups.n_dequeue;
+    d->enqueue = text->groups.enqueue;
+    d->dequeue = text->groups.dequeue;
+    return LH_OK;
+}
+
+lh_status lhi_dp_read(const lhi_reading *r, const lhi_node *node, void *owner,
+                      lh_error *err)
+{
+    lhi_pipeline_text *text = owner;
+    LHI_TRY(lhi_need_chunks(r, text, node->parent, err));
+    if (node->kind == LHI_MAP)
+        return read_map(r, node, text, err);
+    const void *items;
+    LHI_TRY(
+        lhi_list_read(r, node, &dp_rows[0], &items, &text->n_dp_chunks, err));
+    text->dp_chunks = items;
+    return take_chunks(r, node, text, err);
+}
+
+json_t *lhi_dp_write(const void *owner, const void *context)
+{
+    const lhi_pipeline_text *text = owner;
+    if (text->n_ops > 0 || text->groups.n_enqueue > 0 || text->prefetch >= 0)
+        return lhi_fields_write(&lhi_dp_table, text, context);
+    if (text->n_dp_chunks == 0)
+        return json_null();
+    return lhi_list_write(&dp_rows[0], text->dp_chunks, text->n_dp_chunks,
+                          context);
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline/1: every key, reading and writing. */
+#include "pipe/file/pipe_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEMORY_MOST (INT64_C(1) << 60)
+
+/* --- chunks and links ----------------------------------------------------
+ */
+
+/* By how much F, D and W change memory, and what is held throughout; without
+ * `memory` no pass takes any. */
+static const lhi_field memory_rows[] = {
+    {"F", LHI_WHOLE(lh_chunk, mem_f), .least = -MEMORY_MOST,
+     .most = MEMORY_MOST, .when = LHI_KEPT},
+    {"D", LHI_WHOLE(lh_chunk, mem_d), .least = -MEMORY_MOST,
+     .most = MEMORY_MOST, .when = LHI_KEPT},
+    {"W", LHI_WHOLE(lh_chunk, mem_w), .least = -MEMORY_MOST,
+     .most = MEMORY_MOST, .when = LHI_KEPT},
+    {"static", LHI_WHOLE(lh_chunk, mem_static), .most = MEMORY_MOST,
+     .when = LHI_KEPT},
+};
+static const lhi_table memory_table = {
+    LHI_ROWS("memory", lh_chunk, memory_rows)};
+
+static const lhi_field work_rows[] = {
+    {"F", LHI_TIME(lh_chunk, f_ns)},
+    {"D", LHI_TIME(lh_chunk, d_ns)},
+    {"W", LHI_TIME(lh_chunk, w_ns)},
+    {"memory", LHI_PART(lh_chunk), .table = &memory_table, .when = LHI_KEPT},
+};
+const lhi_table lhi_work_table = {LHI_ROWS("work", lh_chunk, work_rows)};
+
+static const lhi_field chunk_rows[] = {
+    {"device", LHI_WHOLE(lh_chunk, device), .most = LH_MAX_DEVICES - 1},
+    {NULL, LHI_SPREAD_PART(lh_chunk), .table = &lhi_work_table},
+};
+static const lhi_table chunk_table = {LHI_ROWS("chunk", lh_chunk, chunk_rows)};
+
+static const lhi_field link_rows[] = {
+    {"from", LHI_WHOLE(lh_link, from), .most = LH_MAX_DEVICES - 1},
+    {"to", LHI_WHOLE(lh_link, to), .most = LH_MAX_DEVICES - 1},
+    {"latency", LHI_TIME(lh_link, latency_ns), .when = LHI_KEPT},
+    {"transfer", LHI_TIME(lh_link, transfer_ns), .when = LHI_KEPT},
+    {"name", LHI_TEXT(lh_link, name), .least = 1, .when = LHI_LEFT_OUT},
+};
+static const lhi_table link_table = {LHI_ROWS("link", lh_link, link_rows)};
+
+/* --- sites and limits ----------------------------------------------------
+ */
+
+static const lhi_field site_rows[] = {
+    {"name", LHI_TEXT(lhi_site_text, name), .least = 1},
+    {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .of = LHI_F_WHOLE,
+     .most = LH_MAX_DEVICES - 1},
+};
+static const lhi_table site_table = {
+    LHI_ROWS("site", lhi_site_text, site_rows)};
+
+/* Every device at one site. */
+static lh_status place_devices(const lhi_reading *r, const lhi_node *list,
+                               lhi_pipeline_text *text, lh_error *err)
+{
+    uint32_t P = text->desc.n_devices, placed = 0;
+    lh_site *sites = LHI_NEW(r->mem, lh_site, text->n_sites);
+    uint32_t *at = LHI_NEW(r->mem, uint32_t, P);
+    if (!sites || !at)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < P; d++)
+        at[d] = LH_NONE;
+    for (const lhi_node *n = list->first; n; n = n->next) {
+        const lhi_node *devices = lhi_find(n, "devices");
+        sites[n->index].name = text->sites[n->index].name;
+        for (const lhi_node *d = devices->first; d; d = d->next) {
+            uint32_t device;
+            LHI_TRY(lhi_get_u32(r->doc, d, 0, P - 1, &device, err));
+            if (at[device] != LH_NONE)
+                return lhi_doc_fail(r->doc, d, err, LH_EINPUT,
+                                    "device %" PRIu32 " is at two sites",
+                                    device);
+            at[device] = n->index;
+            placed++;
+        }
+    }
+    if (placed != P)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "%" PRIu32 " of %" PRIu32 " devices are at no site",
+                            P - placed, P);
+    text->desc.n_sites = text->n_sites;
+    text->desc.sites = sites;
+    text->desc.device_sites = at;
+    return LH_OK;
+}
+
+/* The other way round; a site without devices is written too. */
+static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
+                            lh_error *err)
+{
+    const lh_pipeline_desc *d = &text->desc;
+    lhi_site_text *sites = LHI_NEW(mem, lhi_site_text, d->n_sites);
+    uint32_t *first = LHI_NEW(mem, uint32_t, d->n_sites + (size_t)1);
+    uint32_t *devices = LHI_NEW(mem, uint32_t, d->n_devices);
+    if (!sites || !first || !devices)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; d->n_sites && i < d->n_devices; i++)
+        first[d->device_sites[i] + 1]++;
+    for (uint32_t i = 0; i < d->n_sites; i++) {
+        first[i + 1] += first[i];
+        sites[i] = (lhi_site_text){d->sites[i].name, 0, &devices[first[i]]};
+    }
+    for (uint32_t i = 0; d->n_sites && i < d->n_devices; i++) {
+        uint32_t site = d->device_sites[i];
+        devices[first[site] + sites[site].n_devices++] = i;
+    }
+    text->n_sites = d->n_sites;
+    text->sites = sites;
+    return LH_OK;
+}
+
+/* One number for all devices, or one each. */
+static lh_status read_limits(const lhi_reading *r, const lhi_node *node,
+                             void *owner, lh_error *err)
+{
+    lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
+    int64_t *limits = LHI_NEW(r->mem, int64_t, d->n_devices);
+    if (!limits)
+        return lhi_fail_nomem(err);
+    bool list = node->kind == LHI_LIST;
+    if (list && node->n_items != d->n_devices)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "%" PRIu32 " limits for %" PRIu32
+                            " devices; give one number or one per device",
+                            node->n_items, d->n_devices);
+    const lhi_node *each = list ? node->first : node;
+    for (uint32_t i = 0; i < d->n_devices; i++) {
+        LHI_TRY(lhi_get_int(r->doc, each, 0, INT64_MAX, &limits[i], err));
+        each = list ? each->next : node;
+    }
+    d->memory_limits = limits;
+    return LH_OK;
+}
+
+static json_t *write_limits(const void *owner, const void *context)
+{
+    static const lhi_field row = {.of = LHI_F_WHOLE, .width = sizeof(int64_t)};
+    const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
+    return d->memory_limits
+               ? lhi_list_write(&row, d->memory_limits, d->n_devices, context)
+               : json_null();
+}
+
+/* --- the whole -----------------------------------------------------------
+ */
+
+static const char *const backwards[] = {"split", "joint", NULL};
+
+static lh_status check_whole(const lhi_reading *r, const lhi_node *map,
+                             void *it, lh_error *err)
+{
+    lhi_pipeline_text *text = it;
+    const lhi_node *sites = lhi_find(map, "sites");
+    LHI_TRY(lhi_need_chunks(r, text, map, err));
+    if (sites && text->desc.n_sites)
+        return lhi_doc_fail(r->doc, sites, err, LH_EINPUT,
+                            "'datacenters' has named the sites already; "
+                            "keep one of the two");
+    return sites ? place_devices(r, sites, text, err) : LH_OK;
+}
+
+static const lhi_field pipeline_rows[] = {
+    {"longhaul", LHI_OWN(lhi_pipeline_text), .form = "pipeline/1",
+     .when = LHI_KEPT},
+    {"time_unit", LHI_OWN(lhi_pipeline_text), .form = "ns", .when = LHI_KEPT},
+    {"microbatches", LHI_WHOLE(lhi_pipeline_text, desc.n_microbatches),
+     .least = 1, .most = LH_MAX_MICROBATCHES},
+    {"devices", LHI_WHOLE(lhi_pipeline_text, desc.n_devices), .least = 1,
+     .most = LH_MAX_DEVICES},
+    {"backward", LHI_NAME(lhi_pipeline_text, desc.joint), .names = backwards,
+     .when = LHI_KEPT},
+    {"chunks", LHI_LIST(lhi_pipeline_text, desc.chunks, desc.n_chunks),
+     .table = &chunk_table, .fewest = 1, .longest = LH_MAX_CHUNKS,
+     .when = LHI_KEPT},
+    {"uniform", LHI_OWN(lhi_pipeline_text), .read = lhi_uniform_read,
+     .table = &lhi_uniform_table, .when = LHI_LEFT_OUT},
+    {"links", LHI_LIST(lhi_pipeline_text, desc.links, desc.n_links),
+     .table = &link_table, .when = LHI_KEPT},
+    {"datacenters", LHI_OWN(lhi_pipeline_text), .read = lhi_datacenters_read,
+     .table = &lhi_datacenters_table, .when = LHI_LEFT_OUT},
+    {"sites", LHI_LIST(lhi_pipeline_text, sites, n_sites), .table = &site_table,
+     .when = LHI_LEFT_OUT},
+    {"memory_limit", LHI_OWN(lhi_pipeline_text), .read = read_limits,
+     .write = write_limits, .when = LHI_LEFT_OUT},
+    {"memory_unit", LHI_TEXT(lhi_pipeline_text, desc.memory_unit), .least = 1,
+     .when = LHI_LEFT_OUT},
+    {"data_parallel", LHI_OWN(lhi_pipeline_text), .read = lhi_dp_read,
+     .write = lhi_dp_write, .table = &lhi_dp_table, .when = LHI_LEFT_OUT},
+};
+const lhi_table lhi_pipeline_table = {
+    LHI_ROWS("pipeline", lhi_pipeline_text, pipeline_rows),
+    .check = check_whole};
+
+lh_status lhi_need_chunks(const lhi_reading *r, const lhi_pipeline_text *text,
+                          const lhi_node *map, lh_error *err)
+{
+    if (text->desc.n_chunks > 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                        "give 'chunks' or 'uniform'");
+}
+
+lh_chunk *lhi_own_chunks(const lhi_reading *r, lhi_pipeline_text *text)
+{
+    uint32_t n = text->desc.n_chunks;
+    lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, n);
+    if (chunks && n > 0)
+        memcpy(chunks, text->desc.chunks, n * sizeof *chunks);
+    text->desc.chunks = chunks;
+    return chunks;
+}
+
+const lhi_node **lhi_items(const lhi_reading *r, const lhi_node *list)
+{
+    const lhi_node **nodes = LHI_NEW(r->mem, const lhi_node *, list->n_items);
+    for (const lhi_node *n = list->first; nodes && n; n = n->next)
+        nodes[n->index] = n;
+    return nodes;
+}
+
+/* --- reading -------------------------------------------------------------
+ */
+
+static lh_status read_unit(const lhi_doc *doc, const lhi_node *map,
+                           int64_t *unit_ns, lh_error *err)
+{
+    static const char *const names[] = {"s", "ms", "us", "ns", NULL};
+    static const int64_t units[] = {1000000000, 1000000, 1000, 1};
+    uint32_t unit = 0;
+    const lhi_node *node = lhi_find(map, "time_unit");
+    if (node)
+        LHI_TRY(lhi_get_choice(doc, node, names, &unit, err));
+    *unit_ns = units[unit];
+    return LH_OK;
+}
+
+static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
+                           lhi_arena *mem, lhi_pipeline_text *text,
+                           lh_error *err)
+{
+    lhi_reading r = {.doc = doc, .mem = mem, .context = text};
+    *text = (lhi_pipeline_text){
+        .desc.size = sizeof text->desc, .prefetch = -1, .origin.doc = doc};
+    LHI_TRY(lhi_want_map(doc, map, err));
+    LHI_TRY(read_unit(doc, map, &r.unit_ns, err));
+    LHI_TRY(lhi_fields_read(&r, map, &lhi_pipeline_table, text, err));
+    const lhi_node *chunks = lhi_find(map, "chunks");
+    const lhi_node *links = lhi_find(map, "links");
+    if (chunks && !(text->origin.chunk_nodes = lhi_items(&r, chunks)))
+        return lhi_fail_nomem(err);
+    if (links && !(text->origin.link_nodes = lhi_items(&r, links)))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
+                                 lh_pipeline **out, lh_error *err)
+{
+    lhi_pipeline_text text;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = read_text(doc, map, mem, &text, err);
+    if (status == LH_OK)
+        status = lhi_pipeline_make(&text.desc, &text.origin, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+static lh_status from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
+{
+    lh_status status = lhi_want_format(doc, "pipeline", 1, err);
+    if (status == LH_OK)
+        status = lhi_pipeline_from_node(doc, doc->root, out, err);
+    lhi_doc_free(doc);
+    return status;
+}
+
+lh_status lh_pipeline_parse(const char *text, size_t len, const char *name,
+                            lh_pipeline **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+/* --- writing -------------------------------------------------------------
+ */
+
+/* A link is called after its devices unless the file says otherwise. */
+static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
+                            lh_error *err)
+{
+    uint32_t n = text->desc.n_links;
+    lh_link *links = LHI_NEW(mem, lh_link, n);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        char plain[32];
+        links[i] = text->desc.links[i];
+        snprintf(plain, sizeof plain, "%" PRIu32 "-%" PRIu32, links[i].from,
+                 links[i].to);
+        if (strcmp(plain, links[i].name) == 0)
+            links[i].name = NULL;
+    }
+    text->desc.links = links;
+    return LH_OK;
+}
+
+static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
+                                lh_error *err)
+{
+    lhi_dp_chunk *list = LHI_NEW(mem, lhi_dp_chunk, text->desc.n_chunks);
+    if (!list)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < text->desc.n_chunks; i++) {
+        const lh_chunk *c = &text->desc.chunks[i];
+        if (c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns)
+            list[text->n_dp_chunks++] = (lhi_dp_chunk){
+                i, c->all_gather_ns, c->reduce_scatter_ns, c->dp_latency_ns};
+    }
+    text->dp_chunks = list;
+    return LH_OK;
+}
+
+static lh_status text_of(const lh_pipeline *p, lhi_arena *mem,
+                         lhi_pipeline_text *text, lh_error *err)
+{
+    lh_pipeline_desc *d = &text->desc;
+    *text = (lhi_pipeline_text){.desc.size = sizeof *d};
+    LHI_TRY(lh_pipeline_describe(p, d, err));
+    text->n_ops = d->n_dp_ops;
+    text->ops = d->dp_ops;
+    text->prefetch = (int64_t)d->first_gathers - 1;
+    text->groups =
+        (lhi_dp_groups){d->n_enqueue, d->n_dequeue, d->enqueue, d->dequeue};
+    LHI_TRY(list_links(text, mem, err));
+    LHI_TRY(list_dp_chunks(text, mem, err));
+    return list_sites(text, mem, err);
+}
+
+lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
+                               lh_error *err)
+{
+    lhi_pipeline_text text;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = text_of(pipeline, mem, &text, err);
+    if (status == LH_OK &&
+        !(*out = lhi_fields_write(&lhi_pipeline_table, &text, &text)))
+        status = lhi_fail_nomem(err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
+                             size_t *len, lh_error *err)
+{
+    json_t *map;
+    LHI_TRY(lhi_pipeline_to_json(pipeline, &map, err));
+    return lhi_json_text(map, text, len, err);
+}
