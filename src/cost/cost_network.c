@@ -208,8 +208,8 @@ bool lh_link_setting_is_default(const lh_link_setting *s)
            !(s->queue_bytes > 0);
 }
 
-static lh_status check(const lh_link_load *use, const lh_link_setting *s,
-                       lh_error *err)
+static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
+                              lh_error *err)
 {
     if (!(use->line_bytes_per_s > 0 && use->latency_ns >= 0 &&
           use->return_ns >= 0 && use->loss >= 0 && use->loss < 1 &&
@@ -301,7 +301,7 @@ lh_status lhi_link_effect(const lh_link_load *use,
     lh_link_effect e = {.fec_share = 1, .loss = use->loss};
     lh_flow flow;
 
-    LHI_TRY(check(use, setting, err));
+    LHI_TRY(check_inputs(use, setting, err));
     fill_wire(use, setting, queue_pairs, known, &e);
     if (setting->fec_data) {
         e.fec_share = setting->fec_data /

@@ -33,8 +33,9 @@ static double between(int64_t low, int64_t high, double share)
     return (double)low + share * ((double)high - (double)low);
 }
 
-static void fill(const lh_profile_entry *low, const lh_profile_entry *high,
-                 uint32_t micro_batch, lhi_measured *out)
+static void interpolate(const lh_profile_entry *low,
+                        const lh_profile_entry *high, uint32_t micro_batch,
+                        lhi_measured *out)
 {
     double share = low == high
                        ? 0
@@ -54,14 +55,14 @@ static void fill(const lh_profile_entry *low, const lh_profile_entry *high,
 /* The shape itself, or the nearest on both sides. Time and memory of a pass
  * are close to affine in the tokens it works on, so between is safe and beyond
  * is not. */
-static bool look(const lh_profile *profile, const lh_profile_entry *like,
-                 lhi_measured *out)
+static bool find_nearest(const lh_profile *profile,
+                         const lh_profile_entry *like, lhi_measured *out)
 {
     const lh_profile_entry *low = NULL, *high = NULL;
     const lh_profile_entry *exact = lh_profile_find(profile, like);
 
     if (exact) {
-        fill(exact, exact, like->micro_batch, out);
+        interpolate(exact, exact, like->micro_batch, out);
         return true;
     }
     for (uint32_t i = 0; i < profile->n_entries; i++) {
@@ -78,7 +79,7 @@ static bool look(const lh_profile *profile, const lh_profile_entry *like,
     }
     if (!low || !high || low->communication != high->communication)
         return false;
-    fill(low, high, like->micro_batch, out);
+    interpolate(low, high, like->micro_batch, out);
     return true;
 }
 
@@ -118,13 +119,13 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
     *out = (lhi_measured){0};
     if (!profile || options->ignore_profile || !has_kind(profile, &like))
         return LH_OK;
-    if (look(profile, &like, out)) {
+    if (find_nearest(profile, &like, out)) {
         out->recompute_done = true;
         return LH_OK;
     }
     if (like.recompute != LH_RECOMPUTE_NONE) {
         like.recompute = LH_RECOMPUTE_NONE;
-        if (look(profile, &like, out)) {
+        if (find_nearest(profile, &like, out)) {
             /* Embedding and head have nothing to recompute. */
             out->recompute_done = pointless;
             return LH_OK;

@@ -11,7 +11,7 @@ typedef struct lister {
     uint32_t n;
 } lister;
 
-static lhi_op *add(lister *l, const char *name, double stored)
+static lhi_op *add_op(lister *l, const char *name, double stored)
 {
     lhi_op *op = &l->ops[l->n++];
     *op = (lhi_op){.name = name, .stored = stored};
@@ -21,7 +21,7 @@ static lhi_op *add(lister *l, const char *name, double stored)
 static void add_fixed(lister *l, const char *name, double stored)
 {
     if (stored > 0)
-        add(l, name, stored)->fixed = true;
+        add_op(l, name, stored)->fixed = true;
 }
 
 /* A linear layer of m rows, k to n, whose output is stored or, with
@@ -30,7 +30,7 @@ static lhi_op *add_linear(lister *l, const char *name, double m, double k,
                           double n, double matrices, bool keep)
 {
     double e = l->shape->element;
-    lhi_op *op = add(l, name, keep ? m * n * e : 0);
+    lhi_op *op = add_op(l, name, keep ? m * n * e : 0);
     op->again.flops = 2 * m * k * n;
     op->again.bytes = (m * (k + n) + matrices * k * n) * e;
     op->again.kernels = 1;
@@ -41,7 +41,7 @@ static lhi_op *add_linear(lister *l, const char *name, double m, double k,
 static void add_pointwise(lister *l, const char *name, double stored,
                           double moved)
 {
-    lhi_op *op = add(l, name, stored);
+    lhi_op *op = add_op(l, name, stored);
     op->again.bytes = moved;
     op->again.kernels = 1;
 }
@@ -67,14 +67,14 @@ static void add_projections(lister *l)
     /* Multi-head latent attention: the compressed forms, then all heads from
      * them. */
     double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
-    lhi_op *down = add(l, "latent", t * e * (latent + m->q_lora_rank));
+    lhi_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
     down->again.flops = 2 * t * h * (latent + m->q_lora_rank);
     down->again.bytes = (t + latent + m->q_lora_rank) * h * e;
     down->again.kernels = m->q_lora_rank ? 2 : 1;
     add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
                s->heads * s->qk_dim, 1, true);
-    lhi_op *kv = add(l, "key and value",
-                     t * e * s->kv_heads * (s->qk_dim + s->v_dim));
+    lhi_op *kv = add_op(l, "key and value",
+                        t * e * s->kv_heads * (s->qk_dim + s->v_dim));
     double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
     kv->again.flops = 2 * t * m->kv_lora_rank * out;
     kv->again.bytes = (t * (m->kv_lora_rank + out) + m->kv_lora_rank * out) * e;
@@ -87,13 +87,12 @@ static void add_core(lister *l, uint32_t layer)
     double t = s->tokens, e = s->element;
     double scores = t * s->heads * s->sequence;
     double dims = s->qk_dim + s->v_dim;
-    double pairs = s->unfused
-                       ? scores
-                       : t * s->heads * lhi_visible(s->model, layer,
-                                                    s->sequence);
+    double pairs =
+        s->unfused ? scores
+                   : t * s->heads * lhi_visible(s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
-    lhi_op *op = add(l, "attention", e * s->heads * s->v_dim * t + kept);
+    lhi_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
     op->again.flops = op->again.core_flops = 2 * pairs * dims;
     op->again.bytes = (s->heads + s->kv_heads) * dims * t * e +
                       (s->unfused ? 4 * scores * e : 0);
@@ -128,8 +127,8 @@ static void add_mlp(lister *l, double rows, double width, double matrices,
     double values = rows * inner * s->element;
     add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
     if (s->model->gated)
-        add_linear(l, shared ? "shared gate" : "gate", rows, h, inner,
-                   matrices, true);
+        add_linear(l, shared ? "shared gate" : "gate", rows, h, inner, matrices,
+                   true);
     add_pointwise(l, shared ? "shared activation" : "activation", values,
                   (s->model->gated ? 3 : 2) * values);
     add_linear(l, shared ? "shared down" : "down", rows, inner, h, matrices,
@@ -170,7 +169,8 @@ uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
     return l.n;
 }
 
-/* --- as published ------------------------------------------------------------ */
+/* --- as published ------------------------------------------------------------
+ */
 
 /* Coefficients of sbh^2, s^2bh and sbh in FLOPs, of sbh in bytes, as twelfths.
  * PipeMesh, tables I and II; the down projections store 2sbh, for only then do

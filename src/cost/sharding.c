@@ -20,7 +20,7 @@ static uint32_t spread_of(const lh_cost_group *group)
                               : group->size / group->per_datacenter;
 }
 
-static void add(lhi_collective *to, const lhi_collective *what)
+static void add_times(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer += what->transfer;
     to->latency += what->latency;
@@ -99,9 +99,9 @@ static lh_status share_fully(const sharer *s, lh_collective_kind kind,
     lhi_collective part;
 
     LHI_TRY(inside(s, kind, dimension, group, bytes, &part, err));
-    add(sum, &part);
+    add_times(sum, &part);
     LHI_TRY(between(s, kind, group, bytes, false, &part, err));
-    add(sum, &part);
+    add_times(sum, &part);
     return LH_OK;
 }
 
@@ -117,13 +117,13 @@ static lh_status share_inside(const sharer *s, lh_cost_dimension dimension,
 
     LHI_TRY(
         inside(s, LH_ALL_GATHER, dimension, group, gather_bytes, &part, err));
-    add(&sum->gather, &part);
+    add_times(&sum->gather, &part);
     LHI_TRY(inside(s, LH_REDUCE_SCATTER, dimension, group, reduce_bytes, &part,
                    err));
-    add(&sum->reduce, &part);
+    add_times(&sum->reduce, &part);
     LHI_TRY(
         between(s, LH_ALL_REDUCE, group, reduce_bytes, leaders, &part, err));
-    add(&sum->between, &part);
+    add_times(&sum->between, &part);
     return LH_OK;
 }
 

@@ -79,8 +79,8 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-static lh_status fill(const lh_job *job, const lh_plan_options *options,
-                      lhi_plan *plan, lh_error *err)
+static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
+                           lhi_plan *plan, lh_error *err)
 {
     LHI_TRY(copy_job(job, options, plan, err));
     lh_plan_options all = *options;
@@ -137,7 +137,7 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
     }
     plan->mem = mem;
     lh_error why = {0}; /* layouts that do not work leave their reason */
-    lh_status status = fill(job, &checked, plan, &why);
+    lh_status status = fill_plan(job, &checked, plan, &why);
     if (status != LH_OK) {
         lh_plan_free(&plan->plan);
         if (err)

@@ -20,8 +20,8 @@ static int64_t earliest(const lhi_plan_device *d, int64_t room)
 }
 
 /* Of several that can start by then, the chunk furthest along the path. */
-static menu look(const lhi_plan_device *d, const lhi_offers *offers,
-                 int64_t room, int64_t by_ns)
+static menu list_menu(const lhi_plan_device *d, const lhi_offers *offers,
+                      int64_t room, int64_t by_ns)
 {
     const lhi_pass_offer *all = &offers->nodes[1];
     menu m = {.chunk = LH_NONE};
@@ -59,7 +59,8 @@ static lhi_choice choose(const lhi_planner *p, uint32_t device,
     lhi_choice choice = {.start_ns = at, .kind = LH_W};
     if (at == LHI_NEVER)
         return choice;
-    menu f = look(d, &d->f, room, at), back = look(d, &d->d, room, at);
+    menu f = list_menu(d, &d->f, room, at),
+         back = list_menu(d, &d->d, room, at);
     lh_pass_kind first = wanted(p, d, &back);
     const menu *good = first == LH_F ? &f : &back;
     const menu *other = first == LH_F ? &back : &f;

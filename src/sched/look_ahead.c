@@ -57,7 +57,7 @@ static lh_status judge(looker *l, const lhi_orders *orders, int64_t *out,
 /* Judges what the last run made; keeps it if it is the best. Runs reckon with
  * less than the judge does, so one that is late by itself is not judged; but
  * what was packed toward the end may well begin earlier. */
-static lh_status enter(looker *l, lh_error *err)
+static lh_status judge_trial(looker *l, lh_error *err)
 {
     int64_t ns, late = l->ways.is_backward ? l->best_ns / 64 : 0;
     if (l->ways.end_ns >= l->best_ns + late)
@@ -77,7 +77,7 @@ static lh_status enter(looker *l, lh_error *err)
     return LH_OK;
 }
 
-static bool run(looker *l, bool backward, const lhi_way_rules *rules)
+static bool run_way(looker *l, bool backward, const lhi_way_rules *rules)
 {
     l->work += lhi_both_ways_cost(&l->ways);
     return lhi_both_ways_run(&l->ways, backward,
@@ -96,9 +96,9 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
     lhi_way_rules rules = {.caps = l->caps[by->shares],
                            .crosspipe = true,
                            .hold_back = by->hold_back};
-    if (!run(l, false, &rules))
+    if (!run_way(l, false, &rules))
         return LH_OK;
-    LHI_TRY(enter(l, err));
+    LHI_TRY(judge_trial(l, err));
     rules.crosspipe = false;
     rules.patience = by->patience;
     rules.reserve = by->reserve;
@@ -106,9 +106,9 @@ static lh_status try_one(looker *l, const attempt *by, lh_error *err)
     int64_t last_ns = -1;
     for (uint32_t i = 0; i < 2 * ROUNDS && !is_over(l); i++) {
         lhi_both_ways_turn(&l->ways);
-        if (!run(l, i % 2 == 0, &rules))
+        if (!run_way(l, i % 2 == 0, &rules))
             return LH_OK;
-        LHI_TRY(enter(l, err));
+        LHI_TRY(judge_trial(l, err));
         if (i % 2 && l->ways.end_ns == last_ns)
             return LH_OK;
         last_ns = i % 2 ? l->ways.end_ns : last_ns;
@@ -152,7 +152,7 @@ static lh_status share(looker *l, lh_error *err)
     return LH_OK;
 }
 
-static lh_status look(looker *l, lh_error *err)
+static lh_status try_rules(looker *l, lh_error *err)
 {
     bool shared = false, has_transfers = false;
     for (uint32_t d = 0; d < l->p->n_devices; d++) {
@@ -203,7 +203,7 @@ static lh_status improve(looker *l, lh_error *err)
         return LH_OK;
     LHI_TRY(
         lhi_orders_init(&l->trial, l->p, l->p->joint ? 2 : 2 + n_parts, err));
-    status = look(l, err);
+    status = try_rules(l, err);
     lhi_orders_fini(&l->trial);
     return status;
 }

@@ -433,7 +433,7 @@ static void gather(lhi_planner *p)
     }
 }
 
-static lh_status prepare(lhi_planner *p, lh_error *err)
+static lh_status init_planner(lhi_planner *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t n = pipe->n_microbatches;
@@ -521,7 +521,7 @@ lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
     p.mem = lhi_arena_make(0);
     if (!p.mem)
         return lhi_fail_nomem(err);
-    lh_status status = prepare(&p, err);
+    lh_status status = init_planner(&p, err);
     if (status == LH_OK)
         status = lhi_orders_init(out, pipeline,
                                  pipeline->joint ? 2 : 2 + n_parts, err);

@@ -40,7 +40,7 @@ static bool better(score a, score b)
     return a.makespan_ns < b.makespan_ns;
 }
 
-static lh_status make(whole *w, lh_schedule **out, lh_error *err)
+static lh_status make_schedule(whole *w, lh_schedule **out, lh_error *err)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
         uint32_t count, n = 0;
@@ -81,7 +81,7 @@ static bool fits(const whole *w)
 static lh_status judge(whole *w, lh_schedule **out, score *s, lh_error *err)
 {
     lh_schedule *made;
-    LHI_TRY(make(w, &made, err));
+    LHI_TRY(make_schedule(w, &made, err));
     lh_status status =
         lh_evaluator_run(w->evaluator, made, &s->makespan_ns, err);
     if (status != LH_OK) {
@@ -220,12 +220,12 @@ static lh_status allocate(whole *w, lh_error *err)
     return LH_OK;
 }
 
-static lh_status run(whole *w, lh_schedule **out, lh_error *err)
+static lh_status join_parts(whole *w, lh_schedule **out, lh_error *err)
 {
     LHI_TRY(allocate(w, err));
     if (!w->pipeline) {
         place_all(w, 2);
-        return make(w, out, err);
+        return make_schedule(w, out, err);
     }
     LHI_TRY(lh_evaluator_make(w->pipeline, NULL, &w->evaluator, err));
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->pipeline); c++) {
@@ -249,7 +249,7 @@ lh_status lh_schedule_whole(const lh_pipeline *pipeline,
     w.mem = lhi_arena_make(0);
     if (!w.mem)
         return lhi_fail_nomem(err);
-    lh_status status = run(&w, out, err);
+    lh_status status = join_parts(&w, out, err);
     lhi_arena_free(w.mem);
     return status;
 }

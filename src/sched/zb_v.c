@@ -66,7 +66,7 @@ static void spend(v_plan *v, uint32_t d, int64_t end)
     dev->now = end;
 }
 
-static void put(v_plan *v, int kind, uint32_t leg, uint32_t d)
+static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
     uint32_t m = dev->done[kind][leg];
@@ -125,15 +125,15 @@ static void warm_up(v_plan *v)
 {
     uint32_t last = v->n_devices - 1, leg = 0;
     for (uint32_t d = 0; d <= last; d++)
-        put(v, FORWARD, 0, d);
+        put_pass(v, FORWARD, 0, d);
     for (uint32_t d = last + 1; d-- > 0;) {
         const v_device *dev = &v->devices[d];
         int64_t back = d < last ? *end_of(v, FORWARD, 1, d + 1, 0) : -1;
         while (dev->held + 2 + 2 * d <= 2 * v->n_devices &&
                dev->now + 1 <= back && dev->done[FORWARD][0] < v->n)
             for (uint32_t e = 0; e <= d; e++)
-                put(v, FORWARD, 0, e);
-        put(v, FORWARD, 1, d);
+                put_pass(v, FORWARD, 0, e);
+        put_pass(v, FORWARD, 1, d);
     }
     for (uint32_t d = 1; d <= last; d++) {
         const uint32_t *before = v->devices[d - 1].done[FORWARD];
@@ -142,7 +142,7 @@ static void warm_up(v_plan *v)
                (here[1] <= before[1] && before[1] < v->n)) {
             for (uint32_t e = last + 1; e-- > d;)
                 if (v->devices[e].done[FORWARD][leg] < v->n)
-                    put(v, FORWARD, leg, e);
+                    put_pass(v, FORWARD, leg, e);
             leg = 1 - leg;
         }
     }
@@ -166,12 +166,12 @@ static void put_backwards(v_plan *v, unsigned char *legs)
     for (uint32_t d = v->n_devices; d-- > 0;)
         if (legs[d] == 1) {
             fill_wait(v, BACKWARD, 1, d);
-            put(v, BACKWARD, 1, d);
+            put_pass(v, BACKWARD, 1, d);
         }
     for (uint32_t d = 0; d < v->n_devices; d++)
         if (legs[d] == 0) {
             fill_wait(v, BACKWARD, 0, d);
-            put(v, BACKWARD, 0, d);
+            put_pass(v, BACKWARD, 0, d);
         }
 }
 
@@ -199,7 +199,7 @@ static void put_forwards(v_plan *v)
         while (v->devices[d].held + 1 > 2 * v->n_devices)
             put_w(v, d);
         fill_wait(v, FORWARD, leg, d);
-        put(v, FORWARD, leg, d);
+        put_pass(v, FORWARD, leg, d);
     }
 }
 

@@ -65,8 +65,9 @@ static int64_t arrival(fold *f, const lhi_route *route, int64_t at)
 }
 
 /* A pass is taken now and ends a unit later; what it makes is on its way. */
-static lh_status take(fold *f, uint32_t device, lh_pass_kind kind,
-                      uint32_t chunk, uint32_t m, int64_t now, lh_error *err)
+static lh_status take_pass(fold *f, uint32_t device, lh_pass_kind kind,
+                           uint32_t chunk, uint32_t m, int64_t now,
+                           lh_error *err)
 {
     const lh_pipeline *p = f->p;
     fold_device *dev = &f->devices[device];
@@ -146,15 +147,17 @@ static lh_status serve(fold *f, uint32_t device, int64_t now, lh_error *err)
     if (waiting <= f->p->n_devices) {
         chunk = find_d(f, dev, now);
         if (chunk != LH_NONE)
-            return take(f, device, LH_D, chunk, f->d_next[chunk], now, err);
+            return take_pass(f, device, LH_D, chunk, f->d_next[chunk], now,
+                             err);
         chunk = find_f(f, dev, now);
         if (chunk != LH_NONE)
-            return take(f, device, LH_F, chunk, f->f_next[chunk], now, err);
+            return take_pass(f, device, LH_F, chunk, f->f_next[chunk], now,
+                             err);
     }
     if (waiting == 0)
         return LH_OK;
     fold_pass of = dev->waiting[dev->n_taken];
-    return take(f, device, LH_W, of.chunk, of.microbatch, now, err);
+    return take_pass(f, device, LH_W, of.chunk, of.microbatch, now, err);
 }
 
 static lh_status give_room(fold *f, lh_error *err)

@@ -6,15 +6,9 @@
 
 #include <string.h>
 
-/* jansson's setters fail, and give back what they were given, on NULL. */
-static bool set(json_t *map, const char *key, json_t *value)
-{
-    return json_object_set_new(map, key, value) == 0;
-}
-
 static bool set_number(json_t *map, const char *key, double value)
 {
-    return set(map, key, lhi_json_number(value));
+    return lhi_json_set(map, key, lhi_json_number(value));
 }
 
 static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
@@ -25,31 +19,27 @@ static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
 /* Left out where it was not given. */
 static bool set_given(json_t *map, const char *key, uint32_t count)
 {
-    return count == 0 || set(map, key, json_integer(count));
-}
-
-static json_t *finish(json_t *map, bool ok)
-{
-    if (ok)
-        return map;
-    json_decref(map);
-    return NULL;
+    return count == 0 || lhi_json_set(map, key, json_integer(count));
 }
 
 static json_t *training_to_json(const lh_training *t)
 {
     json_t *map = json_object();
     bool ok =
-        map && set(map, "global_batch", json_integer(t->global_batch)) &&
-        set(map, "sequence", json_integer(t->sequence)) &&
-        set(map, "precision", json_string(lh_precision_name(t->precision))) &&
-        set(map, "optimizer", json_string(lh_optimizer_name(t->optimizer))) &&
-        (!t->zero_given || set(map, "zero", json_integer(t->zero))) &&
+        map &&
+        lhi_json_set(map, "global_batch", json_integer(t->global_batch)) &&
+        lhi_json_set(map, "sequence", json_integer(t->sequence)) &&
+        lhi_json_set(map, "precision",
+                     json_string(lh_precision_name(t->precision))) &&
+        lhi_json_set(map, "optimizer",
+                     json_string(lh_optimizer_name(t->optimizer))) &&
+        (!t->zero_given || lhi_json_set(map, "zero", json_integer(t->zero))) &&
         (!t->recompute_given ||
-         set(map, "recompute", json_string(lh_recompute_name(t->recompute)))) &&
+         lhi_json_set(map, "recompute",
+                      json_string(lh_recompute_name(t->recompute)))) &&
         (t->rings == LH_RING_LOCKSTEP ||
-         set(map, "rings", json_string("pipelined")));
-    return finish(map, ok);
+         lhi_json_set(map, "rings", json_string("pipelined")));
+    return lhi_json_done(map, ok);
 }
 
 static bool same_number(double a, double b)
@@ -74,15 +64,16 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
     if (is_preset(gpu, precision))
         return json_string(gpu->preset);
     json_t *map = json_object();
-    bool ok = map &&
-              set(map, gpu->preset ? "preset" : "name",
-                  json_string(gpu->preset ? gpu->preset : gpu->name)) &&
-              set_number(map, "tflops", gpu->tflops) &&
-              set_number(map, "memory_gib", gpu->memory_gib) &&
-              set_number(map, "memory_gbps", gpu->memory_gbps) &&
-              (same_number(gpu->efficiency, 0) ||
-               set_number(map, "efficiency", gpu->efficiency));
-    return finish(map, ok);
+    bool ok =
+        map &&
+        lhi_json_set(map, gpu->preset ? "preset" : "name",
+                     json_string(gpu->preset ? gpu->preset : gpu->name)) &&
+        set_number(map, "tflops", gpu->tflops) &&
+        set_number(map, "memory_gib", gpu->memory_gib) &&
+        set_number(map, "memory_gbps", gpu->memory_gbps) &&
+        (same_number(gpu->efficiency, 0) ||
+         set_number(map, "efficiency", gpu->efficiency));
+    return lhi_json_done(map, ok);
 }
 
 static bool set_network(json_t *map, const char *key, const lh_network *network)
@@ -92,7 +83,7 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
     json_t *value = json_object();
     bool ok = value && set_number(value, "gbps", network->gbps) &&
               set_time(value, "latency_us", network->latency_ns, 1e3);
-    return set(map, key, finish(value, ok));
+    return lhi_json_set(map, key, lhi_json_done(value, ok));
 }
 
 static bool set_price(json_t *map, const char *key, double usd)
@@ -103,30 +94,32 @@ static bool set_price(json_t *map, const char *key, double usd)
 static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
 {
     json_t *map = json_object();
-    bool ok = map && set(map, "name", json_string(site->name)) &&
-              set(map, "nodes", json_integer(site->nodes)) &&
-              set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
-              set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
-              set_network(map, "node_link", &site->node_link) &&
-              set_network(map, "fabric", &site->fabric) &&
-              set_price(map, "usd_per_gpu_hour", site->usd_per_gpu_hour);
-    return finish(map, ok);
+    bool ok =
+        map && lhi_json_set(map, "name", json_string(site->name)) &&
+        lhi_json_set(map, "nodes", json_integer(site->nodes)) &&
+        lhi_json_set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
+        lhi_json_set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
+        set_network(map, "node_link", &site->node_link) &&
+        set_network(map, "fabric", &site->fabric) &&
+        set_price(map, "usd_per_gpu_hour", site->usd_per_gpu_hour);
+    return lhi_json_done(map, ok);
 }
 
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 {
     const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
     json_t *map = json_object();
-    bool ok = map &&
-              set(map, "from", json_string(job->datacenters[from].name)) &&
-              set(map, "to", json_string(job->datacenters[to].name)) &&
-              set_time(map, "latency_ms", wan->latency_ns, 1e6) &&
-              set_number(map, "gbps", wan->gbps) &&
-              set_number(map, "loss", wan->loss) &&
-              set_number(map, "oversubscription", wan->oversubscription) &&
-              lhi_link_setting_to_map(&wan->setting, map) &&
-              set_price(map, "usd_per_gb", wan->usd_per_gb);
-    return finish(map, ok);
+    bool ok =
+        map &&
+        lhi_json_set(map, "from", json_string(job->datacenters[from].name)) &&
+        lhi_json_set(map, "to", json_string(job->datacenters[to].name)) &&
+        set_time(map, "latency_ms", wan->latency_ns, 1e6) &&
+        set_number(map, "gbps", wan->gbps) &&
+        set_number(map, "loss", wan->loss) &&
+        set_number(map, "oversubscription", wan->oversubscription) &&
+        lhi_link_setting_to_map(&wan->setting, map) &&
+        set_price(map, "usd_per_gb", wan->usd_per_gb);
+    return lhi_json_done(map, ok);
 }
 
 static bool add_sites(json_t *list, const lh_job *job)
@@ -157,28 +150,31 @@ static json_t *cluster_to_json(const lh_job *job)
               !json_object_set(map, "links", links);
     json_decref(sites);
     json_decref(links);
-    return finish(map, ok);
+    return lhi_json_done(map, ok);
 }
 
 static json_t *layout_to_json(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
     json_t *map = json_object();
-    bool ok =
-        map && set_given(map, "tensor", l->tensor) &&
-        set_given(map, "context", l->context) &&
-        set_given(map, "expert", l->expert) &&
-        set_given(map, "pipeline", l->pipeline) &&
-        set_given(map, "data", l->data) &&
-        set_given(map, "micro_batch", l->micro_batch) &&
-        set_given(map, "chunks_per_device", l->chunks_per_device) &&
-        (l->outermost == LH_OUTERMOST_ANY ||
-         set(map, "outermost", json_string(lh_outermost_name(l->outermost)))) &&
-        (l->sharding == LH_SHARDING_ANY ||
-         set(map, "sharding", json_string(lh_sharding_name(l->sharding)))) &&
-        (!l->schedule || set(map, "schedule", json_string(l->schedule))) &&
-        (!l->sites || set(map, "sites", lhi_sites_to_json(job, l->sites)));
-    return finish(map, ok);
+    bool ok = map && set_given(map, "tensor", l->tensor) &&
+              set_given(map, "context", l->context) &&
+              set_given(map, "expert", l->expert) &&
+              set_given(map, "pipeline", l->pipeline) &&
+              set_given(map, "data", l->data) &&
+              set_given(map, "micro_batch", l->micro_batch) &&
+              set_given(map, "chunks_per_device", l->chunks_per_device) &&
+              (l->outermost == LH_OUTERMOST_ANY ||
+               lhi_json_set(map, "outermost",
+                            json_string(lh_outermost_name(l->outermost)))) &&
+              (l->sharding == LH_SHARDING_ANY ||
+               lhi_json_set(map, "sharding",
+                            json_string(lh_sharding_name(l->sharding)))) &&
+              (!l->schedule ||
+               lhi_json_set(map, "schedule", json_string(l->schedule))) &&
+              (!l->sites ||
+               lhi_json_set(map, "sites", lhi_sites_to_json(job, l->sites)));
+    return lhi_json_done(map, ok);
 }
 
 static json_t *model_to_json(const lh_model *model)
@@ -191,14 +187,14 @@ static json_t *model_to_json(const lh_model *model)
 json_t *lhi_job_to_json(const lh_job *job)
 {
     json_t *map = json_object();
-    bool ok = map && set(map, "longhaul", json_string("job/1")) &&
-              set(map, "model", model_to_json(job->model)) &&
-              set(map, "training", training_to_json(&job->training)) &&
-              set(map, "cluster", cluster_to_json(job)) &&
-              set(map, "layout", layout_to_json(job)) &&
+    bool ok = map && lhi_json_set(map, "longhaul", json_string("job/1")) &&
+              lhi_json_set(map, "model", model_to_json(job->model)) &&
+              lhi_json_set(map, "training", training_to_json(&job->training)) &&
+              lhi_json_set(map, "cluster", cluster_to_json(job)) &&
+              lhi_json_set(map, "layout", layout_to_json(job)) &&
               (!job->profile ||
-               set(map, "profile", lhi_profile_to_json(job->profile)));
-    return finish(map, ok);
+               lhi_json_set(map, "profile", lhi_profile_to_json(job->profile)));
+    return lhi_json_done(map, ok);
 }
 
 lh_status lh_job_format(const lh_job *job, char **text, size_t *len,

@@ -95,26 +95,21 @@ lh_status lhi_link_setting_from_map(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-static bool set(json_t *map, const char *key, json_t *value)
-{
-    return json_object_set_new(map, key, value) == 0;
-}
-
 static bool set_choice(json_t *map, const char *key, const char *const *names,
                        uint32_t value)
 {
-    return !value || set(map, key, json_string(names[value - 1]));
+    return !value || lhi_json_set(map, key, json_string(names[value - 1]));
 }
 
 static bool set_count(json_t *map, const char *key, uint32_t count)
 {
-    return !count || set(map, key, json_integer(count));
+    return !count || lhi_json_set(map, key, json_integer(count));
 }
 
 static bool set_kib(json_t *map, const char *key, double bytes)
 {
     return !(bytes > 0) ||
-           set(map, key, lhi_json_number(lhi_round15(bytes / 1024)));
+           lhi_json_set(map, key, lhi_json_number(lhi_round15(bytes / 1024)));
 }
 
 bool lhi_link_setting_to_map(const lh_link_setting *s, json_t *map)
@@ -133,7 +128,7 @@ bool lhi_link_setting_to_map(const lh_link_setting *s, json_t *map)
     ok = fec && set_count(fec, "data", s->fec_data) &&
          set_count(fec, "parity", s->fec_parity);
     if (ok)
-        return set(map, "fec", fec);
+        return lhi_json_set(map, "fec", fec);
     json_decref(fec);
     return false;
 }

@@ -64,8 +64,8 @@ typedef struct reader {
 #define NEEDED UINT32_MAX
 
 /* The number of `key`, or `absent` where it is not there or null. */
-static lh_status take(const reader *r, const char *key, uint32_t most,
-                      uint32_t absent, uint32_t *out, lh_error *err)
+static lh_status read_number(const reader *r, const char *key, uint32_t most,
+                             uint32_t absent, uint32_t *out, lh_error *err)
 {
     const lhi_node *node = lhi_find(r->map, key);
     if (node && !lhi_is_null(node))
@@ -83,8 +83,8 @@ static lh_status take_size(const reader *r, const char *key, uint32_t most,
                            uint32_t class_has, uint32_t *out, lh_error *err)
 {
     bool nested = r->map != r->outer;
-    LHI_TRY(
-        take(r, key, most, nested && class_has ? class_has : NEEDED, out, err));
+    LHI_TRY(read_number(r, key, most, nested && class_has ? class_has : NEEDED,
+                        out, err));
     if (*out == 0)
         return lhi_doc_fail(r->doc, lhi_find(r->map, key), err, LH_EINPUT,
                             "must not be 0");
@@ -138,8 +138,8 @@ static lh_status read_sizes(reader *r, lh_error *err)
                       &m->heads, err));
     LHI_TRY(
         take_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
-    LHI_TRY(take(r, "num_key_value_heads", LHI_MAX_WIDTH,
-                 nested ? f->kv_heads : m->heads, &m->kv_heads, err));
+    LHI_TRY(read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
+                        nested ? f->kv_heads : m->heads, &m->kv_heads, err));
     LHI_TRY(take_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
                       err));
     return take_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
@@ -150,7 +150,8 @@ static lh_status read_head_dim(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
     uint32_t class_has = r->family->style == QWEN3 ? 128 : 0;
-    LHI_TRY(take(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim, err));
+    LHI_TRY(read_number(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim,
+                        err));
     if (m->head_dim)
         return LH_OK;
     if (m->hidden % m->heads != 0)
@@ -201,26 +202,26 @@ static lh_status read_window(reader *r, lh_error *err)
         const lhi_node *node = lhi_find(r->map, "sliding_window");
         if (node && lhi_is_null(node))
             return LH_OK;
-        return take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                    &m->sliding_window, err);
+        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                           &m->sliding_window, err);
     }
     case MIXTRAL:
-        return take(r, "sliding_window", LHI_MAX_VOCAB, 0, &m->sliding_window,
-                    err);
+        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 0,
+                           &m->sliding_window, err);
     case QWEN2:
     case QWEN3:
     case QWEN2_MOE:
         LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
         if (!used)
             return LH_OK;
-        LHI_TRY(take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                     &m->sliding_window, err));
-        return take(r, "max_window_layers", LHI_MAX_LAYERS, 28,
-                    &m->window_first_layer, err);
+        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                            &m->sliding_window, err));
+        return read_number(r, "max_window_layers", LHI_MAX_LAYERS, 28,
+                           &m->window_first_layer, err);
     case QWEN3_MOE: /* from the first layer on, whatever max_window_layers */
         LHI_TRY(take_flag(r, r->map, "use_sliding_window", &used, err));
-        return used ? take(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                           &m->sliding_window, err)
+        return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                                  &m->sliding_window, err)
                     : LH_OK;
     case LLAMA:
     case DEEPSEEK:
@@ -285,7 +286,8 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
         LHI_TRY(take_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
                           5632, &m->shared_expert_ffn, err));
     m->shared_expert_gate = two;
-    LHI_TRY(take(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
+    LHI_TRY(
+        read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
     if (step == 0)
         return lhi_doc_fail(r->doc, lhi_find(r->map, "decoder_sparse_step"),
                             err, LH_EINPUT, "must not be 0");
@@ -301,25 +303,25 @@ static lh_status read_deepseek_experts(reader *r, lh_error *err)
     bool nested = r->map != r->outer;
     uint32_t shared;
     uint64_t width;
-    LHI_TRY(take(r, "n_routed_experts", LHI_MAX_WIDTH,
-                 nested ? (three ? 256 : 64) : 0, &m->experts, err));
+    LHI_TRY(read_number(r, "n_routed_experts", LHI_MAX_WIDTH,
+                        nested ? (three ? 256 : 64) : 0, &m->experts, err));
     if (m->experts == 0)
         return LH_OK;
     LHI_TRY(take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, three ? 8 : 0,
                       &m->experts_per_token, err));
     LHI_TRY(take_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
                       three ? 2048 : 1407, &m->expert_ffn, err));
-    LHI_TRY(take(r, "n_shared_experts", LHI_MAX_WIDTH,
-                 nested ? (three ? 1 : 2) : 0, &shared, err));
+    LHI_TRY(read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
+                        nested ? (three ? 1 : 2) : 0, &shared, err));
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
         return lhi_doc_fail(r->doc, lhi_find(r->map, "n_shared_experts"), err,
                             LH_EINPUT, "too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
-    LHI_TRY(take(r, "first_k_dense_replace", LHI_MAX_LAYERS, three ? 3 : 0,
-                 &m->dense_layers, err));
-    LHI_TRY(
-        take(r, "moe_layer_freq", LHI_MAX_LAYERS, 1, &m->moe_interval, err));
+    LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
+                        three ? 3 : 0, &m->dense_layers, err));
+    LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
+                        &m->moe_interval, err));
     if (m->moe_interval == 0)
         return lhi_doc_fail(r->doc, lhi_find(r->map, "moe_layer_freq"), err,
                             LH_EINPUT, "must not be 0");
@@ -344,8 +346,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     LHI_TRY(
         take_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
-    LHI_TRY(take(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
-                 &m->mtp_layers, err));
+    LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
+                        &m->mtp_layers, err));
     return read_deepseek_experts(r, err);
 }
 

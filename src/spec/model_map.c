@@ -189,25 +189,20 @@ lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-static bool set(json_t *map, const char *key, json_t *value)
-{
-    return json_object_set_new(map, key, value) == 0;
-}
-
 static bool write_field(json_t *map, const field *f, const lh_model *model)
 {
     lh_model copy = *model;
     if (f->kind == FLAG) {
         bool flag = *flag_at(&copy, f);
         bool normal = strcmp(f->key, "gated") == 0;
-        return flag == normal || set(map, f->key, json_boolean(flag));
+        return flag == normal || lhi_json_set(map, f->key, json_boolean(flag));
     }
     uint32_t count = *count_at(&copy, f);
     bool left_out =
         count == 0 || (count == 1 && strcmp(f->key, "moe_interval") == 0) ||
         (model->kv_lora_rank &&
          (strcmp(f->key, "kv_heads") == 0 || strcmp(f->key, "head_dim") == 0));
-    return left_out || set(map, f->key, json_integer(count));
+    return left_out || lhi_json_set(map, f->key, json_integer(count));
 }
 
 static bool write_dense_list(json_t *map, const lh_model *model)
@@ -220,20 +215,17 @@ static bool write_dense_list(json_t *map, const lh_model *model)
             json_decref(list);
             return false;
         }
-    return set(map, "dense_list", list);
+    return lhi_json_set(map, "dense_list", list);
 }
 
 json_t *lhi_model_to_json(const lh_model *model)
 {
     json_t *map = json_object();
-    bool ok = map && set(map, "name", json_string(model->name));
+    bool ok = map && lhi_json_set(map, "name", json_string(model->name));
     for (size_t i = 0; ok && i < N_FIELDS; i++)
         ok = write_field(map, &fields[i], model);
     ok = ok && write_dense_list(map, model) &&
          (model->norm == LH_NORM_RMS ||
-          set(map, "norm", json_string(norm_names[model->norm])));
-    if (ok)
-        return map;
-    json_decref(map);
-    return NULL;
+          lhi_json_set(map, "norm", json_string(norm_names[model->norm])));
+    return lhi_json_done(map, ok);
 }

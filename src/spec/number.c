@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that read back to the same. */
+/* Numbers that read back to the same, and JSON maps. */
 #include "spec/spec.h"
 
 #include <inttypes.h>
@@ -43,4 +43,17 @@ json_t *lhi_json_number(double value)
     if (value == floor(value) && fabs(value) < 1e15)
         return json_integer((json_int_t)value);
     return json_real(value);
+}
+
+bool lhi_json_set(json_t *map, const char *key, json_t *value)
+{
+    return json_object_set_new(map, key, value) == 0;
+}
+
+json_t *lhi_json_done(json_t *map, bool ok)
+{
+    if (ok)
+        return map;
+    json_decref(map);
+    return NULL;
 }

@@ -35,6 +35,10 @@ lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
 /* A number for JSON: whole ones without a fraction. Dump with
  * lhi_json_text(). */
 json_t *lhi_json_number(double value);
+/* Takes the reference. False: no memory, which `value` NULL counts as. */
+bool lhi_json_set(json_t *map, const char *key, json_t *value);
+/* `map`, if all went well, else NULL, and it is let go. */
+json_t *lhi_json_done(json_t *map, bool ok);
 
 /* Times of at most an hour in the unit given. */
 lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,

@@ -246,17 +246,13 @@ static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
     json_t *map = json_object(), *list = json_array();
     bool ok = map && list;
     if (ok && group->replicas)
-        ok = json_object_set_new(map, "replicas",
-                                 json_integer(group->replicas)) == 0;
+        ok = lhi_json_set(map, "replicas", json_integer(group->replicas));
     for (uint32_t i = 0; ok && i < group->n_parts; i++)
         ok = json_array_append_new(list, part_to_json(job, &group->parts[i])) ==
              0;
     ok = ok && json_object_set(map, "pipeline", list) == 0;
     json_decref(list);
-    if (ok)
-        return map;
-    json_decref(map);
-    return NULL;
+    return lhi_json_done(map, ok);
 }
 
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites)

@@ -38,10 +38,11 @@ static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
     return n;
 }
 
-static lh_status make(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                      const lhi_elastic_again *again, lhi_arena *mem,
-                      const lh_dp_op *ops, uint32_t n_ops, lh_pipeline **out,
-                      lh_error *err)
+static lh_status make_pipeline(const lh_elastic_case *g,
+                               const lh_elastic_plan *plan,
+                               const lhi_elastic_again *again, lhi_arena *mem,
+                               const lh_dp_op *ops, uint32_t n_ops,
+                               lh_pipeline **out, lh_error *err)
 {
     lh_chunk *chunks = LHI_NEW(mem, lh_chunk, (size_t)g->chunks * g->stages);
     lh_link *links = LHI_NEW(mem, lh_link, 2 * (size_t)g->stages);
@@ -76,8 +77,9 @@ lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
     uint32_t n_ops;
     LHI_TRY(lh_elastic_operations(given, plan, &ops, &n_ops, err));
     lhi_arena *mem = lhi_arena_make(0);
-    lh_status status = mem ? make(given, plan, again, mem, ops, n_ops, out, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        mem ? make_pipeline(given, plan, again, mem, ops, n_ops, out, err)
+            : lhi_fail_nomem(err);
     lhi_arena_free(mem);
     lh_elastic_ops_free(ops);
     return status;

@@ -30,9 +30,10 @@ typedef struct searcher {
     int64_t least_missing; /* what the closest plan lacks */
 } searcher;
 
-static lh_status run(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                     const lhi_elastic_again *again, int64_t *out_ns,
-                     lh_error *err)
+static lh_status time_plan(const lh_elastic_case *g,
+                           const lh_elastic_plan *plan,
+                           const lhi_elastic_again *again, int64_t *out_ns,
+                           lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_schedule *s = NULL;
@@ -64,7 +65,7 @@ lh_status lh_elastic_event_time(const lh_elastic_case *given,
     for (uint32_t i = 0; again && i < given->stages; i++)
         again[i].ns = recompute_ns;
     if (status == LH_OK)
-        status = run(given, plan, again, out_ns, err);
+        status = time_plan(given, plan, again, out_ns, err);
     lhi_arena_free(mem);
     return status;
 }
@@ -111,9 +112,9 @@ static int64_t bound(const lh_elastic_case *g, const lhi_elastic_again *again)
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
-static lh_status keep(searcher *s, const lh_elastic_case *g,
-                      const lh_elastic_plan *plan, int64_t time_ns,
-                      lh_error *err)
+static lh_status keep_plan(searcher *s, const lh_elastic_case *g,
+                           const lh_elastic_plan *plan, int64_t time_ns,
+                           lh_error *err)
 {
     owned_best *o = s->out;
     lhi_arena *mem = lhi_arena_make(0);
@@ -170,14 +171,14 @@ static lh_status try_plan(searcher *s, const lh_elastic_case *g,
                             1.15 * (double)best->time_ns)
         return LH_OK;
     int64_t time_ns;
-    LHI_TRY(run(g, plan, s->again, &time_ns, err));
+    LHI_TRY(time_plan(g, plan, s->again, &time_ns, err));
     best->n_runs++;
     if (s->out->plan && time_ns >= best->time_ns)
         return LH_OK;
-    return keep(s, g, plan, time_ns, err);
+    return keep_plan(s, g, plan, time_ns, err);
 }
 
-static lh_status prepare(searcher *s, lh_error *err)
+static lh_status sort_sums(searcher *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
     LHI_TRY(lhi_elastic_check_case(g, err));
@@ -232,7 +233,7 @@ static lh_status search_setting(searcher *s, lh_error *err)
 {
     if (is_stopped(s))
         return LH_OK;
-    LHI_TRY(prepare(s, err));
+    LHI_TRY(sort_sums(s, err));
     const lh_elastic_case *g = &s->setting->given;
     uint32_t first = s->setting->least_queue;
     uint32_t last =

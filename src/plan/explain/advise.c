@@ -7,7 +7,7 @@
  * where a higher rate never asks for another answer than a lower one. */
 #include "plan/explain/advise.h"
 
-#include "plan/layout/layout.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
 #include "plan/layout/traffic.h"
 
@@ -383,7 +383,7 @@ typedef struct options {
     lh_advice_option *all;
 } options;
 
-static void add(options *o, const lh_link_setting *s)
+static void add_option(options *o, const lh_link_setting *s)
 {
     for (uint32_t i = 0; i < o->n; i++)
         if (same_ends(&o->all[i].setting, s))
@@ -401,7 +401,7 @@ static lh_status list_codes(const advisor *a, const lh_link_setting *s,
         other.fec_data = other.fec_parity = 0;
         if (i % 2)
             LHI_TRY(choose_code(a, &other, &unused, err));
-        add(o, &other);
+        add_option(o, &other);
     }
     return LH_OK;
 }
@@ -417,36 +417,36 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
     case LH_ADVICE_BALANCING:
         for (int spray = 0; spray < 2; spray++) {
             other = balanced(s, spray, 1, paths);
-            add(o, &other);
+            add_option(o, &other);
             other = balanced(s, spray, s->queue_pairs, paths);
-            add(o, &other);
+            add_option(o, &other);
             LHI_TRY(find_pairs(a, spray, paths, s, &other, &unused, err));
-            add(o, &other);
+            add_option(o, &other);
         }
         break;
     case LH_ADVICE_QUEUE_PAIRS:
         for (uint32_t q = 1; q <= 16; q *= 4) {
             other.queue_pairs = q;
-            add(o, &other);
+            add_option(o, &other);
         }
         break;
     case LH_ADVICE_CONGESTION:
         control(a, false, &other);
-        add(o, &other);
+        add_option(o, &other);
         control(a, true, &other);
-        add(o, &other);
+        add_option(o, &other);
         break;
     case LH_ADVICE_RECOVERY:
         other.recovery = LH_GO_BACK_N;
-        add(o, &other);
+        add_option(o, &other);
         other.recovery = LH_SELECTIVE_REPEAT;
-        add(o, &other);
+        add_option(o, &other);
         break;
     default:
         LHI_TRY(list_codes(a, s, o, err));
         break;
     }
-    add(o, s);
+    add_option(o, s);
     return LH_OK;
 }
 

@@ -112,7 +112,8 @@ static bool is_better(const runner *r, const lh_choice *a, const lh_choice *b)
 }
 
 /* The least known; `simulated`: among those with a time. */
-static lh_choice *find(const runner *r, differs_fn differs, bool simulated)
+static lh_choice *find_least(const runner *r, differs_fn differs,
+                             bool simulated)
 {
     const lh_plan *p = r->plan;
     const lh_choice *best = NULL;
@@ -178,7 +179,7 @@ static lh_status find_best(runner *r, differs_fn differs, lh_choice **least,
                            lh_error *err)
 {
     for (uint32_t i = 0;; i++) {
-        *least = find(r, differs, false);
+        *least = find_least(r, differs, false);
         if (!*least || (*least)->status != LH_CHOICE_BOUNDED ||
             i == EACH_SIMULATED || r->passes + passes_of(*least) > MOST_PASSES)
             return LH_OK;
@@ -194,7 +195,7 @@ static lh_status add_runner(runner *r, int dimension, lh_plan_runner *runners,
     LHI_TRY(find_best(r, differs, &least, err));
     if (!least)
         return LH_OK;
-    best = find(r, differs, true);
+    best = find_least(r, differs, true);
     lh_plan_runner *out = &runners[r->plan->n_runners++];
     *out = (lh_plan_runner){.dimension = dimensions[dimension].name,
                             .choice = best ? *best : *least};

@@ -3,6 +3,7 @@
 
 #include "base/same.h"
 #include "cost/cost_links.h"
+#include "plan/layout/choice.h"
 
 #include <string.h>
 

@@ -327,7 +327,7 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
     return LH_OK;
 }
 
-static lh_status finish(builder *b, lh_error *err)
+static lh_status make_pipeline(builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
     int64_t *limits = LHI_NEW(b->mem, int64_t, P);
@@ -393,7 +393,7 @@ static lh_status build(builder *b, lh_error *err)
     }
     LHI_TRY(share_links(b, err));
     LHI_TRY(add_tied_embedding(b, err));
-    return finish(b, err);
+    return make_pipeline(b, err);
 }
 
 lh_job lhi_config_job(const lh_job *job, const lhi_config *config)

@@ -16,6 +16,17 @@ lhi_asked lhi_schedule_asked(const lh_job *job)
                                                        : LHI_ASKED_METHOD;
 }
 
+lhi_config lhi_config_of(const lh_choice *choice)
+{
+    return (lhi_config){.layout = choice->layout,
+                        .placement = choice->placement,
+                        .recompute = choice->recompute,
+                        .microbatches = choice->microbatches,
+                        .layers = choice->chunk_layers,
+                        .zero_given = true,
+                        .zero = choice->zero};
+}
+
 void lhi_choice_clear(lh_choice *choice)
 {
     choice->iteration_ns = choice->makespan_ns = -1;

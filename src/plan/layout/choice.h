@@ -19,6 +19,9 @@ typedef enum lhi_asked {
 
 lhi_asked lhi_schedule_asked(const lh_job *job);
 
+/* What a choice says of its layout. */
+lhi_config lhi_config_of(const lh_choice *choice);
+
 /* No schedule, so far: neither times nor memory. */
 void lhi_choice_clear(lh_choice *choice);
 

@@ -97,9 +97,6 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
 /* The pipeline rank that a chunk lies on. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
-/* What a choice says of its layout. */
-lhi_config lhi_config_of(const lh_choice *choice);
-
 /* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built *built, lh_error *err);

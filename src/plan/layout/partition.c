@@ -27,7 +27,7 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
     return least > 0 && most <= cap(p, least);
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t add_capped(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -45,7 +45,7 @@ static uint64_t count_between(const lhi_partition *p, uint32_t least,
         for (uint32_t have = 0; have <= n; have++)
             for (uint32_t k = least; ways[have] && k <= most && have + k <= n;
                  k++)
-                room[have + k] = add(room[have + k], ways[have]);
+                room[have + k] = add_capped(room[have + k], ways[have]);
         memcpy(ways, room, (n + 1) * sizeof *ways);
     }
     return ways[n];
@@ -63,7 +63,7 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
         uint32_t most = cap(p, least);
         uint64_t with = count_between(p, least, most, ways, room);
         uint64_t without = count_between(p, least + 1, most, ways, room);
-        count = with == UINT64_MAX ? with : add(count, with - without);
+        count = with == UINT64_MAX ? with : add_capped(count, with - without);
     }
     free(room);
     *out = count;
@@ -169,7 +169,7 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
     if (!layers)
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
-    uint64_t end = add(p->n_timed, most);
+    uint64_t end = add_capped(p->n_timed, most);
     static const uint32_t steps[] = {1, 2, 0};
     for (int i = 0; i < 3 && status == LH_OK;) {
         int64_t before = *best_ns;

@@ -343,17 +343,6 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
     *count = config->layers[chunk];
 }
 
-lhi_config lhi_config_of(const lh_choice *choice)
-{
-    return (lhi_config){.layout = choice->layout,
-                        .placement = choice->placement,
-                        .recompute = choice->recompute,
-                        .microbatches = choice->microbatches,
-                        .layers = choice->chunk_layers,
-                        .zero_given = true,
-                        .zero = choice->zero};
-}
-
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk)
 {
     uint32_t P = config->layout.pipeline;

@@ -2,6 +2,7 @@
 #include "plan/layout/relinked.h"
 
 #include "base/fail.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/layout.h"
 
 #include <math.h>

@@ -106,7 +106,7 @@ static bool put_better(ring *r, uint32_t from)
 }
 
 /* Always on to the nearest. */
-static void walk(ring *r)
+static void order_by_nearest(ring *r)
 {
     for (uint32_t i = 1; i < r->n; i++) {
         uint32_t last = r->order[i - 1], best = i;
@@ -127,7 +127,7 @@ static void walk(ring *r)
 static void improve(ring *r)
 {
     double listed = one_step(r, r->order);
-    walk(r);
+    order_by_nearest(r);
     r->best_ns = one_step(r, r->order);
     for (uint32_t round = 0; round < r->n; round++) {
         uint32_t at = find_slowest(r);
@@ -176,8 +176,8 @@ static lh_status read_links(ring *r, const lh_job *job,
     return LH_OK;
 }
 
-static lh_status find(ring *r, const lh_job *job, lh_cost_site *sites,
-                      double concurrent, lhi_arena *mem, lh_error *err)
+static lh_status find_order(ring *r, const lh_job *job, lh_cost_site *sites,
+                            double concurrent, lhi_arena *mem, lh_error *err)
 {
     uint32_t n = r->n;
     lh_cost_site *listed = LHI_NEW(mem, lh_cost_site, n);
@@ -214,7 +214,7 @@ lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = find(&r, job, sites, concurrent, mem, err);
+    lh_status status = find_order(&r, job, sites, concurrent, mem, err);
     lhi_arena_free(mem);
     return status;
 }

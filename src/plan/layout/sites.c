@@ -55,7 +55,7 @@ static uint64_t hash_of(const lhi_draft *d)
     return hash ? hash : 1;
 }
 
-static bool put(uint64_t *table, uint32_t room, uint64_t hash)
+static bool put_hash(uint64_t *table, uint32_t room, uint64_t hash)
 {
     uint32_t at = (uint32_t)(hash >> 32) & (room - 1);
     while (table[at] && table[at] != hash)
@@ -74,11 +74,11 @@ static lh_status see(finder *f, uint64_t hash, bool *is_new, lh_error *err)
             return lhi_fail_nomem(err);
         for (uint32_t i = 0; i < f->seen_room; i++)
             if (f->seen[i])
-                put(table, room, f->seen[i]);
+                put_hash(table, room, f->seen[i]);
         f->seen = table;
         f->seen_room = room;
     }
-    *is_new = put(f->seen, f->seen_room, hash);
+    *is_new = put_hash(f->seen, f->seen_room, hash);
     f->n_seen += *is_new;
     return LH_OK;
 }
@@ -94,7 +94,8 @@ static uint32_t find_worst(const finder *f)
     return f->n_kept;
 }
 
-static lh_status keep(finder *f, const lhi_draft *d, bool always, lh_error *err)
+static lh_status keep_draft(finder *f, const lhi_draft *d, bool always,
+                            lh_error *err)
 {
     lhi_draft *copy;
     if (f->n_kept == LHI_MOST_SITES) {
@@ -160,7 +161,7 @@ static lh_status take_complete(finder *f, lhi_draft *d, bool always,
     if (!is_new)
         return LH_OK;
     LHI_TRY(lhi_sites_rank(&f->c, &f->busiest, d, err));
-    return keep(f, d, always, err);
+    return keep_draft(f, d, always, err);
 }
 
 static lh_status take_open(void *context, const lhi_draft *open, lh_error *err)
@@ -293,7 +294,7 @@ static lh_status make_case(finder *f, lh_error *err)
     return lhi_sites_symmetries(c, f->work, err);
 }
 
-static lh_status find(finder *f, lh_error *err)
+static lh_status find_drafts(finder *f, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};
     lhi_draft d = {0};
@@ -313,7 +314,7 @@ static lh_status find(finder *f, lh_error *err)
 static lh_status find_list(finder *f, lhi_arena *mem, const lh_sites **list,
                            uint32_t *n, lh_error *err)
 {
-    LHI_TRY(find(f, err));
+    LHI_TRY(find_drafts(f, err));
     lh_sites *sites = LHI_NEW(mem, lh_sites, f->n_kept + 1);
     if (!sites)
         return lhi_fail_nomem(err);

@@ -79,7 +79,7 @@ static bool share_replicas(const fit *f)
 /* ---- stages ---- */
 
 /* As many as fit, in order or from the end; one at least for each. */
-static void fill(const fit *f, uint32_t group, bool backward)
+static void fill_stages(const fit *f, uint32_t group, bool backward)
 {
     uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
     uint32_t left = f->c->layout->pipeline;
@@ -130,7 +130,7 @@ static void cut(const fit *f, uint32_t group, uint32_t split)
                      : split == 3 ? 1
                                   : f->c->speed[i];
     if (split < 2)
-        fill(f, group, split == 1);
+        fill_stages(f, group, split == 1);
     else
         share(f, group, weights);
 }

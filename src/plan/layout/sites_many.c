@@ -29,7 +29,7 @@ static double length_of(const many *m, const uint32_t *order)
 }
 
 /* Always on to the nearest. */
-static void walk(many *m, uint32_t start)
+static void order_by_nearest(many *m, uint32_t start)
 {
     memset(m->used, 0, m->n * sizeof *m->used);
     m->order[0] = start;
@@ -209,7 +209,7 @@ static lh_status take_all(many *m, lh_error *err)
     LHI_TRY(take_order(m, m->order, err)); /* as the job has them */
     uint32_t starts = m->n > VERY_MANY ? FEWER_ORDERS : MOST_ORDERS;
     for (uint32_t start = 0; start < m->n && start < starts; start++) {
-        walk(m, start);
+        order_by_nearest(m, start);
         straighten(m);
         if (length_of(m, m->order) < m->best_ns) {
             m->best_ns = length_of(m, m->order);

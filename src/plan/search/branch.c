@@ -346,7 +346,7 @@ static void drop(branch *b, const lhi_event *e)
     note_dropped(b->s, &n->floor);
 }
 
-static lh_status run(branch *b, lh_error *err)
+static lh_status open_all(branch *b, lh_error *err)
 {
     lhi_event e;
     while ((b->open.count || b->built.count) && !has_stopped(b)) {
@@ -471,7 +471,7 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK)
         status = expand(&b, LHI_LEVEL_NONE, &none, err);
     if (status == LH_OK)
-        status = run(&b, err);
+        status = open_all(&b, err);
     if (status == LH_OK && !s->glance_only)
         status = look_closer(&b, err);
     if (status == LH_OK)

@@ -497,7 +497,7 @@ static lh_status find_hops(lhi_floors *f, const lh_layout *layout,
 
 /* --- all of them ---------------------------------------------------------- */
 
-static void take(lhi_floor *out, int64_t ns, lhi_floor_kind which)
+static void raise_floor(lhi_floor *out, int64_t ns, lhi_floor_kind which)
 {
     if (ns > out->ns || out->kind == LHI_FLOOR_NONE) {
         out->ns = most(ns, out->ns);
@@ -522,10 +522,10 @@ static void take_links(const lhi_floors *f, const lhi_floor_case *c,
     size_t pairs = (size_t)f->job->n_datacenters * f->job->n_datacenters;
     for (size_t i = 0; i < pairs; i++)
         if (f->n_messages[i])
-            take(out,
-                 lhi_floor_link(c, f->n_messages[i], f->transfers[i],
-                                f->latencies[i]),
-                 LHI_FLOOR_LINK);
+            raise_floor(out,
+                        lhi_floor_link(c, f->n_messages[i], f->transfers[i],
+                                       f->latencies[i]),
+                        LHI_FLOOR_LINK);
 }
 
 /* The datacenter that a site stands for: with replicas in several the one with
@@ -561,11 +561,11 @@ static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
 static void take_all(const lhi_floors *f, lhi_level level,
                      const lhi_floor_case *c, lhi_floor *out)
 {
-    take(out, lhi_floor_work(c), LHI_FLOOR_WORK);
-    take(out, lhi_floor_layers(c), LHI_FLOOR_LAYERS);
+    raise_floor(out, lhi_floor_work(c), LHI_FLOOR_WORK);
+    raise_floor(out, lhi_floor_layers(c), LHI_FLOOR_LAYERS);
     if (level >= LHI_LEVEL_PLACED) {
-        take(out, lhi_floor_path(c), LHI_FLOOR_PATH);
-        take(out, lhi_floor_ramp(c), LHI_FLOOR_RAMP);
+        raise_floor(out, lhi_floor_path(c), LHI_FLOOR_PATH);
+        raise_floor(out, lhi_floor_ramp(c), LHI_FLOOR_RAMP);
         take_links(f, c, out);
     }
     int64_t optimizer = INT64_MAX;
@@ -594,7 +594,7 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
     }
     f->n_sites = job.n_datacenters + 1;
     if (level < LHI_LEVEL_DEGREES) {
-        take(out, floor_of_group(f, &layout), LHI_FLOOR_WORK);
+        raise_floor(out, floor_of_group(f, &layout), LHI_FLOOR_WORK);
         return LH_OK;
     }
     uint32_t v = level >= LHI_LEVEL_WHOLE ? layout.chunks_per_device : 0;

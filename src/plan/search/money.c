@@ -2,6 +2,7 @@
 /* Nodes are paid for by the hour, bytes between datacenters by the 10^9. */
 #include "plan/search/money.h"
 
+#include "plan/layout/choice.h"
 #include "plan/layout/traffic.h"
 
 #include <inttypes.h>

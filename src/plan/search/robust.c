@@ -637,8 +637,8 @@ static lh_status say_why_best(robust *r, const lh_choice *nominal,
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status finish(robust *r, lh_choice *list, uint32_t n,
-                        const lh_choice *nominal, lh_error *err)
+static lh_status list_drawn(robust *r, lh_choice *list, uint32_t n,
+                            const lh_choice *nominal, lh_error *err)
 {
     lh_plan *plan = r->plan;
     lh_choice *methods = (lh_choice *)plan->methods;
@@ -674,5 +674,5 @@ lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(draw_others(&r, list, n, top, err));
     if (r.moved) /* its methods were given up when they had lost */
         LHI_TRY(draw_methods(&r, err));
-    return finish(&r, list, n, &nominal, err);
+    return list_drawn(&r, list, n, &nominal, err);
 }
