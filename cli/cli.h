@@ -148,15 +148,13 @@ bool cli_given(const cli *c, const char *name);
 /* After cli_parse(): whether every file that is to be written can be made.
  * Hours of work are not to end in "cannot write". */
 lh_status cli_check_outputs(cli *c);
-/* The option of that name, of the command or common; NULL: none. */
+/* The option of that name or letter, of the command or common; NULL: none. */
+const cli_option *cli_find_long(const cli_command *command, const char *name,
+                                size_t len);
+const cli_option *cli_find_letter(const cli_command *command, char letter);
 const cli_option *cli_find_option(const cli_command *command, const char *name);
 /* The i-th word of a CLI_CHOICE; NULL after the last. */
 const char *cli_choice(const cli_option *option, uint32_t i);
-/* Strict decimal number; false: it is not one, or not in least..most. */
-bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
-                     uint64_t *out);
-/* A finite, non-negative decimal number and what follows it (its unit). */
-bool cli_parse_real(const char *text, double *out, const char **rest);
 
 /* --- pages made from the tables ------------------------------------------ */
 
@@ -177,12 +175,17 @@ bool cli_names_engines(const cli_command *command);
 lh_status cli_put_json(cli *c, json_t *object);
 /* Whole or not at all, and not to be interrupted. */
 lh_status cli_write(cli *c, const char *path, const char *text, size_t len);
+/* Writes what was gathered; 0 or EXIT_FAILED. */
+int cli_write_out(cli *c, const char *text, size_t len);
+
+/* --- signals -------------------------------------------------------------- */
+
+/* From here on the program leaves no half-drawn line behind when a signal ends
+ * it. */
+void cli_catch_signals(void);
 /* Signals that end the program wait until cli_release_signals(). */
 void cli_hold_signals(void);
 void cli_release_signals(void);
-void cli_catch_signals(void);
-/* Writes what was gathered; 0 or EXIT_FAILED. */
-int cli_write_out(cli *c, const char *text, size_t len);
 
 /* --- the terminal --------------------------------------------------------- */
 
@@ -196,6 +199,8 @@ bool cli_unicode(void);
  * is a terminal, or with --quiet. */
 void cli_progress(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 void cli_progress_end(void);
+/* The same from within a signal's handler. */
+void cli_progress_wipe(void);
 /* A remark on standard error, unless --quiet. */
 void cli_note(const cli *c, const char *format, ...) CLI_PRINTF(2, 3);
 

@@ -6,6 +6,7 @@
 #include "plan_links.h"
 #include "plan_why.h"
 #include "view.h"
+#include "values.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

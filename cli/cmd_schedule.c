@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "inputs.h"
 #include "tradeoff_view.h"
+#include "values.h"
 
 #include <longhaul/bounds.h>
 

@@ -74,23 +74,6 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
-bool cli_names_engines(const cli_command *k)
-{
-    for (uint32_t i = 0; i < k->n_options; i++)
-        if (k->options[i].words == CLI_WORDS_ENGINES)
-            return true;
-    return false;
-}
-
-bool cli_names_methods(const cli_command *k)
-{
-    for (uint32_t i = 0; i < k->n_options; i++)
-        if (k->options[i].words == CLI_WORDS_METHODS ||
-            k->options[i].words == CLI_WORDS_METHODS_OR_FILES)
-            return true;
-    return false;
-}
-
 static void print_methods(FILE *out, uint32_t width)
 {
     fputs("\nMethods:\n", out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jitter_view.h"
+#include "values.h"
 
 #include <string.h>
 

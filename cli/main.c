@@ -5,36 +5,9 @@
 
 #include <fcntl.h>
 #include <locale.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-lh_status cli_error(cli *c, lh_status code, const char *format, ...)
-{
-    c->err.code = code;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(c->err.text, sizeof c->err.text, format, args);
-    va_end(args);
-    return code;
-}
-
-lh_status cli_usage(cli *c, const char *format, ...)
-{
-    c->usage = true;
-    c->err.code = LH_EINVAL;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(c->err.text, sizeof c->err.text, format, args);
-    va_end(args);
-    return LH_EINVAL;
-}
-
-lh_status cli_no_memory(cli *c)
-{
-    return cli_error(c, LH_ENOMEM, "out of memory");
-}
 
 static const cli_command *find_command(const char *name)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include "optimal.h"
+#include "values.h"
 
 #include <longhaul/certificate.h>
 #include <signal.h>

@@ -1,158 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments by the tables. */
 #include "cli.h"
+#include "values.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-const cli_option cli_common_options[] = {
-    {.name = "json",
-     .type = CLI_FLAG,
-     .at = offsetof(cli_common, json),
-     .help = "Print one JSON object and nothing else."},
-    {.name = "output",
-     .letter = 'o',
-     .type = CLI_OUTPUT,
-     .at = offsetof(cli_common, output),
-     .arg = "FILE",
-     .help = "Write there what would be printed.",
-     .words = CLI_WORDS_FILES},
-    {.name = "quiet",
-     .letter = 'q',
-     .type = CLI_FLAG,
-     .at = offsetof(cli_common, quiet),
-     .help = "No progress and no remarks; errors only."},
-    {.name = "seed",
-     .type = CLI_SEED,
-     .at = offsetof(cli_common, seed),
-     .arg = "N",
-     .preset = "0",
-     .help = "Seed of searches that draw random numbers: the same seed gives "
-             "the same result."},
-    {.name = "help",
-     .letter = 'h',
-     .type = CLI_FLAG,
-     .at = offsetof(cli_common, help),
-     .help = "Print this help."},
-    {.name = "version",
-     .type = CLI_FLAG,
-     .at = offsetof(cli_common, version),
-     .help = "Print the version."},
-};
-const uint32_t cli_n_common_options =
-    sizeof cli_common_options / sizeof *cli_common_options;
-
-/* Edit distance where swapping neighbours counts as one. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { MAX = 40 };
-    size_t n = strlen(a), m = strlen(b);
-    if (n >= MAX || m >= MAX)
-        return MAX;
-    size_t d[MAX + 1][MAX + 1];
-    for (size_t i = 0; i <= n; i++)
-        d[i][0] = i;
-    for (size_t j = 0; j <= m; j++)
-        d[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best)
-                best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best)
-                best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-                a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    }
-    return d[n][m];
-}
-
-const char *cli_nearest(const char *typed, const char *const *words)
-{
-    const char *nearest = NULL;
-    size_t least = strlen(typed) / 3 + 1;
-    for (; *words; words++) {
-        size_t far = distance(typed, *words);
-        /* What was begun but not ended is near, too. */
-        if (strlen(typed) >= 3 && strncmp(typed, *words, strlen(typed)) == 0)
-            far = 1;
-        if (far <= least && (!nearest || far < least)) {
-            nearest = *words;
-            least = far;
-        }
-    }
-    return nearest;
-}
-
-bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
-                     uint64_t *out)
-{
-    if (*text < '0' || *text > '9')
-        return false;
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (*end || errno || value < least || value > most)
-        return false;
-    *out = value;
-    return true;
-}
-
-bool cli_parse_real(const char *text, double *out, const char **rest)
-{
-    if ((*text < '0' || *text > '9') && *text != '.')
-        return false;
-    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
-        return false;
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || !isfinite(value) || value < 0)
-        return false;
-    *out = value;
-    *rest = end;
-    return true;
-}
-
-static const cli_option *find_in(const cli_option *options, uint32_t count,
-                                 const char *name, size_t len)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (strlen(options[i].name) == len &&
-            strncmp(options[i].name, name, len) == 0)
-            return &options[i];
-    return NULL;
-}
-
-static const cli_option *find_long(const cli_command *command, const char *name,
-                                   size_t len)
-{
-    const cli_option *o =
-        find_in(command->options, command->n_options, name, len);
-    return o ? o : find_in(cli_common_options, cli_n_common_options, name, len);
-}
-
-const cli_option *cli_find_option(const cli_command *command, const char *name)
-{
-    return find_long(command, name, strlen(name));
-}
-
-static const cli_option *find_letter(const cli_command *command, char letter)
-{
-    for (uint32_t i = 0; i < command->n_options; i++)
-        if (command->options[i].letter == letter)
-            return &command->options[i];
-    for (uint32_t i = 0; i < cli_n_common_options; i++)
-        if (cli_common_options[i].letter == letter)
-            return &cli_common_options[i];
-    return NULL;
-}
 
 static bool is_common(const cli_option *option)
 {
@@ -176,11 +30,6 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
         return cli_usage(c, "there is no option '--%s'; did you mean '--%s'?",
                          typed, near);
     return cli_usage(c, "there is no option '--%s'", typed);
-}
-
-const char *cli_choice(const cli_option *option, uint32_t i)
-{
-    return option->choices ? option->choices[i] : option->choice_name(i);
 }
 
 static lh_status choose(cli *c, const cli_option *o, const char *text,
@@ -250,7 +99,7 @@ static lh_status store_presets(cli *c, const cli_option *options,
 }
 
 /* What was typed, unlike a preset. */
-static lh_status take(cli *c, const cli_option *o, const char *text)
+static lh_status take_typed(cli *c, const cli_option *o, const char *text)
 {
     assert(c->command->n_options <= 64); /* bits of c->given */
     if (!is_common(o))
@@ -260,9 +109,8 @@ static lh_status take(cli *c, const cli_option *o, const char *text)
 
 bool cli_given(const cli *c, const char *name)
 {
-    const cli_option *o =
-        find_in(c->command->options, c->command->n_options, name, strlen(name));
-    return o && (c->given >> (o - c->command->options) & 1);
+    const cli_option *o = cli_find_option(c->command, name);
+    return o && !is_common(o) && (c->given >> (o - c->command->options) & 1);
 }
 
 /* `--name`, `--name=value` or `--name value`. */
@@ -271,38 +119,38 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     const char *name = argv[*i] + 2;
     size_t len = strcspn(name, "=");
     const char *value = name[len] ? name + len + 1 : NULL;
-    const cli_option *o = find_long(c->command, name, len);
+    const cli_option *o = cli_find_long(c->command, name, len);
     if (!o)
         return unknown_long(c, name, len);
     if (o->type == CLI_FLAG) {
         if (value)
             return cli_usage(c, "--%s takes no argument", o->name);
-        return take(c, o, "");
+        return take_typed(c, o, "");
     }
     if (!value) {
         if (*i + 1 >= argc)
             return cli_usage(c, "--%s needs an argument: %s", o->name, o->arg);
         value = argv[++*i];
     }
-    return take(c, o, value);
+    return take_typed(c, o, value);
 }
 
 /* `-q`, `-o value`, `-ovalue`, `-qo value`. */
 static lh_status parse_short(cli *c, int argc, char **argv, int *i)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
-        const cli_option *o = find_letter(c->command, *p);
+        const cli_option *o = cli_find_letter(c->command, *p);
         if (!o)
             return cli_usage(c, "there is no option '-%c'", *p);
         if (o->type == CLI_FLAG) {
-            CLI_TRY(take(c, o, ""));
+            CLI_TRY(take_typed(c, o, ""));
             continue;
         }
         if (p[1])
-            return take(c, o, p + 1);
+            return take_typed(c, o, p + 1);
         if (*i + 1 >= argc)
             return cli_usage(c, "-%c needs an argument: %s", *p, o->arg);
-        return take(c, o, argv[++*i]);
+        return take_typed(c, o, argv[++*i]);
     }
     return LH_OK;
 }

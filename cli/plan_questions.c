@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `--what-if` as it is typed. */
 #include "plan_links.h"
+#include "values.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep.h"
+#include "values.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tradeoff_view.h"
 
+#include "values.h"
 #include "view.h"
 
 #include <inttypes.h>

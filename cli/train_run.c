@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "inject.h"
 #include "train_parts.h"
+#include "values.h"
 
 #include <errno.h>
 #include <inttypes.h>

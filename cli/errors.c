@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saying what is wrong. */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+lh_status cli_error(cli *c, lh_status code, const char *format, ...)
+{
+    c->err.code = code;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->err.text, sizeof c->err.text, format, args);
+    va_end(args);
+    return code;
+}
+
+lh_status cli_usage(cli *c, const char *format, ...)
+{
+    c->usage = true;
+    c->err.code = LH_EINVAL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->err.text, sizeof c->err.text, format, args);
+    va_end(args);
+    return LH_EINVAL;
+}
+
+lh_status cli_no_memory(cli *c)
+{
+    return cli_error(c, LH_ENOMEM, "out of memory");
+}
+
+/* Edit distance where swapping neighbours counts as one. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { MAX = 40 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n >= MAX || m >= MAX)
+        return MAX;
+    size_t d[MAX + 1][MAX + 1];
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+const char *cli_nearest(const char *typed, const char *const *words)
+{
+    const char *nearest = NULL;
+    size_t least = strlen(typed) / 3 + 1;
+    for (; *words; words++) {
+        size_t far = distance(typed, *words);
+        /* What was begun but not ended is near, too. */
+        if (strlen(typed) >= 3 && strncmp(typed, *words, strlen(typed)) == 0)
+            far = 1;
+        if (far <= least && (!nearest || far < least)) {
+            nearest = *words;
+            least = far;
+        }
+    }
+    return nearest;
+}

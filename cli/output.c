@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where output goes. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+lh_status cli_write(cli *c, const char *path, const char *text, size_t len)
+{
+    cli_hold_signals();
+    lh_status status = lh_file_write(path, text, len, &c->err);
+    cli_release_signals();
+    return status;
+}
+
+lh_status cli_put_json(cli *c, json_t *object)
+{
+    if (!object)
+        return cli_no_memory(c);
+    /* 15 digits: every time below 11 days to the nanosecond, and 0.1 stays
+     * 0.1. */
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_decref(object);
+    if (!text)
+        return cli_no_memory(c);
+    fputs(text, c->out);
+    fputc('\n', c->out);
+    free(text);
+    return LH_OK;
+}
+
+int cli_write_out(cli *c, const char *text, size_t len)
+{
+    if (c->common.output && !(c->command && c->command->own_output)) {
+        if (cli_write(c, c->common.output, text, len) == LH_OK)
+            return EXIT_OK;
+        fprintf(stderr, "longhaul: %s\n", c->err.text);
+        return EXIT_FAILED;
+    }
+    if (fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0)
+        return EXIT_OK;
+    fprintf(stderr, "longhaul: cannot write to standard output: %s\n",
+            strerror(errno));
+    return EXIT_FAILED;
+}
