@@ -7,6 +7,10 @@
 
 #include <longhaul/cost.h>
 
+/* Of a node's links: bytes per second, ns. */
+#define FIXTURE_NODE_LINK 450e9
+#define FIXTURE_NODE_LATENCY 3000
+
 typedef struct fixture {
     lh_datacenter sites[2];
     lh_wan wans[4];
@@ -30,8 +34,8 @@ static inline void fixture_init(fixture *f, const char *model)
         dc->gpus_per_node = 8;
         dc->gpus = 1024;
         dc->gpu = *lh_gpu_preset("h100-sxm");
-        dc->node_link.bytes_per_s = 450e9;
-        dc->node_link.latency_ns = 3000;
+        dc->node_link.bytes_per_s = FIXTURE_NODE_LINK;
+        dc->node_link.latency_ns = FIXTURE_NODE_LATENCY;
         dc->fabric.bytes_per_s = 50e9;
         dc->fabric.latency_ns = 8000;
     }
@@ -53,6 +57,12 @@ static inline void fixture_init(fixture *f, const char *model)
                             .micro_batch = 1};
     f->options.size = sizeof f->options;
     f->slice.n_layers = 1;
+}
+
+/* Bytes per ns of collectives in a node. */
+static inline double fixture_node_rate(void)
+{
+    return lh_cost_defaults()->node_efficiency * FIXTURE_NODE_LINK / 1e9;
 }
 
 static inline lh_status fixture_cost(fixture *f)

@@ -198,7 +198,7 @@ static void experts_beyond_a_node(void)
     f.sites[0].node_link.latency_ns = 0;
     COST(&f);
     latency = 2 * 4 * 8000; /* dispatch and combine, four members each */
-    node = 2 * moved * 3 / 8 / (0.725 * 450);
+    node = 2 * moved * 3 / 8 / fixture_node_rate();
     fabric = 2 * moved * 4 / 8 / (0.985 * 50);
     CHECK(fabric > node);
     /* Tensor parallelism's share does not depend on it. */

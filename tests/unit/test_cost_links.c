@@ -262,7 +262,7 @@ static void data_parallel_across(void)
     f.layout.data = 64;
     COST(&f);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
-               n / 4 + 31.0 / 32 * 2 * n / (0.725 * 450), n / 1e3);
+               n / 4 + 31.0 / 32 * 2 * n / fixture_node_rate(), n / 1e3);
     CHECK(f.cost.data_latency_ns < 20000000 + 32 * 8000);
 }
 
@@ -312,14 +312,15 @@ static void unequal_replicas(void)
     COST(&f);
     n = (double)f.cost.params;
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
-               4 * n / 2 / 4 + 2.0 / 3 * 4 * n / (0.725 * 450), n / 1e3);
+               4 * n / 2 / 4 + 2.0 / 3 * 4 * n / fixture_node_rate(), n / 1e3);
     CHECK_INT(f.cost.data_latency_ns, 20000000 + 2 * 3000);
     /* Of four pipeline ranks two use the link. */
     f.layout.pipeline = 4;
     f.slice.sharing = 2;
     COST(&f);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
-               2 * 4 * n / 2 / 4 + 2.0 / 3 * 4 * n / (0.725 * 450), n / 1e3);
+               2 * 4 * n / 2 / 4 + 2.0 / 3 * 4 * n / fixture_node_rate(),
+               n / 1e3);
     sites[1].replicas = 4;
     CHECK_INT(fixture_cost(&f), LH_EINVAL);
     CHECK_HAS(f.err.text, "5 replicas in all datacenters, but data is 4");
@@ -377,7 +378,7 @@ static void experts_reduce_apart(void)
                1);
     /* Shared: 32 GPUs, eight on a node; experts: four, on four nodes. */
     CHECK_NEAR((double)f.cost.all_gather_ns,
-               31.0 / 32 * 2 * shared / (0.725 * 450) +
+               31.0 / 32 * 2 * shared / fixture_node_rate() +
                    3.0 / 4 * 2 * experts / (0.985 * 50),
                2);
 }
