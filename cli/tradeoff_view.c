@@ -74,7 +74,7 @@ static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             const lh_memory_curve *curve)
 {
     json_t *rows = json_array();
-    for (uint32_t i = 0; rows && i < curve->n; i++) {
+    for (uint32_t i = 0; rows && i < curve->n_points; i++) {
         const lh_memory_point *p = &curve->points[i];
         json_array_append_new(
             rows, json_pack("{s:I, s:I, s:o, s:o, s:f, s:s}", "memory_limit",
@@ -109,20 +109,20 @@ static lh_status make_sheet(cli *c, const lh_pipeline *pipeline,
     const char *unit = lh_pipeline_memory_unit(pipeline);
     bool bytes = strcmp(unit, "bytes") == 0;
     *out = (sheet){0};
-    out->xs = calloc(curve->n, sizeof *out->xs);
-    out->ns = calloc(curve->n, sizeof *out->ns);
+    out->xs = calloc(curve->n_points, sizeof *out->xs);
+    out->ns = calloc(curve->n_points, sizeof *out->ns);
     if (!out->xs || !out->ns)
         return cli_no_memory(c);
     snprintf(out->x, sizeof out->x, "memory limit%s%.40s%s", *unit ? " (" : "",
              bytes ? "GiB" : unit, *unit ? ")" : "");
-    for (uint32_t i = 0; i < curve->n; i++) {
-        const lh_memory_point *p = &curve->points[curve->n - 1 - i];
+    for (uint32_t i = 0; i < curve->n_points; i++) {
+        const lh_memory_point *p = &curve->points[curve->n_points - 1 - i];
         out->xs[i] = bytes ? (double)p->limit / (1 << 30) : (double)p->limit;
         out->ns[i] = p->makespan_ns;
     }
     out->sweep = (lh_report_sweep){.size = sizeof out->sweep,
                                    .x = out->x,
-                                   .n_points = curve->n,
+                                   .n_points = curve->n_points,
                                    .xs = out->xs,
                                    .n_series = 1,
                                    .series = series,
@@ -148,7 +148,7 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
     char a[CLI_MEMORY_TEXT], b[CLI_TIME_TEXT], d[CLI_TIME_TEXT];
     fprintf(c->out, "%16s  %12s  %12s  %8s\n", "memory limit", "makespan",
             "lower bound", "gap");
-    for (uint32_t i = 0; i < curve->n; i++) {
+    for (uint32_t i = 0; i < curve->n_points; i++) {
         const lh_memory_point *p = &curve->points[i];
         fprintf(c->out, "%16s  %12s  %12s  %6.2f %%%s%s\n",
                 cli_memory_text(p->limit, unit, a),
@@ -178,7 +178,7 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
         status = print_json(c, pipeline, curve);
     } else if (status == LH_OK) {
         print_table(c, pipeline, curve);
-        if (curve->n > 1) {
+        if (curve->n_points > 1) {
             lh_terminal_options terminal = cli_terminal(c);
             status = lh_report_terminal_plot(&s.sweep, &terminal, &text, NULL,
                                              &c->err);

@@ -69,13 +69,13 @@ typedef struct lh_link_use {
 
 /* Adaptra §3: what delay the boundary between devices i and i + 1 absorbs. */
 typedef struct lh_slack {
-    uint32_t warmup;       /* forwards of device i before its first backward */
-    int64_t slackness;     /* warm-up of i minus that of i + 1 */
-    int64_t tolerance_ns;  /* largest one-way delay without a cascading bubble:
-                              tF_i + tB_i + 2c <= slackness (tF + tB of i + 1)
-                              (Adaptra eq. 1; tB is D, with a joint backward
-                              D + W); at least 0 */
-    int64_t delay_ns;      /* the delay there is: mean of both directions */
+    uint32_t warmup;      /* forwards of device i before its first backward */
+    int64_t slackness;    /* warm-up of i minus that of i + 1 */
+    int64_t tolerance_ns; /* largest one-way delay without a cascading bubble:
+                             tF_i + tB_i + 2c <= slackness (tF + tB of i + 1)
+                             (Adaptra eq. 1; tB is D, with a joint backward
+                             D + W); at least 0 */
+    int64_t delay_ns;     /* the delay there is: mean of both directions */
 } lh_slack;
 
 typedef struct lh_analysis lh_analysis;
@@ -93,13 +93,13 @@ LH_API void lh_analysis_free(lh_analysis *analysis); /* NULL is fine */
 LH_API const int64_t *lh_analysis_idle(const lh_analysis *analysis,
                                        uint32_t device);
 LH_API const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
-                                                   uint32_t *count);
+                                                   uint32_t *n_segments);
 /* By resource (see lh_timeline_n_resources). */
 LH_API const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
-                                            uint32_t *count);
-/* One entry per boundary; none (count 0) unless chunk c is on device c. */
+                                            uint32_t *n_links);
+/* One entry per boundary; none (0) unless chunk c is on device c. */
 LH_API const lh_slack *lh_analysis_slack(const lh_analysis *analysis,
-                                         uint32_t *count);
+                                         uint32_t *n_boundaries);
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,7 @@ typedef struct lh_proof_row {
     uint32_t chunk;
     uint8_t kind; /* lh_pass_kind; of messages that of their producers */
     bool message;
-    uint32_t count;           /* W in parts: every part */
+    uint32_t n_passes;        /* W in parts: every part */
     const int64_t *start_ns;  /* earliest start */
     const int64_t *finish_ns; /* latest end */
 } lh_proof_row;
@@ -45,7 +45,8 @@ typedef struct lh_proof_order {
 } lh_proof_order;
 
 typedef struct lh_proof_clause {
-    uint32_t n; /* of these at least one holds in every schedule that is done */
+    uint32_t n_orders; /* of these at least one holds in every schedule that is
+                          done */
     const lh_proof_order *orders; /* by refuted_ns */
 } lh_proof_clause;
 

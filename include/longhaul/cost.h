@@ -202,11 +202,12 @@ typedef struct lh_cost_op {
 
 /* The operations of `layer`, which is any of slice's, without regard to the
  * job's recomputation: together they store what lh_cost_chunk() counts for a
- * layer that recomputes nothing. *n of LH_COST_MAX_OPS at most. */
+ * layer that recomputes nothing. *n_ops of LH_COST_MAX_OPS at most. */
 LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
                                    const lh_cost_slice *slice, uint32_t layer,
                                    const lh_cost_options *options,
-                                   lh_cost_op *ops, uint32_t *n, lh_error *err);
+                                   lh_cost_op *ops, uint32_t *n_ops,
+                                   lh_error *err);
 
 /* Layers as PipeMesh (Li et al., IEEE TPDS 2025, tables I and II) counts them:
  * attention over all pairs of tokens, every output stored, 16 bits. */

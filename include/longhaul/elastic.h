@@ -25,8 +25,6 @@ typedef enum lh_elastic_sharding {
     LH_ELASTIC_ZERO3, /* all gradients and parameters */
 } lh_elastic_sharding;
 
-LH_API const char *lh_elastic_sharding_name(lh_elastic_sharding sharding);
-
 /* What is to be planned. Times are of one chunk and one microbatch. */
 typedef struct lh_elastic_case {
     uint32_t stages;       /* P */
@@ -77,11 +75,6 @@ typedef struct lh_elastic_memory {
     int64_t optimizer, gradients, parameters, activations;
     int64_t sum; /* with other_bytes */
 } lh_elastic_memory;
-
-/* The most chunks per stage that divide its layers and hide C_PP behind a
- * forward; 1 where none does. `stage_f_ns`: forward of the whole stage. */
-LH_API uint32_t lh_elastic_chunks(uint32_t layers, int64_t stage_f_ns,
-                                  int64_t pp_ns);
 
 /* The plan for a queue of `queue` microbatches, by the paper's rules with the
  * corrections of docs/theory/elastic.md. LH_EINFEASIBLE: a group would be
@@ -135,7 +128,6 @@ typedef struct lh_elastic_choice {
     int64_t recompute_ns;   /* of a chunk pass */
     int64_t lost_ns;        /* recomputation and exposed communication */
     int64_t time_ns;        /* equation 1 */
-    int64_t slow_time_ns;   /* the same, windows widened by recomputation */
     lh_elastic_memory memory;
 } lh_elastic_choice;
 

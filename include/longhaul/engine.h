@@ -87,16 +87,18 @@ LH_API uint32_t lh_exec_sends_under_way(const lh_exec *exec, uint32_t rank);
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
 /* All instructions of a rank in the order of issue; of one stream, in its
  * order. Borrowed. */
-LH_API const lh_instruction *
-lh_exec_instructions(const lh_exec *exec, uint32_t rank, uint32_t *count);
+LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
+                                                  uint32_t rank,
+                                                  uint32_t *n_instructions);
 
-/* --- running --------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------
+ */
 
 typedef struct lh_iteration {
-    uint64_t step; /* from 0 */
-    int64_t ns;    /* from its start to the end of the last pass or
-                      data-parallel communication on any rank */
-    double loss;   /* nats per token; NAN: nothing is trained */
+    uint64_t step;          /* from 0 */
+    int64_t ns;             /* from its start to the end of the last pass or
+                               data-parallel communication on any rank */
+    double loss;            /* nats per token; NAN: nothing is trained */
     double validation_loss; /* NAN: not looked at after this step */
     double norm, rate;      /* of the gradients, before clipping; of learning */
     uint64_t tokens;
@@ -113,11 +115,11 @@ enum {
 };
 
 typedef struct lh_train_options {
-    size_t size;           /* sizeof(lh_train_options) */
+    size_t size; /* sizeof(lh_train_options) */
     /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
      * "ucx", "tcp": this process is one rank of those that mpirun started. */
     const char *transport;
-    uint64_t steps;        /* 0: 1 */
+    uint64_t steps;         /* 0: 1 */
     uint64_t message_bytes; /* of a timed rank's messages; 0: 65536 */
     /* A timed pass that begins at most so late still ends by its deadline;
      * 0: 20 ms. */
@@ -138,15 +140,15 @@ typedef struct lh_train_options {
 typedef struct lh_train_result {
     uint32_t n_iterations;
     const lh_iteration *iterations;
-    bool elsewhere; /* another process was rank 0 and has all below */
+    bool elsewhere;        /* another process was rank 0 and has all below */
     bool interrupted;      /* fewer steps than asked for, by `stop` */
     const lh_trace *trace; /* of the last iteration; NULL: there was none */
     uint32_t n_grown; /* message buffers beyond those that were predicted */
     /* Of one iteration: what the simulator predicts, and what was measured; 0
      * where there was none. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
-    double error; /* median_ns / predicted_ns - 1; 0: nothing was predicted */
-    uint64_t slips;        /* of all iterations together */
+    double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */
+    uint64_t slips; /* of all iterations together */
     int64_t worst_late_ns; /* of all */
     /* Share of the peak FLOPs of the GPUs that a plan counts on; negative: not
      * known, or no plan was run. */
@@ -155,8 +157,8 @@ typedef struct lh_train_result {
 
 /* Plays the plan in real time on this machine: passes take their time, messages
  * theirs, on links as the pipeline has them. LH_EUNSUPPORTED: links that share
- * a name are not alike. LH_EIO: a rank has failed; `err` says which and why. Release
- * with lh_train_result_free(). */
+ * a name are not alike. LH_EIO: a rank has failed; `err` says which and why.
+ * Release with lh_train_result_free(). */
 LH_API lh_status lh_train_timed(const lh_pipeline *pipeline,
                                 const lh_exec *exec,
                                 const lh_train_options *options,
@@ -174,17 +176,17 @@ typedef struct lh_train_model {
     uint32_t replicas;              /* of data parallelism; 0: 1 */
     uint64_t seed;
 
-    const char *data;      /* a file of text, or of tokens */
-    uint32_t token_bytes;  /* 0: text; 2, 4: little-endian tokens */
-    const char *tokenizer; /* tokenizer.json for a text; NULL: bytes */
-    double validation;     /* share of the data, 0 <= share < 1 */
+    const char *data;        /* a file of text, or of tokens */
+    uint32_t token_bytes;    /* 0: text; 2, 4: little-endian tokens */
+    const char *tokenizer;   /* tokenizer.json for a text; NULL: bytes */
+    double validation;       /* share of the data, 0 <= share < 1 */
     uint32_t validate_every; /* steps; 0: never */
 
-    double rate, min_rate;  /* the highest, and at the end; NAN: defaults */
+    double rate, min_rate; /* the highest, and at the end; NAN: defaults */
     double weight_decay, clip;
-    uint64_t warmup;        /* steps; UINT64_MAX: the default */
+    uint64_t warmup; /* steps; UINT64_MAX: the default */
 
-    const char *checkpoint; /* folder for checkpoints; NULL: none */
+    const char *checkpoint;          /* folder for checkpoints; NULL: none */
     uint32_t checkpoint_every, keep; /* steps, 0: at the end alone; 0: all */
     const char *resume;  /* a checkpoint, or the folder of several; NULL */
     const char *weights; /* safetensors to begin with; NULL: by the seed */
@@ -201,7 +203,8 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_options *options,
                               lh_train_result **out, lh_error *err);
 
-/* --- training a plan ------------------------------------------------------- */
+/* --- training a plan -------------------------------------------------------
+ */
 
 typedef enum lh_train_device {
     LH_TRAIN_TIMED, /* passes take the time that the pipeline gives them */
@@ -233,7 +236,8 @@ LH_API lh_status lh_train_plan(const lh_plan *plan,
 /* Bytes of a message between the plan's stages: a GPU's share. */
 LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
-/* --- measuring ------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------
+ */
 
 typedef struct lh_measure_options {
     size_t size;      /* sizeof(lh_measure_options) */

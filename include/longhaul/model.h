@@ -74,9 +74,9 @@ LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 LH_API void lh_model_free(lh_model *model); /* NULL is fine; never a preset */
 
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
-/* How many of the layers first..first+count-1 are MoE. */
+/* How many of the layers first..first+n_layers-1 are MoE. */
 LH_API uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
-                                    uint32_t count);
+                                    uint32_t n_layers);
 
 /* The parameters of one layer, or of several added up. */
 typedef struct lh_layer_params {
@@ -92,9 +92,9 @@ typedef struct lh_layer_params {
 
 LH_API lh_layer_params lh_model_layer_params(const lh_model *model,
                                              uint32_t layer);
-/* The sum over layers first..first+count-1. */
+/* The sum over layers first..first+n_layers-1. */
 LH_API lh_layer_params lh_model_range_params(const lh_model *model,
-                                             uint32_t first, uint32_t count);
+                                             uint32_t first, uint32_t n_layers);
 /* Token (and learned position) embeddings. */
 LH_API uint64_t lh_model_embedding_params(const lh_model *model);
 /* The final norm and the vocabulary matrix; the matrix is counted also where

@@ -59,7 +59,7 @@ typedef struct lh_route {
  * that it points to, with lh_routes_free(). */
 LH_API lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
                                     uint32_t to, uint32_t k, lh_route **out,
-                                    uint32_t *count, lh_error *err);
+                                    uint32_t *n_routes, lh_error *err);
 LH_API void lh_routes_free(lh_route *routes); /* NULL is fine */
 
 /* --- scenarios ------------------------------------------------------------ */
@@ -87,12 +87,7 @@ LH_API lh_status lh_scenario_read(const char *path, lh_scenario **out,
 LH_API void lh_scenario_free(lh_scenario *scenario); /* NULL is fine */
 
 LH_API const lh_topology *lh_scenario_topology(const lh_scenario *scenario);
-LH_API uint32_t lh_scenario_n_policies(const lh_scenario *scenario);
-LH_API const char *lh_scenario_policy_name(const lh_scenario *scenario,
-                                           uint32_t policy);
 LH_API uint32_t lh_scenario_n_jobs(const lh_scenario *scenario);
-LH_API uint32_t lh_scenario_n_seeds(const lh_scenario *scenario);
-LH_API uint64_t lh_scenario_seed(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
 

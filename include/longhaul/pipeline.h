@@ -140,11 +140,6 @@ LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
-/* The description's groups; 0: none are given. */
-LH_API uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
-                                    const uint32_t **groups);
-LH_API uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
-                                    const uint32_t **groups);
 LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 /* In the order of their launching passes: by chunk, microbatch, forward before
  * backward. All of them lie in one array, from number 0 on. */

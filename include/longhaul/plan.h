@@ -346,7 +346,7 @@ LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
 LH_API double lh_plan_gap(const lh_plan *plan);
 /* The model's layers that one chunk of the plan's pipeline holds. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
-                           uint32_t *count);
+                           uint32_t *n_layers);
 
 /* The pipeline of one complete layout (every degree, micro_batch,
  * chunks_per_device and outermost given), e.g. to compare its schedules.

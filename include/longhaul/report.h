@@ -119,14 +119,15 @@ LH_API lh_status lh_report_add_sweep(lh_report *report,
 
 /* Parts that make up a whole, as one bar. */
 LH_API lh_status lh_report_add_parts(lh_report *report, const char *title,
-                                     uint32_t n, const lh_report_part *parts,
+                                     uint32_t n_parts,
+                                     const lh_report_part *parts,
                                      lh_error *err);
 LH_API lh_status lh_report_add_table(lh_report *report,
                                      const lh_report_table *table,
                                      lh_error *err);
 /* A row of the table that was added last.
  * LH_EINVAL: there is none, or it has another number of columns. */
-LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n,
+LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
 
 /* The report as one HTML file that loads nothing from anywhere. Release *text

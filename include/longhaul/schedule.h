@@ -38,12 +38,12 @@ typedef struct lh_link_order {
     const lh_pass *passes;
 } lh_link_order;
 
-/* Copies `orders[d][0..counts[d]-1]` for every device d, and the link orders
+/* Copies `orders[d][0..n_passes[d]-1]` for every device d, and the link orders
  * (may be none). Only the form of each pass is checked; whether the schedule
  * suits a pipeline is for lh_check(). */
 LH_API lh_status lh_schedule_make(uint32_t n_devices,
                                   const lh_pass *const *orders,
-                                  const uint32_t *counts,
+                                  const uint32_t *n_passes,
                                   uint32_t n_link_orders,
                                   const lh_link_order *link_orders,
                                   lh_schedule **out, lh_error *err);
@@ -74,9 +74,9 @@ LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
-/* The passes of one device in order; *count is set. Borrowed. */
+/* The passes of one device in order; *n_passes is set. Borrowed. */
 LH_API const lh_pass *lh_schedule_order(const lh_schedule *schedule,
-                                        uint32_t device, uint32_t *count);
+                                        uint32_t device, uint32_t *n_passes);
 /* Where the reader found a pass in its row, counted from 1: idle cells and
  * skipped ones count too. */
 LH_API uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,

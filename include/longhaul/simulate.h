@@ -86,14 +86,15 @@ LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 /* The runs of one device in order; borrowed. */
-LH_API const lh_timeline_run *
-lh_timeline_runs(const lh_timeline *timeline, uint32_t device, uint32_t *count);
+LH_API const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
+                                               uint32_t device,
+                                               uint32_t *n_runs);
 /* All messages between devices; those of one link in the order in which they
  * leave. Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
-                                              uint32_t *count);
+                                              uint32_t *n_messages);
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
-                                                    uint32_t *count);
+                                                    uint32_t *n_collectives);
 /* Distinct links (named ones once): the resources of lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
 LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,

@@ -45,7 +45,7 @@ LH_API lh_status lh_least_memory(const lh_pipeline *pipeline,
 LH_API void lh_memory_point_fini(lh_memory_point *point); /* NULL is fine */
 
 typedef struct lh_memory_curve {
-    uint32_t n;
+    uint32_t n_points;
     /* Falling limits, rising makespans. Between the limits of one point and the
      * next, the former's makespan is the best known. */
     lh_memory_point *points;

@@ -593,7 +593,7 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
 lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
                             const lh_cost_slice *slice, uint32_t layer,
                             const lh_cost_options *options, lh_cost_op *ops,
-                            uint32_t *n, lh_error *err)
+                            uint32_t *n_ops, lh_error *err)
 {
     prices p;
     lhi_op list[LH_COST_MAX_OPS];
@@ -616,6 +616,6 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
         LHI_TRY(lhi_whole(once.total, "a pass", &made[i].ns, err));
     }
     memcpy(ops, made, count * sizeof *ops);
-    *n = count;
+    *n_ops = count;
     return LH_OK;
 }

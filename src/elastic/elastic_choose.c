@@ -109,14 +109,13 @@ static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
                              owned_choice *out, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
-    lh_elastic_choice *choice = &out->choice;
     bool *recomputed = LHI_NEW(out->mem, bool, c->sums.n_ops);
     if (!recomputed)
         return lhi_fail_nomem(err);
     lhi_elastic_trace_back(&c->sums, at, recomputed);
     LHI_TRY(lh_elastic_plan_queue(g, o->queue, &out->plan, err));
     int64_t J = (int64_t)g->chunks * g->microbatches + g->stages - 1;
-    *choice = (lh_elastic_choice){
+    out->choice = (lh_elastic_choice){
         .plan = out->plan,
         .n_ops = c->sums.n_ops,
         .recomputed = recomputed,
@@ -126,9 +125,6 @@ static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_sum at,
         .time_ns = lh_elastic_time(g, out->plan, at.recompute_ns),
         .memory = lh_elastic_memory_of(g, out->plan, at.stored),
     };
-    choice->slow_time_ns =
-        choice->time_ns - o->exposed_ns +
-        lh_elastic_exposed(g, out->plan, g->b_ns + at.recompute_ns).sum_ns;
     return LH_OK;
 }
 

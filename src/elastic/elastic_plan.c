@@ -6,14 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-uint32_t lh_elastic_chunks(uint32_t layers, int64_t stage_f_ns, int64_t pp_ns)
-{
-    for (uint32_t m = layers; m > 1; m--)
-        if (layers % m == 0 && (lhi_wide)pp_ns * m <= stage_f_ns)
-            return m;
-    return 1;
-}
-
 static bool bad_time(int64_t ns)
 {
     return ns < 0 || ns > LHI_ELASTIC_MAX_TIME;
@@ -138,12 +130,6 @@ static bool sharding_saves(const lh_elastic_case *g)
 {
     uint64_t D = g->replicas, M = g->chunks;
     return 2 * M + 8 * D < 2 * D * M;
-}
-
-const char *lh_elastic_sharding_name(lh_elastic_sharding sharding)
-{
-    static const char *const names[] = {"mixed", "zero-1", "zero-2", "zero-3"};
-    return (unsigned)sharding < 4 ? names[sharding] : "unknown";
 }
 
 /* Everything at one level, hidden or not, spread over as many passes as help

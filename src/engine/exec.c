@@ -43,8 +43,8 @@ const char *lh_exec_link_name(const lh_exec *exec, uint32_t link)
 }
 
 const lh_instruction *lh_exec_instructions(const lh_exec *exec, uint32_t rank,
-                                           uint32_t *count)
+                                           uint32_t *n_instructions)
 {
-    *count = exec->ranks[rank].n_instructions;
+    *n_instructions = exec->ranks[rank].n_instructions;
     return exec->ranks[rank].instructions;
 }

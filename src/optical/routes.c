@@ -232,7 +232,7 @@ lh_status lhi_distances(const lh_topology *topology, uint32_t from, int64_t *km)
 
 lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
                              uint32_t to, uint32_t k, lh_route **out,
-                             uint32_t *count, lh_error *err)
+                             uint32_t *n_routes, lh_error *err)
 {
     if (from >= topology->n_nodes || to >= topology->n_nodes || from == to)
         return lhi_fail(err, LH_EINVAL, "routes need two different nodes");
@@ -261,7 +261,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
             nodes += routes[i].n_nodes;
         }
         *out = routes;
-        *count = n;
+        *n_routes = n;
     }
     lhi_arena_free(mem);
     return routes ? LH_OK : lhi_fail_nomem(err);

@@ -403,28 +403,7 @@ const lh_topology *lh_scenario_topology(const lh_scenario *scenario)
     return scenario->topology;
 }
 
-uint32_t lh_scenario_n_policies(const lh_scenario *scenario)
-{
-    return scenario->n_policies;
-}
-
-const char *lh_scenario_policy_name(const lh_scenario *scenario,
-                                    uint32_t policy)
-{
-    return scenario->policies[policy].name;
-}
-
 uint32_t lh_scenario_n_jobs(const lh_scenario *scenario)
 {
     return scenario->n_jobs;
-}
-
-uint32_t lh_scenario_n_seeds(const lh_scenario *scenario)
-{
-    return scenario->n_seeds;
-}
-
-uint64_t lh_scenario_seed(const lh_scenario *scenario, uint32_t i)
-{
-    return scenario->seeds[i];
 }

@@ -116,20 +116,6 @@ lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-uint32_t lh_pipeline_enqueue(const lh_pipeline *pipeline,
-                             const uint32_t **groups)
-{
-    *groups = pipeline->enqueue;
-    return pipeline->n_enqueue;
-}
-
-uint32_t lh_pipeline_dequeue(const lh_pipeline *pipeline,
-                             const uint32_t **groups)
-{
-    *groups = pipeline->dequeue;
-    return pipeline->n_dequeue;
-}
-
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err)
 {

@@ -98,7 +98,7 @@ static lh_status fill(lh_schedule *s, uint32_t n_devices,
 }
 
 lh_status lh_schedule_make(uint32_t n_devices, const lh_pass *const *orders,
-                           const uint32_t *counts, uint32_t n_link_orders,
+                           const uint32_t *n_passes, uint32_t n_link_orders,
                            const lh_link_order *link_orders, lh_schedule **out,
                            lh_error *err)
 {
@@ -114,7 +114,7 @@ lh_status lh_schedule_make(uint32_t n_devices, const lh_pass *const *orders,
     }
     s->mem = mem;
     lh_status status =
-        fill(s, n_devices, orders, counts, n_link_orders, link_orders, err);
+        fill(s, n_devices, orders, n_passes, n_link_orders, link_orders, err);
     if (status != LH_OK) {
         lhi_arena_free(mem);
         return status;
@@ -140,9 +140,9 @@ uint32_t lh_schedule_n_devices(const lh_schedule *schedule)
 }
 
 const lh_pass *lh_schedule_order(const lh_schedule *schedule, uint32_t device,
-                                 uint32_t *count)
+                                 uint32_t *n_passes)
 {
-    *count = schedule->counts[device];
+    *n_passes = schedule->counts[device];
     return schedule->orders[device];
 }
 

@@ -174,9 +174,10 @@ double lh_plan_gap(const lh_plan *plan)
 }
 
 void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
-                    uint32_t *count)
+                    uint32_t *n_layers)
 {
     lhi_config config = {.layout = plan->best.layout,
                          .layers = plan->best.chunk_layers};
-    lhi_config_layers(plan->job->model->layers, &config, chunk, first, count);
+    lhi_config_layers(plan->job->model->layers, &config, chunk, first,
+                      n_layers);
 }

@@ -124,12 +124,13 @@ static lh_status read_clause(const reader *r, const lhi_node *node,
         return lhi_fail_nomem(err);
     out->orders = orders;
     while (*text) {
-        if (out->n == room || !read_order(&text, &orders[out->n]) ||
+        if (out->n_orders == room ||
+            !read_order(&text, &orders[out->n_orders]) ||
             (*text && *text != ' '))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "order %u is not one such as 0F3<0W1",
-                                out->n + 1);
-        out->n++;
+                                out->n_orders + 1);
+        out->n_orders++;
         text += *text == ' ';
     }
     return LH_OK;
@@ -206,11 +207,12 @@ static lh_status read_row(const reader *r, const lhi_node *map,
         return lhi_doc_fail(r->doc, name, err, LH_EINPUT,
                             "must be passes such as 0F, or messages such as "
                             "m0F");
-    LHI_TRY(read_times(r, map, "start_ns", &out->start_ns, &out->count, err));
+    LHI_TRY(
+        read_times(r, map, "start_ns", &out->start_ns, &out->n_passes, err));
     LHI_TRY(read_times(r, map, "finish_ns", &out->finish_ns, &n, err));
-    if (n != out->count)
+    if (n != out->n_passes)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "has %u starts and %u finishes", out->count, n);
+                            "has %u starts and %u finishes", out->n_passes, n);
     return LH_OK;
 }
 

@@ -71,8 +71,8 @@ static bool set_rows(json_t *map, const lh_certificate *c)
                  r->chunk, "FIWB"[r->kind & 3]);
         json_t *row = json_object();
         ok = row && set(row, "passes", json_string(name)) &&
-             set(row, "start_ns", numbers(r->start_ns, r->count)) &&
-             set(row, "finish_ns", numbers(r->finish_ns, r->count));
+             set(row, "start_ns", numbers(r->start_ns, r->n_passes)) &&
+             set(row, "finish_ns", numbers(r->finish_ns, r->n_passes));
         if (ok)
             ok = add(list, row);
         else
@@ -89,7 +89,7 @@ static json_t *clause_to_json(const lh_proof_clause *clause)
 {
     lhi_text text = {0};
     char a[LH_PASS_TEXT], b[LH_PASS_TEXT];
-    for (uint32_t i = 0; i < clause->n; i++) {
+    for (uint32_t i = 0; i < clause->n_orders; i++) {
         const lh_proof_order *o = &clause->orders[i];
         const char *mark = o->messages ? "m" : "";
         lhi_text_printf(&text, "%s%s%s<%s%s", i ? " " : "", mark,

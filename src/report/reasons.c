@@ -28,14 +28,15 @@ static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
     lhi_text_puts(out, "]");
 }
 
-lh_status lh_report_add_parts(lh_report *report, const char *title, uint32_t n,
-                              const lh_report_part *parts, lh_error *err)
+lh_status lh_report_add_parts(lh_report *report, const char *title,
+                              uint32_t n_parts, const lh_report_part *parts,
+                              lh_error *err)
 {
     lhi_text item = {0};
-    if (n > MOST_PARTS)
+    if (n_parts > MOST_PARTS)
         return lhi_fail(err, LH_EINVAL, "more than %d parts", MOST_PARTS);
     LHI_TRY(check_texts(&title, 1, err));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n_parts; i++) {
         LHI_TRY(check_texts(&parts[i].name, 1, err));
         if (parts[i].ns < 0)
             return lhi_fail(err, LH_EINVAL, "part %" PRIu32 " is negative", i);
@@ -43,7 +44,7 @@ lh_status lh_report_add_parts(lh_report *report, const char *title, uint32_t n,
     lhi_text_puts(&item, "{\"parts\":");
     lhi_json_add_string(&item, title);
     lhi_text_puts(&item, ",\"list\":[");
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n_parts; i++) {
         lhi_text_puts(&item, i ? ",[" : "[");
         lhi_json_add_string(&item, parts[i].name);
         lhi_text_printf(&item, ",%" PRId64 "]", parts[i].ns);
@@ -73,17 +74,17 @@ lh_status lh_report_add_table(lh_report *report, const lh_report_table *table,
     return LH_OK;
 }
 
-lh_status lh_report_add_cells(lh_report *report, uint32_t n,
+lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                               const char *const *cells, lh_error *err)
 {
     lhi_text item = {0};
-    if (report->n_columns == 0 || n != report->n_columns)
+    if (report->n_columns == 0 || n_cells != report->n_columns)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " cells for a table of %" PRIu32 " columns",
-                        n, report->n_columns);
-    LHI_TRY(check_texts(cells, n, err));
+                        n_cells, report->n_columns);
+    LHI_TRY(check_texts(cells, n_cells, err));
     lhi_text_puts(&item, "{\"cells\":");
-    add_texts(&item, cells, n);
+    add_texts(&item, cells, n_cells);
     lhi_text_puts(&item, "}");
     return lhi_report_add_item(&report->reasons, &item, err);
 }

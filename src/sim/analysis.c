@@ -669,21 +669,22 @@ const int64_t *lh_analysis_idle(const lh_analysis *analysis, uint32_t device)
 }
 
 const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
-                                            uint32_t *count)
+                                            uint32_t *n_segments)
 {
-    *count = analysis->n_segments;
+    *n_segments = analysis->n_segments;
     return analysis->segments;
 }
 
 const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
-                                     uint32_t *count)
+                                     uint32_t *n_links)
 {
-    *count = analysis->n_links;
+    *n_links = analysis->n_links;
     return analysis->links;
 }
 
-const lh_slack *lh_analysis_slack(const lh_analysis *analysis, uint32_t *count)
+const lh_slack *lh_analysis_slack(const lh_analysis *analysis,
+                                  uint32_t *n_boundaries)
 {
-    *count = analysis->n_slacks;
+    *n_boundaries = analysis->n_slacks;
     return analysis->slacks;
 }

@@ -23,14 +23,14 @@ typedef struct graph {
 
 static lh_status check(const graph *g, size_t *n_arcs, lh_error *err)
 {
-    int64_t sum[LH_KERNEL_PLACEMENTS] = {0};
+    int64_t sum[LH_N_KERNEL_PLACEMENTS] = {0};
     for (uint32_t k = 0; k < g->n; k++) {
         const lh_kernel *kernel = &g->kernels[k];
-        if ((unsigned)kernel->kind >= LH_KERNEL_KINDS)
+        if ((unsigned)kernel->kind >= LH_N_KERNEL_KINDS)
             return lhi_fail(err, LH_EINVAL,
                             "kernel %" PRIu32 ": there is no kind %d", k,
                             (int)kernel->kind);
-        for (int i = 0; i < LH_KERNEL_PLACEMENTS; i++) {
+        for (int i = 0; i < LH_N_KERNEL_PLACEMENTS; i++) {
             if (kernel->ns[i] < 0)
                 return lhi_fail(err, LH_EINVAL,
                                 "kernel %" PRIu32 ": a duration is negative",
@@ -141,10 +141,10 @@ static lh_status run(graph *g, lh_kernel_placement placed,
     return LH_OK;
 }
 
-lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n,
+lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n_kernels,
                                  lh_reconstruction *out, lh_error *err)
 {
-    graph g = {.kernels = kernels, .n = n};
+    graph g = {.kernels = kernels, .n = n_kernels};
     lh_reconstruction made = {0};
     size_t n_arcs = 0;
     LHI_TRY(check(&g, &n_arcs, err));
@@ -152,7 +152,7 @@ lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = prepare(&g, n_arcs, mem, err);
-    for (int i = 0; i < LH_KERNEL_PLACEMENTS && status == LH_OK; i++)
+    for (int i = 0; i < LH_N_KERNEL_PLACEMENTS && status == LH_OK; i++)
         status = run(&g, (lh_kernel_placement)i, &made, err);
     lhi_arena_free(mem);
     if (status != LH_OK)

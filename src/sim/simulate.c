@@ -2,7 +2,6 @@
 #include "base/options.h"
 #include "sim/timeline.h"
 
-
 lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err)
 {
@@ -75,24 +74,24 @@ uint32_t lh_timeline_n_devices(const lh_timeline *timeline)
 }
 
 const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
-                                        uint32_t device, uint32_t *count)
+                                        uint32_t device, uint32_t *n_runs)
 {
     const size_t *at = &timeline->offsets[device];
-    *count = (uint32_t)(at[1] - at[0]);
+    *n_runs = (uint32_t)(at[1] - at[0]);
     return timeline->runs + at[0];
 }
 
 const lh_message *lh_timeline_messages(const lh_timeline *timeline,
-                                       uint32_t *count)
+                                       uint32_t *n_messages)
 {
-    *count = timeline->n_messages;
+    *n_messages = timeline->n_messages;
     return timeline->messages;
 }
 
 const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
-                                             uint32_t *count)
+                                             uint32_t *n_collectives)
 {
-    *count = timeline->n_collectives;
+    *n_collectives = timeline->n_collectives;
     return timeline->collectives;
 }
 

@@ -123,7 +123,7 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
         rows[i] = (lh_proof_row){.chunk = t->chunk,
                                  .kind = kind_of(s, t),
                                  .message = is_message(t),
-                                 .count = t->count,
+                                 .n_passes = t->count,
                                  .start_ns = start,
                                  .finish_ns = finish};
     }
@@ -195,7 +195,7 @@ static lh_status take_log(prover *r, lh_error *err)
                 .first = pass_of(s, words[at]),
                 .second = pass_of(s, words[at + 1]),
                 .messages = is_message(&s->streams[s->stream_of[words[at]]])};
-        clauses[k] = (lh_proof_clause){.n = size, .orders = orders};
+        clauses[k] = (lh_proof_clause){.n_orders = size, .orders = orders};
     }
     c->kind = LH_PROOF_SEARCH;
     c->clauses = clauses;

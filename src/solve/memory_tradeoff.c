@@ -254,9 +254,9 @@ static lh_status least_memory(trader *t, lh_memory_point *out, lh_error *err)
 /* Points that a lower limit does not make slower are not on the curve. */
 static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
 {
-    while (curve->n > 0 &&
-           curve->points[curve->n - 1].makespan_ns >= makespan_ns)
-        lh_memory_point_fini(&curve->points[--curve->n]);
+    while (curve->n_points > 0 &&
+           curve->points[curve->n_points - 1].makespan_ns >= makespan_ns)
+        lh_memory_point_fini(&curve->points[--curve->n_points]);
 }
 
 /* One point from the fastest within `limit`, which `s` is. */
@@ -276,7 +276,7 @@ static lh_status add_point(trader *t, lh_memory_curve *curve, lh_solution *s,
     point.status = point.makespan_ns <= point.bound_ns ? LH_SOLVE_OPTIMAL
                                                        : LH_SOLVE_FEASIBLE;
     drop_dominated(curve, point.makespan_ns);
-    curve->points[curve->n++] = point;
+    curve->points[curve->n_points++] = point;
     return LH_OK;
 }
 
@@ -306,7 +306,7 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
         lh_status status = add_point(t, curve, &s, err);
         lh_solution_fini(&s);
         LHI_TRY(status);
-        int64_t now = curve->points[curve->n - 1].limit;
+        int64_t now = curve->points[curve->n_points - 1].limit;
         /* Where there are more levels than points, in even steps. */
         int64_t stride = (now - t->least) / (most - asked);
         limit = level_at(t, now - (stride > 1 ? stride : 1));
@@ -387,9 +387,9 @@ void lh_memory_curve_fini(lh_memory_curve *curve)
 {
     if (!curve)
         return;
-    for (uint32_t i = 0; i < curve->n; i++)
+    for (uint32_t i = 0; i < curve->n_points; i++)
         lh_memory_point_fini(&curve->points[i]);
     free(curve->points);
     curve->points = NULL;
-    curve->n = 0;
+    curve->n_points = 0;
 }

@@ -19,10 +19,10 @@ bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
 }
 
 uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
-                             uint32_t count)
+                             uint32_t n_layers)
 {
     uint32_t n = 0;
-    for (uint32_t i = first; i < first + count; i++)
+    for (uint32_t i = first; i < first + n_layers; i++)
         n += lh_model_layer_is_moe(model, i);
     return n;
 }
@@ -102,10 +102,10 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
 }
 
 lh_layer_params lh_model_range_params(const lh_model *model, uint32_t first,
-                                      uint32_t count)
+                                      uint32_t n_layers)
 {
     lh_layer_params sum = {0};
-    for (uint32_t i = first; i < first + count; i++) {
+    for (uint32_t i = first; i < first + n_layers; i++) {
         lh_layer_params p = lh_model_layer_params(model, i);
         sum.attention += p.attention;
         sum.norms += p.norms;

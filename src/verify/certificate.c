@@ -174,9 +174,9 @@ static bool record_fails(lhi_claim *claim, const lh_certificate *c)
         const lh_proof_row *r = &c->rows[i];
         const lhi_claim_row *row =
             lhi_claim_find_row(claim, r->chunk, r->kind, r->message);
-        if (!row || row->machine != m || row->count != r->count)
+        if (!row || row->machine != m || row->count != r->n_passes)
             return false;
-        for (uint32_t x = 0; x < r->count; x++) {
+        for (uint32_t x = 0; x < r->n_passes; x++) {
             int64_t start = r->start_ns[x], finish = r->finish_ns[x];
             if (start < 0 || finish < 0 || start > c->refuted_ns ||
                 finish > c->refuted_ns)

@@ -484,7 +484,7 @@ static bool is_shown(refuter *r, size_t n)
 /* The literals of clause k; false: it names what the pipeline has not. */
 static bool take_clause(refuter *r, const lh_proof_clause *k)
 {
-    for (uint32_t i = 0; i < k->n; i++) {
+    for (uint32_t i = 0; i < k->n_orders; i++) {
         const lh_proof_order *o = &k->orders[i];
         uint32_t a = lhi_claim_op(r->c, &o->first, o->messages);
         uint32_t b = lhi_claim_op(r->c, &o->second, o->messages);
@@ -554,11 +554,11 @@ static void show_all(refuter *r, uint32_t *bad)
     save_root(r);
     for (uint32_t k = 0; k < r->cert->n_clauses && !r->refuted; k++) {
         const lh_proof_clause *now = &r->cert->clauses[k];
-        if (!take_clause(r, now) || !is_shown(r, now->n)) {
+        if (!take_clause(r, now) || !is_shown(r, now->n_orders)) {
             *bad = k;
             return;
         }
-        keep_clause(r, now->n);
+        keep_clause(r, now->n_orders);
     }
 }
 
@@ -612,7 +612,7 @@ static lh_status allocate(refuter *r, lhi_arena *mem, lh_error *err)
     const lhi_claim *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n], pairs = r->n_pairs, lits = 0;
     for (uint32_t k = 0; k < r->cert->n_clauses; k++)
-        lits += r->cert->clauses[k].n;
+        lits += r->cert->clauses[k].n_orders;
     r->value = LHI_NEW(mem, int8_t, pairs);
     r->trail = LHI_NEW(mem, lit, pairs);
     r->before = LHI_NEW(mem, uint32_t, slots);

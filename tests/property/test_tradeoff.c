@@ -68,7 +68,7 @@ static void check_curve(const lh_pipeline *p, const lh_memory_curve *c)
 {
     CHECK(c->complete);
     int64_t from = MOST_LIMIT;
-    for (uint32_t i = 0; i < c->n; i++) {
+    for (uint32_t i = 0; i < c->n_points; i++) {
         const lh_memory_point *now = &c->points[i];
         CHECK(keeps(p, now));
         CHECK_INT(now->status, LH_SOLVE_OPTIMAL);
@@ -100,7 +100,7 @@ static void compare(uint32_t number)
     if (!test_state.bad)
         check_curve(p, &curve);
     if (!test_state.bad)
-        check_least(p, curve.points[rng_below(&r, curve.n)].makespan_ns +
+        check_least(p, curve.points[rng_below(&r, curve.n_points)].makespan_ns +
                            rng_below(&r, 2));
     if (test_state.bad) {
         fprintf(stderr, "case %u\n", number);
@@ -174,8 +174,8 @@ static void few_points(void)
     lh_memory_curve curve;
     lh_error err = {0};
     CHECK_OK(lh_memory_curve_make(p, &o, &curve, &err), err);
-    CHECK(curve.n >= 2 && curve.n <= 3);
-    for (uint32_t i = 0; i < curve.n; i++) {
+    CHECK(curve.n_points >= 2 && curve.n_points <= 3);
+    for (uint32_t i = 0; i < curve.n_points; i++) {
         CHECK(keeps(p, &curve.points[i]));
         CHECK(curve.points[i].limit <= 20);
     }

@@ -487,14 +487,6 @@ static void refused_files(void)
                  "bucket 2 of 2");
 }
 
-static void chunk_numbers(void)
-{
-    CHECK_INT(lh_elastic_chunks(24, 2400, 300), 8);
-    CHECK_INT(lh_elastic_chunks(24, 2400, 301), 6);
-    CHECK_INT(lh_elastic_chunks(24, 2400, 2401), 1);
-    CHECK_INT(lh_elastic_chunks(18, 1800, 300), 6);
-}
-
 static void what_cannot_be(void)
 {
     lh_error err = {0};
@@ -541,7 +533,6 @@ int main(void)
     RUN(pipeline_messages);
     RUN(file_and_method);
     RUN(refused_files);
-    RUN(chunk_numbers);
     RUN(what_cannot_be);
     return test_summary();
 }

@@ -85,11 +85,11 @@ static void random_lists(void)
         lh_reconstruction got = {0};
         lh_error err = {0};
         CHECK_OK(lh_kernels_reconstruct(k, n, &got, &err), err);
-        for (int p = 0; p < LH_KERNEL_PLACEMENTS; p++) {
+        for (int p = 0; p < LH_N_KERNEL_PLACEMENTS; p++) {
             int64_t want = 0, sum = 0;
             for (uint32_t i = 0; i < n; i++)
                 want = naive(k, i, p) > want ? naive(k, i, p) : want;
-            for (int kind = 0; kind < LH_KERNEL_KINDS; kind++)
+            for (int kind = 0; kind < LH_N_KERNEL_KINDS; kind++)
                 sum += got.path_ns[p][kind];
             CHECK_INT(got.ns[p], want);
             CHECK_INT(sum, want);
@@ -99,11 +99,11 @@ static void random_lists(void)
 
 static void refuses(const lh_kernel *k, uint32_t n, const char *part)
 {
-    lh_reconstruction r = {.faster = LH_KERNEL_PLACEMENTS};
+    lh_reconstruction r = {.faster = LH_N_KERNEL_PLACEMENTS};
     lh_error err = {0};
     CHECK_INT(lh_kernels_reconstruct(k, n, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, part);
-    CHECK_INT(r.faster, LH_KERNEL_PLACEMENTS);
+    CHECK_INT(r.faster, LH_N_KERNEL_PLACEMENTS);
 }
 
 static void refused(void)
@@ -126,7 +126,7 @@ static void refused(void)
     k[Q].ns[1] = INT64_MAX;
     refuses(k, N, "up to kernel 5 add up to more than 2^53 ns");
     list_example(k);
-    k[RS0].kind = LH_KERNEL_KINDS;
+    k[RS0].kind = LH_N_KERNEL_KINDS;
     refuses(k, N, "kernel 7: there is no kind 3");
 }
 
