@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fastest schedule of a pipeline, with a proof where there is time for one
- * (DESIGN §5.1; CrossPipe §4.1). How, and why it is right:
- * docs/theory/optimal.md. */
+ * (DESIGN §5.1; CrossPipe §4.1). In goes a pipeline, and how long to look; out
+ * come a schedule, a bound that none is below, and what each engine of the
+ * search did for them. How, and why it is right: docs/theory/optimal.md; which
+ * part is where: src/solve/state/solver.h. */
 #ifndef LONGHAUL_SOLVE_H
 #define LONGHAUL_SOLVE_H
 

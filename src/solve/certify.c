@@ -298,7 +298,8 @@ static lh_status copy_schedule(prover *r, const lh_schedule *s, lh_error *err)
     return LH_OK;
 }
 
-static lh_status begin(prover *r, const lh_solution *solution, lh_error *err)
+static lh_status put_claims(prover *r, const lh_solution *solution,
+                            lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     char hash[LHI_HASH_TEXT];
@@ -316,7 +317,7 @@ static lh_status begin(prover *r, const lh_solution *solution, lh_error *err)
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;
-    LHI_TRY(begin(r, solution, err));
+    LHI_TRY(put_claims(r, solution, err));
     if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         r->why = "only makespans are recorded";
     else if (solution->status != LH_SOLVE_OPTIMAL)

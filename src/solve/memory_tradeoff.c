@@ -321,8 +321,8 @@ static lh_status trace_curve(trader *t, lh_memory_curve *curve, lh_error *err)
 
 /* --- all of it ----------------------------------------------------------- */
 
-static lh_status begin(trader *t, const lh_pipeline *pipeline,
-                       const lh_tradeoff_options *options, lh_error *err)
+static lh_status begin_trade(trader *t, const lh_pipeline *pipeline,
+                             const lh_tradeoff_options *options, lh_error *err)
 {
     *t = (trader){.p = pipeline, .begin_s = lhi_seconds()};
     LHI_TRY(LHI_OPTIONS_TAKE(lh_tradeoff_options, &t->o, options, err));
@@ -347,7 +347,7 @@ lh_status lh_least_memory(const lh_pipeline *pipeline,
 {
     trader t;
     lh_memory_point point = {0};
-    lh_status status = begin(&t, pipeline, options, err);
+    lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)
         status = least_memory(&t, &point, err);
     end(&t);
@@ -372,7 +372,7 @@ lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
 {
     trader t;
     lh_memory_curve curve = {0};
-    lh_status status = begin(&t, pipeline, options, err);
+    lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)
         status = trace_curve(&t, &curve, err);
     end(&t);

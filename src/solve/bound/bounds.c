@@ -57,7 +57,7 @@ static int64_t gather_time(const lh_chunk *c)
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
 }
 
-static void walk(const lh_pipeline *p, ways *w)
+static void measure_ways(const lh_pipeline *p, ways *w)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t c = 0; c < n; c++) {
@@ -271,8 +271,8 @@ static void bound_links(const lh_pipeline *p, const ways *w, link_sum *sums,
                      p->resource_names[r]);
 }
 
-static lh_status find(const lh_pipeline *p, lhi_arena *mem, lh_bound *best,
-                      lh_error *err)
+static lh_status find_largest(const lh_pipeline *p, lhi_arena *mem,
+                              lh_bound *best, lh_error *err)
 {
     ways w = {
         LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),
@@ -285,7 +285,7 @@ static lh_status find(const lh_pipeline *p, lhi_arena *mem, lh_bound *best,
     if (!w.head_f || !w.head_d || !w.round || !w.tail_f || !w.tail_d ||
         !devices || !links || !plain || !held)
         return lhi_fail_nomem(err);
-    walk(p, &w);
+    measure_ways(p, &w);
     for (uint32_t d = 0; d < p->n_devices; d++)
         plain[d] = true;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -315,7 +315,7 @@ lh_status lh_lower_bound(const lh_pipeline *pipeline, lh_bound *out,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_bound best = {.ns = -1, .device = LH_NONE, .resource = LH_NONE};
-    lh_status status = find(pipeline, mem, &best, err);
+    lh_status status = find_largest(pipeline, mem, &best, err);
     lhi_arena_free(mem);
     if (status == LH_OK)
         *out = best;

@@ -248,9 +248,9 @@ void lhi_lattice_free(lhi_lattice *lattice)
     free(lattice);
 }
 
-static lhi_lattice *make(const lhi_shop *shop, uint32_t machine,
-                         const lhi_windows *w, size_t room, lhi_budget *budget,
-                         bool *no_memory)
+static lhi_lattice *make_lattice(const lhi_shop *shop, uint32_t machine,
+                                 const lhi_windows *w, size_t room,
+                                 lhi_budget *budget, bool *no_memory)
 {
     const lhi_machine *m = &shop->machines[machine];
     builder b = {.s = shop, .m = m, .w = w, .budget = budget};
@@ -281,14 +281,15 @@ static lhi_lattice *make(const lhi_shop *shop, uint32_t machine,
 lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
                               size_t room, lhi_budget *budget, bool *no_memory)
 {
-    return make(shop, machine, NULL, room, budget, no_memory);
+    return make_lattice(shop, machine, NULL, room, budget, no_memory);
 }
 
 lhi_lattice *lhi_lattice_make_live(const lhi_windows *windows, uint32_t machine,
                                    size_t room, lhi_budget *budget,
                                    bool *no_memory)
 {
-    return make(windows->shop, machine, windows, room, budget, no_memory);
+    return make_lattice(windows->shop, machine, windows, room, budget,
+                        no_memory);
 }
 
 /* --- ways through it ---------------------------------------------------------

@@ -300,7 +300,7 @@ static bool make_partials(beam *b, partial **out)
     return *out;
 }
 
-static bool make(beam *b)
+static bool allocate(beam *b)
 {
     const lhi_shop *s = b->s;
     size_t past = (size_t)s->n_ops * b->width;
@@ -325,7 +325,7 @@ static bool make(beam *b)
     return true;
 }
 
-static bool begin(beam *b, lhi_budget *budget)
+static bool put_first_partial(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;
     partial *p = &b->now[0];
@@ -345,7 +345,7 @@ static bool begin(beam *b, lhi_budget *budget)
     return true;
 }
 
-static bool run(beam *b, lhi_budget *budget)
+static bool run_all(beam *b, lhi_budget *budget)
 {
     for (uint32_t k = 0; k < b->s->n_ops; k++) {
         b->n_children = 0;
@@ -414,11 +414,11 @@ lh_status lhi_words_beam(lhi_windows *windows, uint32_t width, size_t room,
     b.mem = lhi_arena_make(0);
     if (!b.mem)
         return lhi_fail_nomem(err);
-    if (!make(&b)) {
+    if (!allocate(&b)) {
         lhi_arena_free(b.mem);
         return lhi_fail_nomem(err);
     }
-    *ok = begin(&b, budget) && run(&b, budget);
+    *ok = put_first_partial(&b, budget) && run_all(&b, budget);
     if (*ok)
         take_orders(&b, out);
     lhi_arena_free(b.mem);

@@ -102,7 +102,7 @@ static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
     return i;
 }
 
-static void put(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
+static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 {
     slot *line = a->line[m];
     const int64_t time = a->s->time[o];
@@ -139,7 +139,7 @@ static void place(lhi_inserter *a, uint32_t stream, int64_t ready)
         int64_t free_at = a->end[o - 1] + (apart > 0 ? apart : 0);
         ready = free_at > ready ? free_at : ready;
     }
-    put(a, t->machine, o, ready);
+    put_in_gap(a, t->machine, o, ready);
     a->next[stream]++;
 }
 
@@ -313,7 +313,7 @@ static bool replay(lhi_inserter *a, const int64_t *start, uint32_t m)
 
 /* What is kept stays where it was, so that those who come later find the room
  * that was left for them. */
-static void keep(lhi_inserter *a, const lhi_insert *how)
+static void keep_part(lhi_inserter *a, const lhi_insert *how)
 {
     const lhi_shop *s = a->s;
     kept *k = &a->kept;
@@ -487,8 +487,8 @@ static void copy_knobs(const lhi_shop *s, knobs *to, const knobs *from)
  * -------------------------------------------------------------------- */
 
 /* `time`: of the schedule that was just made. */
-static void take(lhi_inserter *a, int64_t time, lhi_words *best,
-                 int64_t *best_time)
+static void take_better(lhi_inserter *a, int64_t time, lhi_words *best,
+                        int64_t *best_time)
 {
     const lhi_words *words = a->words;
     if (time == FAR || (*best_time >= 0 && time >= *best_time))
@@ -540,7 +540,7 @@ void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
     const uint32_t n = s->n_microbatches;
     if (how->start && lhi_spend(budget, s->n_ops / 8 + 1))
         return;
-    keep(a, how);
+    keep_part(a, how);
     /* All operations are copied and timed, and the others inserted. */
     const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
     const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
@@ -548,7 +548,7 @@ void lhi_inserter_run(lhi_inserter *a, const lhi_insert *how, lhi_words *best,
     const uint32_t cycle = fit < 1 ? 1 : fit < CYCLE ? (uint32_t)fit : CYCLE;
     for (uint32_t i = 0; i < cycle; i++) {
         int64_t time = i == 0 ? begin_cycle(a) : anneal(a, cycle - i, cycle);
-        take(a, time, best, best_time);
+        take_better(a, time, best, best_time);
         if (lhi_spend(budget, each) ||
             (*best_time >= 0 && *best_time <= how->target))
             return;

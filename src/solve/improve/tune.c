@@ -255,7 +255,7 @@ static void search_knobs(tuner *a, lhi_words *best, int64_t *best_time,
 /* --- all together
  * -------------------------------------------------------------- */
 
-static void prepare(tuner *a)
+static void read_rules(tuner *a)
 {
     const lhi_shop *s = a->s;
     uint32_t n = 0;
@@ -338,7 +338,7 @@ lh_status lhi_words_tune(lhi_words *best, int64_t *best_time,
     if (status == LH_OK &&
         lhi_windows_set(windows, best->shop->horizon, budget)) {
         a.due = windows->e;
-        prepare(&a);
+        read_rules(&a);
         search_knobs(&a, best, best_time, how, budget);
     }
     lhi_windows_free(windows);

@@ -566,7 +566,7 @@ int64_t lhi_shop_deadline(const lhi_shop *shop, int64_t units)
 /* --- making it --------------------------------------------------------------
  */
 
-static lh_status make(maker *m, lh_solve_objective objective, lh_error *err)
+static lh_status make_all(maker *m, lh_solve_objective objective, lh_error *err)
 {
     sort_chunks(m);
     add_devices(m);
@@ -618,7 +618,7 @@ static lh_status make_shop(maker m, uint32_t parts,
     if ((uint64_t)chunks * p->n_microbatches * (4 + (uint64_t)parts) > 1u << 26)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "too many passes for exact search");
-    LHI_TRY(make(&m, objective, err));
+    LHI_TRY(make_all(&m, objective, err));
     *out = s;
     return LH_OK;
 }

@@ -88,7 +88,7 @@ typedef struct filler {
     uint32_t *next;   /* per stream */
 } filler;
 
-static bool put(filler *f, uint32_t stream, uint32_t times)
+static bool put_next(filler *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)
         return true;
@@ -117,7 +117,7 @@ static bool put_device(filler *f, const lh_schedule *schedule, uint32_t d)
         uint32_t stream = pass->kind == LH_F   ? s->f[c]
                           : pass->kind == LH_W ? s->w[c]
                                                : s->d[c];
-        if (!put(f, stream, times))
+        if (!put_next(f, stream, times))
             return false;
     }
     return true;
@@ -141,7 +141,7 @@ static void put_collectives(filler *f, uint32_t machine)
             continue;
         for (uint32_t j = 0; j < k->n_streams; j++)
             if (s->streams[k->first_stream + j].chunk == t->chunk)
-                put(f, k->first_stream + j, 1);
+                put_next(f, k->first_stream + j, 1);
     }
 }
 
@@ -152,10 +152,10 @@ static bool put_messages(filler *f, const lh_timeline *timeline)
     const lh_message *all = lh_timeline_messages(timeline, &n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = all[i].producer.chunk;
-        if (!put(f,
-                 all[i].producer.kind == LH_F ? s->message_f[c]
-                                              : s->message_d[c],
-                 1))
+        if (!put_next(f,
+                      all[i].producer.kind == LH_F ? s->message_f[c]
+                                                   : s->message_d[c],
+                      1))
             return false;
     }
     return true;

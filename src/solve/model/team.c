@@ -15,7 +15,7 @@ typedef struct crew {
     bool done[MOST];
 } crew;
 
-static bool take(crew *c, uint32_t *out)
+static bool take_piece(crew *c, uint32_t *out)
 {
     pthread_mutex_lock(&c->lock);
     bool any = c->next < c->n;
@@ -25,7 +25,7 @@ static bool take(crew *c, uint32_t *out)
     return any;
 }
 
-static void finish(crew *c, uint32_t i)
+static void note_done(crew *c, uint32_t i)
 {
     pthread_mutex_lock(&c->lock);
     c->done[i] = true;
@@ -45,9 +45,9 @@ static void *work_on(void *context)
 {
     crew *c = context;
     uint32_t i;
-    while (take(c, &i)) {
+    while (take_piece(c, &i)) {
         c->team->work(c->team->context, i, false);
-        finish(c, i);
+        note_done(c, i);
     }
     return NULL;
 }
@@ -77,9 +77,9 @@ static void wait_for(crew *c)
 static void run_here(crew *c)
 {
     uint32_t i;
-    while (take(c, &i)) {
+    while (take_piece(c, &i)) {
         c->team->work(c->team->context, i, true);
-        finish(c, i);
+        note_done(c, i);
         pthread_mutex_lock(&c->lock);
         uint32_t n = count_done(c);
         pthread_mutex_unlock(&c->lock);

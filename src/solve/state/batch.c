@@ -30,7 +30,7 @@ static void do_piece(void *context, uint32_t i, bool here)
         end_after(b, i + 1);
 }
 
-static void look(void *context, uint32_t n_done)
+static void take_done(void *context, uint32_t n_done)
 {
     lhi_batch *b = context;
     for (; b->n_taken < n_done && !b->over; b->n_taken++) {
@@ -58,7 +58,7 @@ static void look(void *context, uint32_t n_done)
 
 lh_status lhi_batch_run(lhi_batch *b, uint32_t threads, lh_error *err)
 {
-    const lhi_team team = {b, do_piece, look};
+    const lhi_team team = {b, do_piece, take_done};
     b->n_taken = 0;
     b->over = false;
     b->status = LH_OK;

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of lh_solve() share. */
+/* What the parts of lh_solve() share: what is known of a pipeline, the best
+ * schedule and the bound, which all rooms of src/solve raise and lower.
+ *
+ *     model/    in: a pipeline. The job shop it is, orders of its machines
+ *               ("words") and their times, budgets, the list of engines
+ *     bound/    what no schedule is below: closed forms, windows, lattices,
+ *               shaving
+ *     search/   clause learning: is there a schedule done by a deadline?
+ *     state/    this; the bound raised; pieces of work on several threads
+ *     improve/  schedules made and made better, one idea a file
+ *     .         solve.c: what comes after what; rounds.c: searches and
+ *               improvements in turn, to the end. Out: a solution (solve.h)
+ *               certify.c, best.c, memory_tradeoff.c, which ask lh_solve() */
 #ifndef LHI_SOLVER_H
 #define LHI_SOLVER_H
 
@@ -71,8 +83,8 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err);
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err);
 /* Orders of all machines as a schedule, which that engine made; message orders
  * stay only where first in, first out is worse. */
-lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words,
-                           lhi_engine by, lh_error *err);
+lh_status lhi_solver_offer(lhi_solver *r, const lhi_words *words, lhi_engine by,
+                           lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
 
