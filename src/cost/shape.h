@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each GPU of a group sees of a model: the sizes that the formulas for
- * work and memory are written in. */
+ * work and memory are written in.
+ *
+ * The cost model is pure formulas. In: a job, a layout, a slice of the model.
+ * Out: times, bytes and memory (longhaul/cost.h).
+ *
+ *   shape.h       sizes per GPU, and the constants of the model
+ *   work.h        operations and bytes of passes: work.c; what they keep in
+ *                 memory: held.c; both, operation by operation: ops.h
+ *   chunk.c       prices: work becomes time, a slice becomes lh_cost
+ *   measured.h    what a profile measured in place of that
+ *   cost_links.h  paths between GPUs: cost_links.c; what their settings do to
+ *                 them: cost_network.c, by the rates of transport.c
+ *   collective.c  collectives over one path; all_to_all.c over several
+ *   sharding.h    data parallelism: who shares what, and what it sends
+ *   count.c       operations that a model needs, whatever runs it */
 #ifndef LHI_SHAPE_H
 #define LHI_SHAPE_H
 

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of this module share: models, GPUs and profiles inside a job
- * file, and numbers that survive being written and read. */
+/* From files to jobs. In: the text of a job, a model or a profile. Out: lh_job,
+ * lh_model, lh_profile, with every number checked, and their text again.
+ *
+ *   job.c, job_write.c   a job, but for its parts; job_names.c: its words
+ *   cluster.c            its datacenters and the links between them;
+ *                        link_setting.c: what their ends are set to
+ *   spec_sites.c         which datacenters have which stages of a layout
+ *   model_map.c          its model; model_config.c: as config.json;
+ *                        model.c: how many parameters, and what has to divide
+ *   profile_read.c, profile_write.c   what was measured
+ *   gpu.c, model_preset.c             GPUs and models by name
+ *   number.c             numbers that read back to the same
+ *
+ * This header is what these files share. */
 #ifndef LHI_SPEC_H
 #define LHI_SPEC_H
 

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic pipelines for a layout of a job. */
+/* Elastic pipelines for a layout of a job. In: a layout's degrees and what is
+ * free (chunks, groups, sharding, recomputation). Out: the fastest pipeline and
+ * schedule of these, and what they would be without each part.
+ *
+ *   elastic_events.c   the search over queues and sharding on equal stages
+ *                      (lh_elastic_search_events()), by event runs of what
+ *                      elastic_build.c makes of a plan
+ *   elastic_shape.c    from a layout to such a search, and what it finds built
+ *                      with the layout's own times, links and memory
+ *   elastic_layout.c   every number of chunks, sharding and queue by that
+ *   elastic_choices.h  the best of all as rows of a plan, and what it would be
+ *                      without each of its parts */
 #ifndef LHI_ELASTIC_LAYOUT_H
 #define LHI_ELASTIC_LAYOUT_H
 

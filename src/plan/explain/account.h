@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a plan takes as long as it does, and what comes next. */
+/* Why a plan takes as long as it does, and what comes next. What this room
+ * adds to a plan that is found already, each by a function of its own that
+ * fills one member of lh_plan:
+ *
+ *   account.c   where the time of an iteration goes
+ *   runners.c   the best plan that differs in one dimension
+ *   advise.h    what the links should be set to
+ *   curves.h    pipelines or replicas over datacenters, as something changes
+ *   whatif.h    the plan, and the best one, where the links are others
+ *   flip.h      how far links may change until another layout is best */
 #ifndef LHI_ACCOUNT_H
 #define LHI_ACCOUNT_H
 

@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One layout of a job: where its pipeline ranks are, which layers they hold,
- * and the pipeline that results. */
+ * and the pipeline that results. In: a job and a configuration. Out: a pipeline
+ * with the cost model's times, or why there is none.
+ *
+ *   layout.h      configurations, from which place.c and build.c make places
+ *                 and pipelines; ring.c orders rings of datacenters
+ *   space.h       which layouts a job leaves open, as a tree
+ *   sites.h       which placements to try: sites.c and, by sites_own.h,
+ *                 sites_fit.c, sites_many.c, sites_rank.c, sites_same.c
+ *   uneven.h      layers moved between chunks, by the searches of partition.h;
+ *                 reuse.h keeps what such a move leaves as it was
+ *   alike.h       when layouts, datacenters and links are the same
+ *   choice.h      a layout under a schedule, and what schedules a job asks for
+ *   relinked.h    the same job and layout with other links
+ *   traffic.h     what a layout sends between datacenters */
 #ifndef LHI_LAYOUT_H
 #define LHI_LAYOUT_H
 

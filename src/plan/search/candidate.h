@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layout in the search: its bound, and what schedules make of it. */
+/* The search over layouts and what it looks at: a layout, its bound, and what
+ * schedules make of it. In: a job and what its plan is to be best in. Out: the
+ * best layout with its schedule, those behind it, and what is proven.
+ *
+ *   plan_search.h  all of it; plan_search.c calls the parts one by one
+ *   branch.c       branch and bound over layouts with even chunks
+ *   floor.h        bounds before a pipeline is built: floor.c has them,
+ *                  floors.c what they are computed from; candidate.c: after
+ *   evaluate.c     what methods make of a layout
+ *   moves.c        layers moved between chunks; exact.c: every partition;
+ *                  drawn.c: at random, in place of all that
+ *   goal.h         the time or the cost (money.h); front.h: neither alone
+ *   refine.h       optimal schedules for those that may win
+ *   robust.h       the choice under delays that vary
+ *   results.c      what the search came to, and why the others lost */
 #ifndef LHI_CANDIDATE_H
 #define LHI_CANDIDATE_H
 

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One number of chunks, with what is free beside: the search by events runs on
+ * a pipeline of equal stages, as slow and as full as the layout's slowest and
+ * fullest; what it finds is then built with the layout's own times, links and
+ * memory. Where the real one does not fit, the budget shrinks by what is
+ * missing. */
+#include "plan/elastic/elastic_shape.h"
+
+#include "pipe/pipeline_own.h"
+
+#include <longhaul/elastic.h>
+#include <longhaul/simulate.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    PARTS = 64, /* of activations: how finely they are offloaded */
+    PARTS_STEP = 4,
+    MOST_TRIES = 6, /* budgets, where the real pipeline does not fit */
+};
+
+/* Recomputable operations of a layer. */
+typedef struct kinds {
+    lh_cost_op ops[LH_COST_MAX_OPS];
+    uint32_t n;
+} kinds;
+
+/* One number of chunks. */
+typedef struct shaper {
+    const lh_job *job; /* ZeRO-1 */
+    const lhi_config *config;
+    const lhi_elastic_freedom *freedom;
+    lhi_arena *mem; /* scratch */
+    lhi_built built;
+    uint32_t P, M, n_chunks;
+    uint32_t layers; /* of an even chunk, rounded up */
+    uint32_t moved;  /* of PARTS of every activation, to the host */
+    double host_bytes_per_s;
+    kinds kinds;
+    int64_t *weights, *gradients; /* per chunk, bytes */
+    lh_elastic_case given;
+    lh_elastic_op *ops; /* [kind * layers + layer] */
+} shaper;
+
+/* From a GPU to its host, one way: what NVIDIA's data sheets give for both ways
+ * halved (V100 PCIe 3.0, A100 4.0, H100 and later 5.0, GH200 NVLink-C2C), of
+ * which long copies reach about four fifths. GPUs without preset are taken to
+ * have PCIe 4.0. */
+static double host_link(const lh_job *job)
+{
+    static const struct {
+        const char *preset;
+        double both_gbps;
+    } links[] = {{"v100-32g", 32},
+                 {"h100-sxm", 128},
+                 {"h200", 128},
+                 {"gh200", 900},
+                 {"b200", 128}};
+    double least = 0;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const char *preset = job->datacenters[i].gpu.preset;
+        double gbps = 64;
+        for (size_t k = 0; preset && k < sizeof links / sizeof *links; k++)
+            if (strcmp(preset, links[k].preset) == 0)
+                gbps = links[k].both_gbps;
+        if (least == 0 || gbps < least)
+            least = gbps;
+    }
+    return 0.8 * least / 2 * 1e9;
+}
+
+static int64_t moved_of(const shaper *s, int64_t bytes)
+{
+    return bytes / PARTS * s->moved;
+}
+
+static int64_t copying_ns(const shaper *s, int64_t bytes)
+{
+    return bytes > 0 ? (int64_t)ceil((double)bytes / s->host_bytes_per_s * 1e9)
+                     : 0;
+}
+
+static int64_t moving_ns(const shaper *s, int64_t bytes)
+{
+    return copying_ns(s, moved_of(s, bytes));
+}
+
+static lh_status find_kinds(shaper *s, lh_error *err)
+{
+    lh_cost_op all[LH_COST_MAX_OPS];
+    uint32_t n = 0;
+    lh_cost_slice slice = {.n_layers = 1};
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    s->kinds.n = 0;
+    if (!s->freedom->recompute)
+        return LH_OK;
+    LHI_TRY(lh_cost_layer_ops(s->job, &s->config->layout, &slice,
+                              s->job->model->layers / 2, &options, all, &n,
+                              err));
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].recomputable)
+            s->kinds.ops[s->kinds.n++] = all[i];
+    return LH_OK;
+}
+
+/* Weights and gradients of each chunk; what a device holds of state. */
+static lh_status find_state(shaper *s, int64_t *optimizer, int64_t *params,
+                            lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        lh_cost_slice slice = {.embedding = c == 0,
+                               .head = c + 1 == s->n_chunks,
+                               .chunk = c,
+                               .of = s->n_chunks};
+        lh_cost cost;
+        lhi_config_layers(s->job->model->layers, s->config, c,
+                          &slice.first_layer, &slice.n_layers);
+        LHI_TRY(lh_cost_chunk(s->job, &s->config->layout, &slice, &options,
+                              &cost, err));
+        s->weights[c] = cost.weight_bytes;
+        s->gradients[c] = cost.gradient_bytes;
+        optimizer[c % s->P] += cost.optimizer_bytes;
+        params[c % s->P] += cost.params;
+    }
+    return LH_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Sums over a device's chunks, the largest of all devices per chunk. */
+static int64_t per_chunk(const shaper *s, int64_t (*value)(const lh_chunk *))
+{
+    int64_t most = 0;
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t sum = 0;
+        for (uint32_t c = d; c < s->n_chunks; c += s->P)
+            sum += value(lh_pipeline_chunk(s->built.pipeline, c));
+        most = larger(most, sum);
+    }
+    return (most + s->M - 1) / s->M;
+}
+
+static int64_t forward_of(const lh_chunk *c)
+{
+    return c->f_ns;
+}
+
+static int64_t backward_of(const lh_chunk *c)
+{
+    return c->d_ns + c->w_ns;
+}
+
+static int64_t collective_of(const lh_chunk *c)
+{
+    return larger(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
+}
+
+static int64_t activation_of(const lh_chunk *c)
+{
+    return c->mem_f;
+}
+
+static int64_t slowest_hop(const lh_pipeline *p)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++) {
+        const lh_link *l = lh_pipeline_link(p, i);
+        most = larger(most, l->latency_ns + l->transfer_ns);
+    }
+    return most;
+}
+
+/* Operations of a chunk of most layers, and what none of them stores. */
+static lh_status list_ops(shaper *s, lh_error *err)
+{
+    int64_t stored = per_chunk(s, activation_of), listed = 0, again = 0;
+    s->ops = LHI_NEW(s->mem, lh_elastic_op, (size_t)s->kinds.n * s->layers);
+    if (!s->ops)
+        return lhi_fail_nomem(err);
+    for (uint32_t k = 0; k < s->kinds.n; k++) {
+        again += s->kinds.ops[k].bytes;
+        for (uint32_t i = 0; i < s->layers; i++) {
+            s->ops[k * s->layers + i] =
+                (lh_elastic_op){s->kinds.ops[k].bytes, s->kinds.ops[k].ns};
+            listed += s->kinds.ops[k].bytes;
+        }
+    }
+    int64_t moved = moved_of(s, stored);
+    s->given.kept_bytes = larger(stored - moved - listed, 0);
+    /* One that leaves, or comes back, beside the one in use. */
+    s->given.other_bytes += 2 * moved;
+    s->given.f_ns = larger(s->given.f_ns, moving_ns(s, stored));
+    s->given.b_ns = larger(s->given.b_ns, moving_ns(s, stored));
+    /* One layer is whole while its backward runs. */
+    s->given.other_bytes += again;
+    return LH_OK;
+}
+
+static lh_status fill_case(shaper *s, lh_error *err)
+{
+    const lh_pipeline *p = s->built.pipeline;
+    const lh_layout *l = &s->config->layout;
+    int64_t *optimizer = LHI_NEW(s->mem, int64_t, s->P);
+    int64_t *params = LHI_NEW(s->mem, int64_t, s->P);
+    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    if (!optimizer || !params || !s->weights || !s->gradients)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_state(s, optimizer, params, err));
+    lh_elastic_case *g = &s->given;
+    *g = (lh_elastic_case){.stages = s->P,
+                           .replicas = l->data * l->context,
+                           .chunks = s->M,
+                           .microbatches = s->config->microbatches,
+                           .f_ns = per_chunk(s, forward_of),
+                           .b_ns = per_chunk(s, backward_of),
+                           .dp_ns = per_chunk(s, collective_of),
+                           .pp_ns = slowest_hop(p),
+                           .weight_bytes = 2,
+                           .gradient_bytes = 4,
+                           .optimizer_bytes = 12};
+    bool whole = s->job->training.precision == LH_PRECISION_FP32;
+    if (whole) {
+        g->weight_bytes = 4;
+        g->optimizer_bytes = 8;
+    }
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t held = 0, state = optimizer[d];
+        for (uint32_t c = d; c < s->n_chunks; c += s->P) {
+            held += lh_pipeline_chunk(p, c)->mem_static;
+            state += s->weights[c] + s->gradients[c];
+        }
+        g->params = larger(g->params, params[d]);
+        g->other_bytes = larger(g->other_bytes, held - state);
+    }
+    return list_ops(s, err);
+}
+
+/* --- the layout's own pipeline ---------------------------------------------
+ */
+
+/* How many layers of a chunk of stage `d` recompute kind k. */
+static uint32_t layers_again(const shaper *s, const lh_elastic_best *best,
+                             uint32_t d, uint32_t k, uint32_t n_layers)
+{
+    uint32_t n = 0;
+    const bool *of_stage = best->recomputed + (size_t)d * best->n_ops;
+    for (uint32_t i = 0; i < s->layers; i++)
+        n += of_stage[k * s->layers + i];
+    return (n * n_layers + s->layers - 1) / s->layers;
+}
+
+/* What `share` of `bytes` and all `buffers` of its chunks take, sharded. */
+static int64_t saved(int64_t bytes, double share, uint32_t D)
+{
+    return (int64_t)floor((double)bytes * share * (1 - 1.0 / D));
+}
+
+static void add_buffers(const shaper *s, double share_g, double share_p,
+                        lh_chunk *chunks)
+{
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t most_g = 0, most_p = 0;
+        for (uint32_t c = d; c < s->n_chunks; c += s->P) {
+            most_g = larger(most_g, s->gradients[c]);
+            most_p = larger(most_p, s->weights[c]);
+        }
+        chunks[d].mem_static += (int64_t)ceil(2 * share_g * (double)most_g +
+                                              4 * share_p * (double)most_p);
+    }
+}
+
+/* A pass takes at least as long as its part is on its way. */
+static void offload(const shaper *s, uint32_t c, lh_chunk *chunk)
+{
+    int64_t ns = moving_ns(s, chunk->mem_f), most = 0;
+    for (uint32_t k = c; k < s->n_chunks && c < s->P; k += s->P)
+        most = larger(
+            most, moved_of(s, lh_pipeline_chunk(s->built.pipeline, k)->mem_f));
+    chunk->f_ns = larger(chunk->f_ns, ns);
+    chunk->d_ns = larger(chunk->d_ns, ns - chunk->w_ns);
+    chunk->mem_f -= moved_of(s, chunk->mem_f);
+    chunk->mem_static += 2 * most;
+}
+
+/* What the fullest host has for one of its GPUs. */
+static int64_t offloaded(const shaper *s)
+{
+    int64_t most = 0;
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t sum = 0;
+        for (uint32_t c = d; c < s->n_chunks; c += s->P)
+            sum += moved_of(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
+        most = larger(most, sum * s->config->microbatches);
+    }
+    return most;
+}
+
+static void fill_chunks(const shaper *s, const lh_elastic_best *best,
+                        lh_chunk *chunks)
+{
+    const lh_elastic_case *g = &s->given;
+    double share_g = (double)best->plan->params_g / (double)g->params;
+    double share_p = (double)best->plan->params_p / (double)g->params;
+    int64_t whole = 0;
+    for (uint32_t k = 0; k < s->kinds.n; k++)
+        whole += s->kinds.ops[k].bytes;
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        lh_chunk *chunk = &chunks[c];
+        uint32_t first, n_layers;
+        *chunk = *lh_pipeline_chunk(s->built.pipeline, c);
+        lhi_config_layers(s->job->model->layers, s->config, c, &first,
+                          &n_layers);
+        int64_t dropped = 0;
+        for (uint32_t k = 0; k < s->kinds.n; k++) {
+            uint32_t n = layers_again(s, best, chunk->device, k, n_layers);
+            dropped += n * s->kinds.ops[k].bytes;
+            chunk->d_ns += n * s->kinds.ops[k].ns;
+        }
+        if (dropped > chunk->mem_f) /* layers that store less than others */
+            dropped = chunk->mem_f;
+        if (dropped > 0 && c < s->P)
+            chunk->mem_static += whole; /* of one layer, while it runs */
+        offload(s, c, chunk);
+        chunk->mem_f -= dropped;
+        chunk->mem_d = -chunk->mem_f;
+        chunk->mem_w = 0;
+        chunk->mem_static -= saved(s->gradients[c], share_g, g->replicas) +
+                             saved(s->weights[c], share_p, g->replicas);
+        if (c >= s->P)
+            chunk->all_gather_ns = chunk->reduce_scatter_ns = 0;
+    }
+    add_buffers(s, share_g, share_p, chunks);
+}
+
+/* The plan's operations with the times of the layout's chunks. */
+static lh_status scale_ops(const shaper *s, lh_dp_op *ops, uint32_t n,
+                           int64_t unit)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_chunk *c = lh_pipeline_chunk(s->built.pipeline, ops[i].chunk);
+        int64_t whole =
+            ops[i].is_reduce_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+        ops[i].transfer_ns = (int64_t)ceil(
+            (double)whole * (double)ops[i].transfer_ns / (double)unit);
+    }
+    return LH_OK;
+}
+
+static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
+                               lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(s->built.pipeline, &desc, err));
+    lh_elastic_case g = s->given;
+    lh_chunk *chunks = LHI_NEW(s->mem, lh_chunk, s->n_chunks);
+    lh_dp_op *ops;
+    uint32_t n_ops;
+    if (!chunks)
+        return lhi_fail_nomem(err);
+    fill_chunks(s, best, chunks);
+    g.dp_ns = INT64_C(1) << 30; /* fine enough to scale */
+    LHI_TRY(lh_elastic_operations(&g, best->plan, &ops, &n_ops, err));
+    scale_ops(s, ops, n_ops, g.dp_ns);
+    desc.joint = true;
+    desc.chunks = chunks;
+    desc.n_dp_ops = n_ops;
+    desc.dp_ops = ops;
+    desc.n_enqueue = best->plan->n_enqueue;
+    desc.n_dequeue = best->plan->n_dequeue;
+    desc.enqueue = best->plan->enqueue;
+    desc.dequeue = best->plan->dequeue;
+    lh_status status = lh_pipeline_make(&desc, out, err);
+    lh_elastic_ops_free(ops);
+    return status;
+}
+
+/* --- what the plan says of it ------------------------------------------------
+ */
+
+static lh_status describe(const shaper *s, const lh_elastic_best *best,
+                          lhi_arena *mem, const lh_plan_elastic **out,
+                          lh_error *err)
+{
+    const lh_elastic_plan *plan = best->plan;
+    lh_plan_elastic *e = LHI_NEW(mem, lh_plan_elastic, 1);
+    uint32_t *enqueue = LHI_NEW(mem, uint32_t, plan->n_enqueue);
+    uint32_t *dequeue = LHI_NEW(mem, uint32_t, plan->n_dequeue);
+    lh_plan_recomputed *again = LHI_NEW(mem, lh_plan_recomputed, s->kinds.n);
+    if (!e || !enqueue || !dequeue || !again)
+        return lhi_fail_nomem(err);
+    memcpy(enqueue, plan->enqueue, plan->n_enqueue * sizeof *enqueue);
+    memcpy(dequeue, plan->dequeue, plan->n_dequeue * sizeof *dequeue);
+    *e = (lh_plan_elastic){
+        .n_enqueue = plan->n_enqueue,
+        .n_dequeue = plan->n_dequeue,
+        .enqueue = enqueue,
+        .dequeue = dequeue,
+        .gradients = (double)plan->params_g / (double)s->given.params,
+        .parameters = (double)plan->params_p / (double)s->given.params,
+        .scatter_buckets = plan->scatter_buckets,
+        .forward_buckets = plan->forward_buckets,
+        .backward_buckets = plan->backward_buckets,
+        .recomputed = again};
+    for (uint32_t k = 0; k < s->kinds.n; k++) {
+        uint32_t first = layers_again(s, best, 0, k, s->layers);
+        uint32_t last = layers_again(s, best, s->P - 1, k, s->layers);
+        if (first == 0 && last == 0)
+            continue;
+        again[e->n_recomputed++] = (lh_plan_recomputed){
+            s->kinds.ops[k].name, (double)first / s->layers,
+            (double)last / s->layers};
+    }
+    *out = e;
+    return LH_OK;
+}
+
+/* Builds and runs what was found; *missing is how much too large it is. */
+static lh_status realise(const shaper *s, const lh_elastic_best *best,
+                         lhi_elastic_result *out, int64_t *missing,
+                         lh_error *err)
+{
+    lh_pipeline *p = NULL;
+    lh_schedule *schedule = NULL;
+    lh_timeline *t = NULL;
+    *missing = 0;
+    lh_status status = make_pipeline(s, best, &p, err);
+    if (status == LH_OK)
+        status = lh_elastic_schedule(&s->given, best->plan, &schedule, err);
+    if (status == LH_OK)
+        status = lh_simulate(p, schedule, NULL, &t, err);
+    for (uint32_t d = 0; status == LH_OK && d < s->P; d++)
+        *missing = larger(*missing, lh_timeline_peak_memory(t, d) -
+                                        lh_pipeline_memory_limit(p, d));
+    bool good = status == LH_OK && *missing == 0 &&
+                (!out->schedule || lh_timeline_makespan(t) < out->makespan_ns);
+    if (good) {
+        lh_pipeline_free(out->built.pipeline);
+        lh_schedule_free(out->schedule);
+        out->config = *s->config;
+        out->built = s->built;
+        out->built.pipeline = p;
+        out->schedule = schedule;
+        out->makespan_ns = lh_timeline_makespan(t);
+        out->offloaded_bytes = offloaded(s);
+        out->copying_ns = copying_ns(s, out->offloaded_bytes);
+    } else {
+        lh_pipeline_free(p);
+        lh_schedule_free(schedule);
+    }
+    lh_timeline_free(t);
+    return status;
+}
+
+/* Whom to ask whether to stop, and what there is if so. */
+typedef struct asker {
+    const lhi_elastic_freedom *freedom;
+    const lhi_elastic_result *out;
+} asker;
+
+static bool is_stopped(void *context, bool works)
+{
+    const asker *a = context;
+    const lhi_elastic_freedom *f = a->freedom;
+    return f->stopped && f->stopped(f->context, works || a->out->schedule);
+}
+
+static lh_status search_budgets(shaper *s, lhi_arena *mem,
+                                lhi_elastic_result *out, lh_error *err)
+{
+    int64_t budget = INT64_MAX;
+    asker ask = {s->freedom, out};
+    for (uint32_t d = 0; d < s->P; d++) {
+        int64_t limit = lh_pipeline_memory_limit(s->built.pipeline, d);
+        budget = limit < budget ? limit : budget;
+    }
+    s->layers = (s->job->model->layers + s->n_chunks - 1) / s->n_chunks;
+    LHI_TRY(fill_case(s, err));
+    for (int i = 0; i < MOST_TRIES; i++) {
+        lh_elastic_setting setting = {
+            .given = s->given,
+            .n_ops = s->kinds.n * s->layers,
+            .ops = s->ops,
+            .shardings = s->freedom->shardings,
+            .least_queue = s->freedom->breadth_first ? s->config->microbatches
+                                                     : s->freedom->queue,
+            .most_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
+            .stopped = is_stopped,
+            .context = &ask};
+        lh_elastic_best *best;
+        int64_t missing, before = out->makespan_ns;
+        LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));
+        lh_status status = realise(s, best, out, &missing, err);
+        if (status == LH_OK && out->schedule && out->makespan_ns != before)
+            status = describe(s, best, mem, &out->details, err);
+        lh_elastic_best_free(best);
+        LHI_TRY(status);
+        if (missing == 0)
+            return LH_OK;
+        budget -= missing;
+    }
+    return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
+}
+
+/* With offloading, every share of it: less need not be faster, for it may need
+ * more sharding. */
+static lh_status search_chunks(shaper *s, lhi_arena *mem,
+                               lhi_elastic_result *out, lh_error *err)
+{
+    bool works = false;
+    if (!s->freedom->offload)
+        return search_budgets(s, mem, out, err);
+    s->host_bytes_per_s = host_link(s->job);
+    for (; s->moved <= PARTS; s->moved += PARTS_STEP) {
+        lh_status status = search_budgets(s, mem, out, err);
+        if (status != LH_OK && status != LH_EINFEASIBLE)
+            return status;
+        works = works || status == LH_OK;
+    }
+    return works ? LH_OK : LH_EINFEASIBLE;
+}
+
+lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
+                            const lhi_elastic_freedom *freedom, lhi_arena *mem,
+                            lhi_elastic_result *out, lh_error *err)
+{
+    uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
+    asker ask = {freedom, out};
+    if (is_stopped(&ask, false))
+        return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
+    shaper s = {.job = job,
+                .config = config,
+                .freedom = freedom,
+                .P = P,
+                .M = M,
+                .n_chunks = P * M,
+                .mem = lhi_arena_make(0)};
+    if (!s.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_layout_build(job, config, &s.built, err);
+    if (status == LH_OK)
+        status = find_kinds(&s, err);
+    if (status == LH_OK)
+        status = search_chunks(&s, mem, out, err);
+    lh_pipeline_free(s.built.pipeline);
+    lhi_arena_free(s.mem);
+    return status;
+}
