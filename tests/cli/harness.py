@@ -6,24 +6,47 @@ its end, which prints "N passed, N failed" and exits. A case is one run of the
 program: its arguments, the exit status that is expected, and patterns that
 standard output and standard error have to match; where no pattern is given,
 they have to be empty.
+
+Tests that are functions, marked with @test, say in their name what is promised.
+Each begins in an empty folder and can be run alone, with the program of some
+build folder:
+
+    test_X.py NAME...
+    test_X.py PROGRAM SOURCE_ROOT NAME...
+
+Files that several of them begin with come from functions marked with @makes.
 """
 
+import functools
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
+import traceback
 
-PROGRAM = os.path.abspath(sys.argv[1])
-ROOT = pathlib.Path(os.path.abspath(sys.argv[2]))
+if len(sys.argv) > 2 and os.path.isdir(sys.argv[2]):
+    PROGRAM = os.path.abspath(sys.argv[1])
+    ROOT = pathlib.Path(os.path.abspath(sys.argv[2]))
+    NAMES = sys.argv[3:]
+else:
+    ROOT = pathlib.Path(__file__).resolve().parents[2]
+    built = sorted(ROOT.glob("build*/cli/longhaul"),
+                   key=lambda path: path.stat().st_mtime)
+    if not built:
+        sys.exit("there is no build*/cli/longhaul; give PROGRAM SOURCE_ROOT")
+    PROGRAM, NAMES = str(built[-1]), sys.argv[1:]
 ANY = ""  # a pattern that everything matches
 _folder = tempfile.TemporaryDirectory(prefix="longhaul-cli-")
 WORK = pathlib.Path(_folder.name)
 _count = {"passed": 0, "failed": 0}
+_tests = []
+_running = ""
 
 # Seconds after which a program is taken to hang. What is promised about time is
 # seen by what happens, in which order, and by processor time: other programs
@@ -38,8 +61,32 @@ def check(ok, what):
     """Counts a check and says which failed."""
     _count["passed" if ok else "failed"] += 1
     if not ok:
-        print("FAILED:", what, file=sys.stderr)
+        print("FAILED:", _running and f"{_running}:", what, file=sys.stderr)
     return ok
+
+
+def test(function):
+    """Marks a test, which finish() runs."""
+    _tests.append(function)
+    return function
+
+
+def makes(*names):
+    """Marks a function that makes these files in the working folder, which are
+    kept, so that it works but once."""
+    def mark(function):
+        kept = {}
+
+        @functools.wraps(function)
+        def make():
+            if not kept:
+                function()
+                kept.update({name: (WORK / name).read_bytes()
+                             for name in names})
+            for name, text in kept.items():
+                (WORK / name).write_bytes(text)
+        return make
+    return mark
 
 
 def write(name, text):
@@ -120,7 +167,29 @@ def uniform(name, devices=4, microbatches=12, placement="ud", chunks=1,
     return name
 
 
+def _empty_folder():
+    for path in WORK.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def finish():
+    global _running
+    unknown = set(NAMES) - {function.__name__ for function in _tests}
+    if unknown:
+        sys.exit(f"no test {', '.join(sorted(unknown))}; there are "
+                 f"{', '.join(function.__name__ for function in _tests)}")
+    for function in _tests:
+        if NAMES and function.__name__ not in NAMES:
+            continue
+        _empty_folder()
+        _running = function.__name__
+        try:
+            function()
+        except Exception:  # the others go on
+            check(False, traceback.format_exc())
     print(f"{_count['passed']} passed, {_count['failed']} failed")
     _folder.cleanup()
     sys.exit(1 if _count["failed"] else 0)
