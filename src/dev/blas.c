@@ -3,8 +3,8 @@
 #include "dev/blas.h"
 
 #include "base/fail.h"
+#include "base/symbol.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +42,6 @@ static void *open_library(void)
     return library;
 }
 
-/* ISO C has no conversion from an object's address to a function's; POSIX says
- * that the bytes are those. */
-static bool find(void *library, const char *name, void *function)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 lh_status lhi_blas_load(lhi_sgemm *sgemm, lh_error *err)
 {
     void *library = open_library();
@@ -61,8 +52,9 @@ lh_status lhi_blas_load(lhi_sgemm *sgemm, lh_error *err)
                         "the cpu device needs OpenBLAS, which is not "
                         "installed: install Debian's libopenblas0-pthread, or "
                         "use the timed device");
-    bool ok = find(library, "cblas_sgemm", &product) &&
-              find(library, "openblas_set_num_threads", &set_threads);
+    bool ok =
+        lhi_find_symbol(library, "cblas_sgemm", &product) &&
+        lhi_find_symbol(library, "openblas_set_num_threads", &set_threads);
     if (ok) {
         set_threads(1);
         *sgemm = product;

@@ -2,8 +2,8 @@
 /* The cpu device: opening it, and the interface's calls. */
 #include "dev/cpu.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -167,8 +167,8 @@ static size_t message_bytes(const lhi_device *device, uint32_t chunk,
     return (size_t)cpu->t * cpu->h * sizeof(float);
 }
 
-static lh_status begin(lhi_device *device, uint64_t step, lhi_step_kind kind,
-                       lh_error *err)
+static lh_status begin_step(lhi_device *device, uint64_t step,
+                            lhi_step_kind kind, lh_error *err)
 {
     lhi_cpu *cpu = as_cpu(device);
     uint32_t n = cpu->n_microbatches;
@@ -224,8 +224,9 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     }
 }
 
-static lh_status run(lhi_device *device, const lh_pass *pass, const void *in,
-                     void *out, int64_t ready_ns, lhi_span *span, lh_error *err)
+static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
+                                const void *in, void *out, int64_t ready_ns,
+                                lhi_span *span, lh_error *err)
 {
     lhi_span spent = {.start_ns = lhi_now_ns()};
     (void)ready_ns;
@@ -273,15 +274,15 @@ static const lhi_device_ops cpu_ops = {
     .name = "cpu",
     .close = close_cpu,
     .message_bytes = message_bytes,
-    .begin = begin,
-    .run = run,
+    .begin = begin_step,
+    .run = run_timed_pass,
     .loss = loss,
     .n_tensors = n_tensors,
     .tensor = tensor,
     .peak_bytes = peak_bytes,
 };
 
-static lh_status fill(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
+static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
 {
     const lh_model *model = o->model;
     cpu->base.ops = &cpu_ops;
@@ -322,7 +323,7 @@ lh_status lhi_device_cpu(const lhi_cpu_options *options, lhi_device **out,
     lh_status status = cpu ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK) {
         cpu->mem = mem;
-        status = fill(cpu, options, err);
+        status = fill_cpu(cpu, options, err);
     }
     if (status != LH_OK) {
         lhi_arena_free(mem);

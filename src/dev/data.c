@@ -100,7 +100,8 @@ static lh_status open_file(lhi_data *data, lh_error *err)
     return LH_OK;
 }
 
-static lh_status fill(lhi_data *data, const lhi_data_options *o, lh_error *err)
+static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
+                             lh_error *err)
 {
     static const uint32_t sizes[] = {1, 2, 4};
     if (!(data->path = lhi_arena_strdup(data->mem, o->path)))
@@ -142,7 +143,7 @@ lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
     }
     data->mem = mem;
     data->fd = -1;
-    lh_status status = fill(data, options, err);
+    lh_status status = open_tokens(data, options, err);
     if (status != LH_OK) {
         lhi_data_close(data);
         return status;

@@ -3,8 +3,8 @@
  * absolute deadline; the next deadline counts from this one and not from when
  * the thread was woken, so lateness does not add up. */
 #include "dev/timed.h"
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 
 #include <stdlib.h>
 

@@ -202,7 +202,7 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
     return LH_OK;
 }
 
-static lh_status fill(lhi_tokenizer *t, const json_t *root, lh_error *err)
+static lh_status read_parts(lhi_tokenizer *t, const json_t *root, lh_error *err)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *vocab = json_object_get(model, "vocab");
@@ -225,7 +225,7 @@ lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
         status = lhi_fail_nomem(err);
     } else {
         t->mem = mem;
-        status = fill(t, root, err);
+        status = read_parts(t, root, err);
     }
     json_decref(root);
     if (status != LH_OK) {
@@ -268,7 +268,7 @@ typedef struct word {
     lhi_heap heap;
 } word;
 
-static bool enter(const lhi_tokenizer *t, word *w, uint32_t i)
+static bool enter_pair(const lhi_tokenizer *t, word *w, uint32_t i)
 {
     uint32_t next = w->next[i];
     if (next >= w->n)
@@ -290,7 +290,7 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
 {
     lhi_event e;
     for (uint32_t i = 0; i < w->n; i++)
-        if (!enter(t, w, i))
+        if (!enter_pair(t, w, i))
             return false;
     while (lhi_heap_pop(&w->heap, &e)) {
         uint32_t i = (uint32_t)e.rank, gone = w->next[i];
@@ -303,7 +303,7 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
         w->next[i] = w->next[gone];
         if (w->next[i] < w->n)
             w->last[w->next[i]] = i;
-        if (!enter(t, w, i) || (i > 0 && !enter(t, w, w->last[i])))
+        if (!enter_pair(t, w, i) || (i > 0 && !enter_pair(t, w, w->last[i])))
             return false;
     }
     return true;

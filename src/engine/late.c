@@ -6,7 +6,7 @@
  * of its notices is known. */
 #include "engine/rank.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

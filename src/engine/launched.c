@@ -2,7 +2,7 @@
 /* A rank of a run that mpirun or the like has started: one in this process. */
 #include "engine/steps.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 
 #include <inttypes.h>
 

@@ -265,8 +265,8 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 
 /* --- instructions for people ---------------------------------------------- */
 
-static lh_instruction *add(lhi_exec_rank *rank, lh_stream stream,
-                           const lh_pass *pass, uint32_t after)
+static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
+                                       const lh_pass *pass, uint32_t after)
 {
     lh_instruction *out = &rank->instructions[rank->n_instructions++];
     *out = (lh_instruction){.stream = stream,
@@ -288,10 +288,10 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
         const lhi_exec_post *post = &rank->posts[k];
         const lh_pass *consumer = &passes[post->consumer].pass;
         lh_instruction *in =
-            add(rank,
-                consumer->kind == LH_F ? LH_STREAM_RECEIVE_PREV
-                                       : LH_STREAM_RECEIVE_NEXT,
-                consumer, i);
+            add_instruction(rank,
+                            consumer->kind == LH_F ? LH_STREAM_RECEIVE_PREV
+                                                   : LH_STREAM_RECEIVE_NEXT,
+                            consumer, i);
         in->peer = post->peer;
         in->slot = post->slot;
         in->link = post->link;
@@ -301,19 +301,20 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
 static void add_pass(lhi_exec_rank *rank, const lh_chunk *chunks, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
-    add(rank, LH_STREAM_COMPUTE, &pass->pass, i)->predicted_ns = pass->start_ns;
+    add_instruction(rank, LH_STREAM_COMPUTE, &pass->pass, i)->predicted_ns =
+        pass->start_ns;
     if (pass->output != LH_NONE && !pass->local_output) {
-        lh_instruction *out = add(rank,
-                                  pass->pass.kind == LH_F ? LH_STREAM_SEND_NEXT
-                                                          : LH_STREAM_SEND_PREV,
-                                  &pass->pass, i + 1);
+        lh_instruction *out = add_instruction(
+            rank,
+            pass->pass.kind == LH_F ? LH_STREAM_SEND_NEXT : LH_STREAM_SEND_PREV,
+            &pass->pass, i + 1);
         out->peer = pass->peer;
         out->link = pass->link;
         out->turn = pass->turn;
     }
     if (pass->is_last && chunks[pass->pass.chunk].reduce_scatter_ns > 0) {
         lh_pass what = {pass->pass.chunk, 0, 0, 1, LH_W};
-        add(rank, LH_STREAM_DATA, &what, i + 1);
+        add_instruction(rank, LH_STREAM_DATA, &what, i + 1);
     }
 }
 
@@ -335,7 +336,7 @@ static uint32_t add_gather(const lowering *l, lhi_exec_rank *rank,
     if (from == rank->n_passes)
         return from;
     lh_pass what = {rank->passes[from].pass.chunk, 0, 0, 1, LH_F};
-    add(rank, LH_STREAM_DATA, &what, with);
+    add_instruction(rank, LH_STREAM_DATA, &what, with);
     return from + 1;
 }
 

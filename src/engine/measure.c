@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "engine/measure.h"
 
-#include "base/clock.h"
 #include "base/options.h"
+#include "base/realtime.h"
 #include "dev/data.h"
 #include "dev/dev.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/measure.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "net/net.h"
 
 #include <stdlib.h>

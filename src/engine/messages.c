@@ -10,7 +10,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* The kinds of message, from 1. */
 typedef enum message_kind {
-    MESSAGE_ORDER = 1,
+    MESSAGE_COMMAND = 1,
     MESSAGE_DONE,
     MESSAGE_NOTICE,
     MESSAGE_COUNTS,
@@ -18,7 +18,7 @@ typedef enum message_kind {
 } message_kind;
 
 static const char *const names[] = {
-    [MESSAGE_ORDER] = "an order",     [MESSAGE_DONE] = "a report",
+    [MESSAGE_COMMAND] = "a command",  [MESSAGE_DONE] = "a report",
     [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
     [MESSAGE_OUTCOME] = "an outcome",
 };
@@ -110,28 +110,29 @@ static lh_status fail_field(message_kind kind, const char *field,
 /* --- messages ---------------------------------------------------------------
  */
 
-void lhi_order_write(const lhi_order *o, unsigned char out[LHI_ORDER_BYTES])
+void lhi_command_write(const lhi_command *o,
+                       unsigned char out[LHI_COMMAND_BYTES])
 {
-    unsigned char *at = put_head(out, MESSAGE_ORDER);
+    unsigned char *at = put_head(out, MESSAGE_COMMAND);
     put32(&at, (uint32_t)o->what);
     put64(&at, o->step);
     put64(&at, (uint64_t)o->t0_ns);
     put64(&at, 0);
 }
 
-lh_status lhi_order_read(const unsigned char *in, size_t size, lhi_order *out,
-                         lh_error *err)
+lh_status lhi_command_read(const unsigned char *in, size_t size,
+                           lhi_command *out, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_ORDER, LHI_ORDER_BYTES, &at, err));
+    LHI_TRY(get_head(in, size, MESSAGE_COMMAND, LHI_COMMAND_BYTES, &at, err));
     uint32_t what = get32(&at);
-    lhi_order o = {(lhi_order_kind)what, get64(&at), 0};
+    lhi_command o = {(lhi_command_kind)what, get64(&at), 0};
     o.t0_ns = get_time(&at);
     uint64_t rest = get64(&at);
-    if (what > LHI_ORDER_END)
-        return fail_field(MESSAGE_ORDER, "kind", what, err);
+    if (what > LHI_COMMAND_END)
+        return fail_field(MESSAGE_COMMAND, "kind", what, err);
     if (rest)
-        return fail_field(MESSAGE_ORDER, "end", rest, err);
+        return fail_field(MESSAGE_COMMAND, "end", rest, err);
     *out = o;
     return LH_OK;
 }

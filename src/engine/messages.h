@@ -14,7 +14,7 @@
 
 enum {
     LHI_MESSAGE_VERSION = 1,
-    LHI_ORDER_BYTES = 32,
+    LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
     LHI_COUNTS_BYTES = 16,
@@ -25,18 +25,18 @@ enum {
 };
 
 /* What rank 0 has all ranks do. */
-typedef enum lhi_order_kind {
-    LHI_ORDER_STEP,
-    LHI_ORDER_VALIDATE,
-    LHI_ORDER_SAVE,
-    LHI_ORDER_END /* the last one */
-} lhi_order_kind;
+typedef enum lhi_command_kind {
+    LHI_COMMAND_STEP,
+    LHI_COMMAND_VALIDATE,
+    LHI_COMMAND_SAVE,
+    LHI_COMMAND_END /* the last one */
+} lhi_command_kind;
 
-typedef struct lhi_order {
-    lhi_order_kind what;
+typedef struct lhi_command {
+    lhi_command_kind what;
     uint64_t step;
     int64_t t0_ns; /* of a step: when it begins, where all share a clock */
-} lhi_order;
+} lhi_command;
 
 /* What a rank says once it has done so. */
 typedef struct lhi_done {
@@ -75,10 +75,10 @@ typedef struct lhi_outcome {
     uint32_t n_recorded;
 } lhi_outcome;
 
-void lhi_order_write(const lhi_order *order,
-                     unsigned char out[LHI_ORDER_BYTES]);
-lh_status lhi_order_read(const unsigned char *in, size_t size, lhi_order *out,
-                         lh_error *err);
+void lhi_command_write(const lhi_command *command,
+                       unsigned char out[LHI_COMMAND_BYTES]);
+lh_status lhi_command_read(const unsigned char *in, size_t size,
+                           lhi_command *out, lh_error *err);
 
 void lhi_done_write(const lhi_done *done, unsigned char out[LHI_DONE_BYTES]);
 lh_status lhi_done_read(const unsigned char *in, size_t size, lhi_done *out,

@@ -4,8 +4,9 @@
  * follows. */
 #include "engine/rank.h"
 
-static lhi_played *add(lhi_rank *rank, uint32_t chunk, bool is_scatter,
-                       uint32_t op, int64_t transfer_ns, int64_t ready_ns)
+static lhi_played *play_transfer(lhi_rank *rank, uint32_t chunk,
+                                 bool is_scatter, uint32_t op,
+                                 int64_t transfer_ns, int64_t ready_ns)
 {
     lhi_played *x = &rank->played[rank->n_played++];
     int64_t depart =
@@ -37,7 +38,8 @@ static void gather(lhi_rank *rank, uint32_t chunk, int64_t now_ns)
 {
     int64_t transfer_ns = rank->o.pipeline->chunks[chunk].all_gather_ns;
     rank->gathered_ns[chunk] =
-        add(rank, chunk, false, LH_NONE, transfer_ns, now_ns)->arrive_ns;
+        play_transfer(rank, chunk, false, LH_NONE, transfer_ns, now_ns)
+            ->arrive_ns;
 }
 
 /* Whether a chunk's weights are gathered before this pass. */
@@ -93,8 +95,9 @@ static void launch(lhi_rank *rank, const lhi_exec_pass *pass, int64_t start_ns)
     size_t point = point_of(rank, &pass->pass);
     for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
-        const lhi_played *x = add(rank, op->chunk, op->is_reduce_scatter, i,
-                                  op->transfer_ns, start_ns);
+        const lhi_played *x =
+            play_transfer(rank, op->chunk, op->is_reduce_scatter, i,
+                          op->transfer_ns, start_ns);
         if (op->before.chunk == LH_NONE)
             continue;
         lh_pass before = {.chunk = op->before.chunk,
@@ -120,8 +123,8 @@ void lhi_played_end(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns)
 {
     const lh_chunk *c = &rank->o.pipeline->chunks[pass->pass.chunk];
     if (pass->is_last && c->reduce_scatter_ns > 0)
-        add(rank, pass->pass.chunk, true, LH_NONE, c->reduce_scatter_ns,
-            end_ns);
+        play_transfer(rank, pass->pass.chunk, true, LH_NONE,
+                      c->reduce_scatter_ns, end_ns);
 }
 
 int64_t lhi_played_last(const lhi_rank *rank)

@@ -151,7 +151,7 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
                     r, here, maker, ended ? "its end" : there);
 }
 
-static lh_status walk(proof *p, lh_error *err)
+static lh_status carry_out_all(proof *p, lh_error *err)
 {
     const lh_exec *x = p->x;
     set_up(p);
@@ -177,7 +177,7 @@ lh_status lhi_exec_prove(const lh_exec *exec, lh_error *err)
     if (status == LH_OK)
         status = chain_turns(&p, err);
     if (status == LH_OK)
-        status = walk(&p, err);
+        status = carry_out_all(&p, err);
     lhi_arena_free(p.mem);
     return status;
 }

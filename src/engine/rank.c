@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/rank.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 enum {
     LHI_TAG_MESSAGE = 1,
     LHI_TAG_NOTICE, /* a late receive is posted */
-    LHI_TAG_ORDER,
+    LHI_TAG_COMMAND,
     LHI_TAG_DONE,
     LHI_TAG_RECORD,
     LHI_TAG_DATA, /* data-parallel */

@@ -4,7 +4,7 @@
  * recorded. */
 #include "engine/steps.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "dev/timed.h"
 
 #include <math.h>
@@ -67,19 +67,19 @@ static lh_status hear(worker *w, uint32_t from, unsigned class, void *data,
     return lhi_net_wait_unless(w->net, &op, w->stop, err);
 }
 
-static lh_status tell_order(worker *w, uint32_t to, const lhi_order *order,
-                            lh_error *err)
+static lh_status tell_command(worker *w, uint32_t to,
+                              const lhi_command *command, lh_error *err)
 {
-    unsigned char bytes[LHI_ORDER_BYTES];
-    lhi_order_write(order, bytes);
-    return tell(w, to, LHI_TAG_ORDER, bytes, sizeof bytes, err);
+    unsigned char bytes[LHI_COMMAND_BYTES];
+    lhi_command_write(command, bytes);
+    return tell(w, to, LHI_TAG_COMMAND, bytes, sizeof bytes, err);
 }
 
-static lh_status hear_order(worker *w, lhi_order *out, lh_error *err)
+static lh_status hear_command(worker *w, lhi_command *out, lh_error *err)
 {
-    unsigned char bytes[LHI_ORDER_BYTES];
-    LHI_TRY(hear(w, 0, LHI_TAG_ORDER, bytes, sizeof bytes, err));
-    return from_rank(0, lhi_order_read(bytes, sizeof bytes, out, err), err);
+    unsigned char bytes[LHI_COMMAND_BYTES];
+    LHI_TRY(hear(w, 0, LHI_TAG_COMMAND, bytes, sizeof bytes, err));
+    return from_rank(0, lhi_command_read(bytes, sizeof bytes, out, err), err);
 }
 
 static lh_status tell_done(worker *w, const lhi_done *done, lh_error *err)
@@ -137,13 +137,13 @@ static void add_done(worker *w, lh_iteration *it, int64_t t0_ns,
         it->worst_late_ns = d->worst_late_ns;
 }
 
-static lh_status train_step(worker *w, const lhi_order *order, int64_t t0,
+static lh_status train_step(worker *w, const lhi_command *command, int64_t t0,
                             int64_t *end_ns, lhi_train_report *report,
                             lh_error *err)
 {
-    lhi_training_begin(w->training, order->step);
+    lhi_training_begin(w->training, command->step);
     LHI_TRY(
-        lhi_rank_step(w->rank, order->step, LHI_STEP_TRAIN, t0, end_ns, err));
+        lhi_rank_step(w->rank, command->step, LHI_STEP_TRAIN, t0, end_ns, err));
     keep_records(w, t0);
     LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
     *end_ns = lhi_now_ns();
@@ -160,20 +160,20 @@ static lh_status validate(worker *w, double *loss, lh_error *err)
 }
 
 /* Does what rank 0 has ordered; what of it only rank 0 wants is in *report. */
-static lh_status obey(worker *w, const lhi_order *order, lhi_done *out,
+static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
                       lhi_train_report *report, lh_error *err)
 {
     *out = (lhi_done){.loss = NAN};
-    if (order->what == LHI_ORDER_VALIDATE)
+    if (command->what == LHI_COMMAND_VALIDATE)
         return validate(w, &out->loss, err);
-    if (order->what == LHI_ORDER_SAVE)
+    if (command->what == LHI_COMMAND_SAVE)
         return lhi_training_save(w->training, w->turn, err);
-    int64_t t0 = w->job->shared_clock ? order->t0_ns : lhi_now_ns(), end_ns;
+    int64_t t0 = w->job->shared_clock ? command->t0_ns : lhi_now_ns(), end_ns;
     if (w->training) {
-        LHI_TRY(train_step(w, order, t0, &end_ns, report, err));
+        LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
     } else {
-        LHI_TRY(lhi_rank_step(w->rank, order->step, LHI_STEP_TRAIN, t0, &end_ns,
-                              err));
+        LHI_TRY(lhi_rank_step(w->rank, command->step, LHI_STEP_TRAIN, t0,
+                              &end_ns, err));
         lhi_timed_slips slips = lhi_timed_take_slips(w->device);
         out->n_slips = slips.n;
         out->worst_late_ns = slips.worst_ns;
@@ -185,26 +185,27 @@ static lh_status obey(worker *w, const lhi_order *order, lhi_done *out,
 }
 
 /* Gives an order to all ranks, and obeys it; adds up into *it. */
-static lh_status lead_order(worker *w, const lhi_order *order, lh_iteration *it,
-                            lhi_train_report *report, lh_error *err)
+static lh_status lead_command(worker *w, const lhi_command *command,
+                              lh_iteration *it, lhi_train_report *report,
+                              lh_error *err)
 {
     lhi_done mine;
     for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(tell_order(w, r, order, err));
-    LHI_TRY(obey(w, order, &mine, report, err));
+        LHI_TRY(tell_command(w, r, command, err));
+    LHI_TRY(obey(w, command, &mine, report, err));
     uint64_t n_grown = mine.n_grown;
-    if (order->what == LHI_ORDER_STEP)
-        add_done(w, it, order->t0_ns, &mine);
-    if (order->what == LHI_ORDER_VALIDATE)
+    if (command->what == LHI_COMMAND_STEP)
+        add_done(w, it, command->t0_ns, &mine);
+    if (command->what == LHI_COMMAND_VALIDATE)
         it->validation_loss = mine.loss;
     for (uint32_t r = 1; r < w->n; r++) {
         lhi_done theirs;
         LHI_TRY(hear_done(w, r, &theirs, err));
-        if (order->what == LHI_ORDER_STEP)
-            add_done(w, it, order->t0_ns, &theirs);
+        if (command->what == LHI_COMMAND_STEP)
+            add_done(w, it, command->t0_ns, &theirs);
         n_grown += theirs.n_grown;
     }
-    if (order->what == LHI_ORDER_STEP)
+    if (command->what == LHI_COMMAND_STEP)
         w->n_grown = n_grown;
     w->turn += TURNS;
     return LH_OK;
@@ -221,14 +222,14 @@ static lh_status lead_rest(worker *w, uint64_t step, lh_iteration *it,
 {
     const lh_train_model *m = w->job->model;
     bool ends = step + 1 == w->job->o.steps;
-    lhi_order order = {.what = LHI_ORDER_VALIDATE};
+    lhi_command command = {.what = LHI_COMMAND_VALIDATE};
     if (m->validation > 0 && m->validate_every > 0 &&
         (ends || is_due(step, m->validate_every)))
-        LHI_TRY(lead_order(w, &order, it, NULL, err));
+        LHI_TRY(lead_command(w, &command, it, NULL, err));
     w->saved = false;
-    order.what = LHI_ORDER_SAVE;
+    command.what = LHI_COMMAND_SAVE;
     if (m->checkpoint && is_due(step, m->checkpoint_every)) {
-        LHI_TRY(lead_order(w, &order, it, NULL, err));
+        LHI_TRY(lead_command(w, &command, it, NULL, err));
         w->saved = true;
     }
     return LH_OK;
@@ -238,12 +239,12 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
 {
     lh_iteration *it = &w->iterations[w->n_iterations];
     lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
-    lhi_order order = {.what = LHI_ORDER_STEP, .step = step};
-    order.t0_ns = lhi_now_ns();
+    lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
+    command.t0_ns = lhi_now_ns();
     if (!w->training)
-        order.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
+        command.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
     *it = (lh_iteration){.step = step, .validation_loss = NAN};
-    LHI_TRY(lead_order(w, &order, it, &report, err));
+    LHI_TRY(lead_command(w, &command, it, &report, err));
     it->loss = report.loss;
     it->norm = report.norm;
     it->rate = report.rate;
@@ -262,8 +263,9 @@ static lh_status lead_save(worker *w, lh_error *err)
     const lh_train_model *m = w->job->model;
     if (!m || !m->checkpoint || w->saved || w->n_iterations == 0)
         return LH_OK;
-    lhi_order order = {.what = LHI_ORDER_SAVE};
-    return lead_order(w, &order, &w->iterations[w->n_iterations], NULL, err);
+    lhi_command command = {.what = LHI_COMMAND_SAVE};
+    return lead_command(w, &command, &w->iterations[w->n_iterations], NULL,
+                        err);
 }
 
 /* --- the end: what was recorded
@@ -352,10 +354,10 @@ static void add_heading(const worker *w, uint32_t n_recorded, lhi_text *out)
 
 static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 {
-    lhi_order order = {.what = LHI_ORDER_END};
+    lhi_command command = {.what = LHI_COMMAND_END};
     uint32_t n = w->has_records ? w->job->exec->n_ranks : 0;
     for (uint32_t r = 1; r < w->n; r++)
-        LHI_TRY(tell_order(w, r, &order, err));
+        LHI_TRY(tell_command(w, r, &command, err));
     w->turn++;
     add_heading(w, n, out);
     if (n > 0)
@@ -413,13 +415,13 @@ static lh_status follow(worker *w, lh_error *err)
 {
     LHI_TRY(await_all(w, err));
     for (;;) {
-        lhi_order order;
+        lhi_command command;
         lhi_done mine;
-        LHI_TRY(hear_order(w, &order, err));
-        if (order.what == LHI_ORDER_END)
+        LHI_TRY(hear_command(w, &command, err));
+        if (command.what == LHI_COMMAND_END)
             break;
         lhi_train_report report;
-        LHI_TRY(obey(w, &order, &mine, &report, err));
+        LHI_TRY(obey(w, &command, &mine, &report, err));
         LHI_TRY(tell_done(w, &mine, err));
         w->turn += TURNS;
     }

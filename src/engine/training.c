@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/training.h"
 
-#include "base/clock.h"
+#include "base/realtime.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -24,7 +24,8 @@ static lh_status check_version(uint64_t version, lh_error *err)
 }
 
 /* It comes with a TABLE, which has the version. */
-void lhi_share_write(const lhi_share *s, unsigned char out[LHI_SHARE_BYTES])
+void lhi_link_share_write(const lhi_link_share *s,
+                          unsigned char out[LHI_SHARE_BYTES])
 {
     memset(out, 0, LHI_SHARE_BYTES);
     lhi_put_bytes(out, 4, s->pid);
@@ -33,15 +34,15 @@ void lhi_share_write(const lhi_share *s, unsigned char out[LHI_SHARE_BYTES])
     memcpy(out + 16, s->cookie, sizeof s->cookie);
 }
 
-lh_status lhi_share_read(const unsigned char in[LHI_SHARE_BYTES],
-                         lhi_share *out, lh_error *err)
+lh_status lhi_link_share_read(const unsigned char in[LHI_SHARE_BYTES],
+                              lhi_link_share *out, lh_error *err)
 {
     if (!is_zero(in + 12, 4) || !is_zero(in + 48, LHI_SHARE_BYTES - 48))
         return lhi_fail(err, LH_EIO,
                         "where links are shared: bytes that are not 0");
-    *out = (lhi_share){.pid = (uint32_t)lhi_get_bytes(in, 4),
-                       .fd = (uint32_t)lhi_get_bytes(in + 4, 4),
-                       .n_links = (uint32_t)lhi_get_bytes(in + 8, 4)};
+    *out = (lhi_link_share){.pid = (uint32_t)lhi_get_bytes(in, 4),
+                            .fd = (uint32_t)lhi_get_bytes(in + 4, 4),
+                            .n_links = (uint32_t)lhi_get_bytes(in + 8, 4)};
     memcpy(out->cookie, in + 16, sizeof out->cookie);
     return LH_OK;
 }

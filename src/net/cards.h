@@ -21,10 +21,10 @@ enum {
 /* Where the table of emulated links lies that processes of one host share: an
  * open file of a process, and what that begins with (another host has other
  * processes). */
-typedef struct lhi_share {
+typedef struct lhi_link_share {
     uint32_t pid, fd, n_links;
     unsigned char cookie[LHI_COOKIE_BYTES];
-} lhi_share;
+} lhi_link_share;
 
 /* Of a rank that MPI has started. Rank 0's is what counts of the secret, the
  * port and where links are shared. */
@@ -43,9 +43,10 @@ typedef struct lhi_ucx_card {
 } lhi_ucx_card;
 
 /* Reading fails with LH_EIO: no such card; `err` says why. */
-void lhi_share_write(const lhi_share *card, unsigned char out[LHI_SHARE_BYTES]);
-lh_status lhi_share_read(const unsigned char in[LHI_SHARE_BYTES],
-                         lhi_share *out, lh_error *err);
+void lhi_link_share_write(const lhi_link_share *card,
+                          unsigned char out[LHI_SHARE_BYTES]);
+lh_status lhi_link_share_read(const unsigned char in[LHI_SHARE_BYTES],
+                              lhi_link_share *out, lh_error *err);
 void lhi_start_card_write(const lhi_start_card *card,
                           unsigned char out[LHI_START_CARD_BYTES]);
 lh_status lhi_start_card_read(const unsigned char in[LHI_START_CARD_BYTES],

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "net/emulated_links.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/futex.h"
 
 #include <errno.h>
@@ -240,9 +240,9 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     return LH_OK;
 }
 
-static lh_status enter(link *l, uint32_t i, uint32_t sender, size_t bytes,
-                       int64_t entered_ns, uint64_t turn, uint32_t *out,
-                       lh_error *err)
+static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
+                            int64_t entered_ns, uint64_t turn, uint32_t *out,
+                            lh_error *err)
 {
     double transfer_ns =
         (double)l->rule.transfer_ns + (double)bytes * l->rule.ns_per_byte;
@@ -283,7 +283,8 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
                         table->n_links);
     link *l = &table->links[i];
     LHI_TRY(lock_link(l, i, err));
-    lh_status status = enter(l, i, sender, bytes, entered_ns, turn, slot, err);
+    lh_status status =
+        enter_link(l, i, sender, bytes, entered_ns, turn, slot, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }

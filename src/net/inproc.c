@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/futex.h"
 #include "net/match.h"
 #include "net/net_own.h"
@@ -130,7 +130,7 @@ static bool hand_over(end *e, lhi_net_op *receive, lhi_net_op *send,
 }
 
 /* No receive is there yet; the lock of `to` is held. */
-static lh_status keep(end *from, end *to, lhi_net_op *op, lh_error *err)
+static lh_status keep_message(end *from, end *to, lhi_net_op *op, lh_error *err)
 {
     bool small = op->size <= LHI_NET_EAGER_BYTES;
     lhi_kept *kept = lhi_kept_make(small ? op->size : 0);
@@ -171,7 +171,7 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     }
     lhi_net_op *receive = lhi_match_take_posted(&to->match, net->rank, op->tag);
     if (!receive) {
-        lh_status status = keep(from, to, op, err);
+        lh_status status = keep_message(from, to, op, err);
         pthread_mutex_unlock(&to->lock);
         return status;
     }

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/stream.h"
 
 #include <errno.h>

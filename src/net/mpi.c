@@ -6,6 +6,7 @@
 #include "net/net.h"
 
 #include "base/fail.h"
+#include "base/symbol.h"
 #include "net/hello.h"
 #include "net/shared.h"
 #include "net/tcp.h"
@@ -58,7 +59,6 @@ void lhi_mpi_end(lhi_mpi *mpi, bool failed)
 #else
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <ifaddrs.h>
 #include <mpi.h>
 #include <net/if.h>
@@ -88,15 +88,6 @@ struct lhi_mpi {
     uint32_t rank, n_ranks;
 };
 
-/* ISO C has no conversion from an object's address to a function's; POSIX says
- * that the bytes are those. */
-static bool find_symbol(void *library, const char *name, void *pointer)
-{
-    void *symbol = dlsym(library, name);
-    memcpy(pointer, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 static lh_status load(lhi_mpi *m, lh_error *err)
 {
     /* Its own plug-ins look for symbols among the global ones. */
@@ -104,8 +95,8 @@ static lh_status load(lhi_mpi *m, lh_error *err)
 #ifdef OMPI_MAJOR_VERSION
     void *library = dlopen("libmpi.so.40", how);
     bool all = library &&
-               find_symbol(library, "ompi_mpi_comm_world", &m->world) &&
-               find_symbol(library, "ompi_mpi_byte", &m->byte);
+               lhi_find_symbol(library, "ompi_mpi_comm_world", &m->world) &&
+               lhi_find_symbol(library, "ompi_mpi_byte", &m->byte);
 #else
     void *library = dlopen("libmpi.so.12", how);
     bool all = library != NULL;
@@ -113,7 +104,7 @@ static lh_status load(lhi_mpi *m, lh_error *err)
     m->byte = MPI_BYTE;
 #endif
 #define MPI_FIND(name)                                                         \
-    all = all && find_symbol(library, "MPI_" #name, &m->call.name);
+    all = all && lhi_find_symbol(library, "MPI_" #name, &m->call.name);
     MPI_LIST(MPI_FIND)
 #undef MPI_FIND
     if (!all)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/futex.h"
 #include "net/net_own.h"
 

@@ -4,8 +4,8 @@
  * the sums be made in one place, in one order. */
 #include "net/net.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 
 #include <stdlib.h>
 #include <string.h>

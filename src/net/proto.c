@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "net/proto.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/futex.h"
 
 #include <inttypes.h>
@@ -57,8 +57,8 @@ static void append(lhi_queue *q, lhi_net_op *op)
 
 /* Takes out `wanted`, the first with that tag, or the first. */
 typedef enum by { BY_ITSELF, BY_TAG, ANY } by;
-static lhi_net_op *take(lhi_queue *q, by what, const lhi_net_op *wanted,
-                        uint64_t value)
+static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
+                           uint64_t value)
 {
     lhi_net_op *before = NULL;
     for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
@@ -182,7 +182,7 @@ static void describe(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     op->slot = slot;
 }
 
-static void finish(lhi_net_op *op)
+static void finish_receive(lhi_net_op *op)
 {
     op->arrived_ns = op->link == LHI_NET_NO_LINK ? lhi_now_ns() : 0;
     lhi_op_done(op, LH_OK);
@@ -201,8 +201,8 @@ static lhi_net_op *unoffered(const lhi_peer *peer, uint64_t tag)
 static void finish_large(lhi_proto *p, lhi_net_op *op)
 {
     if ((op->flags & LHI_OP_OFFERED) && (op->flags & LHI_OP_FILLED)) {
-        take(&p->peers[op->peer].granted, BY_ITSELF, op, 0);
-        finish(op);
+        take_op(&p->peers[op->peer].granted, BY_ITSELF, op, 0);
+        finish_receive(op);
     }
 }
 
@@ -221,7 +221,7 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
     if (status == LH_OK)
         status = p->carrier->frame(p, op->peer, &f, NULL, NULL, err);
     if (status != LH_OK)
-        take(granted, BY_ITSELF, op, 0);
+        take_op(granted, BY_ITSELF, op, 0);
     return status;
 }
 
@@ -240,7 +240,7 @@ static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
     } else if (status == LH_OK && kept) {
         if (op->size)
             memcpy(op->data, kept->data, op->size);
-        finish(op);
+        finish_receive(op);
     } else if (status == LH_OK) {
         lhi_match_post(&p->match, op);
     }
@@ -265,7 +265,7 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- what comes ---- */
 
-static lhi_kept *keep(uint32_t from, const lhi_frame *f, lh_error *err)
+static lhi_kept *kept_for(uint32_t from, const lhi_frame *f, lh_error *err)
 {
     bool offer = f->kind == LHI_FRAME_OFFER;
     lhi_kept *kept = lhi_kept_make(offer ? 0 : (size_t)f->size);
@@ -312,7 +312,7 @@ static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
         *into = found->data;
         return LH_OK;
     }
-    *kept = keep(from, f, err);
+    *kept = kept_for(from, f, err);
     if (!*kept)
         return LH_ENOMEM;
     *into = (*kept)->data;
@@ -336,7 +336,7 @@ static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
         lhi_match_post(&p->match, small);
         return wrong_size(from, f->tag, f->size, small->size, err);
     }
-    lhi_kept *kept = keep(from, f, err);
+    lhi_kept *kept = kept_for(from, f, err);
     return kept ? keep_now(p, kept, err) : LH_ENOMEM;
 }
 
@@ -344,7 +344,7 @@ static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
                              lh_error *err)
 {
     lhi_peer *peer = &p->peers[from];
-    lhi_net_op *op = take(&peer->offers, BY_TAG, NULL, f->tag);
+    lhi_net_op *op = take_op(&peer->offers, BY_TAG, NULL, f->tag);
     if (op) {
         lh_status status = send_data(p, op, f->id, f->size, err);
         if (status != LH_OK) /* its owner will withdraw it */
@@ -395,11 +395,11 @@ static void bye_frame(lhi_proto *p, uint32_t from)
     peer->left = true;
     while ((op = lhi_match_take_from(&p->match, from)))
         lhi_op_done(op, LH_EIO);
-    while ((op = take(&peer->granted, ANY, NULL, 0))) {
+    while ((op = take_op(&peer->granted, ANY, NULL, 0))) {
         p->carrier->withdraw(p, op);
         lhi_op_done(op, LH_EIO);
     }
-    while ((op = take(&peer->offers, ANY, NULL, 0)))
+    while ((op = take_op(&peer->offers, ANY, NULL, 0)))
         lhi_proto_sent(p, op, LH_EIO);
 }
 
@@ -452,7 +452,7 @@ lh_status lhi_proto_filled(lhi_proto *p, lhi_net_op *op, lhi_kept *kept,
         op->flags |= LHI_OP_FILLED;
         finish_large(p, op);
     } else if (op) {
-        finish(op);
+        finish_receive(op);
     }
     return LH_OK;
 }
@@ -464,14 +464,14 @@ static bool take_out(lhi_proto *p, lhi_net_op *op)
 {
     lhi_peer *peer = &p->peers[op->peer];
     if (!op->receives) {
-        if (!take(&peer->offers, BY_ITSELF, op, 0))
+        if (!take_op(&peer->offers, BY_ITSELF, op, 0))
             return false;
         p->n_out--;
         return true;
     }
     if (op->size <= LHI_NET_EAGER_BYTES)
         return lhi_match_withdraw(&p->match, op);
-    return take(&peer->granted, BY_ITSELF, op, 0) != NULL;
+    return take_op(&peer->granted, BY_ITSELF, op, 0) != NULL;
 }
 
 void lhi_proto_withdraw(lhi_net *net, lhi_net_op *op)

@@ -56,7 +56,7 @@ static lh_status share_links(lhi_shared *s, uint32_t n_links,
                              unsigned char extra[LHI_SHARE_BYTES],
                              lh_error *err)
 {
-    lhi_share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
+    lhi_link_share what = {.pid = (uint32_t)getpid(), .n_links = n_links};
     /* Has no name, so nothing stays behind whatever happens. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
@@ -69,7 +69,7 @@ static lh_status share_links(lhi_shared *s, uint32_t n_links,
     memcpy(head->cookie, what.cookie, sizeof head->cookie);
     memcpy(head->links, links, n_links * sizeof *links);
     what.fd = (uint32_t)s->fd;
-    lhi_share_write(&what, extra);
+    lhi_link_share_write(&what, extra);
     return lhi_links_init(lhi_shared_table(s), n_links, links, err);
 }
 
@@ -84,8 +84,8 @@ static lh_status find_shared(lhi_shared *s, uint32_t n_links,
                              const unsigned char extra[LHI_SHARE_BYTES],
                              lh_error *err)
 {
-    lhi_share what;
-    LHI_TRY(lhi_share_read(extra, &what, err));
+    lhi_link_share what;
+    LHI_TRY(lhi_link_share_read(extra, &what, err));
     if (what.n_links != n_links)
         return lhi_fail(err, LH_EINVAL,
                         "rank 0 emulates %u links, this rank %u", what.n_links,

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "net/stream.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/proto.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "net/tcp.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/hello.h"
 #include "net/stream.h"
 #include "net/wire.h"
@@ -706,7 +706,7 @@ static lh_status join(tcp *t, lh_error *err)
     return start_together(t, err);
 }
 
-static lh_status check(const lhi_tcp_options *o, lh_error *err)
+static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 {
     if (!lhi_hello_can_prove())
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -723,7 +723,7 @@ static lh_status check(const lhi_tcp_options *o, lh_error *err)
     return LH_OK;
 }
 
-static lh_status make(tcp *t, lh_error *err)
+static lh_status allocate(tcp *t, lh_error *err)
 {
     uint32_t n = t->options->n_ranks;
     t->fds = malloc(n * sizeof *t->fds);
@@ -748,11 +748,11 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
              .extra = extra,
              .told = told,
              .context = context};
-    LHI_TRY(check(o, err));
+    LHI_TRY(check_options(o, err));
     t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_NS);
     lhi_job_digest(o->job ? o->job : "", t.job);
     lh_error e = {0};
-    lh_status status = make(&t, &e);
+    lh_status status = allocate(&t, &e);
     if (status == LH_OK)
         status = join(&t, &e);
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {

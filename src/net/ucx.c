@@ -24,7 +24,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 
 #else
 
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "net/cards.h"
 #include "net/hello.h"
 #include "net/proto.h"

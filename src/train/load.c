@@ -27,7 +27,7 @@ static bool is_folder(const char *path)
 }
 
 /* The checkpoint's own folder. */
-static lh_status find(const char *path, char *folder, lh_error *err)
+static lh_status find_checkpoint(const char *path, char *folder, lh_error *err)
 {
     uint64_t *steps;
     size_t n;
@@ -162,7 +162,7 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
 {
     char folder[LHI_PATH];
     reader r = {.piece = NULL};
-    LHI_TRY(find(path, folder, err));
+    LHI_TRY(find_checkpoint(path, folder, err));
     lh_status status = load(train, &r, folder, options, err);
     lhi_st_close(r.weights);
     lhi_st_close(r.moments);

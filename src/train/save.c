@@ -129,9 +129,9 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
     return status;
 }
 
-static lh_status begin(const lhi_train *train,
-                       const lhi_checkpoint_options *options,
-                       const char *folder, lh_error *err)
+static lh_status begin_folder(const lhi_train *train,
+                              const lhi_checkpoint_options *options,
+                              const char *folder, lh_error *err)
 {
     char path[LHI_PATH];
     LHI_TRY(lhi_make_folder(options->folder, err));
@@ -152,7 +152,7 @@ lh_status lhi_train_save_begin(lhi_train *train,
 {
     char folder[LHI_PATH];
     LHI_TRY(names(train, options, folder, NULL, err));
-    lh_status status = begin(train, options, folder, err);
+    lh_status status = begin_folder(train, options, folder, err);
     if (status != LH_OK)
         lhi_remove_folder(folder);
     return status;

@@ -23,7 +23,7 @@ lhi_train_options lhi_train_defaults(uint64_t steps)
     };
 }
 
-static lh_status check(const lhi_train_options *o, lh_error *err)
+static lh_status check_options(const lhi_train_options *o, lh_error *err)
 {
     bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
     bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
@@ -96,7 +96,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
     return make_buffers(train, chunk, err);
 }
 
-static lh_status fill(lhi_train *train, lh_error *err)
+static lh_status make_chunks(lhi_train *train, lh_error *err)
 {
     uint32_t n = train->o.n_mine;
     uint32_t *mine = LHI_NEW(train->mem, uint32_t, n);
@@ -124,7 +124,7 @@ static lh_status fill(lhi_train *train, lh_error *err)
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err)
 {
-    LHI_TRY(check(options, err));
+    LHI_TRY(check_options(options, err));
     lhi_arena *mem = lhi_arena_make(0);
     lhi_train *train = mem ? LHI_NEW(mem, lhi_train, 1) : NULL;
     lh_status status = train ? LH_OK : lhi_fail_nomem(err);
@@ -132,7 +132,7 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
         train->mem = mem;
         train->device = device;
         train->o = *options;
-        status = fill(train, err);
+        status = make_chunks(train, err);
     }
     if (status != LH_OK) {
         lhi_arena_free(mem);
@@ -153,7 +153,7 @@ uint64_t lhi_train_step(const lhi_train *train)
     return train->step;
 }
 
-static lhi_train_chunk *find(lhi_train *train, uint32_t chunk)
+static lhi_train_chunk *find_chunk(lhi_train *train, uint32_t chunk)
 {
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         if (train->chunks[i].chunk == chunk)
@@ -184,7 +184,7 @@ static void move(const lhi_train *train, const lhi_train_chunk *chunk,
 void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
                           size_t *n)
 {
-    const lhi_train_chunk *c = find(train, chunk);
+    const lhi_train_chunk *c = find_chunk(train, chunk);
     *values = NULL;
     *n = 0;
     if (!c || !c->array)
@@ -197,7 +197,7 @@ void lhi_train_parameters(lhi_train *train, uint32_t chunk, float **values,
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 {
-    const lhi_train_chunk *c = find(train, chunk);
+    const lhi_train_chunk *c = find_chunk(train, chunk);
     if (!c || !c->array)
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
@@ -207,7 +207,7 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 void lhi_train_gradients(lhi_train *train, uint32_t chunk, const float **values,
                          size_t *n, float **out)
 {
-    const lhi_train_chunk *c = find(train, chunk);
+    const lhi_train_chunk *c = find_chunk(train, chunk);
     *values = NULL;
     *out = NULL;
     *n = 0;

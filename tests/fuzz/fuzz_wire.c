@@ -45,12 +45,12 @@ static void cards(const uint8_t *data)
 {
     static lhi_ucx_card ucx;
     unsigned char again[LHI_UCX_CARD_BYTES];
-    lhi_share share;
+    lhi_link_share share;
     lhi_start_card start;
     lh_error err = {0};
-    lh_status status = lhi_share_read(data, &share, &err);
+    lh_status status = lhi_link_share_read(data, &share, &err);
     if (status == LH_OK) {
-        lhi_share_write(&share, again);
+        lhi_link_share_write(&share, again);
         REQUIRE(memcmp(again, data, LHI_SHARE_BYTES) == 0, "another share");
     } else {
         fuzz_refused(status, &err, NULL);
@@ -140,13 +140,13 @@ static void outcome(const uint8_t *data, size_t size)
 static void engine_messages(const uint8_t *data, size_t size)
 {
     unsigned char again[LHI_DONE_BYTES];
-    lhi_order order;
+    lhi_command command;
     lhi_done done;
     int64_t posted_ns;
     lh_error err = {0};
-    if (lhi_order_read(data, size, &order, &err) == LH_OK) {
-        lhi_order_write(&order, again);
-        REQUIRE(memcmp(again, data, size) == 0, "another order");
+    if (lhi_command_read(data, size, &command, &err) == LH_OK) {
+        lhi_command_write(&command, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another command");
     } else if (lhi_done_read(data, size, &done, &err) == LH_OK) {
         lhi_done_write(&done, again);
         REQUIRE(memcmp(again, data, size) == 0, "another report");

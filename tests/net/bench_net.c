@@ -5,8 +5,8 @@
  * status 1 where the latency (half a round trip) or the stream is off by more
  * than 1 % and 100 us. */
 #define _GNU_SOURCE
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/net.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "net_suite.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "net_suite.h"
 #include "test.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/emulated_links.h"
 #include "net/net_own.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each allocation of a transport fails in turn. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "net/net.h"
 #include "net/stream.h"
 #include "net/wire.h"

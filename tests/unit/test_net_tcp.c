@@ -2,7 +2,7 @@
 /* Ranks that find each other over TCP: the conformance suite, and everything
  * that can go wrong before and after they have. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "net/hello.h"
 #include "net/wire.h"
 #include "net_processes.h"

@@ -3,7 +3,7 @@
  * tcp, or, started by mpirun with --mpi, by MPI. Exit status 77 where UCX is
  * missing. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/realtime.h"
 #include "net/hello.h"
 #include "net_processes.h"
 #include "net_suite.h"

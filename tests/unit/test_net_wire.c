@@ -17,7 +17,7 @@
  */
 
 typedef union message {
-    lhi_order order;
+    lhi_command command;
     lhi_done done;
     int64_t posted_ns;
     lhi_counts counts;
@@ -27,10 +27,10 @@ typedef union message {
 typedef lh_status read_message(const unsigned char *in, size_t size,
                                message *out, lh_error *err);
 
-static lh_status read_order(const unsigned char *in, size_t size, message *out,
-                            lh_error *err)
+static lh_status read_command(const unsigned char *in, size_t size,
+                              message *out, lh_error *err)
 {
-    return lhi_order_read(in, size, &out->order, err);
+    return lhi_command_read(in, size, &out->command, err);
 }
 
 static lh_status read_done(const unsigned char *in, size_t size, message *out,
@@ -106,21 +106,23 @@ static void not_with(read_message *read, const unsigned char *bytes,
     CHECK_HAS(err.text, why);
 }
 
-static void orders(void)
+static void commands(void)
 {
-    unsigned char bytes[LHI_ORDER_BYTES];
-    const lhi_order o = {LHI_ORDER_SAVE, UINT64_MAX - 1, -5};
+    unsigned char bytes[LHI_COMMAND_BYTES];
+    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5};
     message back;
     lh_error err;
-    lhi_order_write(&o, bytes);
+    lhi_command_write(&o, bytes);
     CHECK(memcmp(bytes, "LE\1\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
-    CHECK_OK(read_order(bytes, sizeof bytes, &back, &err), err);
-    CHECK_INT(back.order.what, o.what);
-    CHECK(back.order.step == o.step && back.order.t0_ns == o.t0_ns);
-    only_this(read_order, bytes, sizeof bytes);
-    not_with(read_order, bytes, sizeof bytes, 4, 4, "an order whose kind is 4");
-    not_with(read_order, bytes, sizeof bytes, 31, 1, "an order whose end is");
+    CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
+    CHECK_INT(back.command.what, o.what);
+    CHECK(back.command.step == o.step && back.command.t0_ns == o.t0_ns);
+    only_this(read_command, bytes, sizeof bytes);
+    not_with(read_command, bytes, sizeof bytes, 4, 4,
+             "a command whose kind is 4");
+    not_with(read_command, bytes, sizeof bytes, 31, 1,
+             "a command whose end is");
 }
 
 static void reports(void)
@@ -233,15 +235,15 @@ static void cards(void)
 {
     unsigned char bytes[LHI_UCX_CARD_BYTES];
     lh_error err = {0};
-    lhi_share share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
-    lhi_share share_back;
-    lhi_share_write(&share, bytes);
+    lhi_link_share share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
+    lhi_link_share share_back;
+    lhi_link_share_write(&share, bytes);
     CHECK(bytes[0] == 1 && bytes[4] == 2 && bytes[8] == 3 && bytes[16] == 4);
-    CHECK_OK(lhi_share_read(bytes, &share_back, &err), err);
+    CHECK_OK(lhi_link_share_read(bytes, &share_back, &err), err);
     CHECK(share_back.pid == 1 && share_back.fd == 2);
     CHECK(share_back.n_links == 3 && share_back.cookie[0] == 4);
     bytes[63] = 1;
-    CHECK_INT(lhi_share_read(bytes, &share_back, &err), LH_EIO);
+    CHECK_INT(lhi_link_share_read(bytes, &share_back, &err), LH_EIO);
 
     lhi_start_card start = {.port = 4711,
                             .failed = true,
@@ -318,7 +320,7 @@ static void frames(void)
 
 int main(void)
 {
-    RUN(orders);
+    RUN(commands);
     RUN(reports);
     RUN(notices);
     RUN(records);

@@ -2,8 +2,8 @@
 /* The one clock of everything that happens in real time, and sleeping by it.
  * Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a host
  * share. */
-#ifndef LHI_CLOCK_H
-#define LHI_CLOCK_H
+#ifndef LHI_REALTIME_H
+#define LHI_REALTIME_H
 
 #include <longhaul/status.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/realtime.h"
 
 #include "base/fail.h"
 
