@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank computes with: one interface, several devices, one conformance
- * suite (tests/unit/test_dev.c). A device runs the passes of one rank, one at a
- * time and in the order that it is told; messages are not its business. All
- * calls are made by one thread at a time. */
+/* What a rank computes with: one interface, several devices. A device runs the
+ * passes of one rank, one at a time and in the order that it is told; messages
+ * are not its business. All calls are made by one thread at a time.
+ *
+ * What goes in is a pass and its input; what comes out is its output, when it
+ * ran, and in the end gradients. Where each idea is:
+ *
+ *   timed.c             a device that sleeps as long as the pipeline says
+ *   cpu.c               a device that trains models of Llama's kind in float32:
+ *   cpu_tensors.c       ... its weights (where they lie: cpu_memory.c)
+ *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways
+ *   cpu_backward.c      ... D
+ *   cpu_weights.c       ... W, in units that can be cut and put off
+ *   cpu_kernels*.c      loops over floats, for three kinds of processor
+ *   blas.c              matrix products: OpenBLAS, loaded at run time
+ *   data.c              tokens of a microbatch, from a file of tokens or text
+ *   tokenizer.c         text to tokens; split_words.c, unicode.h: its words */
 #ifndef LHI_DEV_H
 #define LHI_DEV_H
 

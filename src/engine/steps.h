@@ -1,5 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as all its ranks see it, and what rank 0 hands back. */
+/* A run as all its ranks see it, and what rank 0 hands back.
+ *
+ * What goes into the engine is a pipeline with a schedule of it; what comes out
+ * is how long iterations took, what passes and messages did in the last one,
+ * and, where there is a model, trained weights. Where each idea is:
+ *
+ *   lower.c, exec.h     the schedule as instructions of each rank
+ *   prove.c             that these cannot stop; exec.c: looking at them
+ *   run.c, launched.c   calls that start a run, with the launchers of src/net
+ *   steps.c             what a rank does from the first step to the last
+ *   messages.c          what ranks tell each other then, as bytes
+ *   rank.c, rank.h      one step: passes in order, messages around them:
+ *   rank_send.c, pool.c ... sending; the buffers
+ *   late.c              ... receives that are posted late
+ *   played.c            ... data parallelism of timed devices
+ *   training.c          data parallelism that is real; optimizer, checkpoints
+ *   outcome.c           what rank 0 recorded, as a result and a trace
+ *   measure*.c          what passes and links take here: profiles
+ *   plan/               what of a plan says what is run */
 #ifndef LHI_STEPS_H
 #define LHI_STEPS_H
 

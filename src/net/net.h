@@ -12,7 +12,23 @@
  * rank; of a larger one the bytes move once its receive is posted, so sends of
  * large messages may not be done before that.
  *
- * Times are nanoseconds of lhi_now_ns() (base/clock.h). */
+ * What goes in is bytes for a rank, under a tag; what comes out is the same
+ * bytes there, with the times of their journey. Where each idea is:
+ *
+ *   net.c, futex.c      beginning, awaiting, ending operations; a rank's life
+ *   match.c             messages that have come meet receives
+ *   inproc.c            ranks as threads: one copies from the other
+ *   wire.c, proto.c     ranks that share no memory: frames, and when they go;
+ *   stream.c, ucx.c     what carries these: sockets, or UCX (ucx_calls.c)
+ *   hello.c, cards.c    what ranks that start apart tell each other first
+ *   tcp.c, apart.c      how they find each other so, and get an endpoint
+ *   threads.c, local.c  launchers: of threads, of processes
+ *   mpi.c               ... and of the rank in a process that mpirun started
+ *   emulated_links.c    when a message arrives over a slower link;
+ *   shared.c            ... for processes that were not forked together
+ *   net_collective.c    barrier, reduce-scatter, all-gather
+ *
+ * Times are nanoseconds of lhi_now_ns() (base/realtime.h). */
 #ifndef LHI_NET_H
 #define LHI_NET_H
 

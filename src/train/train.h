@@ -20,6 +20,15 @@
  * (also after lhi_train_load()). With one replica no array has any values
  * (n = 0) and nothing is to be sent, but the calls are made all the same.
  *
+ * Where each idea is:
+ *
+ *   train.c             who owns which values; the arrays above
+ *   update.c            the step itself
+ *   save.c, load.c      checkpoints, by all ranks at once
+ *   folder.c, state.c   ... their folders, and what each is of
+ *   safetensors.c       ... the files' format, and
+ *   shard_layout.c      ... where tensors lie in them (names.c: their names)
+ *
  * Every number is made of the same operands in the same order whatever the
  * pipeline's degree is, so weights come out alike to the last bit. */
 #ifndef LHI_TRAIN_H
