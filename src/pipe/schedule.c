@@ -21,6 +21,83 @@ char *lh_pass_text(const lh_pass *pass, char *buffer)
     return buffer;
 }
 
+const char *lhi_number_scan(const char *at, const char *end, uint32_t below,
+                            uint32_t *out)
+{
+    const char *start = at;
+    uint64_t value = 0;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        value = value * 10 + (uint64_t)(*at - '0');
+        if (value >= below)
+            return NULL;
+    }
+    *out = (uint32_t)value;
+    return at > start ? at : NULL;
+}
+
+const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
+                            uint8_t *kind)
+{
+    at = lhi_number_scan(at, end, LH_MAX_CHUNKS, chunk);
+    if (!at || at == end)
+        return NULL;
+    const char *letter = memchr(kind_letters, *at, sizeof kind_letters);
+    if (!letter)
+        return NULL;
+    *kind = (uint8_t)(letter - kind_letters);
+    return at + 1;
+}
+
+/* ":2/8" */
+static const char *scan_cut(const char *at, const char *end, lh_pass *pass,
+                            bool *bad_cut)
+{
+    uint32_t part, n_parts;
+    at = lhi_number_scan(at + 1, end, LH_MAX_PARTS, &part);
+    if (!at || at == end || *at != '/')
+        return NULL;
+    at = lhi_number_scan(at + 1, end, LH_MAX_PARTS + 1, &n_parts);
+    if (!at)
+        return NULL;
+    if (pass->kind != LH_W || n_parts < 2 || part >= n_parts) {
+        if (bad_cut)
+            *bad_cut = true;
+        return NULL;
+    }
+    pass->part = (uint16_t)part;
+    pass->n_parts = (uint16_t)n_parts;
+    return at;
+}
+
+const char *lhi_pass_scan(const char *at, const char *end, lh_pass *out,
+                          bool *bad_cut)
+{
+    lh_pass pass = {.n_parts = 1};
+    at = lhi_passes_scan(at, end, &pass.chunk, &pass.kind);
+    if (at)
+        at = lhi_number_scan(at, end, LH_MAX_MICROBATCHES, &pass.microbatch);
+    if (at && at < end && *at == ':')
+        at = scan_cut(at, end, &pass, bad_cut);
+    if (at)
+        *out = pass;
+    return at;
+}
+
+bool lhi_pass_parse(const char *text, void *pass)
+{
+    const char *end = text + strlen(text);
+    lh_pass found;
+    if (lhi_pass_scan(text, end, &found, NULL) != end)
+        return false;
+    *(lh_pass *)pass = found;
+    return true;
+}
+
+const char *lhi_pass_print(const void *pass, char *text)
+{
+    return lh_pass_text(pass, text);
+}
+
 static lh_status check_form(const lh_pass *pass, lh_error *err)
 {
     char text[LH_PASS_TEXT];

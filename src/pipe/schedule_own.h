@@ -19,6 +19,21 @@ struct lh_schedule {
     const lh_link_order *link_orders;
 };
 
+/* Reading at..end-1: both give what follows, or NULL. A number below `below`:
+ */
+const char *lhi_number_scan(const char *at, const char *end, uint32_t below,
+                            uint32_t *out);
+/* A pass as lh_pass_text() writes it, within the limits of a pipeline. Where
+ * it is none only because of how it is cut, *bad_cut (may be NULL) is set. */
+const char *lhi_pass_scan(const char *at, const char *end, lh_pass *out,
+                          bool *bad_cut);
+/* The same of a whole text; `pass` is an lh_pass. */
+bool lhi_pass_parse(const char *text, void *pass);
+const char *lhi_pass_print(const void *pass, char *text);
+/* "0F": the chunk and kind of passes. */
+const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,
+                            uint8_t *kind);
+
 /* Whether a link may be called so: not empty, no control characters, commas or
  * quotes, no blanks around it. Everything else survives the CSV. */
 bool lhi_link_name_ok(const char *name, size_t len);

@@ -100,43 +100,6 @@ uint32_t lhi_run_find(const lhi_run_key *index, uint32_t n, const lh_pass *pass)
     return low < n && index[low].key == key ? index[low].run : LH_NONE;
 }
 
-static bool take_number(const char **at, uint32_t below, uint32_t *out)
-{
-    const char *p = *at;
-    uint64_t value = 0;
-    while (*p >= '0' && *p <= '9' && value < below)
-        value = value * 10 + (uint64_t)(*p++ - '0');
-    bool ok = p > *at && value < below;
-    *out = (uint32_t)value;
-    *at = p;
-    return ok;
-}
-
-bool lhi_pass_parse(const char *text, lh_pass *out)
-{
-    static const char letters[] = "FIWB"; /* in the order of lh_pass_kind */
-    lh_pass pass = {.n_parts = 1};
-    if (!take_number(&text, LH_MAX_CHUNKS, &pass.chunk) || !*text)
-        return false;
-    const char *letter = strchr(letters, *text++);
-    if (!letter || !take_number(&text, LH_MAX_MICROBATCHES, &pass.microbatch))
-        return false;
-    pass.kind = (uint8_t)(letter - letters);
-    if (*text == ':') {
-        uint32_t i, n;
-        text++;
-        if (!take_number(&text, LH_MAX_PARTS, &i) || *text++ != '/' ||
-            !take_number(&text, LH_MAX_PARTS + 1, &n))
-            return false;
-        if (pass.kind != LH_W || n < 2 || i >= n)
-            return false;
-        pass.part = (uint16_t)i;
-        pass.n_parts = (uint16_t)n;
-    }
-    *out = pass;
-    return *text == '\0';
-}
-
 /* --- checks -------------------------------------------------------------- */
 
 static bool pass_ok(const lh_pass *p)

@@ -32,7 +32,4 @@ lhi_run_key *lhi_run_index(const lh_trace_run *runs, uint32_t n);
 uint32_t lhi_run_find(const lhi_run_key *index, uint32_t n,
                       const lh_pass *pass);
 
-/* "3F0", "3I0" or "0W3:2/8" into a pass; false: it is none. */
-bool lhi_pass_parse(const char *text, lh_pass *out);
-
 #endif

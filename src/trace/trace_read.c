@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "doc/doc.h"
+#include "pipe/schedule_own.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/text.h"
+#include "pipe/schedule_own.h"
 #include "trace/jsontext.h"
 #include "trace/trace_own.h"
 

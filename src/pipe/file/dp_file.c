@@ -2,9 +2,11 @@
 /* `data_parallel`: a list of chunks, or a map of these, operations that passes
  * launch, and what goes with them. */
 #include "pipe/file/pipe_file.h"
+#include "pipe/schedule_own.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Of a chunk that there is. */
 static lh_status check_chunk(const lhi_reading *r, const lhi_node *map,
@@ -56,30 +58,16 @@ static lh_status take_chunks(const lhi_reading *r, const lhi_node *list,
 /* --- operations ----------------------------------------------------------
  */
 
-/* Digits into *out; what follows them, or NULL: none, or too large. */
-static const char *parse_digits(const char *text, uint32_t *out)
-{
-    uint64_t value = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        value = value * 10 + (uint64_t)(*at - '0');
-        if (value >= LH_NONE)
-            return NULL;
-    }
-    *out = (uint32_t)value;
-    return at == text ? NULL : at;
-}
-
 /* "4B0": the backward of chunk 4 on microbatch 0. */
 static bool parse_point(const char *text, void *member)
 {
-    lh_dp_point *point = member;
-    const char *at = parse_digits(text, &point->chunk);
-    if (!at || (*at != 'F' && *at != 'B'))
+    lh_pass pass;
+    if (!lhi_pass_parse(text, &pass) ||
+        (pass.kind != LH_F && pass.kind != LH_B))
         return false;
-    point->backward = *at == 'B';
-    at = parse_digits(at + 1, &point->microbatch);
-    return at && *at == '\0';
+    *(lh_dp_point *)member =
+        (lh_dp_point){pass.chunk, pass.microbatch, pass.kind == LH_B};
+    return true;
 }
 
 static const char *print_point(const void *member, char *text)
@@ -97,12 +85,11 @@ static lh_status read_bucket(const lhi_reading *r, const lhi_node *node,
     lh_dp_op *op = owner;
     const char *text;
     LHI_TRY(lhi_get_string(r->doc, node, &text, err));
-    const char *at = parse_digits(text, &op->bucket);
-    if (at && *at == '/') {
-        at = parse_digits(at + 1, &op->n_buckets);
-        if (at && *at == '\0')
-            return LH_OK;
-    }
+    const char *end = text + strlen(text);
+    const char *at = lhi_number_scan(text, end, LH_NONE, &op->bucket);
+    if (at && *at == '/' &&
+        lhi_number_scan(at + 1, end, LH_NONE, &op->n_buckets) == end)
+        return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "must be a number and how many there are, as 0/5");
 }

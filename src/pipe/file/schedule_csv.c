@@ -56,15 +56,9 @@ static bool take_text(span *s, const char *text)
 
 static bool take_number(span *s, uint32_t below, uint32_t *out)
 {
-    uint64_t value = 0;
-    const char *start = s->at;
-    while (s->at < s->end && *s->at >= '0' && *s->at <= '9') {
-        value = value * 10 + (uint64_t)(*s->at++ - '0');
-        if (value >= below)
-            return false;
-    }
-    *out = (uint32_t)value;
-    return s->at > start;
+    const char *after = lhi_number_scan(s->at, s->end, below, out);
+    s->at = after ? after : s->at;
+    return after;
 }
 
 static lh_status refuse(const reader *r, span cell, lh_error *err,
@@ -106,33 +100,13 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
     static const char why[] =
         "must be <chunk><F|I|W|B><microbatch>, as 3F0, or a part of a W, as "
         "3W0:2/8";
-    static const char letters[] = "FIWB"; /* in the order of lh_pass_kind */
-    span s = cell;
-    lh_pass pass = {.n_parts = 1};
-    if (!take_number(&s, LH_MAX_CHUNKS, &pass.chunk) || s.at == s.end)
-        return refuse(r, cell, err, why);
-    const char *letter = memchr(letters, *s.at++, 4);
-    if (!letter)
-        return refuse(r, cell, err, why);
-    pass.kind = (uint8_t)(letter - letters);
-    if (!take_number(&s, LH_MAX_MICROBATCHES, &pass.microbatch))
-        return refuse(r, cell, err, why);
-    if (take_text(&s, ":")) {
-        uint32_t part, n_parts;
-        if (!take_number(&s, LH_MAX_PARTS, &part) || !take_text(&s, "/") ||
-            !take_number(&s, LH_MAX_PARTS + 1, &n_parts))
-            return refuse(r, cell, err, why);
-        if (pass.kind != LH_W || n_parts < 2 || part >= n_parts)
-            return refuse(r, cell, err,
-                          "only a W is cut, into at least 2 parts counted "
-                          "from 0");
-        pass.part = (uint16_t)part;
-        pass.n_parts = (uint16_t)n_parts;
-    }
-    if (s.at != s.end)
-        return refuse(r, cell, err, why);
-    *out = pass;
-    return LH_OK;
+    bool bad_cut = false;
+    if (lhi_pass_scan(cell.at, cell.end, out, &bad_cut) == cell.end)
+        return LH_OK;
+    return refuse(r, cell, err,
+                  bad_cut ? "only a W is cut, into at least 2 parts counted "
+                            "from 0"
+                          : why);
 }
 
 /* "(0F7;7B3)OVERLAP_F_B": the two run one after the other here. Appends to
