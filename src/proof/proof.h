@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A certificate and what it owns. */
+/* Records of why a schedule is optimal: docs/formats/certificate.md.
+ *
+ * In: what src/solve proves (certify.c there fills a record), or a file. Out:
+ * an lh_certificate, or its file; src/verify judges it and uses no more than
+ * that.
+ * proof.c: what a certificate owns, names of its parts, the hash of the
+ * pipeline that it is about. certificate_file.c: its keys, by tables
+ * (doc/fields.h), reading and writing. */
 #ifndef LHI_PROOF_H
 #define LHI_PROOF_H
 
 #include "base/arena.h"
 #include "base/fail.h"
+#include "doc/fields.h"
 
 #include <longhaul/certificate.h>
 
@@ -23,6 +31,7 @@ enum { LHI_HASH_TEXT = 32 };
 lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
                             lh_error *err);
 
+extern const lhi_table lhi_certificate_table; /* lh_certificate */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
 #endif

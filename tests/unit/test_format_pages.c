@@ -4,6 +4,7 @@
  * the first columns of its tables name is a key. */
 #include "pipe/file/pipe_file.h"
 #include "plan/file/plan_file.h"
+#include "proof/proof.h"
 
 #include "test.h"
 
@@ -19,6 +20,7 @@ typedef struct page {
 
 static const page pages[] = {
     {"pipeline.md", {&lhi_pipeline_table}, {NULL}},
+    {"certificate.md", {&lhi_certificate_table}, {NULL}},
     {"plan.md", {&lhi_plan_table}, {NULL}},
 };
 
