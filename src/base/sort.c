@@ -34,8 +34,8 @@ static void reverse(const sorting *s, size_t from, size_t to)
 
 /* The first of [from, to) that is to stand behind item `key`: one that is
  * equal, too, with `or_equal`. */
-static size_t find(const sorting *s, size_t from, size_t to, size_t key,
-                   bool or_equal)
+static size_t first_behind(const sorting *s, size_t from, size_t to, size_t key,
+                           bool or_equal)
 {
     while (from < to) {
         size_t at = from + (to - from) / 2;
@@ -61,10 +61,10 @@ static void merge(const sorting *s, size_t from, size_t mid, size_t to)
         }
         if (mid - from > to - mid) {
             a = from + (mid - from) / 2;
-            b = find(s, mid, to, a, true);
+            b = first_behind(s, mid, to, a, true);
         } else {
             b = mid + (to - mid) / 2;
-            a = find(s, from, mid, b, false);
+            a = first_behind(s, from, mid, b, false);
         }
         reverse(s, a, mid);
         reverse(s, mid, b);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cost/shape.h"
-#include "base/options.h"
+#include "base/take_options.h"
 
 #include "base/fail.h"
 

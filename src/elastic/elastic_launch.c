@@ -127,7 +127,7 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
            count, l->p->backward_buckets);
 }
 
-static void walk(launcher *l, uint32_t stage, bool is_backward)
+static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;
     const uint32_t *groups = is_backward ? l->p->dequeue : l->p->enqueue;
@@ -141,11 +141,11 @@ static void walk(launcher *l, uint32_t stage, bool is_backward)
     }
 }
 
-static void walk_all(launcher *l)
+static void launch_all(launcher *l)
 {
     for (uint32_t stage = 0; stage < l->g->stages; stage++) {
-        walk(l, stage, false);
-        walk(l, stage, true);
+        launch_stage(l, stage, false);
+        launch_stage(l, stage, true);
     }
 }
 
@@ -158,7 +158,7 @@ lh_status lh_elastic_operations(const lh_elastic_case *given,
                   .p = plan,
                   .part_g = lhi_elastic_partial(given, plan->params_g),
                   .part_p = lhi_elastic_partial(given, plan->params_p)};
-    walk_all(&l);
+    launch_all(&l);
     if (l.n > LH_MAX_DP_OPS)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "more than %u data-parallel communications",
@@ -167,7 +167,7 @@ lh_status lh_elastic_operations(const lh_elastic_case *given,
     if (!l.ops)
         return lhi_fail_nomem(err);
     l.n = 0;
-    walk_all(&l);
+    launch_all(&l);
     *ops = l.ops;
     *n_ops = (uint32_t)l.n;
     return LH_OK;

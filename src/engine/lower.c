@@ -2,7 +2,7 @@
 /* From a schedule to an execution plan. Passes keep their order; receives are
  * posted by the simulator's prediction of when their messages are made
  * (CrossPipe §6.3), so they never stand between two passes. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "engine/exec.h"
 
 #include <inttypes.h>

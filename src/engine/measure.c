@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "engine/measure.h"
 
-#include "base/options.h"
 #include "base/realtime.h"
+#include "base/take_options.h"
 #include "dev/data.h"
 #include "dev/dev.h"
 

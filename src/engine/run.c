@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Has the ranks of a run started, as threads or as processes, and puts
  * together what came of it. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "engine/steps.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All policies with all seeds, over the processors there are. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "optical/scenario.h"
 
 #include <math.h>

@@ -135,8 +135,9 @@ static void fill_least(const stops *s, const uint64_t *weight,
 }
 
 /* From the front, always the lowest node from which the least is reached. */
-static void walk(const stops *s, const uint64_t *weight, uint64_t state,
-                 const int64_t *least, uint32_t devices, uint32_t *sites)
+static void follow_least(const stops *s, const uint64_t *weight, uint64_t state,
+                         const int64_t *least, uint32_t devices,
+                         uint32_t *sites)
 {
     uint32_t n = s->count, last = LH_NONE;
     for (uint32_t at = 0; at < devices; at++) {
@@ -184,7 +185,7 @@ lh_status lhi_place_chain(const lh_topology *topology, uint32_t *sites,
     }
     if (status == LH_OK) {
         fill_least(&s, weight, n_states, least);
-        walk(&s, weight, n_states - 1, least, devices, sites);
+        follow_least(&s, weight, n_states - 1, least, devices, sites);
     }
     free(least);
     free(weight);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Background traffic alone. */
 #include "base/heap.h"
-#include "base/options.h"
+#include "base/take_options.h"
 #include "optical/traffic_run.h"
 
 static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,

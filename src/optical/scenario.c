@@ -26,22 +26,6 @@ const char *lh_assignment_name(lh_assignment assignment)
     return assignment_names[assignment];
 }
 
-lh_status lhi_beside(const lhi_doc *doc, const char *path, lhi_arena *mem,
-                     const char **out, lh_error *err)
-{
-    const char *slash = strrchr(doc->file, '/');
-    size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
-    if (path[0] == '/')
-        folder = 0;
-    char *text = LHI_NEW(mem, char, folder + strlen(path) + 1);
-    if (!text)
-        return lhi_fail_nomem(err);
-    memcpy(text, doc->file, folder);
-    strcpy(text + folder, path);
-    *out = text;
-    return LH_OK;
-}
-
 static lh_status read_topology(reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
@@ -318,7 +302,7 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-static lh_status fill(reader *r, const lhi_node *map)
+static lh_status read_scenario(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
         "longhaul",      "topology",   "slots",
@@ -358,7 +342,7 @@ static lh_status from_doc(const lhi_doc *doc, lh_scenario **out, lh_error *err)
     }
     s->mem = mem;
     reader r = {.doc = doc, .s = s, .err = err};
-    lh_status status = fill(&r, doc->root);
+    lh_status status = read_scenario(&r, doc->root);
     if (status == LH_OK)
         *out = s;
     else

@@ -220,7 +220,7 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     return refuse_islands(r, list);
 }
 
-static lh_status fill(reader *r, const lhi_node *map)
+static lh_status read_topology(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"longhaul", "name",  "unit",
                                        "nodes",    "links", NULL};
@@ -255,7 +255,7 @@ lh_status lhi_topology_from(const lhi_doc *doc, const lhi_node *map,
     reader r = {.doc = doc, .t = t, .err = err};
     if (t)
         t->mem = mem;
-    lh_status status = t ? fill(&r, map) : lhi_fail_nomem(err);
+    lh_status status = t ? read_topology(&r, map) : lhi_fail_nomem(err);
     if (status == LH_OK)
         *out = t;
     else

@@ -21,6 +21,22 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
+lh_status lhi_beside(const lhi_doc *doc, const char *path, lhi_arena *mem,
+                     const char **out, lh_error *err)
+{
+    const char *slash = strrchr(doc->file, '/');
+    size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
+    if (path[0] == '/')
+        folder = 0;
+    char *text = LHI_NEW(mem, char, folder + strlen(path) + 1);
+    if (!text)
+        return lhi_fail_nomem(err);
+    memcpy(text, doc->file, folder);
+    strcpy(text + folder, path);
+    *out = text;
+    return LH_OK;
+}
+
 bool lhi_chain_order(const char *schedule, lhi_program_order *order)
 {
     if (strcmp(schedule, "gpipe") == 0)

@@ -133,7 +133,7 @@ static void try_start(run *r, job *j, uint32_t device)
     push(r, r->now + p->tasks[i].duration_ns, TASK_END, name_of(j, i));
 }
 
-static void begin(run *r, job *j)
+static void begin_iteration(run *r, job *j)
 {
     const lhi_program *p = j->program;
     j->begin_ns = r->now;
@@ -182,8 +182,8 @@ static bool recording(const run *r)
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
 
-static void take(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
-                 uint32_t owner, uint32_t task)
+static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
+                         uint32_t owner, uint32_t task)
 {
     uint32_t at = lhi_circuits_take(&r->circuits, grant);
     if (at == LH_NONE) {
@@ -228,7 +228,7 @@ static void accept(run *r, job *j, uint32_t task,
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
-    take(r, grant, end, j->index, task);
+    hold_circuit(r, grant, end, j->index, task);
     push(r, end, ARRIVAL, name_of(j, task));
 }
 
@@ -373,7 +373,7 @@ static void start_record(run *r)
             return;
 }
 
-static void finish(run *r, job *j)
+static void end_iteration(run *r, job *j)
 {
     check_iteration(r, j);
     if (j->index == 0 && recording(r))
@@ -402,7 +402,7 @@ static void finish(run *r, job *j)
         if (recording(r))
             start_record(r);
     }
-    begin(r, j);
+    begin_iteration(r, j);
 }
 
 static void end_task(run *r, job *j, uint32_t task)
@@ -421,7 +421,7 @@ static void end_task(run *r, job *j, uint32_t task)
     }
     try_start(r, j, t->device);
     if (--j->left == 0)
-        finish(r, j);
+        end_iteration(r, j);
 }
 
 static void arrive(run *r, job *j, uint32_t task)
@@ -444,7 +444,7 @@ static void arrive_background(run *r)
     bool ok = lhi_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
                             &grant);
     if (ok)
-        take(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
+        hold_circuit(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
     r->out->background += r->counting;
     r->out->background_refused += r->counting && !ok;
 }
@@ -469,7 +469,7 @@ static void happen(run *r, const lhi_event *e)
     default:
         if (j->index == 0)
             r->counting = false;
-        begin(r, j);
+        begin_iteration(r, j);
         break;
     }
 }
@@ -570,7 +570,7 @@ void lhi_record_fini(lhi_sent_record *record)
     *record = (lhi_sent_record){0};
 }
 
-static lh_status prepare(run *r, lh_error *err)
+static lh_status make_run(run *r, lh_error *err)
 {
     const lhi_run_input *in = r->in;
     r->mem = lhi_arena_make(0);
@@ -597,7 +597,7 @@ lh_status lhi_run(const lhi_run_input *input, lhi_run_output *output,
                   lh_error *err)
 {
     run r = {.in = input, .out = output};
-    lh_status status = prepare(&r, err);
+    lh_status status = make_run(&r, err);
     if (status == LH_OK)
         status = loop(&r, err);
     lhi_heap_fini(&r.heap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 
 #include "pipe/schedule_own.h"

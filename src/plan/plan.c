@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "plan/explain/account.h"
 #include "plan/explain/advise.h"
 #include "plan/explain/curves.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an analysis says about a timeline, in terms of its trace. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of text and parts of a whole, for what a plan has to say. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "trace/jsontext.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML report. Everything added becomes the page's JSON at once, so that
  * a report holds text alone; report.js draws from it. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "trace/jsontext.h"

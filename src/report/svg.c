@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as a still picture. Coordinates are written in hundredths of a
  * pixel, as integers, so that no locale can put a comma in them. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"

@@ -51,7 +51,7 @@ static uint32_t column_of(const plot *p, double x)
     return (uint32_t)lround(share * (p->columns - 1));
 }
 
-static void put(plot *p, uint32_t column, double value, char mark)
+static void put_mark(plot *p, uint32_t column, double value, char mark)
 {
     double share = (value - p->low) / (p->high - p->low);
     uint32_t row = HEIGHT - 1 - (uint32_t)lround(share * (HEIGHT - 1));
@@ -68,12 +68,12 @@ static void draw_series(plot *p, uint32_t s)
         double v = slowdown(p, s, i), next;
         if (v < 0)
             continue;
-        put(p, column_of(p, xs[i]), v, mark);
+        put_mark(p, column_of(p, xs[i]), v, mark);
         if (i + 1 == p->sweep->n_points || (next = slowdown(p, s, i + 1)) < 0)
             continue;
         uint32_t from = column_of(p, xs[i]), to = column_of(p, xs[i + 1]);
         for (uint32_t c = from + 1; c < to; c++)
-            put(p, c, v + (next - v) * (c - from) / (to - from), '.');
+            put_mark(p, c, v + (next - v) * (c - from) / (to - from), '.');
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as text: a row per device, a character per stretch of time. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "report/parts.h"
 
 #include <inttypes.h>

@@ -169,7 +169,8 @@ static lh_status make_finder(finder *f, lhi_arena *mem, lh_error *err)
 /* --- idle time by cause ------------------------------------------------- */
 
 /* Attributes what of [*from, until) is left to `cause`. */
-static void take(int64_t *idle, lh_cause cause, int64_t *from, int64_t until)
+static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
+                      int64_t until)
 {
     if (until > *from) {
         idle[cause] += until - *from;
@@ -210,7 +211,7 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
     if (from >= until)
         return;
     if (run->message == LH_NONE) {
-        take(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+        attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
         return;
     }
     const lh_message *m = &t->messages[run->message];
@@ -218,17 +219,17 @@ static void explain_gap(const finder *f, const lh_timeline_run *run,
         run_at(t, m->from, find_run(f, &m->producer));
     int64_t produced = m->produced_ns < until ? m->produced_ns : until;
     if (run->pass.kind != LH_F) {
-        take(idle, LH_CAUSE_DEPENDENCY, &from,
-             blocked_since < produced ? blocked_since : produced);
-        take(idle, LH_CAUSE_MEMORY, &from, produced);
+        attribute(idle, LH_CAUSE_DEPENDENCY, &from,
+                  blocked_since < produced ? blocked_since : produced);
+        attribute(idle, LH_CAUSE_MEMORY, &from, produced);
     }
-    take(idle, LH_CAUSE_DEPENDENCY, &from, produced);
-    take(idle, LH_CAUSE_HEAD_OF_LINE, &from, producer->issued_ns);
-    take(idle, LH_CAUSE_LATE_RECEIVE, &from, m->ready_ns);
-    take(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
-    take(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
-    take(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
-    take(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
+    attribute(idle, LH_CAUSE_DEPENDENCY, &from, produced);
+    attribute(idle, LH_CAUSE_HEAD_OF_LINE, &from, producer->issued_ns);
+    attribute(idle, LH_CAUSE_LATE_RECEIVE, &from, m->ready_ns);
+    attribute(idle, LH_CAUSE_QUEUE, &from, m->depart_ns);
+    attribute(idle, LH_CAUSE_TRANSFER, &from, m->sent_ns);
+    attribute(idle, LH_CAUSE_LATENCY, &from, m->arrive_ns);
+    attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
 /* `memory`: what the device holds all along. */
@@ -253,7 +254,7 @@ static lh_status explain_device(const finder *f, lhi_arena *mem, uint32_t d,
         at = run->issued_ns;
         memory += lhi_pass_memory(&f->p->chunks[run->pass.chunk], &run->pass);
     }
-    take(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
+    attribute(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
     lhi_arena_rewind(mem, mark);
     return LH_OK;
 }
@@ -622,8 +623,8 @@ static lh_status find_slack(lh_analysis *a, const finder *f,
     return LH_OK;
 }
 
-static lh_status fill(lh_analysis *a, finder *f, const lh_schedule *s,
-                      lhi_arena *scratch, lh_error *err)
+static lh_status analyse(lh_analysis *a, finder *f, const lh_schedule *s,
+                         lhi_arena *scratch, lh_error *err)
 {
     LHI_TRY(make_finder(f, scratch, err));
     LHI_TRY(explain_idle(a, f, scratch, err));
@@ -645,7 +646,7 @@ lh_status lh_analysis_make(const lh_pipeline *pipeline,
     } else {
         finder f = {.p = pipeline, .t = timeline};
         a->mem = mem;
-        status = fill(a, &f, schedule, scratch, err);
+        status = analyse(a, &f, schedule, scratch, err);
     }
     lhi_arena_free(scratch);
     if (status != LH_OK) {

@@ -606,7 +606,7 @@ static lh_status take_link_orders(engine *e, lh_error *err)
     return LH_OK;
 }
 
-static lh_status prepare(engine *e, lh_error *err)
+static lh_status make_engine(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
     lh_timeline *t = e->t;
@@ -682,7 +682,7 @@ static lh_status run_all(engine *e, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
     lhi_arena_rewind(e->mem, mark);
-    LHI_TRY(prepare(e, err));
+    LHI_TRY(make_engine(e, err));
     LHI_TRY(run_events(e, err));
     name_message_ends(e);
     add_up(e);

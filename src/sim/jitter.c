@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "sim/draws.h"
 
 #include "base/fail.h"
@@ -123,7 +123,7 @@ static void apply(jittery *x)
     }
 }
 
-static lh_status prepare(jittery *x, lh_error *err)
+static lh_status copy_what_varies(jittery *x, lh_error *err)
 {
     const lh_pipeline *p = x->from;
     x->now = *p;
@@ -217,7 +217,7 @@ lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
         return lhi_fail_nomem(err);
     d->jitter = j;
     d->x = (jittery){.from = pipeline, .jitter = &d->jitter};
-    lh_status status = prepare(&d->x, err);
+    lh_status status = copy_what_varies(&d->x, err);
     if (status != LH_OK) {
         lhi_jitter_draws_free(d);
         return status;

@@ -21,7 +21,7 @@ typedef struct graph {
     uint32_t *last; /* [kernel]: the predecessor it starts after, or NONE */
 } graph;
 
-static lh_status check(const graph *g, size_t *n_arcs, lh_error *err)
+static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
 {
     int64_t sum[LH_N_KERNEL_PLACEMENTS] = {0};
     for (uint32_t k = 0; k < g->n; k++) {
@@ -53,7 +53,8 @@ static lh_status check(const graph *g, size_t *n_arcs, lh_error *err)
     return LH_OK;
 }
 
-static lh_status prepare(graph *g, size_t n_arcs, lhi_arena *mem, lh_error *err)
+static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
+                            lh_error *err)
 {
     g->first = LHI_NEW(mem, size_t, (size_t)g->n + 2);
     g->after = LHI_NEW(mem, uint32_t, n_arcs);
@@ -104,8 +105,8 @@ static lh_status refuse_circle(const graph *g, lh_error *err)
                     k, length);
 }
 
-static lh_status run(graph *g, lh_kernel_placement placed,
-                     lh_reconstruction *out, lh_error *err)
+static lh_status find_longest(graph *g, lh_kernel_placement placed,
+                              lh_reconstruction *out, lh_error *err)
 {
     uint32_t n_queued = 0, latest = NONE;
     for (uint32_t k = 0; k < g->n; k++) {
@@ -147,13 +148,13 @@ lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n_kernels,
     graph g = {.kernels = kernels, .n = n_kernels};
     lh_reconstruction made = {0};
     size_t n_arcs = 0;
-    LHI_TRY(check(&g, &n_arcs, err));
+    LHI_TRY(check_kernels(&g, &n_arcs, err));
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = prepare(&g, n_arcs, mem, err);
+    lh_status status = make_graph(&g, n_arcs, mem, err);
     for (int i = 0; i < LH_N_KERNEL_PLACEMENTS && status == LH_OK; i++)
-        status = run(&g, (lh_kernel_placement)i, &made, err);
+        status = find_longest(&g, (lh_kernel_placement)i, &made, err);
     lhi_arena_free(mem);
     if (status != LH_OK)
         return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "sim/timeline.h"
 
 lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
-#include "base/options.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 
 #include <longhaul/best.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proving once more that a schedule is optimal, and writing down how: by a
  * closed form, by windows, or by what a search learns. */
-#include "base/options.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 #include "proof/proof.h"
 #include "solve/bound/lattice.h"

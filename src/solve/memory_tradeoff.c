@@ -2,7 +2,7 @@
 /* The least memory limit by halves, each step a question to lh_solve(): is
  * there a schedule of at most so long within this limit? */
 #include "base/fail.h"
-#include "base/options.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 #include "solve/model/budget.h"
 

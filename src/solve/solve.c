@@ -2,7 +2,7 @@
 /* What leads to an optimum: the best generated schedule, bounds, dispatching,
  * and rounds of searches and improvements. */
 #include "base/fail.h"
-#include "base/options.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 #include "solve/improve/beams.h"
 #include "solve/improve/fewer.h"

@@ -2,52 +2,6 @@
 #include "verify/judge.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-bool lhi_verdict_full(const lhi_judge *judge)
-{
-    return judge->verdict->n_kept == LHI_MAX_VIOLATIONS;
-}
-
-void lhi_violations(lhi_judge *judge, uint64_t count)
-{
-    judge->verdict->total += count;
-}
-
-void lhi_violation(lhi_judge *judge, const char *format, ...)
-{
-    lh_verdict *v = judge->verdict;
-    v->total++;
-    if (lhi_verdict_full(judge))
-        return;
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    const char *copy = lhi_arena_strdup(v->mem, text);
-    if (copy)
-        v->texts[v->n_kept++] = copy;
-    else
-        judge->no_memory = true;
-}
-
-uint32_t lhi_position(const lhi_judge *judge, uint32_t node)
-{
-    uint32_t row = judge->rows[node];
-    return lh_schedule_cell(judge->schedule, row, node - judge->first[row]);
-}
-
-int64_t lhi_portion(int64_t total, const lh_pass *pass)
-{
-    int64_t n = pass->n_parts, k = pass->part;
-    if (n <= 1)
-        return total;
-    /* total * (k + 1) / n - total * k / n, without the large product. */
-    int64_t whole = total / n, rest = total % n;
-    return whole + rest * (k + 1) / n - rest * k / n;
-}
 
 /* Lays the orders end to end. */
 static lh_status flatten(lhi_judge *judge, lh_error *err)
@@ -136,37 +90,4 @@ lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
     }
     *out = judge.verdict;
     return LH_OK;
-}
-
-void lh_verdict_free(lh_verdict *verdict)
-{
-    if (verdict)
-        lhi_arena_free(verdict->mem);
-}
-
-bool lh_verdict_valid(const lh_verdict *verdict)
-{
-    return verdict->total == 0;
-}
-
-uint32_t lh_verdict_n_violations(const lh_verdict *verdict, uint64_t *total)
-{
-    if (total)
-        *total = verdict->total;
-    return verdict->n_kept;
-}
-
-const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i)
-{
-    return verdict->texts[i];
-}
-
-int64_t lh_verdict_makespan(const lh_verdict *verdict)
-{
-    return verdict->makespan_ns;
-}
-
-int64_t lh_verdict_peak_memory(const lh_verdict *verdict, uint32_t device)
-{
-    return verdict->peaks[device];
 }

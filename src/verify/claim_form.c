@@ -57,7 +57,7 @@ static int64_t scatter(const lh_chunk *c)
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
 }
 
-static void walk(former *f)
+static void time_ways(former *f)
 {
     uint32_t last = f->n_chunks - 1;
     for (uint32_t c = 0; c <= last; c++) {
@@ -256,7 +256,7 @@ static void form_link(former *f, const char *link)
     term(f, "after the last message", 1, after);
 }
 
-static lh_status begin(former *f, lhi_arena *mem, lh_error *err)
+static lh_status make_former(former *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;
     f->links = (lhi_judge){.pipeline = f->p,
@@ -272,7 +272,7 @@ static lh_status begin(former *f, lhi_arena *mem, lh_error *err)
     if (!f->first_f || !f->first_d || !f->round || !f->after_f || !f->after_d)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_find_links(&f->links, err));
-    walk(f);
+    time_ways(f);
     return LH_OK;
 }
 
@@ -289,7 +289,7 @@ lh_status lhi_claim_form(const lh_pipeline *p, lh_bound_kind form,
                 .terms = terms};
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = begin(&f, mem, err);
+    lh_status status = make_former(&f, mem, err);
     bool has_device = device < lh_pipeline_n_devices(p);
     if (status == LH_OK && form == LH_BOUND_PATH)
         form_path(&f);

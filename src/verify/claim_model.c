@@ -435,7 +435,7 @@ static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
     return c->least && c->most ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status prepare(builder *b, const char **why, lh_error *err)
+static lh_status make_builder(builder *b, const char **why, lh_error *err)
 {
     lhi_claim *c = b->c;
     size_t n = b->n_chunks;
@@ -479,7 +479,7 @@ static lh_status prepare(builder *b, const char **why, lh_error *err)
 static lh_status build(builder *b, const char **why, lh_error *err)
 {
     LHI_TRY(lhi_find_links(&b->links, err));
-    LHI_TRY(prepare(b, why, err));
+    LHI_TRY(make_builder(b, why, err));
     if (*why)
         return LH_OK;
     for (uint32_t d = 0; d < b->n_devices; d++) {

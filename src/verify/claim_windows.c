@@ -27,7 +27,7 @@ typedef struct counter {
     table seen;
 } counter;
 
-static size_t find(const table *t, uint64_t key)
+static size_t find_key(const table *t, uint64_t key)
 {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
     size_t at = (size_t)(hash >> 20) & (t->room - 1);
@@ -49,7 +49,7 @@ static bool enlarge_table(table *t)
     memset(more.keys, 0xff, more.room * sizeof *more.keys);
     for (size_t i = 0; i < t->room; i++)
         if (t->keys[i] != UINT64_MAX) {
-            size_t at = find(&more, t->keys[i]);
+            size_t at = find_key(&more, t->keys[i]);
             more.keys[at] = t->keys[i];
             more.ids[at] = t->ids[i];
         }
@@ -100,14 +100,14 @@ static bool may_step(const counter *k, const uint16_t *x, uint32_t i)
 
 /* The state after `from` with one more of row i, which is there at `time`;
  * LH_NONE: too many states, or no memory. */
-static uint32_t enter(counter *k, uint64_t key, const uint16_t *from,
-                      uint32_t i, int64_t time, bool *no_memory)
+static uint32_t enter_state(counter *k, uint64_t key, const uint16_t *from,
+                            uint32_t i, int64_t time, bool *no_memory)
 {
     if (2 * (size_t)k->s->n + 2 > k->seen.room && !enlarge_table(&k->seen)) {
         *no_memory = true;
         return LH_NONE;
     }
-    size_t at = find(&k->seen, key);
+    size_t at = find_key(&k->seen, key);
     if (k->seen.keys[at] == key) {
         uint32_t y = k->seen.ids[at];
         k->early[y] = time < k->early[y] ? time : k->early[y];
@@ -147,7 +147,7 @@ static bool count_states(counter *k, bool *no_memory)
 {
     const lhi_claim *c = k->c;
     uint32_t n = k->m->n_rows;
-    if (enter(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
+    if (enter_state(k, 0, NULL, 0, 0, no_memory) == LH_NONE)
         return false;
     for (uint32_t x = 0; x < k->s->n; x++)
         for (uint32_t i = 0; i < n; i++) {
@@ -161,7 +161,7 @@ static bool count_states(counter *k, bool *no_memory)
                 uint16_t from[MOST_ROWS];
                 memcpy(from, counts, n * sizeof *from);
                 uint64_t key = key_of(k, from) + (UINT64_C(1) << k->shift[i]);
-                to = enter(k, key, from, i, end, no_memory);
+                to = enter_state(k, key, from, i, end, no_memory);
                 if (to == LH_NONE)
                     return false;
             }
@@ -452,7 +452,7 @@ bool lhi_claim_machine_fails(lhi_claim *claim, uint32_t m)
 
 /* --- the fixpoint -------------------------------------------------------- */
 
-static void begin(lhi_claim *c, int64_t deadline)
+static void reset_windows(lhi_claim *c, int64_t deadline)
 {
     c->front = c->n_queue = 0;
     memset(c->queued, 0, c->n_ops * sizeof *c->queued);
@@ -496,7 +496,7 @@ static bool tighten(lhi_claim *c)
 lh_status lhi_claim_windows(lhi_claim *claim, int64_t deadline, bool *refuted,
                             lh_error *err)
 {
-    begin(claim, deadline);
+    reset_windows(claim, deadline);
     *refuted = true;
     for (uint32_t o = 0; o < claim->n_ops; o++)
         if (!fits(claim, o))

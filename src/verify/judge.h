@@ -53,7 +53,7 @@ typedef struct lhi_judge {
 #define LHI_AT_ONCE (UINT32_MAX - 1)
 #define LHI_IN_PLACE UINT32_MAX
 
-/* Adds a violation. */
+/* verdict.c: adds a violation. */
 void lhi_violation(lhi_judge *judge, const char *format, ...) LHI_PRINTF(2, 3);
 /* Adds `count` violations that nobody will read. */
 void lhi_violations(lhi_judge *judge, uint64_t count);
@@ -74,16 +74,16 @@ uint32_t lhi_link_of(const lhi_judge *judge, uint32_t node, uint32_t *consumer);
  * add up to `total`. */
 int64_t lhi_portion(int64_t total, const lh_pass *pass);
 
-/* passes.c: every pass exactly once, on its device, after what it needs there.
- * Fills `sorted`. */
+/* judge_passes.c: every pass exactly once, on its device, after what it needs
+ * there. Fills `sorted`. */
 lh_status lhi_judge_passes(lhi_judge *judge, lh_error *err);
 /* judge_links.c: fills in resources and routes. */
 lh_status lhi_find_links(lhi_judge *judge, lh_error *err);
 /* judge_links.c: the explicit message orders. */
 lh_status lhi_judge_links(lhi_judge *judge, lh_error *err);
-/* memory.c */
+/* judge_memory.c */
 void lhi_judge_memory(lhi_judge *judge);
-/* clock.c: runs a schedule that has no violation so far. */
+/* judge_clock.c: runs a schedule that has no violation so far. */
 lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err);
 
 #endif

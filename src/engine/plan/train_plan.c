@@ -2,7 +2,7 @@
 /* Training a plan: what of it says what is run, and how the run compares with
  * what it promises. */
 #include "base/fail.h"
-#include "base/options.h"
+#include "base/take_options.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>

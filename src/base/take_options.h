@@ -2,8 +2,8 @@
 /* Taking a caller's struct that begins with `size_t size`. The caller may have
  * been compiled with an older header, whose struct ends earlier, or with a
  * newer one, whose struct is longer. */
-#ifndef LHI_OPTIONS_H
-#define LHI_OPTIONS_H
+#ifndef LHI_TAKE_OPTIONS_H
+#define LHI_TAKE_OPTIONS_H
 
 #include <longhaul/status.h>
 

@@ -156,7 +156,7 @@ static void depart(run *r, uint32_t node, int64_t now_ns)
     deliver(r, node, *free_ns + l->latency_ns);
 }
 
-static void enter(run *r, uint32_t node, int64_t now_ns)
+static void enter_link(run *r, uint32_t node, int64_t now_ns)
 {
     const lhi_judge *judge = r->judge;
     uint32_t link = lhi_link_of(judge, node, NULL);
@@ -176,7 +176,7 @@ static void enter(run *r, uint32_t node, int64_t now_ns)
 
 /* Runs the operations that go with the start of a pass, one behind the other
  * on the device's link, and tells those that wait for them. */
-static void begin(run *r, uint32_t node, int64_t start_ns)
+static void launch_operations(run *r, uint32_t node, int64_t start_ns)
 {
     const lhi_judge *judge = r->judge;
     for (uint32_t i = r->launches[node]; i != LH_NONE; i = r->next_op[i]) {
@@ -193,7 +193,7 @@ static void begin(run *r, uint32_t node, int64_t start_ns)
 }
 
 /* What follows from the end of a pass. */
-static void finish(run *r, uint32_t node, int64_t end_ns)
+static void end_pass(run *r, uint32_t node, int64_t end_ns)
 {
     lhi_judge *judge = r->judge;
     const lh_pass *pass = &judge->passes[node];
@@ -239,12 +239,12 @@ static void advance(run *r, uint32_t device)
                 return;
             if (r->fetched_ns[node] > start_ns)
                 start_ns = r->fetched_ns[node];
-            begin(r, node, start_ns);
+            launch_operations(r, node, start_ns);
         }
         if (pass->kind == LH_F)
             begin_chunk(r, device, pass->chunk, start_ns);
         r->free_ns[device] = start_ns + duration(judge, pass);
-        finish(r, node, r->free_ns[device]);
+        end_pass(r, node, r->free_ns[device]);
     }
 }
 
@@ -355,7 +355,7 @@ static lh_status take_orders(run *r, lh_error *err)
     return LH_OK;
 }
 
-static lh_status prepare(run *r, lh_error *err)
+static lh_status make_run(run *r, lh_error *err)
 {
     lhi_judge *judge = r->judge;
     lhi_arena *mem = judge->mem;
@@ -461,7 +461,7 @@ static void say_deadlock(run *r)
 lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err)
 {
     run r = {.judge = judge};
-    LHI_TRY(prepare(&r, err));
+    LHI_TRY(make_run(&r, err));
     gather(&r);
     for (uint32_t d = judge->n_devices; d-- > 0;) {
         r.next[d] = judge->first[d];
@@ -470,7 +470,7 @@ lh_status lhi_judge_clock(lhi_judge *judge, lh_error *err)
     drain(&r);
     lhi_event event;
     while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
-        enter(&r, (uint32_t)event.what, event.time_ns);
+        enter_link(&r, (uint32_t)event.what, event.time_ns);
         drain(&r);
     }
     lhi_heap_fini(&r.heap);

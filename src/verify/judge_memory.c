@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 /* Sums of a schedule that has passes twice may be out of range. */
-static int64_t add(int64_t a, int64_t b)
+static int64_t add_clamped(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
         return INT64_MAX;
@@ -43,7 +43,7 @@ static void judge_device(lhi_judge *judge, uint32_t device)
         end = judge->first[device + 1];
     }
     for (uint32_t node = begin; node < end; node++) {
-        now = add(now, change(judge, &judge->passes[node]));
+        now = add_clamped(now, change(judge, &judge->passes[node]));
         if (now > *peak) {
             *peak = now;
             worst = node;
