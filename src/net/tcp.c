@@ -173,42 +173,40 @@ static bool wait_fd(int fd, short what, int64_t until_ns)
     }
 }
 
+/* After a recv or send that gave `n`: whether to call it again, once it can do
+ * something. False: `errno` says why not. */
+static bool goes_on(int fd, ssize_t n, short what, int64_t until_ns)
+{
+    if (n >= 0)
+        return true;
+    if (errno != EAGAIN && errno != EINTR)
+        return false;
+    if (wait_fd(fd, what, until_ns))
+        return true;
+    errno = ETIMEDOUT;
+    return false;
+}
+
 static bool read_until(int fd, void *out, size_t size, int64_t until_ns)
 {
-    unsigned char *at = out;
-    while (size > 0) {
-        ssize_t n = recv(fd, at, size, MSG_DONTWAIT);
-        if (n == 0)
+    for (size_t at = 0; at < size;) {
+        ssize_t n =
+            recv(fd, (unsigned char *)out + at, size - at, MSG_DONTWAIT);
+        if (n == 0 || !goes_on(fd, n, POLLIN, until_ns))
             return false;
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
-            return false;
-        if (n < 0 && !wait_fd(fd, POLLIN, until_ns)) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        if (n > 0) {
-            at += n;
-            size -= (size_t)n;
-        }
+        at += n > 0 ? (size_t)n : 0;
     }
     return true;
 }
 
 static bool write_until(int fd, const void *in, size_t size, int64_t until_ns)
 {
-    const unsigned char *at = in;
-    while (size > 0) {
-        ssize_t n = send(fd, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
+    for (size_t at = 0; at < size;) {
+        ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!goes_on(fd, n, POLLOUT, until_ns))
             return false;
-        if (n < 0 && !wait_fd(fd, POLLOUT, until_ns)) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        if (n > 0) {
-            at += n;
-            size -= (size_t)n;
-        }
+        at += n > 0 ? (size_t)n : 0;
     }
     return true;
 }

@@ -8,11 +8,14 @@
 #include "base/fail.h"
 #include "net/net.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +31,20 @@ typedef struct rank_process {
     uint64_t size;
     char *result;
 } rank_process;
+
+/* On loopback, for the moment. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&a, size) ||
+        getsockname(fd, (struct sockaddr *)&a, &size))
+        abort();
+    close(fd);
+    return ntohs(a.sin_port);
+}
 
 static bool pipe_all(int fd, void *bytes, size_t n, bool writes)
 {

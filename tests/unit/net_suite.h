@@ -14,7 +14,6 @@ typedef lh_status net_runner(uint32_t n, uint32_t n_links,
 typedef struct net_transport {
     const char *name;
     net_runner *run;
-    bool emulates; /* links */
 } net_transport;
 
 /* One case of the suite, run by each rank. */

@@ -2,8 +2,7 @@
 /* The conformance suite over the transports that need nothing but the program,
  * and what is particular to each. */
 #define _GNU_SOURCE
-#include "net_suite.h"
-#include "test.h"
+#include "net_conform.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -20,53 +19,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const net_transport transports[] = {
-    {"inproc", lhi_inproc_run, true},
-    {"local", lhi_local_run, true},
-};
-
 static void free_results(lhi_rank_result *results, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         free(results[i].text);
 }
 
-static void run_case(const net_transport *t, const net_case *c)
-{
-    lhi_rank_result results[8] = {{0}};
-    lh_error err = {0};
-    char word[] = "hello from";
-    lh_status status = t->run(c->n_ranks, c->n_links, c->links, c->rank_main,
-                              word, results, &err);
-    if (!c->fails) {
-        CHECK_MSG(status == LH_OK, "%s, %s: %s", t->name, c->name, err.text);
-    } else {
-        CHECK_MSG(status != LH_OK && strstr(err.text, c->fails),
-                  "%s, %s: '%s', without '%s'", t->name, c->name, err.text,
-                  c->fails);
-    }
-    if (strcmp(c->name, "hands back") == 0 && status == LH_OK) {
-        CHECK_STR(results[0].text, "hello from 0");
-        CHECK_STR(results[1].text, "hello from 1");
-        CHECK_INT(results[1].size, 300000);
-        CHECK_INT(results[2].size, 20);
-    }
-    if (strcmp(c->name, "hands back half") == 0)
-        CHECK(results[1].text && strcmp(results[1].text, "hello from 1") == 0);
-    free_results(results, 8);
-}
-
 static void conforms(void)
 {
-    for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
-        for (unsigned i = 0; i < n_net_cases; i++) {
-            int64_t start_ns = lhi_now_ns();
-            run_case(&transports[t], &net_cases[i]);
-            if (getenv("TEST_NET_VERBOSE"))
-                printf("%s %s %.3f s\n", transports[t].name, net_cases[i].name,
-                       (double)(lhi_now_ns() - start_ns) * 1e-9);
-        }
-    }
+    net_conform(&(net_transport){"inproc", lhi_inproc_run});
+    net_conform(&(net_transport){"local", lhi_local_run});
 }
 
 static void refuses(void)

@@ -5,9 +5,8 @@
 #include "base/realtime.h"
 #include "net/hello.h"
 #include "net/wire.h"
+#include "net_conform.h"
 #include "net_processes.h"
-#include "net_suite.h"
-#include "test.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -29,19 +28,6 @@ typedef struct joining {
 } joining;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
-
-static uint16_t free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(fd, (struct sockaddr *)&a, size) ||
-        getsockname(fd, (struct sockaddr *)&a, &size))
-        abort();
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                       const lhi_net_link *links, lhi_net **out, lh_error *err)
@@ -80,22 +66,7 @@ static lh_status run_tcp(uint32_t n, uint32_t n_links,
 
 static void conforms(void)
 {
-    for (unsigned i = 0; i < n_net_cases; i++) {
-        const net_case *c = &net_cases[i];
-        lhi_rank_result results[8] = {{0}};
-        lh_error err = {0};
-        char word[] = "hello from";
-        lh_status status = run_tcp(c->n_ranks, c->n_links, c->links,
-                                   c->rank_main, word, results, &err);
-        if (!c->fails)
-            CHECK_MSG(status == LH_OK, "tcp, %s: %s", c->name, err.text);
-        else
-            CHECK_MSG(status != LH_OK && strstr(err.text, c->fails),
-                      "tcp, %s: '%s', without '%s'", c->name, err.text,
-                      c->fails);
-        for (int k = 0; k < 8; k++)
-            free(results[k].text);
-    }
+    net_conform(&(net_transport){"tcp", run_tcp});
 }
 
 /* ---- joining ---- */
