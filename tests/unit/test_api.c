@@ -379,6 +379,22 @@ static lh_status loaded(const void *given, lh_error *err)
     return status;
 }
 
+static lh_status plan_trained(const void *given, lh_error *err)
+{
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    const lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *p = NULL;
+    lh_train_result *r = NULL;
+    lh_status status = lh_plan_make(job, &quick, &p, err);
+    if (status == LH_OK)
+        status = lh_train_plan(p, given, &r, err);
+    say(status, "%" PRIu32, r ? r->n_iterations : 0);
+    lh_train_result_free(r);
+    lh_plan_free(p);
+    lh_job_free(job);
+    return status;
+}
+
 /* --- the structs ---------------------------------------------------------- */
 
 typedef struct taker {
@@ -420,6 +436,8 @@ static const lh_train_model train_model = {.size = sizeof train_model,
                                            .micro_batch = 1,
                                            .sequence = 4,
                                            .data = "/nowhere/to be found"};
+static const lh_train_plan_options train_plan = {.size = sizeof train_plan,
+                                                 .run = &train};
 static const lh_measure_options measure = {.size = sizeof measure,
                                            .repeats = 1};
 static const lh_cost_options cost = {
@@ -463,6 +481,7 @@ static const taker takers[] = {
     TAKER(lh_exec_options, lowered, &exec_options, receive_slots),
     TAKER(lh_train_options, played, &train, message_bytes),
     TAKER(lh_train_model, trained, &train_model, token_bytes),
+    TAKER(lh_train_plan_options, plan_trained, &train_plan, model),
     TAKER(lh_measure_options, measured, &measure, repeats),
     TAKER(lh_cost_options, priced, &cost, gradient_bytes),
     TAKER(lh_plan_options, planned, &plan, partition),
