@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/parts.h"
 
+#include "base/whole.h"
 #include "trace/jsontext.h"
 #include "trace/trace_own.h"
 
@@ -16,37 +17,28 @@ typedef struct columns {
     int64_t tick_ns;
 } columns;
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The largest time that divides all times. */
 static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
     for (uint32_t i = 0; i < t->n_runs && g != 1; i++) {
         const lh_trace_run *r = &t->runs[i];
-        g = gcd(gcd(gcd(g, r->start_ns), r->end_ns), r->issued_ns);
+        g = lhi_gcd(lhi_gcd(lhi_gcd(g, r->start_ns), r->end_ns), r->issued_ns);
     }
     for (uint32_t i = 0; i < t->n_messages && g != 1; i++) {
         const lh_trace_message *m = &t->messages[i];
-        g = gcd(gcd(gcd(g, m->produced_ns), m->ready_ns), m->depart_ns);
-        g = gcd(gcd(g, m->sent_ns), m->arrive_ns);
+        g = lhi_gcd(lhi_gcd(lhi_gcd(g, m->produced_ns), m->ready_ns),
+                    m->depart_ns);
+        g = lhi_gcd(lhi_gcd(g, m->sent_ns), m->arrive_ns);
     }
     for (uint32_t i = 0; i < t->n_collectives && g != 1; i++) {
         const lh_trace_collective *c = &t->collectives[i];
-        g = gcd(gcd(g, c->ready_ns), c->depart_ns);
-        g = gcd(gcd(g, c->sent_ns), c->arrive_ns);
+        g = lhi_gcd(lhi_gcd(g, c->ready_ns), c->depart_ns);
+        g = lhi_gcd(lhi_gcd(g, c->sent_ns), c->arrive_ns);
     }
     for (uint32_t i = 0; i < a->n_segments && g != 1; i++)
-        g = gcd(gcd(g, a->critical_path[i].start_ns),
-                a->critical_path[i].end_ns);
+        g = lhi_gcd(lhi_gcd(g, a->critical_path[i].start_ns),
+                    a->critical_path[i].end_ns);
     return g ? g : 1;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/both_ways.h"
 
+#include "base/whole.h"
+
 #include <string.h>
 
 #define NEVER INT64_MAX
@@ -33,11 +35,6 @@ typedef struct lhi_way_state {
     candidate *list; /* of the device in hand */
 } way_state;
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool is_w(const lhi_both_ways *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
@@ -64,7 +61,7 @@ static int64_t rise_of(const lhi_both_ways *b, const lhi_lane_device *d,
         if (m < done(b, at))
             continue;
         rise += b->lanes[at].way[back].memory;
-        most = max64(most, rise);
+        most = lhi_most(most, rise);
     }
     return most;
 }
@@ -175,12 +172,12 @@ static int64_t start_of(const lhi_both_ways *b, uint32_t stream)
         if (s->next[way->in[i]] <= m)
             return NEVER;
     int64_t at =
-        max64(s->free[lane->device], s->ready[(size_t)stream * b->n + m]);
+        lhi_most(s->free[lane->device], s->ready[(size_t)stream * b->n + m]);
     if (!s->rules->hold_back)
         return at;
     for (uint32_t i = 0; i < way->n_out; i++)
         if (way->out[i].resource != LH_NONE)
-            at = max64(at, s->link[way->out[i].resource] - lane->time_ns);
+            at = lhi_most(at, s->link[way->out[i].resource] - lane->time_ns);
     return at;
 }
 
@@ -351,11 +348,11 @@ static void hand_on(lhi_both_ways *b, uint32_t stream, uint32_t m,
         const lhi_arc *arc = &way->out[i];
         int64_t at = end_ns;
         if (arc->resource != LH_NONE) {
-            at = max64(at, s->link[arc->resource]) + arc->transfer_ns;
+            at = lhi_most(at, s->link[arc->resource]) + arc->transfer_ns;
             s->link[arc->resource] = at;
         }
         int64_t *ready = &s->ready[(size_t)arc->to * b->n + m];
-        *ready = max64(*ready, at + arc->latency_ns);
+        *ready = lhi_most(*ready, at + arc->latency_ns);
     }
 }
 
@@ -369,7 +366,7 @@ static void place(lhi_both_ways *b, uint32_t device)
     lhi_lane_device *d = &b->devices[device];
     d->order[d->count++] = (uint32_t)number;
     s->free[device] = end;
-    b->end_ns = max64(b->end_ns, end);
+    b->end_ns = lhi_most(b->end_ns, end);
     /* Of a W in parts what counts is when the last ends. */
     b->start[number] = end - b->lanes[p.stream].time_ns;
     s->next[p.stream]++;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/planner.h"
 
+#include "base/whole.h"
+
 #include <string.h>
 
 /* When a link is taken: spans in order of time, apart from each other. Those
@@ -140,20 +142,15 @@ bool lhi_plan_fits(const lhi_planner *planner, const lhi_plan_device *device,
 
 static const lhi_pass_offer no_offer = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void put_offer(lhi_offers *o, uint32_t nth, lhi_pass_offer leaf)
 {
     uint32_t i = o->leaves + nth;
     o->nodes[i] = leaf;
     for (i /= 2; i > 0; i /= 2) {
         const lhi_pass_offer *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
-        o->nodes[i] = (lhi_pass_offer){least(a->ready_need, b->ready_need),
-                                       least(a->later_ns, b->later_ns),
-                                       least(a->later_need, b->later_need)};
+        o->nodes[i] = (lhi_pass_offer){lhi_least(a->ready_need, b->ready_need),
+                                       lhi_least(a->later_ns, b->later_ns),
+                                       lhi_least(a->later_need, b->later_need)};
     }
 }
 

@@ -3,6 +3,7 @@
  * there a schedule of at most so long within this limit? */
 #include "base/fail.h"
 #include "base/take_options.h"
+#include "base/whole.h"
 #include "pipe/pipeline_own.h"
 #include "solve/model/budget.h"
 
@@ -35,16 +36,6 @@ static bool watch(void *context, const lh_solve_progress *now)
 
 /* --- limits -------------------------------------------------------------- */
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 static lh_status find_steps(trader *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;
@@ -57,10 +48,10 @@ static lh_status find_steps(trader *t, lh_error *err)
         const lh_chunk *k = &p->chunks[c];
         int64_t *step = &t->step[k->device];
         t->held[k->device] += k->mem_static;
-        *step = gcd(*step, k->mem_f);
-        *step = gcd(*step, p->joint ? k->mem_d + k->mem_w : k->mem_d);
+        *step = lhi_gcd(*step, k->mem_f);
+        *step = lhi_gcd(*step, p->joint ? k->mem_d + k->mem_w : k->mem_d);
         for (uint32_t i = 0; !p->joint && i < parts; i++)
-            *step = gcd(*step, lhi_share(k->mem_w, i, parts));
+            *step = lhi_gcd(*step, lhi_share(k->mem_w, i, parts));
     }
     for (uint32_t d = 0; d < p->n_devices; d++)
         if (t->held[d] > t->least)

@@ -5,6 +5,8 @@
  * memory, and the clauses that were shown before. */
 #include "verify/claim.h"
 
+#include "base/whole.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,11 +272,6 @@ static bool tell_times(refuter *r, uint32_t o)
     return true;
 }
 
-static int64_t least64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Preemptive, earliest deadline first. */
 static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
 {
@@ -292,7 +289,7 @@ static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
             if (done[i] == row->count)
                 continue;
             if (c->start[o] > now) {
-                next = least64(next, c->start[o]);
+                next = lhi_least(next, c->start[o]);
             } else if (best == LH_NONE || c->finish[o] < due) {
                 best = i;
                 due = c->finish[o];
@@ -302,7 +299,7 @@ static bool machine_meets(const refuter *r, const lhi_claim_machine *m)
             now = next;
             continue;
         }
-        int64_t step = least64(left[best], next - now);
+        int64_t step = lhi_least(left[best], next - now);
         now += step;
         left[best] -= step;
         if (left[best] > 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The closed forms of docs/theory/bounds.md, from the pipeline alone. */
 #include "verify/claim.h"
+
+#include "base/whole.h"
 #include "verify/judge.h"
 
 #include <string.h>
@@ -42,16 +44,6 @@ static int64_t hop(const former *f, uint32_t c, bool back)
     return l->transfer_ns + l->latency_ns;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t scatter(const lh_chunk *c)
 {
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
@@ -68,12 +60,12 @@ static void time_ways(former *f)
         if (c > 0)
             came =
                 f->first_f[c - 1] + at(f, c - 1)->f_ns + hop(f, c - 1, false);
-        f->first_f[c] = larger(gather, came);
+        f->first_f[c] = lhi_most(gather, came);
         f->after_d[c] = w_of(f, c) + scatter(k);
         if (c > 0)
             f->after_d[c] =
-                larger(f->after_d[c],
-                       hop(f, c, true) + d_of(f, c - 1) + f->after_d[c - 1]);
+                lhi_most(f->after_d[c],
+                         hop(f, c, true) + d_of(f, c - 1) + f->after_d[c - 1]);
     }
     for (uint32_t c = last + 1; c-- > 0;) {
         if (c == last) {
@@ -156,9 +148,9 @@ static sums add_up(const former *f, uint32_t device)
             continue;
         s.n_chunks++;
         s.chunk = c;
-        s.first = smaller(s.first, f->first_f[c]);
-        s.after = smaller(s.after, f->after_d[c]);
-        s.scatter = smaller(s.scatter, scatter(k));
+        s.first = lhi_least(s.first, f->first_f[c]);
+        s.after = lhi_least(s.after, f->after_d[c]);
+        s.scatter = lhi_least(s.scatter, scatter(k));
         s.forth += k->f_ns + d_of(f, c);
         s.work += k->f_ns + d_of(f, c) + w_of(f, c);
     }
@@ -243,11 +235,11 @@ static void form_link(former *f, const char *link)
         const lh_link *k = lh_pipeline_link(f->p, l);
         uint32_t to = back ? c - 1 : c + 1;
         busy += k->transfer_ns;
-        first = smaller(first, back ? f->first_d[c] + d_of(f, c)
-                                    : f->first_f[c] + at(f, c)->f_ns);
-        after = smaller(after, k->latency_ns +
-                                   (back ? d_of(f, to) + f->after_d[to]
-                                         : at(f, to)->f_ns + f->after_f[to]));
+        first = lhi_least(first, back ? f->first_d[c] + d_of(f, c)
+                                      : f->first_f[c] + at(f, c)->f_ns);
+        after = lhi_least(after, k->latency_ns +
+                                     (back ? d_of(f, to) + f->after_d[to]
+                                           : at(f, to)->f_ns + f->after_f[to]));
     }
     if (first == LHI_NEVER)
         return;

@@ -4,6 +4,8 @@
  * counts of what is done. */
 #include "verify/claim.h"
 
+#include "base/whole.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,16 +240,6 @@ void lhi_claim_fini(lhi_claim *claim)
 
 /* --- windows ------------------------------------------------------------- */
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void wake(lhi_claim *c, uint32_t o)
 {
     c->dirty[c->rows[c->row_of[o]].machine] = true;
@@ -329,7 +321,7 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
             if (y == LH_NONE)
                 continue;
             uint32_t o = row->first + s->counts[(size_t)x * n + i];
-            int64_t end = max64(c->early[x], c->start[o]) + row->time;
+            int64_t end = lhi_most(c->early[x], c->start[o]) + row->time;
             if (end <= c->finish[o] && (c->early[y] < 0 || end < c->early[y]))
                 c->early[y] = end;
         }
@@ -346,9 +338,9 @@ static bool walk_states(lhi_claim *c, const lhi_claim_machine *m)
             if (y == LH_NONE || c->late[y] < 0)
                 continue;
             uint32_t o = row->first + s->counts[(size_t)x * n + i];
-            int64_t last = min64(c->late[y], c->finish[o]);
-            if (max64(c->early[x], c->start[o]) + row->time <= last)
-                c->late[x] = max64(c->late[x], last - row->time);
+            int64_t last = lhi_least(c->late[y], c->finish[o]);
+            if (lhi_most(c->early[x], c->start[o]) + row->time <= last)
+                c->late[x] = lhi_most(c->late[x], last - row->time);
         }
     return true;
 }
@@ -376,12 +368,12 @@ static bool use_states(lhi_claim *c, const lhi_claim_machine *m)
             if (y == LH_NONE || c->late[y] < 0)
                 continue;
             uint32_t o = row->first + done[i];
-            int64_t begin = max64(c->early[x], c->start[o]);
-            int64_t last = min64(c->late[y], c->finish[o]);
+            int64_t begin = lhi_most(c->early[x], c->start[o]);
+            int64_t last = lhi_least(c->late[y], c->finish[o]);
             if (begin + row->time > last)
                 continue;
-            c->new_start[o] = min64(c->new_start[o], begin);
-            c->new_finish[o] = max64(c->new_finish[o], last);
+            c->new_start[o] = lhi_least(c->new_start[o], begin);
+            c->new_finish[o] = lhi_most(c->new_finish[o], last);
             for (uint32_t k = 0; k < n; k++) {
                 uint32_t *least = &c->least[c->slot_at[o] + k];
                 uint32_t *most = &c->most[c->slot_at[o] + k];
@@ -416,7 +408,7 @@ static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
             if (done[i] == rows[i].count)
                 continue;
             if (c->start[o] > now)
-                next = min64(next, c->start[o]);
+                next = lhi_least(next, c->start[o]);
             else if (pick == LH_NONE || c->finish[o] < due) {
                 pick = i;
                 due = c->finish[o];
@@ -426,7 +418,7 @@ static bool meets_deadlines(const lhi_claim *c, const lhi_claim_machine *m)
             now = next;
             continue;
         }
-        int64_t run = min64(left[pick], next - now);
+        int64_t run = lhi_least(left[pick], next - now);
         now += run;
         left[pick] -= run;
         if (left[pick] > 0)

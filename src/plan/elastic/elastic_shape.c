@@ -6,6 +6,7 @@
  * missing. */
 #include "plan/elastic/elastic_shape.h"
 
+#include "base/whole.h"
 #include "pipe/pipeline_own.h"
 
 #include <longhaul/elastic.h>
@@ -128,11 +129,6 @@ static lh_status find_state(shaper *s, int64_t *optimizer, int64_t *params,
     return LH_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Sums over a device's chunks, the largest of all devices per chunk. */
 static int64_t per_chunk(const shaper *s, int64_t (*value)(const lh_chunk *))
 {
@@ -141,7 +137,7 @@ static int64_t per_chunk(const shaper *s, int64_t (*value)(const lh_chunk *))
         int64_t sum = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P)
             sum += value(lh_pipeline_chunk(s->built.pipeline, c));
-        most = larger(most, sum);
+        most = lhi_most(most, sum);
     }
     return (most + s->M - 1) / s->M;
 }
@@ -158,7 +154,7 @@ static int64_t backward_of(const lh_chunk *c)
 
 static int64_t collective_of(const lh_chunk *c)
 {
-    return larger(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
+    return lhi_most(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
 }
 
 static int64_t activation_of(const lh_chunk *c)
@@ -171,7 +167,7 @@ static int64_t slowest_hop(const lh_pipeline *p)
     int64_t most = 0;
     for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++) {
         const lh_link *l = lh_pipeline_link(p, i);
-        most = larger(most, l->latency_ns + l->transfer_ns);
+        most = lhi_most(most, l->latency_ns + l->transfer_ns);
     }
     return most;
 }
@@ -192,11 +188,11 @@ static lh_status list_ops(shaper *s, lh_error *err)
         }
     }
     int64_t moved = moved_of(s, stored);
-    s->given.kept_bytes = larger(stored - moved - listed, 0);
+    s->given.kept_bytes = lhi_most(stored - moved - listed, 0);
     /* One that leaves, or comes back, beside the one in use. */
     s->given.other_bytes += 2 * moved;
-    s->given.f_ns = larger(s->given.f_ns, moving_ns(s, stored));
-    s->given.b_ns = larger(s->given.b_ns, moving_ns(s, stored));
+    s->given.f_ns = lhi_most(s->given.f_ns, moving_ns(s, stored));
+    s->given.b_ns = lhi_most(s->given.b_ns, moving_ns(s, stored));
     /* One layer is whole while its backward runs. */
     s->given.other_bytes += again;
     return LH_OK;
@@ -236,8 +232,8 @@ static lh_status fill_case(shaper *s, lh_error *err)
             held += lh_pipeline_chunk(p, c)->mem_static;
             state += s->weights[c] + s->gradients[c];
         }
-        g->params = larger(g->params, params[d]);
-        g->other_bytes = larger(g->other_bytes, held - state);
+        g->params = lhi_most(g->params, params[d]);
+        g->other_bytes = lhi_most(g->other_bytes, held - state);
     }
     return list_ops(s, err);
 }
@@ -268,8 +264,8 @@ static void add_buffers(const shaper *s, double share_g, double share_p,
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t most_g = 0, most_p = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P) {
-            most_g = larger(most_g, s->gradients[c]);
-            most_p = larger(most_p, s->weights[c]);
+            most_g = lhi_most(most_g, s->gradients[c]);
+            most_p = lhi_most(most_p, s->weights[c]);
         }
         chunks[d].mem_static += (int64_t)ceil(2 * share_g * (double)most_g +
                                               4 * share_p * (double)most_p);
@@ -281,10 +277,10 @@ static void offload(const shaper *s, uint32_t c, lh_chunk *chunk)
 {
     int64_t ns = moving_ns(s, chunk->mem_f), most = 0;
     for (uint32_t k = c; k < s->n_chunks && c < s->P; k += s->P)
-        most = larger(
+        most = lhi_most(
             most, moved_of(s, lh_pipeline_chunk(s->built.pipeline, k)->mem_f));
-    chunk->f_ns = larger(chunk->f_ns, ns);
-    chunk->d_ns = larger(chunk->d_ns, ns - chunk->w_ns);
+    chunk->f_ns = lhi_most(chunk->f_ns, ns);
+    chunk->d_ns = lhi_most(chunk->d_ns, ns - chunk->w_ns);
     chunk->mem_f -= moved_of(s, chunk->mem_f);
     chunk->mem_static += 2 * most;
 }
@@ -297,7 +293,7 @@ static int64_t offloaded(const shaper *s)
         int64_t sum = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P)
             sum += moved_of(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
-        most = larger(most, sum * s->config->microbatches);
+        most = lhi_most(most, sum * s->config->microbatches);
     }
     return most;
 }
@@ -436,8 +432,8 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
     if (status == LH_OK)
         status = lh_simulate(p, schedule, NULL, &t, err);
     for (uint32_t d = 0; status == LH_OK && d < s->P; d++)
-        *missing = larger(*missing, lh_timeline_peak_memory(t, d) -
-                                        lh_pipeline_memory_limit(p, d));
+        *missing = lhi_most(*missing, lh_timeline_peak_memory(t, d) -
+                                          lh_pipeline_memory_limit(p, d));
     bool good = status == LH_OK && *missing == 0 &&
                 (!out->schedule || lh_timeline_makespan(t) < out->makespan_ns);
     if (good) {

@@ -2,6 +2,7 @@
 /* From a layout to the scheduling problem: costs become passes, hops links. */
 #include "plan/layout/reuse.h"
 
+#include "base/whole.h"
 #include "cost/cost_links.h"
 
 #include <inttypes.h>
@@ -39,11 +40,6 @@ static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
         *pass = *other;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* State and nothing else: what all passes of a device share is apart. */
 static int64_t state_bytes(const lh_cost *cost)
 {
@@ -54,25 +50,25 @@ static int64_t state_bytes(const lh_cost *cost)
  * long as where it is slowest, and memory is that of the fullest. */
 static void take_worst(lh_cost *cost, const lh_cost *here)
 {
-    int64_t state = larger(state_bytes(cost), state_bytes(here));
+    int64_t state = lhi_most(state_bytes(cost), state_bytes(here));
     slower(&cost->f, &here->f);
     slower(&cost->d, &here->d);
     slower(&cost->w, &here->w);
-    cost->optimizer_ns = larger(cost->optimizer_ns, here->optimizer_ns);
+    cost->optimizer_ns = lhi_most(cost->optimizer_ns, here->optimizer_ns);
     cost->activation_bytes =
-        larger(cost->activation_bytes, here->activation_bytes);
+        lhi_most(cost->activation_bytes, here->activation_bytes);
     cost->weight_input_bytes =
-        larger(cost->weight_input_bytes, here->weight_input_bytes);
+        lhi_most(cost->weight_input_bytes, here->weight_input_bytes);
     cost->workspace_bytes =
-        larger(cost->workspace_bytes, here->workspace_bytes);
-    cost->reserved_bytes = larger(cost->reserved_bytes, here->reserved_bytes);
+        lhi_most(cost->workspace_bytes, here->workspace_bytes);
+    cost->reserved_bytes = lhi_most(cost->reserved_bytes, here->reserved_bytes);
     cost->static_bytes = state + cost->workspace_bytes + cost->reserved_bytes;
-    cost->all_gather_ns = larger(cost->all_gather_ns, here->all_gather_ns);
+    cost->all_gather_ns = lhi_most(cost->all_gather_ns, here->all_gather_ns);
     cost->reduce_scatter_ns =
-        larger(cost->reduce_scatter_ns, here->reduce_scatter_ns);
+        lhi_most(cost->reduce_scatter_ns, here->reduce_scatter_ns);
     cost->data_latency_ns =
-        larger(cost->data_latency_ns, here->data_latency_ns);
-    cost->data_late_ns = larger(cost->data_late_ns, here->data_late_ns);
+        lhi_most(cost->data_latency_ns, here->data_latency_ns);
+    cost->data_late_ns = lhi_most(cost->data_late_ns, here->data_late_ns);
     if (cost->time_source != here->time_source)
         cost->time_source = LH_COST_MIXED;
 }
@@ -149,7 +145,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
-    b->late_ns = larger(b->late_ns, cost.data_late_ns);
+    b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
     b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
                            cost.w.communication_ns;
@@ -198,8 +194,8 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
             *out = here;
             continue;
         }
-        out->transfer_ns = larger(out->transfer_ns, here.transfer_ns);
-        out->latency_ns = larger(out->latency_ns, here.latency_ns);
+        out->transfer_ns = lhi_most(out->transfer_ns, here.transfer_ns);
+        out->latency_ns = lhi_most(out->latency_ns, here.latency_ns);
     }
     return LH_OK;
 }
@@ -321,7 +317,7 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
         int64_t ns;
         LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
                                        &options, &ns, err));
-        longest = larger(longest, ns);
+        longest = lhi_most(longest, ns);
     }
     b->built->overhead_ns += longest;
     return LH_OK;

@@ -2,6 +2,8 @@
 /* The bounds themselves; docs/theory/plan-search.md proves each. */
 #include "plan/search/floor.h"
 
+#include "base/whole.h"
+
 #include <math.h>
 
 enum { HALVINGS = 14 }; /* of the interval that the ramp's bound lies in */
@@ -11,16 +13,6 @@ const char *lhi_floor_name(lhi_floor_kind kind)
     static const char *const names[] = {"none", "work", "layers", "ramp",
                                         "path", "link", "memory"};
     return (unsigned)kind < LHI_N_FLOORS ? names[kind] : "unknown";
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Rounded down, for negative numbers too. */
@@ -93,7 +85,7 @@ int64_t lhi_floor_layers(const lhi_floor_case *c)
 {
     int64_t layer = INT64_MAX;
     for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
-        layer = least(layer, site_of(c, k)->layer_all);
+        layer = lhi_least(layer, site_of(c, k)->layer_all);
     int64_t n = (c->layers + (int64_t)c->stages - 1) / c->stages;
     return product(n * c->microbatches, layer);
 }
@@ -106,7 +98,7 @@ static int64_t fastest_way(const lhi_floor_case *c)
         int64_t part = INT64_MAX;
         for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
             const lhi_floor_pass *p = &site_of(c, k)->parts[i];
-            part = least(part, p->f + p->d);
+            part = lhi_least(part, p->f + p->d);
         }
         sum += part * c->n_of_part[i];
     }
@@ -119,7 +111,7 @@ int64_t lhi_floor_path(const lhi_floor_case *c)
 {
     int64_t w = INT64_MAX, hops = 0;
     for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
-        w = least(w, site_of(c, k)->layer.w);
+        w = lhi_least(w, site_of(c, k)->layer.w);
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
     for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++)
         hops += (c->forth[k] + c->back[k]) * v;
@@ -134,9 +126,9 @@ static lhi_floor_pass least_layer(const lhi_floor_case *c)
     lhi_floor_pass p = site_of(c, 0)->layer;
     for (uint32_t k = 1; c->at && k < c->stages; k++) {
         const lhi_floor_pass *q = &site_of(c, k)->layer;
-        p.f = least(p.f, q->f);
-        p.d = least(p.d, q->d);
-        p.w = least(p.w, q->w);
+        p.f = lhi_least(p.f, q->f);
+        p.d = lhi_least(p.d, q->d);
+        p.w = lhi_least(p.w, q->w);
     }
     return p;
 }
@@ -154,10 +146,10 @@ static int64_t layers_that_fit(const lhi_floor_case *c, uint32_t stage,
         int64_t first = stage == 0 ? s->embedding_hold : 0;
         int64_t last = stage == head_stage(c) ? s->head_hold : 0;
         /* In one chunk the two may share a matrix. */
-        room -= c->stages * c->chunks_per_device == 1 ? most(first, last)
+        room -= c->stages * c->chunks_per_device == 1 ? lhi_most(first, last)
                                                       : first + last;
     }
-    return least(quotient(room, s->hold), c->layers);
+    return lhi_least(quotient(room, s->hold), c->layers);
 }
 
 /* On all stages together; 0 if one cannot even have a chunk. */
@@ -194,7 +186,7 @@ int64_t lhi_floor_memory(const lhi_floor_case *c, uint32_t *site)
     for (uint32_t k = 1; c->at && k < c->stages; k++)
         if (site_of(c, k)->room < c->sites[*site].room)
             *site = c->at[k];
-    return most(low, 1);
+    return lhi_most(low, 1);
 }
 
 /* Layers that the stages up to each can have if the makespan is `ns`. */
@@ -222,19 +214,21 @@ static bool is_possible(const lhi_floor_case *c, const lhi_floor_pass *layer,
         int64_t all = n * (more.f + more.d + more.w);
         int64_t most_here = layers_that_fit(c, k, 0);
         if (v == 1) {
-            most_here = least(most_here, quotient(ns - start - all,
-                                                  n * s->layer_all + reduce));
             most_here =
-                least(most_here,
-                      quotient(ns - all, gather + reduce + n * s->layer_all));
+                lhi_least(most_here, quotient(ns - start - all,
+                                              n * s->layer_all + reduce));
+            most_here =
+                lhi_least(most_here, quotient(ns - all, gather + reduce +
+                                                            n * s->layer_all));
         } else {
-            most_here = least(most_here, quotient(ns - most(start, a * gather) -
-                                                      all - a * reduce,
-                                                  n * s->layer_all));
+            most_here =
+                lhi_least(most_here, quotient(ns - lhi_most(start, a * gather) -
+                                                  all - a * reduce,
+                                              n * s->layer_all));
         }
-        most_here =
-            least(most_here, quotient(ns - start - end - n * (more.f + more.d),
-                                      n * s->layer_fd));
+        most_here = lhi_least(most_here,
+                              quotient(ns - start - end - n * (more.f + more.d),
+                                       n * s->layer_fd));
         sum += most_here;
         if (k == 0 && known) {
             in += s->embedding.f;
@@ -256,7 +250,8 @@ int64_t lhi_floor_ramp(const lhi_floor_case *c)
             return 0;
     if (all_that_fit(c, 0) < c->layers)
         return 0; /* the bound of memory has that */
-    int64_t low = most(lhi_floor_work(c), lhi_floor_layers(c)), high = low + 1;
+    int64_t low = lhi_most(lhi_floor_work(c), lhi_floor_layers(c)),
+            high = low + 1;
     if (is_possible(c, &layer, low))
         return low;
     while (high < LARGEST && !is_possible(c, &layer, high)) {

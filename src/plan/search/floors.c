@@ -3,6 +3,7 @@
  * and for the model as a whole, and where the stages are. */
 #include "plan/search/floor.h"
 
+#include "base/whole.h"
 #include "cost/cost_links.h"
 #include "plan/layout/alike.h"
 
@@ -48,20 +49,10 @@ struct lhi_floors {
     lhi_busiest busiest;
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Costs are rounded up, each slice by itself; so is their sum, once. */
 static int64_t rounded_down(int64_t ns)
 {
-    return ns > MOST_NS ? MOST_NS : most(ns - 1, 0);
+    return ns > MOST_NS ? MOST_NS : lhi_most(ns - 1, 0);
 }
 
 /* --- kinds of layers ------------------------------------------------------ */
@@ -118,9 +109,9 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
         LHI_TRY(cost_of(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
-    out->hold = most(least(held, MOST_BYTES), 0);
-    out->workspace = least(c.workspace_bytes, MOST_BYTES);
-    out->reserved = least(c.reserved_bytes, MOST_BYTES);
+    out->hold = lhi_most(lhi_least(held, MOST_BYTES), 0);
+    out->workspace = lhi_least(c.workspace_bytes, MOST_BYTES);
+    out->reserved = lhi_least(c.reserved_bytes, MOST_BYTES);
     return LH_OK;
 }
 
@@ -139,13 +130,13 @@ static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
         *workspace = p->workspace;
         return;
     }
-    s->layer.f = least(s->layer.f, p->pass.f);
-    s->layer.d = least(s->layer.d, p->pass.d);
-    s->layer.w = least(s->layer.w, p->pass.w);
-    s->layer_fd = least(s->layer_fd, fd);
-    s->layer_all = least(s->layer_all, all);
-    s->hold = least(s->hold, p->hold);
-    *workspace = least(*workspace, p->workspace);
+    s->layer.f = lhi_least(s->layer.f, p->pass.f);
+    s->layer.d = lhi_least(s->layer.d, p->pass.d);
+    s->layer.w = lhi_least(s->layer.w, p->pass.w);
+    s->layer_fd = lhi_least(s->layer_fd, fd);
+    s->layer_all = lhi_least(s->layer_all, all);
+    s->hold = lhi_least(s->hold, p->hold);
+    *workspace = lhi_least(*workspace, p->workspace);
 }
 
 /* Times of passes, and memory, at one datacenter. */
@@ -188,7 +179,7 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
 
 static int64_t pick(int64_t a, int64_t b, bool larger)
 {
-    return larger ? most(a, b) : least(a, b);
+    return larger ? lhi_most(a, b) : lhi_least(a, b);
 }
 
 static void pick_pass(lhi_floor_pass *a, const lhi_floor_pass *b, bool larger)
@@ -219,8 +210,8 @@ static void merge_parts(const lhi_floors *f, lhi_floor_site *a,
         pick_pass(&a->parts[i], &b->parts[i], false);
     pick_pass(&a->embedding, &b->embedding, false);
     pick_pass(&a->head, &b->head, false);
-    a->embedding_hold = least(a->embedding_hold, b->embedding_hold);
-    a->head_hold = least(a->head_hold, b->head_hold);
+    a->embedding_hold = lhi_least(a->embedding_hold, b->embedding_hold);
+    a->head_hold = lhi_least(a->head_hold, b->head_hold);
 }
 
 /* Where it is open which, the best in every respect; where each has a replica
@@ -380,9 +371,9 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
                            .sites = spread->sites,
                            .sharing = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
-    s->f = most(s->f, rounded_down(whole.f.total_ns));
-    s->d = most(s->d, rounded_down(whole.d.total_ns));
-    s->w = most(s->w, rounded_down(whole.w.total_ns));
+    s->f = lhi_most(s->f, rounded_down(whole.f.total_ns));
+    s->d = lhi_most(s->d, rounded_down(whole.d.total_ns));
+    s->w = lhi_most(s->w, rounded_down(whole.w.total_ns));
     s->optimizer = rounded_down(whole.optimizer_ns);
     if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
         LHI_TRY(add_sending(f, job, layout, slice, s, err));
@@ -443,8 +434,8 @@ static lh_status hop(lhi_floors *f, const lh_layout *layout,
                                .estimate_missing = true};
     LHI_TRY(
         lhi_hop_message(f->job, layout, &hop, &options, &f->busiest, out, err));
-    out->transfer_ns = least(out->transfer_ns, MOST_NS);
-    out->latency_ns = least(out->latency_ns, MOST_NS);
+    out->transfer_ns = lhi_least(out->transfer_ns, MOST_NS);
+    out->latency_ns = lhi_least(out->latency_ns, MOST_NS);
     return LH_OK;
 }
 
@@ -500,7 +491,7 @@ static lh_status find_hops(lhi_floors *f, const lh_layout *layout,
 static void raise_floor(lhi_floor *out, int64_t ns, lhi_floor_kind which)
 {
     if (ns > out->ns || out->kind == LHI_FLOOR_NONE) {
-        out->ns = most(ns, out->ns);
+        out->ns = lhi_most(ns, out->ns);
         out->kind = which;
     }
 }
@@ -548,7 +539,7 @@ static void take_memory(const lhi_floors *f, const lhi_floor_case *c,
     uint32_t site;
     int64_t held = INT64_MAX;
     for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++)
-        held = least(held, f->sites[c->at ? c->at[k] : 0].model_hold);
+        held = lhi_least(held, f->sites[c->at ? c->at[k] : 0].model_hold);
     out->memory_bytes = held / c->stages;
     out->missing = lhi_floor_memory(c, &site);
     if (out->missing == 0)
@@ -570,7 +561,7 @@ static void take_all(const lhi_floors *f, lhi_level level,
     }
     int64_t optimizer = INT64_MAX;
     for (uint32_t k = 0; c->at && k < c->stages; k++)
-        optimizer = least(optimizer, f->sites[c->at[k]].optimizer);
+        optimizer = lhi_least(optimizer, f->sites[c->at[k]].optimizer);
     out->ns += (int64_t)lh_cost_defaults()->iteration_ns;
     if (level >= LHI_LEVEL_STATE)
         out->ns += optimizer / c->stages;

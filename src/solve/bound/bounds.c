@@ -2,6 +2,7 @@
 /* Closed-form lower bounds; docs/theory/bounds.md has the proofs. */
 #include "base/arena.h"
 #include "base/fail.h"
+#include "base/whole.h"
 #include "pipe/pipeline_own.h"
 
 #include <inttypes.h>
@@ -35,16 +36,6 @@ static int64_t hop(const lhi_route *route)
     return route->transfer_ns + route->latency_ns;
 }
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The reduce-scatter that follows the last W of a chunk. */
 static int64_t scatter_time(const lh_chunk *c)
 {
@@ -64,7 +55,7 @@ static void measure_ways(const lh_pipeline *p, ways *w)
         int64_t came = c ? w->head_f[c - 1] + times_of(p, c - 1).f +
                                hop(&p->forward[c - 1])
                          : 0;
-        w->head_f[c] = max64(came, gather_time(&p->chunks[c]));
+        w->head_f[c] = lhi_most(came, gather_time(&p->chunks[c]));
     }
     w->head_d[n - 1] = w->head_f[n - 1] + times_of(p, n - 1).f;
     for (uint32_t c = n - 1; c-- > 0;) {
@@ -76,9 +67,9 @@ static void measure_ways(const lh_pipeline *p, ways *w)
     for (uint32_t c = 0; c < n; c++) {
         w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
         if (c > 0)
-            w->tail_d[c] = max64(w->tail_d[c], hop(&p->backward[c]) +
-                                                   times_of(p, c - 1).d +
-                                                   w->tail_d[c - 1]);
+            w->tail_d[c] = lhi_most(w->tail_d[c], hop(&p->backward[c]) +
+                                                      times_of(p, c - 1).d +
+                                                      w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
         if (c + 1 < n)
@@ -222,9 +213,9 @@ static void add_to_sum(const lh_pipeline *p, const ways *w, uint32_t c,
 {
     times t = times_of(p, c);
     int64_t scatter = scatter_time(&p->chunks[c]);
-    s->head = s->n_chunks ? min64(s->head, w->head_f[c]) : w->head_f[c];
-    s->tail = s->n_chunks ? min64(s->tail, w->tail_d[c]) : w->tail_d[c];
-    s->scatter = s->n_chunks ? min64(s->scatter, scatter) : scatter;
+    s->head = s->n_chunks ? lhi_least(s->head, w->head_f[c]) : w->head_f[c];
+    s->tail = s->n_chunks ? lhi_least(s->tail, w->tail_d[c]) : w->tail_d[c];
+    s->scatter = s->n_chunks ? lhi_least(s->scatter, scatter) : scatter;
     s->work += t.f + t.d + t.w;
     s->forth_and_back += t.f + t.d;
     s->n_chunks++;
@@ -241,8 +232,8 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     if (!route->message || route->resource == LH_NONE)
         return;
     link_sum *s = &sums[route->resource];
-    s->head = s->used ? min64(s->head, head) : head;
-    s->tail = s->used ? min64(s->tail, tail) : tail;
+    s->head = s->used ? lhi_least(s->head, head) : head;
+    s->tail = s->used ? lhi_least(s->tail, tail) : tail;
     s->busy += route->transfer_ns;
     s->used = true;
 }

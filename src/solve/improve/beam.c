@@ -5,6 +5,7 @@
  * schedule has left of that, machine by machine, says how good it is. */
 #include "solve/improve/beam.h"
 
+#include "base/whole.h"
 #include "solve/bound/lattice.h"
 
 #include <stdlib.h>
@@ -42,15 +43,10 @@ typedef struct beam {
 /* Machines that may put off what takes memory, per partial schedule. */
 enum { MOST_PUT_OFF = 12, MOST_NEXT = 16 };
 
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Little left costs much. */
 static int64_t penalty(const beam *b, int64_t slack)
 {
-    int64_t share = b->mean * 4096 / (max64(slack, 0) + b->mean);
+    int64_t share = b->mean * 4096 / (lhi_most(slack, 0) + b->mean);
     return share * share;
 }
 
@@ -73,7 +69,7 @@ static int64_t end_of(const beam *b, const partial *p, uint32_t m,
           l->counts[at];
     if (p->waits[*op] > 0)
         return FAR;
-    int64_t end = max64(p->free_at[m], p->ready[*op]) + b->s->time[*op];
+    int64_t end = lhi_most(p->free_at[m], p->ready[*op]) + b->s->time[*op];
     return end <= b->last[m][*to] && end <= b->w->e[*op] ? end : FAR;
 }
 
@@ -110,14 +106,14 @@ static bool is_done(const beam *b, const partial *p, uint32_t op)
 static int64_t start_of(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_shop *s = b->s;
-    int64_t start = max64(p->ready[op], p->free_at[machine_of(b, op)]);
+    int64_t start = lhi_most(p->ready[op], p->free_at[machine_of(b, op)]);
     if (p->waits[op] == 0)
         return start;
     for (uint32_t i = s->pred_at[op]; i < s->pred_at[op + 1]; i++) {
         uint32_t q = s->pred[i];
         if (!is_done(b, p, q))
-            start =
-                max64(start, start_of(b, p, q) + s->time[q] + s->pred_lag[i]);
+            start = lhi_most(start,
+                             start_of(b, p, q) + s->time[q] + s->pred_lag[i]);
     }
     return start;
 }
@@ -160,7 +156,7 @@ static int64_t judge(const beam *b, partial *p, const child *c)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t o = s->succ[first + i];
         kept[i] = p->ready[o];
-        p->ready[o] = max64(p->ready[o], c->end + s->succ_lag[first + i]);
+        p->ready[o] = lhi_most(p->ready[o], c->end + s->succ_lag[first + i]);
         p->waits[o]--;
     }
     for (uint32_t m = 0; m < s->n_machines && score < FAR; m++) {
@@ -259,7 +255,7 @@ static void take_step(beam *b, const child *c, partial *to)
     to->free_at[m] = c->end;
     for (uint32_t i = s->succ_at[c->op]; i < s->succ_at[c->op + 1]; i++) {
         uint32_t o = s->succ[i];
-        to->ready[o] = max64(to->ready[o], c->end + s->succ_lag[i]);
+        to->ready[o] = lhi_most(to->ready[o], c->end + s->succ_lag[i]);
         to->waits[o]--;
     }
     b->past_op[b->n_past] = c->op;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "solve/model/shop.h"
 
+#include "base/whole.h"
 #include "pipe/pipeline_own.h"
 
 #include <string.h>
@@ -20,11 +21,6 @@ typedef struct maker {
     arc *arcs;
     size_t n_arcs, room_arcs;
 } maker;
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static uint32_t add_machine(maker *m, lhi_machine_kind kind, uint32_t index)
 {
@@ -493,35 +489,25 @@ static void set_ends(maker *m, lh_solve_objective objective)
         s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static lh_status scale_times(maker *m, lh_error *err)
 {
     lhi_shop *s = m->s;
     int64_t unit = 0;
     bool zero = false;
     for (uint32_t o = 0; o < s->n_ops; o++) {
-        unit = gcd(unit, s->time[o]);
-        unit = gcd(unit, s->head[o]);
-        unit = gcd(unit, max64(s->tail[o], 0));
+        unit = lhi_gcd(unit, s->time[o]);
+        unit = lhi_gcd(unit, s->head[o]);
+        unit = lhi_gcd(unit, lhi_most(s->tail[o], 0));
         zero = zero || s->time[o] == 0;
     }
     for (size_t i = 0; i < m->n_arcs; i++)
-        unit = gcd(unit, s->succ_lag[i]);
+        unit = lhi_gcd(unit, s->succ_lag[i]);
     s->unit_ns = unit > 0 ? unit : 1;
     s->scale = zero ? (int64_t)s->n_ops + 1 : 1;
     long double total = 0;
     for (uint32_t o = 0; o < s->n_ops; o++)
-        total += (long double)s->time[o] + (long double)max64(s->tail[o], 0) +
-                 (long double)s->head[o];
+        total += (long double)s->time[o] +
+                 (long double)lhi_most(s->tail[o], 0) + (long double)s->head[o];
     for (size_t i = 0; i < m->n_arcs; i++)
         total += (long double)s->succ_lag[i];
     total = total / (long double)s->unit_ns * (long double)s->scale +
@@ -537,7 +523,7 @@ static lh_status scale_times(maker *m, lh_error *err)
         s->head[o] = s->head[o] / unit_ns * factor;
         if (s->tail[o] > 0)
             s->tail[o] = s->tail[o] / unit_ns * factor;
-        s->horizon += s->time[o] + s->head[o] + max64(s->tail[o], 0);
+        s->horizon += s->time[o] + s->head[o] + lhi_most(s->tail[o], 0);
     }
     for (size_t i = 0; i < m->n_arcs; i++) {
         s->succ_lag[i] = s->succ_lag[i] / unit_ns * factor;

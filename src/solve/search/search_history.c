@@ -3,17 +3,9 @@
  * why something would take too long. */
 #include "solve/search/search_own.h"
 
+#include "base/whole.h"
+
 #include <stdlib.h>
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 bool lhi_grow(lhi_search *s, void **array, uint32_t *room, size_t each,
               uint32_t need)
@@ -111,7 +103,7 @@ static int64_t value_at(const history *h, uint32_t op, uint32_t n)
 void lhi_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
                       int64_t tail, int64_t spare)
 {
-    int64_t less = min64(spare, max64(head - s->head.root[a], 0));
+    int64_t less = lhi_least(spare, lhi_most(head - s->head.root[a], 0));
     lhi_explain_path(s, &s->head, a, head - less);
     lhi_explain_path(s, &s->tail, b, tail - (spare - less));
 }

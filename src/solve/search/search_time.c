@@ -2,12 +2,9 @@
 /* Heads, tails, one-machine bounds and memory: what orders imply in time. */
 #include "solve/search/search_own.h"
 
-#include <string.h>
+#include "base/whole.h"
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+#include <string.h>
 
 /* --- heads and tails --------------------------------------------------------
  */
@@ -303,7 +300,7 @@ static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
             now = next;
             continue;
         }
-        int64_t run = min64(left[pick], next - now);
+        int64_t run = lhi_least(left[pick], next - now);
         now += run;
         left[pick] -= run;
         if (left[pick] > 0)
