@@ -9,6 +9,7 @@
  * In: a file's text. Out: nodes, and values checked one by one; or, by a table
  * of its keys, a whole struct (fields.h, which writes it, too).
  * doc.c: from text to nodes. value.c: from nodes to values, and the messages.
+ * number.c: numbers as people write them.
  * fields_read.c, fields_write.c: from maps to structs and back, by tables. */
 #ifndef LHI_DOC_H
 #define LHI_DOC_H
@@ -107,9 +108,20 @@ lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
                        int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
+/* The same, of at most an hour. */
+lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
+                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
+/* Numbers that people write keep 15 significant digits: every decimal of that
+ * length survives text -> double -> text, so that what was read is written the
+ * same (lhi_json_number() of fields.h). */
+double lhi_round15(double value);
+lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
+                           double max, double *out, lh_error *err);
+
 /* True for a plain (unquoted) scalar that is JSON's and YAML's null. */
 bool lhi_is_null(const lhi_node *node);
 
 #define LHI_MAX_TIME_NS (INT64_C(1) << 52)
+#define LHI_HOUR_NS INT64_C(3600000000000)
 
 #endif

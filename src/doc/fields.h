@@ -41,6 +41,9 @@ typedef enum lhi_field_type {
     LHI_F_SECONDS,      /* int64_t ns; seconds in the file, low..high */
     LHI_F_SECONDS_REAL, /* double, whole ns; seconds in the file, low..high */
     LHI_F_GBPS,         /* double, bytes/s; Gb/s in the file, low..high */
+    LHI_F_NUMBER,       /* double; number / `scale`, of 15 digits, low..high;
+                           whole ones without a fraction */
+    LHI_F_SPAN,         /* int64_t ns, at most an hour; the same of them */
     LHI_F_STRUCT,       /* a map of its own, by `table` */
     LHI_F_STRUCT_AT,    /* a pointer to a struct, by `table` */
     LHI_F_SPREAD,       /* a struct by `table`, its keys beside the others */
@@ -85,6 +88,7 @@ struct lhi_field {
         double high;
     };
     int64_t absent;
+    double scale;             /* 0: 1 */
     bool quoted;              /* a text must stand in quotes */
     bool null_items;          /* of a list: `absent` ones are null */
     lhi_field_type of;        /* a list's items, if it has no table; least..high
@@ -155,6 +159,10 @@ struct lhi_table {
               T, m)
 #define LHI_GBPS(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_OF(T, m), double : LHI_F_GBPS), T, m)
+#define LHI_NUMBER(T, m)                                                       \
+    LHI_FIELD(_Generic(LHI_OF(T, m), double : LHI_F_NUMBER), T, m)
+#define LHI_SPAN(T, m)                                                         \
+    LHI_FIELD(_Generic(LHI_OF(T, m), int64_t : LHI_F_SPAN), T, m)
 #define LHI_STRUCT(T, m) LHI_FIELD(LHI_F_STRUCT, T, m)
 /* A map of keys whose members stand in the struct itself. */
 #define LHI_PART(T) .type = LHI_F_STRUCT, .owner = sizeof(T), .width = sizeof(T)
@@ -196,6 +204,12 @@ json_t *lhi_list_write(const lhi_field *row, const void *items, uint32_t n,
  * numbers, names and words alone. */
 void lhi_fields_add_text(lhi_text *text, const lhi_table *table,
                          const void *it);
+/* A number for JSON: whole ones without a fraction. */
+json_t *lhi_json_number(double value);
+/* Takes the reference. False: no memory, which `value` NULL counts as. */
+bool lhi_json_set(json_t *map, const char *key, json_t *value);
+/* `map`, if all went well, else NULL, and it is let go. */
+json_t *lhi_json_done(json_t *map, bool ok);
 /* The text of a JSON value, one line end after it. Takes the reference;
  * NULL counts as no memory. */
 lh_status lhi_json_text(json_t *json, char **text, size_t *len, lh_error *err);

@@ -69,6 +69,7 @@ static void store_absent(const lhi_field *row, void *member)
     case LHI_F_REAL:
     case LHI_F_SECONDS_REAL:
     case LHI_F_GBPS:
+    case LHI_F_NUMBER:
         memcpy(member, &real, sizeof real);
         break;
     case LHI_F_WHOLE:
@@ -76,6 +77,7 @@ static void store_absent(const lhi_field *row, void *member)
     case LHI_F_NAME:
     case LHI_F_TIME:
     case LHI_F_SECONDS:
+    case LHI_F_SPAN:
         store_whole(member, row->width, row->absent);
         break;
     default:
@@ -128,6 +130,11 @@ static lh_status read_whole(const lhi_reading *r, const lhi_field *row,
         LHI_TRY(lhi_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1, &value,
                              err));
         break;
+    case LHI_F_SPAN:
+        LHI_TRY(lhi_get_short_time(r->doc, node,
+                                   row->scale > 0 ? (int64_t)row->scale : 1,
+                                   &value, err));
+        break;
     default:
         LHI_TRY(lhi_get_int(r->doc, node, row->least, row->most, &value, err));
     }
@@ -148,6 +155,8 @@ static lh_status read_real(const lhi_reading *r, const lhi_field *row,
         value = round(value * 1e9);
     if (row->type == LHI_F_GBPS)
         value *= 1e9 / 8;
+    if (row->type == LHI_F_NUMBER)
+        value = lhi_round15(value) * (row->scale > 0 ? row->scale : 1);
     memcpy(member, &value, sizeof value);
     return LH_OK;
 }
@@ -185,11 +194,13 @@ static lh_status read_value(const lhi_reading *r, const lhi_field *row,
     case LHI_F_BOOL:
     case LHI_F_NAME:
     case LHI_F_TIME:
+    case LHI_F_SPAN:
         return read_whole(r, row, node, member, err);
     case LHI_F_REAL:
     case LHI_F_SECONDS:
     case LHI_F_SECONDS_REAL:
     case LHI_F_GBPS:
+    case LHI_F_NUMBER:
         return read_real(r, row, node, member, err);
     case LHI_F_TEXT:
         return read_text(r, row, node, member, err);

@@ -49,12 +49,14 @@ static bool is_absent(const lhi_field *row, const char *owner)
     case LHI_F_BOOL:
     case LHI_F_NAME:
     case LHI_F_TIME:
+    case LHI_F_SPAN:
         return load_whole(member, row->width) == row->absent;
     case LHI_F_SECONDS:
         return load_whole(member, row->width) <= row->absent;
     case LHI_F_REAL:
     case LHI_F_SECONDS_REAL:
     case LHI_F_GBPS:
+    case LHI_F_NUMBER:
         return load_real(member) <= (double)row->absent;
     case LHI_F_TEXT:
         text = load_pointer(member);
@@ -75,6 +77,12 @@ static const char *name_of(const lhi_field *row, const char *member)
         if (i == nth)
             return row->names[i];
     return "unknown";
+}
+
+static json_t *scaled(const lhi_field *row, double value)
+{
+    double scale = row->scale > 0 ? row->scale : 1;
+    return lhi_json_number(lhi_round15(value / scale));
 }
 
 static json_t *value_to_json(const lhi_field *row, const char *owner,
@@ -102,6 +110,10 @@ static json_t *value_to_json(const lhi_field *row, const char *owner,
         return json_real(round(load_real(member)) / 1e9);
     case LHI_F_GBPS:
         return json_real(load_real(member) * 8 / 1e9);
+    case LHI_F_NUMBER:
+        return scaled(row, load_real(member));
+    case LHI_F_SPAN:
+        return scaled(row, (double)load_whole(member, row->width));
     case LHI_F_STRUCT:
         return lhi_fields_write(row->table, member, context);
     case LHI_F_STRUCT_AT:

@@ -318,37 +318,52 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
     return LH_OK;
 }
 
+static const lhi_field link_rows[] = {
+    {"between", LHI_OWN(lhi_job_link), .when = LHI_LEFT_OUT}, /* read_ends() */
+    {"from", LHI_TEXT(lhi_job_link, from), .least = 1, .when = LHI_LEFT_OUT},
+    {"to", LHI_TEXT(lhi_job_link, to), .least = 1, .when = LHI_LEFT_OUT},
+    {"latency_ms", LHI_SPAN(lhi_job_link, wan.latency_ns), .scale = 1e6},
+    {"gbps", LHI_NUMBER(lhi_job_link, wan.gbps), .low = 1e-6, .high = 1e9},
+    {"loss", LHI_NUMBER(lhi_job_link, wan.loss), .high = 0.99,
+     .when = LHI_KEPT},
+    {"oversubscription", LHI_NUMBER(lhi_job_link, wan.oversubscription),
+     .low = 1, .high = 1e6, .when = LHI_KEPT},
+    {NULL, LHI_SPREAD(lhi_job_link, wan.setting),
+     .table = &lhi_link_setting_table},
+    {"usd_per_gb", LHI_NUMBER(lhi_job_link, wan.usd_per_gb),
+     .high = LHI_MAX_PRICE, LHI_UNLESS(lhi_job_link, wan.usd_per_gb, 0)},
+};
+
+static void start_link(const lhi_reading *r, void *it)
+{
+    lhi_job_link *link = it;
+    link->wan.oversubscription = 1;
+    link->wan.usd_per_gb = *(const double *)r->context;
+}
+
+static lh_status check_link(const lhi_reading *r, const lhi_node *map, void *it,
+                            lh_error *err)
+{
+    lh_wan *wan = &((lhi_job_link *)it)->wan;
+    (void)r, (void)map, (void)err;
+    wan->bytes_per_s = wan->gbps * 1e9 / 8;
+    return LH_OK;
+}
+
+const lhi_table lhi_job_link_table = {LHI_ROWS("link", lhi_job_link, link_rows),
+                                      .start = start_link, .check = check_link};
+
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
-    static const char *const keys[] = {"between",
-                                       "from",
-                                       "to",
-                                       "latency_ms",
-                                       "gbps",
-                                       "loss",
-                                       "oversubscription",
-                                       LHI_LINK_SETTING_KEYS,
-                                       "usd_per_gb",
-                                       NULL};
-    const lhi_node *node;
+    const lhi_reading reading = {
+        .doc = r->doc, .mem = r->mem, .context = &r->usd_per_gb};
+    lhi_job_link link = {0};
     uint32_t from, to;
     bool both;
-    lh_wan wan = {.oversubscription = 1};
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_fields_read(&reading, map, &lhi_job_link_table, &link, err));
     LHI_TRY(read_ends(r, map, &from, &to, &both, err));
-    LHI_TRY(lhi_need(r->doc, map, "latency_ms", &node, err));
-    LHI_TRY(lhi_get_short_time(r->doc, node, 1000000, &wan.latency_ns, err));
-    LHI_TRY(read_number(r->doc, map, "gbps", 1e-6, 1e9, &wan.gbps, err));
-    wan.bytes_per_s = wan.gbps * 1e9 / 8;
-    LHI_TRY(read_optional(r->doc, map, "loss", 0, 0.99, &wan.loss, err));
-    LHI_TRY(read_optional(r->doc, map, "oversubscription", 1, 1e6,
-                          &wan.oversubscription, err));
-    LHI_TRY(lhi_link_setting_from_map(r->doc, map, &wan.setting, err));
-    wan.usd_per_gb = r->usd_per_gb;
-    LHI_TRY(read_optional(r->doc, map, "usd_per_gb", 0, LHI_MAX_PRICE,
-                          &wan.usd_per_gb, err));
-    LHI_TRY(add_link(r, map, from, to, &wan, err));
-    return both ? add_link(r, map, to, from, &wan, err) : LH_OK;
+    LHI_TRY(add_link(r, map, from, to, &link.wan, err));
+    return both ? add_link(r, map, to, from, &link.wan, err) : LH_OK;
 }
 
 static lh_status read_links(reader *r, lh_error *err)

@@ -2,8 +2,6 @@
 /* The canonical text of a job. */
 #include "spec/spec.h"
 
-#include "doc/fields.h"
-
 #include <string.h>
 
 static bool set_number(json_t *map, const char *key, double value)
@@ -107,19 +105,10 @@ static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
 
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 {
-    const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
-    json_t *map = json_object();
-    bool ok =
-        map &&
-        lhi_json_set(map, "from", json_string(job->datacenters[from].name)) &&
-        lhi_json_set(map, "to", json_string(job->datacenters[to].name)) &&
-        set_time(map, "latency_ms", wan->latency_ns, 1e6) &&
-        set_number(map, "gbps", wan->gbps) &&
-        set_number(map, "loss", wan->loss) &&
-        set_number(map, "oversubscription", wan->oversubscription) &&
-        lhi_link_setting_to_map(&wan->setting, map) &&
-        set_price(map, "usd_per_gb", wan->usd_per_gb);
-    return lhi_json_done(map, ok);
+    const lhi_job_link link = {
+        job->datacenters[from].name, job->datacenters[to].name,
+        job->wans[(size_t)from * job->n_datacenters + to]};
+    return lhi_fields_write(&lhi_job_link_table, &link, NULL);
 }
 
 static bool add_sites(json_t *list, const lh_job *job)

@@ -2,8 +2,6 @@
 /* The model as a map in a job file. */
 #include "spec/spec.h"
 
-#include "doc/fields.h"
-
 static const char *const norm_names[] = {"rms", "layer", NULL};
 
 /* Keys are named as the members are. */

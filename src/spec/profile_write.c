@@ -2,8 +2,6 @@
 /* The canonical text of a profile. */
 #include "spec/spec.h"
 
-#include "doc/fields.h"
-
 static bool set_text(json_t *map, const char *key, const char *text)
 {
     return !text || lhi_json_set(map, key, json_string(text));

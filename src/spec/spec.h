@@ -10,7 +10,6 @@
  *                        model.c: how many parameters, and what has to divide
  *   profile_read.c, profile_write.c   what was measured
  *   gpu.c, model_preset.c             GPUs and models by name
- *   number.c             numbers that read back to the same
  *
  * This header is what these files share. */
 #ifndef LHI_SPEC_H
@@ -22,9 +21,7 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
-#include "doc/doc.h"
-
-#include <jansson.h>
+#include "doc/fields.h"
 
 enum {
     LHI_MAX_LAYERS = 16384,
@@ -36,25 +33,6 @@ enum {
 };
 
 #define LHI_MAX_PRICE 1e9
-#define LHI_HOUR_NS INT64_C(3600000000000)
-
-/* Numbers in job and profile files keep 15 significant digits: every decimal
- * of that length survives text -> double -> text, so that what was read is
- * written the same. */
-double lhi_round15(double value);
-lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
-                           double max, double *out, lh_error *err);
-/* A number for JSON: whole ones without a fraction. Dump with
- * lhi_json_text(). */
-json_t *lhi_json_number(double value);
-/* Takes the reference. False: no memory, which `value` NULL counts as. */
-bool lhi_json_set(json_t *map, const char *key, json_t *value);
-/* `map`, if all went well, else NULL, and it is let go. */
-json_t *lhi_json_done(json_t *map, bool ok);
-
-/* Times of at most an hour in the unit given. */
-lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
-                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
 /* --- models --- */
 
@@ -79,16 +57,15 @@ bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
-/* Keys that several maps have, for lists of known keys. */
-#define LHI_LINK_SETTING_KEYS                                                  \
-    "load_balancing", "queue_pairs", "paths", "window_kib",                    \
-        "congestion_control", "queue_kib", "recovery", "fec"
-
-/* The keys of a link that say what its ends are set to. */
-lh_status lhi_link_setting_from_map(const lhi_doc *doc, const lhi_node *map,
-                                    lh_link_setting *out, lh_error *err);
-/* Adds those that are given. False: no memory. */
-bool lhi_link_setting_to_map(const lh_link_setting *setting, json_t *map);
+/* What the ends of a link are set to, and the link from one datacenter to
+ * another as a job has it. */
+extern const lhi_table lhi_link_setting_table;
+typedef struct lhi_job_link {
+    const char *from, *to;
+    lh_wan wan;
+} lhi_job_link;
+/* Its context is the price of a GB where the link has none: a double. */
+extern const lhi_table lhi_job_link_table;
 
 /* --- profiles --- */
 

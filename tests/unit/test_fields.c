@@ -27,7 +27,8 @@ typedef struct cycle {
     const char *name, *note;
     colour paint;
     bool electric, geared;
-    double price, range;
+    double price, range, bytes;
+    int64_t nap_ns;
     int64_t built_ns, sold_ns, ride_ns;
     double mean_ns;
     double bytes_per_s;
@@ -137,6 +138,9 @@ static const lhi_field cycle_rows[] = {
     {"built_s", LHI_SECONDS(cycle, built_ns), .high = 9e8},
     {"mean_s", LHI_SECONDS(cycle, mean_ns), .high = 9e8},
     {"gbps", LHI_GBPS(cycle, bytes_per_s), .high = 1e9, .when = LHI_OR_NULL},
+    {"kib", LHI_NUMBER(cycle, bytes), .high = 1e9, .scale = 1024,
+     .when = LHI_LEFT_OUT},
+    {"nap_us", LHI_SPAN(cycle, nap_ns), .scale = 1e3, .when = LHI_LEFT_OUT},
     {"serial", LHI_WHOLE(cycle, serial), .least = INT64_MIN, .most = INT64_MAX},
     {"seed", LHI_WHOLE(cycle, seed), .least = INT64_MIN, .most = INT64_MAX,
      .when = LHI_KEPT},
@@ -171,6 +175,8 @@ static const char whole_text[] = "{\n"
                                  " \"built_s\": 1.000000001,\n"
                                  " \"mean_s\": 2.0,\n"
                                  " \"gbps\": 8.0,\n"
+                                 " \"kib\": 3,\n"
+                                 " \"nap_us\": 0.25,\n"
                                  " \"serial\": -9223372036854775808,\n"
                                  " \"seed\": -1,\n"
                                  " \"doors\": \"c\",\n"
@@ -242,6 +248,8 @@ static void what_is_written_reads_back(void)
     CHECK_INT(c.built_ns, 1000000001);
     CHECK_NEAR(c.mean_ns, 2e9, 0);
     CHECK_NEAR(c.bytes_per_s, 1e9, 0);
+    CHECK_NEAR(c.bytes, 3072, 0);
+    CHECK_INT(c.nap_ns, 250);
     CHECK_INT(c.serial, INT64_MIN);
     CHECK_INT(c.seed, UINT64_MAX);
     CHECK_INT(c.doors, 2);
@@ -350,6 +358,9 @@ static void refusals_name_file_line_and_key(void)
     refuse("sold_s: 3", "sold_s: -1", "f:1: sale.sold_s: -1 is out of range");
     refuse("built_s: 0", "built_s: null", "f:1: built_s: must be a number");
     refuse("gbps: null", "gbps: 2e9", "f:1: gbps: 2e9 is out of range");
+    refuse("wax: 0", "wax: 0, kib: 2e9", "f:1: kib: 2e9 is out of range");
+    refuse("wax: 0", "wax: 0, nap_us: 4e9",
+           "f:1: nap_us: 4e9 is out of range; at most an hour (3600000000)");
     refuse("serial: 5", "serial: 1.5",
            "f:1: serial: must be a whole number, not '1.5'");
     refuse("height: 2", "height: -2", "f:1: height: -2 is out of range");
@@ -386,7 +397,7 @@ static void all_rows_are_walked(void)
 {
     int n = 0;
     lhi_fields_walk(&cycle_table, count_rows, &n);
-    CHECK_INT(n, 19 + 2 + 2 + 1 + 2);
+    CHECK_INT(n, 21 + 2 + 2 + 1 + 2);
     CHECK(lhi_fields_find(&cycle_table, "width") == &frame_rows[1]);
     CHECK(lhi_fields_find(&cycle_table, "tone") == NULL);
 }

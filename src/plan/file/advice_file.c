@@ -6,29 +6,9 @@
 
 #include <string.h>
 
-static lh_status read_setting(const lhi_reading *r, const lhi_node *node,
-                              void *owner, lh_error *err)
-{
-    static const char *const keys[] = {LHI_LINK_SETTING_KEYS, NULL};
-    lh_advice_option *option = owner;
-    LHI_TRY(lhi_known_keys(r->doc, node, keys, err));
-    return lhi_link_setting_from_map(r->doc, node, &option->setting, err);
-}
-
-static json_t *write_setting(const void *owner, const void *context)
-{
-    const lh_advice_option *option = owner;
-    json_t *map = json_object();
-    (void)context;
-    if (map && lhi_link_setting_to_map(&option->setting, map))
-        return map;
-    json_decref(map);
-    return NULL;
-}
-
 static const lhi_field option_rows[] = {
-    {"setting", LHI_OWN(lh_advice_option), .read = read_setting,
-     .write = write_setting},
+    {"setting", LHI_STRUCT(lh_advice_option, setting),
+     .table = &lhi_link_setting_table},
     {"message_gbps", LHI_GBPS(lh_advice_option, message_bytes_per_s),
      .high = 1e290, .when = LHI_OR_NULL},
     {"message_s", LHI_SECONDS(lh_advice_option, message_ns), .high = 9e9,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers that read back to the same, and JSON maps. */
-#include "spec/spec.h"
+#include "doc/fields.h"
 
 #include <inttypes.h>
 #include <math.h>
