@@ -116,16 +116,15 @@ static lh_status check_model(const lhi_reading *r, const lhi_node *map,
     return lhi_model_check(r->doc, map, it, err);
 }
 
-static const lhi_table model_table = {LHI_ROWS("model", lh_model, model_rows),
-                                      .start = start_model,
-                                      .check = check_model};
+const lhi_table lhi_model_table = {LHI_ROWS("model", lh_model, model_rows),
+                                   .start = start_model, .check = check_model};
 
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err)
 {
     const lhi_reading r = {.doc = doc, .mem = mem};
     lh_model model = {0};
-    LHI_TRY(lhi_fields_read(&r, map, &model_table, &model, err));
+    LHI_TRY(lhi_fields_read(&r, map, &lhi_model_table, &model, err));
     *out = model;
     return LH_OK;
 }
@@ -135,5 +134,5 @@ json_t *lhi_model_to_json(const lh_model *model)
     lh_model copy = *model;
     if (model->kv_lora_rank) /* they follow from latent attention */
         copy.kv_heads = copy.head_dim = 0;
-    return lhi_fields_write(&model_table, &copy, NULL);
+    return lhi_fields_write(&lhi_model_table, &copy, NULL);
 }

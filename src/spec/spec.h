@@ -36,7 +36,9 @@ enum {
 
 /* --- models --- */
 
-/* The map form of a model in a job file; what it points to is in `mem`. */
+/* The keys of a model as a map in a job file. */
+extern const lhi_table lhi_model_table;
+/* From such a map; what the model points to is in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
 /* Reads a Hugging Face config.json into `mem`. */

@@ -5,6 +5,7 @@
 #include "pipe/file/pipe_file.h"
 #include "plan/file/plan_file.h"
 #include "proof/proof.h"
+#include "spec/spec.h"
 
 #include "test.h"
 
@@ -16,12 +17,14 @@ typedef struct page {
     const char *name;
     const lhi_table *tables[4]; /* of the structs that the file begins with */
     const char *besides[16];    /* in examples: of other pages */
+    bool more; /* the page tells of keys that no table has yet */
 } page;
 
 static const page pages[] = {
-    {"pipeline.md", {&lhi_pipeline_table}, {NULL}},
-    {"certificate.md", {&lhi_certificate_table}, {NULL}},
-    {"plan.md", {&lhi_plan_table}, {NULL}},
+    {"pipeline.md", {&lhi_pipeline_table}, {NULL}, false},
+    {"certificate.md", {&lhi_certificate_table}, {NULL}, false},
+    {"plan.md", {&lhi_plan_table}, {NULL}, false},
+    {"job.md", {&lhi_model_table, &lhi_job_link_table}, {NULL}, true},
 };
 
 static bool is_word(char c)
@@ -137,9 +140,10 @@ static void pages_and_tables_name_the_same_keys(void)
         reading r = {.page = &pages[i], .text = text};
         for (int t = 0; pages[i].tables[t]; t++)
             lhi_fields_walk(pages[i].tables[t], page_has_key, &r);
-        words_are_keys(&r);
-        CHECK_MSG(r.n_keys > 10 && r.n_words > 10, "%s: %u keys, %u words",
-                  pages[i].name, r.n_keys, r.n_words);
+        if (!pages[i].more)
+            words_are_keys(&r);
+        CHECK_MSG(r.n_keys > 10 && (pages[i].more || r.n_words > 10),
+                  "%s: %u keys, %u words", pages[i].name, r.n_keys, r.n_words);
         lh_text_free(text);
     }
 }
