@@ -4,6 +4,7 @@
  *
  *     test_agreement [CASES [FIRST]]
  */
+#include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -275,10 +276,7 @@ static void agree_on_what_is_wrong(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(all_agree);
     RUN(agree_on_what_is_wrong);
     return test_summary();

@@ -4,6 +4,7 @@
  *
  *     test_certificate [CASES [FIRST]]
  */
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -152,10 +153,7 @@ static void proofs_are_checked(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(proofs_are_checked);
     return test_summary();
 }

@@ -3,6 +3,7 @@
  *
  *     test_describe [CASES [FIRST]]
  */
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -185,10 +186,7 @@ static void other_sizes(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(every_field_is_described);
     RUN(random_ones_come_back);
     RUN(copies_lose_nothing);

@@ -5,6 +5,7 @@
  *
  *     test_elastic_random [CASES [FIRST]]
  */
+#include "cases.h"
 #include "elastic/elastic_own.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -337,10 +338,7 @@ static void the_joint_search_is_never_worse(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(planned_ones_take_what_the_model_says);
     RUN(hand_made_ones_never_stop);
     RUN(hidden_messages_cost_what_the_model_says);

@@ -8,6 +8,7 @@
  *
  *     test_insert [CASES [FIRST]]
  */
+#include "cases.h"
 #include "hold_orders.h"
 #include "trains.h"
 
@@ -531,10 +532,7 @@ static void trains_meet(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(random_pipelines);
     RUN(others_are_refused);
     RUN(trains_meet);

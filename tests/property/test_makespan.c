@@ -10,6 +10,7 @@
  *
  *     test_makespan [CASES [FIRST]]
  */
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -328,10 +329,7 @@ static void shared_links_can_speed_up(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(bounds_hold);
     RUN(private_links_never_speed_up);
     RUN(ordered_links_never_speed_up);

@@ -5,6 +5,7 @@
  *
  *     test_methods [CASES [FIRST]]
  */
+#include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -410,10 +411,7 @@ static void none_beats_the_best(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(methods_are_sound);
     RUN(none_beats_the_best);
     return test_summary();

@@ -7,6 +7,7 @@
  *
  *     test_regrow [CASES [FIRST]]
  */
+#include "cases.h"
 #include "hold_orders.h"
 #include "trains.h"
 
@@ -308,10 +309,7 @@ static void fewer_help(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(random_pipelines);
     RUN(trains_meet);
     RUN(fewer_help);

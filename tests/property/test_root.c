@@ -5,6 +5,7 @@
  *
  *     test_root [CASES [FIRST]]
  */
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -181,10 +182,7 @@ static void random_counts(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(random_counts);
     return test_summary();
 }

@@ -5,6 +5,7 @@
  *
  *     test_solve_engines [CASES [FIRST]]
  */
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -184,10 +185,7 @@ static void other_names_are_refused(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(results_are_valid_without_them);
     RUN(statistics_do_not_depend_on_threads);
     RUN(other_names_are_refused);

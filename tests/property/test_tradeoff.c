@@ -5,6 +5,7 @@
  *     test_tradeoff [CASES [FIRST]]
  */
 #include "brute.h"
+#include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -261,10 +262,7 @@ static void keeps_groups(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
-        n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
-    if (argc > 2)
-        first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+    cases_from(argc, argv, &n_cases, &first_case);
     RUN(agrees_with_brute_force);
     RUN(refuses);
     RUN(few_points);

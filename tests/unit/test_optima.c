@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules of tests/data/optima take what is proven for them, by the
  * simulator and by the judge, and no bound is above it. */
+#include "optima.h"
 #include "test.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>
 #include <longhaul/simulate.h>
-
-static const struct {
-    const char *name;
-    int64_t ms;
-} optima[] = {
-    {"ud2x4_nolat_mem2", 28},   {"ud2x5_lat_mem2", 54},
-    {"ud2x6_bwbound_mem4", 77}, {"ud3x5_hetero_free", 69},
-    {"ud3x6_asym_links", 92},   {"ud4x6_mem4", 68},
-    {"wave2x3_mem4", 56},       {"wave3x4_lat_mem6", 69},
-};
 
 static void reaches(const char *name, int64_t want_ns)
 {
@@ -50,7 +41,7 @@ static void reaches(const char *name, int64_t want_ns)
 
 static void proven_optima_are_reached(void)
 {
-    for (size_t i = 0; i < sizeof optima / sizeof optima[0]; i++)
+    for (size_t i = 0; i < N_OPTIMA; i++)
         reaches(optima[i].name, optima[i].ms * 1000000);
 }
 

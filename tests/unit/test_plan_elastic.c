@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic plans of jobs, and what stands beside them. */
 #include "jobs.h"
+#include "plans.h"
 
 #include "plan/elastic/elastic_layout.h"
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
-
-static void reads_back(const lh_plan *plan)
-{
-    char *text = NULL, *again = NULL;
-    lh_plan *copy = NULL;
-    lh_error err = {0};
-    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
-    CHECK_OK(lh_plan_parse(text, strlen(text), "p.json", &copy, &err), err);
-    if (copy) {
-        CHECK_OK(lh_plan_format(copy, &again, NULL, &err), err);
-        CHECK_STR(again, text);
-    }
-    lh_text_free(text);
-    lh_text_free(again);
-    lh_plan_free(copy);
-}
 
 /* Groups, shares and recomputed operations are a plan's too: it runs, fits and
  * reads back, and without its parts it is no faster. */
@@ -53,7 +38,7 @@ static void elastic_plans(void)
         for (uint32_t i = 0; i < plan->n_methods; i++)
             CHECK(plan->methods[i].status != LH_CHOICE_OK ||
                   plan->methods[i].iteration_ns >= plan->best.iteration_ns);
-        reads_back(plan);
+        plan_reads_back(plan);
     }
     lh_plan_free(plan);
     lh_job_free(job);
@@ -107,7 +92,7 @@ static void beside_elastic_plans(void)
         CHECK(kept);
     }
     if (plan)
-        reads_back(plan);
+        plan_reads_back(plan);
     lh_plan_free(plan);
     lh_job_free(job);
 }
@@ -141,7 +126,7 @@ static void smaller_first_chunks(void)
         CHECK(lh_verdict_valid(verdict));
         CHECK_INT(lh_verdict_makespan(verdict), plan->best.makespan_ns);
         lh_verdict_free(verdict);
-        reads_back(plan);
+        plan_reads_back(plan);
     }
     lh_plan_free(plan);
     lh_job_free(job);
@@ -209,7 +194,7 @@ static void stopped_in_between(void)
     CHECK(soon.n > FROM && soon.n < FROM + 100);
     if (whole && first) {
         CHECK(first->best.iteration_ns >= whole->best.iteration_ns);
-        reads_back(first);
+        plan_reads_back(first);
     }
     lh_plan_free(whole);
     lh_plan_free(first);

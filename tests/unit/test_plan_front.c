@@ -2,6 +2,7 @@
 /* The cheapest plan, and the front of time, memory and cost, against every
  * layout there is under every method. */
 #include "jobs.h"
+#include "plans.h"
 
 #include "plan/layout/space.h"
 #include "plan/search/front.h"
@@ -340,29 +341,23 @@ static void costs_need_prices(void)
 static void fronts_round_trip(void)
 {
     lh_job *job = job_of(2, 0.05, 40, "{tensor: 2, micro_batch: 1}");
-    lh_plan *plan = make(job, LH_PLAN_CHEAPEST, true), *again = NULL;
-    char *text = NULL, *twice = NULL;
-    size_t len = 0;
+    lh_plan *plan = make(job, LH_PLAN_CHEAPEST, true);
+    lh_plan *again = plan_again(plan, NULL);
+    char *text = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
-    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
-    CHECK_OK(lh_plan_format(again, &twice, NULL, &err), err);
-    CHECK_STR(text, twice);
-    CHECK_INT(again->goal, LH_PLAN_CHEAPEST);
-    CHECK_INT(again->n_front, plan->n_front);
-    CHECK(again->front_whole);
+    if (again) {
+        CHECK_INT(again->goal, LH_PLAN_CHEAPEST);
+        CHECK_INT(again->n_front, plan->n_front);
+        CHECK(again->front_whole);
+    }
     lh_plan_free(again);
-    again = NULL;
     /* The second entry as the first. */
     lh_choice *front = (lh_choice *)plan->front;
     CHECK(plan->n_front > 1);
     front[1] = front[0];
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    plan_refused(text, "front: entry 0 is as good as entry 1");
     lh_text_free(text);
-    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
-    CHECK_INT(lh_plan_parse(text, len, "plan.json", &again, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "front: entry 0 is as good as entry 1");
-    lh_text_free(text);
-    lh_text_free(twice);
     lh_plan_free(plan);
     lh_job_free(job);
 }

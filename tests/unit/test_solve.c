@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The solver: known optima, and what it promises besides. */
+#include "optima.h"
 #include "solve_check.h"
 
 #include <longhaul/methods.h>
@@ -22,16 +23,7 @@ static void small_waves_and_loops(void)
 
 static void known_optima(void)
 {
-    static const struct {
-        const char *name;
-        int64_t ms;
-    } optima[] = {
-        {"ud2x4_nolat_mem2", 28},   {"ud2x5_lat_mem2", 54},
-        {"ud2x6_bwbound_mem4", 77}, {"ud3x5_hetero_free", 69},
-        {"ud3x6_asym_links", 92},   {"ud4x6_mem4", 68},
-        {"wave2x3_mem4", 56},       {"wave3x4_lat_mem6", 69},
-    };
-    for (size_t i = 0; i < COUNT(optima); i++) {
+    for (size_t i = 0; i < N_OPTIMA; i++) {
         char path[512];
         lh_error err = {0};
         lh_pipeline *p = NULL;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many random cases a program of these tests takes and from which on: its
+ * arguments CASES and FIRST, so that one that failed can be run alone. */
+#ifndef CASES_H
+#define CASES_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Leaves as it is what no argument gives. */
+static inline void cases_from(int argc, char **argv, uint32_t *n_cases,
+                              uint32_t *first_case)
+{
+    if (argc > 1)
+        *n_cases = (uint32_t)strtoul(argv[1], NULL, 10);
+    if (argc > 2)
+        *first_case = (uint32_t)strtoul(argv[2], NULL, 10);
+}
+
+#endif
