@@ -130,8 +130,8 @@ static void data_parallel(const setting *s, double layers, int64_t *gather,
     } else if (s->loss > 0) {
         /* Three hops of a quarter each, at go-back-N. */
         lh_flow lossy = {across.bytes_per_s, across.latency_ns, s->loss};
-        double hop =
-            lh_message_ns(LH_GO_BACK_N, bytes / 4, &lossy) - across.latency_ns;
+        double hop = lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes / 4, &lossy) -
+                     across.latency_ns;
         a = r = 3 * hop + 2 * across.latency_ns;
     } else if (s->sharing == FSDP) {
         a = lh_ring_ns(LH_RING_PIPELINED, d, bytes, &across, inside_ns);
@@ -173,7 +173,8 @@ static double iteration(const setting *s)
                     s->pipeline_out ? s->loss : 0};
     double transfer = bytes * 1e9 / flow.bytes_per_s;
     if (flow.loss > 0)
-        transfer = lh_message_ns(LH_GO_BACK_N, bytes, &flow) - flow.latency_ns;
+        transfer = lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &flow) -
+                   flow.latency_ns;
     for (unsigned i = 0; i < 2; i++)
         links[i] = (lh_link){i, 1 - i, llround(flow.latency_ns),
                              llround(transfer), NULL};

@@ -73,9 +73,9 @@ LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
 
 /* How what is lost is sent again. */
 typedef enum lh_recovery {
-    LH_RECOVERY_ANY,     /* not given: counted as the lost packet alone */
-    LH_GO_BACK_N,        /* everything from the lost packet on */
-    LH_SELECTIVE_REPEAT, /* the lost packet */
+    LH_RECOVERY_ANY,       /* not given: counted as the lost packet alone */
+    LH_RECOVERY_GO_BACK_N, /* everything from the lost packet on */
+    LH_RECOVERY_SELECTIVE_REPEAT, /* the lost packet */
 } lh_recovery;
 
 /* A message of `bytes` in packets, the last of them full: k packets of time t

@@ -67,7 +67,7 @@ double lh_message_ns(lh_recovery recovery, double bytes, const lh_flow *flow)
     double packets = ceil(bytes / LH_PACKET_BYTES), each = packet_ns(flow);
     double lost = packets * flow->loss / (1 - flow->loss);
     double again =
-        recovery == LH_GO_BACK_N ? 2 * flow->latency_ns + each : each;
+        recovery == LH_RECOVERY_GO_BACK_N ? 2 * flow->latency_ns + each : each;
     return flow->latency_ns + packets * each + lost * again;
 }
 
@@ -76,7 +76,7 @@ double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
     if (!is_usable(flow))
         return 0;
     double kept = 1 - flow->loss;
-    if (recovery != LH_GO_BACK_N)
+    if (recovery != LH_RECOVERY_GO_BACK_N)
         return kept;
     double window = 2 * flow->latency_ns / packet_ns(flow);
     return kept / (kept + flow->loss * (window + 1));

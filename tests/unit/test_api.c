@@ -9,6 +9,7 @@
 
 #include <longhaul/best.h>
 #include <longhaul/certificate.h>
+#include <longhaul/compare.h>
 #include <longhaul/cost.h>
 #include <longhaul/engine.h>
 #include <longhaul/jitter.h>
@@ -265,6 +266,19 @@ static lh_status planned(const void *given, lh_error *err)
     return say_text(status, text);
 }
 
+static lh_status compared(const void *given, lh_error *err)
+{
+    lh_pipeline *p = pipeline();
+    lh_compare_base base = {.name = "p", .pipeline = p};
+    lh_comparison *c = NULL;
+    lh_status status = lh_compare(1, &base, given, &c, err);
+    say(status, "%" PRIu32 " %" PRId64, c ? c->n_contenders : 0,
+        c ? c->outcomes[0].ns : 0);
+    lh_comparison_free(c);
+    lh_pipeline_free(p);
+    return status;
+}
+
 static lh_status made(const void *given, lh_error *err)
 {
     lh_pipeline *p = NULL;
@@ -430,6 +444,12 @@ static const lh_exec_options exec_options = {.size = sizeof exec_options,
                                              .receive_slots = 3};
 static const lh_train_options train = {
     .size = sizeof train, .steps = 2, .message_bytes = 100};
+static const char *const methods[] = {"1f1b", "zb-h1"};
+static const lh_compare_options compare = {.size = sizeof compare,
+                                           .n_methods = 2,
+                                           .methods = methods,
+                                           .sub_blocks = 1,
+                                           .effort = 1000};
 static const lh_train_model train_model = {.size = sizeof train_model,
                                            .model = &tiny,
                                            .first_layers = tiny_chunks,
@@ -480,6 +500,7 @@ static const taker takers[] = {
     TAKER(lh_tradeoff_options, traded, &tradeoff, makespan_ns),
     TAKER(lh_exec_options, lowered, &exec_options, receive_slots),
     TAKER(lh_train_options, played, &train, message_bytes),
+    TAKER(lh_compare_options, compared, &compare, replay),
     TAKER(lh_train_model, trained, &train_model, token_bytes),
     TAKER(lh_train_plan_options, plan_trained, &train_plan, model),
     TAKER(lh_measure_options, measured, &measure, repeats),

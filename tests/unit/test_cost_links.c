@@ -82,16 +82,17 @@ static void settings_change_rates(void)
                                      .loss = 2e-4,
                                      .oversubscription = 1};
     f.layout.pipeline = 2;
-    f.wans[1].setting.recovery = LH_GO_BACK_N;
+    f.wans[1].setting.recovery = LH_RECOVERY_GO_BACK_N;
     m = (lh_cost_message){0};
     CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
                                  &(lh_cost_hop){0, 1, 0, 0, 0}, &f.options, &m,
                                  &f.err),
              f.err);
     CHECK_INT(m.latency_ns, 1000000);
-    CHECK_NEAR(
-        (double)(m.transfer_ns + m.latency_ns),
-        lh_message_ns(LH_GO_BACK_N, bytes, &(lh_flow){12.5e9, 1e6, 2e-4}), 2);
+    CHECK_NEAR((double)(m.transfer_ns + m.latency_ns),
+               lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes,
+                             &(lh_flow){12.5e9, 1e6, 2e-4}),
+               2);
     /* A ring over both is as slow as its slower direction, in which the
      * windows of sprayed packets are the bound. */
     f.wans[2].setting =

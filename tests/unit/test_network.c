@@ -185,12 +185,13 @@ static void loss(void)
                         .senders = 1,
                         .message_bytes = 41943040};
     lh_link_effect back =
-        effect(use, (lh_link_setting){.recovery = LH_GO_BACK_N});
-    lh_link_effect one =
-        effect(use, (lh_link_setting){.recovery = LH_SELECTIVE_REPEAT});
-    lh_link_effect code = effect(
-        use, (lh_link_setting){
-                 .recovery = LH_GO_BACK_N, .fec_data = 32, .fec_parity = 2});
+        effect(use, (lh_link_setting){.recovery = LH_RECOVERY_GO_BACK_N});
+    lh_link_effect one = effect(
+        use, (lh_link_setting){.recovery = LH_RECOVERY_SELECTIVE_REPEAT});
+    lh_link_effect code =
+        effect(use, (lh_link_setting){.recovery = LH_RECOVERY_GO_BACK_N,
+                                      .fec_data = 32,
+                                      .fec_parity = 2});
 
     CHECK_NEAR(back.message_ns / ms, 8.4529, 5e-5);
     CHECK_NEAR(back.recovery_share, 0.4502, 5e-5);
@@ -204,8 +205,9 @@ static void loss(void)
     CHECK(code.loss < 1e-8 && code.recovery_share > 0.9999);
     CHECK_NEAR(code.bytes_per_s, 12.5e9 * 32 / 34, 12.5e9 * 1e-4);
     /* Each of eight queue pairs throws away an eighth as much. */
-    lh_link_effect eight = effect(
-        use, (lh_link_setting){.recovery = LH_GO_BACK_N, .queue_pairs = 8});
+    lh_link_effect eight =
+        effect(use, (lh_link_setting){.recovery = LH_RECOVERY_GO_BACK_N,
+                                      .queue_pairs = 8});
     CHECK(eight.recovery_share > 0.85);
     CHECK_NEAR(eight.message_ns,
                1 * ms + use.message_bytes * 1e9 / eight.bytes_per_s, 1e-3);
@@ -221,7 +223,8 @@ static void ways_back(void)
                         .oversubscription = 1,
                         .senders = 1,
                         .message_bytes = 41943040};
-    lh_link_effect e = effect(use, (lh_link_setting){.recovery = LH_GO_BACK_N});
+    lh_link_effect e =
+        effect(use, (lh_link_setting){.recovery = LH_RECOVERY_GO_BACK_N});
 
     CHECK_NEAR(e.recovery_share, 0.4502, 5e-5);
     CHECK_NEAR(e.message_ns / ms, 8.4529 - 0.5, 5e-5);

@@ -147,20 +147,21 @@ static void repeating(void)
     const lh_advice_question *q = find(p, LH_ADVICE_RECOVERY);
     const lh_advice_option *o = &q->options[0];
     CHECK(p->network[0].paths == 1);
-    CHECK(o->setting.recovery == LH_GO_BACK_N && !o->advised);
+    CHECK(o->setting.recovery == LH_RECOVERY_GO_BACK_N && !o->advised);
     CHECK_INT(o->setting.queue_pairs, 1);
     CHECK_NEAR((double)o->message_ns / 1e6, 8.4529, 1e-4);
     CHECK_NEAR(gbps(o), 45.02, 0.01);
     o = &q->options[1];
-    CHECK(o->setting.recovery == LH_SELECTIVE_REPEAT && o->advised);
+    CHECK(o->setting.recovery == LH_RECOVERY_SELECTIVE_REPEAT && o->advised);
     CHECK_NEAR(gbps(o), 99.98, 1e-6);
     CHECK(q->matters && q->options[0].iteration_ns > o->iteration_ns);
-    CHECK(p->network[0].advised.setting.recovery == LH_SELECTIVE_REPEAT);
+    CHECK(p->network[0].advised.setting.recovery ==
+          LH_RECOVERY_SELECTIVE_REPEAT);
     /* A code mends go-back-N: 2 on 32 leave 1e-8 of the packets to repeat. */
     q = find(p, LH_ADVICE_FEC);
     o = NULL;
     for (uint32_t i = 0; i < q->n_options; i++)
-        if (q->options[i].setting.recovery == LH_GO_BACK_N &&
+        if (q->options[i].setting.recovery == LH_RECOVERY_GO_BACK_N &&
             q->options[i].setting.fec_parity)
             o = &q->options[i];
     CHECK(o && o->setting.fec_data == 32 && gbps(o) > 90 && gbps(o) < 97);
@@ -194,7 +195,7 @@ static void nothing_to_gain(void)
     }
     const lh_link_setting *s = &p->network[0].advised.setting;
     CHECK(s->balancing == LH_BALANCING_ECMP && s->queue_pairs == 1 &&
-          s->recovery == LH_GO_BACK_N && !s->fec_data &&
+          s->recovery == LH_RECOVERY_GO_BACK_N && !s->fec_data &&
           s->congestion == LH_CONGESTION_ON);
     CHECK_INT(p->network[0].advised.iteration_ns, p->best.iteration_ns);
     CHECK_INT(p->network_ns, p->best.iteration_ns);
@@ -314,7 +315,7 @@ static void extremes(void)
     CHECK(p != NULL);
     if (p) {
         const lh_advice_question *q = find(p, LH_ADVICE_RECOVERY);
-        CHECK(q->options[0].setting.recovery == LH_GO_BACK_N);
+        CHECK(q->options[0].setting.recovery == LH_RECOVERY_GO_BACK_N);
         CHECK_INT(q->options[0].iteration_ns, -1);
         CHECK(q->options[1].advised && q->options[1].iteration_ns > 0);
         CHECK(q->matters && p->network_ns > 0);

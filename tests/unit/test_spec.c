@@ -77,7 +77,7 @@ static void a_job_means_what_it_says(void)
     CHECK_NEAR(ba->setting.window_bytes, 3072, 0);
     CHECK_INT(ba->setting.congestion, LH_CONGESTION_ON);
     CHECK_NEAR(ba->setting.queue_bytes, 262144, 0);
-    CHECK_INT(ba->setting.recovery, LH_GO_BACK_N);
+    CHECK_INT(ba->setting.recovery, LH_RECOVERY_GO_BACK_N);
     CHECK(ba->setting.fec_data == 32 && ba->setting.fec_parity == 2);
     CHECK_INT(j->layout.outermost, LH_OUTERMOST_DATA);
     CHECK_INT(j->layout.sharding, LH_SHARDING_HYBRID_LEADERS);

@@ -67,16 +67,19 @@ static void losses(void)
     const double bytes = 41943040;
     lh_flow clean = {12.5e9, 50 * us, 0}, lossy = {12.5e9, 50 * us, 2e-4};
     lh_flow far = {12.5e9, 1 * ms, 2e-4};
-    CHECK_DIGITS(lh_message_ns(LH_GO_BACK_N, bytes, &clean) / ms, 3.4054, 4);
-    CHECK_DIGITS(lh_message_ns(LH_GO_BACK_N, bytes, &lossy) / ms, 3.6110, 4);
-    CHECK_DIGITS(lh_message_ns(LH_GO_BACK_N, bytes, &far) / ms, 8.4529, 4);
-    CHECK_DIGITS(lh_flow_efficiency(LH_GO_BACK_N, &far), 0.4502, 4);
-    /* Repeating only what was lost: 2.048 packets of 0.328 us more. */
-    CHECK_DIGITS(lh_message_ns(LH_SELECTIVE_REPEAT, bytes, &far) / ms, 4.3561,
+    CHECK_DIGITS(lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &clean) / ms,
+                 3.4054, 4);
+    CHECK_DIGITS(lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &lossy) / ms,
+                 3.6110, 4);
+    CHECK_DIGITS(lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &far) / ms, 8.4529,
                  4);
-    CHECK(lh_flow_efficiency(LH_SELECTIVE_REPEAT, &far) == 1 - 2e-4);
-    CHECK(lh_flow_efficiency(LH_GO_BACK_N, &clean) == 1);
-    CHECK(isinf(lh_message_ns(LH_GO_BACK_N, 1, &(lh_flow){1, 1, 1})));
+    CHECK_DIGITS(lh_flow_efficiency(LH_RECOVERY_GO_BACK_N, &far), 0.4502, 4);
+    /* Repeating only what was lost: 2.048 packets of 0.328 us more. */
+    CHECK_DIGITS(lh_message_ns(LH_RECOVERY_SELECTIVE_REPEAT, bytes, &far) / ms,
+                 4.3561, 4);
+    CHECK(lh_flow_efficiency(LH_RECOVERY_SELECTIVE_REPEAT, &far) == 1 - 2e-4);
+    CHECK(lh_flow_efficiency(LH_RECOVERY_GO_BACK_N, &clean) == 1);
+    CHECK(isinf(lh_message_ns(LH_RECOVERY_GO_BACK_N, 1, &(lh_flow){1, 1, 1})));
 }
 
 int main(void)

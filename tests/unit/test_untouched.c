@@ -10,6 +10,7 @@
 #include <longhaul/analysis.h>
 #include <longhaul/best.h>
 #include <longhaul/check.h>
+#include <longhaul/compare.h>
 #include <longhaul/cost.h>
 #include <longhaul/elastic.h>
 #include <longhaul/engine.h>
@@ -362,6 +363,31 @@ static lh_status plans_pipeline(bool bad)
     return status;
 }
 
+static lh_status compares(bool bad)
+{
+    POISONED(lh_comparison *, out);
+    static const char *const methods[] = {"1f1b", "nothing"};
+    lh_compare_base base = {.name = "p", .pipeline = pipeline};
+    lh_compare_options o = {
+        .size = sizeof o, .n_methods = bad ? 2 : 1, .methods = methods};
+    lh_status status = CALL(lh_compare(1, &base, &o, &out, &err), out);
+    if (status == LH_OK)
+        lh_comparison_free(out);
+    return status;
+}
+
+static lh_status trains(bool bad)
+{
+    POISONED(lh_train_result *, out);
+    lh_train_options run = {.size = sizeof run,
+                            .transport = bad ? "pigeons" : NULL};
+    lh_status status =
+        CALL(lh_train_timed(pipeline, exec, &run, &out, &err), out);
+    if (status == LH_OK)
+        lh_train_result_free(out);
+    return status;
+}
+
 static lh_status prices(bool bad)
 {
     POISONED(lh_cost, out);
@@ -601,6 +627,7 @@ WRITER(writes_terminal, lh_report_terminal(trace, NULL, &out, &len, &err))
     X(lowers)                                                                  \
     X(plans)                                                                   \
     X(plans_pipeline)                                                          \
+    X(compares)                                                                \
     X(prices)                                                                  \
     X(lists_ops)                                                               \
     X(finds_group)                                                             \
@@ -649,6 +676,14 @@ static bool reads(const char *name)
     return strncmp(name, "reads_", 6) == 0;
 }
 
+/* Its ranks allocate on threads of their own, which has no order. */
+static void wrong_transport(void)
+{
+    test_name = "trains";
+    CHECK(trains(true) != LH_OK);
+    CHECK(trains(false) == LH_OK);
+}
+
 static void wrong_input(void)
 {
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
@@ -680,6 +715,7 @@ static void no_memory(void)
 int main(void)
 {
     make_all();
+    RUN(wrong_transport);
     RUN(wrong_input);
     RUN(no_memory);
     free_all();

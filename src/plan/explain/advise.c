@@ -75,8 +75,8 @@ void lh_advice_option_text(const lh_advice_option *option,
         break;
     default:
         snprintf(text, room, "%s",
-                 s->recovery == LH_GO_BACK_N ? "go-back-n"
-                                             : "selective-repeat");
+                 s->recovery == LH_RECOVERY_GO_BACK_N ? "go-back-n"
+                                                      : "selective-repeat");
         if (topic == LH_ADVICE_FEC && s->fec_data)
             snprintf(text + strlen(text), room - strlen(text),
                      " with %" PRIu32 "+%" PRIu32, s->fec_data, s->fec_parity);
@@ -232,7 +232,8 @@ static lh_status choose_recovery(const advisor *a, lh_link_setting *s,
     double least = INFINITY, now;
     for (int i = 0; i < 4; i++) { /* the simplest first */
         lh_link_setting try = *s;
-        try.recovery = i % 2 ? LH_SELECTIVE_REPEAT : LH_GO_BACK_N;
+        try.recovery =
+            i % 2 ? LH_RECOVERY_SELECTIVE_REPEAT : LH_RECOVERY_GO_BACK_N;
         try.fec_data = try.fec_parity = 0;
         if (i < 2)
             LHI_TRY(sending_with(a, &try, &now, err));
@@ -349,7 +350,7 @@ static lh_status simplify(const advisor *a, uint32_t paths, lh_link_setting *s,
     other.fec_data = other.fec_parity = 0;
     LHI_TRY(settle(a, &other, &best, s, err));
     other = *s;
-    other.recovery = LH_GO_BACK_N;
+    other.recovery = LH_RECOVERY_GO_BACK_N;
     LHI_TRY(settle(a, &other, &best, s, err));
     other = *s;
     control(a, true, &other);
@@ -397,7 +398,7 @@ static lh_status list_codes(const advisor *a, const lh_link_setting *s,
     double unused;
     for (int i = 0; i < 4; i++) {
         lh_link_setting other = *s;
-        other.recovery = i < 2 ? s->recovery : LH_GO_BACK_N;
+        other.recovery = i < 2 ? s->recovery : LH_RECOVERY_GO_BACK_N;
         other.fec_data = other.fec_parity = 0;
         if (i % 2)
             LHI_TRY(choose_code(a, &other, &unused, err));
@@ -437,9 +438,9 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
         add_option(o, &other);
         break;
     case LH_ADVICE_RECOVERY:
-        other.recovery = LH_GO_BACK_N;
+        other.recovery = LH_RECOVERY_GO_BACK_N;
         add_option(o, &other);
-        other.recovery = LH_SELECTIVE_REPEAT;
+        other.recovery = LH_RECOVERY_SELECTIVE_REPEAT;
         add_option(o, &other);
         break;
     default:
