@@ -6,6 +6,7 @@
  * there are (docs/theory/optimal.md, "Threads"). */
 #include "solve/rounds.h"
 
+#include "solve/improve/anneal.h"
 #include "solve/improve/beams.h"
 #include "solve/improve/fewer.h"
 #include "solve/improve/inserts.h"

@@ -5,6 +5,7 @@
 #include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 #include "solve/improve/beams.h"
+#include "solve/improve/dispatch.h"
 #include "solve/improve/fewer.h"
 #include "solve/improve/inserts.h"
 #include "solve/improve/justify.h"

@@ -148,6 +148,54 @@ static void results_are_valid_without_them(void)
     }
 }
 
+static uint64_t calls_of(const lh_solution *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->n_engines; i++)
+        if (strcmp(s->engines[i].name, name) == 0)
+            return s->engines[i].calls;
+    CHECK_MSG(false, "no engine %s", name);
+    return 0;
+}
+
+static lh_pipeline *uniform(unsigned devices, unsigned microbatches)
+{
+    char text[512];
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: %u\n"
+             "devices: %u\nuniform: {placement: ud, F: 38, D: 48, W: 20, "
+             "memory: {F: 1, W: -1}}\nmemory_limit: %u\n",
+             microbatches, devices, devices / 2);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "uniform", &p, &err), err);
+    return p;
+}
+
+/* Those that begin after others have tried for long, or where passes are many.
+ */
+static void late_ones_begin(void)
+{
+    static const char *const of_many[] = {"refutation", "fewer", "regrowth",
+                                          "mirror"};
+    static const char *const of_few[] = {"neighbourhoods", "elsewhere",
+                                         "shortened"};
+    lh_pipeline *many = uniform(16, 96), *few = uniform(8, 64);
+    lh_solve_options o = {.size = sizeof o, .effort = 1500000};
+    lh_solution all = solve(many, &o, NULL);
+    for (size_t i = 0; i < sizeof of_many / sizeof *of_many; i++) {
+        CHECK_MSG(calls_of(&all, of_many[i]) > 0, "%s", of_many[i]);
+        leave_out(many, &o, &all, of_many[i]);
+    }
+    lh_solution_fini(&all);
+    o.effort = 5000000;
+    all = solve(few, &o, NULL);
+    for (size_t i = 0; i < sizeof of_few / sizeof *of_few; i++)
+        CHECK_MSG(calls_of(&all, of_few[i]) > 0, "%s", of_few[i]);
+    lh_solution_fini(&all);
+    lh_pipeline_free(many);
+    lh_pipeline_free(few);
+}
+
 static void statistics_do_not_depend_on_threads(void)
 {
     for (uint32_t i = 0; i < n_cases / 4 && !test_state.bad; i++) {
@@ -187,6 +235,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(results_are_valid_without_them);
+    RUN(late_ones_begin);
     RUN(statistics_do_not_depend_on_threads);
     RUN(other_names_are_refused);
     return test_summary();

@@ -2,8 +2,9 @@
 /* A schedule from the windows of a deadline, by the active schedules of Giffler
  * and Thompson: always on the machine where an operation could end first, and
  * of those that could start before that end the one that is due first. */
+#include "solve/improve/dispatch.h"
+
 #include "solve/model/first.h"
-#include "solve/model/words.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
  */
 #include "solve/improve/fewer.h"
 
+#include "solve/improve/dispatch.h"
 #include "solve/improve/inserts.h"
 #include "solve/improve/justify.h"
 #include "solve/state/batch.h"

@@ -8,6 +8,7 @@
  * streams. */
 #include "solve/improve/justify.h"
 
+#include "solve/improve/dispatch.h"
 #include "solve/model/mirror.h"
 
 #include <string.h>

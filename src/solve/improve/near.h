@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large neighbourhoods of the best schedule (docs/theory/optimal.md,
- * "Order"). */
+ * "All together"). */
 #ifndef LHI_NEAR_H
 #define LHI_NEAR_H
 

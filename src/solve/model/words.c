@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "solve/model/words.h"
 
+#include "pipe/pipeline_own.h"
+
 #include <string.h>
 
 static bool between(const lhi_shop *s, uint32_t a, uint32_t b)
@@ -143,4 +145,36 @@ int64_t lhi_words_time(lhi_words *w)
             last = w->end[o] + s->tail[o];
     }
     return last;
+}
+
+void lhi_words_follow(lhi_words *w, uint32_t leader)
+{
+    const lhi_shop *s = w->shop;
+    for (uint32_t i = w->followers_at[leader]; i < w->followers_at[leader + 1];
+         i++) {
+        uint32_t m = w->followers[i], n = 0;
+        const lhi_machine *k = &s->machines[m];
+        for (uint32_t x = 0; x < w->n[leader]; x++) {
+            uint32_t o = w->order[leader][x];
+            const lhi_stream *t = &s->streams[s->stream_of[o]];
+            for (uint32_t j = 0; j < k->n_streams; j++) {
+                const lhi_stream *u = &s->streams[k->first_stream + j];
+                uint32_t of = u->kind == LHI_MESSAGE_F || u->kind == LHI_GATHER
+                                  ? s->f[u->chunk]
+                              : u->kind == LHI_MESSAGE_D || s->p->joint
+                                  ? s->d[u->chunk]
+                                  : s->w[u->chunk];
+                if (of != s->stream_of[o])
+                    continue;
+                uint32_t y = o - t->first;
+                if (u->kind == LHI_GATHER    ? y == 0
+                    : u->kind == LHI_SCATTER ? y + 1 == t->count
+                                             : true)
+                    w->order[m][n++] =
+                        u->kind == LHI_GATHER || u->kind == LHI_SCATTER
+                            ? u->first
+                            : u->first + y;
+            }
+        }
+    }
 }

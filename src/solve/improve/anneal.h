@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulated annealing on the orders of all machines. */
+#ifndef LHI_ANNEAL_H
+#define LHI_ANNEAL_H
+
+#include "solve/model/words.h"
+
+typedef struct lhi_anneal {
+    uint64_t seed;
+    uint64_t ticks;    /* to spend */
+    int64_t target;    /* stop at this objective */
+    int64_t hot, cold; /* temperatures, shop time */
+} lhi_anneal;
+
+/* Changes `words` (which must be feasible) and leaves the best orders found in
+ * `best`, if they beat *best_time. `words` ends wherever it is. */
+lh_status lhi_words_anneal(lhi_words *words, lhi_words *best,
+                           int64_t *best_time, const lhi_anneal *how,
+                           lhi_budget *budget, lhi_arena *mem, lh_error *err);
+
+#endif
