@@ -86,8 +86,7 @@ static void try_methods(const lh_job *job, found *out)
     for (uint32_t m = 0; m < lh_n_methods(); m++) {
         lh_job one = *job;
         one.layout.schedule = lh_method_name(m);
-        if (strcmp(one.layout.schedule, "auto") != 0 &&
-            strcmp(one.layout.schedule, "optimal") != 0)
+        if (!lh_method_is_choice(one.layout.schedule))
             plan(&one, &o, out);
     }
 }

@@ -324,14 +324,14 @@ static lh_status order(cli *c, work *w, const settings *s)
 
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
-    bool optimal = strcmp(s->method, "optimal") == 0;
+    bool optimal = lh_best_is_search(s->method);
     if (s->model.objective != CLI_MAKESPAN && !optimal)
         return cli_usage(c, "--objective is for --method optimal");
     if (s->search.certificate &&
         (!optimal || s->model.objective == MEMORY || s->tradeoff.pareto))
         return cli_usage(c, "--certificate is for --method optimal and a "
                             "makespan");
-    if (s->search.without && !optimal && strcmp(s->method, "auto") != 0)
+    if (s->search.without && !optimal && !lh_method_is_choice(s->method))
         return cli_usage(c, "--without is for --method optimal and auto");
     CLI_TRY(cli_check_engines(c, &s->search));
     if (s->tradeoff.pareto && !optimal)
@@ -377,7 +377,7 @@ static lh_status generate(cli *c, work *w, const settings *s,
 static lh_status make(cli *c, work *w)
 {
     const settings *s = c->settings;
-    bool optimal = strcmp(s->method, "optimal") == 0;
+    bool optimal = lh_best_is_search(s->method);
     if (!optimal)
         CLI_TRY(cli_check_method(c, "--method", s->method));
     CLI_TRY(check_tradeoff(c, s));
@@ -523,7 +523,7 @@ static void print_text(cli *c, const work *w)
     int64_t ns = lh_timeline_makespan(w->timeline);
     int64_t most = cli_highest_peak(w->timeline, &device);
     fprintf(c->out, "method        %s%s\n", w->chosen,
-            strcmp(s->method, "auto") == 0 ? " (best of all that fit)" : "");
+            lh_method_is_choice(s->method) ? " (best of all that fit)" : "");
     fprintf(c->out, "makespan      %s\n", cli_time_text(ns, a));
     fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
             w->bound.text);

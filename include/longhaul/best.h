@@ -15,6 +15,10 @@ extern "C" {
 LH_API uint32_t lh_n_best(void);
 LH_API const char *lh_best_name(uint32_t i);  /* "optimal" */
 LH_API const char *lh_best_about(uint32_t i); /* one line */
+/* Whether that name is of the search for an optimal schedule, which is no
+ * method: LH_OPTIMAL. */
+#define LH_OPTIMAL "optimal"
+LH_API bool lh_best_is_search(const char *name);
 /* LH_EINVAL: there is no such name; `err` lists those there are. */
 LH_API lh_status lh_best_find(const char *name, lh_error *err);
 

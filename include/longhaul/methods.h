@@ -38,9 +38,9 @@ typedef struct lh_method_options {
 LH_API uint32_t lh_n_methods(void);
 LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
 LH_API const char *lh_method_about(uint32_t method); /* one line */
-/* Whether it takes the best of the others ("auto"), and so says nothing beside
- * them. */
-LH_API bool lh_method_is_choice(uint32_t method);
+/* Whether that name is of the one that takes the best of the others ("auto"),
+ * and so says nothing beside them. */
+LH_API bool lh_method_is_choice(const char *name);
 
 /* The number of the method of that name into *out (may be NULL).
  * LH_EINVAL: there is none; `err` lists those there are. */

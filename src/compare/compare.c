@@ -106,8 +106,8 @@ static lh_status start_contest(const lh_compare_options *options,
 static bool is_wanted(const lh_compare_options *how, const char *method)
 {
     if (how->n_methods == 0)
-        return strcmp(method, "auto") != 0 &&
-               (strcmp(method, "optimal") != 0 ||
+        return !lh_method_is_choice(method) &&
+               (!lh_best_is_search(method) ||
                 !((how->latency && how->latency->n_values) ||
                   (how->transfer && how->transfer->n_values)));
     for (uint32_t i = 0; i < how->n_methods; i++)

@@ -2,8 +2,6 @@
 /* Every other method that suits the pipeline, simulated; the fastest stays. */
 #include "sched/sched.h"
 
-#include <string.h>
-
 typedef struct contest {
     const lh_pipeline *pipeline;
     const lh_method_options *options;

@@ -88,10 +88,10 @@ lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
     return LH_OK;
 }
 
-bool lh_method_is_choice(uint32_t method)
+bool lh_method_is_choice(const char *name)
 {
-    return method < lhi_n_methods &&
-           lhi_methods[method].kind == LHI_METHOD_CHOICE;
+    const lhi_method *method = lhi_method_named(name);
+    return method && method->kind == LHI_METHOD_CHOICE;
 }
 
 /* ---- what a pipeline has to be like ---- */

@@ -11,7 +11,7 @@
 
 enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MOST_PASSES = 200000 };
 
-static const char optimal[] = "optimal";
+static const char optimal[] = LH_OPTIMAL;
 
 uint32_t lh_n_best(void)
 {
@@ -35,9 +35,14 @@ const char *lh_best_about(uint32_t i)
                        : lh_method_about(i - 1);
 }
 
+bool lh_best_is_search(const char *name)
+{
+    return strcmp(name, optimal) == 0;
+}
+
 lh_status lh_best_find(const char *name, lh_error *err)
 {
-    if (strcmp(name, optimal) == 0)
+    if (lh_best_is_search(name))
         return LH_OK;
     lh_status status = lh_method_find(name, NULL, err);
     if (status != LH_OK && err) {
@@ -155,9 +160,9 @@ static lh_status choose(chooser *k, const char *name, lh_error *err)
     k->out->bound_ns = bound.ns;
     memcpy(k->out->why, bound.text, sizeof k->out->why);
     k->method.bound_ns = bound.ns;
-    if (strcmp(name, optimal) == 0)
+    if (lh_best_is_search(name))
         return take_optimal(k, err);
-    if (strcmp(name, "auto") == 0)
+    if (lh_method_is_choice(name))
         return take_best(k, err);
     return lh_method_run(name, k->p, &k->method, &k->out->schedule,
                          &k->out->method, err);

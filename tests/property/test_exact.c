@@ -10,7 +10,6 @@
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_LAYERS = 12 };
 
@@ -22,7 +21,7 @@ static int64_t best_of_methods(const lh_pipeline *p)
         lh_schedule *s;
         lh_timeline *t;
         lh_error err = {0};
-        if (strcmp(name, "auto") == 0) /* the others do */
+        if (lh_method_is_choice(name)) /* the others do */
             continue;
         if (lh_method_run(name, p, NULL, &s, NULL, &err) != LH_OK)
             continue;

@@ -11,7 +11,6 @@
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { JOBS = 1500, LAYOUTS_PER_JOB = 4, METHODS = 3, MOST_LAYERS = 6 };
 
@@ -151,7 +150,7 @@ static void run_methods(lhi_random *r, const lhi_built *built, way *w)
         lh_timeline *t;
         lh_error err = {0};
         w->n_tried++;
-        if (strcmp(name, "auto") == 0) /* the others do */
+        if (lh_method_is_choice(name)) /* the others do */
             continue;
         if (lh_method_run(name, built->pipeline, NULL, &s, NULL, &err) != LH_OK)
             continue;

@@ -83,7 +83,7 @@ static void try_all(rng *r, const lh_pipeline *p)
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
         int64_t ns = try_method(p, name, &options, bound.ns);
-        if (strcmp(name, "auto") == 0)
+        if (lh_method_is_choice(name))
             by_auto = ns;
         else if (ns >= 0 && (best < 0 || ns < best))
             best = ns;

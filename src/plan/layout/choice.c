@@ -9,11 +9,9 @@ lhi_asked lhi_schedule_asked(const lh_job *job)
     const char *want = job->layout.schedule;
     if (!want)
         return LHI_ASKED_ANY;
-    if (strcmp(want, LHI_OPTIMAL) == 0)
+    if (strcmp(want, LH_OPTIMAL) == 0)
         return LHI_ASKED_OPTIMAL;
-    const lhi_method *method = lhi_method_named(want);
-    return method && method->kind == LHI_METHOD_CHOICE ? LHI_ASKED_ANY
-                                                       : LHI_ASKED_METHOD;
+    return lh_method_is_choice(want) ? LHI_ASKED_ANY : LHI_ASKED_METHOD;
 }
 
 lhi_config lhi_config_of(const lh_choice *choice)

@@ -7,8 +7,7 @@
 #include "plan/layout/layout.h"
 #include "sched/sched.h"
 
-/* How a schedule is called that a search for the optimal one found. */
-#define LHI_OPTIMAL "optimal"
+#include <longhaul/best.h>
 
 /* What a job's layout.schedule leaves open. */
 typedef enum lhi_asked {

@@ -3,7 +3,6 @@
 #include "plan/layout/alike.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 uint32_t lhi_group_size(const lh_layout *layout)
 {

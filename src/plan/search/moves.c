@@ -6,7 +6,6 @@
 #include "plan/search/goal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     FASTEST = 6,                /* layouts */

@@ -11,7 +11,6 @@
 
 #include <longhaul/methods.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ELASTIC_LAYOUTS = 2 }; /* the fastest by other schedules */
 

@@ -108,7 +108,7 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
     lh_status status = LH_OK;
     if (s.schedule && s.makespan_ns < c->makespan_ns) {
         status = measure(p, s.schedule, c, err);
-        c->layout.schedule = LHI_OPTIMAL;
+        c->layout.schedule = LH_OPTIMAL;
         r->changed = true;
         c->why = "";
         *schedule = s.schedule;
@@ -178,7 +178,7 @@ static lh_status list_methods(refiner *r, const lh_choice *like, lh_error *err)
         lh_choice row = *like;
         row.layout.schedule = lh_method_name(m);
         row.why = "";
-        if (lh_method_is_choice(m))
+        if (lh_method_is_choice(row.layout.schedule))
             continue;
         lh_status status = lh_method_run(row.layout.schedule, p->pipeline, &how,
                                          &schedule, NULL, &why);

@@ -7,7 +7,6 @@
 #include <longhaul/methods.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
 {

@@ -266,8 +266,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
             LHI_TRY(try_schedule(r, d, d->n_rows - 1, schedule,
                                  named ? INT64_MAX : r->best_ns, err));
     }
-    if (like->layout.schedule &&
-        strcmp(like->layout.schedule, LHI_OPTIMAL) == 0)
+    if (like->layout.schedule && strcmp(like->layout.schedule, LH_OPTIMAL) == 0)
         return try_optimal(r, like, show, d, err);
     return LH_OK;
 }

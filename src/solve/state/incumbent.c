@@ -119,7 +119,7 @@ static lh_status generate(lhi_solver *r, lh_error *err)
                                .sub_blocks = r->o.sub_blocks,
                                .bound_ns = r->bound_ns};
         lh_error why = {0};
-        if (lh_method_is_choice(i))
+        if (lh_method_is_choice(name))
             continue;
         if (r->best_ns >= 0 && r->best_ns <= r->bound_ns)
             break; /* even where a gap is allowed, no generator is better */
