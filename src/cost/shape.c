@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cost/shape.h"
-#include "base/take_options.h"
 
 #include "base/fail.h"
+#include "base/take_options.h"
 
 #include <inttypes.h>
 #include <math.h>

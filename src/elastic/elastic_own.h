@@ -1,6 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of elastic pipelines share. Symbols as in PipeMesh: stages i
- * and chunks c count from 1. */
+ * and chunks c count from 1.
+ *
+ * Closed forms for equal chunks on equal stages. In: a case (times and sizes
+ * of a chunk, stages, replicas, microbatches). Out: plans, that is groups,
+ * shares and buckets, and what they take (longhaul/elastic.h).
+ *
+ *   elastic_plan.c    the plan of a queue, and plans that are given
+ *   elastic_order.c   its order of passes on a stage
+ *   elastic_launch.c  its communications, and the passes that launch them
+ *   elastic_model.c   its time and memory
+ *   elastic_sums.c    what recomputing each set of operations takes and saves
+ *   elastic_choose.c  queue, sharding and recomputation together
+ *
+ * What is found by event runs instead is in plan/elastic/. */
 #ifndef LHI_ELASTIC_OWN_H
 #define LHI_ELASTIC_OWN_H
 

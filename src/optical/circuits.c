@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What is held of the spectrum, and by whom. */
 #include "optical/traffic_run.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All policies with all seeds, over the processors there are. */
-#include "base/take_options.h"
 #include "optical/scenario.h"
+
+#include "base/take_options.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Background traffic alone. */
+#include "optical/traffic_run.h"
+
 #include "base/heap.h"
 #include "base/take_options.h"
-#include "optical/traffic_run.h"
 
 static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
                                lh_error *err)

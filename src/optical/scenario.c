@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The file of a scenario, but for its jobs. */
 #include "optical/scenario.h"
 
 #include <inttypes.h>

@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scenario, read and checked. */
+/* A scenario, read and checked.
+ *
+ * Jobs over an elastic optical network. In: a scenario's file. Out: how long
+ * iterations take under each policy (longhaul/optical.h).
+ *
+ *   optical_network.h  nodes and cables: topology.c; candidate routes: routes.c
+ *   spectrum.h         slots of fibres; choose.h: which a request gets
+ *   program.h          what a job's devices do in one iteration
+ *   scenario.c         the file; traffic_job.c: its jobs
+ *   prepare.c          jobs under a policy and a seed, placed: optical_place.h
+ *   traffic_run.h      one run: jobs and background, circuits.c; deadlines of
+ *                      messages: critical.h
+ *   optical.c          all policies with all seeds; optical_traffic.c:
+ *                      background alone
+ *   html.c             the report; picture.h: its pictures */
 #ifndef LHI_SCENARIO_H
 #define LHI_SCENARIO_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The file of a topology. */
 #include "optical/optical_network.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One run, event by event. */
 #include "optical/traffic_run.h"
 #include "optical/critical.h"
 

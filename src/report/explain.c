@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an analysis says about a timeline, in terms of its trace. */
-#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"
+#include "base/take_options.h"
 #include "trace/jsontext.h"
 #include "trace/trace_own.h"
 

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report's files share. */
+/* What the report's files share.
+ *
+ * Pictures. In: traces, what an analysis says of them, rows, sweeps and tables.
+ * Out: text (longhaul/report.h).
+ *
+ *   report.c         the HTML page, gathered as JSON; report.html, .css and .js
+ *                    around it, decode.js, check.js and the rest draw from that
+ *   trace_json.c     a trace in that JSON: columns of whole numbers
+ *   reasons.c        tables of text and bars of parts in it
+ *   explain.c        an analysis in terms of its trace
+ *   svg.c            a timeline as a still picture
+ *   text_timeline.c  the same as text; text_plot.c the curves of a sweep */
 #ifndef LHI_PARTS_H
 #define LHI_PARTS_H
 

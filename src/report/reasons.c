@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of text and parts of a whole, for what a plan has to say. */
-#include "base/take_options.h"
 #include "report/parts.h"
 
+#include "base/take_options.h"
 #include "trace/jsontext.h"
 
 #include <inttypes.h>

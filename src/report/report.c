@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTML report. Everything added becomes the page's JSON at once, so that
  * a report holds text alone; report.js draws from it. */
-#include "base/take_options.h"
 #include "report/parts.h"
 
+#include "base/take_options.h"
 #include "trace/jsontext.h"
 
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as a still picture. Coordinates are written in hundredths of a
  * pixel, as integers, so that no locale can put a comma in them. */
-#include "base/take_options.h"
 #include "report/parts.h"
 
 #include "base/arena.h"
+#include "base/take_options.h"
 #include "trace/jsontext.h"
 #include "trace/trace_own.h"
 

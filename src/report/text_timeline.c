@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline as text: a row per device, a character per stretch of time. */
-#include "base/take_options.h"
 #include "report/parts.h"
+
+#include "base/take_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A trace in the page's JSON. */
 #include "report/parts.h"
 
 #include "base/whole.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/take_options.h"
 #include "sched/sched.h"
+
+#include "base/take_options.h"
 
 #include <string.h>
 

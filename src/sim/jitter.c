@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/take_options.h"
+/* Iterations under delays that vary: each sample draws the pipeline anew. */
 #include "sim/draws.h"
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "base/take_options.h"
 #include "pipe/pipeline_own.h"
 
 #include <inttypes.h>

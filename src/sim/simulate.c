@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/take_options.h"
+/* Simulating, and looking into the timeline that comes of it. */
 #include "sim/timeline.h"
+
+#include "base/take_options.h"
 
 lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err)

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_timeline, and the event engine that fills it. */
+/* What is inside an lh_timeline, and the event engine that fills it.
+ *
+ * The performance model. In: a pipeline and a schedule of it. Out: when each
+ * pass, message and collective happens (longhaul/simulate.h), and why that
+ * takes so long (longhaul/analysis.h).
+ *
+ *   orders.c        whether the orders are complete, before anything runs
+ *   event_engine.c  the model itself: events in order of time
+ *   simulate.c      lh_simulate() by that engine, and looking into a timeline
+ *   evaluator.c     makespans alone, without a clock where none is needed
+ *   analysis.c      idle time by cause, critical path, links, slack
+ *   draws.h         the same under delays that vary: jitter.c
+ *   kernels.c       the longest path of kernels that someone recorded */
 #ifndef LHI_TIMELINE_H
 #define LHI_TIMELINE_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The judge of schedules: its questions, one after the other. */
 #include "verify/judge.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A pipeline as operations in rows on machines, and the arcs between them. */
 #include "verify/claim.h"
 #include "verify/judge.h"
 

@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the judge. It sees pipelines and schedules through their public
- * functions alone, so that a mistake made elsewhere is not made here again. */
+ * functions alone, so that a mistake made elsewhere is not made here again.
+ *
+ * In: a pipeline and a schedule, or a certificate. Out: what is wrong with them
+ * (longhaul/check.h).
+ *
+ *   check.c          all questions to a schedule, one after the other
+ *   judge_passes.c   is every pass there, once, in its place?
+ *   judge_links.c    which messages does a link carry, and are all ordered?
+ *   judge_memory.c   does it fit?
+ *   judge_clock.c    does it run, and how long?
+ *   verdict.c        what they find goes here
+ *   certificate.c    all statements of a certificate
+ *   claim.h          why no schedule is faster: closed forms claim_form.c,
+ *                    windows claim_windows.c, clauses claim_clauses.c, over the
+ *                    operations and machines of claim_model.c */
 #ifndef LHI_JUDGE_H
 #define LHI_JUDGE_H
 
