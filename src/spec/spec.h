@@ -8,7 +8,7 @@
  *   spec_sites.c         which datacenters have which stages of a layout
  *   model_map.c          its model; model_config.c: as config.json;
  *                        model.c: how many parameters, and what has to divide
- *   profile_read.c, profile_write.c   what was measured
+ *   profile_file.c       what was measured
  *   gpu.c, model_preset.c             GPUs and models by name
  *
  * This header is what these files share. */
@@ -71,6 +71,7 @@ extern const lhi_table lhi_job_link_table;
 
 /* --- profiles --- */
 
+extern const lhi_table lhi_profile_table;
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_profile *out, lh_error *err);
 json_t *lhi_profile_to_json(const lh_profile *profile);

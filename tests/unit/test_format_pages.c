@@ -24,6 +24,7 @@ static const page pages[] = {
     {"pipeline.md", {&lhi_pipeline_table}, {NULL}, false},
     {"certificate.md", {&lhi_certificate_table}, {NULL}, false},
     {"plan.md", {&lhi_plan_table}, {NULL}, false},
+    {"profile.md", {&lhi_profile_table}, {NULL}, false},
     {"job.md", {&lhi_model_table, &lhi_job_link_table}, {NULL}, true},
 };
 

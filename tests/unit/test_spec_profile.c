@@ -49,8 +49,10 @@ static void bad_profiles_are_refused(void)
     refuse_profile(L("path: moon"), "must be node, fabric or wan");
     refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
                    "'from' is missing");
-    refuse_profile(L("path: node, from: a, alpha_us: 1"), "name the 'site'");
-    refuse_profile(L("path: wan, site: a, alpha_us: 1"), "'from' and 'to'");
+    refuse_profile(L("path: node, from: a, alpha_us: 1, beta_ns_per_byte: 1"),
+                   "name the 'site'");
+    refuse_profile(L("path: wan, site: a, alpha_us: 1, beta_ns_per_byte: 1"),
+                   "'from' and 'to'");
     refuse_profile(L("path: node, alpha_us: 1"), "'beta_ns_per_byte' is");
     refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: inf"), "inf");
     refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: 1}\n"

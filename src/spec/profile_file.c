@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles: from their text to their entries and back. */
+#include "spec/spec.h"
+
+#include <string.h>
+
+const char *const lhi_profile_kinds[] = {"layer", "moe_layer", "embedding",
+                                         "head",  "chunk",     NULL};
+const char *const lhi_profile_paths[] = {"node", "fabric", "wan", NULL};
+
+/* Of the whole file, or NULL: what its entries are of that do not say. */
+typedef struct profile_origin {
+    const char *gpu;
+} profile_origin;
+
+/* --- entries ---------------------------------------------------------------
+ */
+
+static void start_entry(const lhi_reading *r, void *it)
+{
+    lh_profile_entry *entry = it;
+    entry->gpu = ((const profile_origin *)r->context)->gpu;
+    entry->micro_batch = 1;
+}
+
+static lh_status check_kind(const lhi_reading *r, const lhi_node *map, void *it,
+                            lh_error *err)
+{
+    const lh_profile_entry *entry = it;
+    const lhi_node *chunk = lhi_find(map, "chunk"), *of = lhi_find(map, "of");
+    if (entry->kind != LH_PROFILE_CHUNK) {
+        if (!chunk)
+            chunk = of ? of : lhi_find(map, "layers");
+        if (chunk)
+            return lhi_doc_fail(r->doc, chunk, err, LH_EINPUT,
+                                "belongs to entries of kind chunk only");
+        return LH_OK;
+    }
+    LHI_TRY(lhi_need(r->doc, map, "of", &of, err));
+    LHI_TRY(lhi_need(r->doc, map, "chunk", &chunk, err));
+    if (entry->chunk >= entry->of)
+        return lhi_doc_fail(r->doc, chunk, err, LH_EINPUT,
+                            "%u is out of range; from 0 to %u is possible",
+                            entry->chunk, entry->of - 1);
+    return LH_OK;
+}
+
+#define MOST_BYTES (INT64_C(1) << 50)
+
+static const lhi_field entry_rows[] = {
+    {"kind", LHI_NAME(lh_profile_entry, kind), .names = lhi_profile_kinds},
+    {"chunk", LHI_WHOLE(lh_profile_entry, chunk), .most = LHI_MAX_ENTRIES - 1,
+     LHI_UNLESS(lh_profile_entry, of, 0)},
+    {"of", LHI_WHOLE(lh_profile_entry, of), .least = 1, .most = LHI_MAX_ENTRIES,
+     .when = LHI_LEFT_OUT},
+    {"layers", LHI_WHOLE(lh_profile_entry, layers), .least = 1,
+     .most = LHI_MAX_LAYERS, .when = LHI_LEFT_OUT},
+    {"gpu", LHI_TEXT(lh_profile_entry, gpu), .least = 1,
+     LHI_UNLESS(lh_profile_entry, gpu, 0)},
+    {"tensor", LHI_WHOLE(lh_profile_entry, tensor), .least = 1,
+     .most = LHI_MAX_DEGREE, .when = LHI_LEFT_OUT, .absent = 1},
+    {"context", LHI_WHOLE(lh_profile_entry, context), .least = 1,
+     .most = LHI_MAX_DEGREE, .when = LHI_LEFT_OUT, .absent = 1},
+    {"expert", LHI_WHOLE(lh_profile_entry, expert), .least = 1,
+     .most = LHI_MAX_DEGREE, .when = LHI_LEFT_OUT, .absent = 1},
+    {"micro_batch", LHI_WHOLE(lh_profile_entry, micro_batch), .least = 1,
+     .most = LHI_MAX_DEGREE, .when = LHI_KEPT},
+    {"sequence", LHI_WHOLE(lh_profile_entry, sequence), .least = 1,
+     .most = LHI_MAX_VOCAB},
+    {"recompute", LHI_NAME(lh_profile_entry, recompute),
+     .names = lhi_recompute_names, .when = LHI_LEFT_OUT,
+     .absent = LH_RECOMPUTE_NONE},
+    {"communication", LHI_BOOL(lh_profile_entry, communication),
+     .when = LHI_LEFT_OUT},
+    {"F_us", LHI_SPAN(lh_profile_entry, f_ns), .scale = 1e3},
+    {"D_us", LHI_SPAN(lh_profile_entry, d_ns), .scale = 1e3},
+    {"W_us", LHI_SPAN(lh_profile_entry, w_ns), .scale = 1e3},
+    {"activation_bytes", LHI_WHOLE(lh_profile_entry, activation_bytes),
+     .most = MOST_BYTES, .when = LHI_LEFT_OUT, .absent = LH_NOT_MEASURED},
+    {"static_bytes", LHI_WHOLE(lh_profile_entry, static_bytes),
+     .most = MOST_BYTES, .when = LHI_LEFT_OUT, .absent = LH_NOT_MEASURED},
+};
+static const lhi_table entry_table = {
+    LHI_ROWS("entry", lh_profile_entry, entry_rows), .start = start_entry,
+    .check = check_kind};
+
+static bool same_gpu(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* All conditions but the GPU and which of the chunks it is. */
+static bool same_conditions(const lh_profile_entry *a,
+                            const lh_profile_entry *b)
+{
+    return a->kind == b->kind && a->tensor == b->tensor &&
+           a->context == b->context && a->expert == b->expert &&
+           a->micro_batch == b->micro_batch && a->sequence == b->sequence &&
+           a->recompute == b->recompute && a->of == b->of;
+}
+
+/* Two entries for the same, or chunks of which some are missing, would leave
+ * open what was meant. */
+static lh_status check_entries(const lhi_reading *r, const lhi_node *list,
+                               const lh_profile_entry *entries, lh_error *err)
+{
+    for (const lhi_node *n = list->first; n; n = n->next) {
+        const lh_profile_entry *e = &entries[n->index];
+        uint32_t same = 0;
+        for (uint32_t i = 0; i < list->n_items; i++) {
+            const lh_profile_entry *other = &entries[i];
+            if (!same_conditions(e, other) || !same_gpu(e->gpu, other->gpu))
+                continue;
+            same++;
+            if (i < n->index && e->chunk == other->chunk)
+                return lhi_doc_fail(r->doc, n, err, LH_EINPUT,
+                                    "measured under the same conditions as "
+                                    "entry %u; keep one",
+                                    i);
+        }
+        if (e->kind == LH_PROFILE_CHUNK && same < e->of)
+            return lhi_doc_fail(r->doc, n, err, LH_EINPUT,
+                                "only %u of the %u chunks are there", same,
+                                e->of);
+    }
+    return LH_OK;
+}
+
+/* --- links ------------------------------------------------------------------
+ */
+
+static lh_status check_ends(const lhi_reading *r, const lhi_node *map, void *it,
+                            lh_error *err)
+{
+    const lh_profile_link *link = it;
+    const lhi_node *node;
+    if (link->path == LH_PATH_WAN) {
+        if ((node = lhi_find(map, "site")))
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "a wan path has 'from' and 'to' instead");
+        LHI_TRY(lhi_need(r->doc, map, "from", &node, err));
+        return lhi_need(r->doc, map, "to", &node, err);
+    }
+    if ((node = lhi_find(map, "from")) || (node = lhi_find(map, "to")))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "belongs to wan paths; name the 'site'");
+    return LH_OK;
+}
+
+static const lhi_field link_rows[] = {
+    {"path", LHI_NAME(lh_profile_link, path), .names = lhi_profile_paths},
+    {"site", LHI_TEXT(lh_profile_link, site), .least = 1, .when = LHI_LEFT_OUT},
+    {"from", LHI_TEXT(lh_profile_link, from), .least = 1, .when = LHI_LEFT_OUT},
+    {"to", LHI_TEXT(lh_profile_link, to), .least = 1, .when = LHI_LEFT_OUT},
+    {"alpha_us", LHI_SPAN(lh_profile_link, alpha_ns), .scale = 1e3},
+    {"beta_ns_per_byte", LHI_NUMBER(lh_profile_link, beta_ns_per_byte),
+     .high = 1e9},
+};
+static const lhi_table link_table = {
+    LHI_ROWS("link", lh_profile_link, link_rows), .check = check_ends};
+
+static lh_status check_links(const lhi_reading *r, const lhi_node *list,
+                             const lh_profile_link *links, lh_error *err)
+{
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        const lh_profile_link *l = &links[node->index];
+        for (uint32_t i = 0; i < node->index; i++)
+            if (links[i].path == l->path && same_gpu(links[i].site, l->site) &&
+                same_gpu(links[i].from, l->from) &&
+                same_gpu(links[i].to, l->to))
+                return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                    "the same path as entry %u; keep one", i);
+    }
+    return LH_OK;
+}
+
+/* --- the profile ------------------------------------------------------------
+ */
+
+static lh_status read_gpu(const lhi_reading *r, const lhi_node *node,
+                          void *owner, lh_error *err)
+{
+    profile_origin *origin = r->context;
+    const char *name;
+    (void)owner;
+    LHI_TRY(lhi_get_string(r->doc, node, &name, err));
+    origin->gpu = lhi_arena_strdup(r->mem, name);
+    return origin->gpu ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status check_profile(const lhi_reading *r, const lhi_node *map,
+                               void *it, lh_error *err)
+{
+    const lh_profile *profile = it;
+    const lhi_node *entries = lhi_find(map, "entries");
+    const lhi_node *links = lhi_find(map, "links");
+    if (!entries && !links)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "gives neither 'entries' nor 'links'");
+    if (entries)
+        LHI_TRY(check_entries(r, entries, profile->entries, err));
+    return links ? check_links(r, links, profile->links, err) : LH_OK;
+}
+
+static const lhi_field profile_rows[] = {
+    {"longhaul", LHI_ALSO(lh_profile), .form = "profile/1"},
+    {"model", LHI_TEXT(lh_profile, model), .least = 1, .when = LHI_LEFT_OUT},
+    /* written with each entry */
+    {"gpu", LHI_OWN(lh_profile), .read = read_gpu, .when = LHI_LEFT_OUT},
+    {"source", LHI_TEXT(lh_profile, source), .least = 1, .when = LHI_LEFT_OUT},
+    {"entries", LHI_LIST(lh_profile, entries, n_entries), .table = &entry_table,
+     .longest = LHI_MAX_ENTRIES, .when = LHI_KEPT},
+    {"links", LHI_LIST(lh_profile, links, n_links), .table = &link_table,
+     .longest = LHI_MAX_ENTRIES, .when = LHI_KEPT},
+};
+const lhi_table lhi_profile_table = {
+    LHI_ROWS("profile", lh_profile, profile_rows), .check = check_profile};
+
+lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
+                                lhi_arena *mem, lh_profile *out, lh_error *err)
+{
+    lh_profile profile = {0};
+    profile_origin origin = {NULL};
+    const lhi_reading r = {.doc = doc, .mem = mem, .context = &origin};
+    LHI_TRY(lhi_want_map(doc, map, err));
+    LHI_TRY(lhi_want_format_of(doc, map, "profile", 1, err));
+    LHI_TRY(lhi_fields_read(&r, map, &lhi_profile_table, &profile, err));
+    if (!(profile.name = lhi_arena_strdup(mem, doc->file)))
+        return lhi_fail_nomem(err);
+    *out = profile;
+    return LH_OK;
+}
+
+json_t *lhi_profile_to_json(const lh_profile *profile)
+{
+    return lhi_fields_write(&lhi_profile_table, profile, NULL);
+}
+
+lh_status lh_profile_format(const lh_profile *profile, char **text, size_t *len,
+                            lh_error *err)
+{
+    return lhi_json_text(lhi_profile_to_json(profile), text, len, err);
+}
+
+/* A profile that was read alone lives in one arena with itself. */
+typedef struct held_profile {
+    lh_profile profile; /* first: lh_profile_free() finds the rest by it */
+    lhi_arena *mem;
+} held_profile;
+
+static lh_status from_doc(lhi_doc *doc, lh_profile **out, lh_error *err)
+{
+    lhi_arena *mem = lhi_arena_make(0);
+    held_profile *held = mem ? LHI_NEW(mem, held_profile, 1) : NULL;
+    lh_status status = LH_OK;
+    if (!held)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status =
+            lhi_profile_from_node(doc, doc->root, mem, &held->profile, err);
+    lhi_doc_free(doc);
+    if (status != LH_OK) {
+        lhi_arena_free(mem);
+        return status;
+    }
+    held->mem = mem;
+    *out = &held->profile;
+    return LH_OK;
+}
+
+lh_status lh_profile_parse(const char *text, size_t len, const char *name,
+                           lh_profile **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+lh_status lh_profile_read(const char *path, lh_profile **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_load(path, &doc, err));
+    return from_doc(doc, out, err);
+}
+
+void lh_profile_free(lh_profile *profile)
+{
+    if (profile)
+        lhi_arena_free(((held_profile *)(void *)profile)->mem);
+}
+
+const lh_profile_entry *lh_profile_find(const lh_profile *profile,
+                                        const lh_profile_entry *like)
+{
+    for (uint32_t i = 0; i < profile->n_entries; i++) {
+        const lh_profile_entry *e = &profile->entries[i];
+        if (!same_conditions(e, like) ||
+            (e->kind == LH_PROFILE_CHUNK && e->chunk != like->chunk))
+            continue;
+        if (!e->gpu || !like->gpu || strcmp(e->gpu, like->gpu) == 0)
+            return e;
+    }
+    return NULL;
+}
