@@ -16,22 +16,15 @@ import tempfile
 import types
 import warnings
 
-SKIP = 77
+from lacking import lacking
+
 PROGRAM = os.path.abspath(sys.argv[1])
 try:
     warnings.filterwarnings("ignore")
     import torch
     from torch.distributed.pipelining import schedules
 except ImportError as error:
-    other = os.environ.get("LONGHAUL_TORCH")
-    if other:  # once only
-        environment = {k: v for k, v in os.environ.items()
-                       if k != "LONGHAUL_TORCH"}
-        os.execve(other, [other, *sys.argv], environment)
-    print(f"SKIPPED: no torch ({error}); that our schedules load in PyTorch "
-          "is not tested. Set LONGHAUL_TORCH to a Python that has it.",
-          file=sys.stderr)
-    sys.exit(SKIP)
+    lacking("torch", error, "LONGHAUL_TORCH", "our schedules load in PyTorch")
 
 count = {True: 0, False: 0}
 

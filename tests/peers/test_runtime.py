@@ -20,7 +20,8 @@ import sys
 import tempfile
 import warnings
 
-SKIP = 77
+from lacking import lacking
+
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = pathlib.Path(sys.argv[2]).resolve()
 warnings.filterwarnings("ignore")
@@ -29,15 +30,7 @@ try:
     from torch import distributed, multiprocessing, nn
     from torch.distributed.pipelining import PipelineStage, schedules
 except ImportError as error:
-    other = os.environ.get("LONGHAUL_TORCH")
-    if other:  # once only
-        environment = {k: v for k, v in os.environ.items()
-                       if k != "LONGHAUL_TORCH"}
-        os.execve(other, [other, *sys.argv], environment)
-    print(f"SKIPPED: no torch ({error}); that exports run in PyTorch is not "
-          "tested. Set LONGHAUL_TORCH to a Python that has it.",
-          file=sys.stderr)
-    sys.exit(SKIP)
+    lacking("torch", error, "LONGHAUL_TORCH", "exports run in PyTorch")
 
 WIDTH, ROWS = 16, 2  # of a microbatch
 

@@ -16,22 +16,16 @@ import subprocess
 import sys
 import tempfile
 
-SKIP = 77
+from lacking import lacking
+
 PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
 CASES = int(sys.argv[3]) if len(sys.argv) > 3 else 60
 FIRST = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 try:
     from pysat.solvers import Cadical153
 except ImportError as error:
-    other = os.environ.get("LONGHAUL_ORTOOLS")
-    if other:  # once only
-        environment = {k: v for k, v in os.environ.items()
-                       if k != "LONGHAUL_ORTOOLS"}
-        os.execve(other, [other, *sys.argv], environment)
-    print(f"SKIPPED: no python-sat ({error}); that a SAT solver confirms "
-          "optima is not tested. Set LONGHAUL_ORTOOLS to a Python that has "
-          "it.", file=sys.stderr)
-    sys.exit(SKIP)
+    lacking("python-sat", error, "LONGHAUL_ORTOOLS",
+            "a SAT solver confirms optima")
 sys.path[:0] = [str(pathlib.Path(SOURCE, "tools"))]
 import export_sat  # noqa: E402
 import peer_cpsat  # noqa: E402  (export_sat knows where it is)

@@ -8,7 +8,6 @@ Trains a byte-level BPE on the project's documents, then encodes them and strang
 text with both. Needs tokenizers and numpy; $LONGHAUL_TORCH names a Python that may
 have them. Without, the test is skipped, and says so.
 """
-import os
 import pathlib
 import random
 import subprocess
@@ -16,21 +15,15 @@ import sys
 import tempfile
 import unicodedata
 
-SKIP = 77
+from lacking import lacking
+
 PROGRAM, ROOT = sys.argv[1:3]
 try:
     import numpy
     from tokenizers import ByteLevelBPETokenizer
 except ImportError as error:
-    other = os.environ.get("LONGHAUL_TORCH")
-    if other:  # once only
-        environment = {k: v for k, v in os.environ.items()
-                       if k != "LONGHAUL_TORCH"}
-        os.execve(other, [other, *sys.argv], environment)
-    print(f"SKIPPED: no tokenizers or numpy ({error}); that our tokens are "
-          "Hugging Face's is not tested. Set LONGHAUL_TORCH to a Python that "
-          "has them.", file=sys.stderr)
-    sys.exit(SKIP)
+    lacking("tokenizers or numpy", error, "LONGHAUL_TORCH",
+            "our tokens are Hugging Face's")
 
 
 def strange(seed):

@@ -17,7 +17,8 @@ import sys
 import tempfile
 import warnings
 
-SKIP = 77
+from lacking import SKIP, lacking
+
 SPEED, NAIVE, ROOT = sys.argv[1:4]
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 try:
@@ -26,15 +27,8 @@ try:
     import torch
     import peer_torch_train as peer
 except ImportError as error:
-    other = os.environ.get("LONGHAUL_TORCH")
-    if other:  # once only
-        environment = {k: v for k, v in os.environ.items()
-                       if k != "LONGHAUL_TORCH"}
-        os.execve(other, [other, *sys.argv], environment)
-    print(f"SKIPPED: no torch or numpy ({error}); that training agrees with "
-          "PyTorch's is not tested. Set LONGHAUL_TORCH to a Python that has "
-          "them.", file=sys.stderr)
-    sys.exit(SKIP)
+    lacking("torch or numpy", error, "LONGHAUL_TORCH",
+            "training agrees with PyTorch's")
 
 STEPS = 20
 count = {True: 0, False: 0}

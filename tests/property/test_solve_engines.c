@@ -125,7 +125,8 @@ static void results_are_valid_without_them(void)
         rng r = {first_case + i};
         lh_pipeline *p = make(&r);
         lh_solve_options o = {.size = sizeof o,
-                              .effort = EFFORT << (rng_chance(&r, 10) ? 6 : 0),
+                              .effort = (uint64_t)EFFORT
+                                        << (rng_chance(&r, 10) ? 6 : 0),
                               .sub_blocks = 1 + rng_chance(&r, 20),
                               .fifo = rng_chance(&r, 20)};
         char list[LIST];

@@ -6,7 +6,10 @@
 #define NET_PROCESSES_H
 
 #include "base/fail.h"
+#include "base/realtime.h"
 #include "net/net.h"
+#include "net_suite.h"
+#include "test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -140,6 +143,37 @@ static lh_status run_processes(uint32_t n, uint32_t n_links,
             free(p[i].result);
     }
     return status;
+}
+
+typedef lh_status run_ranks(uint32_t n, uint32_t n_links,
+                            const lhi_net_link *links, lhi_rank_main *rank_main,
+                            void *context, lhi_rank_result *results,
+                            lh_error *err);
+
+/* All cases of the conformance suite over a transport. */
+static inline void processes_conform(const char *transport, run_ranks *run)
+{
+    for (unsigned i = 0; i < n_net_cases; i++) {
+        const net_case *c = &net_cases[i];
+        lhi_rank_result results[8] = {{0}};
+        lh_error err = {0};
+        char word[] = "hello from";
+        int64_t start_ns = lhi_now_ns();
+        lh_status status = run(c->n_ranks, c->n_links, c->links, c->rank_main,
+                               word, results, &err);
+        if (!c->fails)
+            CHECK_MSG(status == LH_OK, "%s, %s: %s", transport, c->name,
+                      err.text);
+        else
+            CHECK_MSG(status != LH_OK && strstr(err.text, c->fails),
+                      "%s, %s: '%s', without '%s'", transport, c->name,
+                      err.text, c->fails);
+        if (getenv("TEST_NET_VERBOSE"))
+            printf("%s %s %.3f s\n", transport, c->name,
+                   (double)(lhi_now_ns() - start_ns) * 1e-9);
+        for (int k = 0; k < 8; k++)
+            free(results[k].text);
+    }
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "engine/exec.h"
 #include "engine/measure.h"
 #include "random_pipeline.h"
+#include "scheduled.h"
 #include "test.h"
 
 #include <longhaul/methods.h>
@@ -13,22 +14,6 @@ static const char two[] =
     "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 4\ndevices: 2\n"
     "uniform: {placement: ud, F: 10, D: 10, W: 10, memory: {F: 1, W: -1}}\n"
     "datacenters: {count: 2, latency: 5, transfer: 2}\n";
-
-static lh_pipeline *parse(const char *text)
-{
-    lh_error err;
-    lh_pipeline *p = NULL;
-    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
-    return p;
-}
-
-static lh_schedule *make(const lh_pipeline *p, const char *method)
-{
-    lh_error err;
-    lh_schedule *s = NULL;
-    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
-    return s;
-}
 
 static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
                       lh_receives receives, uint32_t slots)
@@ -58,8 +43,8 @@ static void list(const lh_exec *x, uint32_t rank, char *out, size_t room)
 
 static void streams_of_two_ranks(void)
 {
-    lh_pipeline *p = parse(two);
-    lh_schedule *s = make(p, "1f1b");
+    lh_pipeline *p = pipeline_of(two);
+    lh_schedule *s = schedule_by(p, "1f1b");
     char text[4096];
     lh_exec *x = lower(p, s, LH_RECEIVES_LATE, 0);
     list(x, 1, text, sizeof text);
@@ -94,8 +79,8 @@ static void streams_of_two_ranks(void)
 
 static void late_fd_passes_over_w(void)
 {
-    lh_pipeline *p = parse(two);
-    lh_schedule *s = make(p, "zb-h1");
+    lh_pipeline *p = pipeline_of(two);
+    lh_schedule *s = schedule_by(p, "zb-h1");
     lh_exec *x = lower(p, s, LH_RECEIVES_LATE_FD, 0);
     uint32_t n, seen = 0;
     const lh_instruction *in = lh_exec_instructions(x, 1, &n);
@@ -288,8 +273,8 @@ static void line_through_sizes(void)
 
 static void refusals(void)
 {
-    lh_pipeline *p = parse(two);
-    lh_schedule *s = make(p, "1f1b");
+    lh_pipeline *p = pipeline_of(two);
+    lh_schedule *s = schedule_by(p, "1f1b");
     lh_exec_options o = {.size = 1};
     lh_exec *x = NULL;
     lh_error err;

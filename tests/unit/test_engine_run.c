@@ -3,6 +3,7 @@
  * simulator says, for random pipelines too, and how runs end. */
 #include "engine/exec.h"
 #include "random_pipeline.h"
+#include "scheduled.h"
 #include "test.h"
 
 #include <longhaul/methods.h>
@@ -10,22 +11,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static lh_pipeline *parse(const char *text)
-{
-    lh_error err;
-    lh_pipeline *p = NULL;
-    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
-    return p;
-}
-
-static lh_schedule *make(const lh_pipeline *p, const char *method)
-{
-    lh_error err;
-    lh_schedule *s = NULL;
-    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
-    return s;
-}
 
 static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
                       lh_receives receives)
@@ -118,8 +103,8 @@ static void every_placement(void)
         for (int receives = 0; receives < 3; receives++) {
             char text[512];
             snprintf(text, sizeof text, four, cases[k][0]);
-            lh_pipeline *p = parse(text);
-            lh_schedule *s = make(p, cases[k][1]);
+            lh_pipeline *p = pipeline_of(text);
+            lh_schedule *s = schedule_by(p, cases[k][1]);
             play(p, s, (lh_receives)receives, transports[0]);
             lh_schedule_free(s);
             lh_pipeline_free(p);
@@ -158,7 +143,7 @@ static void random_schedules(void)
 
 static void data_parallel(void)
 {
-    lh_pipeline *p = parse(
+    lh_pipeline *p = pipeline_of(
         "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 3\ndevices: 2\n"
         "chunks:\n"
         "  - {device: 0, F: 2, D: 2, W: 2}\n  - {device: 1, F: 2, D: 2, W: 2}\n"
@@ -166,7 +151,7 @@ static void data_parallel(void)
         "data_parallel:\n"
         "  - {chunk: 0, all_gather: 9, reduce_scatter: 7, latency: 2}\n"
         "  - {chunk: 1, all_gather: 4, reduce_scatter: 30, latency: 1}\n");
-    lh_schedule *s = make(p, "1f1b");
+    lh_schedule *s = schedule_by(p, "1f1b");
     play(p, s, LH_RECEIVES_EARLY, transports[0]);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -198,8 +183,8 @@ static void interrupted(void)
 {
     char text[512];
     snprintf(text, sizeof text, four, "ud");
-    lh_pipeline *p = parse(text);
-    lh_schedule *s = make(p, "1f1b");
+    lh_pipeline *p = pipeline_of(text);
+    lh_schedule *s = schedule_by(p, "1f1b");
     for (int k = 0; k < 4; k++) {
         lh_exec *x = lower(p, s, k / 2 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
         stopping stop = {.how = k % 2 ? LH_STOP_NOW : LH_STOP_AFTER};
@@ -235,11 +220,11 @@ static int stop_soon(void *of)
 
 static void interrupted_in_the_middle(void)
 {
-    lh_pipeline *p = parse(
+    lh_pipeline *p = pipeline_of(
         "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 20\ndevices: 4\n"
         "uniform: {placement: ud, F: 50, D: 50, W: 50}\n"
         "datacenters: {count: 2, latency: 200, transfer: 100}\n");
-    lh_schedule *s = make(p, "1f1b");
+    lh_schedule *s = schedule_by(p, "1f1b");
     for (int k = 0; k < 3; k++) {
         lh_exec *x = lower(p, s, k == 1 ? LH_RECEIVES_LATE : LH_RECEIVES_EARLY);
         stopping stop = {.how = LH_STOP_NOW};
@@ -262,12 +247,12 @@ static void interrupted_in_the_middle(void)
 
 static void refusals(void)
 {
-    lh_pipeline *p =
-        parse("longhaul: pipeline/1\nmicrobatches: 2\ndevices: 3\n"
-              "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
-              "links:\n  - {from: 0, to: 1, latency: 1, transfer: 1, name: a}\n"
-              "  - {from: 1, to: 2, latency: 2, transfer: 1, name: a}\n");
-    lh_schedule *s = make(p, "1f1b");
+    lh_pipeline *p = pipeline_of(
+        "longhaul: pipeline/1\nmicrobatches: 2\ndevices: 3\n"
+        "uniform: {placement: ud, F: 1, D: 1, W: 1}\n"
+        "links:\n  - {from: 0, to: 1, latency: 1, transfer: 1, name: a}\n"
+        "  - {from: 1, to: 2, latency: 2, transfer: 1, name: a}\n");
+    lh_schedule *s = schedule_by(p, "1f1b");
     lh_exec *x = lower(p, s, LH_RECEIVES_EARLY);
     lh_train_options o = {.size = sizeof o};
     lh_train_result *r = NULL;

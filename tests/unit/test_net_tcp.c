@@ -66,7 +66,7 @@ static lh_status run_tcp(uint32_t n, uint32_t n_links,
 
 static void conforms(void)
 {
-    net_conform(&(net_transport){"tcp", run_tcp});
+    processes_conform("tcp", run_tcp);
 }
 
 /* ---- joining ---- */

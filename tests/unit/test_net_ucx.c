@@ -39,7 +39,7 @@ static lh_status run_ucx(uint32_t n, uint32_t n_links,
 
 static void conforms(void)
 {
-    net_conform(&(net_transport){"ucx", run_ucx});
+    processes_conform("ucx", run_ucx);
 }
 
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test does that lacks the program it compares with."""
+import os
+import sys
+
+SKIP = 77
+
+
+def lacking(module, error, variable, untested):
+    """Goes on with the Python that the environment's variable names, if it does,
+    and else says what is not tested and skips."""
+    other = os.environ.get(variable)
+    if other:  # once only
+        environment = {k: v for k, v in os.environ.items() if k != variable}
+        os.execve(other, [other, *sys.argv], environment)
+    print(f"SKIPPED: no {module} ({error}); that {untested} is not tested. "
+          f"Set {variable} to a Python that has it.", file=sys.stderr)
+    sys.exit(SKIP)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipelines from their text, and schedules of them by a method. */
+#ifndef TEST_SCHEDULED_H
+#define TEST_SCHEDULED_H
+
+#include "test.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/pipeline.h>
+
+static inline lh_pipeline *pipeline_of(const char *text)
+{
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &p, &err), err);
+    return p;
+}
+
+static inline lh_schedule *schedule_by(const lh_pipeline *p, const char *method)
+{
+    lh_error err = {0};
+    lh_schedule *s = NULL;
+    CHECK_OK(lh_method_run(method, p, NULL, &s, NULL, &err), err);
+    return s;
+}
+
+#endif
