@@ -29,7 +29,12 @@ typedef enum cli_type {
     CLI_OUTPUT, /* the same: a file to write, so that where none can be made
                    the command does not begin */
     CLI_COUNT,  /* uint32_t, least..most */
-    CLI_SEED,   /* uint64_t */
+    CLI_WHOLE,  /* uint64_t, least..2^62; 0 where not given */
+    CLI_SEED,   /* uint64_t, any */
+    CLI_REAL,   /* double, `low` or more; 0 where not given */
+    CLI_ABOVE,  /* double above `low`; 0 where not given */
+    CLI_TIME,   /* int64_t, ns; typed with its unit and above 0, 0 where not
+                   given */
     CLI_CHOICE, /* uint32_t, which of the choices */
 } cli_type;
 
@@ -51,7 +56,8 @@ typedef struct cli_option {
     const char *arg;    /* what help calls the argument; NULL: a flag */
     const char *preset; /* parsed as if given first; NULL: none */
     const char *help;
-    uint32_t least, most; /* CLI_COUNT */
+    uint32_t least, most; /* CLI_COUNT, CLI_WHOLE (least) */
+    double low, high;     /* CLI_REAL, CLI_ABOVE; high 0: no limit */
     /* CLI_CHOICE: the words, ending with NULL, or what gives the i-th of
      * them, NULL after the last. */
     const char *const *choices;
@@ -132,6 +138,9 @@ lh_status cli_no_memory(cli *c);
         if (cli_try_status != LH_OK)                                           \
             return cli_try_status;                                             \
     } while (0)
+
+/* Refuses a range in --`option` that has no value. */
+lh_status cli_range_refuse(cli *c, const char *option, const char *text);
 
 /* The word of `words` (ends with NULL) that `typed` was probably meant to be;
  * NULL: none is near. */

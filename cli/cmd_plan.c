@@ -5,8 +5,8 @@
 #include "plan_cost.h"
 #include "plan_links.h"
 #include "plan_why.h"
-#include "view.h"
 #include "values.h"
+#include "view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,9 +14,10 @@
 
 typedef struct settings {
     const char *html;
-    const char *effort;
+    uint64_t effort;
     uint32_t top, sub_blocks;
-    const char *ratio, *draws;
+    double ratio;
+    const char *draws;
     uint32_t search;
     bool no_optimal, sensitivity, curves;
     cli_jitter jitter;
@@ -24,7 +25,7 @@ typedef struct settings {
     const char *what_if;
     uint32_t objective;
     bool pareto;
-    const char *gpu_hour, *per_gb;
+    double gpu_hour_usd, per_gb_usd;
 } settings;
 
 /* As lh_partition_search numbers them. */
@@ -56,9 +57,10 @@ static const cli_option options[] = {
      .help = "greedy: cut every weight-gradient pass into N parts. Other "
              "programs can run whole passes only."},
     {.name = "effort",
-     .type = CLI_TEXT,
+     .type = CLI_WHOLE,
      .at = offsetof(settings, effort),
      .arg = "N",
+     .least = 1,
      .help = "Work for finding the optimal schedules of the best layouts, in "
              "units of about a microsecond (default 400000); the plan is the "
              "same everywhere."},
@@ -86,10 +88,11 @@ static const cli_option options[] = {
              "these is changed by one layer (default: 100,100,1000,100). "
              "--seed draws others."},
     {.name = "max-chunk-ratio",
-     .type = CLI_TEXT,
+     .type = CLI_REAL,
      .at = offsetof(settings, ratio),
      .arg = "R",
      .preset = "3",
+     .low = 1,
      .help = "The largest chunk has at most R times as many layers as the "
              "smallest."},
     CLI_JITTER_ROWS(settings),
@@ -116,15 +119,17 @@ static const cli_option options[] = {
      .help = "Also list every layout and schedule that no other one is as good "
              "as in time, memory and cost at once."},
     {.name = "gpu-hour",
-     .type = CLI_TEXT,
-     .at = offsetof(settings, gpu_hour),
+     .type = CLI_ABOVE,
+     .at = offsetof(settings, gpu_hour_usd),
      .arg = "USD",
+     .high = 1e9,
      .help = "What a GPU costs for an hour, in place of the job's "
              "usd_per_gpu_hour."},
     {.name = "per-gb",
-     .type = CLI_TEXT,
-     .at = offsetof(settings, per_gb),
+     .type = CLI_ABOVE,
+     .at = offsetof(settings, per_gb_usd),
      .arg = "USD",
+     .high = 1e9,
      .help = "What 10^9 bytes sent between datacenters cost, in place of the "
              "job's usd_per_gb."},
     {.name = "what-if",
@@ -424,17 +429,6 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     return status;
 }
 
-static lh_status read_price(cli *c, const char *option, const char *text,
-                            double *out)
-{
-    const char *rest = "";
-    if (text && (!cli_parse_real(text, out, &rest) || *rest || !(*out > 0) ||
-                 *out > 1e9))
-        return cli_usage(c, "--%s: '%.40s' is not a price above 0", option,
-                         text);
-    return LH_OK;
-}
-
 /* "100,100,1000,100": what is left out stays. */
 static bool parse_draws(const char *text, lh_plan_sampling *out)
 {
@@ -501,17 +495,14 @@ static lh_status make(cli *c, lh_plan **plan)
     lh_plan_options how = {.size = sizeof how,
                            .top = s->top,
                            .sub_blocks = s->sub_blocks,
+                           .effort = s->effort,
+                           .max_chunk_ratio = s->ratio,
+                           .usd_per_gpu_hour = s->gpu_hour_usd,
+                           .usd_per_gb = s->per_gb_usd,
                            .no_optimal = s->no_optimal,
                            .curves = s->curves,
                            .sampling.seed = c->common.seed,
                            .partition = (lh_partition_search)s->search};
-    const char *rest = "";
-    if (status == LH_OK &&
-        (!cli_parse_real(s->ratio, &how.max_chunk_ratio, &rest) || *rest ||
-         how.max_chunk_ratio < 1))
-        status = cli_usage(
-            c, "--max-chunk-ratio: '%.40s' is not a number, 1 or more",
-            s->ratio);
     lh_jitter jitter;
     if (status == LH_OK && s->jitter.spec) {
         status = cli_read_jitter(c, &s->jitter, &jitter);
@@ -523,14 +514,6 @@ static lh_status make(cli *c, lh_plan **plan)
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, with commas",
                            s->draws);
-    if (status == LH_OK && s->effort &&
-        !cli_parse_count(s->effort, 1, UINT64_C(1) << 62, &how.effort))
-        status = cli_usage(
-            c, "--effort: '%.40s' is not a whole number, 1 or more", s->effort);
-    if (status == LH_OK)
-        status = read_price(c, "gpu-hour", s->gpu_hour, &how.usd_per_gpu_hour);
-    if (status == LH_OK)
-        status = read_price(c, "per-gb", s->per_gb, &how.usd_per_gb);
     if (status == LH_OK)
         status = plan_it(c, &input, &how, plan);
     cli_input_close(&input);

@@ -342,7 +342,7 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     if (s->tradeoff.pareto && c->common.output)
         return cli_usage(c, "--pareto makes no single schedule for -o; take "
                             "--objective memory --makespan TIME");
-    if (s->tradeoff.makespan && s->model.objective != MEMORY)
+    if (s->tradeoff.makespan_ns && s->model.objective != MEMORY)
         return cli_usage(c, "--makespan is for --objective memory");
     if (s->tradeoff.html && !s->tradeoff.pareto)
         return cli_usage(c, "--html is for --pareto; 'longhaul simulate' "
@@ -361,7 +361,7 @@ static lh_status generate(cli *c, work *w, const settings *s,
                            .context = c};
     lh_best best;
     how.without = s->search.without;
-    CLI_TRY(cli_search_effort(c, &s->search, &how.effort));
+    how.effort = s->search.effort;
     lh_status status =
         lh_best_schedule(s->method, w->pipeline, &how, &best, &c->err);
     w->seconds = cli_now() - begin;

@@ -31,6 +31,14 @@ lh_status cli_no_memory(cli *c)
     return cli_error(c, LH_ENOMEM, "out of memory");
 }
 
+lh_status cli_range_refuse(cli *c, const char *option, const char *text)
+{
+    return cli_usage(c,
+                     "--%s: '%.40s' leads nowhere; a range is first:last:step "
+                     "with a step above 0",
+                     option, text);
+}
+
 /* Edit distance where swapping neighbours counts as one. */
 static size_t distance(const char *a, const char *b)
 {

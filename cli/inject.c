@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include "inject.h"
+#include "links.h"
 #include "values.h"
 
 #include <inttypes.h>
@@ -13,38 +14,16 @@ typedef struct injection {
     int64_t latency_ns, transfer_ns; /* -1: as it is */
 } injection;
 
-static bool take_time(const char *text, int64_t *ns)
-{
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
-    double value;
-    const char *unit;
-    if (!cli_parse_real(text, &value, &unit))
-        return false;
-    if (value == 0 && *unit == '\0') {
-        *ns = 0;
-        return true;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(unit, units[i].name) == 0 && value * units[i].ns < 1e15) {
-            *ns = llround(value * units[i].ns);
-            return true;
-        }
-    return false;
-}
-
 static lh_status take_value(cli *c, const char *pair, uint64_t message_bytes,
                             injection *out)
 {
     double gbps;
     const char *rest;
     if (strncmp(pair, "latency:", 8) == 0 &&
-        take_time(pair + 8, &out->latency_ns))
+        cli_parse_time(pair + 8, &out->latency_ns))
         return LH_OK;
     if (strncmp(pair, "transfer:", 9) == 0 &&
-        take_time(pair + 9, &out->transfer_ns))
+        cli_parse_time(pair + 9, &out->transfer_ns))
         return LH_OK;
     if (strncmp(pair, "gbps:", 5) == 0 &&
         cli_parse_real(pair + 5, &gbps, &rest) && *rest == '\0' && gbps > 0) {
@@ -76,27 +55,28 @@ static lh_status take_one(cli *c, char *text, uint64_t message_bytes,
     return LH_OK;
 }
 
-/* "2-3", both the numbers of devices. */
-static bool names_devices(const char *name, uint32_t n, lh_link *out)
+/* The number of one of the pipeline's devices. */
+static bool find_device(const void *context, const char *name, size_t len,
+                        uint32_t *out)
 {
-    char *end, *rest;
-    if (*name < '0' || *name > '9')
-        return false;
-    unsigned long from = strtoul(name, &end, 10);
-    if (*end != '-' || end[1] < '0' || end[1] > '9')
-        return false;
-    unsigned long to = strtoul(end + 1, &rest, 10);
-    if (*rest || from >= n || to >= n || from == to)
-        return false;
-    *out = (lh_link){.from = (uint32_t)from, .to = (uint32_t)to};
-    return true;
+    const uint32_t *n_devices = context;
+    uint64_t device = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] < '0' || name[i] > '9')
+            return false;
+        device = 10 * device + (uint64_t)(name[i] - '0');
+        if (device >= *n_devices)
+            return false;
+    }
+    *out = (uint32_t)device;
+    return len > 0;
 }
 
 static lh_status inject_one(cli *c, const injection *what, uint32_t n_devices,
                             lh_link *links, uint32_t *n_links)
 {
     bool found = false;
-    lh_link added;
+    cli_link ends;
     for (uint32_t i = 0; i < *n_links; i++) {
         if (strcmp(links[i].name, what->name) != 0)
             continue;
@@ -108,21 +88,26 @@ static lh_status inject_one(cli *c, const injection *what, uint32_t n_devices,
     }
     if (found)
         return LH_OK;
-    if (!names_devices(what->name, n_devices, &added))
+    if (!cli_find_link(what->name, strlen(what->name), find_device, &n_devices,
+                       &ends) ||
+        ends.one_way)
         return cli_error(c, LH_EINPUT,
                          "--inject: the pipeline has no link '%.60s', and it "
                          "does not name two of its devices (FROM-TO)",
                          what->name);
     for (uint32_t i = 0; i < *n_links; i++)
-        if (links[i].from == added.from && links[i].to == added.to)
+        if (links[i].from == ends.from && links[i].to == ends.to)
             return cli_error(c, LH_EINPUT,
                              "--inject: messages from device %" PRIu32
                              " to %" PRIu32 " take link '%.60s'",
-                             added.from, added.to, links[i].name);
-    added.name = what->name;
-    added.latency_ns = what->latency_ns > 0 ? what->latency_ns : 0;
-    added.transfer_ns = what->transfer_ns > 0 ? what->transfer_ns : 0;
-    links[(*n_links)++] = added;
+                             ends.from, ends.to, links[i].name);
+    links[(*n_links)++] = (lh_link){
+        .name = what->name,
+        .from = ends.from,
+        .to = ends.to,
+        .latency_ns = what->latency_ns > 0 ? what->latency_ns : 0,
+        .transfer_ns = what->transfer_ns > 0 ? what->transfer_ns : 0,
+    };
     return LH_OK;
 }
 

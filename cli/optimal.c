@@ -16,26 +16,6 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-static lh_status read_real(cli *c, const char *option, const char *text,
-                           double *out)
-{
-    const char *rest;
-    if (!text || (cli_parse_real(text, out, &rest) && *rest == '\0'))
-        return LH_OK;
-    return cli_usage(c, "%s: '%.40s' is not a number, 0 or more", option, text);
-}
-
-lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out)
-{
-    if (search->effort &&
-        !cli_parse_count(search->effort, 1, UINT64_C(1) << 62, out))
-        return cli_usage(c,
-                         "--effort: '%.40s' is not a whole number, 1 or "
-                         "more",
-                         search->effort);
-    return LH_OK;
-}
-
 lh_status cli_check_engines(cli *c, const cli_search *search)
 {
     const char *names[LH_MOST_SOLVE_ENGINES + 1] = {0};
@@ -70,24 +50,6 @@ static uint32_t count_processors(void)
     return n < 1 ? 1 : n < 1024 ? (uint32_t)n : 1024;
 }
 
-static lh_status read_settings(cli *c, const cli_search *s, lh_solve_options *o)
-{
-    double percent = 0;
-    uint64_t mib = 1024;
-    CLI_TRY(read_real(c, "--time-limit", s->time_limit, &o->time_limit_s));
-    CLI_TRY(read_real(c, "--gap", s->gap, &percent));
-    o->gap = percent / 100;
-    CLI_TRY(cli_search_effort(c, s, &o->effort));
-    if (s->memory && !cli_parse_count(s->memory, 1, 1u << 24, &mib))
-        return cli_usage(c,
-                         "--memory: '%.40s' is not a whole number of MiB, "
-                         "1 or more",
-                         s->memory);
-    o->memory = (size_t)mib << 20;
-    o->threads = s->threads ? s->threads : count_processors();
-    return LH_OK;
-}
-
 bool cli_search_show(void *context, const lh_solve_progress *now)
 {
     const cli *c = context;
@@ -110,14 +72,20 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start)
 {
+    uint32_t mib = search->memory_mib ? search->memory_mib : 1024;
     *out = (lh_solve_options){.size = sizeof *out,
                               .fifo = model->fifo,
                               .sub_blocks = sub_blocks,
                               .seed = c->common.seed,
                               .without = search->without,
+                              .time_limit_s = search->time_limit_s,
+                              .gap = search->gap_percent / 100,
+                              .effort = search->effort,
+                              .memory = (size_t)mib << 20,
+                              .threads = search->threads ? search->threads
+                                                         : count_processors(),
                               .progress = cli_search_show,
                               .context = c};
-    CLI_TRY(read_settings(c, search, out));
     if (model->objective == CLI_FIRST_DEVICE)
         out->objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     if (search->start)

@@ -8,37 +8,41 @@
 #include <longhaul/solve.h>
 
 typedef struct cli_search {
-    const char *time_limit, *effort, *gap, *memory, *start, *certificate,
-        *without;
-    uint32_t threads;
+    double time_limit_s, gap_percent;
+    uint64_t effort;
+    uint32_t memory_mib, threads;
+    const char *start, *certificate, *without;
 } cli_search;
 
 /* Rows of an option table; `settings` has a cli_search called `search`. */
 #define CLI_SEARCH_ROWS(settings)                                              \
     {.name = "time-limit",                                                     \
-     .type = CLI_TEXT,                                                         \
-     .at = offsetof(settings, search.time_limit),                              \
+     .type = CLI_REAL,                                                         \
+     .at = offsetof(settings, search.time_limit_s),                            \
      .arg = "SECONDS",                                                         \
      .help =                                                                   \
          "optimal: stop after so long and keep the best so far (without "      \
          "a limit it goes on until it has a proof; Ctrl-C stops it too)."},    \
         {.name = "effort",                                                     \
-         .type = CLI_TEXT,                                                     \
+         .type = CLI_WHOLE,                                                    \
          .at = offsetof(settings, search.effort),                              \
          .arg = "N",                                                           \
+         .least = 1,                                                           \
          .help = "optimal, auto: stop after N units of work, about a "         \
                  "million a second; the result is the same everywhere "        \
                  "(auto: 200000 without it)."},                                \
         {.name = "gap",                                                        \
-         .type = CLI_TEXT,                                                     \
-         .at = offsetof(settings, search.gap),                                 \
+         .type = CLI_REAL,                                                     \
+         .at = offsetof(settings, search.gap_percent),                         \
          .arg = "PERCENT",                                                     \
          .help = "optimal: stop when the makespan is within so many percent "  \
                  "of the proven bound."},                                      \
         {.name = "memory",                                                     \
-         .type = CLI_TEXT,                                                     \
-         .at = offsetof(settings, search.memory),                              \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, search.memory_mib),                          \
          .arg = "MIB",                                                         \
+         .least = 1,                                                           \
+         .most = 1u << 24,                                                     \
          .help = "optimal: memory for its tables (default 1024)."},            \
         {.name = "threads",                                                    \
          .type = CLI_COUNT,                                                    \
@@ -69,8 +73,6 @@ typedef struct cli_search {
         .help = "optimal: a schedule to improve on.", .words = CLI_WORDS_FILES \
     }
 
-/* --effort; 0 where it is not given. */
-lh_status cli_search_effort(cli *c, const cli_search *search, uint64_t *out);
 /* Refuses names in --without that no engine has. */
 lh_status cli_check_engines(cli *c, const cli_search *search);
 /* What a search has to know; *start (release with lh_schedule_free()) is what

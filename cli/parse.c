@@ -48,12 +48,51 @@ static lh_status choose(cli *c, const cli_option *o, const char *text,
     return cli_usage(c, "--%s: '%.60s' is not one of: %s", o->name, text, all);
 }
 
+static lh_status read_whole(cli *c, const cli_option *o, const char *text,
+                            uint64_t most, uint64_t *out)
+{
+    if (cli_parse_count(text, o->least, most, out))
+        return LH_OK;
+    return cli_usage(
+        c, "--%s: '%.60s' is not a whole number from %" PRIu32 " to %" PRIu64,
+        o->name, text, o->least, most);
+}
+
+static lh_status read_real(cli *c, const cli_option *o, const char *text,
+                           double *out)
+{
+    const char *rest = "";
+    bool above = o->type == CLI_ABOVE;
+    char most[40] = "";
+    if (cli_parse_real(text, out, &rest) && !*rest &&
+        (above ? *out > o->low : *out >= o->low) &&
+        (!(o->high > 0) || *out <= o->high))
+        return LH_OK;
+    if (o->high > 0)
+        snprintf(most, sizeof most, ", at most %.12g", o->high);
+    return cli_usage(c, "--%s: '%.60s' is not a number%s %g%s%s", o->name, text,
+                     above ? " above" : ",", o->low, above ? "" : " or more",
+                     most);
+}
+
+static lh_status read_time(cli *c, const cli_option *o, const char *text,
+                           int64_t *out_ns)
+{
+    if (cli_parse_time(text, out_ns) && *out_ns > 0)
+        return LH_OK;
+    return cli_usage(c, "--%s: '%.60s' is not a time such as 3.98s or 3980ms",
+                     o->name, text);
+}
+
+/* The places are the settings', of which the table knows the types alone. */
 static lh_status store(cli *c, const cli_option *o, const char *text)
 {
     char *at =
         (is_common(o) ? (char *)&c->common : (char *)c->settings) + o->at;
-    uint64_t number;
-    uint32_t index;
+    uint64_t whole = 0;
+    uint32_t count;
+    double real;
+    int64_t ns;
     switch (o->type) {
     case CLI_FLAG:
         memcpy(at, &(bool){true}, sizeof(bool));
@@ -65,25 +104,29 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         memcpy(at, &text, sizeof text);
         return LH_OK;
     case CLI_COUNT:
-        if (!cli_parse_count(text, o->least, o->most, &number))
-            return cli_usage(c,
-                             "--%s: '%.60s' is not a whole number from %" PRIu32
-                             " to %" PRIu32,
-                             o->name, text, o->least, o->most);
-        index = (uint32_t)number;
-        memcpy(at, &index, sizeof index);
+        CLI_TRY(read_whole(c, o, text, o->most, &whole));
+        count = (uint32_t)whole;
+        memcpy(at, &count, sizeof count);
         return LH_OK;
+    case CLI_WHOLE:
     case CLI_SEED:
-        if (!cli_parse_count(text, 0, UINT64_MAX, &number))
-            return cli_usage(c,
-                             "--%s: '%.60s' is not a whole number from 0 to "
-                             "%" PRIu64,
-                             o->name, text, UINT64_MAX);
-        memcpy(at, &number, sizeof number);
+        CLI_TRY(read_whole(c, o, text,
+                           o->type == CLI_SEED ? UINT64_MAX : UINT64_C(1) << 62,
+                           &whole));
+        memcpy(at, &whole, sizeof whole);
+        return LH_OK;
+    case CLI_REAL:
+    case CLI_ABOVE:
+        CLI_TRY(read_real(c, o, text, &real));
+        memcpy(at, &real, sizeof real);
+        return LH_OK;
+    case CLI_TIME:
+        CLI_TRY(read_time(c, o, text, &ns));
+        memcpy(at, &ns, sizeof ns);
         return LH_OK;
     case CLI_CHOICE:
-        CLI_TRY(choose(c, o, text, &index));
-        memcpy(at, &index, sizeof index);
+        CLI_TRY(choose(c, o, text, &count));
+        memcpy(at, &count, sizeof count);
         return LH_OK;
     }
     return LH_OK;

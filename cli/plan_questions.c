@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `--what-if` as it is typed. */
+#include "links.h"
 #include "plan_links.h"
 #include "values.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,29 +51,34 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* `west-east.` or `west>east.`; datacenters may have dashes and dots in their
- * names, so each pair is tried. */
+/* A datacenter of the job. */
+static bool find_datacenter(const void *context, const char *name, size_t len,
+                            uint32_t *out)
+{
+    const lh_job *job = context;
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (strlen(job->datacenters[i].name) == len &&
+            strncmp(job->datacenters[i].name, name, len) == 0) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+/* The letters of `west-east.` or `west>east.`; datacenters may have dots in
+ * their names, quantities have none. 0: there is no link. */
 static size_t find_link(const lh_job *job, const char *text, item *out)
 {
-    for (uint32_t a = 0; a < job->n_datacenters; a++)
-        for (uint32_t b = 0; b < job->n_datacenters; b++) {
-            const char *x = job->datacenters[a].name;
-            const char *y = job->datacenters[b].name;
-            size_t n = strlen(x), m = strlen(y);
-            lh_link_quantity quantity;
-            if (a == b || strncmp(text, x, n) != 0 ||
-                (text[n] != '-' && text[n] != '>') ||
-                strncmp(text + n + 1, y, m) != 0 || text[n + 1 + m] != '.')
-                continue;
-            const char *name = text + n + m + 2;
-            if (!find_quantity(name, strcspn(name, "="), &quantity))
-                continue;
-            out->from = a;
-            out->to = b;
-            out->both = text[n] == '-';
-            return n + m + 2;
-        }
-    return 0;
+    cli_link link;
+    size_t len = strcspn(text, "=");
+    while (len > 0 && text[len - 1] != '.')
+        len--;
+    if (len == 0 || !cli_find_link(text, len - 1, find_datacenter, job, &link))
+        return 0;
+    out->from = link.from;
+    out->to = link.to;
+    out->both = !link.one_way;
+    return len;
 }
 
 /* `name=`; *text is then behind it. */
@@ -122,30 +127,26 @@ static lh_status bad_value(parser *p, const item *of, const char *text)
 /* `40`, `x2`, `/2` or `first:last:step`. */
 static lh_status parse_value(parser *p, const char **text, item *to)
 {
-    const char *whole = *text, *rest;
+    const char *whole = *text;
     bool times = **text == 'x', by = **text == '/';
-    double n[3];
-    uint32_t count = 0;
+    cli_range range;
     *text += times || by;
-    do {
-        *text += count > 0;
-        if (count == 3 || !cli_parse_real(*text, &n[count], &rest))
-            return bad_value(p, to, whole);
-        *text = rest;
-        count++;
-    } while (**text == ':' && !times && !by);
-    if ((**text && **text != ',') || count == 2 || (by && !(n[0] > 0)))
+    if (!cli_parse_range(text, &range))
         return bad_value(p, to, whole);
-    if (count == 1)
-        return add_value(p, to, by ? 1 / n[0] : n[0], times || by);
-    if (!(n[2] > 0) || n[1] < n[0])
-        return cli_usage(p->c,
-                         "--what-if: '%.40s' leads nowhere; a range is "
-                         "first:last:step with a step above 0",
-                         whole);
-    double steps = floor((n[1] - n[0]) / n[2] + 1e-9);
-    for (double i = 0; i <= steps; i++)
-        CLI_TRY(add_value(p, to, n[0] + i * n[2], false));
+    const cli_number first = range.number[0];
+    bool is_list = range.n_numbers > 1;
+    for (uint32_t i = 0; i < range.n_numbers; i++)
+        if (range.number[i].timed)
+            return bad_value(p, to, whole);
+    if ((is_list && (times || by)) || (by && !(first.value > 0)))
+        return bad_value(p, to, whole);
+    if (times || by)
+        return add_value(p, to, by ? 1 / first.value : first.value, true);
+    double n = cli_range_n(&range);
+    if (n < 1)
+        return cli_range_refuse(p->c, "what-if", whole);
+    for (double i = 0; i < n; i++)
+        CLI_TRY(add_value(p, to, cli_range_at(&range, i), false));
     return LH_OK;
 }
 

@@ -12,34 +12,6 @@ const char *const cli_axis_names[] = {"latency", "transfer", NULL};
 /* --- parsing
  * ------------------------------------------------------------------ */
 
-typedef struct number {
-    double value; /* ns, or a multiple */
-    bool relative;
-} number;
-
-/* A number with or without one of the units ns, us, ms, s. */
-static bool parse_number(const char **text, number *out)
-{
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-    const char *rest;
-    if (!cli_parse_real(*text, &out->value, &rest))
-        return false;
-    out->relative = true;
-    for (uint32_t i = 0; i < 4 && out->relative; i++) {
-        size_t len = strlen(units[i].name);
-        if (strncmp(rest, units[i].name, len) == 0) {
-            out->value *= units[i].ns;
-            out->relative = false;
-            rest += len;
-        }
-    }
-    *text = rest;
-    return out->value <= 1e15;
-}
-
 static lh_status bad_value(cli *c, const char *text)
 {
     return cli_usage(c,
@@ -57,44 +29,31 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
-static lh_status note_unit(cli *c, cli_axis *axis, number n)
+static lh_status note_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
         return LH_OK; /* with every unit the same */
-    if (axis->typed && axis->delays.relative != n.relative)
+    if (axis->typed && axis->delays.relative == n.timed)
         return cli_usage(c, "--sweep: values with and without a unit are "
                             "mixed; give all of a quantity the same form");
-    axis->delays.relative = n.relative;
+    axis->delays.relative = !n.timed;
     axis->typed = true;
     return LH_OK;
 }
 
-/* `value` or `first:last:step`, up to a comma or the end. */
 static lh_status add_values(cli *c, const char **text, cli_axis *axis)
 {
     const char *whole = *text;
-    number n[3];
-    uint32_t count = 0;
-    do {
-        if (count > 0)
-            (*text)++;
-        if (count == 3 || !parse_number(text, &n[count]))
-            return bad_value(c, whole);
-        CLI_TRY(note_unit(c, axis, n[count++]));
-    } while (**text == ':');
-    if ((**text && **text != ',') || count == 2)
+    cli_range range;
+    if (!cli_parse_range(text, &range))
         return bad_value(c, whole);
-    if (count == 1)
-        return add_value(c, axis, n[0].value);
-    if (n[2].value <= 0 || n[1].value < n[0].value)
-        return cli_usage(c,
-                         "--sweep: '%.40s' leads nowhere; a range is "
-                         "first:last:step with a step above 0",
-                         whole);
-    /* Counted, not summed, so that steps of 0.1 end where they should. */
-    double steps = floor((n[1].value - n[0].value) / n[2].value + 1e-9);
-    for (double i = 0; i <= steps; i++)
-        CLI_TRY(add_value(c, axis, n[0].value + i * n[2].value));
+    for (uint32_t i = 0; i < range.n_numbers; i++)
+        CLI_TRY(note_unit(c, axis, range.number[i]));
+    double n = cli_range_n(&range);
+    if (n < 1)
+        return cli_range_refuse(c, "sweep", whole);
+    for (double i = 0; i < n; i++)
+        CLI_TRY(add_value(c, axis, cli_range_at(&range, i)));
     return LH_OK;
 }
 

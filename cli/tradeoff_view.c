@@ -9,38 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A time with its unit. */
-static lh_status read_time(cli *c, const char *text, int64_t *out)
-{
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-    double value = 0;
-    const char *rest = "";
-    *out = 0;
-    if (!text)
-        return LH_OK;
-    if (cli_parse_real(text, &value, &rest))
-        for (uint32_t i = 0; i < 4; i++)
-            if (strcmp(rest, units[i].name) == 0 && value * units[i].ns < 9e18)
-                *out = (int64_t)floor(value * units[i].ns + 0.5);
-    if (*out > 0)
-        return LH_OK;
-    return cli_usage(c,
-                     "--makespan: '%.40s' is not a time such as 3.98s or "
-                     "3980ms",
-                     text);
-}
-
 static lh_status options_of(cli *c, const cli_search *search,
                             const cli_model *model, uint32_t sub_blocks,
                             const cli_tradeoff *how, lh_tradeoff_options *out,
                             lh_solve_options *each, lh_schedule **start)
 {
-    *out = (lh_tradeoff_options){
-        .size = sizeof *out, .points = how->points, .each = each};
-    CLI_TRY(read_time(c, how->makespan, &out->makespan_ns));
+    *out = (lh_tradeoff_options){.size = sizeof *out,
+                                 .points = how->points,
+                                 .makespan_ns = how->makespan_ns,
+                                 .each = each};
     return cli_search_options(c, search, model, sub_blocks, each, start);
 }
 

@@ -8,7 +8,8 @@
 #include <longhaul/tradeoff.h>
 
 typedef struct cli_tradeoff {
-    const char *makespan, *html;
+    int64_t makespan_ns;
+    const char *html;
     uint32_t points;
     bool pareto;
 } cli_tradeoff;
@@ -16,8 +17,8 @@ typedef struct cli_tradeoff {
 /* Rows of an option table; `settings` has a cli_tradeoff called `tradeoff`. */
 #define CLI_TRADEOFF_ROWS(settings)                                            \
     {.name = "makespan",                                                       \
-     .type = CLI_TEXT,                                                         \
-     .at = offsetof(settings, tradeoff.makespan),                              \
+     .type = CLI_TIME,                                                         \
+     .at = offsetof(settings, tradeoff.makespan_ns),                           \
      .arg = "TIME",                                                            \
      .help = "--objective memory: the makespan to keep, such as 3.98s or "     \
              "3980ms (default: the least there is)."},                         \

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
                      uint64_t *out)
@@ -32,4 +33,65 @@ bool cli_parse_real(const char *text, double *out, const char **rest)
     *out = value;
     *rest = end;
     return true;
+}
+
+bool cli_parse_number(const char *text, cli_number *out, const char **rest)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    out->timed = false;
+    if (!cli_parse_real(text, &out->value, rest))
+        return false;
+    for (uint32_t i = 0; i < 4 && !out->timed; i++) {
+        size_t len = strlen(units[i].name);
+        if (strncmp(*rest, units[i].name, len) == 0) {
+            out->value *= units[i].ns;
+            out->timed = true;
+            *rest += len;
+        }
+    }
+    return out->value <= 1e15;
+}
+
+bool cli_parse_time(const char *text, int64_t *out_ns)
+{
+    cli_number n;
+    const char *rest;
+    if (!cli_parse_number(text, &n, &rest) || *rest ||
+        (!n.timed && n.value > 0))
+        return false;
+    *out_ns = llround(n.value);
+    return true;
+}
+
+bool cli_parse_range(const char **text, cli_range *out)
+{
+    out->n_numbers = 0;
+    do {
+        *text += out->n_numbers > 0;
+        if (out->n_numbers == 3 ||
+            !cli_parse_number(*text, &out->number[out->n_numbers], text))
+            return false;
+        out->n_numbers++;
+    } while (**text == ':');
+    return (!**text || **text == ',') && out->n_numbers != 2;
+}
+
+double cli_range_n(const cli_range *range)
+{
+    const cli_number *n = range->number;
+    if (range->n_numbers == 1)
+        return 1;
+    if (n[2].value <= 0 || n[1].value < n[0].value)
+        return 0;
+    /* Counted, not summed, so that steps of 0.1 end where they should. */
+    return floor((n[1].value - n[0].value) / n[2].value + 1e-9) + 1;
+}
+
+double cli_range_at(const cli_range *range, double i)
+{
+    const cli_number *n = range->number;
+    return range->n_numbers == 1 ? n[0].value : n[0].value + i * n[2].value;
 }

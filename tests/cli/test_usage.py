@@ -93,6 +93,21 @@ case("warm-up word", ["schedule", "p.yaml", "-m", "slack", "--warmup",
                       "lots"], 2,
      err=r"--warmup: 'lots' is not a whole number of forwards")
 
+# Numbers and times: one text for each type.
+for option, value, message in (
+        ("--gap", "-1", "a number, 0 or more"),
+        ("--gap", "5%", "a number, 0 or more"),
+        ("--time-limit", "soon", "a number, 0 or more"),
+        ("--effort", "0", "a whole number from 1 to 4611686018427387904"),
+        ("--memory", "1.5", "a whole number from 1 to 16777216"),
+        ("--makespan", "4", "a time such as 3.98s or 3980ms"),
+        ("--makespan", "0s", "a time such as 3.98s or 3980ms"),
+        ("--makespan", "4sec", "a time such as 3.98s or 3980ms")):
+    case(f"{option} {value}", ["schedule", "p.yaml", option, value], 2,
+         err=rf"\Alonghaul: schedule: {option}: '{value}' is not {message}\n")
+case("--max-chunk-ratio", ["plan", "job.yaml", "--max-chunk-ratio", "0.5"], 2,
+     err=r"--max-chunk-ratio: '0\.5' is not a number, 1 or more\n")
+
 for name, value, message in (
         ("name", "delay=1", r"does not begin with latency= or transfer="),
         ("no name", "1", r"does not begin with latency= or transfer="),
@@ -146,7 +161,8 @@ case("what if: one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
 for option, value in (("--gpu-hour", "0"), ("--gpu-hour", "-1"),
                       ("--per-gb", "free"), ("--per-gb", "1e10")):
     case(f"{option} {value}", ["plan", LINKED, option, value], 2,
-         err=rf"\Alonghaul: plan: {option}: '{value}' is not a price above 0")
+         err=rf"\Alonghaul: plan: {option}: '{value}' is not a number above 0, "
+             r"at most 1000000000\n")
 case("costs without prices", ["plan", LINKED, "--objective", "cost"], 1,
      err=r"the cheapest plan needs prices; give usd_per_gpu_hour \(and "
          r"usd_per_gb\) in the job's cluster")
