@@ -4,17 +4,8 @@
 #include "values.h"
 
 #include <longhaul/certificate.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
 
 lh_status cli_check_engines(cli *c, const cli_search *search)
 {
@@ -65,7 +56,7 @@ bool cli_search_show(void *context, const lh_solve_progress *now)
                                (double)now->bound_ns
                          : 100.0,
                      now->phase);
-    return interrupted != 0;
+    return cli_interrupts() > 0;
 }
 
 lh_status cli_search_options(cli *c, const cli_search *search,
@@ -94,19 +85,14 @@ lh_status cli_search_options(cli *c, const cli_search *search,
     return LH_OK;
 }
 
-static struct sigaction before_search;
-
-void cli_search_begin(void)
+void cli_search_begin(const cli *c)
 {
-    struct sigaction new = {.sa_handler = on_interrupt};
-    sigemptyset(&new.sa_mask);
-    interrupted = 0;
-    sigaction(SIGINT, &new, &before_search);
+    cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
 }
 
 void cli_search_end(void)
 {
-    sigaction(SIGINT, &before_search, NULL);
+    cli_interrupts_end();
     cli_progress_end();
 }
 
@@ -117,7 +103,7 @@ lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
     lh_solve_options o;
     lh_schedule *start = NULL;
     CLI_TRY(cli_search_options(c, search, model, sub_blocks, &o, &start));
-    cli_search_begin();
+    cli_search_begin(c);
     lh_status status = lh_solve(pipeline, &o, out, &c->err);
     cli_search_end();
     lh_schedule_free(start);
@@ -143,7 +129,7 @@ lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,
     lh_schedule *start = NULL;
     lh_certificate *certificate = NULL;
     CLI_TRY(cli_search_options(c, search, model, sub_blocks, &o, &start));
-    cli_search_begin();
+    cli_search_begin(c);
     lh_status status =
         lh_certify(pipeline, &o, solution, &certificate, &c->err);
     cli_search_end();

@@ -82,8 +82,8 @@ lh_status cli_search_options(cli *c, const cli_search *search,
                              lh_solve_options *out, lh_schedule **start);
 /* Shows where a search stands; `context` is the cli. */
 bool cli_search_show(void *context, const lh_solve_progress *now);
-/* Between these Ctrl-C stops the search, not the program. */
-void cli_search_begin(void);
+/* Between these Ctrl-C stops the search, and only another one the program. */
+void cli_search_begin(const cli *c);
 void cli_search_end(void);
 /* A progress line on a terminal; Ctrl-C stops the search, not the program. */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,

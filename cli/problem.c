@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include "problem.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
-
-static volatile sig_atomic_t interrupted, quiet;
-
-static void on_interrupt(int number)
-{
-    static const char note[] = "\r\033[Kstopping; interrupt again to give up";
-    (void)number;
-    interrupted = 1;
-    if (!quiet && isatty(STDERR_FILENO)) {
-        ssize_t put = write(STDERR_FILENO, note, sizeof note - 1);
-        (void)put;
-    }
-}
 
 static bool show_progress(void *context, uint32_t done, uint32_t total,
                           int64_t best_ns)
@@ -32,7 +16,7 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
     else
         cli_progress(context, "planning: layout %" PRIu32 " of %" PRIu32, done,
                      total);
-    return interrupted != 0;
+    return cli_interrupts() > 0;
 }
 
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out)
@@ -49,15 +33,9 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
     lh_plan_options with = *options;
     with.progress = show_progress;
     with.context = c;
-    /* The first Ctrl-C ends the search, the second one the program. */
-    struct sigaction before,
-        new = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&new.sa_mask);
-    interrupted = 0;
-    quiet = c->common.quiet;
-    sigaction(SIGINT, &new, &before);
+    cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
     lh_status status = lh_plan_make(job, &with, out, &c->err);
-    sigaction(SIGINT, &before, NULL);
+    bool interrupted = cli_interrupts_end() > 0;
     cli_progress_end();
     if (interrupted && status == LH_OK)
         cli_note(c, "interrupted: the plan is the best of what was searched");

@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -26,6 +27,54 @@ void cli_catch_signals(void)
             sigaction(ending_signals[i], &new, NULL);
     }
 }
+
+/* --- work that is asked to stop ------------------------------------------ */
+
+static volatile sig_atomic_t interrupts, is_said;
+static cli_interrupt interrupted_how;
+static struct sigaction before_interrupts[2]; /* of SIGINT, SIGTERM */
+
+static void on_interrupt(int number)
+{
+    static const char note[] = "\r\033[Kstopping; interrupt again to give up";
+    (void)number;
+    interrupts = interrupts + 1;
+    if (!is_said)
+        return;
+    ssize_t put = write(STDERR_FILENO, note, sizeof note - 1);
+    (void)put;
+}
+
+void cli_interrupts_begin(const cli *c, cli_interrupt how)
+{
+    bool once = how == CLI_INTERRUPT_ONCE;
+    struct sigaction new = {.sa_handler = on_interrupt};
+    new.sa_flags = once ? (int)SA_RESETHAND : 0;
+    sigemptyset(&new.sa_mask);
+    interrupts = 0;
+    is_said = once && !c->common.quiet && isatty(STDERR_FILENO);
+    interrupted_how = how;
+    sigaction(SIGINT, &new, &before_interrupts[0]);
+    if (!once)
+        sigaction(SIGTERM, &new, &before_interrupts[1]);
+}
+
+uint32_t cli_interrupts(void)
+{
+    return (uint32_t)interrupts;
+}
+
+uint32_t cli_interrupts_end(void)
+{
+    sigaction(SIGINT, &before_interrupts[0], NULL);
+    if (interrupted_how == CLI_INTERRUPT_AGAIN)
+        sigaction(SIGTERM, &before_interrupts[1], NULL);
+    uint32_t n = cli_interrupts();
+    interrupts = 0;
+    return n;
+}
+
+/* --- work that is not to be stopped -------------------------------------- */
 
 static void mask_signals(int how)
 {

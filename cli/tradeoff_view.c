@@ -30,7 +30,7 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
     lh_solve_options each;
     lh_schedule *start = NULL;
     CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
-    cli_search_begin();
+    cli_search_begin(c);
     lh_status status = lh_least_memory(pipeline, &o, out, &c->err);
     cli_search_end();
     lh_schedule_free(start);
@@ -178,7 +178,7 @@ lh_status cli_pareto(cli *c, const cli_search *search, const cli_model *model,
     lh_memory_curve curve;
     lh_schedule *start = NULL;
     CLI_TRY(options_of(c, search, model, sub_blocks, how, &o, &each, &start));
-    cli_search_begin();
+    cli_search_begin(c);
     lh_status status = lh_memory_curve_make(pipeline, &o, &curve, &c->err);
     cli_search_end();
     lh_schedule_free(start);

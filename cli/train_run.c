@@ -8,20 +8,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- while it runs
  * -------------------------------------------------------------- */
-
-static volatile sig_atomic_t interrupts;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupts = interrupts + 1;
-}
 
 typedef struct watch {
     cli *c;
@@ -33,13 +24,13 @@ typedef struct watch {
 static int asked_to_stop(void *of)
 {
     watch *w = of;
-    if (interrupts == 0)
+    if (cli_interrupts() == 0)
         return LH_STOP_NO;
     if (!w->told)
         cli_note(w->c, "stopping after this iteration; interrupt again to "
                        "stop at once");
     w->told = true;
-    return interrupts > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
+    return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
 static void show_iteration(void *of, const lh_iteration *it)
@@ -74,21 +65,6 @@ static void show_failure(void *of, const char *why)
     if (why)
         fprintf(stderr, "longhaul: %s\n", why);
     w->c->is_said = true;
-}
-
-static void catch_interrupts(struct sigaction old[2])
-{
-    struct sigaction new = {.sa_handler = on_interrupt};
-    sigemptyset(&new.sa_mask);
-    interrupts = 0;
-    sigaction(SIGINT, &new, &old[0]);
-    sigaction(SIGTERM, &new, &old[1]);
-}
-
-static void restore_interrupts(const struct sigaction old[2])
-{
-    sigaction(SIGINT, &old[0], NULL);
-    sigaction(SIGTERM, &old[1], NULL);
 }
 
 static lh_status take_real(cli *c, const char *option, const char *text,
@@ -202,11 +178,10 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .stop = asked_to_stop,
                                   .failed = show_failure,
                                   .context = &w};
-    struct sigaction old[2];
-    catch_interrupts(old);
+    cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);
-    restore_interrupts(old);
+    cli_interrupts_end();
     cli_progress_end();
     if (w.log && fclose(w.log) != 0 && status == LH_OK)
         status = cli_error(c, LH_EIO, "cannot write %s", s->log);
