@@ -22,45 +22,15 @@ static const cli_option options[] = {
      .preset = "0",
      .most = LH_MAX_DEVICES - 1,
      .help = "The rank to explain; it runs the device of the same number."},
-    {.name = "schedule",
-     .letter = 's',
-     .type = CLI_TEXT,
-     .at = offsetof(settings, schedule),
-     .arg = "S.csv|METHOD",
-     .help = "The schedule: a CSV file, or a method that makes one; see "
-             "Methods below. Without it: auto for a pipeline, its own for a "
-             "plan.",
-     .words = CLI_WORDS_METHODS_OR_FILES},
-    {.name = "sub-blocks",
-     .type = CLI_COUNT,
-     .at = offsetof(settings, sub_blocks),
-     .arg = "N",
-     .preset = "1",
-     .least = 1,
-     .most = LH_MAX_PARTS,
-     .help = "greedy: cut every weight-gradient pass into N parts."},
-    {.name = "buffers",
-     .type = CLI_COUNT,
-     .at = offsetof(settings, buffers),
-     .arg = "N",
-     .least = 1,
-     .most = 1000000,
-     .help = "Receives that a rank may have posted at once. Without this "
-             "option: as many as the prediction needs."},
-    {.name = "receives",
-     .type = CLI_CHOICE,
-     .at = offsetof(settings, model.receives),
-     .arg = "WHEN",
-     .preset = "early",
-     .choices = cli_receives,
-     .help = "When receives are posted: ahead of need (early), once the rank "
-             "gets to the pass in need (late), or the same but never delayed "
-             "by weight-gradient passes (late-fd)."},
-    {.name = "fifo",
-     .type = CLI_FLAG,
-     .at = offsetof(settings, model.fifo),
-     .help = "Messages leave first in, first out, whatever order the schedule "
-             "gives."},
+    CLI_SCHEDULE_ROW(settings),
+    CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
+    CLI_BUFFERS_ROW(settings),
+    CLI_RECEIVES_ROW(
+        settings,
+        "When receives are posted: ahead of need (early), once the rank "
+        "gets to the pass in need (late), or the same but never delayed "
+        "by weight-gradient passes (late-fd)."),
+    CLI_FIFO_ROW(settings),
 };
 
 static const cli_example examples[] = {

@@ -56,14 +56,7 @@ static const cli_option options[] = {
      .help = "Also write which modules each stage of the plan has, and its "
              "rank, as JSON.",
      .words = CLI_WORDS_FILES},
-    {.name = "sub-blocks",
-     .type = CLI_COUNT,
-     .at = offsetof(settings, sub_blocks),
-     .arg = "N",
-     .preset = "1",
-     .least = 1,
-     .most = LH_MAX_PARTS,
-     .help = "greedy: cut every weight-gradient pass into N parts."},
+    CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
 };
 
 static const cli_example examples[] = {

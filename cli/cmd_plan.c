@@ -47,15 +47,9 @@ static const cli_option options[] = {
      .least = 1,
      .most = 10000,
      .help = "How many other layouts to keep and show."},
-    {.name = "sub-blocks",
-     .type = CLI_COUNT,
-     .at = offsetof(settings, sub_blocks),
-     .arg = "N",
-     .preset = "1",
-     .least = 1,
-     .most = LH_MAX_PARTS,
-     .help = "greedy: cut every weight-gradient pass into N parts. Other "
-             "programs can run whole passes only."},
+    CLI_SUB_BLOCKS_ROW(
+        settings, "greedy: cut every weight-gradient pass into N parts. Other "
+                  "programs can run whole passes only."),
     {.name = "effort",
      .type = CLI_WHOLE,
      .at = offsetof(settings, effort),
@@ -154,13 +148,10 @@ static const cli_option options[] = {
              "where replicas over them are: curves over oversubscription and, "
              "of mixtures of experts, over the number of experts; also in the "
              "report."},
-    {.name = "html",
-     .type = CLI_OUTPUT,
-     .at = offsetof(settings, html),
-     .arg = "FILE",
-     .help = "Write a report for the browser: the plan's timeline, and every "
-             "schedule and layout that was compared.",
-     .words = CLI_WORDS_FILES},
+    CLI_OUTPUT_ROW(
+        settings, html,
+        "Write a report for the browser: the plan's timeline, and every "
+        "schedule and layout that was compared."),
 };
 
 static const cli_example examples[] = {

@@ -36,23 +36,8 @@ static const cli_option options[] = {
      .help = "Where ranks are: any, where the transport has them; local, "
              "processes of this machine that the program starts, which is "
              "--transport local."},
-    {.name = "schedule",
-     .letter = 's',
-     .type = CLI_TEXT,
-     .at = offsetof(train_settings, schedule),
-     .arg = "S.csv|METHOD",
-     .help = "The schedule: a CSV file, or a method that makes one; see "
-             "Methods below. Without it: auto for a pipeline, its own for a "
-             "plan.",
-     .words = CLI_WORDS_METHODS_OR_FILES},
-    {.name = "sub-blocks",
-     .type = CLI_COUNT,
-     .at = offsetof(train_settings, sub_blocks),
-     .arg = "N",
-     .preset = "1",
-     .least = 1,
-     .most = LH_MAX_PARTS,
-     .help = "greedy: cut every weight-gradient pass into N parts."},
+    CLI_SCHEDULE_ROW(train_settings),
+    CLI_SUB_BLOCKS_ROW(train_settings, CLI_SUB_BLOCKS),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -62,21 +47,13 @@ static const cli_option options[] = {
      .least = 1,
      .most = 100000000,
      .help = "Iterations to run."},
-    {.name = "receives",
-     .type = CLI_CHOICE,
-     .at = offsetof(train_settings, model.receives),
-     .arg = "WHEN",
-     .preset = "early",
-     .choices = cli_receives,
-     .help = "When receives are posted, and so when a transfer may start: "
-             "ahead of need (early), once the rank gets to the pass in need "
-             "(late), or the same but never delayed by weight-gradient passes "
-             "(late-fd)."},
-    {.name = "fifo",
-     .type = CLI_FLAG,
-     .at = offsetof(train_settings, model.fifo),
-     .help = "Messages leave first in, first out, whatever order the schedule "
-             "gives."},
+    CLI_RECEIVES_ROW(
+        train_settings,
+        "When receives are posted, and so when a transfer may start: "
+        "ahead of need (early), once the rank gets to the pass in need "
+        "(late), or the same but never delayed by weight-gradient passes "
+        "(late-fd)."),
+    CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, inject),
@@ -85,14 +62,7 @@ static const cli_option options[] = {
              "LINK=transfer:3ms; several with ';' between them. LINK is a "
              "link's name, or FROM-TO. The schedule is made without them, the "
              "prediction has them."},
-    {.name = "buffers",
-     .type = CLI_COUNT,
-     .at = offsetof(train_settings, buffers),
-     .arg = "N",
-     .least = 1,
-     .most = 1000000,
-     .help = "Receives that a rank may have posted at once. Without this "
-             "option: as many as the prediction needs."},
+    CLI_BUFFERS_ROW(train_settings),
     {.name = "message-bytes",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, message_bytes),
@@ -110,19 +80,12 @@ static const cli_option options[] = {
      .most = 1000,
      .help = "timed: play everything N times as fast: passes, links, and the "
              "prediction. All times that come out are as played."},
-    {.name = "trace",
-     .type = CLI_OUTPUT,
-     .at = offsetof(train_settings, trace),
-     .arg = "FILE",
-     .help = "Write what the last iteration did, as Chrome trace events.",
-     .words = CLI_WORDS_FILES},
-    {.name = "html",
-     .type = CLI_OUTPUT,
-     .at = offsetof(train_settings, html),
-     .arg = "FILE",
-     .help = "Write a report that shows the last iteration beside its "
-             "prediction.",
-     .words = CLI_WORDS_FILES},
+    CLI_OUTPUT_ROW(
+        train_settings, trace,
+        "Write what the last iteration did, as Chrome trace events."),
+    CLI_OUTPUT_ROW(train_settings, html,
+                   "Write a report that shows the last iteration beside its "
+                   "prediction."),
     {.name = "log",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, log),

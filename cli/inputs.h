@@ -52,18 +52,62 @@ typedef struct cli_model {
 
 extern const char *const cli_receives[], *const cli_objectives[];
 
+/* Rows of an option table; `settings` has what they store under their name. */
+#define CLI_SCHEDULE_ROW(settings)                                             \
+    {                                                                          \
+        .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
+        .at = offsetof(settings, schedule), .arg = "S.csv|METHOD",             \
+        .help = "The schedule: a CSV file, or a method that makes one; see "   \
+                "Methods below. Without it: auto for a pipeline, its own for " \
+                "a plan.",                                                     \
+        .words = CLI_WORDS_METHODS_OR_FILES                                    \
+    }
+
+#define CLI_SUB_BLOCKS_ROW(settings, says)                                     \
+    {                                                                          \
+        .name = "sub-blocks", .type = CLI_COUNT,                               \
+        .at = offsetof(settings, sub_blocks), .arg = "N", .preset = "1",       \
+        .least = 1, .most = LH_MAX_PARTS, .help = says                         \
+    }
+#define CLI_SUB_BLOCKS "greedy: cut every weight-gradient pass into N parts."
+
+#define CLI_BUFFERS_ROW(settings)                                              \
+    {                                                                          \
+        .name = "buffers", .type = CLI_COUNT,                                  \
+        .at = offsetof(settings, buffers), .arg = "N", .least = 1,             \
+        .most = 1000000,                                                       \
+        .help = "Receives that a rank may have posted at once. Without this "  \
+                "option: as many as the prediction needs."                     \
+    }
+
+/* A file to write, said by `says`. */
+#define CLI_OUTPUT_ROW(settings, option, says)                                 \
+    {                                                                          \
+        .name = #option, .type = CLI_OUTPUT, .at = offsetof(settings, option), \
+        .arg = "FILE", .help = says, .words = CLI_WORDS_FILES                  \
+    }
+
 /* Rows of an option table; `settings` has a cli_model called `model`. */
+#define CLI_RECEIVES_ROW(settings, says)                                       \
+    {                                                                          \
+        .name = "receives", .type = CLI_CHOICE,                                \
+        .at = offsetof(settings, model.receives), .arg = "WHEN",               \
+        .preset = "early", .choices = cli_receives, .help = says               \
+    }
+#define CLI_FIFO_ROW(settings)                                                 \
+    {                                                                          \
+        .name = "fifo", .type = CLI_FLAG,                                      \
+        .at = offsetof(settings, model.fifo),                                  \
+        .help = "Messages leave first in, first out, whatever order the "      \
+                "schedule gives."                                              \
+    }
 #define CLI_MODEL_ROWS(settings)                                               \
-    {.name = "receives",                                                       \
-     .type = CLI_CHOICE,                                                       \
-     .at = offsetof(settings, model.receives),                                 \
-     .arg = "WHEN",                                                            \
-     .preset = "early",                                                        \
-     .choices = cli_receives,                                                  \
-     .help = "When receives are posted, and so when a rendezvous transfer "    \
-             "may start: ahead of need (early), once the receiver gets to "    \
-             "the pass in need (late), or the same but never delayed by "      \
-             "weight-gradient passes (late-fd)."},                             \
+    CLI_RECEIVES_ROW(                                                          \
+        settings,                                                              \
+        "When receives are posted, and so when a rendezvous transfer may "     \
+        "start: ahead of need (early), once the receiver gets to the pass in " \
+        "need (late), or the same but never delayed by weight-gradient "       \
+        "passes (late-fd)."),                                                  \
         {.name = "coupled",                                                    \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, model.coupled),                              \
@@ -73,12 +117,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
          .help = "Head-of-line blocking: a device's sends share a queue of N " \
                  "messages, and a full queue stops its next pass. Without "    \
                  "this option sends never block."},                            \
-    {                                                                          \
-        .name = "fifo", .type = CLI_FLAG,                                      \
-        .at = offsetof(settings, model.fifo),                                  \
-        .help = "Messages leave first in, first out, whatever order the "      \
-                "schedule gives."                                              \
-    }
+        CLI_FIFO_ROW(settings)
 
 #define CLI_OBJECTIVE_ROW(settings)                                            \
     {                                                                          \
