@@ -184,6 +184,8 @@ bool cli_names_engines(const cli_command *command);
 lh_status cli_put_json(cli *c, json_t *object);
 /* Whole or not at all, and not to be interrupted. */
 lh_status cli_write(cli *c, const char *path, const char *text, size_t len);
+/* The same of a text that the library handed out, which is released. */
+lh_status cli_write_text(cli *c, const char *path, char *text, size_t len);
 /* Writes what was gathered; 0 or EXIT_FAILED. */
 int cli_write_out(cli *c, const char *text, size_t len);
 

@@ -148,7 +148,7 @@ static lh_status judge(cli *c, work *w)
     return LH_OK;
 }
 
-static lh_status run(cli *c)
+static lh_status run_check(cli *c)
 {
     work w = {0};
     lh_status status = judge(c, &w);
@@ -183,5 +183,5 @@ const cli_command cmd_check = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_check,
 };

@@ -183,7 +183,7 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
     return status;
 }
 
-static lh_status run(cli *c)
+static lh_status run_explain(cli *c)
 {
     cli_problem problem = {0};
     cli_view view = {0};
@@ -211,5 +211,5 @@ const cli_command cmd_explain = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_explain,
 };

@@ -144,9 +144,7 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_export_stages(plan, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 static lh_status deliver(cli *c, const char *text, int64_t cost_ns)

@@ -172,9 +172,7 @@ static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_optical_html(s, o, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
@@ -198,7 +196,7 @@ static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
     return LH_OK;
 }
 
-static lh_status run(cli *c)
+static lh_status run_optical(cli *c)
 {
     lh_scenario *s = NULL;
     lh_optical *o = NULL;
@@ -233,5 +231,5 @@ const cli_command cmd_optical = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_optical,
 };

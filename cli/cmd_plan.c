@@ -475,7 +475,7 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
-static lh_status make(cli *c, lh_plan **plan)
+static lh_status make_plan(cli *c, lh_plan **plan)
 {
     const settings *s = c->settings;
     cli_input input;
@@ -531,10 +531,10 @@ static lh_status deliver(cli *c, const lh_plan *plan)
     return status;
 }
 
-static lh_status run(cli *c)
+static lh_status run_plan(cli *c)
 {
     lh_plan *plan = NULL;
-    lh_status status = make(c, &plan);
+    lh_status status = make_plan(c, &plan);
     if (status == LH_OK)
         status = deliver(c, plan);
     lh_plan_free(plan);
@@ -576,5 +576,5 @@ const cli_command cmd_plan = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_plan,
 };

@@ -101,7 +101,7 @@ static lh_status read_job(cli *c, lh_job **out)
     return status;
 }
 
-static lh_status run(cli *c)
+static lh_status run_profile(cli *c)
 {
     const settings *s = c->settings;
     lh_job *job = NULL;
@@ -143,5 +143,5 @@ const cli_command cmd_profile = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_profile,
 };

@@ -129,7 +129,7 @@ typedef struct work {
     lh_solve_engine engines[LH_MOST_SOLVE_ENGINES];
 } work;
 
-static void fini(work *w)
+static void work_fini(work *w)
 {
     lh_timeline_free(w->timeline);
     lh_schedule_free(w->schedule);
@@ -369,7 +369,7 @@ static lh_status generate(cli *c, work *w, const settings *s,
     return LH_OK;
 }
 
-static lh_status make(cli *c, work *w)
+static lh_status make_schedule(cli *c, work *w)
 {
     const settings *s = c->settings;
     bool optimal = lh_best_is_search(s->method);
@@ -554,13 +554,13 @@ static void say_costs(cli *c, const work *w)
                  cli_time_text(llabs(ns - w->parts_ns), a));
 }
 
-static lh_status run(cli *c)
+static lh_status run_schedule(cli *c)
 {
     work w = {0};
-    lh_status status = make(c, &w);
+    lh_status status = make_schedule(c, &w);
     cli_progress_end();
     if (status == LH_OK && !w.schedule && !w.infeasible) {
-        fini(&w); /* --pareto has printed its curve */
+        work_fini(&w); /* --pareto has printed its curve */
         return LH_OK;
     }
     if (status == LH_OK && c->common.output && w.schedule) {
@@ -578,7 +578,7 @@ static lh_status run(cli *c)
         else
             status = print_csv(c, &w);
     }
-    fini(&w);
+    work_fini(&w);
     return status;
 }
 
@@ -616,5 +616,5 @@ const cli_command cmd_schedule = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_schedule,
 };

@@ -405,7 +405,7 @@ static lh_status simulate(cli *c, work *w)
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 
-static lh_status run(cli *c)
+static lh_status run_simulate(cli *c)
 {
     work w = {0};
     const settings *s = c->settings;
@@ -443,5 +443,5 @@ const cli_command cmd_simulate = {
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),
-    .run = run,
+    .run = run_simulate,
 };

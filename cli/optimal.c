@@ -116,9 +116,7 @@ static lh_status write_certificate(cli *c, const char *path,
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_certificate_format(certificate, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 lh_status cli_certify(cli *c, const cli_search *search, const cli_model *model,

@@ -14,6 +14,13 @@ lh_status cli_write(cli *c, const char *path, const char *text, size_t len)
     return status;
 }
 
+lh_status cli_write_text(cli *c, const char *path, char *text, size_t len)
+{
+    lh_status status = cli_write(c, path, text, len);
+    lh_text_free(text);
+    return status;
+}
+
 lh_status cli_put_json(cli *c, json_t *object)
 {
     if (!object)

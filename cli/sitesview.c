@@ -11,9 +11,9 @@ typedef struct text {
     size_t room, len;
 } text;
 
-static void add(text *t, const char *format, ...) CLI_PRINTF(2, 3);
+static void append(text *t, const char *format, ...) CLI_PRINTF(2, 3);
 
-static void add(text *t, const char *format, ...)
+static void append(text *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -30,12 +30,12 @@ static void add(text *t, const char *format, ...)
 static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
 {
     for (uint32_t i = 0; i < group->n_parts; i++)
-        add(t, "%s%s", i ? " -> " : "",
-            job->datacenters[group->parts[i].datacenter].name);
+        append(t, "%s%s", i ? " -> " : "",
+               job->datacenters[group->parts[i].datacenter].name);
     for (uint32_t i = 0; group->n_parts > 1 && i < group->n_parts; i++)
-        add(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);
+        append(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);
     if (group->n_parts > 1)
-        add(t, " stages)");
+        append(t, " stages)");
 }
 
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
@@ -47,22 +47,22 @@ char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
     for (uint32_t g = 0; g < sites->n_groups; g++)
         crosses = crosses || sites->groups[g].n_parts > 1;
     if (sites->n_groups == 1) {
-        add(&t, "pipeline ");
+        append(&t, "pipeline ");
         add_pipeline(&t, job, &sites->groups[0]);
         return buffer;
     }
     if (crosses)
-        add(&t, "%" PRIu32 " groups: ", sites->n_groups);
+        append(&t, "%" PRIu32 " groups: ", sites->n_groups);
     else
-        add(&t, "replicas ");
+        append(&t, "replicas ");
     for (uint32_t g = 0; g < sites->n_groups; g++) {
         const lh_site_group *group = &sites->groups[g];
-        add(&t, "%s", !g ? "" : crosses ? "; " : ", ");
+        append(&t, "%s", !g ? "" : crosses ? "; " : ", ");
         if (crosses)
-            add(&t, "%" PRIu32 " x ", group->replicas);
+            append(&t, "%" PRIu32 " x ", group->replicas);
         add_pipeline(&t, job, group);
         if (!crosses)
-            add(&t, " %" PRIu32, group->replicas);
+            append(&t, " %" PRIu32, group->replicas);
     }
     return buffer;
 }

@@ -93,9 +93,7 @@ lh_status cli_write_html(cli *c, const lh_report *report, const char *path)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_report_format_html(report, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path)
@@ -104,9 +102,7 @@ lh_status cli_write_svg(cli *c, const cli_view *view, const char *path)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_report_svg(view->trace, &options, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path)
@@ -114,9 +110,7 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_trace_format(trace, &text, &len, &c->err));
-    lh_status status = cli_write(c, path, text, len);
-    lh_text_free(text);
-    return status;
+    return cli_write_text(c, path, text, len);
 }
 
 lh_terminal_options cli_terminal(const cli *c)
