@@ -91,6 +91,8 @@ static void page_has_key(const lhi_table *table, const lhi_field *row, void *to)
             return;
     if (r->n_keys < sizeof r->seen / sizeof *r->seen)
         r->seen[r->n_keys++] = row;
+    CHECK_MSG(row->owner == table->size, "`%s` is not of the struct of %s",
+              row->key, table->name);
     each_word(r->text, strlen(r->text), '`', compare_words, &s);
     CHECK_MSG(s.found, "docs/formats/%s: `%s` of a %s is not there",
               r->page->name, row->key, table->name);
