@@ -5,6 +5,7 @@
 #include "jobs.h"
 
 #include "plan/layout/alike.h"
+#include "plan/layout/choice.h"
 #include "plan/layout/reuse.h"
 
 #include "cost/cost_links.h"
@@ -204,6 +205,77 @@ static void alike_datacenters(void)
     lh_job_free(job);
 }
 
+/* What a choice says of its layout matters, one thing after the other; its
+ * schedule and what it comes to do not. */
+static void alike_choices(void)
+{
+    static const lh_site_stages part = {0, PIPELINE}, same = {0, PIPELINE},
+                                other = {1, PIPELINE};
+    static const lh_site_group group = {SITES, 1, &part},
+                               again = {SITES, 1, &same},
+                               moved = {SITES, 1, &other};
+    static const lh_sites sites = {1, &group}, copy = {1, &again},
+                          elsewhere = {1, &moved};
+    static const uint32_t even[] = {8, 8, 8, 8, 0, 0, 0, 0};
+    static const uint32_t too[] = {8, 8, 8, 8, 0, 0, 0, 0};
+    static const uint32_t uneven[] = {9, 8, 8, 7, 0, 0, 0, 0};
+    const lhi_config config = config_of(LH_SHARDING_FULL);
+    lh_choice a = {.layout = config.layout,
+                   .placement = config.placement,
+                   .microbatches = config.microbatches,
+                   .chunk_layers = even};
+    a.layout.sites = &sites;
+    lh_choice b = a;
+    b.layout.sites = &copy;
+    b.layout.schedule = "1f1b";
+    b.iteration_ns = 7;
+    b.chunk_layers = too;
+    CHECK(lhi_choice_same(&a, &b) && lhi_choice_same_pipeline(&a, &b));
+    b.chunk_layers = uneven;
+    CHECK(lhi_choice_same(&a, &b) && !lhi_choice_same_pipeline(&a, &b));
+    b.chunk_layers = NULL;
+    CHECK(lhi_choice_same(&a, &b) && !lhi_choice_same_pipeline(&a, &b));
+    lh_choice others[14];
+    for (int i = 0; i < 14; i++)
+        others[i] = a;
+    others[0].layout.tensor++;
+    others[1].layout.context++;
+    others[2].layout.expert++;
+    others[3].layout.pipeline++;
+    others[4].layout.data++;
+    others[5].layout.micro_batch++;
+    others[6].layout.chunks_per_device++;
+    others[7].layout.outermost = LH_OUTERMOST_PIPELINE;
+    others[8].layout.sharding = LH_SHARDING_HYBRID;
+    others[9].layout.sites = &elsewhere;
+    others[10].layout.sites = NULL;
+    others[11].placement = LH_PLACEMENT_WAVE;
+    others[12].recompute = LH_RECOMPUTE_FULL;
+    others[13].zero = 2;
+    for (int i = 0; i < 14; i++) {
+        CHECK_MSG(!lhi_choice_same(&a, &others[i]), "change %d", i);
+        CHECK_MSG(!lhi_choice_same_pipeline(&a, &others[i]), "change %d", i);
+        CHECK_MSG(lhi_degrees_same(&a.layout, &others[i].layout) == (i > 5),
+                  "change %d", i);
+    }
+}
+
+/* Any schedule, an optimal one or one method. */
+static void asked_schedules(void)
+{
+    static const struct {
+        const char *schedule;
+        lhi_asked asked;
+    } jobs[] = {
+        {NULL, LHI_ASKED_ANY},          {"auto", LHI_ASKED_ANY},
+        {"optimal", LHI_ASKED_OPTIMAL}, {"look-ahead", LHI_ASKED_METHOD},
+        {"elastic", LHI_ASKED_METHOD},  {"nothing", LHI_ASKED_METHOD}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        lh_job job = {.layout = {.schedule = jobs[i].schedule}};
+        CHECK_INT(lhi_schedule_asked(&job), jobs[i].asked);
+    }
+}
+
 /* All links between the datacenters ask for one number. */
 static void hashing_is_looked_up(void)
 {
@@ -247,6 +319,8 @@ int main(void)
     RUN(places_are_found_once);
     RUN(what_is_kept_gives_way);
     RUN(alike_datacenters);
+    RUN(alike_choices);
+    RUN(asked_schedules);
     RUN(hashing_is_looked_up);
     return test_summary();
 }
