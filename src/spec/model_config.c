@@ -413,50 +413,33 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
 
 /* --- files --- */
 
-/* A model that was read lives in one arena with itself. */
-typedef struct held_model {
-    lh_model model; /* first: lh_model_free() finds the rest by it */
-    lhi_arena *mem;
-} held_model;
-
-static lh_status from_doc(lhi_doc *doc, lh_model **out, lh_error *err)
+static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
+                            lh_error *err)
 {
-    lhi_arena *mem = lhi_arena_make(0);
-    held_model *held = mem ? LHI_NEW(mem, held_model, 1) : NULL;
-    lh_status status = LH_OK;
-    if (!held)
-        status = lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status = read_config(doc, mem, &held->model, err);
-    lhi_doc_free(doc);
-    if (status != LH_OK) {
-        lhi_arena_free(mem);
-        return status;
-    }
-    held->mem = mem;
-    *out = &held->model;
-    return LH_OK;
+    return read_config(doc, mem, value, err);
 }
 
 lh_status lh_model_parse(const char *text, size_t len, const char *name,
                          lh_model **out, lh_error *err)
 {
-    lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
-    return from_doc(doc, out, err);
+    void *model;
+    LHI_TRY(lhi_value_parse(text, len, name, sizeof(lh_model), fill_model,
+                            &model, err));
+    *out = model;
+    return LH_OK;
 }
 
 lh_status lh_model_read(const char *path, lh_model **out, lh_error *err)
 {
-    lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
-    return from_doc(doc, out, err);
+    void *model;
+    LHI_TRY(lhi_value_read(path, sizeof(lh_model), fill_model, &model, err));
+    *out = model;
+    return LH_OK;
 }
 
 void lh_model_free(lh_model *model)
 {
-    if (model)
-        lhi_arena_free(((held_model *)(void *)model)->mem);
+    lhi_value_free(model);
 }
 
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,

@@ -242,51 +242,34 @@ lh_status lh_profile_format(const lh_profile *profile, char **text, size_t *len,
     return lhi_json_text(lhi_profile_to_json(profile), text, len, err);
 }
 
-/* A profile that was read alone lives in one arena with itself. */
-typedef struct held_profile {
-    lh_profile profile; /* first: lh_profile_free() finds the rest by it */
-    lhi_arena *mem;
-} held_profile;
-
-static lh_status from_doc(lhi_doc *doc, lh_profile **out, lh_error *err)
+static lh_status fill_profile(const lhi_doc *doc, lhi_arena *mem, void *value,
+                              lh_error *err)
 {
-    lhi_arena *mem = lhi_arena_make(0);
-    held_profile *held = mem ? LHI_NEW(mem, held_profile, 1) : NULL;
-    lh_status status = LH_OK;
-    if (!held)
-        status = lhi_fail_nomem(err);
-    if (status == LH_OK)
-        status =
-            lhi_profile_from_node(doc, doc->root, mem, &held->profile, err);
-    lhi_doc_free(doc);
-    if (status != LH_OK) {
-        lhi_arena_free(mem);
-        return status;
-    }
-    held->mem = mem;
-    *out = &held->profile;
-    return LH_OK;
+    return lhi_profile_from_node(doc, doc->root, mem, value, err);
 }
 
 lh_status lh_profile_parse(const char *text, size_t len, const char *name,
                            lh_profile **out, lh_error *err)
 {
-    lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
-    return from_doc(doc, out, err);
+    void *profile;
+    LHI_TRY(lhi_value_parse(text, len, name, sizeof(lh_profile), fill_profile,
+                            &profile, err));
+    *out = profile;
+    return LH_OK;
 }
 
 lh_status lh_profile_read(const char *path, lh_profile **out, lh_error *err)
 {
-    lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
-    return from_doc(doc, out, err);
+    void *profile;
+    LHI_TRY(
+        lhi_value_read(path, sizeof(lh_profile), fill_profile, &profile, err));
+    *out = profile;
+    return LH_OK;
 }
 
 void lh_profile_free(lh_profile *profile)
 {
-    if (profile)
-        lhi_arena_free(((held_profile *)(void *)profile)->mem);
+    lhi_value_free(profile);
 }
 
 const lh_profile_entry *lh_profile_find(const lh_profile *profile,

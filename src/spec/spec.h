@@ -9,6 +9,7 @@
  *   model_map.c          its model; model_config.c: as config.json;
  *                        model.c: how many parameters, and what has to divide
  *   profile_file.c       what was measured
+ *   whole_file.c         models and profiles that are a file of their own
  *   gpu.c, model_preset.c             GPUs and models by name
  *
  * This header is what these files share. */
@@ -33,6 +34,20 @@ enum {
 };
 
 #define LHI_MAX_PRICE 1e9
+
+/* --- values that are a file of their own --- */
+
+/* Fills `value`, which is zeroed; what it points to is in `mem`. */
+typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
+                              lh_error *err);
+/* A value of `size` bytes from a text that messages call `name`, or from a
+ * file. Release *out with lhi_value_free(). */
+lh_status lhi_value_parse(const char *text, size_t len, const char *name,
+                          size_t size, lhi_fill_fn *fill, void **out,
+                          lh_error *err);
+lh_status lhi_value_read(const char *path, size_t size, lhi_fill_fn *fill,
+                         void **out, lh_error *err);
+void lhi_value_free(void *value); /* NULL is fine */
 
 /* --- models --- */
 
