@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each engine of the search for optimal schedules is worth: the same
+ * pipelines with all of them and with all but one.
+ *
+ *     bench-ablation [SMALL [LARGE [ENGINES [ROWS]]]]
+ *
+ * Limited by effort alone, so nothing depends on the machine or on what else
+ * runs on it: SMALL million units (default 6) for irregular pipelines, one of
+ * each family of pipelines.h, for CrossPipe's settings with two datacenters,
+ * and for irregular ones whose messages leave first in, first out; LARGE for
+ * some larger ones (default 16), a third of it for such with W in parts. An
+ * engine that was not begun for a pipeline is not left out there. ENGINES: only
+ * these, commas between them; "" for all. ROWS: only pipelines with this in
+ * their name.
+ *
+ * The engine called "(seed)" is none: everything is on, and chance has
+ * other numbers; what it changes, chance alone changes.
+ *
+ * Prints one JSON object. Per pipeline what each engine did when all were on:
+ * [effort, calls, improved, gained in seconds]. Per engine and group of
+ * pipelines: `rows` on which it was left out; how many of these were proven
+ * optimal `with` and `without` it; the change of the gap in percent of the
+ * bound (above 0: worse without it), `mean` of the rows, `worst` and `best`;
+ * how many rows `changed` their gap; `effort`, the factor by which the effort
+ * of those rows changed that were proven both times (above 1: longer without
+ * it). And with all engines on: for how many pipelines it was `called`, how
+ * often it `improved` the best schedule or the bound, and its `share` of all
+ * effort in percent. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include "bench.h"
+#include "pipelines.h"
+
+#include <longhaul/solve.h>
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { GROUPS = 4 };
+static const char *const groups[GROUPS] = {"irregular", "crosspipe", "larger",
+                                           "fifo"};
+
+typedef struct row {
+    uint32_t group;
+    char name[96];
+    lh_pipeline *pipeline;
+    lh_solve_options options;
+} row;
+
+/* What came out: in percent of the bound, or -1: no schedule. */
+typedef struct outcome {
+    bool proven;
+    double gap, effort;
+} outcome;
+
+typedef struct sums {
+    uint32_t rows, with, without, changed, both;
+    double gap, worst, best, log_effort;
+    /* Of the runs with all engines. */
+    uint32_t called, improved;
+    double effort, all_effort;
+} sums;
+
+typedef struct table {
+    const char *only, *which; /* engines, rows */
+    sums of[LH_MOST_SOLVE_ENGINES + 1][GROUPS];
+    bool comma;
+} table;
+
+static lh_solution solve(const row *k, const char *without, uint64_t seed)
+{
+    lh_solve_options o = k->options;
+    lh_solution s = {0};
+    lh_error err = {0};
+    o.without = without;
+    o.seed = seed;
+    bench_must(lh_solve(k->pipeline, &o, &s, &err), &err);
+    return s;
+}
+
+static outcome outcome_of(const lh_solution *s)
+{
+    return (outcome){
+        .proven = s->status == LH_SOLVE_OPTIMAL,
+        .gap = s->schedule
+                   ? 100 * ((double)s->makespan_ns / (double)s->bound_ns - 1)
+                   : -1,
+        .effort = (double)s->effort};
+}
+
+static void compare(table *t, const row *k, uint32_t engine, const char *name,
+                    const outcome *with, const outcome *without)
+{
+    sums *s = &t->of[engine][k->group];
+    const double by = without->gap < 0 ? 100 : without->gap - with->gap;
+    s->rows++;
+    s->with += with->proven;
+    s->without += without->proven;
+    s->changed += fabs(by) > 1e-9;
+    s->gap += by;
+    s->worst = by > s->worst ? by : s->worst;
+    s->best = by < s->best ? by : s->best;
+    if (with->proven && without->proven) {
+        s->both++;
+        s->log_effort += log((without->effort + 1) / (with->effort + 1));
+    }
+    printf("%s\n  {\"row\": \"%s\", \"without\": \"%s\", \"gap\": [%.4f, %.4f]"
+           ", \"effort\": [%.0f, %.0f]}",
+           t->comma ? "," : "", k->name, name, with->gap, without->gap,
+           with->effort, without->effort);
+    t->comma = true;
+    fflush(stdout);
+}
+
+static bool is_named(const char *list, const char *name)
+{
+    const size_t len = strlen(name);
+    for (const char *at = list; *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n == len && strncmp(at, name, n) == 0)
+            return true;
+        at += n;
+    }
+    return !*list;
+}
+
+/* What the engines did with all of them on. */
+static void tally(table *t, const row *k, const lh_solution *all)
+{
+    for (uint32_t i = 0; i < all->n_engines; i++) {
+        const lh_solve_engine *e = &all->engines[i];
+        sums *s = &t->of[i][k->group];
+        s->called += e->calls > 0;
+        s->improved += e->improved;
+        s->effort += (double)e->effort;
+        s->all_effort += (double)all->effort;
+    }
+    printf("%s\n  {\"row\": \"%s\", \"group\": \"%s\", \"status\": \"%s\", "
+           "\"effort\": %" PRIu64 ", \"engines\": {",
+           t->comma ? "," : "", k->name, groups[k->group],
+           lh_solve_status_name(all->status), all->effort);
+    t->comma = true;
+    const char *comma = "";
+    for (uint32_t i = 0; i < all->n_engines; i++) {
+        const lh_solve_engine *e = &all->engines[i];
+        if (e->calls == 0)
+            continue;
+        printf("%s\"%s\": [%" PRIu64 ", %" PRIu32 ", %" PRIu32 ", %.4f]", comma,
+               e->name, e->effort, e->calls, e->improved,
+               (double)e->gained_ns / 1e9);
+        comma = ", ";
+    }
+    printf("}}");
+}
+
+static void measure(table *t, row *k)
+{
+    if (strstr(k->name, t->which)) {
+        lh_solution all = solve(k, NULL, 0);
+        const outcome with = outcome_of(&all);
+        tally(t, k, &all);
+        for (uint32_t i = 0; i <= all.n_engines; i++) {
+            const bool chance = i == all.n_engines;
+            const char *name = chance ? "(seed)" : all.engines[i].name;
+            if (!is_named(t->only, name) ||
+                (!chance && all.engines[i].calls == 0))
+                continue;
+            lh_solution s = solve(k, chance ? NULL : name, chance);
+            const outcome without = outcome_of(&s);
+            compare(t, k, i, name, &with, &without);
+            lh_solution_fini(&s);
+        }
+        lh_solution_fini(&all);
+    }
+    lh_pipeline_free(k->pipeline);
+}
+
+/* --- the pipelines
+ * ------------------------------------------------------------------------ */
+
+static row make_row(uint32_t group, lh_pipeline *pipeline, double millions)
+{
+    return (row){.group = group,
+                 .pipeline = pipeline,
+                 .options = {.size = sizeof(lh_solve_options),
+                             .effort = (uint64_t)(millions * 1e6)}};
+}
+
+static void measure_irregular(table *t, double millions)
+{
+    for (size_t i = 0; i < bench_n_families; i++) {
+        row k = make_row(0, bench_irregular(&bench_families[i], 1000 * i),
+                         millions);
+        snprintf(k.name, sizeof k.name, "%s", bench_families[i].name);
+        measure(t, &k);
+    }
+}
+
+/* Tables 5 and 6 of Chen et al., arXiv:2507.00217, as in
+ * examples/papers/crosspipe_optimal.c. */
+static void measure_crosspipe(table *t, double millions)
+{
+    static const double delays[5][2] = {
+        {0, 0}, {.25, .25}, {.25, 2}, {2, .25}, {2, 2}};
+    for (unsigned i = 0; i < 30; i++) {
+        const unsigned which = i % 3, chunks = 1 + i / 15;
+        const bench_point point = {.placement = chunks == 1 ? "ud" : "wave",
+                                   .devices = 8,
+                                   .microbatches = which == 0 ? 16 : 32,
+                                   .datacenters = 2,
+                                   .memory = (which == 2 ? 16 : 8) * chunks,
+                                   .latency = delays[i / 3 % 5][0],
+                                   .transfer = delays[i / 3 % 5][1],
+                                   .recomputes = which == 1};
+        row k = make_row(1, bench_uniform(&point), millions);
+        snprintf(k.name, sizeof k.name, "%s, %g, %g, case %u", point.placement,
+                 point.latency, point.transfer, which + 1);
+        measure(t, &k);
+    }
+}
+
+static void measure_larger(table *t, double millions)
+{
+    static const bench_point points[] = {
+        {"ud", 16, 64, 2, 8, 0, 0, false},
+        {"ud", 32, 128, 2, 16, .25, .25, false},
+        {"wave", 16, 32, 2, 32, .25, .25, false},
+        {"wave", 8, 64, 2, 16, .25, .25, true},
+    };
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        const bench_point *q = &points[i];
+        row k = make_row(2, bench_uniform(q), millions);
+        snprintf(k.name, sizeof k.name, "%s %u x %u, K = %u", q->placement,
+                 q->devices, q->microbatches, q->memory);
+        measure(t, &k);
+    }
+    /* W in parts, and messages in the order in which they were made. */
+    for (uint32_t i = 0; i < 8; i++) {
+        const bench_family *f = &bench_families[i < 4 ? 4 : 13];
+        row k = make_row(2, bench_irregular(f, 7000 + i), millions / 3);
+        k.options.sub_blocks = i % 2 ? 2 : 1;
+        k.options.fifo = i / 2 % 2;
+        snprintf(k.name, sizeof k.name, "%s, %" PRIu32 "%s%s", f->name, i,
+                 i % 2 ? ", W halved" : "",
+                 k.options.fifo ? ", first in, first out" : "");
+        measure(t, &k);
+    }
+}
+
+/* With messages first in, first out links follow devices, and schedules cannot
+ * be made from the end. */
+static void measure_fifo(table *t, double millions)
+{
+    for (size_t i = 0; i < bench_n_families; i++) {
+        const bench_family *f = &bench_families[i];
+        if (f->chunks == 1 || f->devices < 6)
+            continue;
+        row k = make_row(3, bench_irregular(f, 8000 + i), millions);
+        k.options.fifo = true;
+        snprintf(k.name, sizeof k.name, "FIFO %s", f->name);
+        measure(t, &k);
+    }
+}
+
+/* --- all of it
+ * ------------------------------------------------------------------------ */
+
+static void print_sums(const table *t)
+{
+    const char *comma = "";
+    const uint32_t n = lh_n_solve_engines();
+    printf("\n], \"engines\": [");
+    for (uint32_t i = 0; i <= n; i++)
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            const sums *s = &t->of[i][g];
+            if (s->rows + s->called == 0)
+                continue;
+            printf("%s\n  {\"engine\": \"%s\", \"group\": \"%s\", \"rows\": "
+                   "%" PRIu32 ", \"with\": %" PRIu32 ", \"without\": %" PRIu32
+                   ", \"mean\": %.4f, \"worst\": %.4f, \"best\": %.4f, "
+                   "\"changed\": %" PRIu32
+                   ", \"effort\": %.3f, \"called\": %" PRIu32
+                   ", \"improved\": %" PRIu32 ", \"share\": %.2f}",
+                   comma, i < n ? lh_solve_engine_name(i) : "(seed)", groups[g],
+                   s->rows, s->with, s->without, s->rows ? s->gap / s->rows : 0,
+                   s->worst, s->best, s->changed,
+                   s->both ? exp(s->log_effort / s->both) : 1, s->called,
+                   s->improved,
+                   s->all_effort > 0 ? 100 * s->effort / s->all_effort : 0);
+            comma = ",";
+        }
+    printf("\n]}\n");
+}
+
+int main(int argc, char **argv)
+{
+    static table t;
+    const double small = argc > 1 ? strtod(argv[1], NULL) : 6;
+    const double large = argc > 2 ? strtod(argv[2], NULL) : 16;
+    t.only = argc > 3 ? argv[3] : "";
+    t.which = argc > 4 ? argv[4] : "";
+    if (argc > 5 || !(small > 0) || !(large > 0)) {
+        fprintf(stderr,
+                "usage: bench-ablation [SMALL [LARGE [ENGINES [ROWS]]]]\n");
+        return 2;
+    }
+    bench_begin("ablation");
+    printf(", \"small\": %g, \"large\": %g, \"rows\": [", small, large);
+    measure_larger(&t, large);
+    measure_crosspipe(&t, small);
+    measure_irregular(&t, small);
+    measure_fifo(&t, small);
+    print_sums(&t);
+    return 0;
+}
