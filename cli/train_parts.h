@@ -19,8 +19,9 @@ typedef struct train_settings {
         message_bytes, speed;
     bool realtime, emulate_links, real_links;
     cli_model model;
-    const char *data, *tokenizer, *checkpoint, *resume, *weights, *warmup;
-    const char *rate, *min_rate, *weight_decay, *clip, *validation;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights;
+    uint64_t warmup;
+    double rate, min_rate, weight_decay, clip, validation;
     uint32_t format, checkpoint_every, keep, validate_every;
 } train_settings;
 

@@ -3,7 +3,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "inject.h"
 #include "train_parts.h"
-#include "values.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -67,34 +66,6 @@ static void show_failure(void *of, const char *why)
     w->c->is_said = true;
 }
 
-static lh_status take_real(cli *c, const char *option, const char *text,
-                           double *out)
-{
-    const char *rest;
-    if (!text)
-        return LH_OK;
-    if (!cli_parse_real(text, out, &rest) || *rest)
-        return cli_usage(c, "--%s: '%.40s' is not a number of 0 or more",
-                         option, text);
-    return LH_OK;
-}
-
-static lh_status take_numbers(cli *c, lh_train_model *m)
-{
-    const train_settings *s = c->settings;
-    if (s->warmup && !cli_parse_count(s->warmup, 0, 100000000, &m->warmup))
-        return cli_usage(c, "--warmup: '%.40s' is not a number of iterations",
-                         s->warmup);
-    CLI_TRY(take_real(c, "rate", s->rate, &m->rate));
-    CLI_TRY(take_real(c, "min-rate", s->min_rate, &m->min_rate));
-    CLI_TRY(take_real(c, "weight-decay", s->weight_decay, &m->weight_decay));
-    CLI_TRY(take_real(c, "clip", s->clip, &m->clip));
-    CLI_TRY(take_real(c, "validation", s->validation, &m->validation));
-    return m->validation < 1
-               ? LH_OK
-               : cli_usage(c, "--validation: at least 0 and less than 1");
-}
-
 static lh_status take_model(cli *c, lh_train_model *m)
 {
     const train_settings *s = c->settings;
@@ -110,7 +81,17 @@ static lh_status take_model(cli *c, lh_train_model *m)
     m->resume = s->resume;
     m->weights = s->weights;
     m->emulate_links = s->emulate_links || s->inject;
-    return take_numbers(c, m);
+    m->rate = s->rate;
+    if (cli_given(c, "min-rate"))
+        m->min_rate = s->min_rate;
+    if (cli_given(c, "warmup"))
+        m->warmup = s->warmup;
+    m->weight_decay = s->weight_decay;
+    m->clip = s->clip;
+    m->validation = s->validation;
+    return m->validation < 1
+               ? LH_OK
+               : cli_usage(c, "--validation: at least 0 and less than 1");
 }
 
 /* What --device cpu needs, before a schedule is made. */
