@@ -4,6 +4,7 @@
  * of those that could start before that end the one that is due first. */
 #include "solve/improve/dispatch.h"
 
+#include "base/whole.h"
 #include "solve/model/first.h"
 
 #include <string.h>
@@ -18,11 +19,6 @@ typedef struct dispatcher {
     uint32_t *pick;     /* per machine: the operation to run, or NONE */
     lhi_first first;    /* machines by the first end there */
 } dispatcher;
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
 {
@@ -54,7 +50,7 @@ static void choose(dispatcher *d, uint32_t machine)
             if (!can_run(d, m, stream))
                 continue;
             uint32_t o = s->streams[stream].first + d->next[stream];
-            int64_t start = max64(now, d->w->ready[o]);
+            int64_t start = lhi_most(now, d->w->ready[o]);
             if (pass == 0 && start + s->time[o] < end)
                 end = start + s->time[o];
             if (pass == 1 && start < end &&
@@ -72,12 +68,12 @@ static void run_op(dispatcher *d, uint32_t o)
     uint32_t stream = s->stream_of[o], m = s->streams[stream].machine;
     d->next[stream]++;
     d->held[m] += s->memory[o];
-    d->free_at[m] = max64(d->free_at[m], w->ready[o]) + s->time[o];
+    d->free_at[m] = lhi_most(d->free_at[m], w->ready[o]) + s->time[o];
     lhi_first_stale(&d->first, m);
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
-        w->ready[to] = max64(w->ready[to], d->free_at[m] + s->succ_lag[i]);
+        w->ready[to] = lhi_most(w->ready[to], d->free_at[m] + s->succ_lag[i]);
         lhi_first_stale(&d->first, other);
         if (w->waits[to] > 0)
             w->waits[to]--;
