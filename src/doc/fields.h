@@ -79,6 +79,7 @@ struct lhi_field {
     uint32_t offset, width;    /* of the member; width of a list: of an item */
     uint32_t count;            /* offset of a list's count */
     uint32_t gate, gate_width; /* see LHI_UNLESS() */
+    bool same;                 /* see LHI_UNLESS_SAME() */
     union {
         int64_t least;
         double low;
@@ -184,6 +185,12 @@ struct lhi_table {
 #define LHI_UNLESS(T, m, value)                                                \
     .when = LHI_LEFT_OUT, .gate = offsetof(T, m),                              \
     .gate_width = sizeof LHI_OF(T, m), .absent = (value)
+
+/* The row is left out where its member is what another one of the same type
+ * is, which stands before it. */
+#define LHI_UNLESS_SAME(T, m)                                                  \
+    .when = LHI_LEFT_OUT, .gate = offsetof(T, m),                              \
+    .gate_width = sizeof LHI_OF(T, m), .same = true
 
 /* Fills in *out, a zeroed struct of the table. After a failure it holds what
  * was read before. */

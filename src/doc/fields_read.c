@@ -38,8 +38,15 @@ static lh_status refuse_unknown(const lhi_reading *r, const lhi_node *map,
 {
     const char *keys[MOST_KEYS + 1];
     bool known = map->kind == LHI_MAP;
-    for (const lhi_node *n = map->first; n && known; n = n->next)
-        known = lhi_fields_find(table, n->key) != NULL;
+    uint32_t i = 0; /* most files have the keys in the order of the rows */
+    for (const lhi_node *n = map->first; n && known; n = n->next) {
+        while (i < table->n_rows && table->rows[i].type != LHI_F_SPREAD &&
+               strcmp(table->rows[i].key, n->key) != 0)
+            i++;
+        bool next = i < table->n_rows && table->rows[i].type != LHI_F_SPREAD;
+        known = next || lhi_fields_find(table, n->key) != NULL;
+        i += next;
+    }
     if (known)
         return LH_OK;
     keys[list_keys(table, keys, 0)] = NULL;
@@ -270,7 +277,10 @@ static lh_status read_row(const lhi_reading *r, const lhi_node *map,
         LHI_TRY(lhi_need(r->doc, map, row->key, &node, err));
     if (node && !(row->when == LHI_OR_NULL && lhi_is_null(node)))
         return read_value(r, row, node, owner, err);
-    if (row->when != LHI_KEPT && !row->gate_width)
+    assert(!row->same || row->width == row->gate_width);
+    if (row->same)
+        memcpy(owner + row->offset, owner + row->gate, row->width);
+    else if (row->when != LHI_KEPT && !row->gate_width)
         store_absent(row, owner + row->offset);
     return LH_OK;
 }

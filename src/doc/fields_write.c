@@ -42,6 +42,8 @@ static bool is_absent(const lhi_field *row, const char *owner)
     const char *member = owner + row->offset, *text;
     if (row->when == LHI_NEEDED || row->when == LHI_KEPT)
         return false;
+    if (row->same)
+        return memcmp(member, owner + row->gate, row->width) == 0;
     if (row->gate_width)
         return load_whole(owner + row->gate, row->gate_width) == row->absent;
     switch (row->type) {
@@ -184,9 +186,30 @@ json_t *lhi_fields_write(const lhi_table *table, const void *it,
     return NULL;
 }
 
+/* printf() would take most of the time of a long text. */
+static void add_whole(lhi_text *text, int64_t value)
+{
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0)
+        *--at = '-';
+    lhi_text_add(text, at, (size_t)(digits + sizeof digits - at));
+}
+
+static void add_quoted(lhi_text *text, const char *word)
+{
+    lhi_text_add(text, "\"", 1);
+    lhi_text_puts(text, word);
+    lhi_text_add(text, "\"", 1);
+}
+
 void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
 {
-    const char *owner = it, *sep = "";
+    const char *owner = it, *sep = "\"";
     char word[LHI_WORD_SIZE];
     for (uint32_t i = 0; i < table->n_rows; i++) {
         const lhi_field *row = &table->rows[i];
@@ -194,19 +217,21 @@ void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
         assert(row->owner == table->size);
         if (is_absent(row, owner))
             continue;
-        lhi_text_printf(text, "%s\"%s\":", sep, row->key);
-        sep = ",";
+        lhi_text_puts(text, sep);
+        lhi_text_puts(text, row->key);
+        lhi_text_add(text, "\":", 2);
+        sep = ",\"";
         switch (row->type) {
         case LHI_F_WHOLE:
         case LHI_F_TIME:
-            lhi_text_printf(text, "%" PRId64, load_whole(member, row->width));
+            add_whole(text, load_whole(member, row->width));
             break;
         case LHI_F_NAME:
-            lhi_text_printf(text, "\"%s\"", name_of(row, member));
+            add_quoted(text, name_of(row, member));
             break;
         default:
             assert(row->type == LHI_F_WORD);
-            lhi_text_printf(text, "\"%s\"", row->print(member, word));
+            add_quoted(text, row->print(member, word));
         }
     }
 }

@@ -273,9 +273,10 @@ lh_status lhi_get_number(const lhi_doc *doc, const lhi_node *node, double min,
     double value;
     LHI_TRY(read_double(doc, node, &value, err));
     if (value < min || value > max)
-        return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                            "%.60s is out of range; from %.15g to %.15g is possible",
-                            node->text, min, max);
+        return lhi_doc_fail(
+            doc, node, err, LH_EINPUT,
+            "%.60s is out of range; from %.15g to %.15g is possible",
+            node->text, min, max);
     *out = value;
     return LH_OK;
 }

@@ -29,6 +29,7 @@ const char *lhi_pass_scan(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
 /* The same of a whole text; `pass` is an lh_pass. */
 bool lhi_pass_parse(const char *text, void *pass);
+#define LHI_PASS_FORM "a pass, as 3F0, 3I0, 3B0 or 0W3:2/8"
 const char *lhi_pass_print(const void *pass, char *text);
 /* "0F": the chunk and kind of passes. */
 const char *lhi_passes_scan(const char *at, const char *end, uint32_t *chunk,

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "trace/jsontext.h"
+#include "trace/trace_keys.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 
 enum { MAX_LINKS = 1 << 24 };
-#define MAX_TIME_NS (INT64_C(1) << 53)
 
 /* What the caller holds, and the memory behind it. */
 typedef struct owned_trace {
@@ -114,7 +114,7 @@ static bool pass_ok(const lh_pass *p)
 static bool times_ok(const int64_t *times, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (times[i] < (i ? times[i - 1] : 0) || times[i] > MAX_TIME_NS)
+        if (times[i] < (i ? times[i - 1] : 0) || times[i] > LHI_TRACE_MOST_NS)
             return false;
     return true;
 }
@@ -199,7 +199,7 @@ static lh_status check_parts(const checker *c)
         return refuse_all(c, "the number of sites must be 1 to 65536");
     if (t->n_links > MAX_LINKS)
         return refuse_all(c, "too many links");
-    if (t->makespan_ns < 0 || t->makespan_ns > MAX_TIME_NS)
+    if (t->makespan_ns < 0 || t->makespan_ns > LHI_TRACE_MOST_NS)
         return refuse_all(c, "the makespan must be 0 to 2^53 ns");
     if (strcmp(t->source, "simulated") != 0 &&
         strcmp(t->source, "measured") != 0)

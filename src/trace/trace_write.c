@@ -8,6 +8,7 @@
 #include "base/heap.h"
 #include "base/text.h"
 #include "trace/jsontext.h"
+#include "trace/trace_keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -227,48 +228,33 @@ static bool lay_out(writer *w)
 
 /* --- the heading --------------------------------------------------------- */
 
-static void add_member(writer *w, const char *key, const char *value)
-{
-    lhi_text_printf(&w->out, "\"%s\":", key);
-    lhi_json_add_string(&w->out, value);
-    lhi_text_puts(&w->out, ",\n");
-}
-
-static void add_list(writer *w, const char *key, const char *const *names,
-                     uint32_t n)
-{
-    lhi_text_printf(&w->out, "\"%s\":[", key);
-    for (uint32_t i = 0; i < n; i++) {
-        lhi_text_puts(&w->out, i ? ",\n " : "");
-        lhi_json_add_string(&w->out, names[i]);
-    }
-    lhi_text_puts(&w->out, "],\n");
-}
-
+/* A line for each key, and for each item of a list. */
 static void add_heading(writer *w)
 {
-    const lh_trace *t = w->t;
-    lhi_text_puts(&w->out, "{");
-    add_member(w, "longhaul", "trace/1");
-    add_member(w, "title", t->title);
-    add_member(w, "source", t->source);
-    lhi_text_printf(&w->out, "\"makespan_ns\":%" PRId64 ",\n", t->makespan_ns);
-    add_member(w, "memory_unit", t->memory_unit);
-    add_list(w, "sites", t->site_names, t->n_sites);
-    add_list(w, "links", t->link_names, t->n_links);
-    lhi_text_puts(&w->out, "\"devices\":[");
-    for (uint32_t d = 0; d < t->n_devices; d++) {
-        const lh_trace_device *device = &t->devices[d];
-        lhi_text_printf(&w->out,
-                        "%s{\"site\":%" PRIu32 ",\"memory_static\":%" PRId64,
-                        d ? ",\n " : "", device->site, device->memory_static);
-        if (device->memory_limit != LH_NO_LIMIT)
-            lhi_text_printf(&w->out, ",\"memory_limit\":%" PRId64,
-                            device->memory_limit);
-        lhi_text_puts(&w->out, "}");
+    const char *key, *sep = "{";
+    json_t *value, *item;
+    size_t i;
+    json_t *heading = lhi_fields_write(&lhi_trace_table, w->t, NULL);
+    w->out.failed |= !heading;
+    json_object_foreach(heading, key, value)
+    {
+        lhi_text_printf(&w->out, "%s\"%s\":", sep, key);
+        sep = ",\n";
+        if (strcmp(key, "traceEvents") == 0) {
+            lhi_text_puts(&w->out, "[\n");
+        } else if (json_is_array(value)) {
+            lhi_text_puts(&w->out, "[");
+            json_array_foreach(value, i, item)
+            {
+                lhi_text_puts(&w->out, i ? ",\n " : "");
+                lhi_json_add(&w->out, json_incref(item));
+            }
+            lhi_text_puts(&w->out, "]");
+        } else {
+            lhi_json_add(&w->out, json_incref(value));
+        }
     }
-    lhi_text_puts(&w->out, "],\n\"displayTimeUnit\":\"ms\",\n"
-                           "\"traceEvents\":[\n");
+    json_decref(heading);
 }
 
 /* Processes and the first lane of every thread. */
@@ -309,6 +295,13 @@ static void add_tracks(writer *w)
 
 /* --- what happened ------------------------------------------------------- */
 
+/* The args of a slice, by their table. */
+static void end_slice(writer *w, const lhi_table *table, const void *it)
+{
+    lhi_fields_add_text(&w->out, table, it);
+    lhi_text_puts(&w->out, "}}");
+}
+
 static void add_runs(writer *w)
 {
     char name[LH_PASS_TEXT];
@@ -316,16 +309,7 @@ static void add_runs(writer *w)
         const lh_trace_run *r = &w->t->runs[i];
         begin_slice(w, r->start_ns, r->end_ns, lh_pass_text(&r->pass, name),
                     "pass", device_pid(w, r->device), r->device + 1);
-        lhi_text_printf(&w->out, "\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64,
-                        r->start_ns, r->end_ns);
-        if (r->issued_ns != r->end_ns)
-            lhi_text_printf(&w->out, ",\"issued_ns\":%" PRId64, r->issued_ns);
-        lhi_text_printf(&w->out,
-                        ",\"memory\":%" PRId64 ",\"memory_after\":%" PRId64,
-                        r->memory, r->memory_after);
-        if (r->waits_for != LH_NONE)
-            lhi_text_printf(&w->out, ",\"waits_for\":%" PRIu32, r->waits_for);
-        lhi_text_puts(&w->out, "}}");
+        end_slice(w, &lhi_trace_run_table, r);
     }
 }
 
@@ -334,49 +318,27 @@ static void add_collectives(writer *w)
     for (uint32_t i = 0; i < w->t->n_collectives && !w->out.failed; i++) {
         const lh_trace_collective *c = &w->t->collectives[i];
         char name[48];
-        const char *op = c->is_reduce_scatter ? "reduce-scatter" : "all-gather";
-        int len = snprintf(name, sizeof name, "%s %" PRIu32, op, c->chunk);
+        int len = snprintf(
+            name, sizeof name, "%s %" PRIu32,
+            c->is_reduce_scatter ? "reduce-scatter" : "all-gather", c->chunk);
         if (c->n_buckets > 0 && len > 0)
             snprintf(name + len, sizeof name - (size_t)len,
                      " %" PRIu32 "/%" PRIu32, c->bucket, c->n_buckets);
         begin_slice(w, c->depart_ns, c->sent_ns, name, "collective",
                     device_pid(w, c->device), w->collective_tids[i]);
-        lhi_text_printf(&w->out,
-                        "\"op\":\"%s\",\"chunk\":%" PRIu32
-                        ",\"device\":%" PRIu32 ",\"ready_ns\":%" PRId64
-                        ",\"depart_ns\":%" PRId64 ",\"sent_ns\":%" PRId64
-                        ",\"arrive_ns\":%" PRId64,
-                        op, c->chunk, c->device, c->ready_ns, c->depart_ns,
-                        c->sent_ns, c->arrive_ns);
-        if (c->n_buckets > 0)
-            lhi_text_printf(&w->out,
-                            ",\"bucket\":%" PRIu32 ",\"buckets\":%" PRIu32,
-                            c->bucket, c->n_buckets);
-        lhi_text_puts(&w->out, "}}");
+        end_slice(w, &lhi_trace_collective_table, c);
     }
 }
 
 static void add_messages(writer *w)
 {
-    char producer[LH_PASS_TEXT], consumer[LH_PASS_TEXT];
+    char name[LH_PASS_TEXT];
     for (uint32_t i = 0; i < w->t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &w->t->messages[i];
-        lh_pass_text(&m->producer, producer);
-        begin_slice(w, m->depart_ns, m->sent_ns, producer, "message",
-                    links_pid(w), w->message_tids[i]);
-        lhi_text_printf(&w->out,
-                        "\"producer\":\"%s\",\"consumer\":\"%s\""
-                        ",\"from\":%" PRIu32 ",\"to\":%" PRIu32,
-                        producer, lh_pass_text(&m->consumer, consumer), m->from,
-                        m->to);
-        if (m->link != LH_NONE)
-            lhi_text_printf(&w->out, ",\"link\":%" PRIu32, m->link);
-        lhi_text_printf(&w->out,
-                        ",\"produced_ns\":%" PRId64 ",\"ready_ns\":%" PRId64
-                        ",\"depart_ns\":%" PRId64 ",\"sent_ns\":%" PRId64
-                        ",\"arrive_ns\":%" PRId64 "}}",
-                        m->produced_ns, m->ready_ns, m->depart_ns, m->sent_ns,
-                        m->arrive_ns);
+        begin_slice(w, m->depart_ns, m->sent_ns,
+                    lh_pass_text(&m->producer, name), "message", links_pid(w),
+                    w->message_tids[i]);
+        end_slice(w, &lhi_trace_message_table, m);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "plan/file/plan_file.h"
 #include "proof/proof.h"
 #include "spec/spec.h"
+#include "trace/trace_keys.h"
 
 #include "test.h"
 
@@ -15,7 +16,7 @@
 
 typedef struct page {
     const char *name;
-    const lhi_table *tables[4]; /* of the structs that the file begins with */
+    const lhi_table *tables[8]; /* of the structs that the file begins with */
     const char *besides[16];    /* in examples: of other pages */
     bool more; /* the page tells of keys that no table has yet */
 } page;
@@ -23,6 +24,11 @@ typedef struct page {
 static const page pages[] = {
     {"pipeline.md", {&lhi_pipeline_table}, {NULL}, false},
     {"certificate.md", {&lhi_certificate_table}, {NULL}, false},
+    {"trace.md",
+     {&lhi_trace_table, &lhi_trace_slice_table, &lhi_trace_run_table,
+      &lhi_trace_message_table, &lhi_trace_collective_table},
+     {NULL},
+     false},
     {"plan.md", {&lhi_plan_table}, {NULL}, false},
     {"profile.md", {&lhi_profile_table}, {NULL}, false},
     {"job.md", {&lhi_model_table, &lhi_job_link_table}, {NULL}, true},
