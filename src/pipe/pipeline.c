@@ -416,8 +416,9 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-static lh_status fill(lh_pipeline *p, const lh_pipeline_desc *d,
-                      const lhi_pipeline_origin *origin, lh_error *err)
+static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
+                                  const lhi_pipeline_origin *origin,
+                                  lh_error *err)
 {
     p->n_devices = d->n_devices;
     p->n_microbatches = d->n_microbatches;
@@ -447,7 +448,7 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
         return lhi_fail_nomem(err);
     }
     p->mem = mem;
-    lh_status status = fill(p, desc, origin, err);
+    lh_status status = copy_description(p, desc, origin, err);
     if (status != LH_OK) {
         lhi_arena_free(mem);
         return status;

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is inside an lh_pipeline. Immutable after lh_pipeline_make(). */
+/* What is inside an lh_pipeline. Immutable after lh_pipeline_make().
+ *
+ * In: a description (longhaul/pipeline.h), orders of passes
+ * (longhaul/schedule.h). Out: checked values, with what follows from them: the
+ * way that each chunk's messages take, links named alike as one resource, the
+ * kind of placement, operations by the pass that launches them.
+ * pipeline.c: from a description to a pipeline and back. dp.c: its
+ * data-parallel operations, groups and prefetch depth. schedule.c: schedules
+ * (schedule_own.h), and passes as texts. file/: their files
+ * (file/pipe_file.h). */
 #ifndef LHI_PIPELINE_OWN_H
 #define LHI_PIPELINE_OWN_H
 

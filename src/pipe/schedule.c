@@ -142,10 +142,10 @@ bool lhi_link_name_ok(const char *name, size_t len)
     return true;
 }
 
-static lh_status fill(lh_schedule *s, uint32_t n_devices,
-                      const lh_pass *const *orders, const uint32_t *counts,
-                      uint32_t n_link_orders, const lh_link_order *link_orders,
-                      lh_error *err)
+static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
+                             const lh_pass *const *orders,
+                             const uint32_t *counts, uint32_t n_link_orders,
+                             const lh_link_order *link_orders, lh_error *err)
 {
     lh_link_order *links = LHI_NEW(s->mem, lh_link_order, n_link_orders);
     s->orders = LHI_NEW(s->mem, const lh_pass *, n_devices);
@@ -190,8 +190,8 @@ lh_status lh_schedule_make(uint32_t n_devices, const lh_pass *const *orders,
         return lhi_fail_nomem(err);
     }
     s->mem = mem;
-    lh_status status =
-        fill(s, n_devices, orders, n_passes, n_link_orders, link_orders, err);
+    lh_status status = copy_orders(s, n_devices, orders, n_passes,
+                                   n_link_orders, link_orders, err);
     if (status != LH_OK) {
         lhi_arena_free(mem);
         return status;

@@ -76,7 +76,7 @@ static int add_to_text(const char *bytes, size_t len, void *text)
 
 /* Not json_dumps(): it goes on when there is no memory for an object's key
  * (jansson 2.14), and the key is lost. */
-static void add(lhi_text *text, json_t *value, size_t skip)
+static void add_compact(lhi_text *text, json_t *value, size_t skip)
 {
     lhi_text json = {0};
     const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
@@ -91,15 +91,15 @@ static void add(lhi_text *text, json_t *value, size_t skip)
 
 void lhi_json_add(lhi_text *text, json_t *value)
 {
-    add(text, value, 0);
+    add_compact(text, value, 0);
 }
 
 void lhi_json_add_rest(lhi_text *text, json_t *map)
 {
-    add(text, map, 1);
+    add_compact(text, map, 1);
 }
 
 void lhi_json_add_string(lhi_text *text, const char *string)
 {
-    add(text, json_string(string), 0);
+    add_compact(text, json_string(string), 0);
 }

@@ -350,8 +350,8 @@ static bool copy_heading(lhi_arena *mem, const lh_trace *from, lh_trace *to)
            to->site_names && to->link_names;
 }
 
-static lh_status fill(const checker *c, lhi_arena *mem, lhi_arena *scratch,
-                      lh_trace *to)
+static lh_status copy_in_order(const checker *c, lhi_arena *mem,
+                               lhi_arena *scratch, lh_trace *to)
 {
     const lh_trace *from = c->t;
     uint32_t most =
@@ -378,7 +378,7 @@ static lh_status fill(const checker *c, lhi_arena *mem, lhi_arena *scratch,
     return LH_OK;
 }
 
-static lh_status check(const checker *c)
+static lh_status check_trace(const checker *c)
 {
     LHI_TRY(check_parts(c));
     lhi_run_key *index = lhi_run_index(c->t->runs, c->t->n_runs);
@@ -397,13 +397,13 @@ lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_origin *origin,
     given.source = from->source ? from->source : "";
     given.memory_unit = from->memory_unit ? from->memory_unit : "";
     checker c = {&given, origin, err};
-    LHI_TRY(check(&c));
+    LHI_TRY(check_trace(&c));
     lhi_arena *mem = lhi_arena_make(0), *scratch = lhi_arena_make(0);
     owned_trace *owned = mem ? LHI_NEW(mem, owned_trace, 1) : NULL;
     lh_status status = owned && scratch ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK) {
         owned->mem = mem;
-        status = fill(&c, mem, scratch, &owned->trace);
+        status = copy_in_order(&c, mem, scratch, &owned->trace);
     }
     lhi_arena_free(scratch);
     if (status != LH_OK) {

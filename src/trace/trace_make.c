@@ -5,7 +5,7 @@
 #include "trace/trace_own.h"
 
 /* Sums beyond int64_t stay at its ends: they are only drawn. */
-static int64_t add(int64_t a, int64_t b)
+static int64_t capped_sum(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
         return INT64_MAX;
@@ -25,7 +25,8 @@ static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(pipeline); c++) {
         const lh_chunk *chunk = lh_pipeline_chunk(pipeline, c);
         lh_trace_device *device = &devices[chunk->device];
-        device->memory_static = add(device->memory_static, chunk->mem_static);
+        device->memory_static =
+            capped_sum(device->memory_static, chunk->mem_static);
     }
 }
 
@@ -49,10 +50,10 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
                 .start_ns = from[i].start_ns,
                 .end_ns = from[i].end_ns,
                 .issued_ns = from[i].issued_ns,
-                .memory = change > 0 ? add(memory, change) : memory,
-                .memory_after = add(memory, change),
+                .memory = change > 0 ? capped_sum(memory, change) : memory,
+                .memory_after = capped_sum(memory, change),
             };
-            memory = add(memory, change);
+            memory = capped_sum(memory, change);
         }
     }
 }
@@ -99,8 +100,9 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
-static lh_status fill(const lh_pipeline *pipeline, const lh_timeline *timeline,
-                      lhi_arena *mem, lh_trace *t, lh_error *err)
+static lh_status copy_timeline(const lh_pipeline *pipeline,
+                               const lh_timeline *timeline, lhi_arena *mem,
+                               lh_trace *t, lh_error *err)
 {
     const lh_message *messages = lh_timeline_messages(timeline, &t->n_messages);
     const lh_collective *collectives =
@@ -154,7 +156,7 @@ lh_status lh_trace_make(const lh_pipeline *pipeline,
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = fill(pipeline, timeline, mem, &t, err);
+    lh_status status = copy_timeline(pipeline, timeline, mem, &t, err);
     if (status == LH_OK)
         status = lh_trace_copy(&t, out, err);
     lhi_arena_free(mem);

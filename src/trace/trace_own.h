@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How traces are put together inside the library. */
+/* How traces are put together inside the library.
+ *
+ * In: a simulated timeline, what a caller measured, or a file
+ * (docs/formats/trace.md). Out: an lh_trace, checked and in order, or its
+ * file.
+ * trace.c: checks, order, copies. trace_make.c: from a timeline. trace_keys.c:
+ * the keys of the file, by tables (doc/fields.h); trace_read.c and
+ * trace_write.c: the events around them. jsontext.c: JSON as compact text that
+ * is safe in HTML. */
 #ifndef LHI_TRACE_OWN_H
 #define LHI_TRACE_OWN_H
 

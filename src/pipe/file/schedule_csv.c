@@ -191,8 +191,8 @@ static uint32_t count_lines(span text)
     return n;
 }
 
-static lh_status fill(lh_schedule *s, span text, const char *name,
-                      lh_error *err)
+static lh_status read_rows(lh_schedule *s, span text, const char *name,
+                           lh_error *err)
 {
     reader r = {.file = name};
     uint32_t n = count_lines(text);
@@ -228,8 +228,9 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
     }
     s->mem = mem;
     s->name = lhi_arena_strdup(mem, name);
-    lh_status status = s->name ? fill(s, (span){text, text + len}, name, err)
-                               : lhi_fail_nomem(err);
+    lh_status status = s->name
+                           ? read_rows(s, (span){text, text + len}, name, err)
+                           : lhi_fail_nomem(err);
     if (status != LH_OK) {
         lhi_arena_free(mem);
         return status;
