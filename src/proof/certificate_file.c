@@ -10,8 +10,7 @@
 
 #define MOST_NS (LHI_MAX_TIME_NS * 1024)
 
-/* --- the schedule ---------------------------------------------------------
- */
+/* --- the schedule -------------------------------------------------------- */
 
 static lh_status read_schedule(const lhi_reading *r, const lhi_node *node,
                                void *owner, lh_error *err)
@@ -44,8 +43,7 @@ static const lhi_field schedule_rows[] = {
 static const lhi_table schedule_table = {
     LHI_ROWS("schedule", lh_certificate, schedule_rows)};
 
-/* --- closed forms ---------------------------------------------------------
- */
+/* --- closed forms -------------------------------------------------------- */
 
 static lh_status check_place(const lhi_reading *r, const lhi_node *map,
                              void *it, lh_error *err)
@@ -74,8 +72,7 @@ static const lhi_field term_rows[] = {
 static const lhi_table term_table = {
     LHI_ROWS("term", lh_bound_term, term_rows)};
 
-/* --- windows --------------------------------------------------------------
- */
+/* --- windows ------------------------------------------------------------- */
 
 /* "m0F" of messages or "0F" of passes. */
 static lh_status read_passes(const lhi_reading *r, const lhi_node *node,
@@ -115,7 +112,7 @@ static lh_status check_row(const lhi_reading *r, const lhi_node *map, void *it,
     return LH_OK;
 }
 
-static const lhi_field row_rows[] = {
+static const lhi_field window_rows[] = {
     {"passes", LHI_OWN(lh_proof_row), .read = read_passes,
      .write = write_passes},
     {"start_ns", LHI_LIST(lh_proof_row, start_ns, n_passes), .of = LHI_F_WHOLE,
@@ -123,11 +120,10 @@ static const lhi_field row_rows[] = {
     {"finish_ns", LHI_LIST(lh_proof_row, finish_ns, n_passes),
      .of = LHI_F_WHOLE, .least = INT64_MIN / 4, .most = INT64_MAX / 4},
 };
-static const lhi_table row_table = {LHI_ROWS("window", lh_proof_row, row_rows),
-                                    .check = check_row};
+static const lhi_table window_table = {
+    LHI_ROWS("window", lh_proof_row, window_rows), .check = check_row};
 
-/* --- clauses --------------------------------------------------------------
- */
+/* --- clauses ------------------------------------------------------------- */
 
 /* "0F3<0W1", or "m0F2<m1I0" of messages; what follows it, or NULL. */
 static const char *scan_order(const char *at, const char *end,
@@ -188,8 +184,7 @@ static json_t *write_clause(const void *owner, const void *context)
     return json;
 }
 
-/* --- proofs ---------------------------------------------------------------
- */
+/* --- proofs -------------------------------------------------------------- */
 
 #define KIND_ROW                                                               \
     {                                                                          \
@@ -214,7 +209,7 @@ static const lhi_field windows_rows[] = {
     KIND_ROW,
     REFUTED_ROW,
     PLACE_ROW,
-    {"windows", LHI_LIST(lh_certificate, rows, n_rows), .table = &row_table},
+    {"windows", LHI_LIST(lh_certificate, rows, n_rows), .table = &window_table},
 };
 static const lhi_field search_rows[] = {
     KIND_ROW,
@@ -262,8 +257,7 @@ static const lhi_field any_proof_rows[] = {
 static const lhi_table any_proof_table = {
     LHI_ROWS("proof", lh_certificate, any_proof_rows)};
 
-/* --- the whole ------------------------------------------------------------
- */
+/* --- the whole ----------------------------------------------------------- */
 
 static const lhi_field certificate_rows[] = {
     {"longhaul", LHI_OWN(lh_certificate), .form = "certificate/1"},

@@ -19,8 +19,7 @@ static lh_status check_chunk(const lhi_reading *r, const lhi_node *map,
                        text->desc.n_chunks - 1, &c, err);
 }
 
-/* --- chunks --------------------------------------------------------------
- */
+/* --- chunks -------------------------------------------------------------- */
 
 static const lhi_field chunk_rows[] = {
     {"chunk", LHI_WHOLE(lhi_dp_chunk, chunk), .most = LH_MAX_CHUNKS},
@@ -55,8 +54,7 @@ static lh_status take_chunks(const lhi_reading *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- operations ----------------------------------------------------------
- */
+/* --- operations ---------------------------------------------------------- */
 
 /* "4B0": the backward of chunk 4 on microbatch 0. */
 static bool parse_point(const char *text, void *member)
@@ -141,17 +139,7 @@ static const lhi_table operation_table = {
     LHI_ROWS("operation", lh_dp_op, operation_rows), .start = start_operation,
     .check = check_operation};
 
-/* --- groups and prefetch -------------------------------------------------
- */
-
-static const lhi_field groups_rows[] = {
-    {"enqueue", LHI_LIST(lhi_dp_groups, enqueue, n_enqueue), .of = LHI_F_WHOLE,
-     .least = 1, .most = LH_MAX_MICROBATCHES},
-    {"dequeue", LHI_LIST(lhi_dp_groups, dequeue, n_dequeue), .of = LHI_F_WHOLE,
-     .least = 1, .most = LH_MAX_MICROBATCHES},
-};
-const lhi_table lhi_dp_groups_table = {
-    LHI_ROWS("groups", lhi_dp_groups, groups_rows)};
+/* --- the map ------------------------------------------------------------- */
 
 static const lhi_field dp_rows[] = {
     {"chunks", LHI_LIST(lhi_pipeline_text, dp_chunks, n_dp_chunks),
@@ -169,8 +157,7 @@ static const lhi_field dp_rows[] = {
 const lhi_table lhi_dp_table = {
     LHI_ROWS("data_parallel", lhi_pipeline_text, dp_rows)};
 
-/* --- the whole -----------------------------------------------------------
- */
+/* --- the whole ----------------------------------------------------------- */
 
 static lh_status read_map(const lhi_reading *r, const lhi_node *map,
                           lhi_pipeline_text *text, lh_error *err)

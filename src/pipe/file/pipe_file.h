@@ -7,8 +7,9 @@
  * pipeline_file.c: the pipeline's keys, by tables (doc/fields.h); from a text
  * to a description and back. dp_file.c: its `data_parallel`.
  * pipeline_shorthands.c, dp_elastic.c: keys that stand for others, `uniform`
- * and `datacenters`, and the `elastic` of data_parallel. schedule_csv.c:
- * schedules; schedule_json.c: the same inside other files. */
+ * and `datacenters`, and the `elastic` of data_parallel. pipeline_parts.c:
+ * what several keys share. schedule_csv.c: schedules; schedule_json.c: the
+ * same inside other files. */
 #ifndef LHI_PIPE_FILE_H
 #define LHI_PIPE_FILE_H
 

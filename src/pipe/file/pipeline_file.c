@@ -6,33 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MEMORY_MOST (INT64_C(1) << 60)
-
-/* --- chunks and links ----------------------------------------------------
- */
-
-/* By how much F, D and W change memory, and what is held throughout; without
- * `memory` no pass takes any. */
-static const lhi_field memory_rows[] = {
-    {"F", LHI_WHOLE(lh_chunk, mem_f), .least = -MEMORY_MOST,
-     .most = MEMORY_MOST, .when = LHI_KEPT},
-    {"D", LHI_WHOLE(lh_chunk, mem_d), .least = -MEMORY_MOST,
-     .most = MEMORY_MOST, .when = LHI_KEPT},
-    {"W", LHI_WHOLE(lh_chunk, mem_w), .least = -MEMORY_MOST,
-     .most = MEMORY_MOST, .when = LHI_KEPT},
-    {"static", LHI_WHOLE(lh_chunk, mem_static), .most = MEMORY_MOST,
-     .when = LHI_KEPT},
-};
-static const lhi_table memory_table = {
-    LHI_ROWS("memory", lh_chunk, memory_rows)};
-
-static const lhi_field work_rows[] = {
-    {"F", LHI_TIME(lh_chunk, f_ns)},
-    {"D", LHI_TIME(lh_chunk, d_ns)},
-    {"W", LHI_TIME(lh_chunk, w_ns)},
-    {"memory", LHI_PART(lh_chunk), .table = &memory_table, .when = LHI_KEPT},
-};
-const lhi_table lhi_work_table = {LHI_ROWS("work", lh_chunk, work_rows)};
+/* --- chunks and links ---------------------------------------------------- */
 
 static const lhi_field chunk_rows[] = {
     {"device", LHI_WHOLE(lh_chunk, device), .most = LH_MAX_DEVICES - 1},
@@ -49,8 +23,7 @@ static const lhi_field link_rows[] = {
 };
 static const lhi_table link_table = {LHI_ROWS("link", lh_link, link_rows)};
 
-/* --- sites and limits ----------------------------------------------------
- */
+/* --- sites and limits ---------------------------------------------------- */
 
 static const lhi_field site_rows[] = {
     {"name", LHI_TEXT(lhi_site_text, name), .least = 1},
@@ -152,8 +125,7 @@ static json_t *write_limits(const void *owner, const void *context)
                : json_null();
 }
 
-/* --- the whole -----------------------------------------------------------
- */
+/* --- the whole ----------------------------------------------------------- */
 
 static const char *const backwards[] = {"split", "joint", NULL};
 
@@ -202,35 +174,7 @@ const lhi_table lhi_pipeline_table = {
     LHI_ROWS("pipeline", lhi_pipeline_text, pipeline_rows),
     .check = check_whole};
 
-lh_status lhi_need_chunks(const lhi_reading *r, const lhi_pipeline_text *text,
-                          const lhi_node *map, lh_error *err)
-{
-    if (text->desc.n_chunks > 0)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                        "give 'chunks' or 'uniform'");
-}
-
-lh_chunk *lhi_own_chunks(const lhi_reading *r, lhi_pipeline_text *text)
-{
-    uint32_t n = text->desc.n_chunks;
-    lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, n);
-    if (chunks && n > 0)
-        memcpy(chunks, text->desc.chunks, n * sizeof *chunks);
-    text->desc.chunks = chunks;
-    return chunks;
-}
-
-const lhi_node **lhi_items(const lhi_reading *r, const lhi_node *list)
-{
-    const lhi_node **nodes = LHI_NEW(r->mem, const lhi_node *, list->n_items);
-    for (const lhi_node *n = list->first; nodes && n; n = n->next)
-        nodes[n->index] = n;
-    return nodes;
-}
-
-/* --- reading -------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------- */
 
 static lh_status read_unit(const lhi_doc *doc, const lhi_node *map,
                            int64_t *unit_ns, lh_error *err)
@@ -302,8 +246,7 @@ lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
     return from_doc(doc, out, err);
 }
 
-/* --- writing -------------------------------------------------------------
- */
+/* --- writing ------------------------------------------------------------- */
 
 /* A link is called after its devices unless the file says otherwise. */
 static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,

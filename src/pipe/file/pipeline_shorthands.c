@@ -19,8 +19,7 @@ static lh_status refuse_both(const lhi_reading *r, const lhi_node *node,
                         node->key);
 }
 
-/* --- uniform -------------------------------------------------------------
- */
+/* --- uniform ------------------------------------------------------------- */
 
 /* Times are per device, memory is per chunk. */
 typedef struct uniform_text {
@@ -87,8 +86,7 @@ lh_status lhi_uniform_read(const lhi_reading *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* --- datacenters ---------------------------------------------------------
- */
+/* --- datacenters --------------------------------------------------------- */
 
 typedef struct datacenters_text {
     uint32_t count;
