@@ -229,7 +229,7 @@ static lh_status check_options(cli *c)
         {"emulate-links", s->emulate_links, true},
         {"data", s->data, true},
         {"tokenizer", s->tokenizer, true},
-        {"min-rate", s->min_rate, true},
+        {"min-rate", s->min_rate != 0, true},
         {"warmup", s->warmup, true},
         {"checkpoint", s->checkpoint, true},
         {"checkpoint-every", s->checkpoint_every > 0, true},
