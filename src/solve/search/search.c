@@ -159,26 +159,6 @@ static void sift_up(lhi_search *s, uint32_t at)
     s->heap_at[v] = at;
 }
 
-static void sift_down(lhi_search *s, uint32_t at)
-{
-    uint32_t v = s->heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= s->n_heap)
-            break;
-        if (child + 1 < s->n_heap &&
-            s->activity[s->heap[child + 1]] > s->activity[s->heap[child]])
-            child++;
-        if (s->activity[s->heap[child]] <= s->activity[v])
-            break;
-        s->heap[at] = s->heap[child];
-        s->heap_at[s->heap[at]] = at;
-        at = child;
-    }
-    s->heap[at] = v;
-    s->heap_at[v] = at;
-}
-
 static void add_to_heap(lhi_search *s, uint32_t v)
 {
     if (s->heap_at[v] != NONE)
@@ -193,7 +173,7 @@ static uint32_t take_from_heap(lhi_search *s)
     s->heap_at[v] = NONE;
     if (--s->n_heap > 0) {
         s->heap[0] = s->heap[s->n_heap];
-        sift_down(s, 0);
+        lhi_sift_down(s, 0);
     }
     return v;
 }

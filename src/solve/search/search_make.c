@@ -161,22 +161,8 @@ static void set_vars(lhi_search *s, const lhi_words *hint)
 /* Most activity first; equal ones in order, so that runs repeat. */
 static void build_heap(lhi_search *s)
 {
-    for (uint32_t i = s->n_heap; i-- > 0;) {
-        uint32_t at = i, v = s->heap[i];
-        for (;;) {
-            uint32_t child = 2 * at + 1;
-            if (child >= s->n_heap)
-                break;
-            if (child + 1 < s->n_heap &&
-                s->activity[s->heap[child + 1]] > s->activity[s->heap[child]])
-                child++;
-            if (s->activity[s->heap[child]] <= s->activity[v])
-                break;
-            s->heap[at] = s->heap[child];
-            at = child;
-        }
-        s->heap[at] = v;
-    }
+    for (uint32_t i = s->n_heap; i-- > 0;)
+        lhi_sift_down(s, i);
     for (uint32_t i = 0; i < s->n_heap; i++)
         s->heap_at[s->heap[i]] = i;
 }

@@ -218,6 +218,28 @@ static inline bool lhi_enqueue(lhi_search *s, lit l, why w)
     return s->value[l] > 0 || lhi_enqueue_open(s, l, w);
 }
 
+/* The heap of variables, most activity first: what stands at `at` goes down to
+ * its place. */
+static inline void lhi_sift_down(lhi_search *s, uint32_t at)
+{
+    uint32_t v = s->heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= s->n_heap)
+            break;
+        if (child + 1 < s->n_heap &&
+            s->activity[s->heap[child + 1]] > s->activity[s->heap[child]])
+            child++;
+        if (s->activity[s->heap[child]] <= s->activity[v])
+            break;
+        s->heap[at] = s->heap[child];
+        s->heap_at[s->heap[at]] = at;
+        at = child;
+    }
+    s->heap[at] = v;
+    s->heap_at[v] = at;
+}
+
 /* Adds to s->conflict the true literals that made `l` true. */
 void lhi_explain(lhi_search *s, lit l);
 
