@@ -159,6 +159,9 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
             return LH_OK;
         if (lhi_failure_text(net->failure)) {
             net->ops->withdraw(net, op);
+            /* Nobody else has it now: who asks again is told the same. */
+            if (lhi_op_state(op) != LHI_OP_DONE)
+                lhi_op_done(op, LH_EIO);
             return lhi_net_failed(net, err);
         }
         int64_t now_ns = until_ns == 1 ? 1 : lhi_now_ns();

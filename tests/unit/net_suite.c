@@ -425,6 +425,32 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
     return status;
 }
 
+/* What was withdrawn because the run has failed is still asked for, by those
+ * who wait for all that they have begun: the answer is the same, at once. */
+static lh_status asks_again(lhi_net *net, void *context, char **result,
+                            size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    static _Thread_local unsigned char bytes[400000];
+    uint32_t me = lhi_net_rank(net);
+    if (me == 2) {
+        lhi_sleep_for(50 * INT64_C(1000000));
+        return lhi_fail(err, LH_EINPUT, "the roof fell in");
+    }
+    /* Each waits for the other, so neither leaves before it has asked. */
+    lhi_net_op sent = {0}, received = {0};
+    LHI_TRY(lhi_net_receive(net, 1 - me, 4, bytes, 1, &received, err));
+    LHI_TRY(send_now(net, 1 - me, 5, bytes, sizeof bytes, &sent, err));
+    lh_status status = lhi_net_wait(net, &received, 0, err);
+    lhi_net_op *all[] = {&sent, &received, &sent};
+    for (uint32_t i = 0; i < 3; i++) {
+        lh_error e = {0};
+        EXPECT(lhi_net_wait(net, all[i], 0, &e) == LH_EIO);
+        EXPECT(strcmp(e.text, "rank 2: the roof fell in") == 0);
+    }
+    return status;
+}
+
 /* Who waits for a rank that has left is told so. */
 static lh_status one_leaves(lhi_net *net, void *context, char **result,
                             size_t *size, lh_error *err)
@@ -588,6 +614,7 @@ const net_case net_cases[] = {
      {{0}},
      "has 100000 bytes, its receive 99"},
     {"one aborts", 4, one_aborts, 0, {{0}}, "rank 2: the roof fell in"},
+    {"asks again", 3, asks_again, 0, {{0}}, "rank 2: the roof fell in"},
     {"one leaves", 3, one_leaves, 0, {{0}}, NULL},
     {"leave early", 2, leave_early, 0, {{0}}, NULL},
     {"too many kept", 2, too_many_kept, 0, {{0}}, "64 MiB of messages"},
