@@ -63,8 +63,12 @@ static lh_status send_one(sender *s, uint32_t pass)
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
         heard.bytes, sizeof heard.bytes, &heard.op, &s->err));
     LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
-    LHI_TRY(
-        lhi_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err));
+    lh_status status =
+        lhi_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err);
+    if (status != LH_OK) {
+        lhi_wrap(&s->err, "rank %u sends", rank->o.base + s->peer);
+        return status;
+    }
     pthread_mutex_lock(&late->lock);
     while (!late->made[pass].buffer && !late->stop)
         pthread_cond_wait(&late->changed, &late->lock);

@@ -242,7 +242,12 @@ static lh_status read_rank(const lhi_job *job, uint32_t rank, reader *r,
     if (!*records || !*played)
         return lhi_fail_nomem(err);
     *n_played = counts.n_played;
-    LHI_TRY(lhi_rows_read(rows, size, &counts, *records, *played, err));
+    lh_status status =
+        lhi_rows_read(rows, size, &counts, *records, *played, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "rank %" PRIu32 " sends", rank);
+        return status;
+    }
     return check_played(job, rank, *played, counts.n_played, err);
 }
 

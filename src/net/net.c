@@ -303,7 +303,10 @@ lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
         rank_main(net, context, &result->text, &result->size, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
-        lhi_net_failed(net, &own); /* why, while the endpoint has it */
+        /* Why, while the endpoint has it. */
+        const char *why = lhi_net_failure(net);
+        if (why)
+            lhi_fail(&own, status, "%s", why);
         if (err)
             *err = own;
     }

@@ -31,6 +31,27 @@ static void conforms(void)
     net_conform(&(net_transport){"local", lhi_local_run});
 }
 
+static lh_status lacks_something(lhi_net *net, void *context, char **result,
+                                 size_t *size, lh_error *err)
+{
+    (void)net, (void)context, (void)result, (void)size;
+    return lhi_fail(err, LH_EUNSUPPORTED, "no such thing here");
+}
+
+/* Where every rank is a program of its own, nobody sums up: what a rank says
+ * of its failure is what the caller is told. */
+static void keeps_what_failed(void)
+{
+    lh_error err = {0};
+    lhi_net *net;
+    lhi_rank_result result;
+    CHECK_OK(lhi_net_inproc(1, 0, NULL, &net, &err), err);
+    CHECK_INT(lhi_rank_run(net, lacks_something, NULL, &result, &err),
+              LH_EUNSUPPORTED);
+    CHECK_INT(err.code, LH_EUNSUPPORTED);
+    CHECK_STR(err.text, "rank 0: no such thing here");
+}
+
 static void refuses(void)
 {
     lh_error err = {0};
@@ -372,6 +393,7 @@ static void dies_with_launcher(void)
 int main(void)
 {
     RUN(conforms);
+    RUN(keeps_what_failed);
     RUN(refuses);
     RUN(sleeps);
     RUN(links_follow_the_model);
