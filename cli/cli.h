@@ -29,7 +29,7 @@ typedef enum cli_type {
     CLI_OUTPUT, /* the same: a file to write, so that where none can be made
                    the command does not begin */
     CLI_COUNT,  /* uint32_t, least..most */
-    CLI_WHOLE,  /* uint64_t, least..2^62; 0 where not given */
+    CLI_WHOLE,  /* uint64_t, least..most (0: 2^62); 0 where not given */
     CLI_SEED,   /* uint64_t, any */
     CLI_REAL,   /* double, `low` or more; 0 where not given */
     CLI_ABOVE,  /* double above `low`; 0 where not given */
@@ -56,7 +56,7 @@ typedef struct cli_option {
     const char *arg;    /* what help calls the argument; NULL: a flag */
     const char *preset; /* parsed as if given first; NULL: none */
     const char *help;
-    uint32_t least, most; /* CLI_COUNT, CLI_WHOLE (least) */
+    uint32_t least, most; /* CLI_COUNT, CLI_WHOLE */
     double low, high;     /* CLI_REAL, CLI_ABOVE; high 0: no limit */
     /* CLI_CHOICE: the words, ending with NULL, or what gives the i-th of
      * them, NULL after the last. */

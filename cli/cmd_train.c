@@ -158,6 +158,7 @@ static const cli_option options[] = {
      .type = CLI_WHOLE,
      .at = offsetof(train_settings, warmup),
      .arg = "N",
+     .most = 100000000,
      .help = "cpu: iterations in which the rate grows. Without this option: "
              "a hundredth of all."},
     {.name = "weight-decay",

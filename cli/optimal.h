@@ -85,7 +85,7 @@ bool cli_search_show(void *context, const lh_solve_progress *now);
 /* Between these Ctrl-C stops the search, and only another one the program. */
 void cli_search_begin(const cli *c);
 void cli_search_end(void);
-/* A progress line on a terminal; Ctrl-C stops the search, not the program. */
+/* A progress line on a terminal; the first Ctrl-C stops the search. */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);

@@ -111,7 +111,9 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     case CLI_WHOLE:
     case CLI_SEED:
         CLI_TRY(read_whole(c, o, text,
-                           o->type == CLI_SEED ? UINT64_MAX : UINT64_C(1) << 62,
+                           o->type == CLI_SEED ? UINT64_MAX
+                           : o->most           ? o->most
+                                               : UINT64_C(1) << 62,
                            &whole));
         memcpy(at, &whole, sizeof whole);
         return LH_OK;

@@ -65,20 +65,23 @@ static bool find_datacenter(const void *context, const char *name, size_t len,
     return false;
 }
 
-/* The letters of `west-east.` or `west>east.`; datacenters may have dots in
- * their names, quantities have none. 0: there is no link. */
+/* The letters of `west-east.` or `west>east.` before a quantity; datacenters
+ * may have dots and '=' in their names. 0: there is no link. */
 static size_t find_link(const lh_job *job, const char *text, item *out)
 {
-    cli_link link;
-    size_t len = strcspn(text, "=");
-    while (len > 0 && text[len - 1] != '.')
-        len--;
-    if (len == 0 || !cli_find_link(text, len - 1, find_datacenter, job, &link))
-        return 0;
-    out->from = link.from;
-    out->to = link.to;
-    out->both = !link.one_way;
-    return len;
+    for (size_t len = 1; text[len - 1]; len++) {
+        cli_link link;
+        if (text[len - 1] != '.' ||
+            !find_quantity(text + len, strcspn(text + len, "="),
+                           &out->quantity) ||
+            !cli_find_link(text, len - 1, find_datacenter, job, &link))
+            continue;
+        out->from = link.from;
+        out->to = link.to;
+        out->both = !link.one_way;
+        return len;
+    }
+    return 0;
 }
 
 /* `name=`; *text is then behind it. */

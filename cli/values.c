@@ -52,7 +52,7 @@ bool cli_parse_number(const char *text, cli_number *out, const char **rest)
             *rest += len;
         }
     }
-    return out->value <= 1e15;
+    return out->value <= 0x1p53;
 }
 
 bool cli_parse_time(const char *text, int64_t *out_ns)

@@ -12,7 +12,7 @@ bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
 /* A finite, non-negative decimal number and what follows it. */
 bool cli_parse_real(const char *text, double *out, const char **rest);
 
-/* A number of at most 1e15, with or without a unit of time: ns, us, ms, s. */
+/* A number of at most 2^53, with or without a unit of time: ns, us, ms, s. */
 typedef struct cli_number {
     double value; /* ns where it has a unit */
     bool timed;   /* it has one */

@@ -95,8 +95,8 @@ typedef struct lh_compare_left_out {
     const char *why;
 } lh_compare_left_out;
 
-/* Immutable; owns everything it points to, the bases' pipelines where they are
- * a plan's and borrows them otherwise. */
+/* Immutable; owns what it points to but the pipelines of lh_compare() and the
+ * plan's own, which it borrows: they have to outlive it. */
 typedef struct lh_comparison {
     bool iterations; /* times are of a plan's whole iterations */
     uint32_t n_bases, n_contenders;

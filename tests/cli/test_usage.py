@@ -105,6 +105,15 @@ for option, value, message in (
         ("--makespan", "4sec", "a time such as 3.98s or 3980ms")):
     case(f"{option} {value}", ["schedule", "p.yaml", option, value], 2,
          err=rf"\Alonghaul: schedule: {option}: '{value}' is not {message}\n")
+case("a time of weeks", ["schedule", "p.yaml", "-m", "optimal", "--objective",
+                         "memory", "--makespan", "2000000s"], out=r"\A0F0,")
+for option, value, message in (
+        ("--warmup", "0", "is for the cpu device"),
+        ("--min-rate", "0", "is for the cpu device"),
+        ("--warmup", "200000000", "'200000000' is not a whole number from 0 to "
+         "100000000")):
+    case(f"train {option} {value}", ["train", "p.yaml", option, value], 2,
+         err=rf"\Alonghaul: train: {option}:? {message}")
 case("--max-chunk-ratio", ["plan", "job.yaml", "--max-chunk-ratio", "0.5"], 2,
      err=r"--max-chunk-ratio: '0\.5' is not a number, 1 or more\n")
 
@@ -154,6 +163,12 @@ for name, value, message in (
 case("what if: out of range", ["plan", LINKED, "--what-if", "loss=1"], 1,
      err=r"what if loss=1: loss of the link .*: 1 is out of range; from 0 to "
          r"0\.99")
+named = (ROOT / "examples/llama3-8b-gcp-regions.yaml").read_text().replace(
+    "us-central1-a", "a.1").replace("us-west1-b", "west=1.0")
+write("named.yaml", named)
+case("what if: dots and = in names",
+     ["plan", "named.yaml", "--what-if", "a.1-west=1.0.latency=soon"], 2,
+     err=r"--what-if: a\.1-west=1\.0\.latency: 'soon' is not a value")
 case("what if: one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
                            "--what-if", "latency=4"], 2,
      err=r"has one datacenter, and so no links")
