@@ -18,14 +18,16 @@ lh_status lhi_options_size(const void *given, const char *what, lh_error *err)
 lh_status lhi_options_take(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err)
 {
-    size_t size = 0;
+    size_t taken = 0;
     if (given) {
         LHI_TRY(lhi_options_size(given, what, err));
-        memcpy(&size, given, sizeof size);
+        memcpy(&taken, given, sizeof taken);
+        if (taken > mine_size)
+            taken = mine_size;
+        memcpy(mine, given, taken);
     }
-    memset(mine, 0, mine_size);
-    if (given)
-        memcpy(mine, given, size < mine_size ? size : mine_size);
+    if (taken < mine_size)
+        memset((unsigned char *)mine + taken, 0, mine_size - taken);
     memcpy(mine, &mine_size, sizeof mine_size);
     return LH_OK;
 }
