@@ -355,8 +355,8 @@ static lh_status vary(cli *c, work *w)
     lh_sim_options sim = cli_sim_options(&s->model);
     CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
     if (w->problem.plan)
-        jitter = lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best,
-                                &jitter);
+        CLI_TRY(lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best,
+                               &jitter, &jitter, &c->err));
     cli_progress(c, "drawing %" PRIu32 " iterations", jitter.samples);
     return lh_jitter_run(w->view.pipeline, w->view.schedule, &sim, &jitter,
                          &w->jitter, &c->err);

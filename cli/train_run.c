@@ -191,7 +191,7 @@ static uint64_t message_bytes_of(cli *c, const lh_plan *plan)
     const train_settings *s = c->settings;
     if (s->message_bytes)
         return s->message_bytes;
-    return plan ? lh_train_message_bytes(plan) : 65536;
+    return plan ? lh_train_message_bytes(plan) : LH_TRAIN_MESSAGE_BYTES;
 }
 
 /* The pipeline as it is played: with other delays, faster. Each copy replaces

@@ -114,13 +114,17 @@ enum {
     LH_STOP_NOW
 };
 
+/* Of a message where neither a plan nor the caller says. */
+enum { LH_TRAIN_MESSAGE_BYTES = 65536 };
+
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
     /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
      * "ucx", "tcp": this process is one rank of those that mpirun started. */
     const char *transport;
     uint64_t steps;         /* 0: 1 */
-    uint64_t message_bytes; /* of a timed rank's messages; 0: 65536 */
+    uint64_t message_bytes; /* of a timed rank's messages; 0:
+                               LH_TRAIN_MESSAGE_BYTES */
     /* A timed pass that begins at most so late still ends by its deadline;
      * 0: 20 ms. */
     int64_t slip_ns;

@@ -88,12 +88,13 @@ typedef enum lh_plan_by {
 
 LH_API const char *lh_plan_by_name(lh_plan_by by); /* "mean" */
 
-/* What is drawn for a choice's pipeline: `given` with a straggler rate that is
- * of a GPU, where a device stands for all GPUs of a pipeline rank, those of
- * other replicas too, and is slow if one of them is; and with one data-parallel
- * link where the replicas are spread over datacenters. */
-LH_API lh_jitter lh_plan_jitter(const lh_job *job, const lh_choice *choice,
-                                const lh_jitter *given);
+/* *out: what is drawn for a choice's pipeline: `given` with a straggler rate
+ * that is of a GPU, where a device stands for all GPUs of a pipeline rank,
+ * those of other replicas too, and is slow if one of them is; and with one
+ * data-parallel link where the replicas are spread over datacenters. */
+LH_API lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
+                                const lh_jitter *given, lh_jitter *out,
+                                lh_error *err);
 
 /* How a plan was chosen for delays that vary. Layouts whose bounds show that
  * they cannot be better on the samples are left out. */
@@ -106,6 +107,7 @@ typedef struct lh_plan_robust {
     bool complete; /* no layout was left out that might be better, with chunks
                       as even as they go */
 } lh_plan_robust;
+
 /* --- other values of the links between datacenters ----------------------- */
 
 typedef enum lh_link_quantity {

@@ -67,6 +67,7 @@ typedef struct lh_solve_options {
 
 /* What a search is made of. */
 LH_API uint32_t lh_n_solve_engines(void);
+/* NULL: there is no such engine. */
 LH_API const char *lh_solve_engine_name(uint32_t i);  /* "beams" */
 LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
 enum { LH_MOST_SOLVE_ENGINES = 32 };

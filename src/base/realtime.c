@@ -26,10 +26,15 @@ static void wake_in_time(void)
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 
+struct timespec lhi_timespec(int64_t at_ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(at_ns / BILLION),
+                             .tv_nsec = (long)(at_ns % BILLION)};
+}
+
 void lhi_sleep_until(int64_t at_ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(at_ns / BILLION),
-                         .tv_nsec = (long)(at_ns % BILLION)};
+    struct timespec t = lhi_timespec(at_ns);
     if (at_ns <= 0)
         return;
     wake_in_time();

@@ -9,8 +9,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 int64_t lhi_now_ns(void);
+/* The same as C has it. */
+struct timespec lhi_timespec(int64_t at_ns);
 
 /* Sleeps until the clock has reached `at_ns`, to the microsecond; returns at
  * once where it has. Signals do not end it. */

@@ -91,3 +91,18 @@ void lhi_sort(void *base, size_t n, size_t size,
     sorting s = {base, size, compare};
     sort(&s, 0, n);
 }
+
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+int64_t lhi_median_ns(int64_t *ns, size_t n)
+{
+    if (n == 0)
+        return 0;
+    lhi_sort(ns, n, sizeof *ns, compare_times);
+    int64_t upper = ns[n / 2];
+    return n % 2 ? upper : ns[n / 2 - 1] + (upper - ns[n / 2 - 1]) / 2;
+}

@@ -354,11 +354,14 @@ lh_status lh_compare_plan(const lh_plan *plan,
     lh_jitter jitter;
     LHI_TRY(start_contest(options, MOST_PLACEMENTS, &x, err));
     x->shown.iterations = true;
+    lh_status status = LH_OK;
     if (x->how.jitter) {
-        jitter = lh_plan_jitter(plan->job, &plan->best, x->how.jitter);
+        status =
+            lh_plan_jitter(plan->job, &plan->best, x->how.jitter, &jitter, err);
         x->how.jitter = &jitter;
     }
-    lh_status status = add_placements(x, plan, err);
+    if (status == LH_OK)
+        status = add_placements(x, plan, err);
     if (status != LH_OK) {
         lh_comparison_free(&x->shown);
         return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The iterations of a run's log. */
+#include "base/sort.h"
 #include "base/text.h"
 
 #include <longhaul/trace_compare.h>
@@ -72,12 +73,6 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-static int compare_ns(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static lh_status find_median(const iterations *x, int64_t *out_ns,
                              lh_error *err)
 {
@@ -87,8 +82,7 @@ static lh_status find_median(const iterations *x, int64_t *out_ns,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
         ns[i] = x->all[i].ns;
-    qsort(ns, n, sizeof *ns, compare_ns);
-    *out_ns = n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
+    *out_ns = lhi_median_ns(ns, n);
     free(ns);
     return LH_OK;
 }

@@ -77,7 +77,7 @@ lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
 const lhi_node *lhi_find(const lhi_node *map, const char *key)
 {
     for (const lhi_node *n = map->first; n; n = n->next)
-        if (strcmp(n->key, key) == 0)
+        if (n->key && strcmp(n->key, key) == 0)
             return n;
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include "engine/measure.h"
 
 #include "base/realtime.h"
+#include "base/sort.h"
 #include "base/take_options.h"
 #include "dev/data.h"
 #include "dev/dev.h"
@@ -162,12 +163,6 @@ static lh_status measure_passes(measuring *m, lh_error *err)
     return status;
 }
 
-static int64_t median(int64_t *times, uint32_t n)
-{
-    qsort(times, n, sizeof *times, lhi_compare_ns);
-    return times[n / 2];
-}
-
 /* Values, gradients and AdamW's two moments, all of 4 bytes. */
 static int64_t static_bytes(const measuring *m, uint32_t part)
 {
@@ -190,9 +185,9 @@ static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
         .expert = 1,
         .micro_batch = m->micro_batch,
         .sequence = m->job->training.sequence,
-        .f_ns = median(m->times[part][LH_F], m->n_times),
-        .d_ns = median(m->times[part][LH_D], m->n_times),
-        .w_ns = median(m->times[part][LH_W], m->n_times),
+        .f_ns = lhi_median_ns(m->times[part][LH_F], m->n_times),
+        .d_ns = lhi_median_ns(m->times[part][LH_D], m->n_times),
+        .w_ns = lhi_median_ns(m->times[part][LH_W], m->n_times),
         .activation_bytes =
             m->kept[part] ? (int64_t)m->kept[part] : LH_NOT_MEASURED,
         .static_bytes = static_bytes(m, part),

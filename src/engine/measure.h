@@ -16,6 +16,4 @@ lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte);
 
-int lhi_compare_ns(const void *a, const void *b); /* of int64_t */
-
 #endif

@@ -2,6 +2,7 @@
 #include "engine/measure.h"
 
 #include "base/realtime.h"
+#include "base/sort.h"
 #include "net/net.h"
 
 #include <stdlib.h>
@@ -13,12 +14,6 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes };
 typedef struct ping {
     uint32_t repeats;
 } ping;
-
-int lhi_compare_ns(const void *a, const void *b)
-{
-    const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
 
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte)
@@ -65,8 +60,7 @@ static lh_status play(lhi_net *net, uint32_t repeats, char *data,
             if (i >= 2)
                 times[i - 2] = lhi_now_ns() - begin;
         }
-        qsort(times, repeats, sizeof *times, lhi_compare_ns);
-        out[s] = (double)times[repeats / 2] / 2;
+        out[s] = (double)lhi_median_ns(times, repeats) / 2;
     }
     return LH_OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 recorded, as a result and a trace. */
 #include "engine/measure.h"
+
+#include "base/sort.h"
 #include "engine/steps.h"
 #include "sim/timeline.h"
 
@@ -283,10 +285,9 @@ static lh_status summarise(const lhi_job *job, lh_train_result *r,
         if (it->worst_late_ns > r->worst_late_ns)
             r->worst_late_ns = it->worst_late_ns;
     }
-    qsort(ns, n, sizeof *ns, lhi_compare_ns);
     r->predicted_ns = lh_exec_predicted_ns(job->exec);
     if (n) {
-        r->median_ns = n % 2 ? ns[n / 2] : (ns[n / 2 - 1] + ns[n / 2]) / 2;
+        r->median_ns = lhi_median_ns(ns, n);
         r->least_ns = ns[0];
         r->most_ns = ns[n - 1];
     }

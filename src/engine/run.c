@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_MESSAGE_BYTES = 65536, DEFAULT_SLIP_NS = 20000000 };
+enum { DEFAULT_SLIP_NS = 20000000 };
 
 /* The one that starts a run's ranks; NULL: mpirun has. */
 typedef lh_status launcher(uint32_t n, uint32_t n_links,
@@ -51,7 +51,7 @@ static lh_status check_options(const lh_train_options *options,
     if (out->steps == 0)
         out->steps = 1;
     if (out->message_bytes == 0)
-        out->message_bytes = DEFAULT_MESSAGE_BYTES;
+        out->message_bytes = LH_TRAIN_MESSAGE_BYTES;
     if (out->slip_ns == 0)
         out->slip_ns = DEFAULT_SLIP_NS;
     return LH_OK;

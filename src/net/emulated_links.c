@@ -101,11 +101,6 @@ void lhi_links_fini(lhi_links *table)
     table->n_links = 0;
 }
 
-uint32_t lhi_links_count(const lhi_links *table)
-{
-    return table->n_links;
-}
-
 static lh_status lock_link(link *l, uint32_t i, lh_error *err)
 {
     int error = pthread_mutex_lock(&l->lock);

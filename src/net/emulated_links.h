@@ -34,7 +34,6 @@ size_t lhi_links_bytes(uint32_t n_links);
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
                          const lhi_net_link *links, lh_error *err);
 void lhi_links_fini(lhi_links *table);
-uint32_t lhi_links_count(const lhi_links *table);
 
 /* A message of `sender` enters. *slot names it from now on, until it is taken.
  * LH_EINVAL: a wrong link or turn; LH_EIO: no room, or a rank was killed while

@@ -2,20 +2,19 @@
 #define _GNU_SOURCE
 #include "net/futex.h"
 
+#include "base/realtime.h"
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { BILLION = 1000000000 };
 
 void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,
                     bool shared)
 {
     if (until_ns < 0)
         return;
-    struct timespec t = {.tv_sec = (time_t)(until_ns / BILLION),
-                         .tv_nsec = (long)(until_ns % BILLION)};
+    struct timespec t = lhi_timespec(until_ns);
     int how = FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG);
     syscall(SYS_futex, word, how, value, &t, NULL, FUTEX_BITSET_MATCH_ANY);
 }

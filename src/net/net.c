@@ -272,11 +272,6 @@ uint32_t lhi_net_n_ranks(const lhi_net *net)
     return net->n_ranks;
 }
 
-const char *lhi_net_name(const lhi_net *net)
-{
-    return net->ops->name;
-}
-
 void lhi_net_when_closed(lhi_net *net, void (*release)(void *of), void *of)
 {
     net->release = release;

@@ -137,7 +137,6 @@ bool lhi_net_speaks(const lhi_net *net);
 
 uint32_t lhi_net_rank(const lhi_net *net);
 uint32_t lhi_net_n_ranks(const lhi_net *net);
-const char *lhi_net_name(const lhi_net *net); /* of the transport: "inproc" */
 
 /* Has lhi_net_close call release(of) once nothing of the endpoint touches its
  * rank's memory any more. One per endpoint. */

@@ -122,7 +122,12 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                        lh_plan **out, lh_error *err)
 {
     lh_plan_options checked;
+    lh_jitter jitter;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_plan_options, &checked, options, err));
+    if (checked.jitter) {
+        LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &jitter, checked.jitter, err));
+        checked.jitter = &jitter;
+    }
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
         (checked.jitter || checked.front || checked.goal != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,

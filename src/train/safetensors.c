@@ -229,11 +229,6 @@ void lhi_st_close(lhi_safetensors *file)
     lhi_arena_free(file->mem);
 }
 
-uint32_t lhi_st_count(const lhi_safetensors *file)
-{
-    return file->n;
-}
-
 lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
                       uint32_t rows, uint32_t columns,
                       const lhi_st_tensor **out, lh_error *err)

@@ -33,7 +33,6 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err);
 void lhi_st_close(lhi_safetensors *file); /* NULL is fine */
 
-uint32_t lhi_st_count(const lhi_safetensors *file);
 /* LH_EINPUT: no such tensor, or its shape is not [rows][columns] (columns 0:
  * [rows]). *out is borrowed. */
 lh_status lhi_st_find(const lhi_safetensors *file, const char *name,

@@ -57,6 +57,8 @@ static void check_engines(const lh_solution *s, const char *without)
 {
     uint64_t effort = 0;
     CHECK_INT(s->n_engines, lh_n_solve_engines());
+    CHECK(!lh_solve_engine_name(s->n_engines) &&
+          !lh_solve_engine_about(UINT32_MAX));
     for (uint32_t i = 0; i < s->n_engines; i++) {
         const lh_solve_engine *e = &s->engines[i];
         CHECK(strcmp(e->name, lh_solve_engine_name(i)) == 0);

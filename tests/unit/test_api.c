@@ -266,6 +266,34 @@ static lh_status planned(const void *given, lh_error *err)
     return say_text(status, text);
 }
 
+/* What lies in another struct may be of another size, too. */
+static lh_status hardened(const void *given, lh_error *err)
+{
+    const lh_plan_options jittered = {.size = sizeof jittered,
+                                      .top = 2,
+                                      .no_optimal = true,
+                                      .quick = true,
+                                      .jitter = given};
+    return planned(&jittered, err);
+}
+
+static lh_status spread(const void *given, lh_error *err)
+{
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    lh_choice over_sites = {.layout = {.tensor = 2,
+                                       .context = 1,
+                                       .expert = 1,
+                                       .pipeline = 2,
+                                       .data = 4,
+                                       .outermost = LH_OUTERMOST_DATA}};
+    lh_jitter j = {0};
+    lh_status status = lh_plan_jitter(job, &over_sites, given, &j, err);
+    say(status, "%zu %g %" PRIu64 " %d", j.size - sizeof j, j.latency, j.seed,
+        j.one_data_link);
+    lh_job_free(job);
+    return status;
+}
+
 static lh_status compared(const void *given, lh_error *err)
 {
     lh_pipeline *p = pipeline();
@@ -493,6 +521,8 @@ static const taker takers[] = {
     TAKER(lh_sim_options, simulated, &sim, coupled_queue),
     TAKER(lh_sim_options, evaluated, &sim, fifo),
     TAKER(lh_jitter, shaken, &jitter, seed),
+    TAKER(lh_jitter, hardened, &jitter, seed),
+    TAKER(lh_jitter, spread, &jitter, seed),
     TAKER(lh_method_options, by_method, &method, n_enqueue),
     TAKER(lh_best_options, best, &of_best, effort),
     TAKER(lh_solve_options, solved, &solve, target_ns),

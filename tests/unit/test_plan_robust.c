@@ -52,9 +52,10 @@ static void check_text(const lh_plan *p)
 /* Its numbers are what simulating its schedule gives. */
 static void check_numbers(const lh_job *job, const lh_plan *p)
 {
-    lh_jitter j = lh_plan_jitter(job, &p->best, &rough);
+    lh_jitter j;
     lh_jitter_result r = {0};
     lh_error err = {0};
+    CHECK_OK(lh_plan_jitter(job, &p->best, &rough, &j, &err), err);
     int64_t after = p->best.optimizer_ns + p->best.overhead_ns;
     CHECK_OK(lh_jitter_run(p->pipeline, p->schedule, NULL, &j, &r, &err), err);
     CHECK_INT(p->best.jitter->p95_ns, r.p95_ns + after);
@@ -69,10 +70,11 @@ static void check_others(const lh_job *job, const lh_plan *nominal,
     uint32_t looked_at = 0;
     for (uint32_t i = 0; i < nominal->n_alternatives; i++) {
         const lh_choice *c = &nominal->alternatives[i];
-        lh_jitter j = lh_plan_jitter(job, c, given);
+        lh_jitter j;
         lh_pipeline *q = NULL;
         int64_t after;
         lh_error err = {0};
+        CHECK_OK(lh_plan_jitter(job, c, given, &j, &err), err);
         if (c->chunk_layers || c->elastic)
             continue;
         CHECK_OK(lh_plan_pipeline(job, &c->layout, c->placement, c->recompute,
@@ -198,14 +200,16 @@ static void what_is_drawn(void)
                               .pipeline = 2,
                               .data = 4,
                               .outermost = LH_OUTERMOST_PIPELINE}};
-    lh_jitter j = lh_plan_jitter(job, &c, &given);
+    lh_jitter j;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
     CHECK_NEAR(j.straggler_rate, 1 - pow(0.999, 8), 1e-15);
     CHECK(!j.one_data_link);
     c.layout.outermost = LH_OUTERMOST_DATA;
-    j = lh_plan_jitter(job, &c, &given);
+    CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
     CHECK(j.one_data_link);
     given.straggler_rate = 1;
-    j = lh_plan_jitter(job, &c, &given);
+    CHECK_OK(lh_plan_jitter(job, &c, &given, &j, &err), err);
     CHECK(j.straggler_rate == 1);
     lh_job_free(job);
 }

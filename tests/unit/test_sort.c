@@ -36,8 +36,19 @@ static void equals_stay(void)
             sort_some(n, keys, &random);
 }
 
+static void medians(void)
+{
+    int64_t odd[] = {5, -1, 9}, even[] = {4, 1, 9, 7};
+    int64_t far[] = {INT64_MAX, INT64_MAX - 2};
+    CHECK_INT(lhi_median_ns(odd, 3), 5);
+    CHECK_INT(lhi_median_ns(even, 4), 5);
+    CHECK_INT(lhi_median_ns(far, 2), INT64_MAX - 1);
+    CHECK_INT(lhi_median_ns(odd, 0), 0);
+}
+
 int main(void)
 {
+    RUN(medians);
     RUN(equals_stay);
     return test_summary();
 }

@@ -10,15 +10,13 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-enum { NO_MESSAGES_BYTES = 65536 };
-
 uint64_t lh_train_message_bytes(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
     int64_t all = lh_cost_message_bytes(plan->job, l);
     return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus
-                           : NO_MESSAGES_BYTES;
+                           : LH_TRAIN_MESSAGE_BYTES;
 }
 
 /* Of the machines that the plan counts on; negative: there is no time. */

@@ -7,6 +7,7 @@
 #include "plan/search/robust.h"
 
 #include "base/sort.h"
+#include "base/take_options.h"
 
 #include "plan/layout/alike.h"
 #include "plan/layout/choice.h"
@@ -24,18 +25,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_jitter lh_plan_jitter(const lh_job *job, const lh_choice *choice,
-                         const lh_jitter *given)
+lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
+                         const lh_jitter *given, lh_jitter *out, lh_error *err)
 {
     const lh_layout *l = &choice->layout;
     double gpus = (double)lhi_group_size(l) * l->data;
-    lh_jitter out = *given;
-    if (given->straggler_rate > 0 && given->straggler_rate <= 1)
-        out.straggler_rate = -expm1(gpus * log1p(-given->straggler_rate));
-    out.one_data_link =
+    lh_jitter drawn;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &drawn, given, err));
+    if (drawn.straggler_rate > 0 && drawn.straggler_rate <= 1)
+        drawn.straggler_rate = -expm1(gpus * log1p(-drawn.straggler_rate));
+    drawn.one_data_link =
         l->sites ? l->sites->n_groups > 1
                  : l->outermost == LH_OUTERMOST_DATA && job->n_datacenters > 1;
-    return out;
+    *out = drawn;
+    return LH_OK;
 }
 
 typedef struct robust {
@@ -163,10 +166,12 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
     LHI_TRY(lhi_layout_build(r->job, &config, &d->built, err));
     lh_status status = lh_lower_bound(d->built.pipeline, &bound, err);
     if (status == LH_OK) {
-        lh_jitter jitter = lh_plan_jitter(r->job, like, r->options->jitter);
+        lh_jitter jitter;
         d->least_ns = bound.ns;
-        status =
-            lhi_jitter_draws_make(d->built.pipeline, &jitter, &d->draws, err);
+        status = lh_plan_jitter(r->job, like, r->options->jitter, &jitter, err);
+        if (status == LH_OK)
+            status = lhi_jitter_draws_make(d->built.pipeline, &jitter,
+                                           &d->draws, err);
     }
     return status;
 }
@@ -347,7 +352,9 @@ static lh_status draw_best(robust *r, lh_error *err)
     lh_plan *plan = r->plan;
     drawn d = {.built = {.optimizer_ns = plan->best.optimizer_ns,
                          .overhead_ns = plan->best.overhead_ns}};
-    lh_jitter jitter = lh_plan_jitter(r->job, &plan->best, r->options->jitter);
+    lh_jitter jitter;
+    LHI_TRY(
+        lh_plan_jitter(r->job, &plan->best, r->options->jitter, &jitter, err));
     LHI_TRY(lhi_jitter_draws_make(plan->pipeline, &jitter, &d.draws, err));
     uint32_t n = lhi_jitter_draws_count(d.draws);
     r->ns = LHI_NEW(r->mem, int64_t, n);

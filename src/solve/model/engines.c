@@ -26,12 +26,12 @@ uint32_t lh_n_solve_engines(void)
 
 const char *lh_solve_engine_name(uint32_t i)
 {
-    return rows[i + 1].name;
+    return i < lh_n_solve_engines() ? rows[i + 1].name : NULL;
 }
 
 const char *lh_solve_engine_about(uint32_t i)
 {
-    return rows[i + 1].about;
+    return i < lh_n_solve_engines() ? rows[i + 1].about : NULL;
 }
 
 const char *lhi_engine_says(lhi_engine engine)
