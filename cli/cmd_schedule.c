@@ -287,8 +287,10 @@ static lh_status solve(cli *c, work *w, const settings *s)
     snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
     if (found.status == LH_SOLVE_UNKNOWN)
         return cli_error(c, LH_EINFEASIBLE,
-                         "no schedule was found before the search was "
-                         "stopped; give it more time");
+                         "no schedule was found before the search ended; give "
+                         "it more time%s",
+                         s->search.without ? ", or leave out fewer engines"
+                                           : "");
     if (w->infeasible && !c->common.json)
         return cli_error(c, LH_EINFEASIBLE, "infeasible: %s", found.why);
     return LH_OK;

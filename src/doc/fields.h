@@ -88,6 +88,9 @@ struct lhi_field {
         int64_t most;
         double high;
     };
+    /* May be NULL: the most, where another key says it; `most` is what the
+     * format allows then. */
+    int64_t (*most_here)(const lhi_reading *r);
     int64_t absent;
     double scale;             /* 0: 1 */
     bool quoted;              /* a text must stand in quotes */

@@ -143,7 +143,9 @@ static lh_status read_whole(const lhi_reading *r, const lhi_field *row,
                                    &value, err));
         break;
     default:
-        LHI_TRY(lhi_get_int(r->doc, node, row->least, row->most, &value, err));
+        LHI_TRY(lhi_get_int(r->doc, node, row->least,
+                            row->most_here ? row->most_here(r) : row->most,
+                            &value, err));
     }
     store_whole(member, row->width, value);
     return LH_OK;

@@ -211,8 +211,9 @@ static lh_status refuse(const trader *t, const lh_solution *s, lh_error *err)
                         (double)asked / 1e9, (double)s->bound_ns / 1e9, s->why);
     if (s->status == LH_SOLVE_UNKNOWN)
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "no schedule was found before the search was stopped; "
-                        "give it more time");
+                        "no schedule was found before the search ended; give "
+                        "it more time%s",
+                        t->each.without ? ", or leave out fewer engines" : "");
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no schedule of at most %.9g s was found before the search "
                     "was stopped; the best takes %.9g s, and %.9g s is proven",

@@ -63,7 +63,7 @@ static void check_engines(const lh_solution *s, const char *without)
         const lh_solve_engine *e = &s->engines[i];
         CHECK(strcmp(e->name, lh_solve_engine_name(i)) == 0);
         CHECK(e->on == !is_listed(without, e->name));
-        CHECK(e->on || (e->effort == 0 && e->improved == 0));
+        CHECK(e->on || (e->calls == 0 && e->effort == 0 && e->improved == 0));
         CHECK(e->calls > 0 || e->effort == 0);
         CHECK(e->gained_ns >= 0 && (e->improved > 0 || e->gained_ns == 0));
         effort += e->effort;

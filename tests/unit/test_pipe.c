@@ -148,6 +148,15 @@ static void refusals_name_line_and_key(void)
     refuses(HEAD "chunk: []\n", "p.yaml:4: chunk: unknown key; did you mean "
                                 "'chunks'?");
     refuses(HEAD, "give 'chunks' or 'uniform'");
+    /* Of what there is here, whatever the format has room for. */
+    refuses(HEAD CHUNKS "sites: [{name: x, devices: [0, -1]}]\n",
+            "devices[1]: -1 is out of range; from 0 to 1 is possible");
+    refuses(HEAD CHUNKS "sites: [{name: x, devices: [0, 70000]}]\n",
+            "devices[1]: 70000 is out of range; from 0 to 1 is possible");
+    refuses(HEAD CHUNKS "data_parallel: [{chunk: -1, all_gather: 1}]\n",
+            "chunk: -1 is out of range; from 0 to 1 is possible");
+    refuses(HEAD CHUNKS "data_parallel: [{chunk: 70000, all_gather: 1}]\n",
+            "chunk: 70000 is out of range; from 0 to 1 is possible");
     refuses(HEAD CHUNKS "uniform: {F: 1, D: 1, W: 1}\n",
             "p.yaml:7: uniform: 'chunks' and 'uniform' exclude each other");
     refuses(HEAD "chunks:\n - {device: 2, F: 1, D: 1, W: 1}\n",

@@ -25,10 +25,16 @@ static const lhi_table link_table = {LHI_ROWS("link", lh_link, link_rows)};
 
 /* --- sites and limits ---------------------------------------------------- */
 
+static int64_t last_device(const lhi_reading *r)
+{
+    const lhi_pipeline_text *text = r->context;
+    return (int64_t)text->desc.n_devices - 1;
+}
+
 static const lhi_field site_rows[] = {
     {"name", LHI_TEXT(lhi_site_text, name), .least = 1},
     {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .of = LHI_F_WHOLE,
-     .most = LH_MAX_DEVICES - 1},
+     .most = LH_MAX_DEVICES - 1, .most_here = last_device},
 };
 static const lhi_table site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};

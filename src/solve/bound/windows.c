@@ -152,14 +152,16 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     *impossible = NONE;
     uint32_t most = 1;
     size_t failed[2] = {0}; /* streams, operations */
-    const lhi_engine before = lhi_call_engine(budget, LHI_ENGINE_LATTICE);
+    const bool on = lhi_is_on(budget, LHI_ENGINE_LATTICE);
+    const lhi_engine before =
+        on ? lhi_call_engine(budget, LHI_ENGINE_LATTICE) : budget->engine;
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
         size_t fair = worth(shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
-        if (fair > 0 && lhi_is_on(budget, LHI_ENGINE_LATTICE))
+        if (fair > 0 && on)
             w->lattices[m] =
                 lhi_lattice_make(shop, m, fair, budget, &no_memory);
         if (no_memory) {
