@@ -158,14 +158,14 @@ if [ -z "${LONGHAUL_TORCH:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ] &&
 fi
 
 # With -g1 a report has file and line, which is all that is needed of it.
-say 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all tests'
+say 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all tests but slow'
 if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
     -Db_sanitize=address,undefined -Db_lundef=false; then
     suite build-asan
 fi
 
 if command -v clang >/dev/null; then
-    say 'clang, optimised, without sanitizers: all tests but the slow ones'
+    say 'clang, optimised, without sanitizers: all of these but two suites'
     if CC=clang build build-clang -Dbuildtype=release; then
         suite build-clang --no-suite browser --no-suite peers
     fi
