@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ends the program from outside. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include "cli.h"
 
 #include <signal.h>
@@ -17,6 +17,8 @@ static void end_by_signal(int number)
 
 void cli_catch_signals(void)
 {
+    /* Writing beyond `ulimit -f` is an error like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
     for (size_t i = 0; i < sizeof ending_signals / sizeof *ending_signals;
          i++) {
         struct sigaction old, new = {.sa_handler = end_by_signal};

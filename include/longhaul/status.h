@@ -55,7 +55,9 @@ LH_API void lh_text_free(char *text);
 
 /* Writes `len` bytes to `path` so that a reader sees the old file or the whole
  * new one: a temporary file in the same folder, synced, then renamed. "-" is
- * not special. LH_EIO: the old file is untouched. */
+ * not special. LH_EIO: the old file is untouched. Temporary files beside it
+ * whose process was killed are removed. Where the size of files is limited
+ * (`ulimit -f`), SIGXFSZ has to be ignored for that to be an LH_EIO. */
 LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
                                lh_error *err);
 

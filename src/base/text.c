@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700
 #include "base/text.h"
 
+#include "base/leftovers.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -151,11 +153,12 @@ static bool write_all(int fd, const char *data, size_t len)
 }
 
 /* Opens a new file beside `path` with the mode that any new file gets; its
- * name is left in `temp`. */
+ * name is left in `temp`. Those of processes that were killed go. */
 static int open_beside(const char *path, char *temp, size_t room)
 {
+    lhi_remove_leftovers(path);
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        snprintf(temp, room, "%s.tmp-%ld-%u", path, (long)getpid(), attempt);
+        lhi_temp_name(path, attempt, temp, room);
         int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
             return fd;
@@ -167,7 +170,7 @@ static int open_beside(const char *path, char *temp, size_t room)
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
 {
-    size_t room = strlen(path) + 48;
+    size_t room = strlen(path) + LHI_TEMP_ROOM;
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);
@@ -268,7 +271,7 @@ lh_status lh_file_write(const char *path, const char *text, size_t len,
 /* A new file beside `path`, for a moment. */
 static lh_status try_beside(const char *path, lh_error *err)
 {
-    size_t room = strlen(path) + 48;
+    size_t room = strlen(path) + LHI_TEMP_ROOM;
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);

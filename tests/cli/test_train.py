@@ -239,7 +239,7 @@ else:
         full = subprocess.run(
             [PROGRAM, *TRAIN[:-1], "14", "--resume", "run", "--checkpoint",
              "run", "--transport", transport], cwd=WORK, env=ENVIRONMENT,
-            capture_output=True, text=True, timeout=HANGS, restore_signals=False,
+            capture_output=True, text=True, timeout=HANGS,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
                                                   (40000, 40000)))
         check(full.returncode == 1 and full.stderr.count("\n") == 1 and

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L /* fstatat, dirfd */
+#include "base/leftovers.h"
+
+#include "base/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char mark[] = ".tmp-";
+static const time_t day_s = 24 * 60 * 60;
+
+void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room)
+{
+    lhi_process self;
+    lhi_process_self(&self);
+    snprintf(out, room, "%s%s%" PRId64 "-%08" PRIx32 "-%u", path, mark,
+             self.number, lhi_process_place(&self), attempt);
+}
+
+/* The process that such a name says; false: it is no such name. */
+static bool read_temp_name(const char *name, const char *base, int64_t *number,
+                           uint32_t *place)
+{
+    char again[256];
+    unsigned attempt;
+    const char *tail = NULL;
+    for (const char *at = name; (at = strstr(at, mark)); at++)
+        tail = at;
+    if (!tail || tail == name ||
+        sscanf(tail + sizeof mark - 1, "%" SCNd64 "-%" SCNx32 "-%u", number,
+               place, &attempt) != 3)
+        return false;
+    snprintf(again, sizeof again, "%s%" PRId64 "-%08" PRIx32 "-%u", mark,
+             *number, *place, attempt);
+    return *number > 0 && strcmp(tail, again) == 0 &&
+           (!base || (strncmp(name, base, (size_t)(tail - name)) == 0 &&
+                      base[tail - name] == '\0'));
+}
+
+bool lhi_is_leftover(int folder_fd, const char *name, const char *base)
+{
+    struct stat info;
+    lhi_process of;
+    int64_t number;
+    uint32_t place;
+    if (!read_temp_name(name, base, &number, &place) ||
+        fstatat(folder_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(info.st_mode) || info.st_uid != geteuid())
+        return false;
+    lhi_process_self(&of);
+    if (place != lhi_process_place(&of))
+        return time(NULL) - info.st_mtime > day_s;
+    of.number = number;
+    of.started = 0;
+    return lhi_process_look(&of) == LHI_PROCESS_GONE;
+}
+
+void lhi_remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    size_t len = slash ? (size_t)(base - path) : 2;
+    char *folder = malloc(len + 1);
+    if (!folder)
+        return;
+    memcpy(folder, slash ? path : "./", len);
+    folder[len] = '\0';
+    DIR *open_folder = opendir(folder);
+    struct dirent *entry;
+    free(folder);
+    while (open_folder && (entry = readdir(open_folder)))
+        if (lhi_is_leftover(dirfd(open_folder), entry->d_name, base))
+            unlinkat(dirfd(open_folder), entry->d_name, 0);
+    if (open_folder)
+        closedir(open_folder);
+}

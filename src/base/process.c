@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE /* gethostname */
+#include "base/process.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The beginning of a small file; "" if it cannot be read. */
+static void read_start(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, out, size - 1);
+    out[got > 0 ? got : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A word as it may stand in names and texts. */
+static void clean_word(char *text)
+{
+    text[strcspn(text, " \t\r\n")] = '\0';
+    for (char *p = text; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+            *p = '_';
+}
+
+/* The time at which a process of this machine began, in ticks; false: there is
+ * none, or it has ended and only waits to be noticed. */
+static bool look_up(int64_t number, uint64_t *started)
+{
+    char path[64], text[1024];
+    char state;
+    unsigned long long ticks;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", number);
+    read_start(path, text, sizeof text);
+    const char *behind_name = strrchr(text, ')');
+    if (!behind_name ||
+        sscanf(behind_name + 1,
+               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+               "%*d %*d %*d %*d %llu",
+               &state, &ticks) != 2)
+        return false;
+    *started = ticks;
+    return state != 'Z' && state != 'X';
+}
+
+void lhi_process_self(lhi_process *out)
+{
+    struct stat info;
+    lhi_process self = {.number = getpid()};
+    if (gethostname(self.host, sizeof self.host - 1) != 0)
+        self.host[0] = '\0';
+    read_start("/etc/machine-id", self.machine, sizeof self.machine);
+    read_start("/proc/sys/kernel/random/boot_id", self.boot, sizeof self.boot);
+    clean_word(self.host);
+    clean_word(self.machine);
+    clean_word(self.boot);
+    if (stat("/proc/self/ns/pid", &info) == 0)
+        self.space = info.st_ino;
+    look_up(self.number, &self.started);
+    *out = self;
+}
+
+lhi_process_state lhi_process_look(const lhi_process *process)
+{
+    lhi_process self;
+    uint64_t started;
+    lhi_process_self(&self);
+    if (!self.boot[0] || self.started == 0) /* no /proc */
+        return LHI_PROCESS_ELSEWHERE;
+    if (strcmp(process->boot, self.boot) != 0)
+        return self.machine[0] && strcmp(process->machine, self.machine) == 0 &&
+                       strcmp(process->host, self.host) == 0
+                   ? LHI_PROCESS_GONE
+                   : LHI_PROCESS_ELSEWHERE;
+    if (process->space != self.space)
+        return LHI_PROCESS_ELSEWHERE;
+    return look_up(process->number, &started) &&
+                   (process->started == 0 || started == process->started)
+               ? LHI_PROCESS_RUNS
+               : LHI_PROCESS_GONE;
+}
+
+uint32_t lhi_process_place(const lhi_process *process)
+{
+    char text[256];
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    snprintf(text, sizeof text, "%s %s %s %" PRIu64, process->host,
+             process->machine, process->boot, process->space);
+    for (const char *p = text; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return hash;
+}
