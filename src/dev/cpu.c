@@ -101,7 +101,6 @@ static lh_status make_scratch(lhi_cpu *cpu, lh_error *err)
     size_t widest = cpu->f > cpu->h ? cpu->f : cpu->h, d = cpu->head_dim;
     if (widest < cpu->q)
         widest = cpu->q;
-    cpu->block = cpu->sequence > 1024 ? 128 : 64;
     cpu->logit_rows = LOGITS_AT_ONCE / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
@@ -284,31 +283,18 @@ static const lhi_device_ops cpu_ops = {
 
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
 {
-    const lh_model *model = o->model;
+    lhi_cpu_shape(cpu, o);
     cpu->base.ops = &cpu_ops;
     cpu->k = lhi_kernels_best();
     cpu->data = o->data;
-    cpu->layers = model->layers;
-    cpu->h = model->hidden;
-    cpu->heads = model->heads;
-    cpu->kv_heads = model->kv_heads;
-    cpu->head_dim = model->head_dim;
-    cpu->q = model->heads * model->head_dim;
-    cpu->kv = model->kv_heads * model->head_dim;
-    cpu->f = model->ffn;
-    cpu->v = model->vocab;
-    cpu->tied = model->tied_embeddings;
-    cpu->sequence = o->sequence;
-    cpu->microbatch = o->microbatch;
-    cpu->t = o->microbatch * o->sequence;
-    cpu->n_microbatches = o->n_microbatches;
     cpu->replica = o->replica;
     cpu->n_replicas = o->n_replicas;
-    cpu->n_chunks = o->n_chunks;
     cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
     cpu->loss_scale = (float)(1 / ((double)o->n_replicas * o->n_microbatches *
                                    (double)cpu->t));
-    LHI_TRY(lhi_blas_load(&cpu->sgemm, err));
+    cpu->sgemm = o->sgemm;
+    if (!cpu->sgemm)
+        LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
     LHI_TRY(make_angles(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
     LHI_TRY(make_scratch(cpu, err));
     return make_chunks(cpu, o, err);

@@ -123,6 +123,13 @@ typedef struct lhi_cpu {
 /* Zeroed, on a cache line of its own; NULL: none left (cpu_memory.c). */
 float *lhi_cpu_floats(lhi_arena *mem, size_t rows, size_t columns);
 
+/* The numbers that follow from the model and the options alone
+ * (cpu_memory.c). */
+void lhi_cpu_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
+/* Values of a chunk with so many layers. */
+double lhi_cpu_values(const lhi_cpu *cpu, uint32_t n_layers, bool is_first,
+                      bool is_last);
+
 /* Weights, gradients, names, W's items; values are drawn from the seed. */
 lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err);

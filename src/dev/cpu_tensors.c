@@ -168,13 +168,12 @@ lh_status lhi_cpu_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                           lhi_cpu_chunk *chunk, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
-    size_t h = cpu->h, ends = (size_t)cpu->v * h;
-    size_t layer = 2 * h + (2 * (size_t)cpu->q + 2 * (size_t)cpu->kv) * h +
-                   3 * (size_t)cpu->f * h;
     uint32_t n = chunk->n_layers;
+    double values = lhi_cpu_values(cpu, n, chunk->is_first, chunk->is_last);
     maker m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
-    chunk->n_values = n * layer + (chunk->is_first ? ends : 0) +
-                      (chunk->is_last ? ends + h : 0);
+    if (values > (double)(INT64_MAX / 8)) /* more than an address can say */
+        return lhi_fail_nomem(err);
+    chunk->n_values = (size_t)values;
     if (!(chunk->values = lhi_cpu_floats(mem, chunk->n_values, 1)) ||
         !(chunk->gradients = lhi_cpu_floats(mem, chunk->n_values, 1)) ||
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n)) ||

@@ -8,7 +8,8 @@
  *
  *   timed.c             a device that sleeps as long as the pipeline says
  *   cpu.c               a device that trains models of Llama's kind in float32:
- *   cpu_tensors.c       ... its weights (where they lie: cpu_memory.c)
+ *   cpu_tensors.c       ... its weights (where they lie, and how much it
+ *                       holds: cpu_memory.c)
  *   cpu_forward.c       ... F; cpu_attention.c: attention, both ways
  *   cpu_backward.c      ... D
  *   cpu_weights.c       ... W, in units that can be cut and put off
@@ -18,6 +19,8 @@
  *   tokenizer.c         text to tokens; split_words.c, unicode.h: its words */
 #ifndef LHI_DEV_H
 #define LHI_DEV_H
+
+#include "dev/blas.h"
 
 #include <longhaul/model.h>
 #include <longhaul/pipeline.h>
@@ -128,7 +131,18 @@ typedef struct lhi_cpu_options {
     uint64_t seed;                /* of the first weights, by tensor */
     const lhi_data *data; /* borrowed; may be shared by devices of all threads;
                              NULL where neither chunk 0 nor the last is here */
+    lhi_sgemm sgemm; /* from lhi_blas_load(), for as many callers as there are
+                        devices that run at a time; NULL: it is loaded here,
+                        for one */
 } lhi_cpu_options;
+
+/* The bytes that such a device comes to hold, at least, when it has
+ * at_once[i] microbatches of chunk mine[i] between F and W: weights and their
+ * gradients, what F keeps, room to compute in. In a double, since what does
+ * not fit may well not fit into 64 bits. `data` is not looked at. */
+double lhi_cpu_bytes(const lhi_cpu_options *options, const uint32_t *at_once);
+/* The parameters of chunk mine[i], each of them a float. */
+double lhi_cpu_parameters(const lhi_cpu_options *options, uint32_t i);
 
 /* LH_EUNSUPPORTED: the model is not of Llama's kind, or OpenBLAS is not
  * installed; `err` says which and what to do. Open the first device of a

@@ -20,12 +20,12 @@ typedef lh_status launcher(uint32_t n, uint32_t n_links,
 static const struct {
     const char *name;
     launcher *launch;
-    bool are_threads; /* of this process */
+    lhi_job_place place;
 } transports[] = {
-    {"inproc", lhi_inproc_run, true},
-    {"local", lhi_local_run, false},
-    {"ucx", NULL, false},
-    {"tcp", NULL, false},
+    {"inproc", lhi_inproc_run, LHI_RANKS_THREADS},
+    {"local", lhi_local_run, LHI_RANKS_PROCESSES},
+    {"ucx", NULL, LHI_RANKS_ANYWHERE},
+    {"tcp", NULL, LHI_RANKS_ANYWHERE},
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
@@ -173,8 +173,8 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
-/* Ranks that are threads get devices from here: the first one of a process
- * must be made before there are threads. */
+/* Ranks that are threads get devices from here, so that what is missing is said
+ * before there are threads. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
 {
     uint32_t n = job->exec->n_ranks * job->n_replicas, made = 0;
@@ -216,10 +216,15 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     LHI_TRY(check_options(options, &job.o, err));
     uint32_t transport = find_transport(job.o.transport);
     job.shared_clock = transports[transport].launch != NULL;
+    lhi_job_place place = transports[transport].place;
+    LHI_TRY(lhi_job_fits(&job, place, err));
     LHI_TRY(open_data(&m, &data, err));
     job.data = data;
-    lh_status status = LH_OK;
-    if (transports[transport].are_threads)
+    /* Here, where there are no threads yet; processes inherit it. */
+    uint32_t here =
+        place == LHI_RANKS_THREADS ? exec->n_ranks * job.n_replicas : 1;
+    lh_status status = lhi_blas_load(here, &job.sgemm, err);
+    if (status == LH_OK && place == LHI_RANKS_THREADS)
         status = make_devices(&job, err);
     if (status == LH_OK)
         status = run_job(&job, out, err);

@@ -7,6 +7,7 @@
  *
  *   lower.c, exec.h     the schedule as instructions of each rank
  *   prove.c             that these cannot stop; exec.c: looking at them
+ *   memory_fits.c       whether there is memory for it
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   steps.c             what a rank does from the first step to the last
  *   messages.c          what ranks tell each other then, as bytes
@@ -35,10 +36,29 @@ typedef struct lhi_job {
     bool emulates;
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
+    lhi_sgemm sgemm; /* of the ranks of this process */
     /* Made beforehand, one per rank, who takes it from here. NULL: each rank
      * makes its own. */
     lhi_device **devices;
 } lhi_job;
+
+/* What a rank of a job with a model trains with; without data and sgemm.
+ * options->mine is to be released with free(). */
+lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
+                              lhi_cpu_options *out, lh_error *err);
+
+/* Where ranks of a job run: memory is counted by that. */
+typedef enum lhi_job_place {
+    LHI_RANKS_THREADS,   /* of this process */
+    LHI_RANKS_PROCESSES, /* of this machine */
+    LHI_RANKS_ANYWHERE,  /* one is in this process */
+} lhi_job_place;
+
+/* LH_ENOMEM: weights, gradients, optimizer, activations (as the schedule has
+ * them at a time) and OpenBLAS's buffers need more than the limits of this
+ * process, its control groups or the machine leave; `err` says how much of
+ * what, and what to do. */
+lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err);
 
 /* The device of a rank of the job. */
 lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,

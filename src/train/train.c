@@ -39,6 +39,13 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     return LH_OK;
 }
 
+double lhi_train_bytes(double n_values, uint32_t n_replicas)
+{
+    double share = n_values / n_replicas;
+    return sizeof(float) *
+           (2 * share + (n_replicas > 1 ? n_values + share : 0));
+}
+
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lh_error *err)
 {

@@ -58,6 +58,10 @@ typedef struct lhi_train_options {
  * caller's. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
+/* Bytes that an lhi_train holds, at least, for chunks of so many values: both
+ * moments and, with several replicas, the arrays that they exchange. */
+double lhi_train_bytes(double n_values, uint32_t n_replicas);
+
 /* `device` is borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err);

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* O_CLOEXEC, RLIMIT_AS */
+#include "base/memory_room.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { FILE_ROOM = 8192, PATH_ROOM = 1024 };
+
+/* The beginning of a small file of the system's; false: there is none. */
+static bool read_small(const char *path, char *text)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+    if (fd < 0)
+        return false;
+    for (;;) {
+        ssize_t got = read(fd, text + len, FILE_ROOM - 1 - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        len += (size_t)got;
+    }
+    close(fd);
+    text[len] = '\0';
+    return len > 0;
+}
+
+/* The number behind `key` at the beginning of a line; 0: there is none. */
+static uint64_t find_number(const char *text, const char *key)
+{
+    size_t len = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, len) == 0)
+            return strtoull(line + len, NULL, 10);
+    }
+    return 0;
+}
+
+static void take_less(lhi_memory_room *room, uint64_t bytes, const char *limit)
+{
+    if (bytes < room->bytes)
+        *room = (lhi_memory_room){bytes, limit};
+}
+
+static void take_limit(lhi_memory_room *room, int resource, uint64_t used,
+                       const char *limit)
+{
+    struct rlimit l;
+    if (getrlimit((__rlimit_resource_t)resource, &l) == 0 &&
+        l.rlim_cur != RLIM_INFINITY)
+        take_less(room, l.rlim_cur > used ? l.rlim_cur - used : 0, limit);
+}
+
+lhi_memory_room lhi_room_to_map(void)
+{
+    char text[FILE_ROOM];
+    lhi_memory_room room = {UINT64_MAX, ""};
+    bool known = read_small("/proc/self/status", text);
+    take_limit(&room, RLIMIT_AS,
+               known ? find_number(text, "VmSize:") * 1024 : 0,
+               "the limit on address space (ulimit -v)");
+    take_limit(&room, RLIMIT_DATA,
+               known ? find_number(text, "VmData:") * 1024 : 0,
+               "the limit on data (ulimit -d)");
+    return room;
+}
+
+/* One control group: its limit, what it uses, and what of that is files that
+ * can be dropped. A file that is not there, or says "max", limits nothing. */
+typedef struct group_files {
+    const char *limit, *used, *inactive, *active, *name;
+} group_files;
+
+static void take_group(lhi_memory_room *room, const char *folder,
+                       const group_files *files)
+{
+    char path[PATH_ROOM + 64], text[FILE_ROOM], *end;
+    snprintf(path, sizeof path, "%s/%s", folder, files->limit);
+    if (!read_small(path, text))
+        return;
+    uint64_t limit = strtoull(text, &end, 10), used = 0, files_bytes = 0;
+    if (end == text || limit > INT64_MAX / 2)
+        return;
+    snprintf(path, sizeof path, "%s/%s", folder, files->used);
+    if (read_small(path, text))
+        used = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (read_small(path, text))
+        files_bytes = find_number(text, files->inactive) +
+                      find_number(text, files->active);
+    used -= files_bytes < used ? files_bytes : used;
+    take_less(room, limit > used ? limit - used : 0, files->name);
+}
+
+/* The group and all above it. In a container the path may be one that only the
+ * host sees; then the top alone is there, which is the container's own. */
+static void take_groups(lhi_memory_room *room, const char *top,
+                        const char *inner, const group_files *files)
+{
+    char folder[PATH_ROOM];
+    int len = snprintf(folder, sizeof folder, "%s%s", top, inner);
+    if (len < 0 || (size_t)len >= sizeof folder)
+        return;
+    size_t least = strlen(top);
+    for (;;) {
+        take_group(room, folder, files);
+        char *slash = strrchr(folder, '/');
+        if (!slash || (size_t)(slash - folder) < least)
+            return;
+        *slash = '\0';
+    }
+}
+
+static void take_control_groups(lhi_memory_room *room, const char *root)
+{
+    static const group_files second = {
+        "memory.max", "memory.current", "inactive_file ", "active_file ",
+        "the control group's memory limit (memory.max)"};
+    static const group_files first = {
+        "memory.limit_in_bytes", "memory.usage_in_bytes",
+        "total_inactive_file ", "total_active_file ",
+        "the control group's memory limit (memory.limit_in_bytes)"};
+    char path[PATH_ROOM], top[PATH_ROOM], text[FILE_ROOM];
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    if (!read_small(path, text))
+        return;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char *kinds = strchr(line, ':');
+        char *inner = kinds ? strchr(kinds + 1, ':') : NULL;
+        if (!inner)
+            continue;
+        *inner++ = '\0';
+        if (kinds[1] == '\0') {
+            snprintf(top, sizeof top, "%s/sys/fs/cgroup", root);
+            take_groups(room, top, inner, &second);
+        } else if (strstr(kinds, "memory")) {
+            snprintf(top, sizeof top, "%s/sys/fs/cgroup/memory", root);
+            take_groups(room, top, inner, &first);
+        }
+    }
+}
+
+lhi_memory_room lhi_room_to_fill(const char *root)
+{
+    char path[PATH_ROOM], text[FILE_ROOM];
+    lhi_memory_room room = {UINT64_MAX, ""};
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (read_small(path, text) && strstr(text, "MemAvailable:"))
+        take_less(&room,
+                  1024 * (find_number(text, "MemAvailable:") +
+                          find_number(text, "SwapFree:")),
+                  "the machine's available memory");
+    take_control_groups(&room, root);
+    return room;
+}

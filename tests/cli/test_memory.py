@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Short of memory, and fed with what takes much of it."""
+import resource
+import shutil
+import subprocess
+
+from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish, makes,
+                     run, test, write)
+
+# A run takes a second; one that spins, or waits for a rank that does, does so
+# for ever.
+HANGS = 60
+MIB = 1 << 20
+
+
+def is_sanitized():
+    """Sanitizers map terabytes, and hold several bytes for each."""
+    libraries = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True,
+                               check=False).stdout
+    names = b"__asan_init", b"__tsan_init", b"__msan_init"
+    with open(PROGRAM, "rb") as program:
+        text = program.read()
+    return any(word in libraries for word in ("libasan", "libtsan")) or any(
+        name in text for name in names)
+
+
+SANITIZED = is_sanitized()
+
+
+# --- a training run with little memory ----------------------------------------
+@makes("plan.json", "text", "whole")
+def make_plan():
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    done = run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
+    check(done.returncode == 0, f"plan: {done.stderr}")
+    done = train()
+    check(done.returncode == 0, f"train: {done.stderr}")
+    shutil.copy(last_weights(), WORK / "whole")
+
+
+def last_weights():
+    return WORK / "c/step-00000002/model.safetensors"
+
+
+def train(transport="inproc", kind=None, limit=None):
+    """Two steps with a checkpoint; None: it hangs."""
+    shutil.rmtree(WORK / "c", ignore_errors=True)
+
+    def limited():
+        resource.setrlimit(kind, (limit, limit))
+    try:
+        return subprocess.run(
+            [PROGRAM, "train", "plan.json", "--device", "cpu", "--transport",
+             transport, "--data", "text", "--steps", "2", "--checkpoint", "c"],
+            cwd=WORK, env=ENVIRONMENT, text=True, capture_output=True,
+            check=False, timeout=HANGS, preexec_fn=limited if kind else None)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def ends_well(what, transport, kind, limit):
+    """The reference's bytes, or one reason; which of both."""
+    done = train(transport, kind, limit)
+    what = f"{what} of {limit // MIB} MiB over {transport}"
+    if not check(done is not None, f"{what}: hangs"):
+        return None
+    if done.returncode == 0:
+        same = last_weights().read_bytes() == (WORK / "whole").read_bytes()
+        check(same, f"{what}: other weights")
+        return True
+    lines = done.stderr.splitlines()
+    # Before main() the loader may be the one that has no memory.
+    reason = (done.returncode == 1 and len(lines) == 1 and
+              lines[0].startswith("longhaul: ")) or (
+                  done.returncode == 127 and
+                  "error while loading shared libraries" in done.stderr)
+    check(reason, f"{what}: status {done.returncode}, {done.stderr!r}")
+    return False
+
+
+def has_openblas():
+    done = train()
+    if done.returncode and "OpenBLAS" in done.stderr:
+        print(f"SKIPPED: {done.stderr.strip()}")
+        return False
+    return True
+
+
+def sweep(kind, what, transport, limits):
+    if SANITIZED:
+        print("SKIPPED: sanitizers need more address space than the limits")
+        return
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
+    if not has_openblas():
+        return
+    make_plan()
+    ends = [ends_well(what, transport, kind, limit * MIB) for limit in limits]
+    check(ends[0] is False and ends[-1] is True,
+          f"{what}: the least limit is too little, the largest enough: {ends}")
+
+
+@test
+def a_limit_on_address_space_ends_ranks_that_are_threads_with_a_reason():
+    sweep(resource.RLIMIT_AS, "address space", "inproc",
+          [20, 40, 60, 100, 200, 300, 400, 500, 570, *range(590, 740, 8), 1000,
+           2000])
+
+
+@test
+def a_limit_on_address_space_ends_ranks_that_are_processes_with_a_reason():
+    sweep(resource.RLIMIT_AS, "address space", "local",
+          [20, 40, 60, 100, 140, *range(148, 226, 6), 300, 1000])
+
+
+@test
+def a_limit_on_data_ends_a_run_with_a_reason():
+    sweep(resource.RLIMIT_DATA, "data", "inproc",
+          [2, 20, 100, 300, 500, 560, 580, 600, 650, 700, 1000])
+
+
+@test
+def what_cannot_fit_is_refused_before_the_start_and_says_how_much_it_is():
+    if SANITIZED:
+        return
+    write("text", "the quick brown fox jumps over the lazy dog. " * 80)
+    run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
+    done = train("inproc", resource.RLIMIT_AS, 300 * MIB)
+    for part in ("training needs ", " MiB of memory in a process",
+                 "optimizer ", "activations ", "OpenBLAS and stacks ",
+                 "ulimit -v", "smaller microbatches"):
+        check(part in done.stderr, f"without '{part}': {done.stderr}")
+    check(not (WORK / "c").exists(), "the run had begun")
+
+
+@test
+def that_openblas_cannot_be_loaded_is_not_said_to_be_its_absence():
+    """A profile is of one process, whose needs are not counted before."""
+    if SANITIZED:
+        return
+    done = subprocess.run(
+        [PROGRAM, "profile", ROOT / "examples/tiny-llama-cpu.yaml"], cwd=WORK,
+        env=ENVIRONMENT, text=True, capture_output=True, check=False,
+        timeout=HANGS, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (40 * MIB, 40 * MIB)))
+    if "not installed" in done.stderr and run(
+            "profile", ROOT / "examples/tiny-llama-cpu.yaml", "-o",
+            "p.yaml").returncode:
+        print("SKIPPED: OpenBLAS is not installed")
+        return
+    check(done.returncode == 1 and "cannot be loaded: " in done.stderr and
+          "ulimit -v" in done.stderr, f"profile: {done.stderr}")
+
+
+finish()

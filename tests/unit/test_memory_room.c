@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What limits memory, from files as the system has them; and that what the cpu
+ * device is said to hold is what it comes to hold. */
+#define _GNU_SOURCE /* mkdtemp, RLIMIT_AS */
+#include "small_llama.h"
+
+#include "base/memory_room.h"
+#include "dev/blas.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static char root[64];
+
+static void make_folders(const char *inner)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", root, inner);
+    for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+        *p = '\0';
+        mkdir(path, 0777);
+        *p = '/';
+    }
+}
+
+static void put_file(const char *inner, const char *text)
+{
+    char path[512];
+    make_folders(inner);
+    snprintf(path, sizeof path, "%s/%s", root, inner);
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(text, file) >= 0);
+    if (file)
+        fclose(file);
+}
+
+static void begin_root(void)
+{
+    snprintf(root, sizeof root, "/tmp/lh-room-XXXXXX");
+    CHECK(mkdtemp(root) != NULL);
+}
+
+static void end_root(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    CHECK_INT(system(command), 0);
+}
+
+static void nothing_known_limits_nothing(void)
+{
+    begin_root();
+    CHECK(lhi_room_to_fill(root).bytes == UINT64_MAX);
+    end_root();
+}
+
+static void available_memory_and_swap(void)
+{
+    begin_root();
+    put_file("proc/meminfo", "MemTotal:       4000 kB\nMemFree: 10 kB\n"
+                             "MemAvailable:   3000 kB\nSwapFree:  500 kB\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 3500 * 1024);
+    CHECK_HAS(lhi_room_to_fill(root).limit, "available memory");
+    end_root();
+}
+
+/* The tightest of the group and those above; files that can be dropped are
+ * room. */
+static void groups_of_version_2(void)
+{
+    begin_root();
+    put_file("proc/meminfo", "MemAvailable:   3000 kB\n");
+    put_file("proc/self/cgroup", "0::/jobs/one\n");
+    put_file("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+    put_file("sys/fs/cgroup/jobs/one/memory.current", "5\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 3000 * 1024);
+    put_file("sys/fs/cgroup/jobs/memory.max", "1000000\n");
+    put_file("sys/fs/cgroup/jobs/memory.current", "900000\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 100000);
+    CHECK_HAS(lhi_room_to_fill(root).limit, "memory.max");
+    put_file("sys/fs/cgroup/jobs/memory.stat",
+             "anon 1\nfile 70000\ninactive_file 30000\nactive_file 20000\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 150000);
+    put_file("sys/fs/cgroup/jobs/one/memory.max", "1000\n");
+    put_file("sys/fs/cgroup/jobs/one/memory.current", "4000\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 0);
+    end_root();
+}
+
+static void groups_of_version_1(void)
+{
+    begin_root();
+    put_file("proc/self/cgroup", "12:pids:/x\n4:cpu,memory:/only/the/host\n");
+    put_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
+    put_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "500000\n");
+    CHECK_INT(lhi_room_to_fill(root).bytes, 1500000);
+    put_file("sys/fs/cgroup/memory/memory.limit_in_bytes",
+             "9223372036854771712\n");
+    CHECK(lhi_room_to_fill(root).bytes == UINT64_MAX);
+    end_root();
+}
+
+static void limits_of_the_process(void)
+{
+    struct rlimit before, now;
+    CHECK_INT(getrlimit(RLIMIT_DATA, &before), 0);
+    now = before;
+    now.rlim_cur = (rlim_t)1 << 46; /* far above, for sanitizers too */
+    CHECK_INT(setrlimit(RLIMIT_DATA, &now), 0);
+    lhi_memory_room room = lhi_room_to_map();
+    CHECK_INT(setrlimit(RLIMIT_DATA, &before), 0);
+    CHECK(room.bytes <= (uint64_t)1 << 46);
+}
+
+/* --- the cpu device --------------------------------------------------------
+ */
+
+static void holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
+                                   uint32_t sequence, uint32_t n_microbatches)
+{
+    small s = small_sizes();
+    s.model = *model;
+    s.n_chunks = n_chunks;
+    s.n_microbatches = n_microbatches;
+    s.sequence = sequence;
+    if (!small_open(&s))
+        return;
+    uint32_t mine[16], at_once[16];
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        mine[c] = c;
+        at_once[c] = n_microbatches;
+    }
+    lhi_cpu_options o = {.model = &s.model,
+                         .n_chunks = n_chunks,
+                         .first_layers = s.firsts,
+                         .n_mine = n_chunks,
+                         .mine = mine,
+                         .microbatch = s.microbatch,
+                         .sequence = sequence,
+                         .n_microbatches = n_microbatches,
+                         .n_replicas = 1};
+    small_step(&s, 0, LHI_STEP_TRAIN, SMALL_SPLIT);
+    double counted = lhi_cpu_bytes(&o, at_once);
+    double held = (double)s.devices[0]->ops->peak_bytes(s.devices[0]);
+    CHECK_MSG(counted <= held && held <= 1.05 * counted + 65536,
+              "%.0f bytes were counted, %.0f are held", counted, held);
+    double parameters = 0, values = 0;
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        const lhi_device_ops *ops = s.devices[0]->ops;
+        parameters += lhi_cpu_parameters(&o, c);
+        for (uint32_t i = 0; i < ops->n_tensors(s.devices[0], c); i++)
+            values += (double)ops->tensor(s.devices[0], c, i)->n;
+    }
+    CHECK_NEAR(parameters, values, 0);
+    small_close(&s);
+}
+
+static void devices_hold_what_was_counted(void)
+{
+    lh_model m = small_model();
+    holds_what_was_counted(&m, 1, 21, 3);
+    holds_what_was_counted(&m, 3, 64, 7);
+    m.hidden = 64, m.ffn = 200, m.heads = 6, m.head_dim = 12;
+    holds_what_was_counted(&m, 2, 100, 2);
+    m.tied_embeddings = true, m.layers = 1;
+    holds_what_was_counted(&m, 4, 40, 9);
+}
+
+/* After lhi_blas_load(n) products of n threads map nothing more: nor is there
+ * anything to fail. Here: a second load finds the buffers of the first. */
+static void buffers_are_taken_beforehand(void)
+{
+    lhi_sgemm sgemm = NULL;
+    lh_error err;
+    lh_status status = lhi_blas_load(3, &sgemm, &err);
+    if (status == LH_EUNSUPPORTED) {
+        fprintf(stderr, "SKIPPED: %s\n", err.text);
+        return;
+    }
+    CHECK_OK(status, err);
+    float a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, c[4];
+    sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, 2, 2, 2, 1, a, 2, b, 2,
+          0, c, 2);
+    CHECK_NEAR(c[0], 19, 0);
+    CHECK_NEAR(c[3], 50, 0);
+}
+
+int main(void)
+{
+    RUN(nothing_known_limits_nothing);
+    RUN(available_memory_and_swap);
+    RUN(groups_of_version_2);
+    RUN(groups_of_version_1);
+    RUN(limits_of_the_process);
+    RUN(buffers_are_taken_beforehand);
+    RUN(devices_hold_what_was_counted);
+    return test_summary();
+}
