@@ -179,7 +179,7 @@ LH_API lh_status lh_job_format(const lh_job *job, char **text, size_t *len,
                                lh_error *err);
 
 /* The GPU that a preset names (16-bit peak), which lives for ever; NULL: no
- * such preset. */
+ * such preset. `name` may be an alias (docs/formats/job.md), as "h100". */
 LH_API const lh_gpu *lh_gpu_preset(const char *name);
 /* The presets' names, NULL-terminated. */
 LH_API const char *const *lh_gpu_presets(void);

@@ -31,19 +31,23 @@ typedef struct lh_model {
     bool tied_embeddings; /* the head's matrix is the embedding's */
     bool qkv_bias, output_bias; /* of attention's projections */
     bool mlp_bias;
-    bool qk_norm; /* Qwen3: norms of head_dim on queries and keys */
+    bool qk_norm;         /* Qwen3: norms of head_dim on queries and keys */
+    bool attention_sinks; /* gpt-oss: a learned score per head */
     lh_norm norm;
     uint32_t positions; /* learned position embeddings; 0: rotary */
 
     /* Attention sees at most this many tokens, from layer
-     * `window_first_layer` on; 0: all of them. */
-    uint32_t sliding_window, window_first_layer;
+     * `window_first_layer` on; 0: all of them. Every `full_interval`th layer
+     * of the model (as i % full_interval == full_interval - 1) sees all of them
+     * nevertheless; 0: none does. Use lh_model_layer_window(). */
+    uint32_t sliding_window, window_first_layer, full_interval;
 
     /* Experts. Use lh_model_layer_is_moe() rather than the pattern: layer i
      * is MoE if i >= dense_layers, i % moe_interval == moe_phase and i is not
      * in dense_list. moe_interval is at least 1 where there are experts. */
     uint32_t experts, experts_per_token, expert_ffn, shared_expert_ffn;
     bool shared_expert_gate; /* Qwen2-MoE: a hidden-wide gate */
+    bool router_bias;        /* gpt-oss: one per expert */
     uint32_t dense_layers, moe_interval, moe_phase;
     uint32_t n_dense_list;
     const uint32_t *dense_list;
@@ -59,20 +63,23 @@ typedef struct lh_model {
     uint32_t mtp_layers;
 } lh_model;
 
-/* The model that a preset names, which lives for ever; NULL: no such preset. */
+/* The model that a preset names, which lives for ever; NULL: no such preset.
+ * `name` may be an alias (docs/models.md), as "llama3.3-70b". */
 LH_API const lh_model *lh_model_preset(const char *name);
 /* The presets' names, NULL-terminated. */
 LH_API const char *const *lh_model_presets(void);
 
 /* Reads a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
- * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2 or DeepSeek-V3 family. Release with
- * lh_model_free(). LH_EINPUT: `err` says which key of which line is wrong;
- * LH_EUNSUPPORTED: another family. */
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3 or gpt-oss family.
+ * Release with lh_model_free(). LH_EINPUT: `err` says which key of which line
+ * is wrong; LH_EUNSUPPORTED: another family. */
 LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
                                 lh_model **out, lh_error *err);
 LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 LH_API void lh_model_free(lh_model *model); /* NULL is fine; never a preset */
 
+/* How many tokens the attention of this layer sees at most; 0: all. */
+LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
 /* How many of the layers first..first+n_layers-1 are MoE. */
 LH_API uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,

@@ -5,6 +5,7 @@
 #include "cost/sharding.h"
 
 #include "base/fail.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -79,25 +80,6 @@ static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
     return LH_OK;
 }
 
-/* matmul_efficiency is fitted on A100. Later GPUs cannot hold their highest
- * clock while all their matrix units work; the share of the peak that large
- * products reach, over A100's: 720 of 989 TFLOP/s on H100 and H200
- * (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of
- * 2250 on B200 (arXiv:2604.23466, tables III and IV). */
-static double sustained(const lh_gpu *gpu)
-{
-    static const struct {
-        const char *preset;
-        double share;
-    } table[] = {
-        {"h100-sxm", 0.87}, {"h200", 0.87}, {"gh200", 0.87}, {"b200", 0.80}};
-
-    for (size_t i = 0; gpu->preset && i < sizeof table / sizeof *table; i++)
-        if (!strcmp(gpu->preset, table[i].preset))
-            return table[i].share;
-    return 1;
-}
-
 static lh_status make_prices(const lh_job *job, const lh_layout *layout,
                              const lh_cost_slice *slice,
                              const lh_cost_options *options, prices *p,
@@ -119,7 +101,7 @@ static lh_status make_prices(const lh_job *job, const lh_layout *layout,
     p->flops_per_ns =
         gpu->flops_per_s / 1e9 *
         (p->by_efficiency ? gpu->efficiency
-                          : c->matmul_efficiency * sustained(gpu));
+                          : c->matmul_efficiency * lhi_gpu_sustained(gpu));
     p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
     return LH_OK;
 }
@@ -314,20 +296,20 @@ static lh_status sum_layers(const prices *p, sums *s, lh_error *err)
     for (uint32_t i = 0; i < p->slice->n_layers; i++) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
-        bool late = layer >= model->window_first_layer;
-        part *one = &parts[moe][late];
+        bool windowed = lh_model_layer_window(model, layer) != 0;
+        part *one = &parts[moe][windowed];
         lhi_measured m;
         lhi_passes work;
         lhi_held held;
 
-        if (!made[moe][late]) {
+        if (!made[moe][windowed]) {
             LHI_TRY(lhi_measured_find(
                 p->job, p->layout, p->slice, &p->options,
                 moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
             lhi_work_layer(&p->shape, layer, &work);
             lhi_held_layer(&p->shape, layer, &held);
             *one = make_part(p, &m, &work, &held, true, layer);
-            made[moe][late] = true;
+            made[moe][windowed] = true;
         }
         add_part(one, s);
     }

@@ -38,10 +38,10 @@ static void add_pointwise(lhi_work *work, double bytes, double kernels)
 
 double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
 {
-    double window = model->sliding_window;
+    double window = lh_model_layer_window(model, layer);
 
     /* A causal token at i sees i tokens, or the last `window` of them. */
-    if (window > 0 && layer >= model->window_first_layer && window < sequence)
+    if (window > 0 && window < sequence)
         return window - window * window / (2 * sequence);
     return sequence / 2;
 }

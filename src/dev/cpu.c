@@ -30,6 +30,8 @@ static lh_status check_model(const lh_model *model, uint32_t sequence,
         what = "biases";
     else if (model->qk_norm)
         what = "norms of queries and keys";
+    else if (model->attention_sinks)
+        what = "attention sinks";
     else if (model->positions)
         what = "learned positions";
     else if (model->mtp_layers)

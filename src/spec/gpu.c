@@ -1,46 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs by name, from NVIDIA's datasheets: dense (without sparsity) tensor-core
- * rate in 16 bit, memory, memory bandwidth. docs/formats/job.md names them. */
+/* GPUs by name: all that is known of each stands in its row. Dense (without
+ * sparsity) tensor-core rate in 16 bit, memory and memory bandwidth are
+ * NVIDIA's datasheets'; docs/formats/job.md names them. */
 #include "spec/spec.h"
 
 #include <string.h>
 
-#define GPU(gpu, peak, gib, gbytes)                                            \
-    {                                                                          \
-        .name = gpu, .preset = gpu, .tflops = peak,                            \
-        .flops_per_s = peak * 1e12, .memory_gib = gib,                         \
-        .memory_bytes = INT64_C(gib) << 30, .memory_gbps = gbytes,             \
-        .memory_bytes_per_s = gbytes * 1e9                                     \
-    }
+typedef struct row {
+    lh_gpu gpu;
+    double sustained, host_gbps;
+    bool fp16_only; /* Volta's tensor cores know nothing else */
+} row;
 
-static const lh_gpu presets[] = {
-    GPU("v100-32g", 125, 32, 900),  GPU("a100-40g", 312, 40, 1555),
-    GPU("a100-80g", 312, 80, 2039), GPU("h100-sxm", 989.5, 80, 3350),
-    GPU("h200", 989.5, 141, 4800),  GPU("gh200", 989.5, 96, 4000),
-    GPU("b200", 2250, 180, 8000),
+#define GPU(name_, peak, gib, gbytes)                                          \
+    .gpu = {.name = name_,                                                     \
+            .preset = name_,                                                   \
+            .tflops = peak,                                                    \
+            .flops_per_s = peak * 1e12,                                        \
+            .memory_gib = gib,                                                 \
+            .memory_bytes = INT64_C(gib) << 30,                                \
+            .memory_gbps = gbytes,                                             \
+            .memory_bytes_per_s = gbytes * 1e9}
+
+/* `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
+ * (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of
+ * 2250 on B200 (arXiv:2604.23466, tables III and IV), each over A100's share;
+ * the others of a generation are taken to be like it. `host_gbps`: PCIe 3.0 to
+ * 6.0, and NVLink-C2C between a Grace processor and its GPUs. */
+static const row rows[] = {
+    {GPU("v100-32g", 125, 32, 900), 1, 32, true},
+    {GPU("a100-40g", 312, 40, 1555), 1, 64, false},
+    {GPU("a100-80g", 312, 80, 2039), 1, 64, false},
+    {GPU("h100-sxm", 989.5, 80, 3350), 0.87, 128, false},
+    {GPU("h200", 989.5, 141, 4800), 0.87, 128, false},
+    {GPU("gh200", 989.5, 96, 4000), 0.87, 900, false},
+    {GPU("b200", 2250, 180, 8000), 0.80, 128, false},
+    {GPU("b300", 2250, 270, 8000), 0.80, 256, false},
+    /* A Grace has 900 GB/s for its two GPUs. */
+    {GPU("gb200", 2500, 186, 8000), 0.80, 450, false},
+    {GPU("gb300", 2500, 279, 8000), 0.80, 450, false},
 };
 
-static const char *const preset_names[] = {
-    "v100-32g", "a100-40g", "a100-80g", "h100-sxm",
-    "h200",     "gh200",    "b200",     NULL,
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+static const char *const preset_names[N_ROWS + 1] = {
+    "v100-32g", "a100-40g", "a100-80g", "h100-sxm", "h200", "gh200",
+    "b200",     "b300",     "gb200",    "gb300",    NULL,
 };
+
+static const lhi_alias aliases[] = {
+    {"v100", "v100-32g"},
+    {"a100", "a100-80g"},
+    {"h100", "h100-sxm"},
+    {NULL, NULL},
+};
+
+const char *lhi_alias_of(const lhi_alias *list, const char *name)
+{
+    for (; list->name; list++)
+        if (strcmp(list->name, name) == 0)
+            return list->stands_for;
+    return name;
+}
 
 const char *const *lh_gpu_presets(void)
 {
     return preset_names;
 }
 
-const lh_gpu *lh_gpu_preset(const char *name)
+static const row *row_of(const char *name)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return &presets[i];
+    if (name)
+        name = lhi_alias_of(aliases, name);
+    for (size_t i = 0; name && i < N_ROWS; i++)
+        if (strcmp(rows[i].gpu.name, name) == 0)
+            return &rows[i];
     return NULL;
 }
 
-/* Volta's tensor cores know fp16 only. */
+const lh_gpu *lh_gpu_preset(const char *name)
+{
+    const row *r = row_of(name);
+    return r ? &r->gpu : NULL;
+}
+
 bool lhi_gpu_preset_has(const char *preset, lh_precision precision)
 {
+    const row *r = row_of(preset);
     return precision == LH_PRECISION_FP16 ||
-           (precision == LH_PRECISION_BF16 && strcmp(preset, "v100-32g") != 0);
+           (precision == LH_PRECISION_BF16 && !(r && r->fp16_only));
+}
+
+double lhi_gpu_sustained(const lh_gpu *gpu)
+{
+    const row *r = row_of(gpu->preset);
+    return r ? r->sustained : 1;
+}
+
+double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
+{
+    const row *r = row_of(gpu->preset);
+    return 0.8 * (r ? r->host_gbps : 64) / 2 * 1e9;
 }

@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
+{
+    const uint32_t n = model->full_interval;
+    if (layer < model->window_first_layer || (n && layer % n == n - 1))
+        return 0;
+    return model->sliding_window;
+}
+
 bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
 {
     if (model->experts == 0 || layer < model->dense_layers ||
@@ -42,6 +50,8 @@ static uint64_t plain_attention(const lh_model *m)
         n += h;
     if (m->qk_norm)
         n += 2 * (uint64_t)m->head_dim;
+    if (m->attention_sinks)
+        n += m->heads;
     return n;
 }
 
@@ -90,7 +100,8 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
         if (m->shared_expert_ffn)
             p.mlp = mlp_params(m, m->shared_expert_ffn) +
                     (m->shared_expert_gate ? m->hidden : 0);
-        p.router = (uint64_t)m->hidden * m->experts;
+        p.router =
+            ((uint64_t)m->hidden + (m->router_bias ? 1 : 0)) * m->experts;
         p.experts = one * m->experts;
         idle = one * (m->experts - m->experts_per_token);
     } else {

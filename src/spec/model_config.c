@@ -19,6 +19,7 @@ typedef enum style {
     QWEN2_MOE,
     QWEN3_MOE,
     DEEPSEEK,
+    GPT_OSS,
 } style;
 
 /* A class's sizes. */
@@ -45,11 +46,12 @@ static const family families[] = {
     {"deepseek_v2", DEEPSEEK, 32000, 4096, 11008, 32, 32, 32},
     {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
 };
 
 static const char *const family_names =
     "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
-    "deepseek_v3";
+    "deepseek_v3, gpt_oss";
 
 typedef struct reader {
     const lhi_doc *doc;
@@ -149,7 +151,8 @@ static lh_status read_sizes(reader *r, lh_error *err)
 static lh_status read_head_dim(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
-    uint32_t class_has = r->family->style == QWEN3 ? 128 : 0;
+    const style s = r->family->style;
+    uint32_t class_has = s == QWEN3 ? 128 : s == GPT_OSS ? 64 : 0;
     LHI_TRY(read_number(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim,
                         err));
     if (m->head_dim)
@@ -184,11 +187,48 @@ static lh_status read_biases(reader *r, lh_error *err)
     case QWEN3_MOE:
         m->qk_norm = true;
         break;
+    case GPT_OSS: /* its experts and router always have them */
+        m->mlp_bias = m->router_bias = m->attention_sinks = true;
+        bias = true;
+        break;
     case DEEPSEEK:
         break;
     }
     LHI_TRY(take_flag(r, r->map, "attention_bias", &bias, err));
     m->qkv_bias = m->output_bias = bias;
+    return LH_OK;
+}
+
+/* layer_types: which layers see all tokens. Absent: every second one. */
+static lh_status read_layer_types(reader *r, lh_error *err)
+{
+    const lhi_node *list = lhi_find(r->map, "layer_types"), *node;
+    lh_model *m = &r->model;
+    m->full_interval = 2;
+    if (!list || lhi_is_null(list))
+        return LH_OK;
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    if (list->n_items != m->layers)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "there are %zu for %u layers",
+                            (size_t)list->n_items, m->layers);
+    m->full_interval = 0;
+    for (node = list->first; node; node = node->next) {
+        const char *type;
+        LHI_TRY(lhi_get_string(r->doc, node, &type, err));
+        const bool full = strcmp(type, "full_attention") == 0;
+        if (!full && strcmp(type, "sliding_attention") != 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                                "'%.60s' is neither sliding_attention nor "
+                                "full_attention",
+                                type);
+        if (full && m->full_interval == 0)
+            m->full_interval = (uint32_t)node->index + 1;
+        if (full != (lh_model_layer_window(m, (uint32_t)node->index) == 0))
+            return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
+                                "layers that see all tokens must follow each "
+                                "other at equal intervals");
+    }
     return LH_OK;
 }
 
@@ -223,6 +263,10 @@ static lh_status read_window(reader *r, lh_error *err)
         return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
                                   &m->sliding_window, err)
                     : LH_OK;
+    case GPT_OSS:
+        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 128,
+                            &m->sliding_window, err));
+        return m->sliding_window ? read_layer_types(r, err) : LH_OK;
     case LLAMA:
     case DEEPSEEK:
         break;
@@ -230,15 +274,23 @@ static lh_status read_window(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Mixtral's keys, and gpt-oss's. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
-    bool nested = r->map != r->outer;
+    const bool nested = r->map != r->outer;
+    const bool gpt_oss = r->family->style == GPT_OSS;
     m->expert_ffn = m->ffn;
     m->ffn = 0;
-    LHI_TRY(take_size(r, "num_local_experts", LHI_MAX_WIDTH, nested ? 8 : 0,
+    LHI_TRY(take_size(r, "num_local_experts", LHI_MAX_WIDTH,
+                      !nested   ? 0
+                      : gpt_oss ? 128
+                                : 8,
                       &m->experts, err));
-    return take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, nested ? 2 : 0,
+    return take_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                     !nested   ? 0
+                     : gpt_oss ? 4
+                               : 2,
                      &m->experts_per_token, err);
 }
 
@@ -361,6 +413,7 @@ static lh_status read_all(reader *r, lh_error *err)
     case DEEPSEEK:
         return read_deepseek(r, err);
     case MIXTRAL:
+    case GPT_OSS:
         LHI_TRY(read_mixtral(r, err));
         break;
     case QWEN2_MOE:

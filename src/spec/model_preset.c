@@ -8,6 +8,12 @@
 #define LLAMA_STYLE                                                            \
     .head_dim = 128, .gated = true, .norm = LH_NORM_RMS, .moe_interval = 1
 
+#define DEEPSEEK_STYLE                                                         \
+    .head_dim = 192, .gated = true, .norm = LH_NORM_RMS, .expert_ffn = 2048,   \
+    .shared_expert_ffn = 2048, .moe_interval = 1, .q_lora_rank = 1536,         \
+    .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,      \
+    .v_head_dim = 128
+
 static const lh_model presets[] = {
     {.name = "llama3-8b",
      .layers = 32,
@@ -57,6 +63,59 @@ static const lh_model presets[] = {
      .vocab = 152064,
      .qkv_bias = true,
      LLAMA_STYLE},
+    {.name = "qwen2.5-72b",
+     .layers = 80,
+     .hidden = 8192,
+     .ffn = 29568,
+     .heads = 64,
+     .kv_heads = 8,
+     .vocab = 152064,
+     .qkv_bias = true,
+     LLAMA_STYLE},
+    {.name = "qwen3-30b-a3b",
+     .layers = 48,
+     .hidden = 2048,
+     .ffn = 6144,
+     .heads = 32,
+     .kv_heads = 4,
+     .vocab = 151936,
+     .qk_norm = true,
+     .experts = 128,
+     .experts_per_token = 8,
+     .expert_ffn = 768,
+     LLAMA_STYLE},
+    {.name = "qwen3-235b-a22b",
+     .layers = 94,
+     .hidden = 4096,
+     .ffn = 12288,
+     .heads = 64,
+     .kv_heads = 4,
+     .vocab = 151936,
+     .qk_norm = true,
+     .experts = 128,
+     .experts_per_token = 8,
+     .expert_ffn = 1536,
+     LLAMA_STYLE},
+    {.name = "gpt-oss-120b",
+     .layers = 36,
+     .hidden = 2880,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .vocab = 201088,
+     .gated = true,
+     .norm = LH_NORM_RMS,
+     .qkv_bias = true,
+     .output_bias = true,
+     .mlp_bias = true,
+     .attention_sinks = true,
+     .sliding_window = 128,
+     .full_interval = 2,
+     .experts = 128,
+     .experts_per_token = 4,
+     .expert_ffn = 2880,
+     .router_bias = true,
+     .moe_interval = 1},
     {.name = "mixtral-8x7b",
      .layers = 32,
      .hidden = 4096,
@@ -73,22 +132,23 @@ static const lh_model presets[] = {
      .ffn = 18432,
      .heads = 128,
      .kv_heads = 128,
-     .head_dim = 192,
      .vocab = 129280,
-     .gated = true,
-     .norm = LH_NORM_RMS,
      .experts = 256,
      .experts_per_token = 8,
-     .expert_ffn = 2048,
-     .shared_expert_ffn = 2048,
      .dense_layers = 3,
-     .moe_interval = 1,
-     .q_lora_rank = 1536,
-     .kv_lora_rank = 512,
-     .qk_nope_head_dim = 128,
-     .qk_rope_head_dim = 64,
-     .v_head_dim = 128,
-     .mtp_layers = 1},
+     .mtp_layers = 1,
+     DEEPSEEK_STYLE},
+    {.name = "kimi-k2",
+     .layers = 61,
+     .hidden = 7168,
+     .ffn = 18432,
+     .heads = 64,
+     .kv_heads = 64,
+     .vocab = 163840,
+     .experts = 384,
+     .experts_per_token = 8,
+     .dense_layers = 1,
+     DEEPSEEK_STYLE},
     {.name = "crosspipe-m8",
      .layers = 30,
      .hidden = 4096,
@@ -108,9 +168,18 @@ static const lh_model presets[] = {
 };
 
 static const char *const preset_names[] = {
-    "llama3-8b",     "llama3-70b",   "llama3-405b", "gpt3-175b",
-    "qwen2.5-32b",   "mixtral-8x7b", "deepseek-v3", "crosspipe-m8",
-    "crosspipe-m70", NULL,
+    "llama3-8b",     "llama3-70b",      "llama3-405b",
+    "gpt3-175b",     "qwen2.5-32b",     "qwen2.5-72b",
+    "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt-oss-120b",
+    "mixtral-8x7b",  "deepseek-v3",     "kimi-k2",
+    "crosspipe-m8",  "crosspipe-m70",   NULL,
+};
+
+/* The same shapes, trained further. */
+static const lhi_alias aliases[] = {
+    {"llama3.1-8b", "llama3-8b"},   {"llama3.1-70b", "llama3-70b"},
+    {"llama3.3-70b", "llama3-70b"}, {"llama3.1-405b", "llama3-405b"},
+    {"deepseek-r1", "deepseek-v3"}, {NULL, NULL},
 };
 
 const char *const *lh_model_presets(void)
@@ -120,6 +189,7 @@ const char *const *lh_model_presets(void)
 
 const lh_model *lh_model_preset(const char *name)
 {
+    name = lhi_alias_of(aliases, name);
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++)
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];

@@ -23,10 +23,13 @@ static void start_entry(const lhi_reading *r, void *it)
     entry->micro_batch = 1;
 }
 
-static lh_status check_kind(const lhi_reading *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_entry(const lhi_reading *r, const lhi_node *map,
+                             void *it, lh_error *err)
 {
-    const lh_profile_entry *entry = it;
+    lh_profile_entry *entry = it;
+    const lh_gpu *preset = entry->gpu ? lh_gpu_preset(entry->gpu) : NULL;
+    if (preset) /* a job's GPU has its own name, whatever alias named it */
+        entry->gpu = preset->name;
     const lhi_node *chunk = lhi_find(map, "chunk"), *of = lhi_find(map, "of");
     if (entry->kind != LH_PROFILE_CHUNK) {
         if (!chunk)
@@ -82,7 +85,7 @@ static const lhi_field entry_rows[] = {
 };
 static const lhi_table entry_table = {
     LHI_ROWS("entry", lh_profile_entry, entry_rows), .start = start_entry,
-    .check = check_kind};
+    .check = check_entry};
 
 static bool same_gpu(const char *a, const char *b)
 {

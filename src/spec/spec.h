@@ -67,8 +67,24 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
 
 /* --- GPUs and clusters --- */
 
+/* Other names of presets; a list ends with a NULL. */
+typedef struct lhi_alias {
+    const char *name, *stands_for;
+} lhi_alias;
+
+/* What `name` stands for; itself where it is no alias. */
+const char *lhi_alias_of(const lhi_alias *list, const char *name);
+
 /* False: the preset's peak is not of this precision. */
 bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
+/* The share of the peak that large products reach, over A100's, on which the
+ * cost model's matmul_efficiency is fitted: later GPUs cannot hold their
+ * highest clock while all their matrix units work. 1 without preset. */
+double lhi_gpu_sustained(const lh_gpu *gpu);
+/* From a GPU to its host, one way: what NVIDIA's datasheets give for both ways
+ * halved, of which long copies reach about four fifths. GPUs without preset are
+ * taken to have PCIe 4.0. */
+double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
 /* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision is
  * known already. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,

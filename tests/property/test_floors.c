@@ -59,6 +59,7 @@ static lh_job *random_job(lhi_random *r)
         (", experts: 4, experts_per_token: 1, expert_ffn: 2048, "
          "shared_expert_ffn: 512, dense_layers: 1"),
         ", sliding_window: 512",
+        ", sliding_window: 512, full_interval: 3",
         ", tied_embeddings: true, norm: layer"};
     static const char *const zero[] = {"", ", zero: 0", ", zero: 2",
                                        ", zero: 3, recompute: full"};
@@ -77,7 +78,7 @@ static lh_job *random_job(lhi_random *r)
         "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
         "training: {global_batch: %u, sequence: 4096%s}\n",
         sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
-        pick(r, 1, 40) * 1000, more[pick(r, 0, 5)], pick(r, 1, 3) * 4,
+        pick(r, 1, 40) * 1000, more[pick(r, 0, 6)], pick(r, 1, 3) * 4,
         zero[pick(r, 0, 3)]);
 }
 

@@ -77,6 +77,34 @@ static void window_bounds_attention(void)
     m.sliding_window = 8192;
     lh_cost_layer_flops(&m, 0, 8192, &linear, &same);
     CHECK_NEAR(same, all, 0);
+    m.sliding_window = 1024;
+    m.full_interval = 2;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &same);
+    CHECK_NEAR(same, some, 0);
+    lh_cost_layer_flops(&m, 1, 8192, &linear, &same);
+    CHECK_NEAR(same, all, 0);
+}
+
+/* A chunk of layers with and without window takes as long as its layers. */
+static void windows_differ_within_a_chunk(void)
+{
+    fixture f;
+    lh_cost cost[3];
+    lh_error err = {0};
+    lh_model m = *lh_model_preset("llama3-8b");
+
+    m.sliding_window = 1024;
+    m.full_interval = 2;
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    for (uint32_t i = 0; i < 3; i++) {
+        const lh_cost_slice slice = {.first_layer = i == 1 ? 9 : 8,
+                                     .n_layers = i == 2 ? 2 : 1};
+        CHECK_OK(lh_cost_chunk(&f.job, &f.layout, &slice, NULL, &cost[i], &err),
+                 err);
+    }
+    CHECK(cost[0].f.total_ns < cost[1].f.total_ns);
+    CHECK_NEAR((double)cost[2].f.total_ns, (double)(cost[0].f.total_ns + cost[1].f.total_ns), 1);
 }
 
 /* CrossPipe appendix E: eight of Llama 3 405B's layers, 500 TFLOP/s, tensor 8,
@@ -326,6 +354,7 @@ int main(void)
     RUN(llama_layer);
     RUN(experts_count_as_used);
     RUN(window_bounds_attention);
+    RUN(windows_differ_within_a_chunk);
     RUN(crosspipe_forward);
     RUN(parts_of_a_pass);
     RUN(small_layers_wait_for_the_host);

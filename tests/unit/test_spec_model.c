@@ -12,7 +12,9 @@
 static void presets_have_published_counts(void)
 {
     /* The first four and Mixtral: the counts that huggingface.co shows for the
-     * weights. GPT-3: 174,600 million, table D.1 of arXiv:2005.14165. */
+     * weights. GPT-3: 174,600 million, table D.1 of arXiv:2005.14165. Of
+     * DeepSeek-V3 and Kimi K2 without the 256 and 384 numbers per layer that
+     * balance the experts, which are not trained. */
     static const struct {
         const char *name;
         uint64_t params, active;
@@ -24,6 +26,11 @@ static void presets_have_published_counts(void)
         {"mixtral-8x7b", 46702792704, 12879925248},
         {"gpt3-175b", 174604259328, 174604259328},
         {"deepseek-v3", 671026404352, 37552282624},
+        {"qwen2.5-72b", 72706203648, 72706203648},
+        {"qwen3-30b-a3b", 30532122624, 3353032704},
+        {"qwen3-235b-a22b", 235093634560, 22190763520},
+        {"gpt-oss-120b", 116829156672, 5711982912},
+        {"kimi-k2", 1026408209408, 32861477888},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const lh_model *m = lh_model_preset(known[i].name);
@@ -50,7 +57,10 @@ static void presets_are_listed_and_sound(void)
         lh_error err = {0};
         CHECK_OK(lhi_model_check(&doc, &root, m, &err), err);
     }
-    CHECK_INT(n, 9);
+    CHECK_INT(n, 14);
+    const lh_model *m = lh_model_preset("llama3.3-70b");
+    CHECK(m && m == lh_model_preset("llama3-70b"));
+    CHECK(lh_model_preset("llama3.1-405b") == lh_model_preset("llama3-405b"));
 }
 
 static void crosspipe_models_are_short_llamas(void)
@@ -116,6 +126,7 @@ static void public_configs_are_read_as_they_are(void)
         {"Qwen2.5-VL-7B-Instruct", 7615616512, 128, 0},
         {"Qwen3-30B-A3B", 30532122624, 128, 0},
         {"Qwen3-8B", 8190735360, 128, 0},
+        {"gpt-oss-120b", 116829156672, 64, 128},
         {"llava-1.5-7b-hf", 6738939904, 128, 0},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -159,8 +170,30 @@ static void configs_equal_the_presets_of_the_same_models(void)
 {
     check_alike("Llama-3.1-8B/config.json", "llama3-8b");
     check_alike("Qwen2.5-32B/config.json", "qwen2.5-32b");
+    check_alike("Qwen3-30B-A3B/config.json", "qwen3-30b-a3b");
+    check_alike("gpt-oss-120b/config.json", "gpt-oss-120b");
     check_alike("Mixtral-8x7B-v0.1/config.json", "mixtral-8x7b");
     check_alike("DeepSeek-V3/config.json", "deepseek-v3");
+}
+
+/* gpt-oss: the first layer sees 128 tokens, the second all of them. */
+static void some_layers_see_all_tokens(void)
+{
+    const lh_model *oss = lh_model_preset("gpt-oss-120b");
+    const lh_model *llama = lh_model_preset("llama3-8b");
+    lh_model m = *oss;
+    for (uint32_t i = 0; i < oss->layers; i++) {
+        CHECK_INT(lh_model_layer_window(oss, i), i % 2 ? 0 : 128);
+        CHECK_INT(lh_model_layer_window(llama, i % llama->layers), 0);
+    }
+    m.window_first_layer = 3;
+    m.full_interval = 0;
+    CHECK_INT(lh_model_layer_window(&m, 2), 0);
+    CHECK_INT(lh_model_layer_window(&m, 3), 128);
+    m.full_interval = 6; /* Gemma 3: five, and one that sees all */
+    CHECK_INT(lh_model_layer_window(&m, 5), 0);
+    CHECK_INT(lh_model_layer_window(&m, 6), 128);
+    CHECK_INT(lh_model_layer_window(&m, 11), 0);
 }
 
 static lh_model *parse(const char *text, lh_error *err)
@@ -175,6 +208,42 @@ static lh_model *parse(const char *text, lh_error *err)
 #define SIZES                                                                  \
     "\"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": 6,"      \
     "\"num_attention_heads\": 4, \"intermediate_size\": 256"
+
+#define OSS                                                                    \
+    "{\"model_type\": \"gpt_oss\", \"num_local_experts\": 4, "                 \
+    "\"num_experts_per_tok\": 2, " SIZES
+#define SEES "\"full_attention\""
+#define SLIDES "\"sliding_attention\""
+
+static void layer_types_are_read(void)
+{
+    lh_error err;
+    lh_model *m = parse(OSS "}", &err);
+    CHECK(m && m->full_interval == 2 && m->sliding_window == 128);
+    CHECK(m && m->qkv_bias && m->output_bias && m->mlp_bias);
+    CHECK(m && m->router_bias && m->attention_sinks && m->head_dim == 64);
+    lh_model_free(m);
+    m = parse(OSS ", \"layer_types\": [" SLIDES ", " SLIDES ", " SEES
+                  ", " SLIDES ", " SLIDES ", " SEES "]}",
+              &err);
+    CHECK(m && m->full_interval == 3);
+    lh_model_free(m);
+    m = parse(OSS ", \"layer_types\": [" SLIDES ", " SLIDES ", " SLIDES
+                  ", " SLIDES ", " SLIDES ", " SLIDES "]}",
+              &err);
+    CHECK(m && m->full_interval == 0);
+    lh_model_free(m);
+    CHECK(!parse(OSS ", \"layer_types\": [" SEES ", " SLIDES ", " SEES
+                     ", " SLIDES ", " SEES ", " SLIDES "]}",
+                 &err));
+    CHECK(strstr(err.text, "equal intervals"));
+    CHECK(!parse(OSS ", \"layer_types\": [" SEES "]}", &err));
+    CHECK(strstr(err.text, "there are 1 for 6 layers"));
+    CHECK(!parse(OSS ", \"layer_types\": [" SEES ", " SEES ", " SEES ", " SEES
+                     ", " SEES ", \"linear_attention\"]}",
+                 &err));
+    CHECK(strstr(err.text, "'linear_attention' is neither"));
+}
 
 static void absent_keys_mean_what_the_family_says(void)
 {
@@ -311,6 +380,8 @@ int main(void)
     RUN(crosspipe_models_are_short_llamas);
     RUN(parts_add_up);
     RUN(public_configs_are_read_as_they_are);
+    RUN(some_layers_see_all_tokens);
+    RUN(layer_types_are_read);
     RUN(configs_equal_the_presets_of_the_same_models);
     RUN(absent_keys_mean_what_the_family_says);
     RUN(expert_patterns);

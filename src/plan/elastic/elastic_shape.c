@@ -8,6 +8,7 @@
 
 #include "base/whole.h"
 #include "pipe/pipeline_own.h"
+#include "spec/spec.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/simulate.h>
@@ -43,31 +44,16 @@ typedef struct shaper {
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shaper;
 
-/* From a GPU to its host, one way: what NVIDIA's data sheets give for both ways
- * halved (V100 PCIe 3.0, A100 4.0, H100 and later 5.0, GH200 NVLink-C2C), of
- * which long copies reach about four fifths. GPUs without preset are taken to
- * have PCIe 4.0. */
+/* The slowest of all sites. */
 static double host_link(const lh_job *job)
 {
-    static const struct {
-        const char *preset;
-        double both_gbps;
-    } links[] = {{"v100-32g", 32},
-                 {"h100-sxm", 128},
-                 {"h200", 128},
-                 {"gh200", 900},
-                 {"b200", 128}};
     double least = 0;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
-        const char *preset = job->datacenters[i].gpu.preset;
-        double gbps = 64;
-        for (size_t k = 0; preset && k < sizeof links / sizeof *links; k++)
-            if (strcmp(preset, links[k].preset) == 0)
-                gbps = links[k].both_gbps;
-        if (least == 0 || gbps < least)
-            least = gbps;
+        const double rate = lhi_gpu_host_bytes_per_s(&job->datacenters[i].gpu);
+        if (least == 0 || rate < least)
+            least = rate;
     }
-    return 0.8 * least / 2 * 1e9;
+    return least;
 }
 
 static int64_t moved_of(const shaper *s, int64_t bytes)

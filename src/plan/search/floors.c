@@ -59,10 +59,8 @@ static int64_t rounded_down(int64_t ns)
 
 static bool same_kind(const lh_model *m, uint32_t a, uint32_t b)
 {
-    bool windowed_a = m->sliding_window && a >= m->window_first_layer;
-    bool windowed_b = m->sliding_window && b >= m->window_first_layer;
     return lh_model_layer_is_moe(m, a) == lh_model_layer_is_moe(m, b) &&
-           windowed_a == windowed_b;
+           lh_model_layer_window(m, a) == lh_model_layer_window(m, b);
 }
 
 static void find_kinds(lhi_floors *f)
