@@ -21,7 +21,8 @@
  *   wire.c, proto.c     ranks that share no memory: frames, and when they go;
  *   stream.c, ucx.c     what carries these: sockets, or UCX (ucx_calls.c)
  *   hello.c, cards.c    what ranks that start apart tell each other first
- *   tcp.c, apart.c      how they find each other so, and get an endpoint
+ *   guests.c, sockets.c who knocks before it has proven anything
+ *   tcp.c, apart.c      how ranks find each other so, and get an endpoint
  *   threads.c, local.c  launchers: of threads, of processes
  *   mpi.c               ... and of the rank in a process that mpirun started
  *   emulated_links.c    when a message arrives over a slower link;

@@ -2,216 +2,66 @@
 /* Ranks that were started apart from each other find together over TCP: all
  * connect to rank 0, prove that they hold the job's secret, learn from it where
  * the others listen, and connect to those with lower numbers, proving it again
- * each time. The secret itself never leaves a rank. */
+ * each time. The secret itself never leaves a rank.
+ *
+ * One thread does it all. Whatever it waits for, it looks after its guests
+ * meanwhile (guests.h): who cannot prove anything neither keeps a rank from
+ * being heard nor ends the others' waiting. A rank whose connection was dropped
+ * before it was known comes again, until the time to join is over. */
 #define _GNU_SOURCE
 #include "net/tcp.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
+#include "net/guests.h"
 #include "net/hello.h"
-#include "net/stream.h"
+#include "net/sockets.h"
 #include "net/wire.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_GUESTS = 256, ADDRESS_TEXT = 64 };
+/* Descriptors that a rank opens besides its connections: its listener, and
+ * what its threads wait at; and the fewest guests. */
+enum { OTHER_FILES = 8, FEWEST_GUESTS = 2 };
+/* Connections that are accepted at a time, before the guests are heard. */
+enum { ACCEPTED_AT_ONCE = 64 };
 static const int64_t ms_ns = 1000000;
-/* A greeting takes a round trip or two; who needs longer is not there. */
-static const int64_t greeting_ns = 3000000000;
+
+/* Why a guest was refused, the least telling first. */
+typedef enum why_refused {
+    REFUSED_NOBODY,
+    REFUSED_SILENT,
+    REFUSED_NOISE,
+    REFUSED_STRANGER, /* a rank of another job, or no rank of this one */
+    REFUSED_SECRET
+} why_refused;
 
 typedef struct tcp {
     const lhi_tcp_options *options;
     unsigned char job[32];
-    int listener;
+    int listener;             /* -1: not yet, or not any more */
     uint32_t port;            /* of the listener */
     int *fds;                 /* connected and proved, per rank; else -1 */
     unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
     lhi_handshake *shakes;    /* with each rank */
+    lhi_guests guests;
+    struct pollfd *polls; /* room for the guests and for each rank */
     int64_t until_ns;
-    char refused[200]; /* who was, last, and why */
+    bool cut; /* the last one heard closed the connection: it may come again */
+    why_refused refused; /* the most telling one: who, and why */
+    char refused_text[200];
+    uint64_t n_refused;
     const lhi_tcp_extra *extra;
     lhi_tcp_told *told;
     void *context;
 } tcp;
-
-/* ---- sockets ---- */
-
-static void set_options(int fd)
-{
-    /* A lost peer is noticed in seconds, not in the minutes of TCP. All these
-     * exist on Linux; without one the heartbeat still notices. */
-    int on = 1, idle_s = 1, every_s = 1, times = 3;
-    unsigned int timeout_ms = 4000;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms,
-               sizeof timeout_ms);
-}
-
-static void address_write(const struct sockaddr *from, unsigned char *out)
-{
-    memset(out, 0, LHI_ADDRESS_BYTES);
-    if (from->sa_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, from, sizeof in);
-        out[10] = out[11] = 0xff; /* ::ffff:a.b.c.d */
-        memcpy(out + 12, &in.sin_addr, 4);
-        memcpy(out + 16, &in.sin_port, 2);
-    } else {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, from, sizeof in6);
-        memcpy(out, &in6.sin6_addr, 16);
-        memcpy(out + 16, &in6.sin6_port, 2);
-    }
-}
-
-static socklen_t address_read(const unsigned char *in,
-                              struct sockaddr_storage *out)
-{
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    memset(out, 0, sizeof *out);
-    if (memcmp(in, mapped, sizeof mapped) == 0) {
-        struct sockaddr_in in4 = {.sin_family = AF_INET};
-        memcpy(&in4.sin_addr, in + 12, 4);
-        memcpy(&in4.sin_port, in + 16, 2);
-        memcpy(out, &in4, sizeof in4);
-        return sizeof in4;
-    }
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
-    memcpy(&in6.sin6_addr, in, 16);
-    memcpy(&in6.sin6_port, in + 16, 2);
-    memcpy(out, &in6, sizeof in6);
-    return sizeof in6;
-}
-
-static void name_of(const struct sockaddr_storage *a, socklen_t size,
-                    char out[ADDRESS_TEXT])
-{
-    char host[48] = "?", port[8] = "?";
-    getnameinfo((const struct sockaddr *)a, size, host, sizeof host, port,
-                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(out, ADDRESS_TEXT, "%s:%s", host, port);
-}
-
-static lh_status listen_at(tcp *t, const struct sockaddr_storage *a,
-                           socklen_t size, lh_error *err)
-{
-    char name[ADDRESS_TEXT];
-    name_of(a, size, name);
-    int on = 1;
-    t->listener =
-        socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (t->listener >= 0)
-        setsockopt(t->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (t->listener < 0 ||
-        bind(t->listener, (const struct sockaddr *)a, size) ||
-        listen(t->listener, MOST_GUESTS)) {
-        if (errno == EADDRINUSE)
-            return lhi_fail(err, LH_EIO,
-                            "rank %u cannot listen at %s: another program, or "
-                            "another job, does; give this job another port",
-                            t->options->rank, name);
-        return lhi_fail(err, LH_EIO, "rank %u cannot listen at %s: %s",
-                        t->options->rank, name, strerror(errno));
-    }
-    struct sockaddr_storage got;
-    socklen_t got_size = sizeof got;
-    if (getsockname(t->listener, (struct sockaddr *)&got, &got_size))
-        return lhi_fail(err, LH_EIO, "cannot listen: %s", strerror(errno));
-    unsigned char bytes[LHI_ADDRESS_BYTES];
-    address_write((struct sockaddr *)&got, bytes);
-    t->port = (uint32_t)bytes[16] << 8 | bytes[17];
-    return LH_OK;
-}
-
-/* Where rank 0 is. */
-static lh_status resolve(const tcp *t, struct sockaddr_storage *out,
-                         socklen_t *size, lh_error *err)
-{
-    const char *host = t->options->host ? t->options->host : "127.0.0.1";
-    char port[8];
-    snprintf(port, sizeof port, "%u", t->options->port);
-    struct addrinfo want = {.ai_socktype = SOCK_STREAM,
-                            .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    int error = getaddrinfo(host, port, &want, &found);
-    if (error)
-        return lhi_fail(err, LH_EIO, "no address of rank 0's host %s: %s", host,
-                        gai_strerror(error));
-    memcpy(out, found->ai_addr, found->ai_addrlen);
-    *size = found->ai_addrlen;
-    freeaddrinfo(found);
-    return LH_OK;
-}
-
-/* Waits until the socket has something (or room), or `until_ns`. */
-static bool wait_fd(int fd, short what, int64_t until_ns)
-{
-    for (;;) {
-        int64_t left_ns = until_ns - lhi_now_ns();
-        struct pollfd p = {.fd = fd, .events = what};
-        int n = poll(&p, 1, left_ns <= 0 ? 0 : (int)(left_ns / ms_ns) + 1);
-        if (n > 0)
-            return true;
-        if (n == 0 || errno != EINTR)
-            return false;
-    }
-}
-
-/* After a recv or send that gave `n`: whether to call it again, once it can do
- * something. False: `errno` says why not. */
-static bool goes_on(int fd, ssize_t n, short what, int64_t until_ns)
-{
-    if (n >= 0)
-        return true;
-    if (errno != EAGAIN && errno != EINTR)
-        return false;
-    if (wait_fd(fd, what, until_ns))
-        return true;
-    errno = ETIMEDOUT;
-    return false;
-}
-
-static bool read_until(int fd, void *out, size_t size, int64_t until_ns)
-{
-    for (size_t at = 0; at < size;) {
-        ssize_t n =
-            recv(fd, (unsigned char *)out + at, size - at, MSG_DONTWAIT);
-        if (n == 0 || !goes_on(fd, n, POLLIN, until_ns))
-            return false;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return true;
-}
-
-static bool write_until(int fd, const void *in, size_t size, int64_t until_ns)
-{
-    for (size_t at = 0; at < size;) {
-        ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (!goes_on(fd, n, POLLOUT, until_ns))
-            return false;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return true;
-}
-
-/* ---- greetings ---- */
 
 static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
 {
@@ -221,42 +71,289 @@ static lhi_hello greeting(const tcp *t, lhi_hello_kind kind)
     return h;
 }
 
-static bool say(int fd, const lhi_hello *h, const void *more, int64_t until_ns)
+/* ---- the accepting side ---- */
+
+static void note_refusal(tcp *t, const lhi_guest *g, why_refused how,
+                         const char *why)
+{
+    struct sockaddr_storage a;
+    char name[LHI_ADDRESS_TEXT];
+    t->n_refused++;
+    if (how < t->refused)
+        return;
+    t->refused = how;
+    lhi_address_name(&a, lhi_address_read(g->address, &a), name);
+    snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
+}
+
+/* Without waiting: whoever has no room for it does not learn it. */
+static void refuse(const tcp *t, int fd, const char *why)
+{
+    unsigned char bytes[LHI_HELLO_BYTES + LHI_REFUSAL_BYTES];
+    lhi_hello h = greeting(t, LHI_HELLO_REFUSE);
+    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
+    lhi_hello_write(&h, bytes);
+    memcpy(bytes + LHI_HELLO_BYTES, why, h.more);
+    lhi_send_now(fd, bytes, LHI_HELLO_BYTES + h.more);
+}
+
+/* Whether there is something against the newcomer; what it is told then. */
+static bool objects(const tcp *t, const lhi_hello *h, char *text, size_t room)
+{
+    const lhi_tcp_options *o = t->options;
+    if (memcmp(h->job, t->job, sizeof h->job) != 0)
+        snprintf(text, room, "rank %u runs another job at this port", o->rank);
+    else if (h->n_ranks != o->n_ranks)
+        snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
+                 o->rank, o->n_ranks, h->rank, h->n_ranks);
+    else if (h->rank <= o->rank)
+        snprintf(text, room, "rank %u expects no rank %u", o->rank, h->rank);
+    else if (t->fds[h->rank] >= 0)
+        snprintf(text, room, "there is a rank %u already", h->rank);
+    else
+        return false;
+    return true;
+}
+
+/* These two take a greeting of a guest. False: it has to go, and is noted. */
+static bool challenge(tcp *t, lhi_guest *g, const lhi_hello *h)
+{
+    char text[200], why[100];
+    if (h->kind != LHI_HELLO_HELLO) {
+        note_refusal(t, g, REFUSED_NOISE, "it does not begin with its name");
+        return false;
+    }
+    if (objects(t, h, text, sizeof text)) {
+        bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
+        snprintf(why, sizeof why, "rank %u of another job", h->rank);
+        note_refusal(t, g, REFUSED_STRANGER, other ? why : text);
+        refuse(t, g->fd, text);
+        return false;
+    }
+    g->shake = (lhi_handshake){.client = h->rank,
+                               .server = t->options->rank,
+                               .n_ranks = h->n_ranks,
+                               .port = h->port};
+    memcpy(g->shake.job, t->job, sizeof t->job);
+    memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
+    unsigned char bytes[LHI_HELLO_BYTES];
+    lhi_hello answer = greeting(t, LHI_HELLO_CHALLENGE);
+    if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce)) {
+        note_refusal(t, g, REFUSED_SECRET, "no random numbers here");
+        return false;
+    }
+    memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
+    g->named = true;
+    lhi_hello_write(&answer, bytes);
+    return lhi_send_now(g->fd, bytes, sizeof bytes);
+}
+
+/* True: the connection is the rank's, and the guest none any more. */
+static bool admit(tcp *t, lhi_guest *g, const lhi_hello *h)
+{
+    const lhi_tcp_options *o = t->options;
+    unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HELLO_BYTES];
+    uint32_t rank = g->shake.client;
+    char why[100];
+    lhi_prove(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
+    if (h->kind != LHI_HELLO_PROOF || h->rank != rank ||
+        !lhi_mac_is(mac, h->mac)) {
+        snprintf(why, sizeof why,
+                 "rank %u: wrong secret: it is not the one that rank %u has",
+                 rank, o->rank);
+        note_refusal(t, g, REFUSED_SECRET, why);
+        refuse(t, g->fd, why);
+        return false;
+    }
+    if (t->fds[rank] >= 0) { /* came twice at once */
+        snprintf(why, sizeof why, "there is a rank %u already", rank);
+        note_refusal(t, g, REFUSED_STRANGER, why);
+        refuse(t, g->fd, why);
+        return false;
+    }
+    lhi_hello answer = greeting(t, LHI_HELLO_WELCOME);
+    lhi_prove(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
+              answer.mac);
+    lhi_hello_write(&answer, bytes);
+    if (!lhi_send_now(g->fd, bytes, sizeof bytes))
+        return false;
+    t->fds[rank] = g->fd;
+    t->shakes[rank] = g->shake;
+    memcpy(t->addresses + rank * LHI_ADDRESS_BYTES, g->address,
+           LHI_ADDRESS_BYTES);
+    unsigned char *port = t->addresses + rank * LHI_ADDRESS_BYTES + 16;
+    port[0] = (unsigned char)(g->shake.port >> 8);
+    port[1] = (unsigned char)(g->shake.port & 255);
+    g->fd = -1;
+    return true;
+}
+
+/* Something may be read. The guest's fd is -1 once it is none any more. */
+static void hear_guest(tcp *t, lhi_guest *g)
+{
+    ssize_t n =
+        recv(g->fd, g->got + g->n_got, sizeof g->got - g->n_got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    bool stays = n > 0;
+    if (!stays)
+        note_refusal(t, g, REFUSED_SILENT, "it closed the connection");
+    else
+        g->n_got += (size_t)n;
+    if (stays && g->n_got == sizeof g->got) {
+        lhi_hello h;
+        lh_error err = {0};
+        g->n_got = 0;
+        stays = lhi_hello_read(g->got, &h, &err) == LH_OK;
+        if (!stays)
+            note_refusal(t, g, REFUSED_NOISE, err.text);
+        else
+            stays = g->named ? admit(t, g, &h) : challenge(t, g, &h);
+    }
+    if (stays)
+        return;
+    close(g->fd);
+    g->fd = -1;
+}
+
+static void drop_late(tcp *t)
+{
+    int64_t now_ns = lhi_now_ns();
+    for (uint32_t i = 0; i < t->guests.n; i++) {
+        lhi_guest *g = &t->guests.list[i];
+        if (g->fd < 0 || now_ns <= g->until_ns)
+            continue;
+        note_refusal(t, g, REFUSED_SILENT, "it said nothing in time");
+        close(g->fd);
+        g->fd = -1;
+    }
+    lhi_guests_forget(&t->guests);
+}
+
+/* ---- waiting, for ranks and guests at once ---- */
+
+/* Waits a while for one thing or another: `fd` (-1: none) has something (or
+ * room), a guest has, or, unless `spoke` is NULL, a rank with a higher number
+ * that is connected (*spoke: which; it has nothing to say yet). Whether `fd`
+ * has. */
+static bool look_around(tcp *t, int fd, short what, int64_t until_ns,
+                        uint32_t *spoke)
+{
+    const lhi_tcp_options *o = t->options;
+    int64_t left_ns = until_ns - lhi_now_ns();
+    int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
+    t->polls[0] = (struct pollfd){.fd = fd, .events = what};
+    struct pollfd *guests = t->polls + 1;
+    uint32_t n_guests = lhi_guests_polls(&t->guests, t->listener, guests) - 1;
+    struct pollfd *ranks = guests + n_guests + 1;
+    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
+        ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
+                                   .events = POLLIN};
+    nfds_t n = n_guests + 2 + (spoke ? o->n_ranks : 0);
+    if (poll(t->polls, n, ms < 0 ? (int)(left_ns / ms_ns) + 1 : ms) < 0)
+        return false;
+    bool listens = guests[0].revents != 0, has = t->polls[0].revents != 0;
+    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
+        if (ranks[i].revents)
+            *spoke = i;
+    for (uint32_t i = 0; i < n_guests; i++)
+        if (guests[i + 1].revents)
+            hear_guest(t, &t->guests.list[i]);
+    drop_late(t);
+    for (int i = 0; listens && i < ACCEPTED_AT_ONCE; i++) {
+        lhi_guest *g = lhi_guests_accept(&t->guests, t->listener);
+        if (!g)
+            break;
+        hear_guest(t, g); /* it may have said who it is */
+        lhi_guests_forget(&t->guests);
+    }
+    return has;
+}
+
+/* Waits until the socket has something (or room), or `until_ns`. */
+static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
+{
+    while (!look_around(t, fd, what, until_ns, NULL))
+        if (lhi_now_ns() >= until_ns)
+            return false;
+    return true;
+}
+
+/* After a recv or send that gave `n`: whether to call it again, once it can do
+ * something. False: `errno` says why not. */
+static bool goes_on(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
+{
+    if (n >= 0)
+        return true;
+    if (errno != EAGAIN && errno != EINTR)
+        return false;
+    if (wait_fd(t, fd, what, until_ns))
+        return true;
+    errno = ETIMEDOUT;
+    return false;
+}
+
+static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n =
+            recv(fd, (unsigned char *)out + at, size - at, MSG_DONTWAIT);
+        if (n == 0)
+            errno = 0;
+        if (n == 0 || !goes_on(t, fd, n, POLLIN, until_ns))
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static bool write_until(tcp *t, int fd, const void *in, size_t size,
+                        int64_t until_ns)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!goes_on(t, fd, n, POLLOUT, until_ns))
+            return false;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* ---- greetings ---- */
+
+static bool say(tcp *t, int fd, const lhi_hello *h, const void *more,
+                int64_t until_ns)
 {
     unsigned char bytes[LHI_HELLO_BYTES];
     lhi_hello_write(h, bytes);
-    return write_until(fd, bytes, sizeof bytes, until_ns) &&
-           (h->more == 0 || write_until(fd, more, h->more, until_ns));
-}
-
-static void refuse(const tcp *t, int fd, const char *why)
-{
-    lhi_hello h = greeting(t, LHI_HELLO_REFUSE);
-    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
-    say(fd, &h, why, lhi_now_ns());
+    return write_until(t, fd, bytes, sizeof bytes, until_ns) &&
+           (h->more == 0 || write_until(t, fd, more, h->more, until_ns));
 }
 
 /* Reads a greeting of the kind; a refusal is an error with its reason. */
-static lh_status hear(const tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
+static lh_status hear(tcp *t, int fd, lhi_hello_kind kind, uint32_t from,
                       lhi_hello *h, int64_t until_ns, lh_error *err)
 {
     unsigned char bytes[LHI_HELLO_BYTES], more[LHI_REFUSAL_BYTES];
-    errno = 0;
-    if (!read_until(fd, bytes, sizeof bytes, until_ns))
+    t->cut = false;
+    if (!read_until(t, fd, bytes, sizeof bytes, until_ns)) {
+        t->cut = errno != ETIMEDOUT;
         return lhi_fail(err, LH_EIO, "rank %u: %s while rank %u joined", from,
                         errno == ETIMEDOUT ? "it said nothing more"
                         : errno            ? strerror(errno)
                                            : "it closed the connection",
                         t->options->rank);
+    }
     lh_status status = lhi_hello_read(bytes, h, err);
     if (status != LH_OK) {
         lhi_wrap(err, "rank %u", from);
         return status;
     }
-    if (h->kind == LHI_HELLO_REFUSE &&
-        read_until(fd, more, h->more, until_ns)) {
+    if (h->kind == LHI_HELLO_REFUSE) {
         char text[LHI_REFUSAL_BYTES + 1];
-        lhi_wire_text(more, h->more, text, sizeof text);
+        t->cut = !read_until(t, fd, more, h->more, until_ns);
+        lhi_wire_text(more, t->cut ? 0 : h->more, text, sizeof text);
         return lhi_fail(err, LH_EIO, "%s", text);
     }
     if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
@@ -284,12 +381,12 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
         return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
     /* Where a write fails, what there is to read says why. */
-    say(fd, &h, NULL, until_ns);
+    say(t, fd, &h, NULL, until_ns);
     LHI_TRY(hear(t, fd, LHI_HELLO_CHALLENGE, to, &answer, until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
     h = greeting(t, LHI_HELLO_PROOF);
     lhi_prove(o->secret, o->secret_size, "client", s, NULL, 0, h.mac);
-    say(fd, &h, NULL, until_ns);
+    say(t, fd, &h, NULL, until_ns);
     LHI_TRY(hear(t, fd, LHI_HELLO_WELCOME, to, &answer, until_ns, err));
     unsigned char mac[LHI_MAC_BYTES];
     lhi_prove(o->secret, o->secret_size, "server", s, NULL, 0, mac);
@@ -301,174 +398,7 @@ static lh_status greet(tcp *t, int fd, uint32_t to, int64_t until_ns,
     return LH_OK;
 }
 
-/* ---- the accepting side ---- */
-
-typedef struct guest {
-    int fd;
-    size_t n_got;
-    bool challenged;
-    int64_t until_ns;
-    lhi_handshake shake;
-    char name[ADDRESS_TEXT];
-    unsigned char address[LHI_ADDRESS_BYTES];
-    unsigned char got[LHI_HELLO_BYTES];
-} guest;
-
-typedef struct guests {
-    guest *list;
-    uint32_t n;
-} guests;
-
-static void remember_refusal(tcp *t, const guest *g, const char *why)
-{
-    snprintf(t->refused, sizeof t->refused, "%s (%.100s)", g->name, why);
-}
-
-/* Says why there is nothing against the newcomer, or NULL. */
-static const char *objection(const tcp *t, const lhi_hello *h, char *text,
-                             size_t room)
-{
-    const lhi_tcp_options *o = t->options;
-    if (memcmp(h->job, t->job, sizeof h->job) != 0)
-        snprintf(text, room, "rank %u runs another job at this port", o->rank);
-    else if (h->n_ranks != o->n_ranks)
-        snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
-                 o->rank, o->n_ranks, h->rank, h->n_ranks);
-    else if (h->rank <= o->rank)
-        snprintf(text, room, "rank %u expects no rank %u", o->rank, h->rank);
-    else if (t->fds[h->rank] >= 0)
-        snprintf(text, room, "there is a rank %u already", h->rank);
-    else
-        return NULL;
-    return text;
-}
-
-static lh_status challenge(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
-{
-    char text[200];
-    if (h->kind != LHI_HELLO_HELLO)
-        return lhi_fail(err, LH_EIO, "it does not begin with its name");
-    const char *why = objection(t, h, text, sizeof text);
-    if (why) {
-        refuse(t, g->fd, why);
-        return lhi_fail(err, LH_EINVAL, "%s", why);
-    }
-    g->shake = (lhi_handshake){.client = h->rank,
-                               .server = t->options->rank,
-                               .n_ranks = h->n_ranks,
-                               .port = h->port};
-    memcpy(g->shake.job, t->job, sizeof t->job);
-    memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
-    lhi_hello answer = greeting(t, LHI_HELLO_CHALLENGE);
-    if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce))
-        return lhi_fail(err, LH_EIO, "no random numbers");
-    memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
-    g->challenged = true;
-    if (!say(g->fd, &answer, NULL, lhi_now_ns()))
-        return lhi_fail(err, LH_EIO, "it takes no answer");
-    return LH_OK;
-}
-
-/* On LH_OK the connection is the rank's. */
-static lh_status admit(tcp *t, guest *g, const lhi_hello *h, lh_error *err)
-{
-    const lhi_tcp_options *o = t->options;
-    unsigned char mac[LHI_MAC_BYTES];
-    uint32_t rank = g->shake.client;
-    lhi_prove(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
-    if (h->kind != LHI_HELLO_PROOF || h->rank != rank ||
-        !lhi_mac_is(mac, h->mac)) {
-        char why[200];
-        snprintf(why, sizeof why,
-                 "rank %u: wrong secret: it is not the one that rank %u has",
-                 rank, o->rank);
-        refuse(t, g->fd, why);
-        /* A rank of this job cannot join: no use in waiting long. */
-        int64_t soon_ns = lhi_now_ns() + greeting_ns;
-        if (soon_ns < t->until_ns)
-            t->until_ns = soon_ns;
-        return lhi_fail(err, LH_EIO, "%s", why);
-    }
-    if (t->fds[rank] >= 0)
-        return lhi_fail(err, LH_EIO, "there is a rank %u already", rank);
-    lhi_hello answer = greeting(t, LHI_HELLO_WELCOME);
-    lhi_prove(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
-              answer.mac);
-    if (!say(g->fd, &answer, NULL, lhi_now_ns()))
-        return lhi_fail(err, LH_EIO, "it takes no answer");
-    t->fds[rank] = g->fd;
-    t->shakes[rank] = g->shake;
-    memcpy(t->addresses + rank * LHI_ADDRESS_BYTES, g->address,
-           LHI_ADDRESS_BYTES);
-    unsigned char *port = t->addresses + rank * LHI_ADDRESS_BYTES + 16;
-    port[0] = (unsigned char)(g->shake.port >> 8);
-    port[1] = (unsigned char)(g->shake.port & 255);
-    g->fd = -1;
-    return LH_OK;
-}
-
-/* Something can be read. The guest's fd is -1 once it is none any more. */
-static void hear_guest(tcp *t, guest *g)
-{
-    lh_error err = {0};
-    ssize_t n =
-        recv(g->fd, g->got + g->n_got, sizeof g->got - g->n_got, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    lh_status status = LH_OK;
-    if (n <= 0) {
-        status = lhi_fail(&err, LH_EIO, "it closed the connection");
-    } else if ((g->n_got += (size_t)n) == sizeof g->got) {
-        lhi_hello h;
-        g->n_got = 0;
-        status = lhi_hello_read(g->got, &h, &err);
-        if (status == LH_OK && g->challenged)
-            status = admit(t, g, &h, &err);
-        else if (status == LH_OK)
-            status = challenge(t, g, &h, &err);
-    }
-    if (status == LH_OK)
-        return;
-    remember_refusal(t, g, err.text);
-    if (g->fd >= 0)
-        close(g->fd);
-    g->fd = -1;
-}
-
-static void take_guest(tcp *t, guests *all)
-{
-    struct sockaddr_storage a;
-    socklen_t size = sizeof a;
-    int fd = accept4(t->listener, (struct sockaddr *)&a, &size, SOCK_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (all->n == MOST_GUESTS) {
-        close(fd);
-        return;
-    }
-    set_options(fd);
-    guest *g = &all->list[all->n++];
-    *g = (guest){.fd = fd, .until_ns = lhi_now_ns() + greeting_ns};
-    name_of(&a, size, g->name);
-    address_write((struct sockaddr *)&a, g->address);
-}
-
-static void forget_gone(tcp *t, guests *all)
-{
-    uint32_t kept = 0;
-    int64_t now_ns = lhi_now_ns();
-    for (uint32_t i = 0; i < all->n; i++) {
-        guest *g = &all->list[i];
-        if (g->fd >= 0 && now_ns > g->until_ns) {
-            remember_refusal(t, g, "it said nothing in time");
-            close(g->fd);
-            g->fd = -1;
-        }
-        if (g->fd >= 0)
-            all->list[kept++] = *g;
-    }
-    all->n = kept;
-}
+/* ---- waiting for the others ---- */
 
 static uint32_t first_missing(const tcp *t, uint32_t from)
 {
@@ -483,128 +413,141 @@ static lh_status missing(const tcp *t, lh_error *err)
     uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
     for (uint32_t i = mine + 1; i < n_ranks; i++)
         n += t->fds[i] < 0;
-    char others[40] = "";
+    char others[40] = "", refused[60] = "";
     if (n > 1)
         snprintf(others, sizeof others, " and %u more have", n - 1);
-    return lhi_fail(err, LH_EIO, "rank %u%s not joined rank %u in time%s%s",
+    if (t->n_refused > 1)
+        snprintf(refused, sizeof refused, " and %" PRIu64 " more",
+                 t->n_refused - 1);
+    return lhi_fail(err, LH_EIO, "rank %u%s not joined rank %u in time%s%s%s%s",
                     first_missing(t, mine + 1), n > 1 ? others : " has", mine,
-                    t->refused[0] ? "; refused: " : "", t->refused);
+                    t->n_refused ? "; refused: " : "", t->refused_text, refused,
+                    t->guests.short_of_files
+                        ? "; no file descriptor is free for it (ulimit -n)"
+                        : "");
 }
 
-/* Ranks that are waiting for the others go away while they wait. */
-static lh_status look_for_lost(tcp *t, lh_error *err)
-{
-    for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++) {
-        unsigned char byte;
-        if (t->fds[i] < 0)
-            continue;
-        ssize_t n = recv(t->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            return lhi_fail(err, LH_EIO,
-                            "rank %u: it was gone before all had joined", i);
-    }
-    return LH_OK;
-}
-
-/* Until all ranks above this one are connected. */
+/* Until all ranks above this one are connected; then nobody else may. */
 static lh_status receive_guests(tcp *t, lh_error *err)
 {
-    guests all = {.list = calloc(MOST_GUESTS, sizeof *all.list)};
-    struct pollfd *polls = calloc(MOST_GUESTS + 1, sizeof *polls);
-    lh_status status = all.list && polls ? LH_OK : lhi_fail_nomem(err);
-    uint32_t above = t->options->rank + 1;
-    while (status == LH_OK && first_missing(t, above) < t->options->n_ranks) {
-        if (lhi_now_ns() >= t->until_ns) {
-            status = missing(t, err);
-            break;
-        }
-        polls[0] = (struct pollfd){.fd = t->listener, .events = POLLIN};
-        for (uint32_t i = 0; i < all.n; i++)
-            polls[i + 1] =
-                (struct pollfd){.fd = all.list[i].fd, .events = POLLIN};
-        uint32_t n = all.n;
-        poll(polls, n + 1, 100);
-        for (uint32_t i = 0; i < n; i++)
-            if (polls[i + 1].revents)
-                hear_guest(t, &all.list[i]);
-        if (polls[0].revents)
-            take_guest(t, &all);
-        forget_gone(t, &all);
-        status = look_for_lost(t, err);
+    const lhi_tcp_options *o = t->options;
+    while (first_missing(t, o->rank + 1) < o->n_ranks) {
+        lhi_hello h;
+        uint32_t spoke = UINT32_MAX;
+        if (lhi_now_ns() >= t->until_ns)
+            return missing(t, err);
+        /* Rank 0 has nothing to say now but why it gives up. */
+        if (look_around(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
+                        &spoke))
+            spoke = 0;
+        if (spoke == UINT32_MAX)
+            continue;
+        LHI_TRY(hear(t, t->fds[spoke], LHI_HELLO_REFUSE, spoke, &h,
+                     lhi_now_ns() + LHI_GREETING_NS, err));
+        return lhi_fail(err, LH_EIO, "rank %u: it speaks out of turn", spoke);
     }
-    for (uint32_t i = 0; i < all.n; i++)
-        if (all.list[i].fd >= 0)
-            close(all.list[i].fd);
-    free(all.list);
-    free(polls);
-    return status;
+    close(t->listener);
+    t->listener = -1;
+    lhi_guests_close_all(&t->guests);
+    return LH_OK;
 }
 
 /* ---- joining ---- */
 
-static lh_status connect_to(const struct sockaddr_storage *a, socklen_t size,
-                            uint32_t to, int64_t until_ns, int *out,
-                            lh_error *err)
+/* A socket, for which guests may have to go. */
+static int make_socket(tcp *t, int family)
 {
-    char name[ADDRESS_TEXT];
-    name_of(a, size, name);
-    for (;;) {
-        int fd =
-            socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0)
-            return lhi_fail(err, LH_EIO, "no socket: %s", strerror(errno));
-        int error = 0;
-        socklen_t error_size = sizeof error;
-        if (connect(fd, (const struct sockaddr *)a, size) && errno != EINTR)
-            error = errno;
-        if (error == EINPROGRESS) {
-            error = ETIMEDOUT;
-            if (wait_fd(fd, POLLOUT, until_ns))
-                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size);
-        }
-        if (error == 0) {
-            set_options(fd);
-            *out = fd;
-            return LH_OK;
-        }
-        close(fd);
-        if (lhi_now_ns() >= until_ns)
-            return lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s",
-                            to, name, strerror(error));
-        /* It may not be listening yet. */
-        lhi_sleep_for(30 * ms_ns);
-    }
+    int fd;
+    do
+        fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    while (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
+           lhi_guests_drop_one(&t->guests));
+    return fd;
 }
 
-static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
-                                   socklen_t size, uint32_t to, lh_error *err)
+/* One attempt; 0, or an errno. */
+static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
+                       socklen_t size, int64_t until_ns)
 {
-    int fd = -1;
-    LHI_TRY(connect_to(a, size, to, t->until_ns, &fd, err));
-    if (t->listener < 0) { /* where this rank can be reached from here */
-        struct sockaddr_storage mine;
-        socklen_t mine_size = sizeof mine;
-        lh_status status = LH_OK;
-        if (getsockname(fd, (struct sockaddr *)&mine, &mine_size))
-            status = lhi_fail(err, LH_EIO, "no address: %s", strerror(errno));
-        /* Both families have their port at the same place. */
-        ((struct sockaddr_in *)(void *)&mine)->sin_port = 0;
-        if (status == LH_OK)
-            status = listen_at(t, &mine, mine_size, err);
-        if (status != LH_OK) {
-            close(fd);
-            return status;
-        }
+    int error = 0;
+    socklen_t error_size = sizeof error;
+    if (connect(fd, (const struct sockaddr *)a, size) == 0)
+        return 0;
+    if (errno != EINPROGRESS && errno != EINTR)
+        return errno;
+    if (!wait_fd(t, fd, POLLOUT, until_ns))
+        return ETIMEDOUT;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size);
+    return error;
+}
+
+/* Where this rank can be reached from where the connection leads. */
+static lh_status listen_beside(tcp *t, int fd, lh_error *err)
+{
+    struct sockaddr_storage mine;
+    socklen_t size = sizeof mine;
+    if (getsockname(fd, (struct sockaddr *)&mine, &size))
+        return lhi_fail(err, LH_EIO, "no address: %s", strerror(errno));
+    /* Both families have their port at the same place. */
+    ((struct sockaddr_in *)(void *)&mine)->sin_port = 0;
+    return lhi_listen_at(&mine, size, t->options->rank, &t->listener, &t->port,
+                         err);
+}
+
+/* Connects to a rank and greets it. t->cut: this did not work, and may the
+ * next time: it does not listen yet, its door is crowded, or it had to let
+ * this connection go for others. */
+static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
+                              socklen_t size, uint32_t to, lh_error *err)
+{
+    /* Where too many wait, the system asks again after seconds: a new attempt
+     * is sooner heard. */
+    int64_t soon_ns = lhi_now_ns() + 1000 * ms_ns;
+    t->cut = false;
+    int fd = make_socket(t, a->ss_family);
+    if (fd < 0)
+        return lhi_fail(err, LH_EIO, "rank %u: no socket: %s (ulimit -n)",
+                        t->options->rank, strerror(errno));
+    int error = try_connect(t, fd, a, size,
+                            soon_ns < t->until_ns ? soon_ns : t->until_ns);
+    lh_status status = LH_OK;
+    if (error) {
+        char name[LHI_ADDRESS_TEXT];
+        lhi_address_name(a, size, name);
+        t->cut = true;
+        status = lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s", to,
+                          name, strerror(error));
     }
-    int64_t until_ns = lhi_now_ns() + greeting_ns;
-    if (until_ns > t->until_ns && t->until_ns > lhi_now_ns())
-        until_ns = t->until_ns;
-    lh_status status = greet(t, fd, to, until_ns, err);
+    lhi_set_tcp_options(fd);
+    if (status == LH_OK && t->listener < 0)
+        status = listen_beside(t, fd, err);
+    if (status == LH_OK)
+        status = greet(t, fd, to, t->until_ns, err);
     if (status == LH_OK)
         t->fds[to] = fd;
     else
         close(fd);
     return status;
+}
+
+/* Until it works, it is refused, or the time to join is over. */
+static lh_status connect_and_greet(tcp *t, const struct sockaddr_storage *a,
+                                   socklen_t size, uint32_t to, lh_error *err)
+{
+    int64_t pause_ns = 20 * ms_ns;
+    for (;;) {
+        lh_status status = connect_once(t, a, size, to, err);
+        int64_t now_ns = lhi_now_ns();
+        if (status == LH_OK || !t->cut || now_ns >= t->until_ns)
+            return status;
+        /* Not all at once, where there are many. */
+        unsigned char some = 0;
+        lhi_random_bytes(&some, 1);
+        int64_t again_ns = now_ns + pause_ns / 2 + pause_ns * some / 256;
+        wait_fd(t, -1, 0, again_ns < t->until_ns ? again_ns : t->until_ns);
+        if (pause_ns < 500 * ms_ns)
+            pause_ns *= 2;
+    }
 }
 
 /* Rank 0 tells everyone where the others are; `extra` goes with it. */
@@ -624,7 +567,7 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
         h.more = (uint32_t)size;
         lhi_prove(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
                   size, h.mac);
-        if (!say(t->fds[i], &h, bytes, lhi_now_ns() + greeting_ns))
+        if (!say(t, t->fds[i], &h, bytes, lhi_now_ns() + LHI_GREETING_NS))
             status = lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", i,
                               strerror(errno));
     }
@@ -647,7 +590,7 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
     unsigned char mac[LHI_MAC_BYTES];
-    if (!read_until(t->fds[0], bytes, h.more, until_ns))
+    if (!read_until(t, t->fds[0], bytes, h.more, until_ns))
         status = lhi_fail(err, LH_EIO, "rank 0: connection lost");
     lhi_prove(o->secret, o->secret_size, "table", &t->shakes[0], bytes, h.more,
               mac);
@@ -661,6 +604,33 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     return status;
 }
 
+/* Rank 0: until each has said that it is connected to all. */
+static lh_status hear_ready(tcp *t, int64_t until_ns, lh_error *err)
+{
+    uint32_t n = t->options->n_ranks, left = n - 1;
+    bool *ready = calloc(n, sizeof *ready);
+    lh_status status = ready ? LH_OK : lhi_fail_nomem(err);
+    while (status == LH_OK && left > 0) {
+        lhi_hello h;
+        uint32_t spoke = UINT32_MAX, late = 1;
+        look_around(t, -1, 0, until_ns, &spoke);
+        while (late < n && ready[late])
+            late++;
+        if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
+            continue;
+        if (spoke == UINT32_MAX) /* says what there is to say of it */
+            spoke = late;
+        status =
+            hear(t, t->fds[spoke], LHI_HELLO_READY, spoke, &h, until_ns, err);
+        if (status != LH_OK)
+            break;
+        left -= !ready[spoke];
+        ready[spoke] = true;
+    }
+    free(ready);
+    return status;
+}
+
 /* No rank begins before all are connected. */
 static lh_status start_together(tcp *t, lh_error *err)
 {
@@ -668,16 +638,23 @@ static lh_status start_together(tcp *t, lh_error *err)
     lhi_hello h = greeting(t, o->rank ? LHI_HELLO_READY : LHI_HELLO_GO), got;
     int64_t until_ns = t->until_ns + 2000 * ms_ns;
     if (o->rank) {
-        say(t->fds[0], &h, NULL, until_ns);
+        say(t, t->fds[0], &h, NULL, until_ns);
         return hear(t, t->fds[0], LHI_HELLO_GO, 0, &got,
                     until_ns + 1000 * ms_ns, err);
     }
+    LHI_TRY(hear_ready(t, until_ns, err));
     for (uint32_t i = 1; i < o->n_ranks; i++)
-        LHI_TRY(hear(t, t->fds[i], LHI_HELLO_READY, i, &got, until_ns, err));
-    for (uint32_t i = 1; i < o->n_ranks; i++)
-        if (!say(t->fds[i], &h, NULL, until_ns))
+        if (!say(t, t->fds[i], &h, NULL, until_ns))
             return lhi_fail(err, LH_EIO, "rank %u: connection lost", i);
     return LH_OK;
+}
+
+/* All are there now: what is left to do has its own time. */
+static void allow_more_time(tcp *t)
+{
+    int64_t until_ns = lhi_now_ns() + LHI_GREETING_NS;
+    if (until_ns > t->until_ns)
+        t->until_ns = until_ns;
 }
 
 static lh_status join(tcp *t, lh_error *err)
@@ -685,18 +662,21 @@ static lh_status join(tcp *t, lh_error *err)
     const lhi_tcp_options *o = t->options;
     struct sockaddr_storage a;
     socklen_t size = 0;
-    LHI_TRY(resolve(t, &a, &size, err));
+    LHI_TRY(lhi_address_find(o->host ? o->host : "127.0.0.1", o->port, &a,
+                             &size, err));
     if (o->rank == 0) {
-        LHI_TRY(listen_at(t, &a, size, err));
+        LHI_TRY(lhi_listen_at(&a, size, 0, &t->listener, &t->port, err));
         LHI_TRY(receive_guests(t, err));
+        allow_more_time(t);
         LHI_TRY(send_table(t, t->extra, err));
     } else {
         LHI_TRY(connect_and_greet(t, &a, size, 0, err));
         lhi_tcp_extra extra;
         LHI_TRY(receive_table(t, &extra, err));
+        allow_more_time(t);
         LHI_TRY(t->told(t->context, o, &extra, err));
         for (uint32_t i = 1; i < o->rank; i++) {
-            size = address_read(t->addresses + i * LHI_ADDRESS_BYTES, &a);
+            size = lhi_address_read(t->addresses + i * LHI_ADDRESS_BYTES, &a);
             LHI_TRY(connect_and_greet(t, &a, size, i, err));
         }
         LHI_TRY(receive_guests(t, err));
@@ -723,18 +703,26 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 
 static lh_status allocate(tcp *t, lh_error *err)
 {
-    uint32_t n = t->options->n_ranks;
+    uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;
+    uint32_t least = n - 1 + OTHER_FILES + FEWEST_GUESTS;
+    uint32_t best = n - 1 + OTHER_FILES + above + LHI_GUESTS_BESIDES;
+    uint32_t files = lhi_free_files(best);
+    if (files < least)
+        return lhi_fail(err, LH_EIO,
+                        "rank %u has to open %u files for its connections to "
+                        "%u others, and its limit leaves it %u; raise it "
+                        "(ulimit -n)",
+                        t->options->rank, least, n - 1, files);
     t->fds = malloc(n * sizeof *t->fds);
     t->addresses = calloc(n, LHI_ADDRESS_BYTES);
     t->shakes = calloc(n, sizeof *t->shakes);
-    if (!t->fds || !t->addresses || !t->shakes) {
-        free(t->fds);
-        t->fds = NULL;
-        return lhi_fail_nomem(err);
-    }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; t->fds && i < n; i++)
         t->fds[i] = -1;
-    return LH_OK;
+    LHI_TRY(lhi_guests_init(&t->guests, files - (n - 1) - OTHER_FILES, err));
+    t->polls = calloc((size_t)t->guests.most + 2 + n, sizeof *t->polls);
+    return t->fds && t->addresses && t->shakes && t->polls
+               ? LH_OK
+               : lhi_fail_nomem(err);
 }
 
 lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
@@ -763,6 +751,8 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     }
     if (t.listener >= 0)
         close(t.listener);
+    lhi_guests_fini(&t.guests);
+    free(t.polls);
     free(t.fds);
     free(t.addresses);
     free(t.shakes);

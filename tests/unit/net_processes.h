@@ -122,11 +122,11 @@ static void rank_process_end(rank_process *p)
         snprintf(p->text, sizeof p->text, "ended (%d)", how);
 }
 
-static lh_status run_processes(uint32_t n, uint32_t n_links,
-                               const lhi_net_link *links, make_endpoint *make,
-                               void *how, lhi_rank_main *rank_main,
-                               void *context, lhi_rank_result *results,
-                               lh_error *err)
+static inline lh_status run_processes(uint32_t n, uint32_t n_links,
+                                      const lhi_net_link *links,
+                                      make_endpoint *make, void *how,
+                                      lhi_rank_main *rank_main, void *context,
+                                      lhi_rank_result *results, lh_error *err)
 {
     rank_process p[16] = {{0}};
     lh_status status = LH_OK;

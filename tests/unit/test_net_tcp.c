@@ -129,7 +129,7 @@ static void another_job(void)
     j.odd = 2;
     j.join_ns = 3 * second_ns / 2;
     j.odd_job = "another";
-    all_end(&j, 3, nothing, "rank 2 has not joined rank 0 in time",
+    all_end(&j, 3, nothing, "(rank 2 of another job)",
             "runs another job at this port");
 }
 
