@@ -192,20 +192,24 @@ int cli_write_out(cli *c, const char *text, size_t len);
 /* --- signals -------------------------------------------------------------- */
 
 /* From here on the program leaves no half-drawn line behind when a signal ends
- * it. */
+ * it, and ends also where it is process 1 of a container. */
 void cli_catch_signals(void);
 /* Until cli_interrupts_end() an interrupt asks the work to stop; that and the
  * next are what cli_interrupts() counts, which the work looks at. */
 typedef enum cli_interrupt {
     CLI_INTERRUPT_ONCE,  /* SIGINT, which is said on a terminal; another ends
                             the program */
-    CLI_INTERRUPT_AGAIN, /* SIGINT and SIGTERM, as many as come */
+    CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third ends the
+                            program. SIGTERMs and SIGHUPs within 0.2 s of the
+                            signal before count once: a job's manager and its
+                            launcher may both send one */
 } cli_interrupt;
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
 uint32_t cli_interrupts(void);
 /* How many came; cli_interrupts() is 0 again. */
 uint32_t cli_interrupts_end(void);
-/* Signals that end the program wait until cli_release_signals(). */
+/* Signals that end the program wait until cli_release_signals(), whichever
+ * thread they come to. */
 void cli_hold_signals(void);
 void cli_release_signals(void);
 

@@ -1,98 +1,167 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ends the program from outside. */
+/* What ends the program from outside. Handlers run in whichever thread the
+ * system picks, several at once: what they share with the rest is atomic and
+ * without locks, and they leave errno as it was. */
 #define _XOPEN_SOURCE 700 /* SIGXFSZ */
 #include "cli.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
-static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+_Static_assert(ATOMIC_BOOL_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 &&
+                   ATOMIC_LLONG_LOCK_FREE == 2,
+               "a handler must not wait for a lock");
+
+enum { N_ENDING = 3 };
+static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
+
+static atomic_bool is_held;
+static atomic_int held_signal; /* 0: none came */
+
+/* Whether the signal is left to cli_release_signals(). */
+static bool is_put_off(int number)
+{
+    if (!atomic_load(&is_held))
+        return false;
+    atomic_store(&held_signal, number);
+    /* Released meanwhile: whoever takes it ends the program. */
+    return atomic_load(&is_held) || atomic_exchange(&held_signal, 0) == 0;
+}
 
 /* Leaves no half-drawn line behind, then ends as the signal would have. */
 static void end_by_signal(int number)
 {
+    if (is_put_off(number))
+        return;
     cli_progress_wipe();
-    raise(number); /* the action is the default by now: SA_RESETHAND */
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t own;
+    sigemptyset(&plain.sa_mask);
+    sigemptyset(&own);
+    sigaddset(&own, number);
+    sigaction(number, &plain, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+    raise(number);
+    /* Still there: process 1 of a container, which no default action ends. */
+    _exit(128 + number);
+}
+
+static void set_handler(int number, void (*handler)(int))
+{
+    struct sigaction old, new = {.sa_handler = handler};
+    new.sa_flags = (int)SA_RESTART;
+    sigemptyset(&new.sa_mask);
+    if (sigaction(number, NULL, &old) == 0 &&
+        old.sa_handler != SIG_IGN) /* as nohup wants it */
+        sigaction(number, &new, NULL);
 }
 
 void cli_catch_signals(void)
 {
     /* Writing beyond `ulimit -f` is an error like a full disk. */
     signal(SIGXFSZ, SIG_IGN);
-    for (size_t i = 0; i < sizeof ending_signals / sizeof *ending_signals;
-         i++) {
-        struct sigaction old, new = {.sa_handler = end_by_signal};
-        new.sa_flags = (int)SA_RESETHAND;
-        sigemptyset(&new.sa_mask);
-        if (sigaction(ending_signals[i], NULL, &old) == 0 &&
-            old.sa_handler != SIG_IGN) /* as nohup wants it */
-            sigaction(ending_signals[i], &new, NULL);
+    /* Who starts a program may have it begin with signals blocked, or with
+     * children that nobody can wait for. */
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t ending;
+    sigemptyset(&plain.sa_mask);
+    sigaction(SIGCHLD, &plain, NULL);
+    sigemptyset(&ending);
+    for (int i = 0; i < N_ENDING; i++) {
+        set_handler(ending_signals[i], end_by_signal);
+        sigaddset(&ending, ending_signals[i]);
     }
+    pthread_sigmask(SIG_UNBLOCK, &ending, NULL);
 }
 
 /* --- work that is asked to stop ------------------------------------------ */
 
-static volatile sig_atomic_t interrupts, is_said;
-static cli_interrupt interrupted_how;
-static struct sigaction before_interrupts[2]; /* of SIGINT, SIGTERM */
+/* Who ends a job may signal its launcher as well as each of its processes, and
+ * a launcher passes it on: what comes twice within this time was meant once.
+ * Not so an interrupt, which comes from a hand. */
+#define SAME_NS INT64_C(200000000)
+
+static atomic_uint interrupts;
+static atomic_uint most_interrupts; /* one more ends the program */
+static atomic_llong signalled_ns;   /* when the last one came */
+static atomic_bool is_said;
+static struct sigaction before_interrupts[N_ENDING];
+static int n_interrupting; /* the first of ending_signals */
+
+static bool comes_again(int number)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    int64_t last_ns = atomic_exchange(&signalled_ns, now_ns);
+    return number != SIGINT && last_ns > 0 && now_ns - last_ns < SAME_NS;
+}
 
 static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";
-    (void)number;
-    interrupts = interrupts + 1;
-    if (!is_said)
+    int error = errno;
+    if (comes_again(number)) {
+        errno = error;
         return;
-    ssize_t put = write(STDERR_FILENO, note, sizeof note - 1);
-    (void)put;
+    }
+    if (atomic_fetch_add(&interrupts, 1) >= atomic_load(&most_interrupts)) {
+        end_by_signal(number);
+    } else if (atomic_load(&is_said)) {
+        ssize_t put = write(STDERR_FILENO, note, sizeof note - 1);
+        (void)put;
+    }
+    errno = error;
 }
 
 void cli_interrupts_begin(const cli *c, cli_interrupt how)
 {
     bool once = how == CLI_INTERRUPT_ONCE;
-    struct sigaction new = {.sa_handler = on_interrupt};
-    new.sa_flags = once ? (int)SA_RESETHAND : 0;
-    sigemptyset(&new.sa_mask);
-    interrupts = 0;
-    is_said = once && !c->common.quiet && isatty(STDERR_FILENO);
-    interrupted_how = how;
-    sigaction(SIGINT, &new, &before_interrupts[0]);
-    if (!once)
-        sigaction(SIGTERM, &new, &before_interrupts[1]);
+    atomic_store(&interrupts, 0);
+    atomic_store(&signalled_ns, 0);
+    atomic_store(&most_interrupts, once ? 1 : 2);
+    atomic_store(&is_said, once && !c->common.quiet && isatty(STDERR_FILENO));
+    n_interrupting = once ? 1 : N_ENDING;
+    for (int i = 0; i < n_interrupting; i++) {
+        struct sigaction new = {.sa_handler = on_interrupt};
+        new.sa_flags = (int)SA_RESTART; /* no file fails with EINTR */
+        sigemptyset(&new.sa_mask);
+        struct sigaction *old = &before_interrupts[i];
+        sigaction(ending_signals[i], NULL, old);
+        /* A shell has what runs in its background ignore SIGINT, and yet who
+         * sends it one by name means it. */
+        if (old->sa_handler != SIG_IGN || ending_signals[i] == SIGINT)
+            sigaction(ending_signals[i], &new, NULL);
+    }
 }
 
 uint32_t cli_interrupts(void)
 {
-    return (uint32_t)interrupts;
+    return atomic_load(&interrupts);
 }
 
 uint32_t cli_interrupts_end(void)
 {
-    sigaction(SIGINT, &before_interrupts[0], NULL);
-    if (interrupted_how == CLI_INTERRUPT_AGAIN)
-        sigaction(SIGTERM, &before_interrupts[1], NULL);
-    uint32_t n = cli_interrupts();
-    interrupts = 0;
-    return n;
+    for (int i = 0; i < n_interrupting; i++)
+        sigaction(ending_signals[i], &before_interrupts[i], NULL);
+    return atomic_exchange(&interrupts, 0);
 }
 
 /* --- work that is not to be stopped -------------------------------------- */
 
-static void mask_signals(int how)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof ending_signals / sizeof *ending_signals; i++)
-        sigaddset(&set, ending_signals[i]);
-    sigprocmask(how, &set, NULL);
-}
-
+/* A mask would be this thread's alone. */
 void cli_hold_signals(void)
 {
-    mask_signals(SIG_BLOCK);
+    atomic_store(&is_held, true);
 }
 
 void cli_release_signals(void)
 {
-    mask_signals(SIG_UNBLOCK);
+    atomic_store(&is_held, false);
+    int number = atomic_exchange(&held_signal, 0);
+    if (number)
+        raise(number);
 }

@@ -5,8 +5,8 @@
 #include "values.h"
 
 #include <langinfo.h>
-#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -39,7 +39,7 @@ bool cli_unicode(void)
 
 /* --- standard error ------------------------------------------------------- */
 
-static volatile sig_atomic_t progress_shown;
+static atomic_bool progress_shown; /* looked at by handlers of signals */
 
 void cli_progress(const cli *c, const char *format, ...)
 {
@@ -50,24 +50,23 @@ void cli_progress(const cli *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    progress_shown = 1;
+    atomic_store(&progress_shown, true);
     fprintf(stderr, "\r%s\033[K", line);
     fflush(stderr);
 }
 
 void cli_progress_end(void)
 {
-    if (progress_shown) {
+    if (atomic_exchange(&progress_shown, false)) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
     }
-    progress_shown = 0;
 }
 
 void cli_progress_wipe(void)
 {
     static const char clear[] = "\r\033[K";
-    if (!progress_shown)
+    if (!atomic_load(&progress_shown))
         return;
     ssize_t put = write(STDERR_FILENO, clear, sizeof clear - 1);
     (void)put;
