@@ -235,9 +235,11 @@ const cli_command cmd_train = {
         "device passes take the time that the pipeline gives them and links "
         "the delays, so that a job for hundreds of GPUs plays in real time on "
         "one machine.\n\n"
-        "The first interrupt (Ctrl-C) ends the run after the iteration, the "
-        "second at once; what was done until then is printed all the same, "
-        "with exit status 1.",
+        "The first interrupt (Ctrl-C), SIGTERM or SIGHUP ends the run after "
+        "the iteration, with a checkpoint if there are any; the second ends it "
+        "at once, a third as signals do. What was done until then is printed "
+        "all the same, with exit status 1. It is enough to signal the process "
+        "that was started.",
     .output_help = "Write what would be printed to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

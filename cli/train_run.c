@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- while it runs
  * -------------------------------------------------------------- */
@@ -17,18 +19,20 @@ typedef struct watch {
     cli *c;
     FILE *log;
     uint32_t steps;
-    bool told;
+    pid_t process; /* the one that signals are for */
+    atomic_bool told;
 } watch;
 
 static int asked_to_stop(void *of)
 {
     watch *w = of;
-    if (cli_interrupts() == 0)
+    /* What asks a group of processes to stop asks each of them; the ranks that
+     * this one has started hear it from here. */
+    if (cli_interrupts() == 0 || getpid() != w->process)
         return LH_STOP_NO;
-    if (!w->told)
+    if (!atomic_exchange(&w->told, true))
         cli_note(w->c, "stopping after this iteration; interrupt again to "
                        "stop at once");
-    w->told = true;
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
@@ -141,7 +145,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        lh_train_result **out)
 {
     const train_settings *s = c->settings;
-    watch w = {.c = c, .steps = s->steps};
+    watch w = {.c = c, .steps = s->steps, .process = getpid()};
     if (s->log && !(w.log = fopen(s->log, "a")))
         return cli_error(c, LH_EIO, "cannot write %s: %s", s->log,
                          strerror(errno));

@@ -133,7 +133,11 @@ typedef struct lh_train_options {
     bool realtime; /* ranks run under SCHED_FIFO; fails without the right to */
     /* After each iteration, on rank 0. */
     void (*progress)(void *context, const lh_iteration *iteration);
-    int (*stop)(void *context); /* LH_STOP_...; asked often, on rank 0 */
+    /* LH_STOP_...; asked often, on rank 0, and where ranks are processes of
+     * this machine in the calling one too: what asks for more counts. May be
+     * called by several threads. Ranks that have not ended 3 s after the
+     * calling process was told LH_STOP_NOW are killed. */
+    int (*stop)(void *context);
     /* A run that mpirun started has failed: called before this rank leaves it,
      * which takes a moment. `why` is NULL on all ranks but the one that is to
      * tell people. May be NULL. */

@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Has the ranks of a run started, as threads or as processes, and puts
  * together what came of it. */
+#define _GNU_SOURCE
 #include "base/take_options.h"
 #include "engine/steps.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { DEFAULT_SLIP_NS = 20000000 };
 
-/* The one that starts a run's ranks; NULL: mpirun has. */
-typedef lh_status launcher(uint32_t n, uint32_t n_links,
-                           const lhi_net_link *links, lhi_rank_main *rank_main,
-                           void *context, lhi_rank_result *results,
-                           lh_error *err);
-
 static const struct {
     const char *name;
-    launcher *launch;
     lhi_job_place place;
 } transports[] = {
-    {"inproc", lhi_inproc_run, LHI_RANKS_THREADS},
-    {"local", lhi_local_run, LHI_RANKS_PROCESSES},
-    {"ucx", NULL, LHI_RANKS_ANYWHERE},
-    {"tcp", NULL, LHI_RANKS_ANYWHERE},
+    {"inproc", LHI_RANKS_THREADS},
+    {"local", LHI_RANKS_PROCESSES},
+    {"ucx", LHI_RANKS_ANYWHERE},
+    {"tcp", LHI_RANKS_ANYWHERE},
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
@@ -57,20 +53,52 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
+/* Asks for rank 0, and tells it. */
+static bool ask_and_tell(void *of)
+{
+    const lhi_job *job = of;
+    int asked = job->o.stop(job->o.context);
+    atomic_store(job->asked, asked);
+    return asked == LH_STOP_NOW;
+}
+
+/* Signals come to the process that was started, not to its ranks. */
+static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
+                               const lhi_net_link *links,
+                               lhi_rank_result *results, lh_error *err)
+{
+    if (!job->o.stop)
+        return lhi_local_run(n, n_links, links, lhi_job_rank, job, results,
+                             err);
+    void *map = mmap(NULL, sizeof *job->asked, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    job->asked = map;
+    const lhi_net_stop stop = {ask_and_tell, job};
+    lh_status status = lhi_local_run_unless(n, n_links, links, lhi_job_rank,
+                                            job, &stop, results, err);
+    munmap(map, sizeof *job->asked);
+    job->asked = NULL;
+    return status;
+}
+
 /* Runs all ranks, or this process's; *first: what rank 0 handed back. */
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
     uint32_t n = job->exec->n_ranks * job->n_replicas;
     uint32_t n_links = job->emulates ? job->exec->n_links : 0;
-    launcher *launch = transports[find_transport(job->o.transport)].launch;
-    if (!launch)
+    lhi_job_place place = transports[find_transport(job->o.transport)].place;
+    if (place == LHI_RANKS_ANYWHERE)
         return lhi_job_launched(job, n_links, links, first, err);
     lhi_rank_result *results = calloc(n, sizeof *results);
     if (!results)
         return lhi_fail_nomem(err);
     lh_status status =
-        launch(n, n_links, links, lhi_job_rank, job, results, err);
+        place == LHI_RANKS_THREADS
+            ? lhi_inproc_run(n, n_links, links, lhi_job_rank, job, results, err)
+            : run_processes(job, n, n_links, links, results, err);
     *first = results[0];
     for (uint32_t i = 1; i < n; i++)
         free(results[i].text);
@@ -215,8 +243,8 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                    .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
     uint32_t transport = find_transport(job.o.transport);
-    job.shared_clock = transports[transport].launch != NULL;
     lhi_job_place place = transports[transport].place;
+    job.shared_clock = place != LHI_RANKS_ANYWHERE;
     LHI_TRY(lhi_job_fits(&job, place, err));
     LHI_TRY(open_data(&m, &data, err));
     job.data = data;

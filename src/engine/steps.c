@@ -8,6 +8,7 @@
 #include "dev/timed.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -372,7 +373,9 @@ static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 
 static int asked_to_stop(const lhi_job *job)
 {
-    return job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
+    int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
+    int there = job->asked ? atomic_load(job->asked) : LH_STOP_NO;
+    return here > there ? here : there;
 }
 
 static bool stop_now(void *of)

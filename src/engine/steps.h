@@ -40,6 +40,9 @@ typedef struct lhi_job {
     /* Made beforehand, one per rank, who takes it from here. NULL: each rank
      * makes its own. */
     lhi_device **devices;
+    /* What the process that started the ranks was asked, an LH_STOP_..., in
+     * memory that they share with it; NULL: they are in one process. */
+    _Atomic int *asked;
 } lhi_job;
 
 /* What a rank of a job with a model trains with; without data and sgemm.

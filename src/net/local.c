@@ -62,6 +62,7 @@ typedef struct launcher {
     size_t links_bytes;
     lhi_rank_main *rank_main;
     void *context;
+    const lhi_net_stop *stop;
 } launcher;
 
 /* ---- in a rank ---- */
@@ -296,6 +297,36 @@ static lh_status look_at_ranks(launcher *l, struct pollfd *polls,
     return LH_OK;
 }
 
+static bool is_rank(const launcher *l, pid_t pid)
+{
+    uint32_t i = 0;
+    while (i < l->n && l->children[i].pid != pid)
+        i++;
+    return i < l->n;
+}
+
+/* Process 1 gets the children of whoever ends before them. */
+static void reap_orphans(const launcher *l)
+{
+    siginfo_t who = {0};
+    int how = WEXITED | WNOHANG | WNOWAIT;
+    while (getpid() == 1 && waitid(P_ALL, 0, &who, how) == 0 &&
+           who.si_pid > 0 && !is_rank(l, who.si_pid)) {
+        waitpid(who.si_pid, NULL, WNOHANG);
+        who.si_pid = 0;
+    }
+}
+
+/* They had their time. */
+static void kill_late(launcher *l)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->children[i].pid > 0)
+            lhi_failure_set(&l->shared->failure, i,
+                            "it did not end when it was told to");
+    kill_all(l);
+}
+
 static lh_status watch_all(launcher *l, lh_error *err)
 {
     struct pollfd *polls = calloc(2 * (size_t)l->n, sizeof *polls);
@@ -303,14 +334,16 @@ static lh_status watch_all(launcher *l, lh_error *err)
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
     uint32_t n_running = l->n;
-    int64_t failed_ns = 0;
+    int64_t ends_ns = 0;
     while (n_running > 0 && status == LH_OK) {
         status = look_at_ranks(l, polls, &n_running, err);
-        bool failed = lhi_failure_text(&l->shared->failure) != NULL;
-        if (failed && !failed_ns)
-            failed_ns = lhi_now_ns();
-        if (failed_ns && lhi_now_ns() - failed_ns > grace_ns)
-            kill_all(l);
+        reap_orphans(l);
+        bool ends = lhi_net_stopped(l->stop) ||
+                    lhi_failure_text(&l->shared->failure) != NULL;
+        if (ends && !ends_ns)
+            ends_ns = lhi_now_ns();
+        if (ends_ns && lhi_now_ns() - ends_ns > grace_ns)
+            kill_late(l);
     }
     free(polls);
     return status;
@@ -429,11 +462,22 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err)
 {
+    return lhi_local_run_unless(n, n_links, links, rank_main, context, NULL,
+                                results, err);
+}
+
+lh_status lhi_local_run_unless(uint32_t n, uint32_t n_links,
+                               const lhi_net_link *links,
+                               lhi_rank_main *rank_main, void *context,
+                               const lhi_net_stop *stop,
+                               lhi_rank_result *results, lh_error *err)
+{
     if (n == 0 || n > LHI_NET_MOST_RANKS)
         return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
                         LHI_NET_MOST_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
-    launcher l = {.n = n, .rank_main = rank_main, .context = context};
+    launcher l = {
+        .n = n, .rank_main = rank_main, .context = context, .stop = stop};
     lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);

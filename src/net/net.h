@@ -216,10 +216,19 @@ lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
  * `results` (n of them, zeroed) may be NULL; a failed run has those of the
  * ranks that came to their end. Any rank that fails or dies ends all of them
  * within seconds: LH_EIO or the rank's own status, with the first rank to fail
- * and the cause. If the caller dies, so do they. */
+ * and the cause. If the caller dies, so do they. Where the caller is process 1
+ * of a container, it also waits for orphans meanwhile. */
 lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err);
+/* The same with `stop`, which the caller's process asks after each signal that
+ * it gets and several times a second (NULL: nobody). Telling the ranks is its
+ * own business; those that have not ended 3 s after it said true are killed. */
+lh_status lhi_local_run_unless(uint32_t n, uint32_t n_links,
+                               const lhi_net_link *links,
+                               lhi_rank_main *rank_main, void *context,
+                               const lhi_net_stop *stop,
+                               lhi_rank_result *results, lh_error *err);
 
 /* tcp: ranks that were started apart from each other, on one host or several.
  */

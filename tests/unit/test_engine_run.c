@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running execution plans in real time: what was measured against what the
  * simulator says, for random pipelines too, and how runs end. */
+#define _POSIX_C_SOURCE 200809L
 #include "engine/exec.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
@@ -245,6 +246,43 @@ static void interrupted_in_the_middle(void)
     lh_pipeline_free(p);
 }
 
+/* Only in the process that called: as a signal that comes to it alone. */
+typedef struct caller {
+    pid_t pid;
+    int says;
+} caller;
+
+static int stop_caller(void *of)
+{
+    const caller *c = of;
+    return getpid() == c->pid ? c->says : LH_STOP_NO;
+}
+
+static void processes_stop_where_they_were_called(void)
+{
+    char text[512];
+    snprintf(text, sizeof text, four, "ud");
+    lh_pipeline *p = pipeline_of(text);
+    lh_schedule *s = schedule_by(p, "1f1b");
+    lh_exec *x = lower(p, s, LH_RECEIVES_EARLY);
+    for (int how = LH_STOP_AFTER; how <= LH_STOP_NOW; how++) {
+        caller c = {getpid(), how};
+        lh_train_options o = {.size = sizeof o,
+                              .transport = "local",
+                              .steps = 1000,
+                              .stop = stop_caller,
+                              .context = &c};
+        lh_train_result *r = NULL;
+        lh_error err;
+        CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
+        CHECK(r && r->interrupted && r->n_iterations < 1000);
+        lh_train_result_free(r);
+    }
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 static void refusals(void)
 {
     lh_pipeline *p = pipeline_of(
@@ -278,6 +316,7 @@ int main(void)
     RUN(data_parallel);
     RUN(interrupted);
     RUN(interrupted_in_the_middle);
+    RUN(processes_stop_where_they_were_called);
     RUN(refusals);
     return test_summary();
 }

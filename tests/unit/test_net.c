@@ -390,6 +390,35 @@ static void dies_with_launcher(void)
     close(ends[1]);
 }
 
+/* ---- a launcher that is told to stop ---- */
+
+static bool says_so(void *of)
+{
+    atomic_uint *n_asked = of;
+    return atomic_fetch_add(n_asked, 1) > 0;
+}
+
+static lh_status takes_no_notice(lhi_net *net, void *context, char **result,
+                                 size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size, (void)err;
+    while (lhi_net_n_ranks(net) > 0)
+        pause();
+    return LH_OK;
+}
+
+static void kills_who_takes_no_notice(void)
+{
+    atomic_uint n_asked = 0;
+    const lhi_net_stop stop = {says_so, &n_asked};
+    lh_error err = {0};
+    CHECK_INT(lhi_local_run_unless(2, 0, NULL, takes_no_notice, NULL, &stop,
+                                   NULL, &err),
+              LH_EIO);
+    CHECK_STR(err.text, "rank 0: it did not end when it was told to");
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+}
+
 int main(void)
 {
     RUN(conforms);
@@ -401,5 +430,6 @@ int main(void)
     RUN(survives_deaths);
     RUN(dies_anywhere);
     RUN(dies_with_launcher);
+    RUN(kills_who_takes_no_notice);
     return test_summary();
 }

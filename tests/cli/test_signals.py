@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Signals to the program: sent to it alone, as `kill` and systemd's main
+process have it, to all of a job, as control groups and Slurm have it, and to
+process 1 of a container, which has no actions by default."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
+                     makes, read, run, test, uniform, until, worked, write)
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def pipeline():
+    """Iterations of half a second."""
+    return uniform("p.yaml", latency=8, transfer=1, limit=4)
+
+
+def endless():
+    """An iteration of minutes, of passes that are not waited for long."""
+    return uniform("long.yaml", times=(200, 200, 200),
+                   microbatches=300)
+
+
+def start(*args, before=(), **more):
+    return subprocess.Popen(
+        [*before, PROGRAM, *map(str, args)], cwd=WORK, env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=(WORK / "said").open("w"), text=True, start_new_session=True,
+        **more)
+
+
+def await_text(name, process, text=""):
+    """Until the run has written this to the file."""
+    path = WORK / name
+    return check(until(lambda: path.exists() and path.read_text() and
+                       text in path.read_text(), process),
+                 f"{name} has {text!r}")
+
+
+def ended(process):
+    """How it ended, what it printed, what it said."""
+    out = process.communicate(timeout=HANGS)[0]
+    return process.returncode, out, read("said")
+
+
+def ranks_of(pid):
+    return [int(child) for child in pathlib.Path(
+        f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_gone(pid):
+    """Whether a process has ended, whoever waits for it."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
+# --- running a plan -----------------------------------------------------------
+PLAY = ["train", "p.yaml", "-s", "zb-h1", "--steps", "1000", "--json",
+        "--log", "log.jsonl"]
+
+
+def stopped(case, process, n_remarks=1):
+    """Checks that the run was ended after an iteration, and has said so."""
+    code, out, err = ended(process)
+    found = json.loads(out) if out else {}
+    check(code == 1 and err.count("stopping") == n_remarks and
+          err.count("\n") == n_remarks and found.get("interrupted") is True and
+          0 < len(found.get("iterations", [])) < 1000,
+          f"{case}: {code} {out[:200]} {err}")
+
+
+@test
+def a_signal_to_the_launcher_alone_ends_the_run():
+    pipeline()
+    for transport in ("local", "inproc"):
+        for number in ENDING:
+            (WORK / "log.jsonl").unlink(missing_ok=True)
+            process = start(*PLAY, "--transport", transport)
+            await_text("log.jsonl", process)
+            process.send_signal(number)
+            stopped(f"{transport}, {number}", process)
+
+
+@test
+def a_signal_to_all_processes_is_one():
+    """systemd signals a control group, Slurm a step: each process at once, some
+    twice."""
+    pipeline()
+    process = start(*PLAY, "--transport", "local")
+    await_text("log.jsonl", process)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGTERM)
+    stopped("two signals at once to all", process)
+
+
+@test
+def a_second_signal_ends_at_once():
+    endless()
+    args = ["train", "long.yaml", "-s", "1f1b", "--json"]
+    for transport in ("local", "inproc"):
+        for numbers in ((signal.SIGINT, signal.SIGINT),
+                        (signal.SIGTERM, signal.SIGINT),
+                        (signal.SIGTERM, signal.SIGTERM)):
+            process = start(*args, "--transport", transport)
+            # It counts from its beginning; before that, it just ends.
+            check(until(lambda: has_begun(process, transport), process),
+                  "the run begins")
+            process.send_signal(numbers[0])
+            await_text("said", process, "stopping")
+            time.sleep(0.25)  # closer ones are one
+            process.send_signal(numbers[1])
+            code, out, err = ended(process)
+            found = json.loads(out) if out else {}
+            check(code == 1 and found.get("interrupted") is True and
+                  found.get("iterations") == [],
+                  f"{transport}, {numbers}: {code} {out[:200]} {err}")
+
+
+def has_begun(process, transport):
+    """Whether there are ranks: processes, or threads."""
+    if transport == "local":
+        return len(ranks_of(process.pid)) == 4
+    return len(os.listdir(f"/proc/{process.pid}/task")) > 4
+
+
+@test
+def signals_that_were_blocked_or_ignored_before_are_heard():
+    """By who started the program; children can be waited for, too."""
+    def hostile():
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    pipeline()
+    process = start(*PLAY, "--transport", "local", preexec_fn=hostile)
+    await_text("log.jsonl", process)
+    process.send_signal(signal.SIGTERM)
+    stopped("blocked", process)
+    (WORK / "log.jsonl").unlink()
+    process = start(*PLAY, "--transport", "local", preexec_fn=hostile)
+    await_text("log.jsonl", process)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    code, out, err = ended(process)
+    check(code == 1 and "rank 1: killed by signal 9" in err, (code, out, err))
+
+
+@test
+def nohup_keeps_it_running():
+    pipeline()
+    process = start(*PLAY[:-4], "4", "--json", "--log", "log.jsonl",
+                    "--transport", "local", before=["nohup"])
+    await_text("log.jsonl", process)
+    process.send_signal(signal.SIGHUP)
+    code, out, err = ended(process)
+    check(code == 0 and len(json.loads(out)["iterations"]) == 4,
+          (code, out, err))
+
+
+@test
+def no_rank_outlives_its_launcher():
+    pipeline()
+    process = start(*PLAY, "--transport", "local")
+    await_text("log.jsonl", process)
+    ranks = ranks_of(process.pid)
+    process.kill()
+    process.communicate(timeout=HANGS)
+    begin = time.monotonic()
+    while (not all(map(is_gone, ranks)) and
+           time.monotonic() - begin < HANGS):  # else it is said below
+        time.sleep(0.02)
+    check(len(ranks) == 4 and all(map(is_gone, ranks)), ranks)
+
+
+# --- in a container -----------------------------------------------------------
+def can_contain():
+    if shutil.which("unshare") and subprocess.run(
+            [*UNSHARE, "true"], capture_output=True).returncode == 0:
+        return True
+    print("SKIPPED process 1: no namespaces of processes here (unshare --pid)")
+    return False
+
+
+def contained(process):
+    """The process that is 1 in its container."""
+    until(lambda: ranks_of(process.pid), process)
+    return ranks_of(process.pid)[0]
+
+
+@test
+def process_1_of_a_container_ends_as_any_other():
+    if not can_contain():
+        return
+    pipeline()
+    for transport in ("local", "inproc"):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            (WORK / "log.jsonl").unlink(missing_ok=True)
+            process = start(*PLAY, "--transport", transport, before=UNSHARE)
+            await_text("log.jsonl", process)
+            os.kill(contained(process), number)
+            stopped(f"process 1, {transport}, {number}", process)
+
+
+@test
+def process_1_ends_in_the_middle_of_planning():
+    """No action is the default there: it ends by itself, with the status that
+    shells give to who was ended by the signal."""
+    if not can_contain():
+        return
+    long_search()
+    process = start(*SEARCH, before=UNSHARE)
+    pid = contained(process)
+    check(until(lambda: seconds_of(pid) > 0.5, process), "it works")
+    os.kill(pid, signal.SIGTERM)
+    code, out, err = ended(process)
+    check((code, out, err) == (128 + signal.SIGTERM, "", "") and
+          sorted(os.listdir(WORK)) == ["long.yaml", "said"],
+          (code, out, err, os.listdir(WORK)))
+
+
+@test
+def process_1_waits_for_orphans():
+    if not can_contain():
+        return
+    pipeline()
+    # A child of the shell that ends when the shell is longhaul: in containers
+    # whoever is run beside it leaves such ones to it.
+    script = ('(sleep 0.1 & exec sleep 0.2) & '
+              f'exec "$0" "$@"')
+    process = start(*PLAY, "--transport", "local",
+                    before=[*UNSHARE, "sh", "-c", script])
+    await_text("log.jsonl", process)
+    pid = contained(process)
+
+    def others():
+        return [child for child in ranks_of(pid) if pathlib.Path(
+            f"/proc/{child}/comm").read_text().strip() != "longhaul"]
+    check(until(lambda: not others(), process), "no zombie stays")
+    check(len(ranks_of(pid)) == 4, ranks_of(pid))
+    os.kill(pid, signal.SIGTERM)
+    stopped("with orphans", process)
+
+
+# --- before a run -------------------------------------------------------------
+SEARCH = ["plan", "long.yaml", "--search", "monte-carlo", "--draws",
+          "1000000,20,1000,20", "-o", "never.json"]
+
+
+def long_search():
+    write("long.yaml", """
+        longhaul: job/1
+        model: {layers: 16, hidden: 256, ffn: 512, heads: 4, vocab: 1000}
+        training: {global_batch: 64, sequence: 512}
+        cluster:
+          gpus_per_node: 4
+          gpu: {tflops: 100, memory_gib: 80, memory_gbps: 2000}
+          node_link: {gbps: 1000, latency_us: 3}
+          fabric: {gbps: 100, latency_us: 8}
+          datacenters: [{name: here, nodes: 2}]
+        """)
+
+
+def seconds_of(pid):
+    """The seconds that a process has computed."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return sum(map(int, fields.rpartition(")")[2].split()[11:13])) / (
+        os.sysconf("SC_CLK_TCK"))
+
+
+@test
+def planning_and_scheduling_end_by_the_signal():
+    """And leave nothing behind; an interrupt has the best so far, another ends
+    that too."""
+    long_search()
+    uniform("big.yaml", devices=8, microbatches=20, placement="wave", chunks=2,
+            times=(11, 13, 7), latency=30, transfer=9, limit=9)
+    schedule = ["schedule", "big.yaml", "--method", "optimal", "--time-limit",
+                "300", "--threads", "2", "-o", "never.csv"]
+    for args in (SEARCH, schedule):
+        for numbers in ((signal.SIGTERM,), (signal.SIGHUP,),
+                        (signal.SIGINT, signal.SIGTERM)):
+            process = start(*args)
+            check(until(lambda: worked(process) >= 0.5, process), "it works")
+            for number in numbers:
+                process.send_signal(number)
+            code, out, err = ended(process)
+            check((code, out) == (-numbers[-1], "") and
+                  sorted(os.listdir(WORK)) == ["big.yaml", "long.yaml", "said"],
+                  (args[0], numbers, code, out, err, os.listdir(WORK)))
+
+
+# --- training -----------------------------------------------------------------
+@makes("plan.json", "text")
+def plan_and_text():
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    write("job.yaml",
+          job.replace("hidden: 128, ffn: 384", "hidden: 64, ffn: 96")
+          .replace("head_dim: 32", "head_dim: 16")
+          .replace("sequence: 128", "sequence: 32"))
+    run("plan", "job.yaml", "-o", "plan.json")
+    write("text", "It was the best of times, it was the worst of times.\n" *
+          200)
+
+
+@test
+def a_signal_to_the_launcher_alone_leaves_a_checkpoint():
+    """With the weights of a run that was not disturbed."""
+    plan_and_text()
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--rate", "1e-2", "--warmup", "1", "--min-rate", "1e-2", "--json",
+             "--transport", "local"]
+    probe = run(*train, "--steps", "1")
+    if "OpenBLAS" in probe.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        folder = f"run{number}"
+        (WORK / "log.jsonl").unlink(missing_ok=True)
+        process = start(*train, "--steps", "1000000", "--checkpoint", folder,
+                        "--log", "log.jsonl")
+        await_text("log.jsonl", process)
+        process.send_signal(number)
+        stopped_training(f"signal {number}", process, folder)
+    done = (WORK / folder).iterdir()
+    step = int(next(done).name.removeprefix("step-"))
+    straight = run(*train, "--steps", step, "--checkpoint", "straight")
+    name = f"step-{step:08}/model.safetensors"
+    check(straight.returncode == 0 and
+          (WORK / "straight" / name).read_bytes() ==
+          (WORK / folder / name).read_bytes(), "the same weights")
+
+
+def stopped_training(case, process, folder):
+    code, out, err = ended(process)
+    found = json.loads(out) if out else {}
+    n = len(found.get("iterations", []))
+    check(code == 1 and n > 0 and
+          os.listdir(WORK / folder) == [f"step-{n:08}"],
+          f"{case}: {code} {n} {err} {os.listdir(WORK / folder)}")
+
+
+finish()
