@@ -5,8 +5,10 @@
 #include "base/process.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,8 @@ void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room)
              self.number, lhi_process_place(&self), attempt);
 }
 
-/* The process that such a name says; false: it is no such name. */
+/* The process that such a name, of a file beside one called `base`, says;
+ * false: it is no such name. */
 static bool read_temp_name(const char *name, const char *base, int64_t *number,
                            uint32_t *place)
 {
@@ -41,11 +44,11 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
     snprintf(again, sizeof again, "%s%" PRId64 "-%08" PRIx32 "-%u", mark,
              *number, *place, attempt);
     return *number > 0 && strcmp(tail, again) == 0 &&
-           (!base || (strncmp(name, base, (size_t)(tail - name)) == 0 &&
-                      base[tail - name] == '\0'));
+           strncmp(name, base, (size_t)(tail - name)) == 0 &&
+           base[tail - name] == '\0';
 }
 
-bool lhi_is_leftover(int folder_fd, const char *name, const char *base)
+static bool is_leftover(int folder_fd, const char *name, const char *base)
 {
     struct stat info;
     lhi_process of;
@@ -63,7 +66,7 @@ bool lhi_is_leftover(int folder_fd, const char *name, const char *base)
     return lhi_process_look(&of) == LHI_PROCESS_GONE;
 }
 
-void lhi_remove_leftovers(const char *path)
+static void remove_leftovers(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
@@ -77,8 +80,20 @@ void lhi_remove_leftovers(const char *path)
     struct dirent *entry;
     free(folder);
     while (open_folder && (entry = readdir(open_folder)))
-        if (lhi_is_leftover(dirfd(open_folder), entry->d_name, base))
+        if (is_leftover(dirfd(open_folder), entry->d_name, base))
             unlinkat(dirfd(open_folder), entry->d_name, 0);
     if (open_folder)
         closedir(open_folder);
+}
+
+int lhi_open_beside(const char *path, char *temp, size_t room)
+{
+    remove_leftovers(path);
+    for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        lhi_temp_name(path, attempt, temp, room);
+        int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
 }

@@ -4,7 +4,6 @@
 #ifndef LHI_LEFTOVERS_H
 #define LHI_LEFTOVERS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Room for a path, a temporary file's ending and a NUL. */
@@ -14,13 +13,10 @@ enum { LHI_TEMP_ROOM = 64 };
  * "PATH.tmp-PROCESS-PLACE-ATTEMPT"; `room` is strlen(path) + LHI_TEMP_ROOM. */
 void lhi_temp_name(const char *path, unsigned attempt, char *out, size_t room);
 
-/* Whether `name` is that of a temporary file beside one called `base` (NULL:
- * any), by a process that is gone; those by processes that cannot be seen from
- * here count once they are a day old. */
-bool lhi_is_leftover(int folder_fd, const char *name, const char *base);
-
-/* Removes the leftovers beside `path`. Only regular files of this user; what
- * goes wrong does not matter. */
-void lhi_remove_leftovers(const char *path);
+/* Opens a new file beside `path`, to be written, with the mode that any new
+ * file gets; its name is left in `temp`. Negative: errno says why not. Removes
+ * those of processes that are gone, or cannot be seen from here and have left
+ * them for a day: regular files of this user. */
+int lhi_open_beside(const char *path, char *temp, size_t room);
 
 #endif

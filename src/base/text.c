@@ -152,20 +152,6 @@ static bool write_all(int fd, const char *data, size_t len)
     return true;
 }
 
-/* Opens a new file beside `path` with the mode that any new file gets; its
- * name is left in `temp`. Those of processes that were killed go. */
-static int open_beside(const char *path, char *temp, size_t room)
-{
-    lhi_remove_leftovers(path);
-    for (unsigned attempt = 0; attempt < 1000; attempt++) {
-        lhi_temp_name(path, attempt, temp, room);
-        int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
-    }
-    return -1;
-}
-
 /* `old_mode` is the mode to keep, or 0 for a new file. */
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
@@ -174,7 +160,7 @@ static lh_status replace_file(const char *path, mode_t old_mode,
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);
-    int fd = open_beside(path, temp, room);
+    int fd = lhi_open_beside(path, temp, room);
     if (fd < 0) {
         lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(errno));
         free(temp);
@@ -275,7 +261,7 @@ static lh_status try_beside(const char *path, lh_error *err)
     char *temp = malloc(room);
     if (!temp)
         return lhi_fail_nomem(err);
-    int fd = open_beside(path, temp, room);
+    int fd = lhi_open_beside(path, temp, room);
     int cause = errno;
     if (fd >= 0) {
         close(fd);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of checkpoints. */
+/* Folders of checkpoints, and what killed runs have left in them. Only what has
+ * a checkpoint's names is ever removed. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/fail.h"
+#include "base/text.h"
 #include "train/train_own.h"
 
 #include <dirent.h>
@@ -15,6 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Of the folder that another has replaced, where they cannot change places. */
+#define OLD ".old"
+
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 {
     va_list args;
@@ -26,17 +31,50 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     return LH_OK;
 }
 
-/* Checkpoints have files only, no folders inside. */
+/* One of a checkpoint's files, or a temporary one beside it. */
+static bool is_of_checkpoint(const char *name)
+{
+    static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
+                                        LHI_MOMENTS_FILE, LHI_CONFIG_FILE,
+                                        LHI_TOKENIZER_FILE};
+    static const char mark[] = ".tmp-";
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t len = strlen(files[i]);
+        if (strncmp(name, files[i], len) == 0 &&
+            (name[len] == '\0' ||
+             strncmp(name + len, mark, sizeof mark - 1) == 0))
+            return true;
+    }
+    return false;
+}
+
 void lhi_remove_folder(const char *path)
 {
-    DIR *folder = opendir(path);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
-    while (folder && (entry = readdir(folder)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    if (folder)
-        closedir(folder);
+    if (!folder) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    unlinkat(fd, LHI_STATE_FILE, 0); /* no checkpoint from here on */
+    while ((entry = readdir(folder)))
+        if (is_of_checkpoint(entry->d_name))
+            unlinkat(fd, entry->d_name, 0);
+    closedir(folder);
     rmdir(path);
+}
+
+/* The folder that has this one, so that it is found after a loss of power. */
+static lh_status sync_parent(const char *path, lh_error *err)
+{
+    char parent[LHI_PATH];
+    LHI_TRY(lhi_folder_path(parent, err, "%s", path));
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    return lhi_sync_folder(slash ? parent : ".", err);
 }
 
 lh_status lhi_make_folder(const char *path, lh_error *err)
@@ -49,7 +87,9 @@ lh_status lhi_make_folder(const char *path, lh_error *err)
             continue;
         char was = *p;
         *p = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        if (mkdir(part, 0777) == 0)
+            LHI_TRY(sync_parent(part, err));
+        else if (errno != EEXIST)
             return lhi_fail(err, LH_EIO, "%s: %s", part, strerror(errno));
         *p = was;
         if (was == '\0')
@@ -73,24 +113,29 @@ lh_status lhi_sync_folder(const char *path, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_replace_folder(const char *from, const char *to, lh_error *err)
+lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
+                             lh_error *err)
 {
     char old[LHI_PATH];
+    gone[0] = '\0';
     if (rename(from, to) == 0)
         return LH_OK;
     if (errno != EEXIST && errno != ENOTEMPTY)
         return lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));
     /* The two change places at once, so that one of them is always there. */
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
-        lhi_remove_folder(from);
-        return LH_OK;
-    }
-    LHI_TRY(lhi_folder_path(old, err, "%s.old", from));
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
+        return lhi_folder_path(gone, err, "%s", from);
+    /* Between these two lhi_tidy_folder() puts back what was there. */
+    LHI_TRY(lhi_folder_path(old, err, "%s" OLD, from));
     lhi_remove_folder(old);
-    if (rename(to, old) != 0 || rename(from, to) != 0)
+    if (rename(to, old) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));
-    lhi_remove_folder(old);
-    return LH_OK;
+    if (rename(from, to) != 0) {
+        lhi_fail(err, LH_EIO, "%s: %s", to, strerror(errno));
+        rename(old, to);
+        return LH_EIO;
+    }
+    return lhi_folder_path(gone, err, "%s", old);
 }
 
 /* "step-00000020" and nothing else. */
@@ -148,4 +193,84 @@ lh_status lhi_list_steps(const char *path, uint64_t **steps, size_t *n,
     *steps = list;
     *n = count;
     return LH_OK;
+}
+
+lh_status lhi_side_sum(const char *folder, int side, double *sum, lh_error *err)
+{
+    char path[LHI_PATH], *text;
+    size_t len;
+    LHI_TRY(lhi_folder_path(path, err, "%s/%s", folder, lhi_side_files[side]));
+    if (access(path, F_OK) != 0) {
+        *sum = -1;
+        return LH_OK;
+    }
+    LHI_TRY(lhi_file_read(path, LHI_MAX_SIDE, &text, &len, err));
+    *sum = lhi_checksum(text, len);
+    lh_text_free(text);
+    return LH_OK;
+}
+
+/* --- what killed runs have left --------------------------------------------
+ */
+
+/* "step-00000020.old": the step without the ending. */
+static bool replaced_step_of(const char *name, uint64_t *step)
+{
+    char plain[64];
+    size_t len = strlen(name), ending = strlen(OLD);
+    if (len <= ending || len - ending >= sizeof plain ||
+        strcmp(name + len - ending, OLD) != 0)
+        return false;
+    memcpy(plain, name, len - ending);
+    plain[len - ending] = '\0';
+    return step_of(plain, step);
+}
+
+/* What is removed loses this first. */
+static bool is_whole(const char *path)
+{
+    char state[LHI_PATH];
+    return lhi_folder_path(state, NULL, "%s/" LHI_STATE_FILE, path) == LH_OK &&
+           access(state, F_OK) == 0;
+}
+
+/* One entry; *moved: a folder has got its name back. */
+static lh_status tidy_entry(const char *path, const char *name, bool *moved,
+                            lh_error *err)
+{
+    char at[LHI_PATH], back[LHI_PATH];
+    uint64_t step;
+    bool is_new = strncmp(name, ".new-", 5) == 0;
+    if (strncmp(name, LHI_LOCK_FILE LHI_LOCK_GONE,
+                strlen(LHI_LOCK_FILE LHI_LOCK_GONE)) == 0) {
+        LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
+        unlink(at);
+    }
+    if (!is_new && strncmp(name, ".old-", 5) != 0)
+        return LH_OK;
+    LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
+    if (step_of(name + 5, &step)) {
+        lhi_remove_folder(at);
+    } else if (is_new && replaced_step_of(name + 5, &step)) {
+        LHI_TRY(lhi_folder_path(back, err, "%s/" LHI_STEP_FOLDER, path, step));
+        if (access(back, F_OK) == 0 || !is_whole(at))
+            lhi_remove_folder(at);
+        else if (rename(at, back) == 0)
+            *moved = true;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_tidy_folder(const char *path, lh_error *err)
+{
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    lh_status status = LH_OK;
+    bool moved = false;
+    if (!folder)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    while (status == LH_OK && (entry = readdir(folder)))
+        status = tidy_entry(path, entry->d_name, &moved, err);
+    closedir(folder);
+    return status == LH_OK && moved ? lhi_sync_folder(path, err) : status;
 }

@@ -6,11 +6,13 @@
 #include "train/safetensors.h"
 #include "train/train_own.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_STATE = 1 << 28 };
 
@@ -26,29 +28,36 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* The checkpoint's own folder. */
-static lh_status find_checkpoint(const char *path, char *folder, lh_error *err)
+lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
+                         lh_error *err)
 {
-    uint64_t *steps;
-    size_t n;
-    LHI_TRY(lhi_folder_path(folder, err, "%s/" LHI_STATE_FILE, path));
-    if (is_file(folder))
-        return lhi_folder_path(folder, err, "%s", path);
-    LHI_TRY(lhi_list_steps(path, &steps, &n, err));
-    uint64_t newest = n > 0 ? steps[n - 1] : 0;
-    free(steps);
-    if (n == 0)
+    char file[LHI_PATH];
+    LHI_TRY(lhi_folder_path(file, err, "%s/" LHI_STATE_FILE, path));
+    if (is_file(file)) {
+        *steps = NULL;
+        *n = 0;
+        return LH_OK;
+    }
+    uint64_t *found;
+    size_t n_found;
+    LHI_TRY(lhi_list_steps(path, &found, &n_found, err));
+    if (n_found == 0) {
+        free(found);
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no checkpoint (a folder step-...) to resume "
                         "from",
                         path);
-    return lhi_folder_path(folder, err, "%s/" LHI_STEP_FOLDER, path, newest);
+    }
+    *steps = found;
+    *n = n_found;
+    return LH_OK;
 }
 
 typedef struct reader {
     lhi_safetensors *weights, *moments;
     lhi_state state;
     float *piece; /* room for the largest */
+    bool differs; /* whole, but of another model or recipe */
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
 } reader;
 
@@ -119,6 +128,38 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
                         sums + 1 + r->state.replicas, own->v, err);
 }
 
+/* A header and a size as they are written: then no byte of the file is without
+ * a check. */
+static lh_status check_header(const char *path, const lh_model *model,
+                              const char *const *suffixes, lh_error *err)
+{
+    lhi_shard_layout layout;
+    struct stat info;
+    LHI_TRY(lhi_shard_layout_make(model, suffixes, &layout, err));
+    char *header = malloc(layout.len);
+    FILE *file = fopen(path, "rb");
+    lh_status status = LH_OK;
+    if (!header)
+        status = lhi_fail_nomem(err);
+    else if (!file || fstat(fileno(file), &info) != 0 ||
+             fread(header, 1, layout.len, file) != layout.len ||
+             memcmp(header, layout.header, layout.len) != 0)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: damaged: its header is not what was written; "
+                          "resume from another checkpoint",
+                          path);
+    else if ((uint64_t)info.st_size != layout.bytes)
+        status = lhi_fail(err, LH_EINPUT,
+                          "%s: damaged: has %" PRId64 " bytes, not %" PRIu64
+                          "; resume from another checkpoint",
+                          path, (int64_t)info.st_size, layout.bytes);
+    if (file)
+        fclose(file);
+    free(header);
+    lhi_shard_layout_fini(&layout);
+    return status;
+}
+
 static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                             const lhi_checkpoint_options *options,
                             lh_error *err)
@@ -132,12 +173,16 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
         lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(lhi_file_read(path, MAX_STATE, &text, &len, err));
     lh_status status = lhi_state_parse(text, len, path, train->o.model, options,
-                                       &r->state, err);
+                                       &r->state, &r->differs, err);
     lh_text_free(text);
     if (status != LH_OK)
         return status;
     LHI_TRY(lhi_st_open(r->weights_path, &r->weights, err));
     LHI_TRY(lhi_st_open(r->moments_path, &r->moments, err));
+    LHI_TRY(check_header(r->weights_path, train->o.model, lhi_weight_suffixes,
+                         err));
+    LHI_TRY(check_header(r->moments_path, train->o.model, lhi_moment_suffixes,
+                         err));
     for (uint32_t i = 0; i < train->o.n_mine; i++)
         for (uint32_t j = 0; j < train->chunks[i].n_tensors; j++)
             if (train->chunks[i].owned[j].tensor->n > most)
@@ -146,8 +191,9 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status load(lhi_train *train, reader *r, const char *folder,
-                      const lhi_checkpoint_options *options, lh_error *err)
+static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
+                             const lhi_checkpoint_options *options,
+                             lh_error *err)
 {
     LHI_TRY(open_files(train, r, folder, options, err));
     for (uint32_t i = 0; i < train->o.n_mine; i++)
@@ -157,17 +203,75 @@ static lh_status load(lhi_train *train, reader *r, const char *folder,
     return LH_OK;
 }
 
-lh_status lhi_train_load(lhi_train *train, const char *path,
-                         const lhi_checkpoint_options *options, lh_error *err)
+/* Whether a file that every checkpoint has is not there. */
+static bool lacks_files(const char *folder)
 {
-    char folder[LHI_PATH];
+    static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
+                                        LHI_MOMENTS_FILE};
+    char path[LHI_PATH];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (lhi_folder_path(path, NULL, "%s/%s", folder, files[i]) == LH_OK &&
+            access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+            return true;
+    return false;
+}
+
+/* Files that no run reads may have been changed on purpose. */
+static void compare_sides(const char *folder, const lhi_state *state,
+                          const lhi_remarks *remarks)
+{
+    char text[600];
+    double sum;
+    for (int i = 0; i < LHI_N_SIDES && remarks && remarks->say; i++) {
+        if (state->sides[i] < 0 ||
+            (lhi_side_sum(folder, i, &sum, NULL) == LH_OK &&
+             sum == state->sides[i]))
+            continue;
+        snprintf(text, sizeof text,
+                 "%.400s/%s: is not what was written; training does not need "
+                 "it, other programs do",
+                 folder, lhi_side_files[i]);
+        remarks->say(remarks->context, text);
+    }
+}
+
+lh_status lhi_train_load_one(lhi_train *train, const char *path,
+                             const uint64_t *step,
+                             const lhi_checkpoint_options *options,
+                             const lhi_remarks *remarks, bool *is_damaged,
+                             lh_error *err)
+{
     reader r = {.piece = NULL};
-    LHI_TRY(find_checkpoint(path, folder, err));
-    lh_status status = load(train, &r, folder, options, err);
+    char folder[LHI_PATH];
+    *is_damaged = false;
+    if (step)
+        LHI_TRY(
+            lhi_folder_path(folder, err, "%s/" LHI_STEP_FOLDER, path, *step));
+    else
+        LHI_TRY(lhi_folder_path(folder, err, "%s", path));
+    lh_status status = load_folder(train, &r, folder, options, err);
+    if (status == LH_OK)
+        compare_sides(folder, &r.state, remarks);
+    *is_damaged = !r.differs && (status == LH_EINPUT ||
+                                 (status == LH_EIO && lacks_files(folder)));
     lhi_st_close(r.weights);
     lhi_st_close(r.moments);
     free(r.state.sums);
     free(r.piece);
+    return status;
+}
+
+lh_status lhi_train_load(lhi_train *train, const char *path,
+                         const lhi_checkpoint_options *options, lh_error *err)
+{
+    uint64_t *steps;
+    size_t n;
+    bool is_damaged;
+    LHI_TRY(lhi_train_find(path, &steps, &n, err));
+    lh_status status =
+        lhi_train_load_one(train, path, n > 0 ? &steps[n - 1] : NULL, options,
+                           NULL, &is_damaged, err);
+    free(steps);
     return status;
 }
 

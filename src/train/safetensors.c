@@ -168,8 +168,9 @@ static lh_status read_at(int fd, const char *name, void *to, size_t size,
         ssize_t got = pread(fd, out, size, (off_t)at);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0)
-            return lhi_fail(err, LH_EIO, "%s: %s", name, strerror(errno));
+        if (got < 0) /* EIO: what the disk has cannot be read any more */
+            return lhi_fail(err, errno == EIO ? LH_EINPUT : LH_EIO, "%s: %s",
+                            name, strerror(errno));
         if (got == 0)
             return lhi_fail(err, LH_EINPUT, "%s: damaged: it ends too early",
                             name);

@@ -15,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_TOKENIZER = 1 << 27 };
-
 /* Where it is made, and what it will be called. */
 static lh_status names(const lhi_train *train,
                        const lhi_checkpoint_options *options, char *temporary,
@@ -94,7 +92,7 @@ static lh_status write_config(const lhi_train *train,
     char path[LHI_PATH], *made;
     size_t len;
     lhi_text text = {0};
-    LHI_TRY(lhi_folder_path(path, err, "%s/config.json", folder));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_CONFIG_FILE, folder));
     lhi_text_printf(
         &text,
         "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n"
@@ -122,8 +120,8 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
 {
     char path[LHI_PATH], *text;
     size_t len;
-    LHI_TRY(lhi_folder_path(path, err, "%s/tokenizer.json", folder));
-    LHI_TRY(lhi_file_read(from, MAX_TOKENIZER, &text, &len, err));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_TOKENIZER_FILE, folder));
+    LHI_TRY(lhi_file_read(from, LHI_MAX_SIDE, &text, &len, err));
     lh_status status = lh_file_write(path, text, len, err);
     lh_text_free(text);
     return status;
@@ -152,6 +150,8 @@ lh_status lhi_train_save_begin(lhi_train *train,
 {
     char folder[LHI_PATH];
     LHI_TRY(names(train, options, folder, NULL, err));
+    if (options->lock)
+        LHI_TRY(lhi_folder_lock_check(options->lock, err));
     lh_status status = begin_folder(train, options, folder, err);
     if (status != LH_OK)
         lhi_remove_folder(folder);
@@ -239,58 +239,85 @@ lh_status lhi_train_save_part(lhi_train *train,
     return close_writer(&moments, status, err);
 }
 
+static lh_status path_of_step(const lhi_checkpoint_options *options,
+                              const char *before, uint64_t step, char *out,
+                              lh_error *err)
+{
+    return lhi_folder_path(out, err, "%s/%s" LHI_STEP_FOLDER, options->folder,
+                           before, step);
+}
+
 /* A folder that is going away is renamed first, so that nobody takes what is
  * left of it for a checkpoint. */
-static lh_status prune(const lhi_checkpoint_options *options, lh_error *err)
+static lh_status rename_old(const lhi_checkpoint_options *options,
+                            uint64_t step, lh_error *err)
+{
+    char path[LHI_PATH], gone[LHI_PATH];
+    LHI_TRY(path_of_step(options, "", step, path, err));
+    LHI_TRY(path_of_step(options, ".old-", step, gone, err));
+    lhi_remove_folder(gone);
+    if (rename(path, gone) != 0)
+        lhi_remove_folder(path); /* somebody's files are in the way */
+    return LH_OK;
+}
+
+/* Not the one that was just written, even where later ones are there. */
+static lh_status prune(const lhi_train *train,
+                       const lhi_checkpoint_options *options, lh_error *err)
 {
     uint64_t *steps;
     size_t n;
     lh_status status = LH_OK;
-    char path[LHI_PATH], gone[LHI_PATH];
+    char gone[LHI_PATH];
     if (options->keep == 0)
         return LH_OK;
     LHI_TRY(lhi_list_steps(options->folder, &steps, &n, err));
-    for (size_t i = 0; status == LH_OK && i + options->keep < n; i++) {
-        status = lhi_folder_path(path, err, "%s/" LHI_STEP_FOLDER,
-                                 options->folder, steps[i]);
+    size_t n_old = n > options->keep ? n - options->keep : 0;
+    for (size_t i = 0; status == LH_OK && i < n_old; i++)
+        if (steps[i] != train->step)
+            status = rename_old(options, steps[i], err);
+    if (status == LH_OK && n_old > 0)
+        status = lhi_sync_folder(options->folder, err);
+    for (size_t i = 0; status == LH_OK && i < n_old; i++) {
+        status = path_of_step(options, ".old-", steps[i], gone, err);
         if (status == LH_OK)
-            status = lhi_folder_path(gone, err, "%s/.old-" LHI_STEP_FOLDER,
-                                     options->folder, steps[i]);
-        if (status == LH_OK && rename(path, gone) == 0)
             lhi_remove_folder(gone);
     }
     free(steps);
     return status;
 }
 
-static lh_status end(lhi_train *train, const lhi_checkpoint_options *options,
-                     const double *sums, const char *temporary,
-                     const char *final, lh_error *err)
+static lh_status write_state(lhi_train *train,
+                             const lhi_checkpoint_options *options,
+                             const double *sums, const char *folder,
+                             lh_error *err)
 {
     char path[LHI_PATH], *text;
-    LHI_TRY(lhi_state_format(train, options, sums, &text, err));
-    lh_status status =
-        lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, temporary);
-    if (status == LH_OK)
-        status = lh_file_write(path, text, strlen(text), err);
+    double sides[LHI_N_SIDES];
+    for (int i = 0; i < LHI_N_SIDES; i++)
+        LHI_TRY(lhi_side_sum(folder, i, &sides[i], err));
+    LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, folder));
+    LHI_TRY(lhi_state_format(train, options, sums, sides, &text, err));
+    lh_status status = lh_file_write(path, text, strlen(text), err);
     free(text);
-    if (status != LH_OK)
-        return status;
-    LHI_TRY(lhi_sync_folder(temporary, err));
-    LHI_TRY(lhi_replace_folder(temporary, final, err));
-    return lhi_sync_folder(options->folder, err);
+    return status == LH_OK ? lhi_sync_folder(folder, err) : status;
 }
 
 lh_status lhi_train_save_end(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, lh_error *err)
 {
-    char temporary[LHI_PATH], final[LHI_PATH];
+    char temporary[LHI_PATH], final[LHI_PATH], gone[LHI_PATH];
     LHI_TRY(names(train, options, temporary, final, err));
-    lh_status status = end(train, options, sums, temporary, final, err);
+    lh_status status = write_state(train, options, sums, temporary, err);
+    if (status == LH_OK)
+        status = lhi_replace_folder(temporary, final, gone, err);
     if (status != LH_OK) {
         lhi_remove_folder(temporary);
         return status;
     }
-    return prune(options, err);
+    LHI_TRY(lhi_sync_folder(options->folder, err));
+    if (gone[0])
+        lhi_remove_folder(gone);
+    return prune(train, options, err);
 }

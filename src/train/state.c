@@ -84,16 +84,32 @@ static double check_of(json_t *root)
     return sum;
 }
 
+const char *const lhi_side_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
+
+static json_t *sides_of(const double *sides)
+{
+    json_t *all = json_object();
+    for (int i = 0; all && i < LHI_N_SIDES; i++)
+        if (sides[i] >= 0 &&
+            json_object_set_new(all, lhi_side_files[i], whole(sides[i])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
 lh_status lhi_state_format(const lhi_train *train,
                            const lhi_checkpoint_options *options,
-                           const double *sums, char **text, lh_error *err)
+                           const double *sums, const double *sides, char **text,
+                           lh_error *err)
 {
     const lh_model *model = train->o.model;
     json_t *root = json_pack(
-        "{s:s, s:I, s:i, s:s*, s:o, s:o}", "longhaul", LHI_CHECKPOINT_FORMAT,
-        "step", (json_int_t)train->step, "replicas", (int)train->o.n_replicas,
-        "recipe", options->recipe, "model", shape_of(model, options), "sums",
-        sums_of(model, train->o.n_replicas, sums));
+        "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
+        LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
+        (int)train->o.n_replicas, "recipe", options->recipe, "model",
+        shape_of(model, options), "sums",
+        sums_of(model, train->o.n_replicas, sums), "files", sides_of(sides));
     double check = root ? check_of(root) : -1;
     char *made = NULL;
     if (check >= 0 && json_object_set_new(root, "check", whole(check)) == 0)
@@ -164,25 +180,34 @@ static lh_status check_same(const json_t *root, const char *name,
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model,
                             const lhi_checkpoint_options *options,
-                            lhi_state *out, lh_error *err)
+                            lhi_state *out, bool *differs, lh_error *err)
 {
     const char *format = json_string_value(json_object_get(root, "longhaul"));
     json_int_t step = json_integer_value(json_object_get(root, "step"));
     json_int_t replicas = json_integer_value(json_object_get(root, "replicas"));
     double check = (double)json_integer_value(json_object_get(root, "check"));
+    const json_t *files = json_object_get(root, "files");
     if (!format)
         return lhi_fail(err, LH_EINPUT, "%s: is not of a longhaul checkpoint",
                         name);
+    *differs = true;
     if (strcmp(format, LHI_CHECKPOINT_FORMAT) != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s: is of format %.40s, this version reads %s", name,
                         format, LHI_CHECKPOINT_FORMAT);
+    *differs = false;
     if (check_of(root) != check || step < 0 || replicas < 1 ||
         replicas > UINT16_MAX)
         return damaged(name, err);
+    *differs = true;
     LHI_TRY(check_same(root, name, model, options, err));
+    *differs = false;
     lhi_state state = {.step = (uint64_t)step, .replicas = (uint32_t)replicas};
     size_t n = lhi_sums_at(lhi_n_kept_tensors(model), state.replicas);
+    for (int i = 0; i < LHI_N_SIDES; i++) {
+        const json_t *sum = json_object_get(files, lhi_side_files[i]);
+        state.sides[i] = sum ? (double)json_integer_value(sum) : -1;
+    }
     if (!(state.sums = calloc(n, sizeof *state.sums)))
         return lhi_fail_nomem(err);
     lh_status status =
@@ -198,14 +223,20 @@ static lh_status read_state(json_t *root, const char *name,
 lh_status lhi_state_parse(const char *text, size_t len, const char *name,
                           const lh_model *model,
                           const lhi_checkpoint_options *options, lhi_state *out,
-                          lh_error *err)
+                          bool *differs, lh_error *err)
 {
     json_error_t why;
+    bool is_other = false;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (differs)
+        *differs = false;
     if (!root)
         return lhi_fail(err, LH_EINPUT, "%s:%d: damaged: %s", name, why.line,
                         why.text);
-    lh_status status = read_state(root, name, model, options, out, err);
+    lh_status status =
+        read_state(root, name, model, options, out, &is_other, err);
     json_decref(root);
+    if (differs)
+        *differs = is_other;
     return status;
 }

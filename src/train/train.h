@@ -26,6 +26,7 @@
  *   update.c            the step itself
  *   save.c, load.c      checkpoints, by all ranks at once
  *   folder.c, state.c   ... their folders, and what each is of
+ *   folder_lock.c       ... who may write into one
  *   safetensors.c       ... the files' format, and
  *   shard_layout.c      ... where tensors lie in them (names.c: their names)
  *
@@ -122,6 +123,26 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
 lh_status lhi_train_validated(lhi_train *train, const double *tally,
                               double *loss, lh_error *err);
 
+/* What there is to say that is no error. */
+typedef struct lhi_remarks {
+    void (*say)(void *context, const char *text); /* may be NULL */
+    void *context;
+} lhi_remarks;
+
+/* The right to write checkpoints into a folder (made if need be), which one run
+ * has at a time: one of its ranks takes it for all. LH_EIO: another run has it;
+ * `err` says which. What a run that is gone has left is taken over, with a
+ * remark. */
+typedef struct lhi_folder_lock lhi_folder_lock;
+lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
+                               lhi_folder_lock **out, lh_error *err);
+/* That it still is ours; takes it again if somebody has removed it. */
+lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
+void lhi_folder_lock_release(lhi_folder_lock *lock); /* NULL is fine */
+/* Removes what killed runs have left in the folder, whose lock the caller has.
+ * A checkpoint that was about to be replaced gets its name back. */
+lh_status lhi_tidy_folder(const char *path, lh_error *err);
+
 /* Checkpoints: docs/formats/checkpoint.md. Call between steps: after the update
  * and the all-gather (lhi_train_gathered) of every chunk. `folder` is the same
  * for all ranks, and is seen by all of them.
@@ -142,6 +163,9 @@ typedef struct lhi_checkpoint_options {
     double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
     uint32_t sequence;               /* for config.json; 0: 2048 */
     const char *tokenizer; /* copied beside the weights; may be NULL */
+    /* Of the folder, checked before anything is written; NULL: the caller sees
+     * to it that nobody else writes there. */
+    lhi_folder_lock *lock;
 } lhi_checkpoint_options;
 
 size_t lhi_train_sums_size(const lhi_train *train);
@@ -161,9 +185,23 @@ void lhi_train_save_cancel(lhi_train *train,
  * the folder of several, of which the newest is taken. The pipeline's degree
  * and the schedule may be others than those that wrote it, and so may the
  * number of replicas. LH_EINPUT: it is damaged, or of another model or recipe;
- * `err` says which file and what. */
+ * `err` says which file and what. On failure the values are any, and so until
+ * another checkpoint was loaded. Takes no lock: reading does not disturb a run
+ * that writes there, which may remove what is being read. */
 lh_status lhi_train_load(lhi_train *train, const char *path,
                          const lhi_checkpoint_options *options, lh_error *err);
+/* The same in parts, for ranks that have to agree on one. The checkpoints that
+ * `path` leads to: those in it, by their steps, ascending; *n = 0, *steps NULL:
+ * it is one itself. Release with free(). LH_EINPUT: there is none. */
+lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
+                         lh_error *err);
+/* One: `path` itself (step NULL), or one in it. *is_damaged: why it failed, and
+ * not that it does not fit; set in any case. */
+lh_status lhi_train_load_one(lhi_train *train, const char *path,
+                             const uint64_t *step,
+                             const lhi_checkpoint_options *options,
+                             const lhi_remarks *remarks, bool *is_damaged,
+                             lh_error *err);
 /* Weights alone, from a safetensors file or a folder with one
  * (model.safetensors) under Hugging Face's names: fine-tuning starts at step
  * 0. */

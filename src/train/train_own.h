@@ -46,12 +46,16 @@ struct lhi_train {
 enum { LHI_PATH = 4096 };
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void lhi_remove_folder(
-    const char *path); /* and all in it; errors don't matter */
+/* A checkpoint's; files that are not of it stay, and the folder with them.
+ * Errors don't matter. */
+void lhi_remove_folder(const char *path);
 lh_status lhi_make_folder(const char *path, lh_error *err); /* with parents */
 lh_status lhi_sync_folder(const char *path, lh_error *err);
-/* `from` becomes `to`, whether or not that is there. */
-lh_status lhi_replace_folder(const char *from, const char *to, lh_error *err);
+/* `from` becomes `to`, whether or not that is there. *gone (room for a path)
+ * names what `to` was, "" nothing: to be removed once the folder that has both
+ * is synced. */
+lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
+                             lh_error *err);
 /* The steps of the checkpoints in a folder, ascending; release with free(). */
 lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
@@ -93,22 +97,39 @@ void lhi_shard_layout_fini(lhi_shard_layout *layout);
 #define LHI_WEIGHTS_FILE "model.safetensors"
 #define LHI_MOMENTS_FILE "optimizer.safetensors"
 #define LHI_STATE_FILE "state.json"
+#define LHI_LOCK_FILE ".longhaul-lock"
+#define LHI_LOCK_GONE ".gone-" /* ends the name of one that is replaced */
+#define LHI_CONFIG_FILE "config.json"
+#define LHI_TOKENIZER_FILE "tokenizer.json"
 #define LHI_CHECKPOINT_FORMAT "checkpoint/1"
+
+/* Files of a checkpoint that no run reads: for other programs. */
+enum { LHI_SIDE_CONFIG, LHI_SIDE_TOKENIZER, LHI_N_SIDES };
+extern const char *const lhi_side_files[LHI_N_SIDES];
+enum { LHI_MAX_SIDE = 1 << 27 }; /* bytes */
+/* The checksum of a checkpoint's file; -1: there is none. */
+lh_status lhi_side_sum(const char *folder, int side, double *sum,
+                       lh_error *err);
 
 /* What a checkpoint says of itself: src/train/state.c. `sums` is of
  * lhi_train_sums_size() numbers for `replicas`. */
 typedef struct lhi_state {
     uint64_t step;
     uint32_t replicas;
-    double *sums; /* release with free() */
+    double *sums;              /* release with free() */
+    double sides[LHI_N_SIDES]; /* checksums; negative: none */
 } lhi_state;
+/* `sides` as in lhi_state. */
 lh_status lhi_state_format(const lhi_train *train,
                            const lhi_checkpoint_options *options,
-                           const double *sums, char **text, lh_error *err);
+                           const double *sums, const double *sides, char **text,
+                           lh_error *err);
+/* *differs (may be NULL): it is whole, and of another model, recipe or format
+ * than this run's; false: it is damaged. */
 lh_status lhi_state_parse(const char *text, size_t len, const char *name,
                           const lh_model *model,
                           const lhi_checkpoint_options *options, lhi_state *out,
-                          lh_error *err);
+                          bool *differs, lh_error *err);
 /* Where in the sums tensor `index` has its weights', and behind them per
  * replica its first and then its second moments'. */
 size_t lhi_sums_at(uint32_t index, uint32_t replicas);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that train, in one thread, which plays the engine; their checkpoints.
+ */
+#ifndef TRAIN_TEAM_H
+#define TRAIN_TEAM_H
+
+#include "small_llama.h"
+
+#include "train/train.h"
+
+/* Replicas of a pipeline. */
+typedef struct team {
+    uint32_t n_replicas, n_devices;
+    small s[4];
+    lhi_train *t[4][8];
+    lhi_train_report report;
+} team;
+
+static inline team open_team(uint32_t replicas, uint32_t chunks,
+                             uint32_t devices, bool tied)
+{
+    team m = {.n_replicas = replicas, .n_devices = devices};
+    lh_error err;
+    static lh_model models[2]; /* outlive the team's copies */
+    models[tied] = small_model();
+    models[tied].tied_embeddings = tied;
+    for (uint32_t r = 0; r < replicas; r++) {
+        m.s[r] = small_sizes();
+        small *s = &m.s[r];
+        s->model.tied_embeddings = tied;
+        s->n_microbatches = 4 / replicas;
+        s->n_chunks = chunks, s->n_devices = devices;
+        s->replica = r, s->n_replicas = replicas;
+        small_open(s);
+        for (uint32_t d = 0; d < devices; d++) {
+            lhi_train_options o = lhi_train_defaults(10);
+            uint32_t mine[16], n = 0;
+            for (uint32_t c = d; c < chunks; c += devices)
+                mine[n++] = c;
+            o.model = &models[tied], o.n_chunks = chunks;
+            o.mine = mine, o.n_mine = n;
+            o.replica = r, o.n_replicas = replicas;
+            o.rate = 1e-2, o.warmup = 3, o.clip = 0.5;
+            CHECK_OK(lhi_train_make(s->devices[d], &o, &m.t[r][d], &err), err);
+        }
+    }
+    return m;
+}
+
+static inline void close_team(team *m)
+{
+    for (uint32_t r = 0; r < m->n_replicas; r++) {
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            lhi_train_free(m->t[r][d]);
+        small_close(&m->s[r]);
+    }
+}
+
+static inline void reduce(team *m, uint32_t chunk)
+{
+    const float *values[4];
+    float *out[4];
+    size_t n = 0;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, &values[r],
+                            &n, &out[r]);
+    CHECK_INT(n % m->n_replicas, 0);
+    size_t piece = n / m->n_replicas;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (size_t i = 0; i < piece; i++) {
+            float sum = values[0][r * piece + i];
+            for (uint32_t from = 1; from < m->n_replicas; from++)
+                sum += values[from][r * piece + i];
+            out[r][i] = sum;
+        }
+}
+
+static inline void gather(team *m, uint32_t chunk)
+{
+    float *values[4];
+    size_t n = 0;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, &values[r],
+                             &n);
+    size_t piece = n / m->n_replicas;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t to = 0; n > 0 && to < m->n_replicas; to++)
+            if (to != r)
+                memcpy(values[to] + r * piece, values[r] + r * piece,
+                       piece * sizeof(float));
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        lhi_train_gathered(m->t[r][chunk % m->n_devices], chunk);
+}
+
+static inline void exchange_tied(team *m)
+{
+    for (uint32_t r = 0; r < m->n_replicas; r++) {
+        lhi_train_pair ends[2];
+        int n = 0;
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            lhi_train_pair pair = lhi_train_tied(m->t[r][d]);
+            if (pair.n > 0)
+                ends[n++] = pair;
+        }
+        CHECK(n == 0 || n == 2);
+        for (int i = 0; i < n; i++)
+            memcpy(ends[i].theirs, ends[1 - i].mine, ends[i].n * sizeof(float));
+    }
+}
+
+typedef lh_status (*tally_call)(lhi_train *, double *, lh_error *);
+
+static inline double *add_tallies(team *m, tally_call call)
+{
+    lh_error err;
+    size_t n = lhi_train_tally_size(m->t[0][0]);
+    double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one);
+    for (uint32_t r = m->n_replicas; r-- > 0;)
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            CHECK_OK(call(m->t[r][d], one, &err), err);
+            for (size_t i = 0; i < n; i++)
+                all[i] += one[i];
+        }
+    free(one);
+    return all;
+}
+
+static inline double team_step(team *m)
+{
+    lh_error err;
+    uint32_t chunks = m->s[0].n_chunks;
+    for (uint32_t c = 0; c < chunks; c++)
+        gather(m, c);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        small_step(&m->s[r], lhi_train_step(m->t[r][0]), LHI_STEP_TRAIN,
+                   (small_order)(r % 4));
+    for (uint32_t c = 0; c < chunks; c++)
+        reduce(m, c);
+    exchange_tied(m);
+    double *tally = add_tallies(m, lhi_train_tally);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            CHECK_OK(lhi_train_update(m->t[r][d], tally, &m->report, &err),
+                     err);
+    free(tally);
+    return m->report.loss;
+}
+
+static inline void settle(team *m)
+{
+    for (uint32_t c = 0; c < m->s[0].n_chunks; c++)
+        gather(m, c);
+}
+
+/* Bit by bit the same weights. */
+static inline void check_same(team *a, team *b)
+{
+    settle(a);
+    settle(b);
+    for (uint32_t i = 0; small_tensor(&a->s[0], i); i++) {
+        const lhi_tensor *x = small_tensor(&a->s[0], i);
+        const lhi_tensor *y = small_tensor(&b->s[b->n_replicas - 1], i);
+        CHECK_MSG(memcmp(x->value, y->value, x->n * sizeof(float)) == 0,
+                  "%s differs", x->name);
+    }
+}
+
+static inline void save_all(team *m, const lhi_checkpoint_options *o)
+{
+    lh_error err;
+    size_t n = lhi_train_sums_size(m->t[0][0]);
+    double *all = calloc(n, sizeof *all), *one = calloc(n, sizeof *one);
+    settle(m);
+    CHECK_OK(lhi_train_save_begin(m->t[0][0], o, &err), err);
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++) {
+            CHECK_OK(lhi_train_save_part(m->t[r][d], o, one, &err), err);
+            for (size_t i = 0; i < n; i++)
+                all[i] += one[i];
+        }
+    CHECK_OK(lhi_train_save_end(m->t[0][0], o, all, &err), err);
+    free(all);
+    free(one);
+}
+
+static inline void load_all(team *m, const char *path,
+                            const lhi_checkpoint_options *o)
+{
+    lh_error err;
+    for (uint32_t r = 0; r < m->n_replicas; r++)
+        for (uint32_t d = 0; d < m->n_devices; d++)
+            CHECK_OK(lhi_train_load(m->t[r][d], path, o, &err), err);
+}
+
+static inline void remove_all(const char *folder)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    CHECK_INT(system(command), 0);
+}
+
+static inline bool is_there(const char *folder, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+#endif
