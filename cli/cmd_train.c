@@ -178,7 +178,7 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, checkpoint),
      .arg = "DIR",
      .help = "cpu: write checkpoints into folders in DIR, one at the end of "
-             "the run.",
+             "the run. One run at a time: another one is refused.",
      .words = CLI_WORDS_FILES},
     {.name = "checkpoint-every",
      .type = CLI_COUNT,
@@ -200,8 +200,8 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, resume),
      .arg = "DIR",
      .help = "cpu: go on from a checkpoint: its folder, or the folder of "
-             "several, of which the newest is taken. --steps counts from the "
-             "beginning of the first run.",
+             "several, of which the newest that is whole is taken. --steps "
+             "counts from the beginning of the first run.",
      .words = CLI_WORDS_FILES},
     {.name = "weights",
      .type = CLI_TEXT,

@@ -70,6 +70,12 @@ static void show_failure(void *of, const char *why)
     w->c->is_said = true;
 }
 
+static void show_remark(void *of, const char *text)
+{
+    const watch *w = of;
+    cli_note(w->c, "%s", text);
+}
+
 static lh_status take_model(cli *c, lh_train_model *m)
 {
     const train_settings *s = c->settings;
@@ -162,7 +168,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .progress = show_iteration,
                                   .stop = asked_to_stop,
                                   .failed = show_failure,
-                                  .context = &w};
+                                  .context = &w,
+                                  .remark = show_remark};
     cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);

@@ -143,6 +143,9 @@ typedef struct lh_train_options {
      * tell people. May be NULL. */
     void (*failed)(void *context, const char *why);
     void *context;
+    /* What there is to say that does not end the run, as of a damaged
+     * checkpoint that was passed over: a sentence, on rank 0. May be NULL. */
+    void (*remark)(void *context, const char *text);
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -194,9 +197,13 @@ typedef struct lh_train_model {
     double weight_decay, clip;
     uint64_t warmup; /* steps; UINT64_MAX: the default */
 
-    const char *checkpoint;          /* folder for checkpoints; NULL: none */
+    /* Folder for checkpoints; NULL: none. One run at a time has it: LH_EIO says
+     * which. What killed runs have left there is removed. */
+    const char *checkpoint;
     uint32_t checkpoint_every, keep; /* steps, 0: at the end alone; 0: all */
-    const char *resume;  /* a checkpoint, or the folder of several; NULL */
+    /* A checkpoint, or the folder of several, of which the newest that is whole
+     * is taken; NULL. */
+    const char *resume;
     const char *weights; /* safetensors to begin with; NULL: by the seed */
     bool emulate_links;  /* as the pipeline has them; else none is */
 } lh_train_model;

@@ -497,7 +497,9 @@ static lh_status make_training(worker *w, lh_error *err)
                               .n_ranks = w->n,
                               .steps = job->o.steps,
                               .net = w->net,
-                              .device = w->device};
+                              .device = w->device,
+                              .remarks = {job->o.remark, job->o.context},
+                              .stop = w->stop};
     return lhi_training_make(&o, &w->training, err);
 }
 

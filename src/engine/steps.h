@@ -16,6 +16,8 @@
  *   late.c              ... receives that are posted late
  *   played.c            ... data parallelism of timed devices
  *   training.c          data parallelism that is real; optimizer, checkpoints
+ *   resume.c            ... going on from one, the same on all ranks
+ *   sum_ranks.c         ... sums over all ranks
  *   outcome.c           what rank 0 recorded, as a result and a trace
  *   measure*.c          what passes and links take here: profiles
  *   plan/               what of a plan says what is run */

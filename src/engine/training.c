@@ -2,6 +2,8 @@
 #include "engine/training.h"
 
 #include "base/realtime.h"
+#include "engine/resume.h"
+#include "engine/sum_ranks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,6 +24,7 @@ struct lhi_training {
     uint32_t *group_ranks;
     bool whole; /* all values are in place: nothing to gather */
     lhi_checkpoint_options checkpoint;
+    lhi_folder_lock *folder_lock; /* rank 0 */
     char recipe[256];
     /* The thread; under `lock`. */
     pthread_mutex_t lock;
@@ -212,44 +215,6 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
                     pair.n * sizeof *pair.mine, err);
 }
 
-static lh_status pass_on(lhi_training *t, uint32_t to, bool sends, uint64_t tag,
-                         double *values, size_t n, lh_error *err)
-{
-    lhi_net_op op = {0};
-    if (sends)
-        LHI_TRY(lhi_net_send(t->o.net, to, tag, values, n * sizeof *values,
-                             LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN,
-                             &op, err));
-    else
-        LHI_TRY(lhi_net_receive(t->o.net, to, tag, values, n * sizeof *values,
-                                &op, err));
-    return lhi_net_wait(t->o.net, &op, 0, err);
-}
-
-/* Adds up the arrays of all ranks, on rank 0; all get the sum. Each place is
- * filled by one rank, so the order does not matter. */
-static lh_status add_up(lhi_training *t, uint64_t turn, double *values,
-                        size_t n, lh_error *err)
-{
-    uint64_t up = lhi_tag(LHI_TAG_SUM, turn, 0);
-    uint64_t down = lhi_tag(LHI_TAG_SUM, turn, 1);
-    if (lhi_net_rank(t->o.net) != 0) {
-        LHI_TRY(pass_on(t, 0, true, up, values, n, err));
-        return pass_on(t, 0, false, down, values, n, err);
-    }
-    double *theirs = calloc(n + 1, sizeof *theirs);
-    lh_status status = theirs ? LH_OK : lhi_fail_nomem(err);
-    for (uint32_t r = 1; status == LH_OK && r < t->o.n_ranks; r++) {
-        status = pass_on(t, r, false, up, theirs, n, err);
-        for (size_t i = 0; status == LH_OK && i < n; i++)
-            values[i] += theirs[i];
-    }
-    for (uint32_t r = 1; status == LH_OK && r < t->o.n_ranks; r++)
-        status = pass_on(t, r, true, down, values, n, err);
-    free(theirs);
-    return status;
-}
-
 /* The sum of what all ranks say, by lhi_train_tally() or, of a step that
  * validates, lhi_train_validation_tally(). */
 static lh_status take_tally(lhi_training *t, uint64_t turn,
@@ -263,7 +228,7 @@ static lh_status take_tally(lhi_training *t, uint64_t turn,
         return lhi_fail_nomem(err);
     lh_status status = fill(t->train, tally, err);
     if (status == LH_OK)
-        status = add_up(t, turn, tally, n, err);
+        status = lhi_sum_ranks(t->o.net, turn, tally, n, NULL, err);
     if (status != LH_OK) {
         free(tally);
         return status;
@@ -320,7 +285,7 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
     LHI_TRY(lhi_net_barrier(t->o.net, &all, lhi_tag(LHI_TAG_BARRIER, turn, 0),
                             NULL, err));
     LHI_TRY(lhi_train_save_part(t->train, &t->checkpoint, sums, err));
-    LHI_TRY(add_up(t, turn, sums, n, err));
+    LHI_TRY(lhi_sum_ranks(t->o.net, turn, sums, n, NULL, err));
     return leads ? lhi_train_save_end(t->train, &t->checkpoint, sums, err)
                  : LH_OK;
 }
@@ -419,6 +384,15 @@ static void describe(lhi_training *t, const lhi_train_options *with)
                                              .tokenizer = m->tokenizer};
 }
 
+/* No other run writes there until this one has ended. */
+static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
+{
+    const char *folder = t->o.model->checkpoint;
+    LHI_TRY(lhi_folder_lock_take(folder, &t->o.remarks, &t->folder_lock, err));
+    t->checkpoint.lock = t->folder_lock;
+    return lhi_tidy_folder(folder, err);
+}
+
 static lh_status set_up(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
@@ -426,8 +400,16 @@ static lh_status set_up(lhi_training *t, lh_error *err)
     lhi_train_options with = train_options(t);
     describe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
+    if (m->checkpoint && lhi_net_rank(t->o.net) == 0)
+        LHI_TRY(lock_checkpoints(t, err));
+    const lhi_resume_options resume = {.train = t->train,
+                                       .net = t->o.net,
+                                       .path = m->resume,
+                                       .checkpoint = &t->checkpoint,
+                                       .remarks = t->o.remarks,
+                                       .stop = t->o.stop};
     if (m->resume)
-        LHI_TRY(lhi_train_load(t->train, m->resume, &t->checkpoint, err));
+        LHI_TRY(lhi_resume(&resume, err));
     else if (m->weights)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
     t->whole = true;
@@ -475,6 +457,7 @@ void lhi_training_free(lhi_training *t)
         return;
     lhi_training_stop(t);
     lhi_train_free(t->train);
+    lhi_folder_lock_release(t->folder_lock);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     free(t->mine);

@@ -16,8 +16,12 @@ typedef struct lhi_training_options {
     uint64_t steps;
     lhi_net *net;
     lhi_device *device;
+    lhi_remarks remarks;      /* rank 0 */
+    const lhi_net_stop *stop; /* rank 0: may end lhi_training_make() */
 } lhi_training_options;
 
+/* All ranks call it: those that resume agree on a checkpoint. Rank 0 has the
+ * lock of the folder for checkpoints from here to lhi_training_free(). */
 lh_status lhi_training_make(const lhi_training_options *options,
                             lhi_training **out, lh_error *err);
 /* After a failure, once all ranks have been told: ends the thread. */

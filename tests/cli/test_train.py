@@ -254,7 +254,8 @@ else:
     damaged = bytearray(weights.read_bytes())
     damaged[-100] ^= 16
     weights.write_bytes(damaged)
-    case("a damaged checkpoint", [*TRAIN[:-1], "14", "--resume", "run"], 1,
+    case("a damaged checkpoint",
+         [*TRAIN[:-1], "14", "--resume", "run/step-00000012"], 1,
          err=r"\Alonghaul: rank \d.*model\.safetensors[^\n]*\n\Z")
     found = json_case("profile", ["profile", "job.yaml", "--repeats", "3",
                                   "-o", "profile.json"])

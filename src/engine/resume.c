@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank reads its part of a checkpoint, so each may find another one
+ * damaged: rank 0 says which to read, all read it, and if one cannot, all go to
+ * the one before. */
+#include "engine/resume.h"
+
+#include "base/fail.h"
+#include "engine/sum_ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Tags of rounds that no step has: see docs/formats/wire.md. */
+enum { FIRST_TURN = 1 << 23 };
+
+/* What rank 0 has the others read: a step's number, or this. */
+static const double itself = -1;
+
+typedef struct rounds {
+    const lhi_resume_options *o;
+    uint64_t turn;
+    uint64_t *steps; /* rank 0 */
+    size_t n_left;
+    bool is_first_whole;
+    char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
+} rounds;
+
+static bool leads(const rounds *r)
+{
+    return lhi_net_rank(r->o->net) == 0;
+}
+
+static void remark(const rounds *r, const char *text)
+{
+    if (r->o->remarks.say)
+        r->o->remarks.say(r->o->remarks.context, text);
+}
+
+/* The next one to be tried, on all ranks. */
+static lh_status choose(rounds *r, double *which, lh_error *err)
+{
+    *which = 0;
+    if (leads(r) && r->steps && r->n_left == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%.150s: none of its checkpoints is whole; the newest: "
+                        "%.300s",
+                        r->o->path, r->newest_why);
+    if (leads(r))
+        *which = r->steps ? (double)r->steps[--r->n_left] : itself;
+    return lhi_sum_ranks(r->o->net, r->turn++, which, 1, r->o->stop, err);
+}
+
+static void pass_over(rounds *r, double which, uint32_t rank, const char *why)
+{
+    char text[sizeof r->newest_why + 600];
+    snprintf(text, sizeof text,
+             "%.400s: step %.0f is passed over: rank %" PRIu32 ": %s",
+             r->o->path, which, rank, why);
+    remark(r, text);
+    if (r->is_first_whole)
+        snprintf(r->newest_why, sizeof r->newest_why, "%s", why);
+    r->is_first_whole = false;
+}
+
+/* Whether all ranks have read theirs; `mine` says why this one has not. */
+static lh_status agree(rounds *r, double which, bool failed, lh_error *mine,
+                       bool *all, lh_error *err)
+{
+    uint32_t n = lhi_net_n_ranks(r->o->net), first = 0;
+    double *failures = calloc(n, sizeof *failures);
+    if (!failures)
+        return lhi_fail_nomem(err);
+    failures[lhi_net_rank(r->o->net)] = failed;
+    lh_status status =
+        lhi_sum_ranks(r->o->net, r->turn, failures, n, r->o->stop, err);
+    while (status == LH_OK && first < n && failures[first] == 0)
+        first++;
+    free(failures);
+    if (status != LH_OK)
+        return status;
+    *all = first == n;
+    if (!*all)
+        LHI_TRY(lhi_text_to_first(r->o->net, first, r->turn, mine->text,
+                                  sizeof mine->text, r->o->stop, err));
+    if (!*all && leads(r))
+        pass_over(r, which, first, mine->text);
+    r->turn++;
+    return LH_OK;
+}
+
+static lh_status try_checkpoint(rounds *r, double which, bool *all,
+                                lh_error *err)
+{
+    const uint64_t step = which < 0 ? 0 : (uint64_t)which;
+    bool is_damaged;
+    lh_error why = {0};
+    lh_status status = lhi_train_load_one(
+        r->o->train, r->o->path, which < 0 ? NULL : &step, r->o->checkpoint,
+        leads(r) ? &r->o->remarks : NULL, &is_damaged, &why);
+    *all = status == LH_OK;
+    if (status != LH_OK && (!is_damaged || which < 0)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return which < 0 ? LH_OK : agree(r, which, status != LH_OK, &why, all, err);
+}
+
+lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
+{
+    rounds r = {.o = options, .turn = FIRST_TURN, .is_first_whole = true};
+    lh_status status = LH_OK;
+    double which = 0;
+    bool all = false;
+    if (leads(&r))
+        LHI_TRY(lhi_train_find(options->path, &r.steps, &r.n_left, err));
+    while (status == LH_OK && !all) {
+        status = choose(&r, &which, err);
+        if (status == LH_OK)
+            status = try_checkpoint(&r, which, &all, err);
+    }
+    if (status == LH_OK && leads(&r) && !r.is_first_whole) {
+        char text[600];
+        snprintf(text, sizeof text, "%.400s: resuming from step %.0f",
+                 options->path, which);
+        remark(&r, text);
+    }
+    free(r.steps);
+    return status;
+}

@@ -1,0 +1,444 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of checkpoints: one run at a time, what killed runs leave, what of
+damaged ones is resumed."""
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+
+from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
+                     finish, json_case, makes, read, run, test, until, write)
+
+LOCK = ".longhaul-lock"
+
+
+@makes("plan.json", "text")
+def prepare():
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    for old, new in [("hidden: 128, ffn: 384", "hidden: 16, ffn: 24"),
+                     ("head_dim: 32", "head_dim: 4"),
+                     ("sequence: 128", "sequence: 8")]:
+        job = job.replace(old, new)
+    write("job.yaml", job)
+    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+    write("text", "It was the best of times, it was the worst of times.\n" * 90)
+
+
+def arguments(steps, *more):
+    return ["train", "plan.json", "--device", "cpu", "--data", "text",
+            "--rate", "1e-2", "--steps", str(steps), *more]
+
+
+def train(name, steps, *more, code=0, err=None):
+    """The iterations of a run that writes into `run`."""
+    found = json_case(name, arguments(steps, "--checkpoint", "run", *more),
+                      code, err)
+    return [one["loss"] for one in found.get("iterations", [])]
+
+
+def checkpoints():
+    return sorted(os.listdir(WORK / "run"))
+
+
+def begin(*more, steps=10000000):
+    """A run without an end, once it has written its first checkpoint."""
+    log = WORK / "begun.jsonl"
+    log.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [PROGRAM, *arguments(steps, "--checkpoint", "run", "--log",
+                             "begun.jsonl", *more)], cwd=WORK,
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True)
+    check(until(lambda: log.exists() and log.read_text().count("\n") > 2,
+                process), "it has begun")
+    return process
+
+
+def end(process, number):
+    os.killpg(process.pid, number)
+    return process.communicate(timeout=HANGS)
+
+
+def damage(path, at=-20):
+    text = bytearray((WORK / path).read_bytes())
+    text[at] ^= 16
+    (WORK / path).write_bytes(text)
+
+
+# --- one run at a time -------------------------------------------------------
+@test
+def a_second_run_is_refused_by_name():
+    prepare()
+    for transport in ("inproc", "local"):
+        first = begin("--checkpoint-every", "1", "--transport", transport)
+        lock = json.loads(read(f"run/{LOCK}"))
+        check(lock["host"] == socket.gethostname() and
+              os.path.exists(f"/proc/{lock['process']}"), lock)
+        check(transport == "local" or lock["process"] == first.pid, lock)
+        second = case("the second run", arguments(3, "--checkpoint", "run"), 1,
+                      err=rf"\Alonghaul: rank 0: run/{LOCK}: the folder is in "
+                          rf"use by process {lock['process']} on "
+                          rf"{lock['host']} since 20\d\d-[^\n]*another "
+                          rf"folder\n\Z")
+        check(second.stdout == "", "and has done nothing")
+        # Reading needs no lock.
+        case("resuming elsewhere", arguments(
+            1, "--resume", "run", "--checkpoint", "other"), out=ANY, err=ANY)
+        out, err = end(first, signal.SIGINT)
+        check(first.returncode == 1 and "iterations" in out, (out, err))
+        check(LOCK not in checkpoints() and
+              not [n for n in checkpoints() if n.startswith(".")],
+              f"the lock goes with the run: {checkpoints()}")
+        case("a run after it", arguments(2, "--checkpoint", "run"), out=ANY)
+
+
+@test
+def of_runs_that_begin_at_once_one_wins():
+    """Each time one trains and the others are refused, or follow it."""
+    prepare()
+    refused = followed = 0
+    for turn in range(12):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        if turn % 3 == 2:  # a lock to take over
+            (WORK / "run").mkdir()
+            (WORK / "run" / LOCK).write_text(json.dumps(stale()))
+        all_of_them = [subprocess.Popen(
+            [PROGRAM, *arguments(4, "--checkpoint", "run", "--checkpoint-every",
+                                 "1")], cwd=WORK, env=ENVIRONMENT,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(3)]
+        ended = [(p.communicate(timeout=HANGS), p.returncode)
+                 for p in all_of_them]
+        good = [e for e in ended if e[1] == 0]
+        bad = [e for e in ended if e[1] != 0]
+        check(good and all("in use by process" in e[0][1] for e in bad), ended)
+        refused += len(bad)
+        followed += len(good) - 1
+        check(checkpoints() == ["step-00000003", "step-00000004"],
+              checkpoints())
+        case("what is there is whole", arguments(4, "--resume", "run"),
+             out="as many steps as")
+    print(f"{refused} runs were refused, {followed} came after another")
+
+
+def stale():
+    """The lock of a process of this machine that is gone."""
+    gone = subprocess.run(["true"], check=True) and subprocess.Popen(["true"])
+    gone.wait()
+    return {"longhaul": "lock/1", "host": socket.gethostname(),
+            "process": gone.pid, "started": 1, "flock": True,
+            "machine": text_of("/etc/machine-id"),
+            "boot": text_of("/proc/sys/kernel/random/boot_id"),
+            "space": os.stat("/proc/self/ns/pid").st_ino,
+            "since": "2026-01-02T03:04:05Z", "token": "t"}
+
+
+def text_of(path):
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+@test
+def a_stale_lock_is_taken_over_with_a_remark():
+    prepare()
+    (WORK / "run").mkdir()
+    taken = r"was in use by process \d+ on [^\n]* since 2026-01-02T03:04:05Z, " \
+            r"which is gone; [^\n]*removed\n"
+    for name, change in [
+            ("its process is gone", {}),
+            ("without flock", {"flock": False}),
+            ("its number is another's", {"process": os.getpid()}),
+            ("the machine was restarted", {"boot": "another"}),
+            ("in a container of this kernel", {"space": 1})]:
+        lock = {**stale(), **change}
+        if "boot" in change and not lock["machine"]:
+            continue
+        write(f"run/{LOCK}", json.dumps(lock))
+        case(name, arguments(1, "--checkpoint", "run"), out=ANY,
+             err=rf"\Alonghaul: run: {taken}\Z")
+        check(LOCK not in checkpoints(), f"{name}: {checkpoints()}")
+    for name, change, why in [
+            ("another host", {"host": "far", "boot": "b", "machine": "m"},
+             r"process \d+ on far since [^\n]*cannot be seen from here; if "
+             r"that has ended, remove this file"),
+            ("another host of the same name", {"boot": "b", "machine": "m"},
+             "cannot be seen from here"),
+            ("a container that has no flock", {"space": 1, "flock": False},
+             "cannot be seen from here"),
+            ("a process that runs", {"process": os.getpid(), "started": int(
+                text_of("/proc/self/stat").rpartition(")")[2].split()[19])},
+             f"in use by process {os.getpid()}"),
+            ("another form", {"longhaul": "lock/2"}, "is no lock of longhaul"),
+            ("a number that cannot be", {"process": -1}, "is no lock of")]:
+        before = json.dumps({**stale(), **change})
+        write(f"run/{LOCK}", before)
+        case(name, arguments(1, "--checkpoint", "run"), 1, err=why)
+        check(read(f"run/{LOCK}") == before, f"{name}: it stays")
+    for text in ("", "{", "x" * 5000):
+        write(f"run/{LOCK}", text)
+        case("no lock", arguments(1, "--checkpoint", "run"), 1,
+             err=f"run/{LOCK}: is no lock of longhaul, or a damaged one; remove")
+
+
+@test
+def a_folder_whose_lock_is_taken_away_is_not_written():
+    prepare()
+    first = begin("--checkpoint-every", "1")
+    write(f"run/{LOCK}.other", json.dumps(stale()))
+    os.replace(WORK / f"run/{LOCK}.other", WORK / f"run/{LOCK}")
+    out, err = first.communicate(timeout=HANGS)
+    check(first.returncode == 1 and "taken this run's lock; no checkpoint was "
+          "written" in err and out == "", (out, err))
+    check(json.loads(read(f"run/{LOCK}"))["token"] == "t", "it is the other's")
+
+
+@test
+def a_folder_that_is_removed_is_made_again():
+    prepare()
+    first = begin()
+    shutil.rmtree(WORK / "run")
+    end(first, signal.SIGINT)
+    check(len(checkpoints()) == 1 and checkpoints()[0].startswith("step-"),
+          checkpoints())
+
+
+@test
+def a_folder_that_nothing_was_written_to_goes_again():
+    prepare()
+    case("no such checkpoint", arguments(
+        1, "--checkpoint", "run/deep", "--resume", "nowhere"), 1, err="nowhere")
+    check(not (WORK / "run/deep").exists(), "it was made for nothing")
+
+
+# --- what killed runs leave --------------------------------------------------
+@test
+def killed_runs_are_cleaned_up_after():
+    prepare()
+    kept = {}
+    for transport in ("inproc", "local", "inproc"):
+        before = checkpoints() if (WORK / "run").exists() else []
+        more = ["--resume", "run"] if before else []
+        first = begin("--checkpoint-every", "1", "--transport", transport,
+                      *more)
+        _, err = end(first, signal.SIGKILL)
+        check(LOCK in checkpoints(), f"a lock is left: {checkpoints()}")
+        kept[transport] = max(n for n in checkpoints() if n.startswith("step"))
+    again = begin("--resume", "run", "--checkpoint-every", "1")
+    _, err = end(again, signal.SIGINT)
+    check("which is gone; what it left is removed" in err, err)
+    check(len(checkpoints()) == 2 and
+          all(n.startswith("step-") for n in checkpoints()), checkpoints())
+
+
+@test
+def what_is_not_a_runs_own_stays():
+    prepare()
+    train("a run", 2)
+    (WORK / "elsewhere").mkdir()
+    write("elsewhere/config.json", "mine")
+    for name in (".new-step-00000007", ".old-step-00000001",
+                 ".new-step-00000008.old"):
+        (WORK / "run" / name).mkdir()
+        for file in ("config.json", "model.safetensors", "state.json.tmp-1-0",
+                     "config.json.tmp-12-0badcafe-0"):
+            write(f"run/{name}/{file}", "")
+    # These are nobody's business: other names, files, links, notes.
+    for name in (".new-step-7", ".old-step-0000007x", ".old-steps",
+                 "step-00000009.bak", ".new-step-00000003.old.old"):
+        (WORK / "run" / name).mkdir()
+        write(f"run/{name}/config.json", "mine")
+    (WORK / "run/.old-step-00000004").symlink_to(WORK / "elsewhere")
+    write("run/.old-step-00000005", "a file")
+    (WORK / "run/.old-step-00000006").mkdir()
+    write("run/.old-step-00000006/notes.txt", "mine")
+    write("run/.old-step-00000006/model.safetensors", "")
+    mine = {str(p.relative_to(WORK)) for p in (WORK / "run").rglob("*")
+            if p.is_file() and p.read_text(errors="ignore") in (
+                "mine", "a file")}
+    # A checkpoint that was about to be replaced, where names cannot be
+    # exchanged.
+    os.rename(WORK / "run/step-00000002", WORK / "run/.new-step-00000002.old")
+    train("the next run", 3, "--resume", "run")
+    left = {n for n in checkpoints() if n.startswith(".")}
+    check(left == {".new-step-7", ".old-step-0000007x", ".old-steps",
+                   ".new-step-00000003.old.old", ".old-step-00000004",
+                   ".old-step-00000005", ".old-step-00000006"}, left)
+    check(all((WORK / name).is_file() for name in mine) and len(mine) == 7 and
+          read("elsewhere/config.json") == "mine",
+          f"somebody's files: {sorted(mine)}")
+    check(not (WORK / "run/.old-step-00000006/model.safetensors").exists(),
+          "what is ours goes")
+    check("step-00000002" in checkpoints() and
+          "step-00000003" in checkpoints(), checkpoints())
+
+
+@test
+def an_old_folder_does_not_stop_pruning():
+    prepare()
+    train("a run", 2, "--checkpoint-every", "1", "--keep", "1")
+    (WORK / "run/.old-step-00000002").mkdir()
+    write("run/.old-step-00000002/notes.txt", "mine")
+    train("more", 6, "--checkpoint-every", "1", "--keep", "1", "--resume",
+          "run")
+    check([n for n in checkpoints() if n.startswith("step")] ==
+          ["step-00000006"], checkpoints())
+    check(read("run/.old-step-00000002/notes.txt") == "mine", "notes stay")
+
+
+@test
+def the_checkpoint_that_was_just_written_is_never_pruned():
+    prepare()
+    train("a long run", 6, "--checkpoint-every", "2", "--keep", "2")
+    train("a new one there", 1, "--keep", "2")
+    check(checkpoints() == ["step-00000001", "step-00000004", "step-00000006"],
+          checkpoints())
+
+
+# --- limits of the system ----------------------------------------------------
+@test
+def too_large_a_file_is_an_error():
+    prepare()
+    train("a run", 2)
+    before = {p.name: p.read_bytes()
+              for p in (WORK / "run/step-00000002").iterdir()}
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    for transport in ("inproc", "local"):
+        case(f"ulimit -f over {transport}",
+             arguments(4, "--checkpoint", "run", "--resume", "run",
+                       "--transport", transport), 1, preexec_fn=limit,
+             err=r"\Alonghaul: rank 0: run/\.new-step-00000004/model\."
+                 r"safetensors: File too large; no checkpoint[^\n]*\n\Z")
+    check(checkpoints() == ["step-00000002"] and before == {
+        p.name: p.read_bytes() for p in
+        (WORK / "run/step-00000002").iterdir()}, checkpoints())
+    done = case("any other file", ["plan", "job.yaml", "-o", "p2.json"], 1,
+                err="p2.json: cannot write: File too large",
+                preexec_fn=limit) if write_job() else None
+    check(done is None or not [n for n in os.listdir(WORK) if "p2" in n],
+          os.listdir(WORK))
+
+
+def write_job():
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    return write("job.yaml", job)
+
+
+# --- damage ------------------------------------------------------------------
+STEPS = [f"step-{step:08}" for step in (2, 4, 6)]
+
+
+@makes("whole.tar")
+def several():
+    prepare()
+    losses = train("a run", 6, "--checkpoint-every", "2", "--keep", "3")
+    write("losses.json", json.dumps(losses))
+    subprocess.run(["tar", "cf", "whole.tar", "run", "losses.json"], cwd=WORK,
+                   check=True)
+
+
+def restore():
+    several()
+    prepare()
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    subprocess.run(["tar", "xf", "whole.tar"], cwd=WORK, check=True)
+    return json.loads(read("losses.json"))
+
+
+@test
+def damaged_ones_are_passed_over_on_all_ranks():
+    """Whichever rank finds it: the tensors of a file are of several ranks."""
+    def empty(step):
+        shutil.rmtree(WORK / "run" / step)
+        (WORK / "run" / step).mkdir()
+
+    def without(name):
+        return lambda step: (WORK / "run" / step / name).unlink()
+
+    def cut(step):
+        path = WORK / "run" / step / "optimizer.safetensors"
+        os.truncate(path, path.stat().st_size // 2)
+
+    def flipped(name, share):
+        path = f"run/{{}}/{name}"
+        return lambda step: damage(path.format(step), int(
+            (WORK / path.format(step)).stat().st_size * share))
+
+    ways = {"empty": empty, "no state": without("state.json"),
+            "no weights": without("model.safetensors"), "cut": cut,
+            "state": flipped("state.json", .5)}
+    for share in (.001, .05, .3, .6, .99):
+        ways[f"weights at {share}"] = flipped("model.safetensors", share)
+    for share in (.3, .99):
+        ways[f"moments at {share}"] = flipped("optimizer.safetensors", share)
+    ranks = set()
+    for i, (name, spoil) in enumerate(ways.items()):
+        losses = restore()
+        spoil(STEPS[2])
+        if i % 2:
+            spoil(STEPS[1])
+        found = json_case(
+            name, arguments(6, "--resume", "run", "--transport",
+                            ["inproc", "local"][i % 2]),
+            err=r"run: step 6 is passed over: rank \d: run/step-00000006")
+        got = [one["loss"] for one in found.get("iterations", [])]
+        check(got == losses[2 if i % 2 else 4:], f"{name}: {got} {losses}")
+        done = run(*arguments(6, "--resume", "run"))
+        ranks |= set(re.findall(r"over: rank (\d): ", done.stderr))
+        check(("step 4 is passed over" in done.stderr) == bool(i % 2) and
+              f"run: resuming from step {[4, 2][i % 2]}\n" in done.stderr,
+              f"{name}: {done.stderr}")
+        case(f"{name}, by its name",
+             arguments(6, "--resume", f"run/{STEPS[2]}"), 1, err="rank \\d")
+    check(len(ranks) > 1, f"ranks that found something: {ranks}")
+
+
+@test
+def none_that_is_whole_is_an_error():
+    restore()
+    for step in STEPS:
+        damage(f"run/{step}/model.safetensors")
+    case("all damaged", arguments(8, "--resume", "run"), 1,
+         err=r"none of its checkpoints is whole; the newest: run/step-00000006/"
+             r"model\.safetensors: damaged: tensor [a-z_.0-9]+ is not what")
+
+
+@test
+def what_does_not_fit_is_not_passed_over():
+    restore()
+    case("another recipe", arguments(8, "--resume", "run", "--seed", "3"), 1,
+         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: was made "
+             r"with[^\n]*\n\Z")
+    text = read("run/step-00000006/state.json").replace("checkpoint/1",
+                                                        "checkpoint/2")
+    write("run/step-00000006/state.json", text)
+    case("another format", arguments(8, "--resume", "run"), 1,
+         err="is of format checkpoint/2, this version reads checkpoint/1")
+
+
+@test
+def a_changed_file_of_other_programs_is_remarked():
+    restore()
+    damage("run/step-00000006/config.json")
+    case("config.json", arguments(7, "--resume", "run"), out=ANY,
+         err=r"\Alonghaul: run/step-00000006/config\.json: is not what was "
+             r"written; [^\n]*\n\Z")
+
+
+probe_args = arguments(1)
+prepare()
+probe = run(*probe_args)
+if "OpenBLAS" in probe.stderr:
+    print("SKIPPED: OpenBLAS is not installed; checkpoints are not tested")
+else:
+    finish()
