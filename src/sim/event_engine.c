@@ -601,8 +601,13 @@ static lh_status take_link_orders(engine *e, lh_error *err)
             if (out != NO_INPUT)
                 e->inputs[out].joint = e->s->orders[d][i].kind == LH_B;
         }
-    for (uint32_t i = 0; i < e->s->n_link_orders; i++)
-        LHI_TRY(take_link_order(e, &e->s->link_orders[i], err));
+    for (uint32_t i = 0; i < e->s->n_link_orders; i++) {
+        lh_status status = take_link_order(e, &e->s->link_orders[i], err);
+        if (status == LH_EINFEASIBLE && e->s->name)
+            lhi_wrap(err, "%s: link order %" PRIu32, e->s->name, i + 1);
+        if (status != LH_OK)
+            return status;
+    }
     return LH_OK;
 }
 

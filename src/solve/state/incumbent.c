@@ -148,8 +148,23 @@ lh_status lhi_generate(lhi_solver *r, lh_error *err)
     return status;
 }
 
+/* Judged is the schedule itself: the copy does not know of its file, which
+ * messages name. */
+static lh_status judge_start(const lhi_solver *r, lh_error *err)
+{
+    int64_t ns;
+    lh_status status = judge(r, r->o.start, r->o.fifo, &ns, err);
+    if (status == LH_OK && ns < 0)
+        status = lhi_fail(err, LH_EINFEASIBLE,
+                          "the schedule to start from exceeds a memory limit");
+    if (status != LH_OK)
+        lhi_wrap(err, "start");
+    return status;
+}
+
 lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
 {
+    LHI_TRY(judge_start(r, err));
     const lh_schedule *s = r->o.start;
     uint32_t n = lh_schedule_n_devices(s),
              n_links = lh_schedule_n_link_orders(s);
@@ -157,7 +172,6 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
     const lh_pass **orders = LHI_NEW(r->mem, const lh_pass *, n);
     uint32_t *counts = LHI_NEW(r->mem, uint32_t, n);
     lh_schedule *copy = NULL;
-    int64_t ns;
     if (!orders || !counts)
         return lhi_fail_nomem(err);
     for (uint32_t d = 0; d < n; d++)
@@ -168,15 +182,6 @@ lh_status lhi_copy_start(lhi_solver *r, lh_error *err)
     lhi_arena_rewind(r->mem, mark);
     if (status != LH_OK)
         return status;
-    status = judge(r, copy, r->o.fifo, &ns, err);
-    if (status == LH_OK && ns < 0)
-        status = lhi_fail(err, LH_EINFEASIBLE,
-                          "the schedule to start from exceeds a memory limit");
-    if (status != LH_OK) {
-        lhi_wrap(err, "start");
-        lh_schedule_free(copy);
-        return status;
-    }
     return lhi_enter(r, copy, "start", err);
 }
 
