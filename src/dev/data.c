@@ -200,7 +200,7 @@ static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
         uint32_t token = 0;
         for (uint32_t b = 0; b < size; b++)
             token |= (uint32_t)bytes[b] << (8 * b);
-        tokens[i] = token > INT32_MAX ? -1 : (int32_t)token;
+        memcpy(&tokens[i], &token, sizeof token); /* large ones: below 0 */
     }
 }
 
@@ -227,8 +227,9 @@ lh_status lhi_data_window(const lhi_data *data, int validation, uint64_t sample,
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= data->vocab)
             return lhi_fail(err, LH_EINPUT,
-                            "%s: token %" PRIu64 " is not below the model's "
-                            "vocabulary of %u",
-                            data->path, at + i, data->vocab);
+                            "%s: token %" PRIu64 " is %" PRIu32 ", which is "
+                            "not below the model's vocabulary of %" PRIu32,
+                            data->path, at + i, (uint32_t)tokens[i],
+                            data->vocab);
     return LH_OK;
 }

@@ -217,7 +217,8 @@ lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
     json_error_t why;
     json_t *root = json_loadb(text, len, 0, &why);
     if (!root)
-        return lhi_fail(err, LH_EINPUT, "%s:%d: %s", name, why.line, why.text);
+        return lhi_fail(err, LH_EINPUT, "%s:%d: not valid JSON: %s", name,
+                        why.line, why.text);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_tokenizer *t = mem ? LHI_NEW(mem, lhi_tokenizer, 1) : NULL;
     lh_status status = LH_OK;
