@@ -116,6 +116,7 @@ struct cli {
     int exit_code;
     bool usage;   /* the error is one of usage */
     bool is_said; /* the error has been printed, by this process or another */
+    struct cli_kept *kept; /* see cli_name() */
     lh_error err;
 };
 
@@ -179,6 +180,26 @@ bool cli_names_methods(const cli_command *command);
 bool cli_names_engines(const cli_command *command);
 
 /* --- output -------------------------------------------------------------- */
+
+/* Text for people. What a %s stands for may come from anywhere: it is shown as
+ * lh_text_show() has it, and widths count columns. tools/check-printing.py
+ * keeps other ways of printing out of the program. */
+void cli_print(cli *c, const char *format, ...) CLI_PRINTF(2, 3);
+/* The same on standard error, after the program's name and with an end of
+ * line. */
+void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
+/* A name for JSON and reports, which hold UTF-8 alone: the text itself, or
+ * where that is something else what is shown of it, which lives as long as `c`.
+ */
+const char *cli_name(cli *c, const char *text);
+void cli_release_names(cli *c);
+/* The columns that cli_print() takes for a text. */
+size_t cli_columns(const char *text);
+/* An empty line and lines that the library drew for a terminal, with colours.
+ */
+void cli_put_drawn(cli *c, const char *text);
+/* What would be a file, as it is: for programs. */
+void cli_put_file(cli *c, const char *text, size_t len);
 
 /* Prints one JSON object; takes the reference, NULL means no memory. */
 lh_status cli_put_json(cli *c, json_t *object);

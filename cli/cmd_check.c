@@ -62,12 +62,12 @@ static lh_status add_claims(json_t *object, const work *w)
 
 static void print_claims(cli *c, const work *w)
 {
-    fprintf(c->out, "certificate: %s\n",
-            lh_claim_status_name(lh_claims_verdict(w->claims)));
+    cli_print(c, "certificate: %s\n",
+              lh_claim_status_name(lh_claims_verdict(w->claims)));
     for (uint32_t i = 0; i < lh_n_claims(w->claims); i++)
-        fprintf(c->out, "  %-13s %s\n",
-                lh_claim_status_name(lh_claims_status(w->claims, i)),
-                lh_claims_text(w->claims, i));
+        cli_print(c, "  %-13s %s\n",
+                  lh_claim_status_name(lh_claims_status(w->claims, i)),
+                  lh_claims_text(w->claims, i));
 }
 
 static lh_status print_json(cli *c, const work *w)
@@ -100,16 +100,16 @@ static void print_text(cli *c, const work *w)
     uint64_t total;
     uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
     if (lh_verdict_valid(w->verdict)) {
-        fprintf(c->out, "valid: %s takes %s\n", c->operands[1],
-                cli_time_text(lh_verdict_makespan(w->verdict), time));
+        cli_print(c, "valid: %s takes %s\n", c->operands[1],
+                  cli_time_text(lh_verdict_makespan(w->verdict), time));
         return;
     }
-    fprintf(c->out, "not valid: %" PRIu64 " violation%s\n", total,
-            total == 1 ? "" : "s");
+    cli_print(c, "not valid: %" PRIu64 " violation%s\n", total,
+              total == 1 ? "" : "s");
     for (uint32_t i = 0; i < kept; i++)
-        fprintf(c->out, "  %s\n", lh_verdict_violation(w->verdict, i));
+        cli_print(c, "  %s\n", lh_verdict_violation(w->verdict, i));
     if (total > kept)
-        fprintf(c->out, "  and %" PRIu64 " more\n", total - kept);
+        cli_print(c, "  and %" PRIu64 " more\n", total - kept);
 }
 
 static lh_status judge_certificate(cli *c, work *w)

@@ -173,7 +173,7 @@ static lh_status compare_problems(cli *c, work *w,
     if (plan)
         return lh_compare_plan(plan, how, &w->x.all, &c->err);
     for (uint32_t i = 0; i < w->n; i++) {
-        bases[i].name = w->names[i];
+        bases[i].name = cli_name(c, w->names[i]);
         bases[i].pipeline = w->problems[i].pipeline;
     }
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
@@ -264,7 +264,8 @@ static lh_status add_point(cli *c, const cli_comparison *x,
 static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 {
     for (uint32_t i = 0; i < c->n_operands; i++)
-        CLI_TRY(lh_report_add_fact(report, "input", c->operands[i], &c->err));
+        CLI_TRY(lh_report_add_fact(report, "input", cli_name(c, c->operands[i]),
+                                   &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
     if (!cli_comparison_swept(x)) {
         uint32_t *ranking =
@@ -291,7 +292,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = add_all(c, x, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);

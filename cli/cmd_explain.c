@@ -55,18 +55,18 @@ static const char *what_text(const lh_instruction *in, char *buffer,
 static void print_line(cli *c, const lh_exec *exec, const lh_instruction *in)
 {
     char what[64], time[CLI_TIME_TEXT];
-    fprintf(c->out, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
-            lh_stream_name(in->stream), what_text(in, what, sizeof what));
+    cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
+              lh_stream_name(in->stream), what_text(in, what, sizeof what));
     if (in->peer != LH_NONE)
-        fprintf(c->out, " %s rank %" PRIu32,
-                in->slot == LH_NONE ? "to" : "from", in->peer);
+        cli_print(c, " %s rank %" PRIu32, in->slot == LH_NONE ? "to" : "from",
+                  in->peer);
     if (in->link != LH_NONE)
-        fprintf(c->out, " over %.60s", lh_exec_link_name(exec, in->link));
+        cli_print(c, " over %.60s", lh_exec_link_name(exec, in->link));
     if (in->slot != LH_NONE)
-        fprintf(c->out, ", buffer %" PRIu32, in->slot);
+        cli_print(c, ", buffer %" PRIu32, in->slot);
     if (in->turn != UINT64_MAX)
-        fprintf(c->out, ", turn %" PRIu64, in->turn);
-    fputc('\n', c->out);
+        cli_print(c, ", turn %" PRIu64, in->turn);
+    cli_print(c, "\n");
 }
 
 static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
@@ -78,26 +78,26 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
     char time[CLI_TIME_TEXT];
     for (uint32_t i = 0; i < n; i++)
         counts[in[i].stream]++;
-    fprintf(c->out,
-            "rank          %" PRIu32 " of %" PRIu32 "\n"
-            "schedule      %s, free of deadlock\n"
-            "predicted     %s\n"
-            "passes        %" PRIu32 "\n"
-            "receives      %" PRIu32 " from before, %" PRIu32
-            " from behind, in %" PRIu32 " buffers\n"
-            "sends         %" PRIu32 " on, %" PRIu32 " back, at most %" PRIu32
-            " under way\n",
-            s->rank, lh_exec_n_ranks(exec), v->method,
-            cli_time_text(lh_exec_predicted_ns(exec), time),
-            counts[LH_STREAM_COMPUTE], counts[LH_STREAM_RECEIVE_PREV],
-            counts[LH_STREAM_RECEIVE_NEXT],
-            lh_exec_receive_slots(exec, s->rank), counts[LH_STREAM_SEND_NEXT],
-            counts[LH_STREAM_SEND_PREV],
-            lh_exec_sends_under_way(exec, s->rank));
+    cli_print(c,
+              "rank          %" PRIu32 " of %" PRIu32 "\n"
+              "schedule      %s, free of deadlock\n"
+              "predicted     %s\n"
+              "passes        %" PRIu32 "\n"
+              "receives      %" PRIu32 " from before, %" PRIu32
+              " from behind, in %" PRIu32 " buffers\n"
+              "sends         %" PRIu32 " on, %" PRIu32 " back, at most %" PRIu32
+              " under way\n",
+              s->rank, lh_exec_n_ranks(exec), v->method,
+              cli_time_text(lh_exec_predicted_ns(exec), time),
+              counts[LH_STREAM_COMPUTE], counts[LH_STREAM_RECEIVE_PREV],
+              counts[LH_STREAM_RECEIVE_NEXT],
+              lh_exec_receive_slots(exec, s->rank), counts[LH_STREAM_SEND_NEXT],
+              counts[LH_STREAM_SEND_PREV],
+              lh_exec_sends_under_way(exec, s->rank));
     if (counts[LH_STREAM_DATA])
-        fprintf(c->out, "data          %" PRIu32 " communications\n",
-                counts[LH_STREAM_DATA]);
-    fprintf(c->out, "\n  %12s  %-13s\n", "predicted", "stream");
+        cli_print(c, "data          %" PRIu32 " communications\n",
+                  counts[LH_STREAM_DATA]);
+    cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
     for (uint32_t i = 0; i < n; i++)
         print_line(c, exec, &in[i]);
     return LH_OK;

@@ -155,15 +155,15 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
         CLI_TRY(cli_write(c, path, text, strlen(text)));
     if (!c->common.json) {
         if (!path)
-            fputs(text, c->out);
+            cli_put_file(c, text, strlen(text));
         else
-            fprintf(c->out, "written       %s\n", path);
+            cli_print(c, "written       %s\n", path);
         return LH_OK;
     }
     return cli_put_json(
-        c, json_pack("{s:s, s:o, s:s, s:s?}", "to", target_name(s->to),
-                     "cost_s", cli_seconds(cost_ns), path ? "file" : "text",
-                     path ? path : text));
+        c, json_pack("{s:s, s:o, s:s, s:s?}", "to", target_name(s->to), "cost_s",
+                     cli_seconds(cost_ns), path ? "file" : "text",
+                     path ? cli_name(c, path) : text));
 }
 
 static lh_status run_export(cli *c)

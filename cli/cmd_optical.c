@@ -130,28 +130,27 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     const lh_topology *t = lh_scenario_topology(s);
     size_t width = strlen("policy");
     for (uint32_t i = 0; i < o->n_policies; i++)
-        if (strlen(o->policies[i].name) > width)
-            width = strlen(o->policies[i].name);
+        if (cli_columns(o->policies[i].name) > width)
+            width = cli_columns(o->policies[i].name);
     if (width > 40)
         width = 40;
-    fprintf(c->out,
-            "%s: %" PRIu32 " nodes, %" PRIu32 " links; %" PRIu32
-            " job%s, %" PRIu32 " seed%s\n\n",
-            *lh_topology_name(t) ? lh_topology_name(t) : "topology",
-            lh_topology_n_nodes(t), lh_topology_n_cables(t),
-            lh_scenario_n_jobs(s), lh_scenario_n_jobs(s) == 1 ? "" : "s",
-            o->policies[0].n_runs, o->policies[0].n_runs == 1 ? "" : "s");
-    fprintf(c->out,
-            "%-*s  iteration s      (sd)  bubble %%  blocked %%  "
-            "slots held  refused others %%\n",
-            (int)width, "policy");
+    cli_print(c,
+              "%s: %" PRIu32 " nodes, %" PRIu32 " links; %" PRIu32
+              " job%s, %" PRIu32 " seed%s\n\n",
+              *lh_topology_name(t) ? lh_topology_name(t) : "topology",
+              lh_topology_n_nodes(t), lh_topology_n_cables(t),
+              lh_scenario_n_jobs(s), lh_scenario_n_jobs(s) == 1 ? "" : "s",
+              o->policies[0].n_runs, o->policies[0].n_runs == 1 ? "" : "s");
+    cli_print(c,
+              "%-*s  iteration s      (sd)  bubble %%  blocked %%  "
+              "slots held  refused others %%\n",
+              (int)width, "policy");
     for (uint32_t i = 0; i < o->n_policies; i++) {
         const lh_optical_policy *p = &o->policies[i];
-        fprintf(c->out,
-                "%-*.40s  %11.3f  %8.3f  %8.1f  %9.2f  %10.0f  %16.2f\n",
-                (int)width, p->name, p->iteration_s, p->iteration_s_sd,
-                100 * p->bubble_ratio, 100 * p->blocking_probability,
-                p->slots_held, 100 * p->collateral);
+        cli_print(c, "%-*.40s  %11.3f  %8.3f  %8.1f  %9.2f  %10.0f  %16.2f\n",
+                  (int)width, p->name, p->iteration_s, p->iteration_s_sd,
+                  100 * p->bubble_ratio, 100 * p->blocking_probability,
+                  p->slots_held, 100 * p->collateral);
     }
     /* Policies may have schedules of their own. */
     double least = o->policies[0].bound_s, most = least;
@@ -160,10 +159,10 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
         least = bound < least ? bound : least;
         most = bound > most ? bound : most;
     }
-    fprintf(c->out, "\nwith no time for messages: %.3f s", least);
+    cli_print(c, "\nwith no time for messages: %.3f s", least);
     if (most > least)
-        fprintf(c->out, " to %.3f s, by the policy's schedule", most);
-    fputc('\n', c->out);
+        cli_print(c, " to %.3f s, by the policy's schedule", most);
+    cli_print(c, "\n");
 }
 
 static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,

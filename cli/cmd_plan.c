@@ -193,9 +193,11 @@ static void print_choice(cli *c, const lh_choice *x, bool chosen,
                  show_layout ? cli_layout_text(x, layout, sizeof layout) : "");
     while (!*why && len > 0 && line[len - 1] == ' ')
         line[--len] = '\0';
-    bool fits = (size_t)len + 2 + strlen(why) <= cli_width();
-    fprintf(c->out, *why ? "%s%s%s\n" : "%s\n", line,
-            fits ? "  " : "\n              ", why);
+    bool fits = cli_columns(line) + 2 + cli_columns(why) <= cli_width();
+    if (!*why)
+        cli_print(c, "%s\n", line);
+    else
+        cli_print(c, fits ? "%s  %s\n" : "%s\n              %s\n", line, why);
 }
 
 /* Whether a method was looked at with other chunks than the plan has. */
@@ -210,29 +212,29 @@ enum { MOST_SHOWN = 64 }; /* chunks */
 static void print_layers(cli *c, const lh_choice *b)
 {
     uint32_t n = b->layout.pipeline * b->layout.chunks_per_device;
-    fputs("layers        ", c->out);
+    cli_print(c, "layers        ");
     for (uint32_t i = 0; i < n && i < MOST_SHOWN; i++)
-        fprintf(c->out, "%s%" PRIu32, i ? " " : "", b->chunk_layers[i]);
-    fputs(n > MOST_SHOWN ? " ... in the chunks\n" : " in the chunks\n", c->out);
+        cli_print(c, "%s%" PRIu32, i ? " " : "", b->chunk_layers[i]);
+    cli_print(c, "%s in the chunks\n", n > MOST_SHOWN ? " ..." : "");
 }
 
 static void print_jitter(cli *c, const lh_plan *p)
 {
     const lh_jitter_result *r = p->best.jitter;
     const lh_plan_robust *how = p->robust;
-    fprintf(c->out,
-            "with jitter   mean %.3f s, 95 %% within %.3f s, 99 %% within "
-            "%.3f s (%" PRIu32 " iterations)\n",
-            r->mean_ns / 1e9, (double)r->p95_ns / 1e9, (double)r->p99_ns / 1e9,
-            r->samples);
-    fprintf(c->out,
-            "chosen by     %s, among %" PRIu32 " schedules of %" PRIu32
-            " layouts\n",
-            how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
-            how->n_schedules, how->n_layouts);
+    cli_print(c,
+              "with jitter   mean %.3f s, 95 %% within %.3f s, 99 %% within "
+              "%.3f s (%" PRIu32 " iterations)\n",
+              r->mean_ns / 1e9, (double)r->p95_ns / 1e9,
+              (double)r->p99_ns / 1e9, r->samples);
+    cli_print(c,
+              "chosen by     %s, among %" PRIu32 " schedules of %" PRIu32
+              " layouts\n",
+              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
+              how->n_schedules, how->n_layouts);
     if (!how->complete)
-        fprintf(c->out, "              layouts that may be better were not "
-                        "tried: there are too many\n");
+        cli_print(c, "              layouts that may be better were not "
+                     "tried: there are too many\n");
 }
 
 static void print_best(cli *c, const lh_plan *p)
@@ -240,36 +242,36 @@ static void print_best(cli *c, const lh_plan *p)
     const lh_choice *b = &p->best;
     char layout[120], used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT];
     char sites[CLI_SITES_TEXT];
-    fprintf(c->out, "%s\n\n", p->name);
-    fprintf(c->out,
-            "iteration     %.3f s: pipeline %.3f s, optimizer and "
-            "overhead %.3f s\n",
-            (double)b->iteration_ns / 1e9, (double)b->makespan_ns / 1e9,
-            (double)(b->optimizer_ns + b->overhead_ns) / 1e9);
+    cli_print(c, "%s\n\n", p->name);
+    cli_print(c,
+              "iteration     %.3f s: pipeline %.3f s, optimizer and "
+              "overhead %.3f s\n",
+              (double)b->iteration_ns / 1e9, (double)b->makespan_ns / 1e9,
+              (double)(b->optimizer_ns + b->overhead_ns) / 1e9);
     cli_plan_account(c, p);
-    fprintf(c->out, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
-            b->tokens_per_s, 100 * b->mfu);
-    fprintf(c->out, "layout        %s, %" PRIu32 " microbatches\n",
-            cli_layout_text(b, layout, sizeof layout), b->microbatches);
+    cli_print(c, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
+              b->tokens_per_s, 100 * b->mfu);
+    cli_print(c, "layout        %s, %" PRIu32 " microbatches\n",
+              cli_layout_text(b, layout, sizeof layout), b->microbatches);
     if (b->layout.sites)
-        fprintf(c->out, "datacenters   %s\n",
-                cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));
+        cli_print(c, "datacenters   %s\n",
+                  cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));
     if (b->chunk_layers)
         print_layers(c, b);
     if (lh_plan_gpus(p) < p->job->n_gpus)
-        fprintf(c->out, "GPUs          %" PRIu32 " of %" PRIu32 "\n",
-                lh_plan_gpus(p), p->job->n_gpus);
-    fprintf(c->out, "schedule      %s, chunks placed as %s\n",
-            b->layout.schedule, lh_placement_name(b->placement));
-    fprintf(c->out, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
-    fprintf(c->out, "memory        %s of %s on the fullest device\n",
-            cli_memory_text(b->peak_memory_bytes, "bytes", used),
-            cli_memory_text(b->memory_limit_bytes, "bytes", limit));
+        cli_print(c, "GPUs          %" PRIu32 " of %" PRIu32 "\n",
+                  lh_plan_gpus(p), p->job->n_gpus);
+    cli_print(c, "schedule      %s, chunks placed as %s\n", b->layout.schedule,
+              lh_placement_name(b->placement));
+    cli_print(c, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
+    cli_print(c, "memory        %s of %s on the fullest device\n",
+              cli_memory_text(b->peak_memory_bytes, "bytes", used),
+              cli_memory_text(b->memory_limit_bytes, "bytes", limit));
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);
-    fprintf(c->out, "pass times    %s\n", p->cost_source);
-    fprintf(c->out, "why           %s\n", b->why);
+    cli_print(c, "pass times    %s\n", p->cost_source);
+    cli_print(c, "why           %s\n", b->why);
 }
 
 /* Where they are not the plan's. */
@@ -282,34 +284,35 @@ static void print_other_sites(cli *c, const lh_plan *p, const lh_choice *x)
     if (p->best.layout.sites)
         cli_sites_text(p->job, p->best.layout.sites, best, sizeof best);
     if (strcmp(here, best) != 0)
-        fprintf(c->out, "              %s\n", here);
+        cli_print(c, "              %s\n", here);
 }
 
 static void print_search(cli *c, const lh_plan *p)
 {
-    fprintf(c->out,
-            "\nOf %" PRIu32 " layouts %" PRIu32
-            " do not fit in memory, %" PRIu32
-            " are ruled out by a bound, %" PRIu32 " were simulated",
-            p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
+    cli_print(c,
+              "\nOf %" PRIu32 " layouts %" PRIu32
+              " do not fit in memory, %" PRIu32
+              " are ruled out by a bound, %" PRIu32 " were simulated",
+              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
     if (p->n_left)
-        fprintf(c->out, ", %" PRIu32 " were left", p->n_left);
-    fputs(".\n", c->out);
+        cli_print(c, ", %" PRIu32 " were left", p->n_left);
+    cli_print(c, ".\n");
     if (lh_plan_gap(p) < 0)
         return;
     for (uint32_t i = 0; i < p->n_pruned; i++)
-        fprintf(c->out, "%s%" PRIu64 " by %s%s",
-                i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound,
-                i + 1 == p->n_pruned ? ".\n" : "");
+        cli_print(c,
+                  i + 1 < p->n_pruned ? "%s%" PRIu64 " by %s"
+                                      : "%s%" PRIu64 " by %s.\n",
+                  i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound);
     if (lh_plan_gap(p) > 0 && p->goal == LH_PLAN_CHEAPEST)
         return; /* what is proven is about time, and cheap plans take long */
     if (lh_plan_gap(p) > 0)
-        fprintf(c->out,
-                "No layout and schedule is more than %.1f %% faster "
-                "(proven).\n",
-                100 * lh_plan_gap(p));
+        cli_print(c,
+                  "No layout and schedule is more than %.1f %% faster "
+                  "(proven).\n",
+                  100 * lh_plan_gap(p));
     else
-        fputs("No layout and schedule is faster (proven).\n", c->out);
+        cli_print(c, "No layout and schedule is faster (proven).\n");
 }
 
 /* Those that do not fit, each method once, in one line; by how much is in the
@@ -325,11 +328,11 @@ static void print_too_large(cli *c, const lh_plan *p)
                     (k < i || p->methods[k].status == LH_CHOICE_OK);
         if (again)
             continue;
-        fprintf(c->out, "%s%s", any ? ", " : "  do not fit in memory: ", name);
+        cli_print(c, "%s%s", any ? ", " : "  do not fit in memory: ", name);
         any = true;
     }
     if (any)
-        fputc('\n', c->out);
+        cli_print(c, "\n");
 }
 
 static void print_text(cli *c, const lh_plan *p, const char *path)
@@ -339,14 +342,15 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     cli_plan_runners(c, p);
     cli_plan_network(c, p);
     cli_plan_curves(c, p);
-    fprintf(c->out, "\nSchedules on this layout%s\n",
-            p->robust ? ": without jitter, its mean, its 95th percentile" : "");
+    cli_print(c, "\nSchedules on this layout%s\n",
+              p->robust ? ": without jitter, its mean, its 95th percentile"
+                        : "");
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK)
             print_choice(c, &p->methods[i], i == 0,
                          differs(&p->methods[i], &p->best));
     print_too_large(c, p);
-    fprintf(c->out, "\nOther layouts\n");
+    cli_print(c, "\nOther layouts\n");
     for (uint32_t i = 0; i < p->n_alternatives; i++) {
         print_choice(c, &p->alternatives[i], false, true);
         print_other_sites(c, p, &p->alternatives[i]);
@@ -356,9 +360,9 @@ static void print_text(cli *c, const lh_plan *p, const char *path)
     cli_print_answers(c, p);
     cli_print_sensitivity(c, p);
     if (path)
-        fprintf(c->out, "plan          %s\n", path);
+        cli_print(c, "plan          %s\n", path);
     if (s->html)
-        fprintf(c->out, "report        %s\n", s->html);
+        cli_print(c, "report        %s\n", s->html);
 }
 
 /* --- the report
@@ -524,7 +528,7 @@ static lh_status deliver(cli *c, const lh_plan *plan)
     if (status == LH_OK && s->html)
         status = write_html(c, plan, s->html);
     if (status == LH_OK && c->common.json)
-        fwrite(text, 1, len, c->out);
+        cli_put_file(c, text, len);
     else if (status == LH_OK)
         print_text(c, plan, path);
     lh_text_free(text);

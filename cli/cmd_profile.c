@@ -41,33 +41,33 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
 {
     char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
     char kept[CLI_MEMORY_TEXT], held[CLI_MEMORY_TEXT];
-    fprintf(c->out, "  %-10s %12s %12s %12s %12s %12s\n", "", "F", "D", "W",
-            "kept", "held");
+    cli_print(c, "  %-10s %12s %12s %12s %12s %12s\n", "", "F", "D", "W",
+              "kept", "held");
     for (uint32_t i = 0; i < p->n_entries; i++) {
         const lh_profile_entry *e = &p->entries[i];
-        fprintf(c->out, "  %-10s %12s %12s %12s %12s %12s\n", kinds[e->kind],
-                cli_time_text(e->f_ns, f), cli_time_text(e->d_ns, d),
-                cli_time_text(e->w_ns, w),
-                e->activation_bytes < 0
-                    ? "-"
-                    : cli_memory_text(e->activation_bytes, "bytes", kept),
-                cli_memory_text(e->static_bytes, "bytes", held));
+        cli_print(c, "  %-10s %12s %12s %12s %12s %12s\n", kinds[e->kind],
+                  cli_time_text(e->f_ns, f), cli_time_text(e->d_ns, d),
+                  cli_time_text(e->w_ns, w),
+                  e->activation_bytes < 0
+                      ? "-"
+                      : cli_memory_text(e->activation_bytes, "bytes", kept),
+                  cli_memory_text(e->static_bytes, "bytes", held));
     }
     for (uint32_t i = 0; i < p->n_links; i++)
-        fprintf(c->out,
-                "  a message takes %s, and %.3f ns for each byte (%.1f "
-                "Gbit/s)\n",
-                cli_time_text(p->links[i].alpha_ns, f),
-                p->links[i].beta_ns_per_byte,
-                p->links[i].beta_ns_per_byte > 0
-                    ? 8 / p->links[i].beta_ns_per_byte
-                    : 0.0);
-    fputs("  links between hosts (fabric, wan) are not measured: the program "
-          "runs on one; add what is known of them to the profile's links, or "
-          "leave them to the job\n",
-          c->out);
+        cli_print(c,
+                  "  a message takes %s, and %.3f ns for each byte (%.1f "
+                  "Gbit/s)\n",
+                  cli_time_text(p->links[i].alpha_ns, f),
+                  p->links[i].beta_ns_per_byte,
+                  p->links[i].beta_ns_per_byte > 0
+                      ? 8 / p->links[i].beta_ns_per_byte
+                      : 0.0);
+    cli_print(
+        c, "  links between hosts (fabric, wan) are not measured: the program "
+           "runs on one; add what is known of them to the profile's links, or "
+           "leave them to the job\n");
     if (path)
-        fprintf(c->out, "written       %s\n", path);
+        cli_print(c, "written       %s\n", path);
 }
 
 static lh_status put_profile(cli *c, const lh_profile *p)
@@ -80,7 +80,7 @@ static lh_status put_profile(cli *c, const lh_profile *p)
     if (path)
         status = cli_write(c, path, text, len);
     if (status == LH_OK && (c->common.json || !path))
-        fwrite(text, 1, len, c->out);
+        cli_put_file(c, text, len);
     else if (status == LH_OK)
         print_text(c, p, path);
     lh_text_free(text);

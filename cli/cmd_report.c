@@ -123,11 +123,12 @@ static lh_status add_source(cli *c, const source *s, const char *label,
 static lh_status add_file(cli *c, const char *path, lh_report *report)
 {
     source s = {0};
+    const char *name = cli_name(c, path);
     lh_status status = read_source(c, path, &s);
     if (status == LH_OK)
-        status = lh_report_add_fact(report, "input", path, &c->err);
+        status = lh_report_add_fact(report, "input", name, &c->err);
     if (status == LH_OK)
-        status = add_source(c, &s, path, report);
+        status = add_source(c, &s, name, report);
     source_fini(&s);
     return status;
 }
@@ -179,10 +180,10 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
     if (c->common.json)
         return cli_put_json(
             c, cli_difference_json(s->predicted ? &x->difference : NULL, x->log,
-                                   path));
+                                   cli_name(c, path)));
     if (s->predicted)
         cli_difference_text(c, &x->difference, x->log);
-    fprintf(c->out, "report        %s\n", path);
+    cli_print(c, "report        %s\n", path);
     return LH_OK;
 }
 
@@ -195,7 +196,7 @@ static lh_status run_report(cli *c)
                                        : c->operands[0];
     lh_report *report = NULL;
     comparison x = {0};
-    CLI_TRY(lh_report_make(title, &report, &c->err));
+    CLI_TRY(lh_report_make(cli_name(c, title), &report, &c->err));
     lh_status status = write_report(c, report, &x);
     lh_run_log_free(x.log);
     lh_report_free(report);

@@ -411,7 +411,7 @@ static lh_status print_csv(cli *c, const work *w)
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_schedule_format(w->schedule, &text, &len, &c->err));
-    fwrite(text, 1, len, c->out);
+    cli_put_file(c, text, len);
     lh_text_free(text);
     return LH_OK;
 }
@@ -479,8 +479,8 @@ static lh_status print_json(cli *c, const work *w)
     if (object && w->proof)
         json_object_set_new(object, "certificate",
                             json_pack("{s:s, s:s}", "file",
-                                      s->search.certificate, "proof",
-                                      w->proof));
+                                      cli_name(c, s->search.certificate),
+                                      "proof", w->proof));
     if (object && w->n_engines > 0)
         put_engines(object, w);
     if (object && s->model.objective == MEMORY) {
@@ -503,13 +503,13 @@ static void print_memory(cli *c, const work *w)
     const lh_memory_point *p = &w->point;
     cli_time_text(p->kept_ns, t);
     if (p->limit_bound == p->limit)
-        fprintf(c->out, "memory limit  %s, the least that keeps %s\n",
-                cli_memory_text(p->limit, unit, a), t);
+        cli_print(c, "memory limit  %s, the least that keeps %s\n",
+                  cli_memory_text(p->limit, unit, a), t);
     else
-        fprintf(c->out,
-                "memory limit  %s keeps %s; less than %s is proven not to\n",
-                cli_memory_text(p->limit, unit, a), t,
-                cli_memory_text(p->limit_bound, unit, b));
+        cli_print(c,
+                  "memory limit  %s keeps %s; less than %s is proven not to\n",
+                  cli_memory_text(p->limit, unit, a), t,
+                  cli_memory_text(p->limit_bound, unit, b));
 }
 
 static void print_text(cli *c, const work *w)
@@ -519,24 +519,23 @@ static void print_text(cli *c, const work *w)
     uint32_t device = 0;
     int64_t ns = lh_timeline_makespan(w->timeline);
     int64_t most = cli_highest_peak(w->timeline, &device);
-    fprintf(c->out, "method        %s%s\n", w->chosen,
-            lh_method_is_choice(s->method) ? " (best of all that fit)" : "");
-    fprintf(c->out, "makespan      %s\n", cli_time_text(ns, a));
-    fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
-            w->bound.text);
-    fprintf(c->out, "gap           %.2f %%%s\n", 100 * gap(w),
-            w->objective_ns == w->bound.ns ? ", optimal" : "");
-    fprintf(c->out, "bubble        %.2f %%\n",
-            100 * lh_timeline_bubble_ratio(w->timeline));
-    fprintf(c->out, "peak memory   %s on device %" PRIu32 "\n",
-            cli_memory_text(most, lh_pipeline_memory_unit(w->pipeline), b),
-            device);
+    cli_print(c, "method        %s%s\n", w->chosen,
+              lh_method_is_choice(s->method) ? " (best of all that fit)" : "");
+    cli_print(c, "makespan      %s\n", cli_time_text(ns, a));
+    cli_print(c, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
+              w->bound.text);
+    cli_print(c, "gap           %.2f %%%s\n", 100 * gap(w),
+              w->objective_ns == w->bound.ns ? ", optimal" : "");
+    cli_print(c, "bubble        %.2f %%\n",
+              100 * lh_timeline_bubble_ratio(w->timeline));
+    cli_print(c, "peak memory   %s on device %" PRIu32 "\n",
+              cli_memory_text(most, lh_pipeline_memory_unit(w->pipeline), b),
+              device);
     if (s->model.objective == MEMORY)
         print_memory(c, w);
     if (w->proof)
-        fprintf(c->out, "certificate   %s: %s\n", s->search.certificate,
-                w->proof);
-    fprintf(c->out, "written       %s\n", c->common.output);
+        cli_print(c, "certificate   %s: %s\n", s->search.certificate, w->proof);
+    cli_print(c, "written       %s\n", c->common.output);
 }
 
 static void say_costs(cli *c, const work *w)

@@ -170,11 +170,11 @@ static lh_status print_json(cli *c, const work *w)
 
 enum { MOST_ROWS = 16 }; /* of a table; the JSON has them all */
 
-static void more_rows(FILE *out, uint32_t count)
+static void more_rows(cli *c, uint32_t count)
 {
     if (count > MOST_ROWS)
-        fprintf(out, "  ... and %" PRIu32 " more: see --json\n",
-                count - MOST_ROWS);
+        cli_print(c, "  ... and %" PRIu32 " more: see --json\n",
+                  count - MOST_ROWS);
 }
 
 static void print_bubble(cli *c, const cli_view *v)
@@ -182,12 +182,11 @@ static void print_bubble(cli *c, const cli_view *v)
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
     double all = (double)lh_timeline_makespan(v->timeline) *
                  lh_timeline_n_devices(v->timeline);
-    fprintf(c->out, "\nIdle time of all devices, by what it waits for\n");
+    cli_print(c, "\nIdle time of all devices, by what it waits for\n");
     for (uint32_t i = 0; i < LH_N_CAUSES; i++)
         if (idle[i] > 0)
-            fprintf(c->out, "  %5.1f %%  %-14s %s\n",
-                    100 * (double)idle[i] / all, lh_cause_name((lh_cause)i),
-                    lh_cause_about((lh_cause)i));
+            cli_print(c, "  %5.1f %%  %-14s %s\n", 100 * (double)idle[i] / all,
+                      lh_cause_name((lh_cause)i), lh_cause_about((lh_cause)i));
 }
 
 static void print_path(cli *c, const cli_view *v)
@@ -201,15 +200,16 @@ static void print_path(cli *c, const cli_view *v)
         counts[path[i].kind]++;
     }
     char time[CLI_TIME_TEXT];
-    const char *between = "\nCritical path: ";
+    const char *between = "";
+    cli_print(c, "\nCritical path: ");
     for (uint32_t k = 0; k <= LH_SEGMENT_COLLECTIVE; k++)
         if (counts[k]) {
-            fprintf(c->out, "%s%s %s (%" PRIu32 ")", between,
-                    lh_segment_name((lh_segment_kind)k),
-                    cli_time_text(sums[k], time), counts[k]);
+            cli_print(c, "%s%s %s (%" PRIu32 ")", between,
+                      lh_segment_name((lh_segment_kind)k),
+                      cli_time_text(sums[k], time), counts[k]);
             between = ", ";
         }
-    fputc('\n', c->out);
+    cli_print(c, "\n");
 }
 
 static void print_slack(cli *c, const cli_view *v)
@@ -219,20 +219,21 @@ static void print_slack(cli *c, const cli_view *v)
     if (count == 0)
         return;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    fprintf(c->out,
-            "\nSlackness: the delay that a schedule absorbs between "
-            "devices\n  %-11s %9s %9s %12s %12s\n",
-            "between", "warm-up", "slackness", "tolerates", "delay");
+    cli_print(c,
+              "\nSlackness: the delay that a schedule absorbs between "
+              "devices\n  %-11s %9s %9s %12s %12s\n",
+              "between", "warm-up", "slackness", "tolerates", "delay");
     for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
         char between[32];
         snprintf(between, sizeof between, "%" PRIu32 " and %" PRIu32, i, i + 1);
-        fprintf(c->out, "  %-11s %9" PRIu32 " %9" PRId64 " %12s %12s%s\n",
-                between, slack[i].warmup, slack[i].slackness,
-                cli_time_text(slack[i].tolerance_ns, a),
-                cli_time_text(slack[i].delay_ns, b),
-                slack[i].delay_ns > slack[i].tolerance_ns ? "  too much" : "");
+        cli_print(c, "  %-11s %9" PRIu32 " %9" PRId64 " %12s %12s%s\n", between,
+                  slack[i].warmup, slack[i].slackness,
+                  cli_time_text(slack[i].tolerance_ns, a),
+                  cli_time_text(slack[i].delay_ns, b),
+                  slack[i].delay_ns > slack[i].tolerance_ns ? "  too much"
+                                                            : "");
     }
-    more_rows(c->out, count);
+    more_rows(c, count);
 }
 
 static void print_links(cli *c, const cli_view *v)
@@ -243,26 +244,26 @@ static void print_links(cli *c, const cli_view *v)
         return;
     char a[CLI_TIME_TEXT];
     double total = (double)lh_timeline_makespan(v->timeline);
-    fprintf(c->out, "\nLinks\n  %-20s %9s %7s %12s %9s\n", "", "messages",
-            "in use", "queued", "at once");
+    cli_print(c, "\nLinks\n  %-20s %9s %7s %12s %9s\n", "", "messages",
+              "in use", "queued", "at once");
     for (uint32_t i = 0; i < count && i < MOST_ROWS; i++)
-        fprintf(c->out, "  %-20.40s %9" PRIu32 " %5.1f %% %12s %9" PRIu32 "\n",
-                links[i].name, links[i].n_messages,
-                total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0,
-                cli_time_text(links[i].queued_ns, a), links[i].max_queue);
-    more_rows(c->out, count);
+        cli_print(c, "  %-20.40s %9" PRIu32 " %5.1f %% %12s %9" PRIu32 "\n",
+                  links[i].name, links[i].n_messages,
+                  total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0,
+                  cli_time_text(links[i].queued_ns, a), links[i].max_queue);
+    more_rows(c, count);
 }
 
 static void print_jitter(cli *c, const lh_jitter_result *r)
 {
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
         p99[CLI_TIME_TEXT];
-    fprintf(c->out,
-            "jitter        mean %s, median %s, 95 %% within %s, 99 %% within "
-            "%s (%" PRIu32 " samples)\n",
-            cli_time_text((int64_t)r->mean_ns, mean),
-            cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
-            cli_time_text(r->p99_ns, p99), r->samples);
+    cli_print(c,
+              "jitter        mean %s, median %s, 95 %% within %s, 99 %% within "
+              "%s (%" PRIu32 " samples)\n",
+              cli_time_text((int64_t)r->mean_ns, mean),
+              cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
+              cli_time_text(r->p99_ns, p99), r->samples);
 }
 
 static void print_head(cli *c, const work *w)
@@ -275,22 +276,21 @@ static void print_head(cli *c, const work *w)
     char a[CLI_TIME_TEXT], b[CLI_MEMORY_TEXT];
     uint32_t device = 0;
     int64_t most = cli_highest_peak(t, &device);
-    fprintf(c->out, "schedule      %s\n", v->method);
+    cli_print(c, "schedule      %s\n", v->method);
     if (s->model.objective == CLI_FIRST_DEVICE)
-        fprintf(c->out, "first device  %s\n",
-                cli_time_text(lh_timeline_first_device_end(t), a));
-    fprintf(c->out, "makespan      %s\n",
-            cli_time_text(lh_timeline_makespan(t), a));
-    fprintf(c->out, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
-            bound->text);
+        cli_print(c, "first device  %s\n",
+                  cli_time_text(lh_timeline_first_device_end(t), a));
+    cli_print(c, "makespan      %s\n",
+              cli_time_text(lh_timeline_makespan(t), a));
+    cli_print(c, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
+              bound->text);
     if (s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL))
-        fprintf(c->out, "gap           %.2f %%%s\n", 100 * gap_of(w),
-                lh_timeline_makespan(t) == bound->ns ? ", optimal" : "");
-    fprintf(c->out, "bubble        %.2f %%\n",
-            100 * lh_timeline_bubble_ratio(t));
-    fprintf(c->out, "peak memory   %s on device %" PRIu32 "%s\n",
-            cli_memory_text(most, unit, b), device,
-            lh_timeline_fits(t, NULL) ? "" : ", over the limit");
+        cli_print(c, "gap           %.2f %%%s\n", 100 * gap_of(w),
+                  lh_timeline_makespan(t) == bound->ns ? ", optimal" : "");
+    cli_print(c, "bubble        %.2f %%\n", 100 * lh_timeline_bubble_ratio(t));
+    cli_print(c, "peak memory   %s on device %" PRIu32 "%s\n",
+              cli_memory_text(most, unit, b), device,
+              lh_timeline_fits(t, NULL) ? "" : ", over the limit");
     if (w->jitter.samples)
         print_jitter(c, &w->jitter);
 }
@@ -302,7 +302,7 @@ static lh_status print_text(cli *c, const work *w)
     lh_terminal_options terminal = cli_terminal(c);
     char *text = NULL;
     CLI_TRY(lh_report_terminal(v->trace, &terminal, &text, NULL, &c->err));
-    fprintf(c->out, "\n%s", text);
+    cli_put_drawn(c, text);
     lh_text_free(text);
     print_bubble(c, v);
     print_path(c, v);
@@ -318,7 +318,8 @@ static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
 {
     char time[CLI_TIME_TEXT];
     cli_time_text(lh_timeline_makespan(v->timeline), time);
-    CLI_TRY(lh_report_add_fact(report, "input", c->operands[0], &c->err));
+    CLI_TRY(lh_report_add_fact(report, "input", cli_name(c, c->operands[0]),
+                               &c->err));
     CLI_TRY(lh_report_add_fact(report, "schedule", v->method, &c->err));
     CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
@@ -328,7 +329,7 @@ static lh_status fill_report(cli *c, const cli_view *v, lh_report *report)
 static lh_status write_html(cli *c, const cli_view *v, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = fill_report(c, v, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);

@@ -83,8 +83,8 @@ static int label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
     for (uint32_t i = 0; i < x->all->n_contenders; i++)
-        if ((int)strlen(x->all->contenders[i].label) > width)
-            width = (int)strlen(x->all->contenders[i].label);
+        if ((int)cli_columns(x->all->contenders[i].label) > width)
+            width = (int)cli_columns(x->all->contenders[i].label);
     return width;
 }
 
@@ -97,15 +97,15 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
     const char *unit =
         lh_pipeline_memory_unit(x->all->bases[who->base].pipeline);
     if (o->status != LH_OK) {
-        fprintf(c->out, "%-*s  %s\n", width, who->label, o->why);
+        cli_print(c, "%-*s  %s\n", width, who->label, o->why);
         return;
     }
-    fprintf(c->out, "%-*s  %14s  %6.3f  %6.2f %%  %12s%s\n", width, who->label,
-            cli_time_text(o->ns, time),
-            best_ns > 0 ? (double)o->ns / (double)best_ns : 1.0,
-            100 * o->bubble_ratio,
-            cli_memory_text(o->peak_memory, unit, memory),
-            o->fits ? "" : "  over the limit");
+    cli_print(c, "%-*s  %14s  %6.3f  %6.2f %%  %12s%s\n", width, who->label,
+              cli_time_text(o->ns, time),
+              best_ns > 0 ? (double)o->ns / (double)best_ns : 1.0,
+              100 * o->bubble_ratio,
+              cli_memory_text(o->peak_memory, unit, memory),
+              o->fits ? "" : "  over the limit");
 }
 
 static lh_status print_table(cli *c, const cli_comparison *x)
@@ -122,12 +122,12 @@ static lh_status print_table(cli *c, const cli_comparison *x)
     for (uint32_t i = 0; i < x->all->n_contenders; i++)
         if (lh_comparison_at(x->all, 0, 0, i)->bound_ns < bound_ns)
             bound_ns = lh_comparison_at(x->all, 0, 0, i)->bound_ns;
-    fprintf(c->out, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
-            "ratio", "bubble", "peak memory");
+    cli_print(c, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
+              "ratio", "bubble", "peak memory");
     for (uint32_t i = 0; i < x->all->n_contenders; i++)
         print_row(c, x, ranking[i], width, best_ns);
-    fprintf(c->out, "%-*s  %14s  no schedule is faster\n", width, "lower bound",
-            cli_time_text(bound_ns, time));
+    cli_print(c, "%-*s  %14s  no schedule is faster\n", width, "lower bound",
+              cli_time_text(bound_ns, time));
     free(ranking);
     return LH_OK;
 }
@@ -226,20 +226,20 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     char text[CLI_TIME_TEXT];
     int width = label_width(x);
     const cli_axis *axis = &x->sweep.axes[x_axis(x)];
-    fprintf(c->out, "\n%-*s", width, cli_axis_names[x_axis(x)]);
+    cli_print(c, "\n%-*s", width, cli_axis_names[x_axis(x)]);
     for (uint32_t p = first; p < first + count; p++)
-        fprintf(c->out, "%*s", COLUMN, cli_axis_text(axis, p, text));
-    fputc('\n', c->out);
+        cli_print(c, "%*s", COLUMN, cli_axis_text(axis, p, text));
+    cli_print(c, "\n");
     for (uint32_t i = 0; i < x->all->n_contenders; i++) {
-        fprintf(c->out, "%-*s", width, x->all->contenders[i].label);
+        cli_print(c, "%-*s", width, x->all->contenders[i].label);
         for (uint32_t p = first; p < first + count; p++) {
             const lh_outcome *o = on_curve(x, which, p, i);
             if (o->ns < 0)
-                fprintf(c->out, "%*s", COLUMN, "-");
+                cli_print(c, "%*s", COLUMN, "-");
             else
-                fprintf(c->out, "%*s", COLUMN, cli_time_text(o->ns, text));
+                cli_print(c, "%*s", COLUMN, cli_time_text(o->ns, text));
         }
-        fputc('\n', c->out);
+        cli_print(c, "\n");
     }
 }
 
@@ -249,7 +249,7 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
     lh_status status = cli_curves_make(c, x, which, &curves);
     if (status == LH_OK) {
         if (curves.sweep.title)
-            fprintf(c->out, "%s%s\n", which ? "\n" : "", curves.title);
+            cli_print(c, which ? "\n%s\n" : "%s\n", curves.title);
         uint32_t width = cli_width(), points = curves.sweep.n_points;
         uint32_t labels = (uint32_t)label_width(x);
         uint32_t fit = width > labels + COLUMN ? (width - labels) / COLUMN : 1;
@@ -263,7 +263,7 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
         status = lh_report_terminal_plot(&curves.sweep, &terminal, &text, NULL,
                                          &c->err);
         if (status == LH_OK)
-            fprintf(c->out, "\n%s", text);
+            cli_put_drawn(c, text);
         lh_text_free(text);
     }
     cli_curves_fini(&curves);

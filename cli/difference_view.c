@@ -18,10 +18,10 @@ static void print_kind(cli *c, const char *name, const lh_trace_share *k)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
     if (k->n)
-        fprintf(c->out, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%\n", name,
-                k->n, cli_time_text(k->predicted_ns / (int64_t)k->n, p),
-                cli_time_text(k->measured_ns / (int64_t)k->n, m),
-                percent(k->predicted_ns, k->measured_ns));
+        cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%\n", name, k->n,
+                  cli_time_text(k->predicted_ns / (int64_t)k->n, p),
+                  cli_time_text(k->measured_ns / (int64_t)k->n, m),
+                  percent(k->predicted_ns, k->measured_ns));
 }
 
 /* The median, and those that differ most from the prediction. */
@@ -36,15 +36,16 @@ static void print_iterations(cli *c, const lh_trace_difference *d,
         if (llabs(log->iterations[i].ns - d->predicted_ns) >
             llabs(log->iterations[worst].ns - d->predicted_ns))
             worst = i;
-    fprintf(c->out, "  %-10s %8" PRIu32 " %14s %14s %+8.2f %%, median\n",
-            "iterations", log->n_iterations, cli_time_text(d->predicted_ns, p),
-            cli_time_text(log->median_ns, m),
-            percent(d->predicted_ns, log->median_ns));
-    fprintf(c->out, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n",
-            "iteration", log->iterations[worst].step + 1,
-            cli_time_text(d->predicted_ns, p),
-            cli_time_text(log->iterations[worst].ns, m),
-            percent(d->predicted_ns, log->iterations[worst].ns));
+    cli_print(c, "  %-10s %8" PRIu32 " %14s %14s %+8.2f %%, median\n",
+              "iterations", log->n_iterations,
+              cli_time_text(d->predicted_ns, p),
+              cli_time_text(log->median_ns, m),
+              percent(d->predicted_ns, log->median_ns));
+    cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n",
+              "iteration", log->iterations[worst].step + 1,
+              cli_time_text(d->predicted_ns, p),
+              cli_time_text(log->iterations[worst].ns, m),
+              percent(d->predicted_ns, log->iterations[worst].ns));
 }
 
 static json_t *iterations_json(const lh_trace_difference *d,
@@ -68,33 +69,35 @@ void cli_difference_text(cli *c, const lh_trace_difference *d,
                          const lh_run_log *log)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
-    fprintf(c->out, "  %-10s %8s %14s %14s\n", "", "number", "predicted",
-            "measured");
-    fprintf(c->out, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",
-            cli_time_text(d->predicted_ns, p), cli_time_text(d->measured_ns, m),
-            percent(d->predicted_ns, d->measured_ns));
+    cli_print(c, "  %-10s %8s %14s %14s\n", "", "number", "predicted",
+              "measured");
+    cli_print(c, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",
+              cli_time_text(d->predicted_ns, p),
+              cli_time_text(d->measured_ns, m),
+              percent(d->predicted_ns, d->measured_ns));
     for (uint32_t i = 0; i <= LH_B; i++)
         print_kind(c, kind_names[i], &d->kinds[i]);
     print_kind(c, "messages", &d->messages);
     print_iterations(c, d, log);
-    fprintf(c->out, "  passes start %s off on average, at worst %s (%s)\n",
-            cli_time_text((int64_t)d->mean_start_ns, p),
-            cli_time_text(d->worst_start_ns, m), d->worst);
+    cli_print(c, "  passes start %s off on average, at worst %s (%s)\n",
+              cli_time_text((int64_t)d->mean_start_ns, p),
+              cli_time_text(d->worst_start_ns, m), d->worst);
     if (d->parts[0])
-        fprintf(c->out,
-                "  they part at %s on device %" PRIu32 ", predicted at %s: it "
-                "starts %s %s%s\n",
-                d->parts, d->parts_device, cli_time_text(d->parts_at_ns, p),
-                cli_time_text(
-                    d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, m),
-                d->parts_by_ns < 0 ? "earlier" : "later",
-                d->parts_waits ? " (it waits for a message)" : "");
+        cli_print(c,
+                  "  they part at %s on device %" PRIu32
+                  ", predicted at %s: it "
+                  "starts %s %s%s\n",
+                  d->parts, d->parts_device, cli_time_text(d->parts_at_ns, p),
+                  cli_time_text(
+                      d->parts_by_ns < 0 ? -d->parts_by_ns : d->parts_by_ns, m),
+                  d->parts_by_ns < 0 ? "earlier" : "later",
+                  d->parts_waits ? " (it waits for a message)" : "");
     if (d->n_only_predicted || d->n_only_measured)
-        fprintf(c->out,
-                "  not in both: %" PRIu64 " predicted, %" PRIu64
-                " measured passes\n",
-                d->n_only_predicted, d->n_only_measured);
-    fputc('\n', c->out);
+        cli_print(c,
+                  "  not in both: %" PRIu64 " predicted, %" PRIu64
+                  " measured passes\n",
+                  d->n_only_predicted, d->n_only_measured);
+    cli_print(c, "\n");
 }
 
 static json_t *kind_json(const lh_trace_share *k)

@@ -23,14 +23,14 @@ static int report_error(const cli *c)
     if (c->is_said)
         return EXIT_FAILED;
     if (!c->usage) {
-        fprintf(stderr, "longhaul: %s\n", c->err.text);
+        cli_say("%s", c->err.text);
         return EXIT_FAILED;
     }
     if (c->command)
-        fprintf(stderr, "longhaul: %s: %s\nTry 'longhaul %s --help'.\n",
-                c->command->name, c->err.text, c->command->name);
+        cli_say("%s: %s\nTry 'longhaul %s --help'.", c->command->name,
+                c->err.text, c->command->name);
     else
-        fprintf(stderr, "longhaul: %s\nTry 'longhaul --help'.\n", c->err.text);
+        cli_say("%s\nTry 'longhaul --help'.", c->err.text);
     return EXIT_USAGE;
 }
 
@@ -42,7 +42,7 @@ static lh_status run_command(cli *c, int argc, char **argv)
         return LH_OK;
     }
     if (c->common.version) {
-        fprintf(c->out, "longhaul %s\n", lh_version());
+        cli_print(c, "longhaul %s\n", lh_version());
         return LH_OK;
     }
     if (!c->command->on_many_hosts)
@@ -102,7 +102,7 @@ static lh_status dispatch(cli *c, int argc, char **argv)
     if (strcmp(name, "help") == 0)
         return show_help(c, argc > 2 ? argv[2] : NULL);
     if (strcmp(name, "--version") == 0) {
-        fprintf(c->out, "longhaul %s\n", lh_version());
+        cli_print(c, "longhaul %s\n", lh_version());
         return LH_OK;
     }
     if (strcmp(name, "__generate") == 0)
@@ -155,6 +155,7 @@ int main(int argc, char **argv)
             code = written;
     }
     free(text);
+    cli_release_names(&c);
     free(c.operands);
     free(c.settings);
     return code;

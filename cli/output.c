@@ -31,10 +31,17 @@ lh_status cli_put_json(cli *c, json_t *object)
     json_decref(object);
     if (!text)
         return cli_no_memory(c);
-    fputs(text, c->out);
-    fputc('\n', c->out);
+    size_t len = strlen(text);
+    size_t room = lh_json_show(text, len, NULL, 0) + 1;
+    char *shown = room > len + 1 ? malloc(room) : text;
+    if (shown && shown != text)
+        lh_json_show(text, len, shown, room);
+    if (shown)
+        fprintf(c->out, "%s\n", shown);
+    if (shown != text)
+        free(shown);
     free(text);
-    return LH_OK;
+    return shown ? LH_OK : cli_no_memory(c);
 }
 
 int cli_write_out(cli *c, const char *text, size_t len)
@@ -42,12 +49,11 @@ int cli_write_out(cli *c, const char *text, size_t len)
     if (c->common.output && !(c->command && c->command->own_output)) {
         if (cli_write(c, c->common.output, text, len) == LH_OK)
             return EXIT_OK;
-        fprintf(stderr, "longhaul: %s\n", c->err.text);
+        cli_say("%s", c->err.text);
         return EXIT_FAILED;
     }
     if (fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0)
         return EXIT_OK;
-    fprintf(stderr, "longhaul: cannot write to standard output: %s\n",
-            strerror(errno));
+    cli_say("cannot write to standard output: %s", strerror(errno));
     return EXIT_FAILED;
 }

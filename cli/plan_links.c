@@ -18,8 +18,8 @@ void cli_print_sites(cli *c, const lh_plan *plan, const lh_choice *choice,
     if (than->layout.sites)
         cli_sites_text(plan->job, than->layout.sites, there, sizeof there);
     if (strcmp(here, there) != 0)
-        fprintf(c->out, "%s%s\n", indent,
-                *here ? here : "datacenters in the job's order");
+        cli_print(c, "%s%s\n", indent,
+                  *here ? here : "datacenters in the job's order");
 }
 
 /* --- what if ----------------------------------------------------------------
@@ -32,28 +32,28 @@ static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
     double best = (double)a->best.iteration_ns / 1e9;
     double more = 100 * (kept / ((double)p->best.iteration_ns / 1e9) - 1);
     bool cost = p->goal == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
-    fprintf(c->out, "  %s\n", a->text);
+    cli_print(c, "  %s\n", a->text);
     if (cost) {
         kept = a->kept.cost->usd;
         best = a->best.cost->usd;
         more = 100 * (kept / p->best.cost->usd - 1);
     }
-    fprintf(c->out,
-            cost ? "    this plan costs USD %.4g (%+.1f %%)"
-                 : "    this plan takes %.3f s (%+.1f %%)",
-            kept, more);
+    cli_print(c,
+              cost ? "    this plan costs USD %.4g (%+.1f %%)"
+                   : "    this plan takes %.3f s (%+.1f %%)",
+              kept, more);
     if (kept <= best)
-        fputs(", and is the best\n", c->out);
+        cli_print(c, ", and is the best\n");
     else
-        fprintf(c->out,
-                cost ? ", keeping it costs %.1f %%\n"
-                       "    the best costs USD %.4g: %s, %s %s\n"
-                     : ", keeping it costs %.1f %%\n"
-                       "    the best takes %.3f s: %s, %s %s\n",
-                100 * (kept / best - 1), best,
-                cli_layout_text(&a->best, layout, sizeof layout),
-                a->best.layout.schedule ? a->best.layout.schedule : "",
-                lh_placement_name(a->best.placement));
+        cli_print(c,
+                  cost ? ", keeping it costs %.1f %%\n"
+                         "    the best costs USD %.4g: %s, %s %s\n"
+                       : ", keeping it costs %.1f %%\n"
+                         "    the best takes %.3f s: %s, %s %s\n",
+                  100 * (kept / best - 1), best,
+                  cli_layout_text(&a->best, layout, sizeof layout),
+                  a->best.layout.schedule ? a->best.layout.schedule : "",
+                  lh_placement_name(a->best.placement));
     if (kept > best)
         cli_print_sites(c, p, &a->best, &p->best, "      ");
 }
@@ -61,7 +61,7 @@ static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
 void cli_print_answers(cli *c, const lh_plan *plan)
 {
     if (plan->n_answers)
-        fputs("\nIf the links were others\n", c->out);
+        cli_print(c, "\nIf the links were others\n");
     for (uint32_t i = 0; i < plan->n_answers; i++)
         print_answer(c, plan, &plan->answers[i]);
 }
@@ -129,15 +129,15 @@ static void print_range(cli *c, const lh_plan *p, const lh_plan_range *r)
     else
         snprintf(name, sizeof name, "%s-%s", sites[r->from].name,
                  sites[r->to].name);
-    fprintf(c->out, "  %s, %s: stays the best from %s to %s%s\n",
-            lh_link_quantity_name(r->quantity), name,
-            show(r, job, low, a, sizeof a), show(r, job, high, b, sizeof b),
-            r->n_flips ? "" : ", all that was looked at");
+    cli_print(c, "  %s, %s: stays the best from %s to %s%s\n",
+              lh_link_quantity_name(r->quantity), name,
+              show(r, job, low, a, sizeof a), show(r, job, high, b, sizeof b),
+              r->n_flips ? "" : ", all that was looked at");
     for (uint32_t i = 0; i < r->n_flips; i++) {
         const lh_plan_flip *f = &r->flips[i];
         bool up = f->factor_below >= 1;
-        fprintf(
-            c->out, "    %s %s: %s\n", up ? "from" : "up to",
+        cli_print(
+            c, "    %s %s: %s\n", up ? "from" : "up to",
             show(r, job, up ? f->factor_above : f->factor_below, a, sizeof a),
             layout_of(up ? &f->above : &f->below, layout, sizeof layout));
         cli_print_sites(c, p, up ? &f->above : &f->below, &s->here, "      ");
@@ -150,11 +150,11 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     char layout[LAYOUT_TEXT + 10];
     if (!s)
         return;
-    fprintf(c->out,
-            "\nHow far the links may change until another layout is best "
-            "(to %.2g %%)\n"
-            "  by quick searches, whose best here is %s\n",
-            100 * s->tolerance, layout_of(&s->here, layout, sizeof layout));
+    cli_print(c,
+              "\nHow far the links may change until another layout is best "
+              "(to %.2g %%)\n"
+              "  by quick searches, whose best here is %s\n",
+              100 * s->tolerance, layout_of(&s->here, layout, sizeof layout));
     for (uint32_t i = 0; i < s->n_ranges; i++)
         print_range(c, plan, &s->ranges[i]);
 }

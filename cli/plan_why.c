@@ -34,22 +34,22 @@ void cli_plan_account(cli *c, const lh_plan *p)
     parts[OPTIMIZER].name = "optimizer and overhead";
     parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
     size_t column = 14;
-    const char *comma = "made of       ";
+    cli_print(c, "made of       ");
     for (uint32_t i = 0; i <= OPTIMIZER; i++) {
         char text[60];
         if (parts[i].ns < 500000 && i > 0)
             continue;
         int len = snprintf(text, sizeof text, "%s %.3f s", parts[i].name,
                            (double)parts[i].ns / 1e9);
-        if (column + (size_t)len + 3 > cli_width()) {
-            comma = ",\n              ";
+        bool ends = column + (size_t)len + 3 > cli_width();
+        if (ends)
             column = 14;
-        }
-        fprintf(c->out, "%s%s", comma, text);
+        if (i > 0)
+            cli_print(c, ends ? ",\n              " : ", ");
+        cli_print(c, "%s", text);
         column += (size_t)len + 2;
-        comma = ", ";
     }
-    fputc('\n', c->out);
+    cli_print(c, "\n");
 }
 
 /* Of a dimension that is a number, the number. */
@@ -85,30 +85,30 @@ static void name_runner(const lh_plan_runner *r, char *name, size_t room)
 void cli_plan_runners(cli *c, const lh_plan *p)
 {
     if (p->n_runners)
-        fprintf(c->out, "\nThe best with another\n");
+        cli_print(c, "\nThe best with another\n");
     for (uint32_t i = 0; i < p->n_runners; i++) {
         const lh_plan_runner *r = &p->runners[i];
         char name[60], layout[120];
         name_runner(r, name, sizeof name);
-        fprintf(c->out, "  %-20s  %s\n%24s%s %s  %s\n", name, r->choice.why, "",
-                r->choice.layout.schedule ? r->choice.layout.schedule
-                                          : "any schedule",
-                lh_placement_name(r->choice.placement),
-                cli_layout_text(&r->choice, layout, sizeof layout));
+        cli_print(c, "  %-20s  %s\n%24s%s %s  %s\n", name, r->choice.why, "",
+                  r->choice.layout.schedule ? r->choice.layout.schedule
+                                            : "any schedule",
+                  lh_placement_name(r->choice.placement),
+                  cli_layout_text(&r->choice, layout, sizeof layout));
     }
 }
 
 /* "a; b; c", a line each where it is too long for one. */
 static void print_why(cli *c, const char *name, const char *why)
 {
-    fprintf(c->out, "    %-18s  ", name);
-    bool whole = strlen(why) + 24 <= cli_width();
-    for (; *why; why++)
-        if (*why == ';' && !whole)
-            fprintf(c->out, "\n%23s", "");
-        else
-            fputc(*why, c->out);
-    fputc('\n', c->out);
+    cli_print(c, "    %-18s  ", name);
+    bool whole = cli_columns(why) + 24 <= cli_width();
+    while (!whole && strchr(why, ';')) {
+        const char *end = strchr(why, ';');
+        cli_print(c, "%.*s\n%23s", (int)(end - why), why, "");
+        why = end + 1;
+    }
+    cli_print(c, "%s\n", why);
 }
 
 static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
@@ -122,15 +122,15 @@ static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
 
 static void print_link(cli *c, const lh_link_advice *a)
 {
-    fprintf(c->out, "  %s to %s: ", a->from, a->to);
+    cli_print(c, "  %s to %s: ", a->from, a->to);
     if (a->messages)
-        fprintf(c->out, "%" PRIu64 " messages of %.1f MB", a->messages,
-                (double)a->message_bytes / 1e6);
+        cli_print(c, "%" PRIu64 " messages of %.1f MB", a->messages,
+                  (double)a->message_bytes / 1e6);
     if (a->data_bytes)
-        fprintf(c->out, "%s%.1f GB of data parallelism",
-                a->messages ? ", " : "", (double)a->data_bytes / 1e9);
-    fprintf(c->out, "%s\n",
-            a->measured ? "; as measured, whatever it is set to" : "");
+        cli_print(c, "%s%.1f GB of data parallelism", a->messages ? ", " : "",
+                  (double)a->data_bytes / 1e9);
+    cli_print(c, "%s\n",
+              a->measured ? "; as measured, whatever it is set to" : "");
     for (uint32_t k = 0; k < a->n_questions; k++)
         print_why(c, lh_advice_topic_name(a->questions[k].topic),
                   a->questions[k].why);
@@ -149,28 +149,26 @@ void cli_plan_network(cli *c, const lh_plan *p)
 {
     if (!p->n_network)
         return;
-    fprintf(c->out, "\nNetwork\n");
+    cli_print(c, "\nNetwork\n");
     for (uint32_t i = 0; i < p->n_network; i++) {
         const lh_link_advice *a = &p->network[i];
         uint32_t k = 0;
         while (k < i && !same_advice(&p->network[k], a))
             k++;
         if (k < i)
-            fprintf(c->out, "  %s to %s: as %s to %s\n", a->from, a->to,
-                    p->network[k].from, p->network[k].to);
+            cli_print(c, "  %s to %s: as %s to %s\n", a->from, a->to,
+                      p->network[k].from, p->network[k].to);
         else
             print_link(c, a);
     }
     if (p->network_ns < 0)
         return;
     double more = (double)p->network_ns / (double)p->best.iteration_ns - 1;
-    fprintf(c->out, "  iteration with all of it  %.3f s (%+.2f %%)\n",
-            (double)p->network_ns / 1e9, 100 * more);
+    cli_print(c, "  iteration with all of it  %.3f s (%+.2f %%)\n",
+              (double)p->network_ns / 1e9, 100 * more);
     if (more > 0.001 && says_nothing(p))
-        fputs(
-            "  The job says nothing of its links' ends, so the plan takes them "
-            "as ideal.\n",
-            c->out);
+        cli_print(c, "  The job says nothing of its links' ends, so the plan "
+                     "takes them as ideal.\n");
 }
 
 /* "PP-out up to 6.31, then DP-out" */
@@ -199,22 +197,22 @@ static void print_curve(cli *c, const lh_plan_curve *curve)
 {
     char text[200];
     curve_text(curve, text, sizeof text);
-    fprintf(c->out, "\nFaster over %s: %s\n  %-18s",
-            lh_curve_over_name(curve->over), text,
-            lh_curve_over_name(curve->over));
+    cli_print(c, "\nFaster over %s: %s\n  %-18s",
+              lh_curve_over_name(curve->over), text,
+              lh_curve_over_name(curve->over));
     for (uint32_t i = 0; i < curve->n_points; i++)
-        fprintf(c->out, "%11.6g", curve->xs[i]);
+        cli_print(c, "%11.6g", curve->xs[i]);
     for (uint32_t s = 0; s < curve->n_series; s++) {
-        fprintf(c->out, "\n  %-18s", curve->series[s]);
+        cli_print(c, "\n  %-18s", curve->series[s]);
         for (uint32_t i = 0; i < curve->n_points; i++) {
             int64_t ns = curve->iteration_ns[(size_t)s * curve->n_points + i];
             if (ns < 0)
-                fprintf(c->out, "%11s", "-");
+                cli_print(c, "%11s", "-");
             else
-                fprintf(c->out, "%9.3f s", (double)ns / 1e9);
+                cli_print(c, "%9.3f s", (double)ns / 1e9);
         }
     }
-    fputc('\n', c->out);
+    cli_print(c, "\n");
 }
 
 void cli_plan_curves(cli *c, const lh_plan *p)

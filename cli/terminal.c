@@ -45,13 +45,14 @@ void cli_progress(const cli *c, const char *format, ...)
 {
     if (c->common.quiet || !isatty(STDERR_FILENO))
         return;
-    char line[72];
+    char line[72], shown[4 * sizeof line];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    lh_text_show(line, strlen(line), shown, sizeof shown);
     atomic_store(&progress_shown, true);
-    fprintf(stderr, "\r%s\033[K", line);
+    fprintf(stderr, "\r%s\033[K", shown);
     fflush(stderr);
 }
 
@@ -70,17 +71,4 @@ void cli_progress_wipe(void)
         return;
     ssize_t put = write(STDERR_FILENO, clear, sizeof clear - 1);
     (void)put;
-}
-
-void cli_note(const cli *c, const char *format, ...)
-{
-    if (c->common.quiet)
-        return;
-    cli_progress_end();
-    va_list args;
-    va_start(args, format);
-    fputs("longhaul: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
 }

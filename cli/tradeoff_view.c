@@ -110,7 +110,7 @@ static lh_status make_sheet(cli *c, const lh_pipeline *pipeline,
 static lh_status write_report(cli *c, const sheet *s, const char *path)
 {
     lh_report *report = NULL;
-    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = lh_report_add_sweep(report, &s->sweep, &c->err);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
@@ -123,23 +123,23 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     char a[CLI_MEMORY_TEXT], b[CLI_TIME_TEXT], d[CLI_TIME_TEXT];
-    fprintf(c->out, "%16s  %12s  %12s  %8s\n", "memory limit", "makespan",
-            "lower bound", "gap");
+    cli_print(c, "%16s  %12s  %12s  %8s\n", "memory limit", "makespan",
+              "lower bound", "gap");
     for (uint32_t i = 0; i < curve->n_points; i++) {
         const lh_memory_point *p = &curve->points[i];
-        fprintf(c->out, "%16s  %12s  %12s  %6.2f %%%s%s\n",
-                cli_memory_text(p->limit, unit, a),
-                cli_time_text(p->makespan_ns, b), cli_time_text(p->bound_ns, d),
-                100 * gap_of(p),
-                p->status == LH_SOLVE_OPTIMAL ? "  optimal" : "",
-                p->limit_bound < p->limit ? ", less memory may do" : "");
+        cli_print(c, "%16s  %12s  %12s  %6.2f %%%s%s\n",
+                  cli_memory_text(p->limit, unit, a),
+                  cli_time_text(p->makespan_ns, b),
+                  cli_time_text(p->bound_ns, d), 100 * gap_of(p),
+                  p->status == LH_SOLVE_OPTIMAL ? "  optimal" : "",
+                  p->limit_bound < p->limit ? ", less memory may do" : "");
     }
     if (curve->infeasible_below > 0)
-        fprintf(c->out, "Below %s there is no schedule.\n",
-                cli_memory_text(curve->infeasible_below, unit, a));
+        cli_print(c, "Below %s there is no schedule.\n",
+                  cli_memory_text(curve->infeasible_below, unit, a));
     if (!curve->complete)
-        fprintf(c->out, "Not complete: stopped, or more points than asked "
-                        "for.\n");
+        cli_print(c, "Not complete: stopped, or more points than asked "
+                     "for.\n");
 }
 
 static lh_status print_curve(cli *c, const cli_tradeoff *how,
@@ -161,7 +161,7 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
                                              &c->err);
         }
         if (status == LH_OK && text)
-            fprintf(c->out, "\n%s", text);
+            cli_put_drawn(c, text);
     }
     lh_text_free(text);
     free(s.xs);

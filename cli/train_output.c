@@ -77,15 +77,15 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 static void print_timed(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT];
-    fprintf(c->out, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
-    fprintf(c->out, "measured      %s, %+.2f %%\n",
-            cli_time_text(r->median_ns, a), 100 * r->error);
-    fprintf(c->out, "lateness      %s at worst",
-            cli_time_text(r->worst_late_ns, a));
+    cli_print(c, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
+    cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
+              100 * r->error);
+    cli_print(c, "lateness      %s at worst",
+              cli_time_text(r->worst_late_ns, a));
     if (r->slips)
-        fprintf(c->out, "; %" PRIu64 " passes began too late to end in time",
-                r->slips);
-    fputc('\n', c->out);
+        cli_print(c, "; %" PRIu64 " passes began too late to end in time",
+                  r->slips);
+    cli_print(c, "\n");
 }
 
 static void print_trained(cli *c, const lh_train_result *r)
@@ -93,46 +93,46 @@ static void print_trained(cli *c, const lh_train_result *r)
     const lh_iteration *first = &r->iterations[0];
     const lh_iteration *last = &r->iterations[r->n_iterations - 1];
     char a[CLI_TIME_TEXT];
-    fprintf(c->out,
-            "loss          %.4f at step %" PRIu64 ", %.4f at step "
-            "%" PRIu64 "\n",
-            first->loss, first->step + 1, last->loss, last->step + 1);
+    cli_print(c,
+              "loss          %.4f at step %" PRIu64 ", %.4f at step "
+              "%" PRIu64 "\n",
+              first->loss, first->step + 1, last->loss, last->step + 1);
     for (uint32_t i = r->n_iterations; i-- > 0;)
         if (isfinite(r->iterations[i].validation_loss)) {
-            fprintf(c->out, "validation    %.4f after step %" PRIu64 "\n",
-                    r->iterations[i].validation_loss,
-                    r->iterations[i].step + 1);
+            cli_print(c, "validation    %.4f after step %" PRIu64 "\n",
+                      r->iterations[i].validation_loss,
+                      r->iterations[i].step + 1);
             break;
         }
-    fprintf(c->out, "iteration     %s: %.0f tokens/s",
-            cli_time_text(r->median_ns, a),
-            r->median_ns > 0 ? (double)last->tokens * 1e9 / (double)r->median_ns
-                             : 0.0);
+    cli_print(
+        c, "iteration     %s: %.0f tokens/s", cli_time_text(r->median_ns, a),
+        r->median_ns > 0 ? (double)last->tokens * 1e9 / (double)r->median_ns
+                         : 0.0);
     if (r->utilisation >= 0)
-        fprintf(c->out, ", %.1f %% of the plan's peak FLOPs",
-                100 * r->utilisation);
-    fputc('\n', c->out);
+        cli_print(c, ", %.1f %% of the plan's peak FLOPs",
+                  100 * r->utilisation);
+    cli_print(c, "\n");
 }
 
 static void print_text(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    fprintf(c->out, "schedule      %s on %" PRIu32 " ranks, %s over %s",
-            v->method, lh_pipeline_n_devices(v->pipeline),
-            train_devices[s->device], train_transports[s->transport]);
+    cli_print(c, "schedule      %s on %" PRIu32 " ranks, %s over %s", v->method,
+              lh_pipeline_n_devices(v->pipeline), train_devices[s->device],
+              train_transports[s->transport]);
     if (s->speed > 1)
-        fprintf(c->out, ", %" PRIu32 " times as fast", s->speed);
-    fputc('\n', c->out);
-    fprintf(c->out, "iterations    %" PRIu32 "%s", r->n_iterations,
-            r->interrupted ? ", interrupted" : "");
+        cli_print(c, ", %" PRIu32 " times as fast", s->speed);
+    cli_print(c, "\n");
+    cli_print(c, "iterations    %" PRIu32 "%s", r->n_iterations,
+              r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
-        fprintf(c->out, ", %s to %s", cli_time_text(r->least_ns, a),
-                cli_time_text(r->most_ns, b));
+        cli_print(c, ", %s to %s", cli_time_text(r->least_ns, a),
+                  cli_time_text(r->most_ns, b));
     else if (s->resume && !r->interrupted)
-        fprintf(c->out, ": the checkpoint has as many steps as --steps says, "
-                        "which counts from the first run's beginning");
-    fputc('\n', c->out);
+        cli_print(c, ": the checkpoint has as many steps as --steps says, "
+                     "which counts from the first run's beginning");
+    cli_print(c, "\n");
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, r);
     else if (r->n_iterations)
@@ -145,7 +145,7 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     lh_report *report = NULL;
     lh_trace_difference d;
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
-    CLI_TRY(lh_report_make(c->operands[0], &report, &c->err));
+    CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
     lh_status status = cli_difference_facts(c, &d, NULL, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,

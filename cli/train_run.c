@@ -66,7 +66,7 @@ static void show_failure(void *of, const char *why)
     watch *w = of;
     cli_progress_end();
     if (why)
-        fprintf(stderr, "longhaul: %s\n", why);
+        cli_say("%s", why);
     w->c->is_said = true;
 }
 

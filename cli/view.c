@@ -38,7 +38,7 @@ static lh_status read_schedule(cli *c, cli_view *view, const char *path,
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks)
 {
-    view->method = name;
+    view->method = cli_name(c, name);
     if (cli_is_method(name))
         CLI_TRY(make_schedule(c, view, name, model, sub_blocks));
     else if (!strpbrk(name, "./")) /* it was meant to be a method */
@@ -57,8 +57,8 @@ lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                         &c->err));
     CLI_TRY(lh_analysis_make(view->pipeline, view->schedule, view->timeline,
                              &view->analysis, &c->err));
-    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, title, &view->trace,
-                          &c->err));
+    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, cli_name(c, title),
+                          &view->trace, &c->err));
     return lh_report_analysis_make(view->trace, view->analysis, &view->shown,
                                    &c->err);
 }

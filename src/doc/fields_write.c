@@ -2,6 +2,8 @@
 /* Structs written by their tables. */
 #include "doc/fields.h"
 
+#include "base/show.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -238,7 +240,7 @@ void lhi_fields_add_text(lhi_text *text, const lhi_table *table, const void *it)
 
 static int add_to_text(const char *bytes, size_t len, void *text)
 {
-    lhi_text_add(text, bytes, len);
+    lhi_text_add_json(text, bytes, len);
     return ((lhi_text *)text)->failed ? -1 : 0;
 }
 

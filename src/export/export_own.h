@@ -12,7 +12,7 @@
 #ifndef LHI_EXPORT_OWN_H
 #define LHI_EXPORT_OWN_H
 
-#include "base/text.h"
+#include "base/show.h"
 
 #include <longhaul/export.h>
 #include <longhaul/trace.h>
@@ -27,6 +27,10 @@ lh_status lhi_export_comms(const lh_trace *trace, char **text, size_t *len,
 
 /* "--NAME VALUE" */
 void lhi_export_option(lhi_text *out, const char *name, uint64_t value);
+
+/* As a comment: what the plan was made of and by. Names are shown (show.h): an
+ * end of line in one would begin an argument. */
+void lhi_export_origin(lhi_text *out, const lh_plan *plan);
 
 /* As comments, where the plan says it: which ranks are where, with replicas
  * outermost if the plan has data parallelism there, else stages. */

@@ -175,12 +175,15 @@ static void put_groups(lhi_text *out, const lh_plan *plan, uint32_t size)
     if (e->n_recomputed == 0 && zero <= 1 && !best->chunk_layers) {
         lh_status status = time_groups(plan, size, &ns, &err);
         out->failed = out->failed || status == LH_ENOMEM;
-        if (status == LH_OK)
+        if (status == LH_OK) {
             lhi_text_printf(out, ": %.3f s, %+.1f %%.\n", (double)ns / 1e9,
                             100 *
                                 ((double)ns / (double)best->iteration_ns - 1));
-        else
-            lhi_text_printf(out, ", which does not work: %s.\n", err.text);
+        } else {
+            lhi_text_puts(out, ", which does not work: ");
+            lhi_text_add_shown(out, err.text, SIZE_MAX);
+            lhi_text_puts(out, ".\n");
+        }
     } else {
         lhi_text_puts(out, ", of which the plan has no prediction.\n");
     }
@@ -260,8 +263,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
     const lh_layout *l = &plan->best.layout;
-    lhi_text_printf(out, "# Made by longhaul %s from %s\n", plan->version,
-                    plan->name);
+    lhi_export_origin(out, plan);
     put_remarks(out, plan);
     lhi_export_ranks(out, plan);
     lhi_export_option(out, "tensor-model-parallel-size", l->tensor);

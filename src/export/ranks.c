@@ -9,6 +9,15 @@ void lhi_export_option(lhi_text *out, const char *name, uint64_t value)
     lhi_text_printf(out, "--%s %" PRIu64 "\n", name, value);
 }
 
+void lhi_export_origin(lhi_text *out, const lh_plan *plan)
+{
+    lhi_text_puts(out, "# Made by longhaul ");
+    lhi_text_add_shown(out, plan->version, SIZE_MAX);
+    lhi_text_puts(out, " from ");
+    lhi_text_add_shown(out, plan->name, SIZE_MAX);
+    lhi_text_puts(out, "\n");
+}
+
 uint32_t lhi_export_state_groups(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -35,10 +44,13 @@ typedef struct rank_run {
 
 static void end_run(const rank_run *r)
 {
-    if (r->next > r->first)
-        lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": %s\n",
-                        r->first, r->next - 1,
-                        r->job->datacenters[r->datacenter].name);
+    if (r->next == r->first)
+        return;
+    lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": ", r->first,
+                    r->next - 1);
+    lhi_text_add_shown(r->out, r->job->datacenters[r->datacenter].name,
+                       SIZE_MAX);
+    lhi_text_puts(r->out, "\n");
 }
 
 static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)

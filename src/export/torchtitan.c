@@ -163,10 +163,8 @@ static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_training *t = &plan->job->training;
     const lh_layout *l = &plan->best.layout;
-    lhi_text_printf(out,
-                    "# Made by longhaul %s from %s\n"
-                    "# The plan: %s, %.3f s per iteration.\n",
-                    plan->version, plan->name, l->schedule,
+    lhi_export_origin(out, plan);
+    lhi_text_printf(out, "# The plan: %s, %.3f s per iteration.\n", l->schedule,
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_ranks(out, plan);
     lhi_export_option(out, "parallelism.tensor_parallel_degree", l->tensor);

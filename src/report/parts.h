@@ -15,7 +15,7 @@
 #define LHI_PARTS_H
 
 #include "base/fail.h"
-#include "base/text.h"
+#include "base/show.h"
 
 #include <longhaul/report.h>
 
@@ -61,10 +61,8 @@ int64_t lhi_sweep_baseline(const lh_report_sweep *sweep);
 /* The letter of a pass for people: F, D, W, B. */
 char lhi_kind_letter(const lh_pass *pass);
 
-/* Characters of UTF-8 text, at most `most`; and those, control characters as
- * spaces. */
-uint32_t lhi_text_columns(const char *text, uint32_t most);
-void lhi_add_cut(lhi_text *out, const char *text, uint32_t most);
+/* Adds the text, shown, as text between tags of HTML or XML. */
+void lhi_add_markup(lhi_text *out, const char *text);
 
 /* "12.3 ms" and the like: three digits that count, in the unit that suits. */
 #define LHI_TIME_TEXT 32

@@ -165,18 +165,22 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
 
 /* --- the page ------------------------------------------------------------ */
 
-static void add_html(lhi_text *out, const char *text)
+void lhi_add_markup(lhi_text *out, const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '&')
+    lhi_text shown = {0};
+    lhi_text_add_shown(&shown, text, SIZE_MAX);
+    out->failed = out->failed || shown.failed;
+    for (size_t i = 0; i < shown.len; i++) {
+        if (shown.data[i] == '&')
             lhi_text_puts(out, "&amp;");
-        else if (*text == '<')
+        else if (shown.data[i] == '<')
             lhi_text_puts(out, "&lt;");
-        else if (*text == '>')
+        else if (shown.data[i] == '>')
             lhi_text_puts(out, "&gt;");
         else
-            lhi_text_add(out, text, 1);
+            lhi_text_add(out, shown.data + i, 1);
     }
+    lhi_text_fini(&shown);
 }
 
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
@@ -187,8 +191,31 @@ static void add_list(lhi_text *out, const char *key, const lhi_text *items)
     lhi_text_puts(out, "]");
 }
 
-static void add_data(lhi_text *out, const lh_report *report)
+/* What is not seen on a page stands there as its name: the characters that JSON
+ * has as \u202e become the six of that. */
+static void add_seen(lhi_text *out, const lhi_text *json)
 {
+    size_t done = 0;
+    for (size_t i = 0; i + 5 < json->len; i++) {
+        const char *p = json->data + i;
+        if (p[0] != '\\')
+            continue;
+        if (p[1] == 'u') {
+            const char digits[5] = {p[2], p[3], p[4], p[5], '\0'};
+            if (lhi_is_unseen((uint32_t)strtoul(digits, NULL, 16))) {
+                lhi_text_add(out, json->data + done, i - done);
+                lhi_text_puts(out, "\\");
+                done = i;
+            }
+        }
+        i++; /* what is escaped begins nothing */
+    }
+    lhi_text_add(out, json->data + done, json->len - done);
+}
+
+static void add_data(lhi_text *page, const lh_report *report)
+{
+    lhi_text json = {0}, *out = &json;
     lhi_text_puts(out, "{\"longhaul\":\"" LONGHAUL_VERSION "\",\"title\":");
     lhi_json_add_string(out, report->title);
     add_list(out, "facts", &report->facts);
@@ -197,6 +224,10 @@ static void add_data(lhi_text *out, const lh_report *report)
     add_list(out, "sweeps", &report->sweeps);
     add_list(out, "reasons", &report->reasons);
     lhi_text_puts(out, "}");
+    if (!json.failed)
+        add_seen(page, &json);
+    page->failed = page->failed || json.failed;
+    lhi_text_fini(&json);
 }
 
 /* report.html with @TITLE@, @CSS@, @DATA@ and @JS@ filled in. */
@@ -213,7 +244,7 @@ static void add_page(lhi_text *out, const lh_report *report)
         const char *end = strchr(mark + 1, '@');
         size_t len = end ? (size_t)(end + 1 - mark) : 1;
         if (len == 7 && memcmp(mark, "@TITLE@", 7) == 0)
-            add_html(out, report->title);
+            lhi_add_markup(out, report->title);
         else if (len == 5 && memcmp(mark, "@CSS@", 5) == 0)
             lhi_text_puts(out, lhi_report_page_css);
         else if (len == 6 && memcmp(mark, "@DATA@", 6) == 0)

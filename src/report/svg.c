@@ -88,23 +88,6 @@ static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
     lhi_text_puts(path, "z");
 }
 
-static void add_xml(lhi_text *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '&')
-            lhi_text_puts(out, "&amp;");
-        else if (c == '<')
-            lhi_text_puts(out, "&lt;");
-        else if (c == '>')
-            lhi_text_puts(out, "&gt;");
-        else if (c < 0x20)
-            lhi_text_puts(out, " "); /* XML has no other control characters */
-        else
-            lhi_text_add(out, text, 1);
-    }
-}
-
 /* --- slices, merged where they are too narrow to see --------------------- */
 
 /* The boxes of one row, a path per kind, and the half pixel in which slices
@@ -332,7 +315,7 @@ static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
 {
     lhi_text_printf(&p->out, "<text x=\"%d\" y=\"%d\"%s>", (int)x, (int)y,
                     attributes);
-    add_xml(&p->out, text);
+    lhi_add_markup(&p->out, text);
     lhi_text_puts(&p->out, "</text>\n");
 }
 
@@ -613,7 +596,7 @@ static void add_all(picture *p)
                     "fill=\"#5b6675\">\n<title>",
                     (int)p->width, (int)p->height, (int)p->width,
                     (int)p->height);
-    add_xml(&p->out, p->t->title[0] ? p->t->title : "Timeline");
+    lhi_add_markup(&p->out, p->t->title[0] ? p->t->title : "Timeline");
     lhi_text_puts(&p->out, "</title>\n<rect width=\"100%\" height=\"100%\" "
                            "fill=\"#fff\"/>\n");
     add_title(p);

@@ -107,15 +107,16 @@ static void add_below(plot *p)
     lhi_text_printf(&p->out, "\n%*s%s", LEFT, "", first);
     uint32_t used = (uint32_t)n + (uint32_t)m + 2;
     uint32_t room = p->columns > used ? p->columns - used : 0;
-    uint32_t shown = lhi_text_columns(s->x, room);
+    uint32_t shown = (uint32_t)lhi_shown_columns(s->x);
+    shown = shown < room ? shown : room;
     lhi_text_printf(&p->out, " %*s", (int)((room - shown) / 2), "");
-    lhi_add_cut(&p->out, s->x, room);
+    lhi_text_add_shown(&p->out, s->x, room);
     lhi_text_printf(&p->out, "%*s %s\n",
                     (int)(room - shown - (room - shown) / 2), "", last);
     for (uint32_t i = 0; i < s->n_series; i++) {
         lhi_text_printf(&p->out, "%*s%c ", LEFT, "",
                         marks[i % (sizeof marks - 1)]);
-        lhi_add_cut(&p->out, s->series[i], p->columns - 2);
+        lhi_text_add_shown(&p->out, s->series[i], p->columns - 2);
         lhi_text_puts(&p->out, "\n");
     }
 }
@@ -127,7 +128,7 @@ static void add_all(plot *p)
     for (uint32_t i = 0; i < s->n_series; i++)
         draw_series(p, i);
     lhi_text_puts(&p->out, s->title ? "slowdown, " : "slowdown");
-    lhi_add_cut(&p->out, s->title ? s->title : "", p->columns - 2);
+    lhi_text_add_shown(&p->out, s->title ? s->title : "", p->columns - 2);
     lhi_text_puts(&p->out, "\n");
     add_rows(p);
     add_below(p);

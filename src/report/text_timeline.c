@@ -174,25 +174,6 @@ static void add_device(screen *s, uint32_t device, const lh_trace_run *runs,
 
 /* --- around the rows ------------------------------------------------------ */
 
-uint32_t lhi_text_columns(const char *text, uint32_t most)
-{
-    uint32_t n = 0;
-    for (; *text && n < most; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-void lhi_add_cut(lhi_text *out, const char *text, uint32_t most)
-{
-    uint32_t n = 0;
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if ((c & 0xc0) != 0x80 && n++ == most)
-            return;
-        lhi_text_add(out, c < 0x20 || c == 0x7f ? " " : text, 1);
-    }
-}
-
 static void add_axis(screen *s)
 {
     char text[LHI_TIME_TEXT];
@@ -263,7 +244,7 @@ static void add_all(screen *s)
             if (t->devices[d].site != site || s->out.failed)
                 continue;
             if (first) {
-                lhi_add_cut(&s->out, t->site_names[site], s->width);
+                lhi_text_add_shown(&s->out, t->site_names[site], s->width);
                 lhi_text_puts(&s->out, "\n");
                 first = false;
             }

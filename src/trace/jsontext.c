@@ -1,71 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/jsontext.h"
 
-#include <stdint.h>
 #include <string.h>
-
-/* Decodes one character of valid UTF-8; 0: not valid. */
-static size_t decode(const unsigned char *p, uint32_t *out)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = p[0] < 0x80             ? 1
-                 : (p[0] & 0xe0) == 0xc0 ? 2
-                 : (p[0] & 0xf0) == 0xe0 ? 3
-                 : (p[0] & 0xf8) == 0xf0 ? 4
-                                         : 0;
-    if (len <= 1) {
-        *out = p[0];
-        return len;
-    }
-    uint32_t c = p[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    *out = c;
-    bool bad = c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000);
-    return bad ? 0 : len;
-}
-
-bool lhi_utf8_ok(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    while (*p) {
-        uint32_t c;
-        size_t len = decode(p, &c);
-        if (len == 0)
-            return false;
-        p += len;
-    }
-    return true;
-}
 
 static bool must_escape(uint32_t c)
 {
-    return c == '<' || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
-           c == 0xfeff || c == 0xfffe || c == 0xffff;
+    return c == '<' || lhi_is_unseen(c) || c == 0xfeff || c == 0xfffe ||
+           c == 0xffff;
 }
 
 /* Such characters stand in strings only, so the text need not be parsed. */
 static void add_escaped(lhi_text *text, const char *json)
 {
-    const unsigned char *p = (const unsigned char *)json, *run = p;
-    while (*p) {
+    const char *p = json, *run = p, *end = json + strlen(json);
+    while (p < end) {
         uint32_t c;
-        size_t len = decode(p, &c);
+        size_t len = lhi_utf8_decode(p, (size_t)(end - p), &c);
         if (len == 0) {
             text->failed = true; /* jansson lets only UTF-8 through */
             return;
         }
         if (must_escape(c)) {
-            lhi_text_add(text, (const char *)run, (size_t)(p - run));
+            lhi_text_add(text, run, (size_t)(p - run));
             lhi_text_printf(text, "\\u%04x", (unsigned)c);
             run = p + len;
         }
         p += len;
     }
-    lhi_text_add(text, (const char *)run, (size_t)(p - run));
+    lhi_text_add(text, run, (size_t)(p - run));
 }
 
 static int add_to_text(const char *bytes, size_t len, void *text)

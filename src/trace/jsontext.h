@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON values as compact text that any reader takes: characters that YAML
- * does not allow, that end a script in HTML, or that end a line in JavaScript
- * are written as \uXXXX. */
+ * does not allow, that end a script in HTML, that end a line in JavaScript, or
+ * that are not seen are written as \uXXXX. */
 #ifndef LHI_JSONTEXT_H
 #define LHI_JSONTEXT_H
 
-#include "base/text.h"
+#include "base/show.h"
 
 #include <jansson.h>
 
@@ -17,7 +17,5 @@ void lhi_json_add_rest(lhi_text *text, json_t *map);
 /* A string; one that is not UTF-8 counts as a failed allocation, so check
  * first with lhi_utf8_ok(). */
 void lhi_json_add_string(lhi_text *text, const char *string);
-
-bool lhi_utf8_ok(const char *text);
 
 #endif

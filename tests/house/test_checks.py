@@ -181,5 +181,28 @@ passes(DUPLICATES, "punctuation and #include alone",
 passes(DUPLICATES, "presets",
        {"src/spec/gpu.c": lines(12) + "other();\n" + lines(12)})
 
+# --- printing --------------------------------------------------------------------
+PRINTING = "check-printing.py"
+SAYS = {"cli/output.c": "int a(FILE *o)\n{\n    fprintf(o, \"%s\\n\", b);\n"
+                        "    return fwrite(b, 1, 1, stdout);\n}\n",
+        "cli/terminal.c": 'void a(void)\n{\n    fprintf(stderr, "a");\n'
+                          '    fputs("b", stderr);\n    write(2, "c", 1);\n}\n',
+        "cli/signals.c": 'void b(void)\n{\n    write(2, "c", 1);\n}\n',
+        "cli/train_log.c": 'void c(void)\n{\n    write(3, "c", 1);\n}\n'}
+passes(PRINTING, "a program that says things",
+       {**SAYS, "cli/one.c": 'void one(cli *c)\n{\n    /* printf("a") */\n'
+                             '    cli_print(c, "%s\\n", name);\n'
+                             '    snprintf(a, sizeof a, "%s", name);\n}\n'})
+finds(PRINTING, "another way out", ["cli/one.c:3", "fprintf()"],
+      {**SAYS, "cli/one.c": 'void one(cli *c)\n{\n'
+                            '    fprintf(c->out, "%s\\n", name);\n}\n'})
+finds(PRINTING, "one more where some are", ["cli/signals.c:6", "write()"],
+      {**SAYS, "cli/signals.c": SAYS["cli/signals.c"] +
+       'void d(void)\n{    write(2, name, 9);\n}\n'})
+finds(PRINTING, "an end of line that would be shown",
+      ["cli/one.c:3", "end of line"],
+      {**SAYS, "cli/one.c": 'void one(cli *c)\n{\n    cli_print(c, "%s%s", '
+                            'name, last ? ".\\n" : "");\n}\n'})
+
 print(f"{count['passed']} passed, {count['failed']} failed")
 sys.exit(bool(count["failed"]))

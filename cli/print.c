@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The only way of text to people. A %s is what somebody else may have written:
+ * it is printed as lh_text_show() has it, whatever it says, and filled up to
+ * its width by what a terminal makes of it. Lines and colours are ours, and
+ * stand in formats. */
+#define _XOPEN_SOURCE 700
+#include "cli.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+/* One conversion of a format. */
+typedef struct conversion {
+    char flags[8];
+    int width, precision; /* precision -1: none */
+    char length;          /* of the number: 'i'nt, 'l'ong, 'z', 'j' for more */
+    char kind;
+} conversion;
+
+/* Columns of shown text in this locale. */
+static size_t columns_of(const char *shown)
+{
+    size_t columns = 0, left = strlen(shown);
+    mbstate_t state = {0};
+    while (left > 0) {
+        wchar_t one;
+        const size_t n = mbrtowc(&one, shown, left, &state);
+        if (n == 0 || n > left)
+            return columns + left; /* a locale without these characters */
+        const int wide = wcwidth(one);
+        columns += wide < 0 ? 1 : (size_t)wide;
+        shown += n;
+        left -= n;
+    }
+    return columns;
+}
+
+/* The text as it is shown: `small`, or memory to be released. NULL: none. */
+static char *show(const char *text, size_t len, char *small, size_t room)
+{
+    const size_t needed = lh_text_show(text, len, small, room);
+    char *shown = needed < room ? small : malloc(needed + 1);
+    if (shown && shown != small)
+        lh_text_show(text, len, shown, needed + 1);
+    return shown;
+}
+
+struct cli_kept {
+    struct cli_kept *next;
+    char text[];
+};
+
+const char *cli_name(cli *c, const char *text)
+{
+    json_t *valid = json_string(text);
+    if (valid) {
+        json_decref(valid);
+        return text;
+    }
+    const size_t len = strlen(text);
+    const size_t room = lh_text_show(text, len, NULL, 0) + 1;
+    struct cli_kept *kept = malloc(sizeof *kept + room);
+    if (!kept)
+        return "(out of memory)";
+    lh_text_show(text, len, kept->text, room);
+    kept->next = c->kept;
+    c->kept = kept;
+    return kept->text;
+}
+
+void cli_release_names(cli *c)
+{
+    while (c->kept) {
+        struct cli_kept *next = c->kept->next;
+        free(c->kept);
+        c->kept = next;
+    }
+}
+
+size_t cli_columns(const char *text)
+{
+    char small[256];
+    char *shown = show(text, strlen(text), small, sizeof small);
+    const size_t columns = shown ? columns_of(shown) : strlen(text);
+    if (shown != small)
+        free(shown);
+    return columns;
+}
+
+/* A precision counts bytes; a character that it would cut is left out. */
+static size_t cut(const char *text, int precision)
+{
+    if (precision < 0)
+        return strlen(text);
+    const size_t len = strnlen(text, (size_t)precision);
+    size_t at = len;
+    while (at > 0 && len - at < 3 &&
+           ((unsigned char)text[at - 1] & 0xc0) == 0x80)
+        at--;
+    const unsigned char first = at > 0 ? (unsigned char)text[at - 1] : 0;
+    const size_t wants = first >= 0xf0   ? 4
+                         : first >= 0xe0 ? 3
+                         : first >= 0xc0 ? 2
+                                         : 1;
+    return len == (size_t)precision && wants > len - at + 1 ? at - 1 : len;
+}
+
+static void print_foreign(FILE *out, const conversion *x, const char *text)
+{
+    char small[256];
+    char *shown = show(text, cut(text, x->precision), small, sizeof small);
+    if (!shown) {
+        fputs("(out of memory)", out);
+        return;
+    }
+    const size_t columns = columns_of(shown);
+    const int fill = columns < (size_t)x->width ? x->width - (int)columns : 0;
+    const bool left = strchr(x->flags, '-') != NULL;
+    fprintf(out, "%*s%s%*s", left ? 0 : fill, "", shown, left ? fill : 0, "");
+    if (shown != small)
+        free(shown);
+}
+
+static const char *read_number(const char *at, va_list *args, int *out)
+{
+    if (*at == '*') {
+        *out = va_arg(*args, int);
+        return at + 1;
+    }
+    for (*out = 0; isdigit((unsigned char)*at); at++)
+        *out = *out * 10 + (*at - '0');
+    return at;
+}
+
+/* What follows a '%'; returns what comes behind. */
+static const char *read_conversion(const char *at, va_list *args,
+                                   conversion *out)
+{
+    size_t n = strspn(at, "-+ #0");
+    *out = (conversion){.precision = -1};
+    memcpy(out->flags, at, n < 7 ? n : 7);
+    at = read_number(at + n, args, &out->width);
+    if (out->width < 0) {
+        out->width = -out->width;
+        strcpy(out->flags, "-");
+    }
+    if (*at == '.')
+        at = read_number(at + 1, args, &out->precision);
+    n = strspn(at, "hlLjzt");
+    out->length = n == 0 || at[0] == 'h'   ? 'i'
+                  : n == 1 && at[0] == 'l' ? 'l'
+                  : at[0] == 'z'           ? 'z'
+                                           : 'j';
+    out->kind = at[n];
+    return at + n + 1;
+}
+
+/* Numbers and characters, which are ours. */
+static void print_own(FILE *out, const conversion *x, va_list *args)
+{
+    char format[32];
+    const bool real = strchr("aAeEfFgG", x->kind) != NULL;
+    if (x->kind == 'c') {
+        fputc(va_arg(*args, int), out);
+        return;
+    }
+    snprintf(format, sizeof format, "%%%s*.*%s%c", x->flags,
+             real || x->length == 'i' ? "" : "j", x->kind);
+    if (real)
+        fprintf(out, format, x->width, x->precision, va_arg(*args, double));
+    else if (x->length == 'i')
+        fprintf(out, format, x->width, x->precision, va_arg(*args, int));
+    else
+        fprintf(out, format, x->width, x->precision,
+                x->length == 'l'   ? (intmax_t)va_arg(*args, long)
+                : x->length == 'z' ? (intmax_t)va_arg(*args, size_t)
+                                   : va_arg(*args, intmax_t));
+}
+
+static void print_all(FILE *out, const char *format, va_list *args)
+{
+    while (*format) {
+        const size_t plain = strcspn(format, "%");
+        conversion x;
+        fwrite(format, 1, plain, out);
+        format += plain;
+        if (!*format)
+            return;
+        if (format[1] == '%') {
+            fputc('%', out);
+            format += 2;
+            continue;
+        }
+        format = read_conversion(format + 1, args, &x);
+        if (x.kind == 's')
+            print_foreign(out, &x, va_arg(*args, const char *));
+        else
+            print_own(out, &x, args);
+    }
+}
+
+void cli_print(cli *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_all(c->out, format, &args);
+    va_end(args);
+}
+
+/* In one piece: other processes may write there, too. */
+static void say(const char *format, va_list *args)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = open_memstream(&text, &len);
+    FILE *out = memory ? memory : stderr;
+    fputs("longhaul: ", out);
+    print_all(out, format, args);
+    fputc('\n', out);
+    if (memory && fclose(memory) == 0)
+        fwrite(text, 1, len, stderr);
+    free(text);
+}
+
+void cli_say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(format, &args);
+    va_end(args);
+}
+
+void cli_note(const cli *c, const char *format, ...)
+{
+    if (c->common.quiet)
+        return;
+    cli_progress_end();
+    va_list args;
+    va_start(args, format);
+    say(format, &args);
+    va_end(args);
+}
+
+void cli_put_drawn(cli *c, const char *text)
+{
+    fprintf(c->out, "\n%s", text);
+}
+
+void cli_put_file(cli *c, const char *text, size_t len)
+{
+    fwrite(text, 1, len, c->out);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/show.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t lhi_utf8_decode(const char *text, size_t len, uint32_t *out)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *p = (const unsigned char *)text;
+    const size_t n = p[0] < 0x80             ? 1
+                     : (p[0] & 0xe0) == 0xc0 ? 2
+                     : (p[0] & 0xf0) == 0xe0 ? 3
+                     : (p[0] & 0xf8) == 0xf0 ? 4
+                                             : 0;
+    if (n == 0 || n > len)
+        return 0;
+    uint32_t c = n == 1 ? p[0] : p[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return 0;
+    *out = c;
+    return n;
+}
+
+bool lhi_utf8_ok(const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        uint32_t c;
+        const size_t n = lhi_utf8_decode(text, left, &c);
+        if (n == 0)
+            return false;
+        text += n;
+        left -= n;
+    }
+    return true;
+}
+
+/* The bidirectional ones: https://www.unicode.org/reports/tr9/, table 1. */
+bool lhi_is_unseen(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e ||
+           c == 0x200f || c == 0x2028 || c == 0x2029 ||
+           (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+enum { ONE = 12 }; /* bytes of a shown character and a NUL */
+
+/* The shown form of the first character of `text`; returns how many bytes of
+ * the text that takes. */
+static size_t show_character(const char *text, size_t len, char *out,
+                             size_t *out_len)
+{
+    uint32_t c;
+    const size_t n = lhi_utf8_decode(text, len, &c);
+    int put;
+    if (n > 0 && !lhi_is_unseen(c)) {
+        memcpy(out, text, n);
+        *out_len = n;
+        return n;
+    }
+    if (n == 0 || c < 0x80)
+        put = n && c == '\n' ? snprintf(out, ONE, "\\n")
+              : n && c == '\t'
+                  ? snprintf(out, ONE, "\\t")
+                  : snprintf(out, ONE, "\\x%02x", (unsigned char)*text);
+    else
+        put = snprintf(out, ONE, "\\u%04x", (unsigned)c);
+    *out_len = (size_t)put;
+    return n ? n : 1;
+}
+
+/* The same within JSON, which a line end is only between values. */
+static size_t show_in_json(const char *text, size_t len, char *out,
+                           size_t *out_len)
+{
+    uint32_t c;
+    const size_t n = lhi_utf8_decode(text, len, &c);
+    if (n == 0 || (lhi_is_unseen(c) && c != '\n')) {
+        *out_len =
+            (size_t)snprintf(out, ONE, "\\u%04x", n ? (unsigned)c : 0xfffdu);
+        return n ? n : 1;
+    }
+    memcpy(out, text, n);
+    *out_len = n;
+    return n;
+}
+
+typedef size_t (*shower)(const char *text, size_t len, char *out,
+                         size_t *out_len);
+
+static size_t show_all(shower show, const char *text, size_t len, char *buffer,
+                       size_t room)
+{
+    size_t needed = 0, put = 0;
+    for (size_t at = 0; at < len;) {
+        char one[ONE];
+        size_t n;
+        at += show(text + at, len - at, one, &n);
+        if (put == needed && needed + n < room) {
+            memcpy(buffer + put, one, n);
+            put += n;
+        }
+        needed += n;
+    }
+    if (room > 0)
+        buffer[put] = '\0';
+    return needed;
+}
+
+size_t lh_text_show(const char *text, size_t len, char *buffer, size_t room)
+{
+    return show_all(show_character, text, len, buffer, room);
+}
+
+size_t lh_json_show(const char *text, size_t len, char *buffer, size_t room)
+{
+    return show_all(show_in_json, text, len, buffer, room);
+}
+
+void lhi_text_add_shown(lhi_text *out, const char *text, size_t columns)
+{
+    size_t left = strlen(text);
+    while (left > 0 && columns > 0) {
+        char one[ONE];
+        size_t n, used = show_character(text, left, one, &n);
+        const size_t wide = n == used ? 1 : n; /* what is escaped grows */
+        if (wide > columns)
+            return;
+        lhi_text_add(out, one, n);
+        columns -= wide;
+        text += used;
+        left -= used;
+    }
+}
+
+void lhi_text_add_json(lhi_text *out, const char *json, size_t len)
+{
+    size_t at = 0, done = 0;
+    while (at < len) {
+        char one[ONE];
+        size_t n, used;
+        if (json[at] < 0x7f && json[at] >= 0x20) {
+            at++;
+            continue;
+        }
+        used = show_in_json(json + at, len - at, one, &n);
+        if (n != used) {
+            lhi_text_add(out, json + done, at - done);
+            lhi_text_add(out, one, n);
+            done = at + used;
+        }
+        at += used;
+    }
+    lhi_text_add(out, json + done, len - done);
+}
+
+size_t lhi_shown_columns(const char *text)
+{
+    size_t columns = 0, left = strlen(text);
+    while (left > 0) {
+        char one[ONE];
+        size_t n, used = show_character(text, left, one, &n);
+        columns += n == used ? 1 : n;
+        text += used;
+        left -= used;
+    }
+    return columns;
+}
