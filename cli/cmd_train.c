@@ -90,7 +90,9 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, log),
      .arg = "FILE",
-     .help = "Append a line of JSON for each iteration.",
+     .help = "Append a line of JSON for each iteration. A log that can no "
+             "longer be written does not end the run; it is said, and the exit "
+             "status is 1.",
      .words = CLI_WORDS_FILES},
     {.name = "realtime",
      .type = CLI_FLAG,

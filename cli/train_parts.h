@@ -31,6 +31,21 @@ lh_status train_run(cli *c);
 double train_tokens_per_s(const lh_iteration *it);
 json_t *train_iteration_json(const lh_iteration *it);
 
+/* --log, open for the length of a run. */
+typedef struct train_log {
+    int fd;
+    const char *path;
+    bool *failed; /* of all processes: the first rank, which writes, may be
+                     another one. NULL: there is no log */
+    void (*old_pipe)(int); /* what SIGPIPE did before */
+} train_log;
+
+lh_status train_log_open(cli *c, const char *path, train_log *out);
+/* What cannot be written is said once, and then no more is tried. */
+void train_log_add(train_log *log, const lh_iteration *it);
+/* False: not all of it was written, which has been said. */
+bool train_log_close(train_log *log);
+
 /* Writes and prints what was asked for; nothing where another process does. */
 lh_status train_put_results(cli *c, const cli_view *v,
                             const lh_train_result *r);

@@ -4,7 +4,6 @@
 #include "inject.h"
 #include "train_parts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -17,7 +16,7 @@
 
 typedef struct watch {
     cli *c;
-    FILE *log;
+    train_log log;
     uint32_t steps;
     pid_t process; /* the one that signals are for */
     atomic_bool told;
@@ -48,16 +47,7 @@ static void show_iteration(void *of, const lh_iteration *it)
     else
         cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s",
                      it->step + 1, w->steps, time);
-    if (!w->log)
-        return;
-    json_t *line = train_iteration_json(it);
-    char *text =
-        line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
-    if (text)
-        fprintf(w->log, "%s\n", text);
-    fflush(w->log);
-    free(text);
-    json_decref(line);
+    train_log_add(&w->log, it);
 }
 
 /* At once: mpirun leaves a second to those that it ends. */
@@ -152,9 +142,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 {
     const train_settings *s = c->settings;
     watch w = {.c = c, .steps = s->steps, .process = getpid()};
-    if (s->log && !(w.log = fopen(s->log, "a")))
-        return cli_error(c, LH_EIO, "cannot write %s: %s", s->log,
-                         strerror(errno));
+    if (s->log)
+        CLI_TRY(train_log_open(c, s->log, &w.log));
     const lh_exec_options exec = {.size = sizeof exec,
                                   .receives = (lh_receives)s->model.receives,
                                   .fifo = s->model.fifo,
@@ -175,9 +164,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                             : train_pipeline(c, v, &exec, &run, out);
     cli_interrupts_end();
     cli_progress_end();
-    if (w.log && fclose(w.log) != 0 && status == LH_OK)
-        status = cli_error(c, LH_EIO, "cannot write %s", s->log);
-    if (status == LH_OK && (*out)->interrupted)
+    const bool logged = train_log_close(&w.log);
+    if (status == LH_OK && ((*out)->interrupted || !logged))
         c->exit_code = EXIT_FAILED;
     return status;
 }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The log of a run: a line for each iteration, there as soon as it is done. A
+ * log that cannot be written is said once and does not end the training, which
+ * may be worth days; the exit status tells. */
+#define _DEFAULT_SOURCE
+#include "train_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+lh_status train_log_open(cli *c, const char *path, train_log *out)
+{
+    /* Opening a FIFO would wait for its reader. */
+    const int fd = open(
+        path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ENXIO)
+        return cli_error(c, LH_EIO,
+                         "%s: is a FIFO that nobody reads; begin with its "
+                         "reader",
+                         path);
+    if (fd < 0)
+        return cli_error(c, LH_EIO, "%s: cannot write: %s", path,
+                         errno == EISDIR ? "it is a directory; name a file"
+                                         : strerror(errno));
+    fcntl(fd, F_SETFL, O_APPEND);
+    bool *failed = mmap(NULL, sizeof *failed, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (failed == MAP_FAILED) {
+        close(fd);
+        return cli_no_memory(c);
+    }
+    *out = (train_log){.fd = fd, .path = path, .failed = failed};
+    /* A reader that is gone is a log that cannot be written. */
+    out->old_pipe = signal(SIGPIPE, SIG_IGN);
+    return LH_OK;
+}
+
+static void fail_log(train_log *log, int cause)
+{
+    *log->failed = true;
+    cli_progress_end();
+    cli_say("%s: cannot write: %s; the log ends here, the run goes on",
+            log->path, strerror(cause));
+}
+
+/* Nothing of a line that does not fit is left, where the file lets us. */
+static bool append_line(int fd, const char *line, size_t len)
+{
+    struct stat before;
+    size_t done = 0;
+    const bool cuts = fstat(fd, &before) == 0 && S_ISREG(before.st_mode);
+    while (done < len) {
+        const ssize_t put = write(fd, line + done, len - done);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0) {
+            const int cause = errno;
+            const int cut =
+                cuts && done > 0 ? ftruncate(fd, before.st_size) : 0;
+            (void)cut; /* without that a part of the line stays */
+            errno = cause;
+            return false;
+        }
+        done += (size_t)put;
+    }
+    return true;
+}
+
+void train_log_add(train_log *log, const lh_iteration *it)
+{
+    if (!log->failed || *log->failed)
+        return;
+    json_t *json = train_iteration_json(it);
+    char *text =
+        json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    if (!text) {
+        fail_log(log, ENOMEM);
+    } else {
+        const size_t len = strlen(text);
+        text[len] = '\n'; /* in place of its end, which is not needed */
+        if (!append_line(log->fd, text, len + 1))
+            fail_log(log, errno);
+    }
+    free(text);
+    json_decref(json);
+}
+
+bool train_log_close(train_log *log)
+{
+    if (!log->failed)
+        return true;
+    if (close(log->fd) != 0 && !*log->failed)
+        fail_log(log, errno);
+    signal(SIGPIPE, log->old_pipe);
+    const bool written = !*log->failed;
+    munmap(log->failed, sizeof *log->failed);
+    log->failed = NULL;
+    return written;
+}
