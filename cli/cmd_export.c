@@ -161,7 +161,7 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
         return LH_OK;
     }
     return cli_put_json(
-        c, json_pack("{s:s, s:o, s:s, s:s?}", "to", target_name(s->to), "cost_s",
+        c, json_pack("{s:s, s:o, s:s}", "to", target_name(s->to), "cost_s",
                      cli_seconds(cost_ns), path ? "file" : "text",
                      path ? cli_name(c, path) : text));
 }
