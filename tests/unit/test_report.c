@@ -71,7 +71,7 @@ static void page_of_everything(void)
                     "{\"table\":\"Links\",\"head\":[\"Question\",\"#rate\"]},\n"
                     "{\"cells\":[\"ecmp\",\"12.5 \\u003cb>\"]}]");
     CHECK_HAS(text, "<title>x &lt;/script&gt; @DATA@ &amp; \"y\"</title>");
-    CHECK_HAS(text, "[\"job\",\"\\u003c/script>\\u2029\"]");
+    CHECK_HAS(text, "[\"job\",\"\\u003c/script>\\\\u2029\"]");
     CHECK_HAS(text, "\"label\":\"zb-h1\"");
     CHECK_HAS(text, "\"kind\":\"FFDWWFBF\"");
     CHECK_HAS(text, "\"tick\":5,");
