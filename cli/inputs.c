@@ -38,9 +38,23 @@ static void find_kind(const char *text, char *kind)
         strcpy(kind, "trace");
 }
 
+/* Several in a row, which no text has: what they come from may never end. */
+static bool has_nuls(const char *bytes, size_t n)
+{
+    static const char nuls[4];
+    const char *at = bytes, *end = bytes + n;
+    while ((at = memchr(at, '\0', (size_t)(end - at))) != NULL)
+        if ((size_t)(end - at) >= sizeof nuls &&
+            memcmp(at, nuls, sizeof nuls) == 0)
+            return true;
+        else
+            at++;
+    return false;
+}
+
 static lh_status read_standard_input(cli *c, cli_input *input)
 {
-    enum { MOST = 256 << 20 };
+    enum { MOST = 512 << 20 }; /* twice the largest kind: room doubles */
     size_t room = 0;
     for (;;) {
         if (input->len + 1 >= room) {
@@ -50,15 +64,19 @@ static lh_status read_standard_input(cli *c, cli_input *input)
                 return room <= MOST
                            ? cli_no_memory(c)
                            : cli_error(c, LH_EINPUT,
-                                       "standard input: larger than %d bytes, "
+                                       "standard input: larger than %d MiB, "
                                        "the most that is read",
-                                       MOST / 2);
+                                       MOST / 2 >> 20);
             input->text = more;
         }
         size_t got =
             fread(input->text + input->len, 1, room - input->len - 1, stdin);
         if (got == 0)
             break;
+        if (has_nuls(input->text + input->len, got))
+            return cli_error(c, LH_EINPUT,
+                             "standard input: is no text: NULs after byte %zu",
+                             input->len);
         input->len += got;
     }
     if (ferror(stdin))

@@ -95,47 +95,110 @@ lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_open_file(int fd, const char *path, size_t max_bytes,
-                                lhi_text *text, lh_error *err)
+lh_status lhi_fail_large(const char *name, size_t max_bytes, const char *what,
+                         lh_error *err)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(info.st_mode))
-        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
+    if (max_bytes % (1 << 20))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: larger than %zu bytes, the most that %s may have",
+                        name, max_bytes, what);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: larger than %zu MiB, the most that %s may have", name,
+                    max_bytes >> 20, what);
+}
+
+/* Where `n` bytes have four NULs in a row; n: nowhere. */
+static size_t find_nuls(const char *bytes, size_t n)
+{
+    static const char nuls[4];
+    const char *at = bytes;
+    while ((at = memchr(at, '\0', n - (size_t)(at - bytes))) != NULL) {
+        if (n - (size_t)(at - bytes) < sizeof nuls)
+            break;
+        if (memcmp(at, nuls, sizeof nuls) == 0)
+            return (size_t)(at - bytes);
+        at++;
+    }
+    return n;
+}
+
+/* What a file is read as: a text, or any bytes. */
+typedef struct reading {
+    const char *path, *what;
+    size_t max_bytes;
+    bool is_text;
+} reading;
+
+static lh_status read_chunks(int fd, const reading *r, lhi_text *text,
+                             lh_error *err)
+{
     for (;;) {
         char chunk[1 << 16];
         ssize_t got = read(fd, chunk, sizeof chunk);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+            return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
         if (got == 0)
             return LH_OK;
-        if ((size_t)got > max_bytes - text->len)
+        size_t n = (size_t)got, nuls = r->is_text ? find_nuls(chunk, n) : n;
+        if (nuls < n)
             return lhi_fail(err, LH_EINPUT,
-                            "%s: larger than %zu bytes, the most that is read",
-                            path, max_bytes);
-        lhi_text_add(text, chunk, (size_t)got);
+                            "%s: is no text: NULs from byte %zu on", r->path,
+                            text->len + nuls);
+        if (n > r->max_bytes - text->len)
+            return lhi_fail_large(r->path, r->max_bytes, r->what, err);
+        lhi_text_add(text, chunk, n);
         if (text->failed)
             return lhi_fail_nomem(err);
     }
 }
 
-lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
-                        size_t *len, lh_error *err)
+static lh_status read_open_file(int fd, const reading *r, lhi_text *text,
+                                lh_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file",
+                        r->path);
+    if (S_ISREG(info.st_mode) && info.st_size > 0) {
+        if ((uintmax_t)info.st_size > r->max_bytes)
+            return lhi_fail_large(r->path, r->max_bytes, r->what, err);
+        reserve(text, (size_t)info.st_size); /* as much as it takes at once */
+    }
+    return read_chunks(fd, r, text, err);
+}
+
+static lh_status read_file(const reading *r, char **out, size_t *len,
+                           lh_error *err)
+{
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+        return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
     lhi_text text = {0};
-    lh_status status = read_open_file(fd, path, max_bytes, &text, err);
+    lh_status status = read_open_file(fd, r, &text, err);
     close(fd);
     if (status != LH_OK) {
         lhi_text_fini(&text);
         return status;
     }
     return lhi_text_take(&text, out, len, err);
+}
+
+lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
+                        size_t *len, lh_error *err)
+{
+    reading r = {path, "it", max_bytes, false};
+    return read_file(&r, out, len, err);
+}
+
+lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
+                        char **out, size_t *len, lh_error *err)
+{
+    reading r = {path, what, max_bytes, true};
+    return read_file(&r, out, len, err);
 }
 
 static bool write_all(int fd, const char *data, size_t len)

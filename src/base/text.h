@@ -23,12 +23,19 @@ void lhi_text_printf(lhi_text *text, const char *format, ...) LHI_PRINTF(2, 3);
 
 /* Hands the text to the caller (release with lh_text_free) and empties the
  * buffer; `len` may be NULL. LH_ENOMEM: the buffer is empty, *out untouched. */
-lh_status lhi_text_take(lhi_text *text, char **out, size_t *len,
-                        lh_error *err);
+lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err);
 
 /* Reads a whole regular file of at most `max_bytes` (then NUL-terminated);
  * release with lh_text_free. */
 lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
                         size_t *len, lh_error *err);
+/* The same of a text, called `what` where it is too large: what has several
+ * NULs in a row is none and is refused where they come, so that /dev/zero is
+ * not read on. (UTF-16, which YAML may be, has single ones.) */
+lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
+                        char **out, size_t *len, lh_error *err);
+/* LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may have". */
+lh_status lhi_fail_large(const char *name, size_t max_bytes, const char *what,
+                         lh_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The iterations of a run's log. */
+#include "base/input.h"
 #include "base/sort.h"
 #include "base/text.h"
 
@@ -56,10 +57,15 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
 {
     const char *end = text + len;
     uint32_t number = 1;
+    LHI_TRY(lhi_input_check(len, name, LHI_INPUT_LOG, err));
     for (const char *line = text; line < end; number++) {
         const char *stop = memchr(line, '\n', (size_t)(end - line));
         stop = stop ? stop : end;
         lh_logged_iteration one;
+        if (stop - line > LHI_LINE_BYTES)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%" PRIu32 ": a line of more than %d bytes",
+                            name, number, LHI_LINE_BYTES);
         if (!read_line(line, (size_t)(stop - line), &one))
             return lhi_fail(err, LH_EINPUT,
                             "%s:%" PRIu32 ": not an iteration as 'train "
@@ -108,13 +114,11 @@ lh_status lh_run_log_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-enum { MOST_BYTES = 1 << 28 };
-
 lh_status lh_run_log_read(const char *path, lh_run_log **out, lh_error *err)
 {
     char *text;
     size_t len;
-    LHI_TRY(lhi_file_read(path, MOST_BYTES, &text, &len, err));
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_LOG, &text, &len, err));
     lh_status status = lh_run_log_parse(text, len, path, out, err);
     lh_text_free(text);
     return status;

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
+#include "base/input.h"
 #include "base/text.h"
 #include "dev/tokenizer.h"
 
@@ -14,8 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { MAX_TEXT = 1 << 30 }; /* bytes that a tokenizer is given */
 
 struct lhi_data {
     lhi_arena *mem;
@@ -67,6 +66,9 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
     lhi_tokenizer *bpe = NULL;
     char *text = NULL;
     size_t len = 0, n = 0;
+    struct stat info;
+    if (stat(data->path, &info) == 0 && !S_ISREG(info.st_mode))
+        return lhi_fail(err, LH_EINPUT, "%s: is not a file", data->path);
     LHI_TRY(lhi_tokenizer_read(tokenizer, &bpe, err));
     lh_status status =
         lhi_tokenizer_size(bpe) <= data->vocab
@@ -74,7 +76,8 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
             : lhi_fail(err, LH_EINPUT, "%s: has %u tokens, the model only %u",
                        tokenizer, lhi_tokenizer_size(bpe), data->vocab);
     if (status == LH_OK)
-        status = lhi_file_read(data->path, MAX_TEXT, &text, &len, err);
+        status = lhi_file_read(data->path, lhi_input_bytes(LHI_INPUT_TEXT),
+                               &text, &len, err);
     if (status == LH_OK)
         status = lhi_tokenizer_encode(bpe, text, len, &data->encoded, &n, err);
     data->n_tokens = n;

@@ -4,15 +4,15 @@
 #include "base/arena.h"
 #include "base/fail.h"
 #include "base/heap.h"
+#include "base/input.h"
+#include "base/json_input.h"
 #include "base/text.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MAX_FILE = 1 << 27,  /* bytes of a tokenizer.json */
     MAX_TOKEN = 1 << 24, /* of the vocabulary */
     NONE = -1,
 };
@@ -215,7 +215,7 @@ lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
                               lhi_tokenizer **out, lh_error *err)
 {
     json_error_t why;
-    json_t *root = json_loadb(text, len, 0, &why);
+    json_t *root = lhi_json_load(text, len, 0, &why);
     if (!root)
         return lhi_fail(err, LH_EINPUT, "%s:%d: not valid JSON: %s", name,
                         why.line, why.text);
@@ -242,7 +242,7 @@ lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
 {
     char *text;
     size_t len;
-    LHI_TRY(lhi_file_read(path, MAX_FILE, &text, &len, err));
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_TOKENIZER, &text, &len, err));
     lh_status status = lhi_tokenizer_parse(text, len, path, out, err);
     lh_text_free(text);
     return status;

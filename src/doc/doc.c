@@ -2,6 +2,7 @@
 #include "doc/doc.h"
 
 #include "base/text.h"
+#include "doc/node_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ typedef struct open_node {
 
 typedef struct builder {
     lhi_doc *doc;
+    lhi_node_memory memory;
     open_node open[LHI_DOC_MAX_DEPTH];
     uint32_t depth;
 } builder;
@@ -33,14 +35,24 @@ static lh_status fail_at(const lhi_doc *doc, uint32_t line, lh_error *err,
     return lhi_fail(err, LH_EINPUT, "%s:%u: %s", doc->file, line, what);
 }
 
+static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
+{
+    if (!b->memory.is_full)
+        return lhi_fail_nomem(err);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: too many short values: up to here they take %zu "
+                    "MiB of memory, more than so long a text may",
+                    b->doc->file, line, b->memory.most_bytes >> 20);
+}
+
 /* Hangs a fresh node under the innermost open container (or as the root). */
 static lh_status hang(builder *b, lhi_node_kind kind, uint32_t line,
                       lhi_node **out, lh_error *err)
 {
-    lhi_node *node = LHI_NEW(b->doc->mem, lhi_node, 1);
+    lhi_node *node = lhi_node_new(&b->memory);
     if (!node)
-        return lhi_fail_nomem(err);
-    node->kind = kind;
+        return fail_memory(b, line, err);
+    node->kind = (uint8_t)kind;
     node->line = line;
     if (b->depth == 0) {
         b->doc->root = node;
@@ -127,9 +139,12 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     size_t len = event->data.scalar.length;
     if (strlen(text) != len)
         return fail_at(b->doc, line, err, "a NUL character in the text");
-    char *copy = lhi_arena_strndup(b->doc->mem, text, len);
+    if (len > LHI_TOKEN_BYTES)
+        return lhi_fail(err, LH_EINPUT, "%s:%u: a value of more than %d MiB",
+                        b->doc->file, line, LHI_TOKEN_BYTES >> 20);
+    const char *copy = lhi_node_text(&b->memory, text, len);
     if (!copy)
-        return lhi_fail_nomem(err);
+        return fail_memory(b, line, err);
     open_node *in = b->depth ? &b->open[b->depth - 1] : NULL;
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
@@ -228,17 +243,35 @@ static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
     }
 }
 
+/* %TAG directives are for tags, which are refused; libyaml keeps them in a list
+ * that it goes through for each. They may be in UTF-16, and lines end in
+ * several ways: wherever "%T" stands it counts. */
+static lh_status refuse_directives(const lhi_doc *doc, const char *text,
+                                   size_t len, lh_error *err)
+{
+    enum { MOST = 100 };
+    const char *at = text, *end = text + len;
+    uint32_t n = 0;
+    while (n <= MOST && (at = memchr(at, '%', (size_t)(end - at))) != NULL) {
+        at++;
+        n += (end - at > 1 && at[0] == 'T') ||
+             (end - at > 2 && at[0] == '\0' && at[1] == 'T');
+    }
+    return n <= MOST
+               ? LH_OK
+               : fail_at(doc, 1, err, "too many directives (%TAG); write none");
+}
+
 static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
                             lh_error *err)
 {
-    if (len > LHI_DOC_MAX_BYTES)
-        return lhi_fail(err, LH_EINPUT, "%s: larger than %d bytes", doc->file,
-                        LHI_DOC_MAX_BYTES);
+    LHI_TRY(refuse_directives(doc, text, len, err));
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return lhi_fail_nomem(err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
     builder b = {.doc = doc};
+    lhi_node_memory_init(&b.memory, doc->mem, len);
     lh_status status = build(&b, &parser, err);
     yaml_parser_delete(&parser);
     if (status != LH_OK)
@@ -252,8 +285,9 @@ static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
 }
 
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
-                        lhi_doc **out, lh_error *err)
+                        lhi_input kind, lhi_doc **out, lh_error *err)
 {
+    LHI_TRY(lhi_input_check(len, name, kind, err));
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
@@ -273,12 +307,13 @@ lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-lh_status lhi_doc_load(const char *path, lhi_doc **out, lh_error *err)
+lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,
+                       lh_error *err)
 {
     char *text;
     size_t len;
-    LHI_TRY(lhi_file_read(path, LHI_DOC_MAX_BYTES, &text, &len, err));
-    lh_status status = lhi_doc_parse(text, len, path, out, err);
+    LHI_TRY(lhi_input_read(path, kind, &text, &len, err));
+    lh_status status = lhi_doc_parse(text, len, path, kind, out, err);
     lh_text_free(text);
     return status;
 }

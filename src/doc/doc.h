@@ -4,18 +4,21 @@
  * line and key.
  *
  * Anchors, aliases and tags are refused: no file format here needs them, and
- * an input cannot expand beyond its own size.
+ * an input cannot expand beyond its own size. A node takes some 60 bytes, so a
+ * large text of nothing but very short values would take more than 8 times its
+ * bytes; such a text is refused, too: no file of ours is like it.
  *
  * In: a file's text. Out: nodes, and values checked one by one; or, by a table
  * of its keys, a whole struct (fields.h, which writes it, too).
- * doc.c: from text to nodes. value.c: from nodes to values, and the messages.
- * number.c: numbers as people write them.
+ * doc.c: from text to nodes (node_memory.c: where these lie). value.c: from
+ * nodes to values, and the messages. number.c: numbers as people write them.
  * fields_read.c, fields_write.c: from maps to structs and back, by tables. */
 #ifndef LHI_DOC_H
 #define LHI_DOC_H
 
 #include "base/arena.h"
 #include "base/fail.h"
+#include "base/input.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,15 +31,15 @@ typedef enum lhi_node_kind {
 } lhi_node_kind;
 
 typedef struct lhi_node lhi_node;
-struct lhi_node {
-    lhi_node_kind kind;
-    bool quoted;      /* scalar: was in quotes, so it is a string */
-    uint32_t line;    /* from 1 */
+struct lhi_node {     /* small: there is one for each value of a large file */
     const char *key;  /* in a map; NULL otherwise */
-    uint32_t index;   /* in its parent */
     const char *text; /* scalar: NUL-terminated */
-    uint32_t n_items; /* list, map */
     const lhi_node *parent, *first, *next; /* children in file order */
+    uint32_t line;                         /* from 1 */
+    uint32_t index;                        /* in its parent */
+    uint32_t n_items;                      /* list, map */
+    uint8_t kind;                          /* lhi_node_kind */
+    bool quoted; /* scalar: was in quotes, so it is a string */
 };
 
 typedef struct lhi_doc {
@@ -47,14 +50,14 @@ typedef struct lhi_doc {
 
 enum {
     LHI_DOC_MAX_DEPTH = 32,
-    LHI_DOC_MAX_KEYS = 4096,     /* in one map */
-    LHI_DOC_MAX_BYTES = 1 << 28, /* of a file: 256 MiB */
+    LHI_DOC_MAX_KEYS = 4096, /* in one map */
 };
 
 /* `name` is what messages call the text. The root is a map. */
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
-                        lhi_doc **out, lh_error *err);
-lh_status lhi_doc_load(const char *path, lhi_doc **out, lh_error *err);
+                        lhi_input kind, lhi_doc **out, lh_error *err);
+lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,
+                       lh_error *err);
 void lhi_doc_free(lhi_doc *doc); /* NULL is fine */
 
 /* "file:line: key.path: message". */

@@ -355,7 +355,7 @@ lh_status lh_scenario_parse(const char *text, size_t len, const char *name,
                             lh_scenario **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_SCENARIO, &doc, err));
     lh_status status = from_doc(doc, out, err);
     lhi_doc_free(doc);
     return status;
@@ -364,7 +364,7 @@ lh_status lh_scenario_parse(const char *text, size_t len, const char *name,
 lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_SCENARIO, &doc, err));
     lh_status status = from_doc(doc, out, err);
     lhi_doc_free(doc);
     return status;

@@ -268,7 +268,7 @@ lh_status lh_topology_parse(const char *text, size_t len, const char *name,
                             lh_topology **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_TOPOLOGY, &doc, err));
     lh_status status = lhi_topology_from(doc, doc->root, out, err);
     lhi_doc_free(doc);
     return status;
@@ -277,7 +277,7 @@ lh_status lh_topology_parse(const char *text, size_t len, const char *name,
 lh_status lh_topology_read(const char *path, lh_topology **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_TOPOLOGY, &doc, err));
     lh_status status = lhi_topology_from(doc, doc->root, out, err);
     lhi_doc_free(doc);
     return status;

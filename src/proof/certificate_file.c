@@ -303,7 +303,7 @@ lh_status lh_certificate_parse(const char *text, size_t len, const char *name,
                                lh_certificate **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_CERTIFICATE, &doc, err));
     return from_doc(doc, out, err);
 }
 
@@ -311,7 +311,7 @@ lh_status lh_certificate_read(const char *path, lh_certificate **out,
                               lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_CERTIFICATE, &doc, err));
     return from_doc(doc, out, err);
 }
 

@@ -281,7 +281,8 @@ static lh_status load_profile(reader *r, const lhi_node *node,
     lhi_doc *doc;
     LHI_TRY(lhi_get_string(r->doc, node, &name, err));
     LHI_TRY(resolve(r, node, name, &path, err));
-    LHI_TRY(wrap_at(r, node, lhi_doc_load(path, &doc, err), err));
+    LHI_TRY(wrap_at(r, node, lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err),
+                    err));
     lh_status status =
         lhi_profile_from_node(doc, doc->root, r->mem, profile, err);
     lhi_doc_free(doc);
@@ -380,7 +381,7 @@ lh_status lh_job_parse(const char *text, size_t len, const char *name,
                        const char *folder, lh_job **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_JOB, &doc, err));
     lh_status status = lhi_job_from_node(doc, doc->root, folder, out, err);
     lhi_doc_free(doc);
     return status;
@@ -389,7 +390,7 @@ lh_status lh_job_parse(const char *text, size_t len, const char *name,
 lh_status lh_job_read(const char *path, lh_job **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_JOB, &doc, err));
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) + 1 : 0;
     char *folder = lhi_arena_strndup(doc->mem, path, len);

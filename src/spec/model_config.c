@@ -476,8 +476,8 @@ lh_status lh_model_parse(const char *text, size_t len, const char *name,
                          lh_model **out, lh_error *err)
 {
     void *model;
-    LHI_TRY(lhi_value_parse(text, len, name, sizeof(lh_model), fill_model,
-                            &model, err));
+    LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_MODEL, sizeof(lh_model),
+                            fill_model, &model, err));
     *out = model;
     return LH_OK;
 }
@@ -485,7 +485,8 @@ lh_status lh_model_parse(const char *text, size_t len, const char *name,
 lh_status lh_model_read(const char *path, lh_model **out, lh_error *err)
 {
     void *model;
-    LHI_TRY(lhi_value_read(path, sizeof(lh_model), fill_model, &model, err));
+    LHI_TRY(lhi_value_read(path, LHI_INPUT_MODEL, sizeof(lh_model), fill_model,
+                           &model, err));
     *out = model;
     return LH_OK;
 }
@@ -499,7 +500,7 @@ lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_MODEL, &doc, err));
     lh_status status = read_config(doc, mem, out, err);
     lhi_doc_free(doc);
     return status;

@@ -255,8 +255,8 @@ lh_status lh_profile_parse(const char *text, size_t len, const char *name,
                            lh_profile **out, lh_error *err)
 {
     void *profile;
-    LHI_TRY(lhi_value_parse(text, len, name, sizeof(lh_profile), fill_profile,
-                            &profile, err));
+    LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_PROFILE,
+                            sizeof(lh_profile), fill_profile, &profile, err));
     *out = profile;
     return LH_OK;
 }
@@ -264,8 +264,8 @@ lh_status lh_profile_parse(const char *text, size_t len, const char *name,
 lh_status lh_profile_read(const char *path, lh_profile **out, lh_error *err)
 {
     void *profile;
-    LHI_TRY(
-        lhi_value_read(path, sizeof(lh_profile), fill_profile, &profile, err));
+    LHI_TRY(lhi_value_read(path, LHI_INPUT_PROFILE, sizeof(lh_profile),
+                           fill_profile, &profile, err));
     *out = profile;
     return LH_OK;
 }

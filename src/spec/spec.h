@@ -43,10 +43,10 @@ typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
 /* A value of `size` bytes from a text that messages call `name`, or from a
  * file. Release *out with lhi_value_free(). */
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
-                          size_t size, lhi_fill_fn *fill, void **out,
-                          lh_error *err);
-lh_status lhi_value_read(const char *path, size_t size, lhi_fill_fn *fill,
-                         void **out, lh_error *err);
+                          lhi_input kind, size_t size, lhi_fill_fn *fill,
+                          void **out, lh_error *err);
+lh_status lhi_value_read(const char *path, lhi_input kind, size_t size,
+                         lhi_fill_fn *fill, void **out, lh_error *err);
 void lhi_value_free(void *value); /* NULL is fine */
 
 /* --- models --- */

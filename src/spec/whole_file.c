@@ -29,19 +29,19 @@ static lh_status from_doc(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
 }
 
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
-                          size_t size, lhi_fill_fn *fill, void **out,
-                          lh_error *err)
+                          lhi_input kind, size_t size, lhi_fill_fn *fill,
+                          void **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, kind, &doc, err));
     return from_doc(doc, size, fill, out, err);
 }
 
-lh_status lhi_value_read(const char *path, size_t size, lhi_fill_fn *fill,
-                         void **out, lh_error *err)
+lh_status lhi_value_read(const char *path, lhi_input kind, size_t size,
+                         lhi_fill_fn *fill, void **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, kind, &doc, err));
     return from_doc(doc, size, fill, out, err);
 }
 

@@ -2,6 +2,7 @@
 /* Reading what a checkpoint has for this rank. */
 #define _POSIX_C_SOURCE 200809L /* stat */
 #include "base/fail.h"
+#include "base/input.h"
 #include "base/text.h"
 #include "train/safetensors.h"
 #include "train/train_own.h"
@@ -13,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { MAX_STATE = 1 << 28 };
 
 static bool is_file(const char *path)
 {
@@ -171,7 +170,7 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
         lhi_folder_path(r->weights_path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(
         lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
-    LHI_TRY(lhi_file_read(path, MAX_STATE, &text, &len, err));
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_STATE, &text, &len, err));
     lh_status status = lhi_state_parse(text, len, path, train->o.model, options,
                                        &r->state, &r->differs, err);
     lh_text_free(text);

@@ -5,11 +5,11 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/fail.h"
+#include "base/json_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +137,7 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
         return lhi_fail(err, LH_EINPUT,
                         "%s: damaged: a header of %zu bytes is not possible",
                         name, len);
-    json_t *root = json_loadb(header, len, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = lhi_json_load(header, len, JSON_REJECT_DUPLICATES, &why);
     if (!root)
         return lhi_fail(err, LH_EINPUT, "%s: damaged: its header: %s", name,
                         why.text);

@@ -4,6 +4,7 @@
  * the folder gets its name. */
 #define _GNU_SOURCE /* posix_fallocate, pwrite */
 #include "base/fail.h"
+#include "base/input.h"
 #include "base/text.h"
 #include "train/train_own.h"
 
@@ -121,7 +122,7 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
     char path[LHI_PATH], *text;
     size_t len;
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_TOKENIZER_FILE, folder));
-    LHI_TRY(lhi_file_read(from, LHI_MAX_SIDE, &text, &len, err));
+    LHI_TRY(lhi_input_read(from, LHI_INPUT_TOKENIZER, &text, &len, err));
     lh_status status = lh_file_write(path, text, len, err);
     lh_text_free(text);
     return status;

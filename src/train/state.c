@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.json: what a checkpoint is of, and the checksums of all it holds. */
 #include "base/fail.h"
+#include "base/json_input.h"
 #include "train/train_own.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,7 +227,7 @@ lh_status lhi_state_parse(const char *text, size_t len, const char *name,
 {
     json_error_t why;
     bool is_other = false;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = lhi_json_load(text, len, JSON_REJECT_DUPLICATES, &why);
     if (differs)
         *differs = false;
     if (!root)

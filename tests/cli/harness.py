@@ -115,6 +115,17 @@ def until(condition, process):
     return True
 
 
+def is_sanitized():
+    """Sanitizers map terabytes, and hold several bytes for each."""
+    libraries = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True,
+                               check=False).stdout
+    names = b"__asan_init", b"__tsan_init", b"__msan_init"
+    with open(PROGRAM, "rb") as program:
+        text = program.read()
+    return any(word in libraries for word in ("libasan", "libtsan")) or any(
+        name in text for name in names)
+
+
 def worked(process):
     """The seconds that a program has computed."""
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text()

@@ -5,24 +5,13 @@ import resource
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish, makes,
-                     run, test, write)
+from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
+                     is_sanitized, makes, run, test, write)
 
 # A run takes a second; one that spins, or waits for a rank that does, does so
 # for ever.
 HANGS = 60
 MIB = 1 << 20
-
-
-def is_sanitized():
-    """Sanitizers map terabytes, and hold several bytes for each."""
-    libraries = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True,
-                               check=False).stdout
-    names = b"__asan_init", b"__tsan_init", b"__msan_init"
-    with open(PROGRAM, "rb") as program:
-        text = program.read()
-    return any(word in libraries for word in ("libasan", "libtsan")) or any(
-        name in text for name in names)
 
 
 SANITIZED = is_sanitized()

@@ -12,7 +12,9 @@ static lhi_doc *parse_bytes(const char *text, size_t len, lh_error *err)
 {
     lhi_doc *doc = NULL;
     *err = (lh_error){0};
-    return lhi_doc_parse(text, len, "f", &doc, err) == LH_OK ? doc : NULL;
+    return lhi_doc_parse(text, len, "f", LHI_INPUT_JOB, &doc, err) == LH_OK
+               ? doc
+               : NULL;
 }
 
 static lhi_doc *parse(const char *text, lh_error *err)
@@ -407,8 +409,9 @@ static void messages_show_no_control_characters(void)
 static void errors_may_be_left_out(void)
 {
     lhi_doc *doc = NULL;
-    CHECK(lhi_doc_parse("a: [", 4, "f", &doc, NULL) == LH_EINPUT);
-    CHECK(lhi_doc_load("/none/there", &doc, NULL) == LH_EIO);
+    CHECK(lhi_doc_parse("a: [", 4, "f", LHI_INPUT_JOB, &doc, NULL) ==
+          LH_EINPUT);
+    CHECK(lhi_doc_load("/none/there", LHI_INPUT_JOB, &doc, NULL) == LH_EIO);
     CHECK(doc == NULL);
 }
 

@@ -222,7 +222,8 @@ static lh_status read_cycle(const char *text, int64_t unit_ns, lhi_doc **doc,
     *doc = NULL;
     *out = (cycle){0};
     lh_status status =
-        *mem ? lhi_doc_parse(text, strlen(text), "f", doc, err) : LH_ENOMEM;
+        *mem ? lhi_doc_parse(text, strlen(text), "f", LHI_INPUT_JOB, doc, err)
+             : LH_ENOMEM;
     if (status == LH_OK) {
         lhi_reading r = {*doc, *mem, unit_ns, &grease};
         status = lhi_fields_read(&r, (*doc)->root, &cycle_table, out, err);

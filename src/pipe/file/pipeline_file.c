@@ -241,14 +241,14 @@ lh_status lh_pipeline_parse(const char *text, size_t len, const char *name,
                             lh_pipeline **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_PIPELINE, &doc, err));
     return from_doc(doc, out, err);
 }
 
 lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_PIPELINE, &doc, err));
     return from_doc(doc, out, err);
 }
 

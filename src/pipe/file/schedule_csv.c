@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules as torch.distributed.pipelining reads and writes them. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/input.h"
 #include "base/text.h"
 #include "pipe/file/pipe_file.h"
 #include "pipe/schedule_own.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_FILE_BYTES = 1 << 30 };
+/* Rows of a links file: more than two for each device name nothing. */
+enum { MAX_LINK_ROWS = 4 * LH_MAX_DEVICES };
 
 /* A stretch of the text being read: a line or a cell. */
 typedef struct span {
@@ -139,13 +141,18 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
     return LH_OK;
 }
 
-/* As many passes as a row can hold. */
+/* As many passes as a row can hold: cells, and halves of "(0F7;7B3)...", that
+ * are at least as long as 0F0; and one that is being read. */
 static size_t count_passes(span row)
 {
+    const char *from = row.at;
     size_t n = 1;
     for (const char *p = row.at; p < row.end; p++)
-        n += *p == ',' || *p == ';';
-    return n;
+        if (*p == ',' || *p == ';') {
+            n += p - from >= 3;
+            from = p + 1;
+        }
+    return n + (row.end - from >= 3);
 }
 
 /* *cells (may be NULL) is set where passes and cells do not go together. */
@@ -220,6 +227,7 @@ static lh_status read_rows(lh_schedule *s, span text, const char *name,
 lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
                             lh_schedule **out, lh_error *err)
 {
+    LHI_TRY(lhi_input_check(len, name, LHI_INPUT_SCHEDULE, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_schedule *s = mem ? LHI_NEW(mem, lh_schedule, 1) : NULL;
     if (!s) {
@@ -259,6 +267,11 @@ static lh_status read_links(lh_schedule *s, span text, const char *name,
 {
     reader r = {.file = name};
     uint32_t n = count_lines(text);
+    if (n > MAX_LINK_ROWS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:1: %" PRIu32 " rows; a link has one, and there are "
+                        "at most %u",
+                        name, n, MAX_LINK_ROWS);
     lh_link_order *orders = LHI_NEW(s->mem, lh_link_order, n);
     if (!orders)
         return lhi_fail_nomem(err);
@@ -312,7 +325,7 @@ static lh_status read_links_beside(lh_schedule *s, const char *path,
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
     if (access(links, F_OK) == 0) {
-        status = lhi_file_read(links, MAX_FILE_BYTES, &text, &len, err);
+        status = lhi_input_read(links, LHI_INPUT_SCHEDULE, &text, &len, err);
         if (status == LH_OK) {
             status = read_links(s, (span){text, text + len}, links, err);
             lh_text_free(text);
@@ -328,7 +341,7 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
     char *text;
     size_t len;
     lh_schedule *s;
-    LHI_TRY(lhi_file_read(path, MAX_FILE_BYTES, &text, &len, err));
+    LHI_TRY(lhi_input_read(path, LHI_INPUT_SCHEDULE, &text, &len, err));
     lh_status status = lh_schedule_parse(text, len, path, &s, err);
     lh_text_free(text);
     if (status != LH_OK)

@@ -334,14 +334,14 @@ lh_status lh_plan_parse(const char *text, size_t len, const char *name,
                         lh_plan **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_parse(text, len, name, &doc, err));
+    LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_PLAN, &doc, err));
     return from_doc(doc, out, err);
 }
 
 lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err)
 {
     lhi_doc *doc;
-    LHI_TRY(lhi_doc_load(path, &doc, err));
+    LHI_TRY(lhi_doc_load(path, LHI_INPUT_PLAN, &doc, err));
     return from_doc(doc, out, err);
 }
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json_input.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes that jansson 2.14 takes from malloc on a 64-bit machine, at most: a
+ * member of a map (its pair, its bucket, a number) without its key, an item of
+ * a list (a place in a table that doubles, a number), an empty list, an empty
+ * map, what a text takes beside its bytes. */
+enum { MEMBER = 176, ITEM = 64, LIST = 136, MAP = 288, TEXT = 80 };
+
+/* After the string that begins at `at`; its bytes are added to *bytes. */
+static const char *skip_string(const char *at, const char *end, size_t *bytes)
+{
+    const char *from = ++at;
+    while (at < end && *at != '"')
+        at += *at == '\\' && at + 1 < end ? 2 : 1;
+    *bytes += (size_t)(at - from);
+    return at + (at < end);
+}
+
+static size_t count_bytes(const char *text, size_t len)
+{
+    const char *at = text, *end = text + len;
+    size_t bytes = 0;
+    while (at < end) {
+        switch (*at) {
+        case '"':
+            bytes += TEXT;
+            at = skip_string(at, end, &bytes);
+            continue;
+        case ',':
+            bytes += ITEM;
+            break;
+        case ':':
+            bytes += MEMBER - ITEM - TEXT; /* its comma, its key */
+            break;
+        case '[':
+            bytes += LIST + ITEM;
+            break;
+        case '{':
+            bytes += MAP + ITEM;
+            break;
+        default:
+            break;
+        }
+        at++;
+    }
+    return bytes;
+}
+
+json_t *lhi_json_load(const char *text, size_t len, size_t flags,
+                      json_error_t *why)
+{
+    size_t bytes = count_bytes(text, len);
+    if (bytes > 7 * len + ((size_t)15 << 20)) {
+        memset(why, 0, sizeof *why);
+        why->line = 1;
+        snprintf(why->text, sizeof why->text,
+                 "too many short values: in memory they would take %zu MiB, "
+                 "more than 8 times the text",
+                 bytes >> 20);
+        return NULL;
+    }
+    return json_loadb(text, len, flags, why);
+}
