@@ -225,6 +225,15 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
     return status;
 }
 
+/* A small message that was kept is what the receive gets. */
+static void copy_kept(const lhi_kept *kept, lhi_net_op *op)
+{
+    describe(op, kept->entered_ns, kept->link, kept->slot);
+    if (op->size)
+        memcpy(op->data, kept->data, op->size);
+    finish_receive(op);
+}
+
 static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_kept *kept = lhi_match_take_kept(&p->match, op->peer, op->tag);
@@ -238,9 +247,7 @@ static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
     if (status == LH_OK && op->size > LHI_NET_EAGER_BYTES) {
         status = receive_large(p, op, kept != NULL, err);
     } else if (status == LH_OK && kept) {
-        if (op->size)
-            memcpy(op->data, kept->data, op->size);
-        finish_receive(op);
+        copy_kept(kept, op);
     } else if (status == LH_OK) {
         lhi_match_post(&p->match, op);
     }
@@ -293,19 +300,29 @@ static lh_status keep_now(lhi_proto *p, lhi_kept *kept, lh_error *err)
                     p->net.rank, LHI_NET_KEPT_BYTES >> 20);
 }
 
-static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             void **into, lhi_net_op **op, lhi_kept **kept,
-                             lh_error *err)
+/* Takes out the receive that a small message is for; NULL: none is posted. */
+static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
+                            uint64_t size, lhi_net_op **out, lh_error *err)
 {
-    const lhi_net_op *large = unoffered(&p->peers[from], f->tag);
-    lhi_net_op *found = lhi_match_take_posted(&p->match, from, f->tag);
-    if (found ? found->size != f->size : large != NULL) {
-        lh_status status = wrong_size(from, f->tag, f->size,
-                                      found ? found->size : large->size, err);
+    const lhi_net_op *large = unoffered(&p->peers[from], tag);
+    lhi_net_op *found = lhi_match_take_posted(&p->match, from, tag);
+    if (found ? found->size != size : large != NULL) {
+        lh_status status =
+            wrong_size(from, tag, size, found ? found->size : large->size, err);
         if (found)
             lhi_match_post(&p->match, found);
         return status;
     }
+    *out = found;
+    return LH_OK;
+}
+
+static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
+                             void **into, lhi_net_op **op, lhi_kept **kept,
+                             lh_error *err)
+{
+    lhi_net_op *found = NULL;
+    LHI_TRY(take_small(p, from, f->tag, f->size, &found, err));
     if (found) {
         describe(found, f->entered_ns, f->link, f->slot);
         *op = found;
@@ -443,11 +460,25 @@ lh_status lhi_proto_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     }
 }
 
+/* A message that nobody waited for when it began to come. */
+static lh_status kept_filled(lhi_proto *p, lhi_kept *kept, lh_error *err)
+{
+    lhi_net_op *op = NULL;
+    lh_status status =
+        take_small(p, kept->from, kept->tag, kept->size, &op, err);
+    if (status == LH_OK && !op)
+        return keep_now(p, kept, err);
+    if (status == LH_OK)
+        copy_kept(kept, op);
+    free(kept);
+    return status;
+}
+
 lh_status lhi_proto_filled(lhi_proto *p, lhi_net_op *op, lhi_kept *kept,
                            lh_error *err)
 {
     if (kept)
-        return keep_now(p, kept, err);
+        return kept_filled(p, kept, err);
     if (op && op->size > LHI_NET_EAGER_BYTES) {
         op->flags |= LHI_OP_FILLED;
         finish_large(p, op);

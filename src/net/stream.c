@@ -39,6 +39,7 @@ typedef struct outgoing {
 typedef struct connection {
     int fd;             /* -1: none */
     bool writes, asked; /* can still write; epoll is asked for room */
+    bool said_bye;      /* its last frame is on its way, or out */
     outgoing *first, *last;
     outgoing *spare; /* for the last frame, if there is no memory then */
     /* What was read ahead: [at, end) of `buffer`. */
@@ -60,7 +61,8 @@ typedef struct stream {
     lhi_proto proto; /* first */
     lhi_net_ops ops;
     lhi_failure own_failure;
-    bool watched, stop, told; /* told: peers of the failure */
+    bool watched, stop, told; /* told: peers of the failure, or by one */
+    bool heard_why;           /* by one */
     int64_t silence_ns;
     int epoll, poke; /* poke: an eventfd that wakes the thread */
     pthread_t thread;
@@ -241,7 +243,7 @@ static void tell_failure(stream *s)
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++)
-        if (s->connections[i].fd >= 0 && s->connections[i].writes)
+        if (s->connections[i].writes && !s->connections[i].said_bye)
             stream_frame(&s->proto, i, &f, why, NULL, NULL);
 }
 
@@ -259,7 +261,9 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_text(c->reason, c->size, text, sizeof text);
         lhi_failure_tell(s->proto.net.failure, peer, text);
-        s->told = true; /* whoever began it tells everyone */
+        /* Whoever began it tells everyone; this rank does when it leaves. */
+        s->heard_why = s->heard_why || !s->told;
+        s->told = true;
         return LH_OK;
     }
     return lhi_proto_filled(&s->proto, op, kept, err);
@@ -417,7 +421,7 @@ static int64_t look_at_clock(stream *s)
             snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
                      (double)(now_ns - c->heard_ns) * 1e-9, s->proto.net.rank);
             fail_peer(s, i, why);
-        } else if (c->writes && !c->first &&
+        } else if (c->writes && !c->first && !c->said_bye &&
                    now_ns - c->spoke_ns > s->silence_ns / 4) {
             lhi_frame ping = {.kind = LHI_FRAME_PING};
             stream_frame(&s->proto, i, &ping, NULL, NULL, NULL);
@@ -492,11 +496,17 @@ static void take_leave(stream *s)
 {
     pthread_mutex_lock(&s->proto.lock);
     bool failed = lhi_failure_text(s->proto.net.failure) != NULL;
+    /* Also what another rank has told: whoever has not heard it yet would take
+     * this rank, which goes, for the cause. */
+    s->told = s->told && !s->heard_why;
     tell_failure(s);
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
-    for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++)
-        if (s->connections[i].fd >= 0 && s->connections[i].writes)
-            stream_frame(&s->proto, i, &bye, NULL, NULL, NULL);
+    for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++) {
+        connection *c = &s->connections[i];
+        if (c->writes &&
+            stream_frame(&s->proto, i, &bye, NULL, NULL, NULL) == LH_OK)
+            c->said_bye = true;
+    }
     int64_t until_ns = lhi_now_ns() + (failed ? 500 : 3000) * ms_ns;
     while (anything_out(s) && lhi_now_ns() < until_ns) {
         pthread_mutex_unlock(&s->proto.lock);

@@ -36,6 +36,17 @@ static bool filled(const unsigned char *bytes, size_t n, uint64_t seed)
     return true;
 }
 
+/* Memory that stays until the endpoint is closed, also where the run fails. */
+static void *parcel(lhi_net *net, size_t bytes, lh_error *err)
+{
+    void *out = calloc(1, bytes);
+    if (out)
+        lhi_net_when_closed(net, free, out);
+    else
+        lhi_fail_nomem(err);
+    return out;
+}
+
 /* Rank 0 sends `n` bytes to rank 1 under `tag` and gets them back. */
 static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
                             lh_error *err)
@@ -95,11 +106,16 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
     UNUSED_REST;
     enum { N = 200 };
     static const size_t sizes_of[] = {8, 20000};
+    typedef struct messages {
+        lhi_net_op ops[2][N];
+        unsigned char bytes[2][N * 20000];
+    } messages;
+    messages *all = parcel(net, sizeof *all, err);
+    EXPECT(all);
     for (int large = 0; large < 2; large++) {
         size_t n = sizes_of[large];
-        unsigned char *bytes = calloc(N, n);
-        lhi_net_op *ops = calloc(N, sizeof *ops);
-        EXPECT(bytes && ops);
+        unsigned char *bytes = all->bytes[large];
+        lhi_net_op *ops = all->ops[large];
         bool sends = lhi_net_rank(net) == 0;
         for (uint32_t k = 0; k < N; k++) {
             uint32_t i = sends ? k : (k / 2 * 74 + k % 2) % N;
@@ -118,8 +134,6 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
             EXPECT(ops[k].is_done);
             EXPECT(filled(bytes + k * n, n, k));
         }
-        free(bytes);
-        free(ops);
     }
     return LH_OK;
 }
@@ -131,9 +145,10 @@ static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
     UNUSED_REST;
     enum { ROUNDS = 30, N = 3000 };
     uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
-    lhi_net_op *ops = calloc(2 * (size_t)n, sizeof *ops);
-    unsigned char *bytes = malloc(2 * (size_t)n * N * 8);
-    EXPECT(ops && bytes);
+    size_t ops_bytes = 2 * (size_t)n * sizeof(lhi_net_op);
+    lhi_net_op *ops = parcel(net, ops_bytes + 2 * (size_t)n * N * 8, err);
+    EXPECT(ops);
+    unsigned char *bytes = (unsigned char *)ops + ops_bytes;
     for (uint64_t round = 0; round < ROUNDS; round++) {
         size_t m = round % 3 == 0 ? N * 8 : N;
         for (uint32_t i = 0; i < n; i++) {
@@ -153,8 +168,6 @@ static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
             EXPECT(filled(bytes + (n + i) * N * 8, m, i * 1000 + me + round));
         }
     }
-    free(ops);
-    free(bytes);
     return LH_OK;
 }
 
@@ -222,30 +235,26 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
                                  : 2,
                        members, LHI_NET_NO_LINK};
     static const size_t counts[] = {1, 2, 3, 100, 30001};
+    float *values = parcel(net, 2 * 30001 * sizeof *values, err);
+    EXPECT(values);
     for (uint32_t c = 0; c < 5; c++) {
         size_t n = counts[c], first = n * g.mine / 3;
         size_t end = n * (g.mine + 1) / 3;
-        float *values = malloc(n * sizeof *values);
-        EXPECT(values);
         /* Sums that depend on the order of adding. */
         for (size_t i = 0; i < n; i++)
             values[i] = me == 3 ? 1e8f : me == 0 ? -1e8f : 0.25f + (float)i;
-        float *out = c % 2 ? values + first : malloc((end - first + 1) * 4);
-        EXPECT(out);
+        float *out = c % 2 ? values + first : values + 30001;
         LHI_TRY(lhi_net_barrier(net, &g, 1000 + 64 * c, NULL, err));
         LHI_TRY(lhi_net_reduce_scatter(net, &g, 1016 + 64 * c, values, n, out,
                                        err));
         for (size_t i = first; i < end; i++)
             EXPECT(out[i - first] == 1e8f + -1e8f + (0.25f + (float)i));
-        if (out != values + first) {
+        if (out != values + first)
             memcpy(values + first, out, (end - first) * 4);
-            free(out);
-        }
         LHI_TRY(lhi_net_all_gather(net, &g, 1032 + 64 * c, values, n,
                                    sizeof *values, err));
         for (size_t i = 0; i < n; i++)
             EXPECT(values[i] == 0.25f + (float)i);
-        free(values);
     }
     return LH_OK;
 }
@@ -353,6 +362,8 @@ static lh_status turns(lhi_net *net, void *context, char **result, size_t *size,
         EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(),
                             LHI_NET_NO_TURN, &bad, &e) == LH_EINVAL);
         EXPECT(strstr(e.text, "have none"));
+        for (uint32_t i = 0; i < 3; i++)
+            LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
         return LH_OK;
     }
     for (uint32_t i = 0; i < 3; i++)
@@ -485,13 +496,12 @@ static lh_status leave_early(lhi_net *net, void *context, char **result,
                              size_t *size, lh_error *err)
 {
     UNUSED_REST;
-    typedef struct parcel {
+    typedef struct message {
         lhi_net_op op;
         unsigned char bytes[300000];
-    } parcel;
-    parcel *p = calloc(1, sizeof *p);
+    } message;
+    message *p = parcel(net, sizeof *p, err);
     EXPECT(p);
-    lhi_net_when_closed(net, free, p);
     if (lhi_net_rank(net) == 0)
         return send_now(net, 1, 1, p->bytes, sizeof p->bytes, &p->op, err);
     lhi_sleep_for(60 * INT64_C(1000000));

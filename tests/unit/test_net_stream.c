@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank over stream connections does, seen from the other end of them:
+ * the test is its peers, frame by frame. */
+#define _GNU_SOURCE
+#include "test.h"
+
+#include "base/realtime.h"
+#include "net/proto.h"
+#include "net/stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const int64_t ms_ns = 1000000;
+
+/* Rank 0 of `n`; fds[i]: rank i's end of its connection to it. */
+static lhi_net *rank_zero(uint32_t n, int64_t silence_ns, int fds[])
+{
+    int ends[4] = {-1, -1, -1, -1};
+    lhi_net *net = NULL;
+    lh_error err = {0};
+    for (uint32_t i = 1; i < n; i++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+            abort();
+        ends[i] = pair[0];
+        fds[i] = pair[1];
+    }
+    lhi_stream_options o = {
+        .name = "test", .n_ranks = n, .fds = ends, .silence_ns = silence_ns};
+    CHECK_OK(lhi_net_stream(&o, &net, &err), err);
+    return net;
+}
+
+static void send_frame(int fd, const lhi_frame *f, const void *payload)
+{
+    unsigned char bytes[LHI_FRAME_BYTES];
+    lhi_frame_write(f, bytes);
+    CHECK(write(fd, bytes, sizeof bytes) == sizeof bytes);
+    if (payload)
+        CHECK(write(fd, payload, f->size) == (ssize_t)f->size);
+}
+
+/* The next frame, its payload in `payload`; false: the connection ends. */
+static bool read_frame(int fd, lhi_frame *f, unsigned char *payload)
+{
+    unsigned char bytes[LHI_FRAME_BYTES];
+    lh_error err = {0};
+    if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes)
+        return false;
+    CHECK_OK(lhi_frame_read(bytes, f, &err), err);
+    size_t n = (size_t)lhi_frame_payload(f);
+    return n == 0 || recv(fd, payload, n, MSG_WAITALL) == (ssize_t)n;
+}
+
+/* A receive is posted when its message's header has come, and not yet its
+ * bytes: it gets them. */
+static void gets_what_is_coming(void)
+{
+    int fds[2];
+    lhi_net *net = rank_zero(2, 0, fds);
+    lhi_frame f = {
+        .kind = LHI_FRAME_SMALL, .link = LHI_NET_NO_LINK, .tag = 7, .size = 4};
+    char bytes[4] = "", first = 0;
+    lh_error err = {0};
+    lhi_net_op op = {0}, before = {0};
+    /* Once this one is there the next header is read, or soon will be. */
+    f.size = 1;
+    send_frame(fds[1], &f, "x");
+    f.size = 4;
+    f.tag = 8;
+    send_frame(fds[1], &f, NULL);
+    CHECK_OK(lhi_net_receive(net, 1, 7, &first, 1, &before, &err), err);
+    CHECK_OK(lhi_net_wait(net, &before, 0, &err), err);
+    lhi_sleep_for(50 * ms_ns);
+    CHECK_OK(lhi_net_receive(net, 1, 8, bytes, 4, &op, &err), err);
+    CHECK(write(fds[1], "abc", 4) == 4);
+    CHECK_OK(lhi_net_wait(net, &op, lhi_now_ns() + 20000 * ms_ns, &err), err);
+    CHECK_STR(bytes, "abc");
+    /* And so where its size is not the message's. */
+    f.tag = 9;
+    send_frame(fds[1], &f, NULL);
+    lhi_sleep_for(50 * ms_ns);
+    CHECK_OK(lhi_net_receive(net, 1, 9, bytes, 3, &op, &err), err);
+    CHECK(write(fds[1], "abc", 4) == 4);
+    CHECK_INT(lhi_net_wait(net, &op, lhi_now_ns() + 20000 * ms_ns, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "has 4 bytes, its receive 3");
+    lhi_net_close(net);
+    close(fds[1]);
+}
+
+static void *close_net(void *net)
+{
+    lhi_net_close(net);
+    return NULL;
+}
+
+/* A goodbye is the last frame, however long the peer takes to read it. */
+static void nothing_after_goodbye(void)
+{
+    int fds[2];
+    unsigned char payload[LHI_NET_EAGER_BYTES];
+    lhi_net *net = rank_zero(2, 400 * ms_ns, fds);
+    pthread_t closing;
+    lhi_frame f = {0};
+    unsigned n_byes = 0, n_later = 0;
+    CHECK(pthread_create(&closing, NULL, close_net, net) == 0);
+    for (int i = 0; i < 10; i++) { /* is there, and does not read */
+        const lhi_frame ping = {.kind = LHI_FRAME_PING};
+        send_frame(fds[1], &ping, NULL);
+        lhi_sleep_for(50 * ms_ns);
+    }
+    while (read_frame(fds[1], &f, payload)) {
+        n_later += n_byes > 0;
+        n_byes += f.kind == LHI_FRAME_BYE;
+    }
+    CHECK_INT(n_byes, 1);
+    CHECK_INT(n_later, 0);
+    pthread_join(closing, NULL);
+    close(fds[1]);
+}
+
+/* A rank that leaves a failed run says why it does, also where another rank has
+ * told it: that one's word may be late. */
+static void passes_the_reason_on(void)
+{
+    int fds[3];
+    unsigned char payload[LHI_NET_EAGER_BYTES];
+    char byte;
+    lhi_net *net = rank_zero(3, 0, fds);
+    static const char why[] = "rank 2: the roof fell in";
+    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    lhi_net_op op = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_net_receive(net, 1, 7, &byte, 1, &op, &err), err);
+    send_frame(fds[2], &f, why);
+    CHECK_INT(lhi_net_wait(net, &op, 0, &err), LH_EIO);
+    CHECK_STR(err.text, why);
+    lhi_net_close(net);
+    CHECK(read_frame(fds[1], &f, payload));
+    CHECK_INT(f.kind, LHI_FRAME_ABORT);
+    CHECK(f.size == strlen(why) && memcmp(payload, why, f.size) == 0);
+    CHECK(!read_frame(fds[1], &f, payload));
+    close(fds[1]);
+    close(fds[2]);
+}
+
+int main(void)
+{
+    RUN(gets_what_is_coming);
+    RUN(nothing_after_goodbye);
+    RUN(passes_the_reason_on);
+    return test_summary();
+}
