@@ -103,6 +103,11 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, real_links),
      .help = "timed: messages take the network as it is, without the "
              "pipeline's delays; for ranks on several hosts."},
+    {.name = "insecure",
+     .type = CLI_FLAG,
+     .at = offsetof(train_settings, insecure),
+     .help = "ucx: listen beyond this host, where UCX takes messages from "
+             "anyone who reaches it; only in networks of the job's own."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),

@@ -8,8 +8,8 @@
 
 #include <longhaul/engine.h>
 
-enum { TRAIN_INPROC, TRAIN_LOCAL };          /* --transport */
-enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL }; /* --ranks */
+enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX }; /* --transport */
+enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 
 extern const char *const train_devices[], *const train_transports[];
 
@@ -17,7 +17,7 @@ typedef struct train_settings {
     const char *schedule, *inject, *trace, *html, *log;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
-    bool realtime, emulate_links, real_links;
+    bool realtime, emulate_links, real_links, insecure;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights;
     uint64_t warmup;

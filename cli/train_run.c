@@ -153,6 +153,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .steps = s->steps,
                                   .message_bytes = s->message_bytes,
                                   .real_links = s->real_links,
+                                  .insecure = s->insecure,
                                   .realtime = s->realtime,
                                   .progress = show_iteration,
                                   .stop = asked_to_stop,
@@ -250,6 +251,8 @@ static lh_status check_options(cli *c)
                          train_transports[s->transport]);
     if (s->ranks == TRAIN_RANKS_LOCAL)
         s->transport = TRAIN_LOCAL;
+    if (s->insecure && s->transport != TRAIN_UCX)
+        return cli_usage(c, "--insecure is for --transport ucx");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 

@@ -146,6 +146,9 @@ typedef struct lh_train_options {
     /* What there is to say that does not end the run, as of a damaged
      * checkpoint that was passed over: a sentence, on rank 0. May be NULL. */
     void (*remark)(void *context, const char *text);
+    /* "ucx": may listen beyond this host, where UCX takes messages from anyone
+     * who reaches it (docs/engine-transports.md). */
+    bool insecure;
 } lh_train_options;
 
 typedef struct lh_train_result {

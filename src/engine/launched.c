@@ -51,11 +51,20 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                         "mpirun has started: mpirun -np %" PRIu32
                         " longhaul train ...",
                         job->o.transport, job->exec->n_ranks * job->n_replicas);
+    lhi_mpi_work work = {.transport = job->o.transport,
+                         .insecure = job->o.insecure,
+                         .n_links = n_links,
+                         .links = links};
+    LHI_TRY(lhi_job_digest_of(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
     lh_status status = check_ranks(job, mpi, err);
+    if (status == LH_OK) {
+        status = lhi_mpi_meet(mpi, &work, err);
+        if (status != LH_OK && lhi_mpi_rank(mpi) != 0)
+            leave_saying(job, NULL);
+    }
     if (status == LH_OK)
-        status = lhi_mpi_run(mpi, job->o.transport, n_links, links,
-                             launched_main, job, result, err);
+        status = lhi_mpi_run(mpi, &work, launched_main, job, result, err);
     lhi_mpi_end(mpi, status != LH_OK);
     return status;
 }

@@ -9,6 +9,7 @@
  *   prove.c             that these cannot stop; exec.c: looking at them
  *   memory_fits.c       whether there is memory for it
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
+ *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
  *   messages.c          what ranks tell each other then, as bytes
  *   rank.c, rank.h      one step: passes in order, messages around them:
@@ -80,6 +81,12 @@ lh_status lhi_job_rank(lhi_net *net, void *job, char **result, size_t *size,
 lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                            const lhi_net_link *links, lhi_rank_result *result,
                            lh_error *err);
+
+/* SHA-256 of what all ranks have to have alike: instructions with their times,
+ * and the numbers of training. Not of files: they may lie elsewhere on each
+ * host. In same_work.c. */
+lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
+                            lh_error *err);
 
 /* The emulated links: room for one per resource. */
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp transport: an endpoint once all have joined. */
+/* The tcp and ucx transports: an endpoint once all have joined. */
 #define _GNU_SOURCE
 #include "net/net.h"
 
 #include "base/fail.h"
+#include "net/hello.h"
 #include "net/shared.h"
 #include "net/stream.h"
 #include "net/tcp.h"
@@ -94,21 +95,41 @@ static bool is_loopback(const char *host)
            strcmp(host, "localhost") == 0;
 }
 
+/* UCX takes connections from whoever reaches the addresses that it listens at,
+ * and reads what comes there before anything is proven. */
+lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err)
+{
+    const char *devices = getenv("UCX_NET_DEVICES");
+    bool loopback = one_host && (!devices || strcmp(devices, "lo") == 0);
+    if (loopback || insecure)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "transport ucx would listen %s%.60s, where UCX takes "
+                    "messages from anyone: use tcp, or, if only the job's "
+                    "hosts can reach that, --insecure",
+                    one_host ? "at devices " : "beyond this host",
+                    one_host ? devices : "");
+}
+
 lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
 {
     lhi_net *control = NULL;
-    LHI_TRY(lhi_net_tcp(o, &control, err));
     lhi_ucx_options options = {.rank = o->rank,
                                .n_ranks = o->n_ranks,
-                               .exchange = exchange,
-                               .context = control,
-                               .loopback = is_loopback(o->host),
-                               .links = control->links,
-                               .failure = control->failure,
-                               .silence_ns = o->silence_ns ? o->silence_ns
-                                                           : LHI_SILENCE_NS,
-                               .closed = close_control,
-                               .closed_context = control};
+                               .loopback = is_loopback(o->host)};
+    if (!lhi_hello_can_prove())
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "this build has no ucx transport: it was made without "
+                        "OpenSSL (libssl-dev), by which ranks prove the job's "
+                        "secret");
+    LHI_TRY(lhi_ucx_may_listen(options.loopback, o->insecure, err));
+    LHI_TRY(lhi_net_tcp(o, &control, err));
+    options.exchange = exchange;
+    options.context = options.closed_context = control;
+    options.links = control->links;
+    options.failure = control->failure;
+    options.silence_ns = o->silence_ns ? o->silence_ns : LHI_SILENCE_NS;
+    options.closed = close_control;
     lh_status status = lhi_ucx_open(&options, out, err);
     if (status != LH_OK) {
         lhi_net_abort(control, err ? err->text : lh_status_name(status));

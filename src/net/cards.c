@@ -4,7 +4,8 @@
 
 #include "base/bytes.h"
 #include "base/fail.h"
-#include "net/wire.h"
+
+#include <string.h>
 
 static bool is_zero(const unsigned char *bytes, size_t n)
 {
@@ -16,11 +17,10 @@ static bool is_zero(const unsigned char *bytes, size_t n)
 
 static lh_status check_version(uint64_t version, lh_error *err)
 {
-    if (version == LHI_WIRE_VERSION)
+    if (version == LHI_CARDS_VERSION)
         return LH_OK;
-    return lhi_fail(err, LH_EIO,
-                    "it speaks version %u of the wire format, not %d",
-                    (unsigned)version, LHI_WIRE_VERSION);
+    return lhi_fail(err, LH_EIO, "it gives cards of version %u, not %d",
+                    (unsigned)version, LHI_CARDS_VERSION);
 }
 
 /* It comes with a TABLE, which has the version. */
@@ -54,13 +54,13 @@ void lhi_start_card_write(const lhi_start_card *c,
 {
     memset(out, 0, LHI_START_CARD_BYTES);
     memcpy(out, magic, sizeof magic);
-    lhi_put_bytes(out + 8, 4, LHI_WIRE_VERSION);
+    lhi_put_bytes(out + 8, 4, LHI_CARDS_VERSION);
     lhi_put_bytes(out + 12, 4, c->port);
     lhi_put_bytes(out + 16, 4, c->failed);
     memcpy(out + 24, c->host, strnlen(c->host, sizeof c->host - 1));
     memcpy(out + 280, c->address, strnlen(c->address, sizeof c->address - 1));
     memcpy(out + 344, c->secret, sizeof c->secret);
-    memcpy(out + 376, c->share, sizeof c->share);
+    memcpy(out + 376, c->work, sizeof c->work);
 }
 
 /* Text of at most n - 1 bytes, then zeros to the end. */
@@ -88,7 +88,7 @@ lh_status lhi_start_card_read(const unsigned char in[LHI_START_CARD_BYTES],
     memcpy(c.host, in + 24, sizeof c.host);
     memcpy(c.address, in + 280, sizeof c.address);
     memcpy(c.secret, in + 344, sizeof c.secret);
-    memcpy(c.share, in + 376, sizeof c.share);
+    memcpy(c.work, in + 376, sizeof c.work);
     *out = c;
     return LH_OK;
 }
@@ -97,10 +97,11 @@ void lhi_ucx_card_write(const lhi_ucx_card *c,
                         unsigned char out[LHI_UCX_CARD_BYTES])
 {
     memset(out, 0, LHI_UCX_CARD_BYTES);
-    lhi_put_bytes(out, 8, c->token);
+    lhi_put_bytes(out, 8, c->frame_tag);
     lhi_put_bytes(out + 8, 4, c->size);
-    lhi_put_bytes(out + 12, 4, LHI_WIRE_VERSION);
-    memcpy(out + 16, c->address, c->size);
+    lhi_put_bytes(out + 12, 4, LHI_CARDS_VERSION);
+    lhi_put_bytes(out + 16, 8, c->data_tag);
+    memcpy(out + 24, c->address, c->size);
 }
 
 lh_status lhi_ucx_card_read(const unsigned char in[LHI_UCX_CARD_BYTES],
@@ -109,10 +110,11 @@ lh_status lhi_ucx_card_read(const unsigned char in[LHI_UCX_CARD_BYTES],
     uint64_t size = lhi_get_bytes(in + 8, 4);
     LHI_TRY(check_version(lhi_get_bytes(in + 12, 4), err));
     if (size > LHI_UCX_ADDRESS_BYTES ||
-        !is_zero(in + 16 + size, LHI_UCX_ADDRESS_BYTES - size))
+        !is_zero(in + 24 + size, LHI_UCX_ADDRESS_BYTES - size))
         return lhi_fail(err, LH_EIO, "an address of %u bytes", (unsigned)size);
-    out->token = lhi_get_bytes(in, 8);
+    out->frame_tag = lhi_get_bytes(in, 8);
+    out->data_tag = lhi_get_bytes(in + 16, 8);
     out->size = (uint32_t)size;
-    memcpy(out->address, in + 16, sizeof out->address);
+    memcpy(out->address, in + 24, sizeof out->address);
     return LH_OK;
 }

@@ -11,11 +11,12 @@
 #include <stdint.h>
 
 enum {
+    LHI_CARDS_VERSION = 2, /* of start and UCX cards */
     LHI_SHARE_BYTES = 64,
     LHI_COOKIE_BYTES = 32,
-    LHI_START_CARD_BYTES = 440,
+    LHI_START_CARD_BYTES = 408,
     LHI_UCX_CARD_BYTES = 4096,
-    LHI_UCX_ADDRESS_BYTES = LHI_UCX_CARD_BYTES - 16
+    LHI_UCX_ADDRESS_BYTES = LHI_UCX_CARD_BYTES - 24
 };
 
 /* Where the table of emulated links lies that processes of one host share: an
@@ -26,19 +27,20 @@ typedef struct lhi_link_share {
     unsigned char cookie[LHI_COOKIE_BYTES];
 } lhi_link_share;
 
-/* Of a rank that MPI has started. Rank 0's is what counts of the secret, the
- * port and where links are shared. */
+/* Of a rank that MPI has started. Rank 0's is what counts of the secret and the
+ * port. */
 typedef struct lhi_start_card {
     uint32_t port;
     bool failed;                 /* this rank cannot start */
     char host[256], address[64]; /* NUL-terminated */
-    unsigned char secret[32], share[LHI_SHARE_BYTES];
+    unsigned char secret[32];
+    unsigned char work[32]; /* digest of what it is to run */
 } lhi_start_card;
 
 /* Of a rank that has made a UCX worker; size 0: it could not. */
 typedef struct lhi_ucx_card {
-    uint64_t token; /* rank 0's names the job */
-    uint32_t size;  /* of the address */
+    uint64_t frame_tag, data_tag; /* random; rank 0's mark the job's messages */
+    uint32_t size;                /* of the address */
     unsigned char address[LHI_UCX_ADDRESS_BYTES];
 } lhi_ucx_card;
 

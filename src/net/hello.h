@@ -55,6 +55,8 @@ typedef struct lhi_handshake {
 
 /* Whether this build can prove anything (it has OpenSSL). */
 bool lhi_hello_can_prove(void);
+/* SHA-256; zeros in a build that can prove nothing. */
+void lhi_digest(const void *bytes, size_t n, unsigned char out[32]);
 void lhi_job_digest(const char *job, unsigned char out[32]);
 bool lhi_random_bytes(void *out, size_t size);
 /* HMAC-SHA-256 of the label, the handshake and `n` more bytes. */

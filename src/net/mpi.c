@@ -7,9 +7,8 @@
 
 #include "base/fail.h"
 #include "base/symbol.h"
+#include "net/cards.h"
 #include "net/hello.h"
-#include "net/shared.h"
-#include "net/tcp.h"
 #include "net/ucx.h"
 
 #include <stdlib.h>
@@ -44,11 +43,17 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi)
     return 0;
 }
 
-lh_status lhi_net_mpi(lhi_mpi *mpi, const char *transport, uint32_t n_links,
-                      const lhi_net_link *links, lhi_net **out, lh_error *err)
+lh_status lhi_mpi_meet(lhi_mpi *mpi, const lhi_mpi_work *work, lh_error *err)
 {
-    (void)mpi, (void)transport, (void)n_links, (void)links, (void)out;
-    return lhi_mpi_start(NULL, err);
+    (void)work;
+    return lhi_mpi_start(&mpi, err);
+}
+
+lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_work *work, lhi_net **out,
+                      lh_error *err)
+{
+    (void)work, (void)out;
+    return lhi_mpi_start(&mpi, err);
 }
 
 void lhi_mpi_end(lhi_mpi *mpi, bool failed)
@@ -86,6 +91,7 @@ struct lhi_mpi {
     MPI_Comm world;
     MPI_Datatype byte;
     uint32_t rank, n_ranks;
+    lhi_start_card *cards; /* of all ranks, once they have met */
 };
 
 static lh_status load(lhi_mpi *m, lh_error *err)
@@ -151,16 +157,6 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *m)
     return m->n_ranks;
 }
 
-static lh_status exchange(void *context, void *cards, size_t size,
-                          lh_error *err)
-{
-    lhi_mpi *m = context;
-    if (m->call.Allgather(MPI_IN_PLACE, 0, m->byte, cards, (int)size, m->byte,
-                          m->world))
-        return lhi_fail(err, LH_EIO, "MPI cannot exchange addresses");
-    return LH_OK;
-}
-
 /* A port that is free now: listened at again in a moment. */
 static uint32_t free_port(void)
 {
@@ -195,18 +191,23 @@ static void own_address(char *out, socklen_t room)
 }
 
 /* Everyone learns what is on everyone's card. */
-static lh_status exchange_cards(lhi_mpi *m, lhi_start_card *cards,
+static lh_status exchange_cards(lhi_mpi *m, const lhi_start_card *mine,
                                 lh_error *err)
 {
     unsigned char *bytes = calloc(m->n_ranks, LHI_START_CARD_BYTES);
-    if (!bytes)
-        return lhi_fail_nomem(err);
-    lhi_start_card_write(&cards[m->rank],
-                         bytes + (size_t)m->rank * LHI_START_CARD_BYTES);
-    lh_status status = exchange(m, bytes, LHI_START_CARD_BYTES, err);
+    if (!m->cards)
+        m->cards = calloc(m->n_ranks, sizeof *m->cards);
+    lh_status status = bytes && m->cards ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        lhi_start_card_write(mine,
+                             bytes + (size_t)m->rank * LHI_START_CARD_BYTES);
+    if (status == LH_OK &&
+        m->call.Allgather(MPI_IN_PLACE, 0, m->byte, bytes, LHI_START_CARD_BYTES,
+                          m->byte, m->world))
+        status = lhi_fail(err, LH_EIO, "MPI cannot exchange addresses");
     for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++) {
         status = lhi_start_card_read(bytes + (size_t)i * LHI_START_CARD_BYTES,
-                                     &cards[i], err);
+                                     &m->cards[i], err);
         if (status != LH_OK)
             lhi_wrap(err, "rank %u", i);
     }
@@ -214,127 +215,104 @@ static lh_status exchange_cards(lhi_mpi *m, lhi_start_card *cards,
     return status;
 }
 
-static lh_status get_cards(lhi_mpi *m, lhi_start_card *cards, uint32_t n_links,
-                           const lhi_net_link *links, lhi_shared **shared,
-                           lh_error *err)
+static bool one_host(const lhi_mpi *m)
 {
-    lhi_start_card *mine = &cards[m->rank];
-    lh_error e = {0};
-    lh_status status = LH_OK;
-    gethostname(mine->host, sizeof mine->host - 1);
-    own_address(mine->address, sizeof mine->address);
-    if (!lhi_random_bytes(mine->secret, sizeof mine->secret))
-        status = lhi_fail(&e, LH_EIO, "no random numbers");
-    mine->port = m->rank == 0 ? free_port() : 0;
-    if (status == LH_OK && m->rank == 0)
-        status = lhi_shared_make(n_links, links, mine->share, shared, &e);
-    mine->failed = status != LH_OK;
-    LHI_TRY(exchange_cards(m, cards, err));
-    if (status == LH_OK && m->rank > 0 && !cards[0].failed)
-        status = lhi_shared_find(n_links, links, cards[0].share, shared, &e);
-    /* All go on or none: a rank alone would wait for the others. */
-    mine->failed = status != LH_OK;
-    LHI_TRY(exchange_cards(m, cards, err));
-    for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++)
-        if (cards[i].failed)
-            status =
-                lhi_fail(&e, LH_EIO, "rank %u cannot start; it says why", i);
-    return status == LH_OK
-               ? LH_OK
-               : lhi_fail(err, status, "rank %u: %s", m->rank, e.text);
-}
-
-static bool one_host(const lhi_start_card *cards, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++)
-        if (strncmp(cards[i].host, cards[0].host, sizeof cards[0].host) != 0)
+    const lhi_start_card *c = m->cards;
+    for (uint32_t i = 1; i < m->n_ranks; i++)
+        if (strncmp(c[i].host, c[0].host, sizeof c[0].host) != 0)
             return false;
     return true;
 }
 
-static void free_shared(void *of)
+/* What all ranks find in the same way. */
+static lh_status check_cards(const lhi_mpi *m, const lhi_mpi_work *work,
+                             lh_error *err)
 {
-    lhi_shared_free(of);
-}
-
-static lh_status over_ucx(lhi_mpi *m, const lhi_start_card *cards,
-                          lhi_shared *shared, lhi_net **out, lh_error *err)
-{
-    lhi_ucx_options o = {.rank = m->rank,
-                         .n_ranks = m->n_ranks,
-                         .exchange = exchange,
-                         .context = m,
-                         .loopback = one_host(cards, m->n_ranks),
-                         .links = lhi_shared_table(shared),
-                         .silence_ns = LHI_SILENCE_NS,
-                         .closed = free_shared,
-                         .closed_context = shared};
-    return lhi_ucx_open(&o, out, err);
-}
-
-static lh_status over_tcp(lhi_mpi *m, const lhi_start_card *cards,
-                          uint32_t n_links, const lhi_net_link *links,
-                          lhi_net **out, lh_error *err)
-{
-    const char *host = "127.0.0.1";
-    if (!one_host(cards, m->n_ranks))
-        host = cards[0].address;
-    if (!*host)
+    for (uint32_t i = 0; i < m->n_ranks; i++)
+        if (m->cards[i].failed)
+            return lhi_fail(err, LH_EIO, "rank %u has no random numbers", i);
+    for (uint32_t i = 1; i < m->n_ranks; i++)
+        if (!lhi_mac_is(m->cards[i].work, m->cards[0].work))
+            return lhi_fail(err, LH_EINVAL,
+                            "rank %u is to run something else than rank 0: "
+                            "give all ranks the same file and options",
+                            i);
+    if (!one_host(m) && !*m->cards[0].address)
         return lhi_fail(err, LH_EIO,
                         "rank 0 has no address that other hosts can reach; "
                         "name an interface in LONGHAUL_INTERFACE");
-    lhi_tcp_options o = {.rank = m->rank,
-                         .n_ranks = m->n_ranks,
-                         .host = host,
-                         .port = (uint16_t)cards[0].port,
-                         .job = "mpi",
-                         .secret = cards[0].secret,
-                         .secret_size = sizeof cards[0].secret,
-                         .n_links = n_links,
-                         .links = links};
-    return lhi_net_tcp(&o, out, err);
+    if (strcmp(work->transport, "ucx") == 0)
+        return lhi_ucx_may_listen(one_host(m), work->insecure, err);
+    return LH_OK;
 }
 
-lh_status lhi_net_mpi(lhi_mpi *m, const char *transport, uint32_t n_links,
-                      const lhi_net_link *links, lhi_net **out, lh_error *err)
+lh_status lhi_mpi_meet(lhi_mpi *m, const lhi_mpi_work *work, lh_error *err)
 {
-    bool ucx = strcmp(transport, "ucx") == 0;
-    if (!ucx && strcmp(transport, "tcp") != 0)
+    lhi_start_card mine = {.port = m->rank == 0 ? free_port() : 0};
+    if (strcmp(work->transport, "ucx") != 0 &&
+        strcmp(work->transport, "tcp") != 0)
         return lhi_fail(err, LH_EINVAL,
                         "ranks that mpirun started use ucx or tcp, not %s",
-                        transport);
-    LHI_TRY(lhi_links_check(n_links, links, err));
-    lhi_start_card *cards = calloc(m->n_ranks, sizeof *cards);
-    if (!cards)
-        return lhi_fail_nomem(err);
-    lhi_shared *shared = NULL;
-    lh_status status =
-        get_cards(m, cards, ucx ? n_links : 0, links, &shared, err);
-    if (status == LH_OK && ucx)
-        status = over_ucx(m, cards, shared, out, err);
-    else if (status == LH_OK)
-        status = over_tcp(m, cards, n_links, links, out, err);
-    if (status != LH_OK || !ucx) /* of ucx, it is the endpoint's now */
-        lhi_shared_free(shared);
-    free(cards);
-    return status;
+                        work->transport);
+    LHI_TRY(lhi_links_check(work->n_links, work->links, err));
+    gethostname(mine.host, sizeof mine.host - 1);
+    own_address(mine.address, sizeof mine.address);
+    memcpy(mine.work, work->digest, sizeof mine.work);
+    mine.failed = !lhi_random_bytes(mine.secret, sizeof mine.secret);
+    LHI_TRY(exchange_cards(m, &mine, err));
+    return check_cards(m, work, err);
+}
+
+/* Names this run and no other, as all its ranks can and nobody else: two jobs
+ * never join each other, not even where one drew the other's secret. */
+static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
+{
+    unsigned char mac[LHI_MAC_BYTES];
+    const lhi_start_card *c = &m->cards[0];
+    const lhi_handshake none = {.n_ranks = m->n_ranks, .port = c->port};
+    lhi_prove(c->secret, sizeof c->secret, "job", &none, c->work,
+              sizeof c->work, mac);
+    for (size_t i = 0; i < sizeof mac; i++)
+        snprintf(out + 2 * i, 3, "%02x", mac[i]);
+}
+
+lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_work *work, lhi_net **out,
+                      lh_error *err)
+{
+    char job[2 * LHI_MAC_BYTES + 1];
+    name_job(m, job);
+    const lhi_start_card *first = &m->cards[0];
+    lhi_tcp_options o = {.rank = m->rank,
+                         .n_ranks = m->n_ranks,
+                         .host = one_host(m) ? "127.0.0.1" : first->address,
+                         .port = (uint16_t)first->port,
+                         .job = job,
+                         .secret = first->secret,
+                         .secret_size = sizeof first->secret,
+                         .n_links = work->n_links,
+                         .links = work->links,
+                         .insecure = work->insecure};
+    return strcmp(work->transport, "ucx") == 0 ? lhi_net_ucx(&o, out, err)
+                                               : lhi_net_tcp(&o, out, err);
 }
 
 void lhi_mpi_end(lhi_mpi *m, bool failed)
 {
     if (m && !failed)
         m->call.Finalize();
+    if (m)
+        free(m->cards);
     free(m);
 }
 
 #endif
 
-lh_status lhi_mpi_run(lhi_mpi *mpi, const char *transport, uint32_t n_links,
-                      const lhi_net_link *links, lhi_rank_main *rank_main,
-                      void *context, lhi_rank_result *result, lh_error *err)
+lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_work *work,
+                      lhi_rank_main *rank_main, void *context,
+                      lhi_rank_result *result, lh_error *err)
 {
     lhi_net *net;
     *result = (lhi_rank_result){NULL, 0};
-    LHI_TRY(lhi_net_mpi(mpi, transport, n_links, links, &net, err));
+    LHI_TRY(lhi_net_mpi(mpi, work, &net, err));
     return lhi_rank_run(net, rank_main, context, result, err);
 }

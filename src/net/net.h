@@ -246,6 +246,7 @@ typedef struct lhi_tcp_options {
                            0: 3.5 s */
     uint32_t n_links; /* emulated, where all ranks are on one host; the same */
     const lhi_net_link *links; /* at every rank */
+    bool insecure; /* ucx: may take messages from beyond this host */
 } lhi_tcp_options;
 
 /* Joins the job: returns once all ranks are connected. LH_EIO: one does not
@@ -254,11 +255,13 @@ lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
 
 /* ucx: messages over UCX (openucx.org), with the same options as tcp, by which
- * the ranks find each other and see who is lost. What the environment says
+ * the ranks find each other, prove that they hold the secret, tell each other
+ * where UCX is to find them, and see who is lost. What the environment says
  * (UCX_TLS, UCX_NET_DEVICES, ...) stands; where rank 0's host is loopback, UCX
- * keeps to this host. UCX itself checks nobody's secret: use it in networks
- * where only the job's hosts are. LH_EUNSUPPORTED: not built in, or not
- * installed. */
+ * keeps to this host. UCX itself takes connections from anyone who reaches it
+ * and reads what they send: what they cannot do is in docs/formats/wire.md.
+ * LH_EINVAL: UCX would listen beyond this host, and options->insecure does not
+ * allow it. LH_EUNSUPPORTED: not built in, or not installed. */
 lh_status lhi_net_ucx(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
 
@@ -272,15 +275,27 @@ bool lhi_mpi_launched(void);
 lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err);
 uint32_t lhi_mpi_rank(const lhi_mpi *mpi);
 uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
-/* `transport`: "ucx" or "tcp". Emulated links: only with all ranks on one
- * host. */
-lh_status lhi_net_mpi(lhi_mpi *mpi, const char *transport, uint32_t n_links,
-                      const lhi_net_link *links, lhi_net **out, lh_error *err);
-/* Runs this process's rank over such a transport; *result: what it handed
- * back, also of a failed run. */
-lh_status lhi_mpi_run(lhi_mpi *mpi, const char *transport, uint32_t n_links,
-                      const lhi_net_link *links, lhi_rank_main *rank_main,
-                      void *context, lhi_rank_result *result, lh_error *err);
+/* What the ranks of a run do together. */
+typedef struct lhi_mpi_work {
+    const char *transport; /* "ucx" or "tcp" */
+    /* Digest of all that has to be the same on every rank: that of another
+     * run is another job. */
+    unsigned char digest[32];
+    bool insecure;    /* as in lhi_tcp_options */
+    uint32_t n_links; /* emulated: only with all ranks on one host */
+    const lhi_net_link *links;
+} lhi_mpi_work;
+/* Before each run: the ranks tell each other what they are to do, and where.
+ * What is wrong with it, as ranks with different work, all of them find. */
+lh_status lhi_mpi_meet(lhi_mpi *mpi, const lhi_mpi_work *work, lh_error *err);
+/* Then this process's endpoint, for one run. */
+lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_work *work, lhi_net **out,
+                      lh_error *err);
+/* Or runs its rank over it; *result: what it handed back, also of a failed
+ * run. */
+lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_work *work,
+                      lhi_rank_main *rank_main, void *context,
+                      lhi_rank_result *result, lh_error *err);
 /* `failed`: without waiting for ranks that may be gone; the process should end
  * with a status other than 0 then. NULL is fine. */
 void lhi_mpi_end(lhi_mpi *mpi, bool failed);

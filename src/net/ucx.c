@@ -38,13 +38,17 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Tags: what it is, the job's own number, and the sender of a frame or the
- * number of the receive. */
+/* Tags are how UCX tells this job's messages from what others send to the same
+ * worker, so nobody else can know one: a frame's is 51 random bits of the job
+ * and its sender, the bytes of a large message have 63 random bits with the
+ * receive's number upon them. They are told to ranks that have proven the
+ * job's secret. What has no such tag is thrown away. */
 #define TAG_DATA (UINT64_C(1) << 63)
-#define TAG_LOW_BITS 40
-#define TAG_LOW ((UINT64_C(1) << TAG_LOW_BITS) - 1)
+#define TAG_RANK_BITS 12
+#define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
+_Static_assert(LHI_NET_MOST_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
 
-enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES };
+enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MOST_ROUNDS = 100 };
 static const int64_t ms_ns = 1000000;
 /* So long after a connection was lost, no reason for it will come any more. */
 #define LOST_NS INT64_C(500000000)
@@ -87,7 +91,7 @@ struct ucx {
     ucp_context_h context;
     ucp_worker_h worker;
     int efd, poke;
-    uint64_t token; /* of the job, in the middle of each tag */
+    uint64_t frame_tag, data_tag; /* of the job */
     bool thread_runs, stop, told;
     pthread_t thread;
     peer_end *ends;
@@ -103,6 +107,15 @@ static void poke(ucx *u)
     uint64_t one = 1;
     ssize_t n = write(u->poke, &one, sizeof one);
     (void)n; /* full means that it wakes anyway */
+}
+
+/* Has UCX do what there is to do, but not for ever: whoever sends without end
+ * would keep everyone else from being heard. */
+static void carry_on(const ucx *u)
+{
+    for (int i = 0; i < MOST_ROUNDS; i++)
+        if (!u->call.worker_progress(u->worker))
+            return;
 }
 
 /* ---- what is under way ---- */
@@ -179,8 +192,7 @@ static void wait_jobs(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
     for (;;) {
-        while (u->call.worker_progress(u->worker))
-            ;
+        carry_on(u);
         const job *j = u->jobs;
         while (j && op && j->op != op)
             j = j->next;
@@ -212,6 +224,11 @@ static void cut(ucx *u, uint32_t peer)
 
 /* ---- the carrier ---- */
 
+static uint64_t tag_of_data(const ucx *u, uint64_t id)
+{
+    return TAG_DATA | (u->data_tag ^ id);
+}
+
 static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
 {
     peer_end *e = &u->ends[j->peer];
@@ -221,7 +238,7 @@ static void post(ucx *u, job *j, const void *bytes, size_t size, uint64_t tag)
                              .user_data = j};
     ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
     if (e->ep)
-        r = u->call.tag_send_nbx(e->ep, bytes, size, tag | u->token, &p);
+        r = u->call.tag_send_nbx(e->ep, bytes, size, tag, &p);
     if (UCS_PTR_IS_ERR(r)) { /* stays until the reason is known */
         note_lost(u, j->peer, UCS_PTR_STATUS(r));
         return;
@@ -243,7 +260,7 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
         job *j = job_make(u, to, op, 0);
         if (!j)
             return lhi_fail_nomem(err);
-        post(u, j, payload, (size_t)f->size, TAG_DATA | f->id);
+        post(u, j, payload, (size_t)f->size, tag_of_data(u, f->id));
         return LH_OK;
     }
     size_t size = (size_t)lhi_frame_payload(f);
@@ -253,7 +270,7 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     lhi_frame_write(f, j->bytes);
     if (size)
         memcpy(j->bytes + LHI_FRAME_BYTES, payload, size);
-    post(u, j, j->bytes, LHI_FRAME_BYTES + size, p->net.rank);
+    post(u, j, j->bytes, LHI_FRAME_BYTES + size, u->frame_tag | p->net.rank);
     if (op) /* its bytes are copied */
         lhi_proto_sent(p, op, LH_OK);
     return LH_OK;
@@ -272,7 +289,7 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
                                .user_data = j};
     ucs_status_ptr_t r =
         u->call.tag_recv_nbx(u->worker, op->data, op->size,
-                             TAG_DATA | u->token | op->id, UINT64_MAX, &how);
+                             tag_of_data(u, op->id), UINT64_MAX, &how);
     if (UCS_PTR_IS_ERR(r)) {
         job_free(j);
         return lhi_fail(err, LH_EIO, "cannot receive from rank %u: %s",
@@ -329,16 +346,38 @@ static void frame_there(void *request, ucs_status_t status,
     c->of->call.request_free(request);
 }
 
+static void thrown_away(void *request, ucs_status_t status,
+                        const ucp_tag_recv_info_t *info, void *of)
+{
+    (void)status, (void)info;
+    ((ucx *)of)->call.request_free(request);
+}
+
+/* A message that no rank of this job has sent, or to a receive that was
+ * withdrawn: UCX would keep it as long as the run lasts. */
+static void throw_away(ucx *u, ucp_tag_message_h m)
+{
+    static char nowhere;
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA |
+                                             UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                             .cb.recv = thrown_away,
+                             .user_data = u};
+    u->call.tag_msg_recv_nbx(u->worker, &nowhere, 0, m, &p);
+}
+
 /* Begins to receive every frame that has come. */
 static lh_status take_frames(ucx *u, lh_error *err)
 {
-    uint64_t mask = ~TAG_LOW;
     for (;;) {
         ucp_tag_recv_info_t info;
-        ucp_tag_message_h m =
-            u->call.tag_probe_nb(u->worker, u->token, mask, 1, &info);
+        ucp_tag_message_h m = u->call.tag_probe_nb(u->worker, 0, 0, 1, &info);
         if (!m)
             return LH_OK;
+        if ((info.sender_tag & ~TAG_RANK) != u->frame_tag) {
+            throw_away(u, m);
+            continue;
+        }
         if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
             return lhi_fail(err, LH_EIO, "a frame of %zu bytes", info.length);
         coming *c = calloc(1, sizeof *c + info.length);
@@ -346,7 +385,7 @@ static lh_status take_frames(ucx *u, lh_error *err)
             return lhi_fail_nomem(err);
         c->of = u;
         c->size = info.length;
-        c->from = (uint32_t)(info.sender_tag & TAG_LOW);
+        c->from = (uint32_t)(info.sender_tag & TAG_RANK);
         if (u->first)
             u->last->next = c;
         else
@@ -469,8 +508,7 @@ static void *thread_main(void *of)
                               {.fd = u->poke, .events = POLLIN}};
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
-        while (u->call.worker_progress(u->worker))
-            ;
+        carry_on(u);
         use_frames(u);
         look_at_clock(u);
         tell_failure(u);
@@ -548,8 +586,7 @@ static void ucx_free(ucx *u)
     if (u->worker) {
         wait_jobs(u, NULL, 500 * ms_ns);
         take_frames(u, NULL); /* that came too late, for nobody */
-        while (u->call.worker_progress(u->worker))
-            ;
+        carry_on(u);
         u->call.worker_destroy(u->worker);
     }
     if (u->context)
@@ -592,66 +629,13 @@ static const lhi_net_ops ucx_ops = {
 
 /* ---- beginning ---- */
 
-static lh_status expect_ok(const ucx *u, ucs_status_t status, const char *what,
-                           lh_error *err)
-{
-    if (status == UCS_OK)
-        return LH_OK;
-    return lhi_fail(err, LH_EIO, "UCX cannot %s: %s", what,
-                    u->call.status_string(status));
-}
-
-static lh_status configure(ucx *u, const lhi_ucx_options *o, ucp_config_t **out,
-                           lh_error *err)
-{
-    ucp_config_t *config = NULL;
-    LHI_TRY(expect_ok(u, u->call.config_read(NULL, NULL, &config),
-                      "read its settings", err));
-    lh_status status = LH_OK;
-    /* What the user sets in the environment stands. */
-    if (o->loopback && !getenv("UCX_NET_DEVICES"))
-        status =
-            expect_ok(u, u->call.config_modify(config, "NET_DEVICES", "lo"),
-                      "keep to loopback", err);
-    /* Receives are there before the bytes are sent: no need to ask again. */
-    if (status == LH_OK && !o->loopback && !getenv("UCX_RNDV_THRESH"))
-        status =
-            expect_ok(u, u->call.config_modify(config, "RNDV_THRESH", "inf"),
-                      "be told to send at once", err);
-    if (status == LH_OK)
-        *out = config;
-    else
-        u->call.config_release(config);
-    return status;
-}
-
-static lh_status make_worker(ucx *u, const lhi_ucx_options *o, lh_error *err)
-{
-    ucp_config_t *config = NULL;
-    LHI_TRY(configure(u, o, &config, err));
-    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
-                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-                           .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
-                           .estimated_num_eps = o->n_ranks};
-    ucs_status_t got = u->call.init_version(UCP_API_MAJOR, UCP_API_MINOR,
-                                            &params, config, &u->context);
-    u->call.config_release(config);
-    LHI_TRY(expect_ok(u, got, "start", err));
-    ucp_worker_params_t worker = {.field_mask =
-                                      UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    LHI_TRY(expect_ok(u, u->call.worker_create(u->context, &worker, &u->worker),
-                      "make a worker", err));
-    return expect_ok(u, u->call.worker_get_efd(u->worker, &u->efd),
-                     "sleep until something comes", err);
-}
-
 static lh_status write_card(ucx *u, lhi_ucx_card *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;
     size_t size = 0;
-    LHI_TRY(expect_ok(u, u->call.worker_get_address(u->worker, &address, &size),
-                      "say where it is", err));
+    LHI_TRY(lhi_ucx_expect(
+        &u->call, u->call.worker_get_address(u->worker, &address, &size),
+        "say where it is", err));
     lh_status status = LH_OK;
     if (size > sizeof mine->address)
         status = lhi_fail(err, LH_EIO,
@@ -662,7 +646,9 @@ static lh_status write_card(ucx *u, lhi_ucx_card *mine, lh_error *err)
         memcpy(mine->address, address, size);
     mine->size = (uint32_t)size;
     u->call.worker_release_address(u->worker, address);
-    if (status == LH_OK && !lhi_random_bytes(&mine->token, sizeof mine->token))
+    if (status == LH_OK &&
+        (!lhi_random_bytes(&mine->frame_tag, sizeof mine->frame_tag) ||
+         !lhi_random_bytes(&mine->data_tag, sizeof mine->data_tag)))
         status =
             lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
     return status;
@@ -706,8 +692,8 @@ static lh_status exchange_cards(ucx *u, const lhi_ucx_options *o,
                 lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
     }
     free(bytes);
-    /* Tags of another job that is at the same address never match. */
-    u->token = (cards[0].token << TAG_LOW_BITS) & ~TAG_DATA;
+    u->frame_tag = cards[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;
+    u->data_tag = cards[0].data_tag;
     return status;
 }
 
@@ -726,9 +712,9 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
         u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
         if (i == o->rank)
             continue;
-        lh_status status =
-            expect_ok(u, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
-                      "connect", err);
+        lh_status status = lhi_ucx_expect(
+            &u->call, u->call.ep_create(u->worker, &p, &u->ends[i].ep),
+            "connect", err);
         if (status != LH_OK) {
             lhi_wrap(err, "rank %u", i);
             return status;
@@ -750,7 +736,8 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
     if (u->poke < 0)
         status = lhi_fail(err, LH_EIO, "no event file: %s", strerror(errno));
     if (status == LH_OK)
-        status = make_worker(u, o, err);
+        status = lhi_ucx_make_worker(&u->call, o->loopback, o->n_ranks,
+                                     &u->context, &u->worker, &u->efd, err);
     status = exchange_cards(u, o, cards, status, err);
     if (status == LH_OK)
         status = connect_all(u, o, cards, err);

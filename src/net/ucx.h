@@ -21,6 +21,11 @@ typedef struct lhi_ucx_options {
     void *closed_context;
 } lhi_ucx_options;
 
+/* LH_EINVAL: UCX would listen where others than this host's users reach it
+ * (`one_host`: it is kept to loopback, unless the environment names other
+ * devices), and `insecure` does not allow that. In apart.c. */
+lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err);
+
 /* LH_EUNSUPPORTED: UCX is not built in, or not installed. */
 lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
                        lh_error *err);

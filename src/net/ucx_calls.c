@@ -7,8 +7,7 @@
 #include "base/fail.h"
 #include "base/symbol.h"
 
-#include <stdbool.h>
-#include <string.h>
+#include <stdlib.h>
 
 lh_status lhi_ucx_load(lhi_ucx_calls *call, lh_error *err)
 {
@@ -26,6 +25,61 @@ lh_status lhi_ucx_load(lhi_ucx_calls *call, lh_error *err)
                         "UCX cannot be loaded (package libucx0): %s",
                         dlerror());
     return LH_OK;
+}
+
+lh_status lhi_ucx_expect(const lhi_ucx_calls *call, ucs_status_t status,
+                         const char *what, lh_error *err)
+{
+    if (status == UCS_OK)
+        return LH_OK;
+    return lhi_fail(err, LH_EIO, "UCX cannot %s: %s", what,
+                    call->status_string(status));
+}
+
+static lh_status configure(const lhi_ucx_calls *call, bool loopback,
+                           ucp_config_t **out, lh_error *err)
+{
+    ucp_config_t *config = NULL;
+    LHI_TRY(lhi_ucx_expect(call, call->config_read(NULL, NULL, &config),
+                           "read its settings", err));
+    lh_status status = LH_OK;
+    /* What the user sets in the environment stands. */
+    if (loopback && !getenv("UCX_NET_DEVICES"))
+        status = lhi_ucx_expect(
+            call, call->config_modify(config, "NET_DEVICES", "lo"),
+            "keep to loopback", err);
+    /* Receives are there before the bytes are sent: no need to ask again. */
+    if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
+        status = lhi_ucx_expect(
+            call, call->config_modify(config, "RNDV_THRESH", "inf"),
+            "be told to send at once", err);
+    if (status == LH_OK)
+        *out = config;
+    else
+        call->config_release(config);
+    return status;
+}
+
+lh_status lhi_ucx_make_worker(const lhi_ucx_calls *call, bool loopback,
+                              uint32_t n_peers, ucp_context_h *context,
+                              ucp_worker_h *worker, int *efd, lh_error *err)
+{
+    ucp_config_t *config = NULL;
+    LHI_TRY(configure(call, loopback, &config, err));
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
+                                         UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+                           .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+                           .estimated_num_eps = n_peers};
+    ucs_status_t got = call->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+                                          config, context);
+    call->config_release(config);
+    LHI_TRY(lhi_ucx_expect(call, got, "start", err));
+    ucp_worker_params_t how = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                               .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    LHI_TRY(lhi_ucx_expect(call, call->worker_create(*context, &how, worker),
+                           "make a worker", err));
+    return lhi_ucx_expect(call, call->worker_get_efd(*worker, efd),
+                          "sleep until something comes", err);
 }
 
 #else

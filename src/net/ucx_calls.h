@@ -7,6 +7,7 @@
 
 #ifdef LHI_HAVE_UCX
 
+#include <stdbool.h>
 #include <ucp/api/ucp.h>
 
 /* X(name): the functions used, without their prefix. */
@@ -43,6 +44,17 @@ typedef struct lhi_ucx_calls {
 /* LH_EUNSUPPORTED: UCX is not installed, or lacks something. It stays loaded.
  */
 lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
+
+/* LH_EIO with UCX's words for any status but UCS_OK: "UCX cannot `what`". */
+lh_status lhi_ucx_expect(const lhi_ucx_calls *calls, ucs_status_t status,
+                         const char *what, lh_error *err);
+
+/* A worker for tagged messages of about `n_peers`, and the file that wakes it;
+ * `loopback`: that is reached from this host alone. On failure *context and
+ * *worker are what has been made until then. */
+lh_status lhi_ucx_make_worker(const lhi_ucx_calls *calls, bool loopback,
+                              uint32_t n_peers, ucp_context_h *context,
+                              ucp_worker_h *worker, int *efd, lh_error *err);
 
 #endif
 #endif

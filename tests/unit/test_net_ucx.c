@@ -75,9 +75,13 @@ static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
 {
     char word[] = "hello";
     lhi_rank_result result;
+    const lhi_mpi_work work = {.transport = getenv("TEST_NET_TRANSPORT"),
+                               .n_links = c->n_links,
+                               .links = c->links,
+                               .insecure = getenv("TEST_NET_MBIT") != NULL};
+    LHI_TRY(lhi_mpi_meet(mpi, &work, err));
     lh_status status =
-        lhi_mpi_run(mpi, getenv("TEST_NET_TRANSPORT"), c->n_links, c->links,
-                    c->rank_main, word, &result, err);
+        lhi_mpi_run(mpi, &work, c->rank_main, word, &result, err);
     free(result.text);
     return status;
 }
@@ -159,7 +163,8 @@ static int apart(char **of)
                          .port = (uint16_t)atoi(of[2]),
                          .job = "apart",
                          .secret = secret,
-                         .secret_size = sizeof secret};
+                         .secret_size = sizeof secret,
+                         .insecure = true};
     bool ucx = strcmp(of[3], "ucx") == 0;
     if ((ucx ? lhi_net_ucx(&o, &net, &err) : lhi_net_tcp(&o, &net, &err))) {
         printf("cannot join: %s\n", err.text);

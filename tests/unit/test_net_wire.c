@@ -250,34 +250,36 @@ static void cards(void)
                             .host = "here",
                             .address = "10.0.0.1",
                             .secret = {5},
-                            .share = {6}};
+                            .work = {6}};
     lhi_start_card start_back;
     lhi_start_card_write(&start, bytes);
     CHECK_OK(lhi_start_card_read(bytes, &start_back, &err), err);
     CHECK(start_back.port == 4711 && start_back.failed);
     CHECK_STR(start_back.host, "here");
     CHECK_STR(start_back.address, "10.0.0.1");
-    CHECK(start_back.secret[0] == 5 && start_back.share[0] == 6);
-    bytes[8] = LHI_WIRE_VERSION + 1;
+    CHECK(start_back.secret[0] == 5 && start_back.work[0] == 6);
+    bytes[8] = LHI_CARDS_VERSION + 1;
     CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it speaks version 2");
-    bytes[8] = LHI_WIRE_VERSION;
+    CHECK_HAS(err.text, "it gives cards of version 3, not 2");
+    bytes[8] = LHI_CARDS_VERSION;
     memset(bytes + 24, 'x', 256); /* a host without an end */
     CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
     bytes[0] = 'L';
     CHECK_INT(lhi_start_card_read(bytes, &start_back, &err), LH_EIO);
     CHECK_HAS(err.text, "does not speak longhaul");
 
-    static lhi_ucx_card ucx = {.token = 99, .size = 3, .address = "abc"};
+    static lhi_ucx_card ucx = {
+        .frame_tag = 99, .data_tag = 98, .size = 3, .address = "abc"};
     static lhi_ucx_card ucx_back;
     lhi_ucx_card_write(&ucx, bytes);
     CHECK_OK(lhi_ucx_card_read(bytes, &ucx_back, &err), err);
-    CHECK(ucx_back.token == 99 && ucx_back.size == 3);
+    CHECK(ucx_back.frame_tag == 99 && ucx_back.data_tag == 98);
+    CHECK_INT(ucx_back.size, 3);
     CHECK(memcmp(ucx_back.address, "abc", 4) == 0);
-    bytes[12] = LHI_WIRE_VERSION + 1;
+    bytes[12] = LHI_CARDS_VERSION + 1;
     CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it speaks version 2");
-    bytes[12] = LHI_WIRE_VERSION;
+    CHECK_HAS(err.text, "it gives cards of version 3, not 2");
+    bytes[12] = LHI_CARDS_VERSION;
     bytes[9] = 16; /* 4099 bytes */
     CHECK_INT(lhi_ucx_card_read(bytes, &ucx_back, &err), LH_EIO);
     CHECK_HAS(err.text, "an address of 4099 bytes");

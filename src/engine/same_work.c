@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A digest of a job, by which ranks that were started apart see whether they
+ * are to run the same. */
+#include "engine/steps.h"
+
+#include "base/bytes.h"
+#include "net/hello.h"
+
+#include <stdlib.h>
+
+enum { INSTRUCTION_BYTES = 48, SUM_BYTES = 32 };
+
+/* Numbers in a row, each as 8 bytes. */
+static void add_numbers(unsigned char sum[SUM_BYTES], const uint64_t *numbers,
+                        size_t n)
+{
+    unsigned char bytes[SUM_BYTES + 32 * 8];
+    memcpy(bytes, sum, SUM_BYTES);
+    for (size_t i = 0; i < n; i++)
+        lhi_put_bytes(bytes + SUM_BYTES + 8 * i, 8, numbers[i]);
+    lhi_digest(bytes, SUM_BYTES + 8 * n, sum);
+}
+
+static void write_instruction(const lh_instruction *in, unsigned char *out)
+{
+    lhi_put_bytes(out, 4, (uint64_t)in->stream);
+    lhi_put_bytes(out + 4, 4, in->pass.kind | (uint64_t)in->pass.part << 8);
+    lhi_put_bytes(out + 8, 4, in->pass.chunk);
+    lhi_put_bytes(out + 12, 4, in->pass.microbatch);
+    lhi_put_bytes(out + 16, 4, in->after);
+    lhi_put_bytes(out + 20, 4, in->peer);
+    lhi_put_bytes(out + 24, 4, in->link);
+    lhi_put_bytes(out + 28, 4, in->slot);
+    lhi_put_bytes(out + 32, 8, in->turn);
+    lhi_put_bytes(out + 40, 8, (uint64_t)in->predicted_ns);
+}
+
+static lh_status add_rank(unsigned char sum[SUM_BYTES], const lh_exec *exec,
+                          uint32_t rank, lh_error *err)
+{
+    uint32_t n;
+    const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
+    size_t size = SUM_BYTES + (size_t)n * INSTRUCTION_BYTES;
+    unsigned char *bytes = malloc(size);
+    if (!bytes)
+        return lhi_fail_nomem(err);
+    memcpy(bytes, sum, SUM_BYTES);
+    for (uint32_t i = 0; i < n; i++)
+        write_instruction(&all[i],
+                          bytes + SUM_BYTES + (size_t)i * INSTRUCTION_BYTES);
+    lhi_digest(bytes, size, sum);
+    free(bytes);
+    return LH_OK;
+}
+
+static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
+                      uint32_t n_chunks)
+{
+    const lh_model *m = t->model;
+    const uint64_t numbers[] = {m->layers,
+                                m->hidden,
+                                m->ffn,
+                                m->vocab,
+                                m->heads,
+                                m->kv_heads,
+                                m->head_dim,
+                                t->micro_batch,
+                                t->sequence,
+                                t->seed,
+                                t->token_bytes,
+                                t->validate_every,
+                                t->warmup,
+                                t->checkpoint_every,
+                                t->keep,
+                                lhi_bits_of(t->validation),
+                                lhi_bits_of(t->rate),
+                                lhi_bits_of(t->min_rate),
+                                lhi_bits_of(t->weight_decay),
+                                lhi_bits_of(t->clip),
+                                t->checkpoint != NULL,
+                                t->resume != NULL,
+                                t->weights != NULL};
+    add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    for (uint32_t c = 0; c <= n_chunks; c++)
+        add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
+}
+
+lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
+                            lh_error *err)
+{
+    unsigned char sum[SUM_BYTES] = {0};
+    const uint64_t numbers[] = {job->exec->n_ranks, job->exec->n_chunks,
+                                job->n_replicas,    job->emulates,
+                                job->o.steps,       job->o.message_bytes,
+                                job->model != NULL};
+    add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    for (uint32_t r = 0; r < job->exec->n_ranks; r++)
+        LHI_TRY(add_rank(sum, job->exec, r, err));
+    if (job->model)
+        add_model(sum, job->model, job->exec->n_chunks);
+    memcpy(out, sum, sizeof sum);
+    return LH_OK;
+}
