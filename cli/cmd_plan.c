@@ -237,10 +237,29 @@ static void print_jitter(cli *c, const lh_plan *p)
                      "tried: there are too many\n");
 }
 
+/* " (80 GiB less 6 % reserve)" of the GPU whose limit is the plan's. */
+static const char *reserve_text(const lh_plan *p, char *text, size_t size)
+{
+    const lh_gpu *gpu = NULL;
+    for (uint32_t i = 0; i < p->job->n_datacenters && !gpu; i++)
+        if (lh_gpu_usable_bytes(&p->job->datacenters[i].gpu) ==
+            p->best.memory_limit_bytes)
+            gpu = &p->job->datacenters[i].gpu;
+    *text = '\0';
+    if (gpu && gpu->reserve_gib > 0)
+        snprintf(text, size, " (%g GiB less %g GiB reserve)", gpu->memory_gib,
+                 gpu->reserve_gib);
+    else if (gpu && gpu->reserve_percent > 0)
+        snprintf(text, size, " (%g GiB less %g %% reserve)", gpu->memory_gib,
+                 gpu->reserve_percent);
+    return text;
+}
+
 static void print_best(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
     char layout[120], used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT];
+    char reserve[80];
     char sites[CLI_SITES_TEXT];
     cli_print(c, "%s\n\n", p->name);
     cli_print(c,
@@ -264,9 +283,10 @@ static void print_best(cli *c, const lh_plan *p)
     cli_print(c, "schedule      %s, chunks placed as %s\n", b->layout.schedule,
               lh_placement_name(b->placement));
     cli_print(c, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
-    cli_print(c, "memory        %s of %s on the fullest device\n",
+    cli_print(c, "memory        %s of %s%s on the fullest device\n",
               cli_memory_text(b->peak_memory_bytes, "bytes", used),
-              cli_memory_text(b->memory_limit_bytes, "bytes", limit));
+              cli_memory_text(b->memory_limit_bytes, "bytes", limit),
+              reserve_text(p, reserve, sizeof reserve));
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);

@@ -61,6 +61,9 @@ typedef struct lh_gpu {
     double flops_per_s;
     double memory_gib; /* 2^30 bytes */
     int64_t memory_bytes;
+    /* What no plan may use of it: driver, context, buffers of libraries,
+     * fragmentation. Percent of memory_gib, or GiB; the other one is 0. */
+    double reserve_percent, reserve_gib;
     double memory_gbps; /* memory bandwidth, 10^9 BYTES per second */
     double memory_bytes_per_s;
     double efficiency; /* share of tflops that whole passes reach, all their
@@ -183,6 +186,11 @@ LH_API lh_status lh_job_format(const lh_job *job, char **text, size_t *len,
 LH_API const lh_gpu *lh_gpu_preset(const char *name);
 /* The presets' names, NULL-terminated. */
 LH_API const char *const *lh_gpu_presets(void);
+/* What plans may use of its memory: all but the reserve, which a job's GPUs
+ * have (LH_MEMORY_RESERVE_PERCENT unless it says otherwise) and presets have
+ * not. */
+#define LH_MEMORY_RESERVE_PERCENT 6
+LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 
 /* As the job format spells them. */
 LH_API const char *lh_precision_name(lh_precision precision);

@@ -71,12 +71,39 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
     return LH_OK;
 }
 
+/* Parts of the memory that may be kept free. */
+#define MOST_RESERVE 0.9
+
+/* "6%" of the memory, or a number of GiB. */
+static lh_status read_reserve(const reader *r, const lhi_node *node,
+                              lh_gpu *gpu, lh_error *err)
+{
+    const size_t len = node->kind == LHI_SCALAR ? strlen(node->text) : 0;
+    const bool share = len > 1 && node->text[len - 1] == '%';
+    lhi_node number = *node;
+    if (share) {
+        number.quoted = false;
+        number.text = lhi_arena_strndup(r->mem, node->text, len - 1);
+        if (!number.text)
+            return lhi_fail_nomem(err);
+    }
+    gpu->reserve_percent = gpu->reserve_gib = 0;
+    if (lhi_get_number15(
+            r->doc, &number, 0, MOST_RESERVE * (share ? 100 : gpu->memory_gib),
+            share ? &gpu->reserve_percent : &gpu->reserve_gib, NULL) == LH_OK)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                        "must be a share of the memory, as 6%%, or GiB; at "
+                        "most 90%% of the GPU's %g GiB",
+                        gpu->memory_gib);
+}
+
 static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                               lh_error *err)
 {
     static const char *const keys[] = {
-        "name",        "preset",     "tflops", "memory_gib",
-        "memory_gbps", "efficiency", NULL};
+        "name",        "preset",     "tflops",         "memory_gib",
+        "memory_gbps", "efficiency", "memory_reserve", NULL};
     const lhi_node *node;
     lh_gpu g = {.name = "custom"};
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -180,6 +207,7 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
                                        "node_link",
                                        "fabric",
                                        "usd_per_gpu_hour",
+                                       "memory_reserve",
                                        NULL};
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -203,6 +231,12 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
     site->gpus = site->nodes * site->gpus_per_node;
     LHI_TRY(need_for_site(r, map, "gpu", &node, err));
     LHI_TRY(read_gpu(r, node, &site->gpu, err));
+    /* The GPU's own, the datacenter's, the cluster's, the usual one. */
+    const lhi_node *own =
+        node->kind == LHI_MAP ? lhi_find(node, "memory_reserve") : NULL;
+    site->gpu.reserve_percent = LH_MEMORY_RESERVE_PERCENT;
+    if (own || (own = find_for_site(r, map, "memory_reserve")))
+        LHI_TRY(read_reserve(r, own, &site->gpu, err));
     node = find_for_site(r, map, "usd_per_gpu_hour");
     if (!node)
         return LH_OK;
@@ -413,9 +447,16 @@ static lh_status check_prices(const reader *r, const lhi_node *list,
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err)
 {
-    static const char *const keys[] = {
-        "gpu",   "gpus_per_node",    "node_link",  "fabric", "datacenters",
-        "links", "usd_per_gpu_hour", "usd_per_gb", NULL};
+    static const char *const keys[] = {"gpu",
+                                       "gpus_per_node",
+                                       "node_link",
+                                       "fabric",
+                                       "datacenters",
+                                       "links",
+                                       "usd_per_gpu_hour",
+                                       "usd_per_gb",
+                                       "memory_reserve",
+                                       NULL};
     const lhi_node *list;
     reader r = {.doc = doc,
                 .map = map,

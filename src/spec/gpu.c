@@ -4,6 +4,7 @@
  * NVIDIA's datasheets'; docs/formats/job.md names them. */
 #include "spec/spec.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct row {
@@ -89,6 +90,15 @@ bool lhi_gpu_preset_has(const char *preset, lh_precision precision)
     const row *r = row_of(preset);
     return precision == LH_PRECISION_FP16 ||
            (precision == LH_PRECISION_BF16 && !(r && r->fp16_only));
+}
+
+int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
+{
+    const double reserve =
+        gpu->reserve_gib > 0
+            ? gpu->reserve_gib * 0x1p30
+            : (double)gpu->memory_bytes * gpu->reserve_percent / 100;
+    return gpu->memory_bytes - (int64_t)ceil(reserve);
 }
 
 double lhi_gpu_sustained(const lh_gpu *gpu)

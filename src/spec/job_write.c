@@ -2,6 +2,7 @@
 /* The canonical text of a job. */
 #include "spec/spec.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool set_number(json_t *map, const char *key, double value)
@@ -74,6 +75,18 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
     return lhi_json_done(map, ok);
 }
 
+/* In the datacenter, where it is not the usual one. */
+static bool set_reserve(json_t *map, const lh_gpu *gpu)
+{
+    char share[48];
+    if (gpu->reserve_gib > 0)
+        return set_number(map, "memory_reserve", gpu->reserve_gib);
+    if (same_number(gpu->reserve_percent, LH_MEMORY_RESERVE_PERCENT))
+        return true;
+    snprintf(share, sizeof share, "%.15g%%", gpu->reserve_percent);
+    return lhi_json_set(map, "memory_reserve", json_string(share));
+}
+
 static bool set_network(json_t *map, const char *key, const lh_network *network)
 {
     if (same_number(network->gbps, 0))
@@ -97,6 +110,7 @@ static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
         lhi_json_set(map, "nodes", json_integer(site->nodes)) &&
         lhi_json_set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
         lhi_json_set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
+        set_reserve(map, &site->gpu) &&
         set_network(map, "node_link", &site->node_link) &&
         set_network(map, "fabric", &site->fabric) &&
         set_price(map, "usd_per_gpu_hour", site->usd_per_gpu_hour);

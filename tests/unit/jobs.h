@@ -190,13 +190,14 @@ job_with(const char *job, const char *format, ...)
     return made;
 }
 
-/* JOB_TWO_SITES with this layout ("": none is given), batch and memory. */
+/* JOB_TWO_SITES with this layout ("": none is given), batch and memory, all of
+ * which is usable. */
 static inline lh_job *job_two_sites(const char *layout, unsigned batch,
                                     double memory_gib)
 {
     return job_with(JOB_TWO_SITES,
-                    "  gpu: {tflops: 500, memory_gib: %g, memory_gbps: 3000, "
-                    "efficiency: 0.5}\n"
+                    "  gpu: {tflops: 500, memory_gib: %g, memory_reserve: 0, "
+                    "memory_gbps: 3000, efficiency: 0.5}\n"
                     "training: {global_batch: %u, sequence: 4096}\n"
                     "layout: %s\n",
                     memory_gib, batch, layout);

@@ -144,6 +144,7 @@ static void the_least_memory_counts(void)
                "  datacenters:\n"
                "   - {name: a, nodes: 1}\n"
                "   - {name: b, nodes: 1, gpu: {tflops: 500, memory_gib: 40, "
+               "memory_reserve: 0, "
                "memory_gbps: 3000, efficiency: 0.5}}\n"
                "  links: [{between: [a, b], latency_ms: 1, gbps: 100}]\n",
                NULL);

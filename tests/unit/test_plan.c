@@ -132,7 +132,7 @@ static lh_job *uneven_job(double tflops_b, double memory_b, const char *more)
         "  datacenters:\n"
         "   - {name: a, nodes: 1}\n"
         "   - {name: b, nodes: 1, gpu: {tflops: %g, memory_gib: %g, "
-        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "memory_reserve: 0, memory_gbps: 3000, efficiency: 0.5}}\n"
         "  links: [{between: [a, b], latency_ms: 1, gbps: 4000}]\n"
         "training: {global_batch: 16, sequence: 4096}\n"
         "%s",
@@ -155,7 +155,8 @@ static void replicas_differ(void)
                  err);
         f[i] = lh_pipeline_chunk(p, 1)->f_ns;
         CHECK_INT(lh_pipeline_memory_limit(p, 0),
-                  (i == 2 ? INT64_C(8) : INT64_C(80)) << 30);
+                  i == 2 ? INT64_C(8) << 30
+                         : lh_gpu_usable_bytes(&job->datacenters[0].gpu));
         lh_pipeline_free(p);
         lh_job_free(job);
     }
@@ -454,7 +455,8 @@ static void no_room_for_the_head(void)
     for (int i = 0; i < 3; i++) {
         lh_job *job = job_with(
             JOB_SMALL,
-            "  gpu: {tflops: 312, memory_gib: 6.12, memory_gbps: 2039}\n"
+            "  gpu: {tflops: 312, memory_gib: 6.12, memory_reserve: 0, "
+            "memory_gbps: 2039}\n"
             "  gpus_per_node: 2\n"
             "  datacenters: [{name: a, nodes: 2}]\n"
             "  links:\n"

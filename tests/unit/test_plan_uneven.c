@@ -139,7 +139,8 @@ static void slow_site_gets_less(void)
 static void other_starts(void)
 {
     lh_job *job = job_with(
-        JOB_70B, "layout: {tensor: 8, pipeline: 8, data: 4, micro_batch: 4,\n"
+        JOB_70B, "  gpu: {preset: h100-sxm, memory_reserve: 0}\n"
+                 "layout: {tensor: 8, pipeline: 8, data: 4, micro_batch: 4,\n"
                  "         chunks_per_device: 2, outermost: pipeline,\n"
                  "         schedule: interleaved-1f1b}\n");
     lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
@@ -161,7 +162,8 @@ static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
 {
     return job_with(
         JOB_SMALL,
-        "  gpu: {tflops: 312, memory_gib: %.2f, memory_gbps: 2039}\n"
+        "  gpu: {tflops: 312, memory_gib: %.2f, memory_reserve: 0, "
+        "memory_gbps: 2039}\n"
         "  gpus_per_node: 2\n"
         "  node_link: {gbps: 2400, latency_us: 3}\n"
         "  fabric: {gbps: 100, latency_us: 5}\n"

@@ -183,6 +183,54 @@ static void prices_are_inherited(void)
     lh_job_free(j);
 }
 
+static void job_round_trip(lh_job *job, const char *what);
+
+#define RESERVES(text, own)                                                    \
+    HEAD TRAINING "cluster:\n"                                                 \
+                  "  gpu: " text "\n"                                          \
+                  "  gpus_per_node: 1\n"                                       \
+                  "  fabric: {gbps: 100, latency_us: 7}\n" own
+
+/* What is usable: the GPU's own reserve, the datacenter's, the cluster's, 6 %.
+ */
+static void reserves_are_inherited(void)
+{
+    static const struct {
+        const char *text;
+        int64_t usable;
+    } jobs[] = {
+        {RESERVES("a100-80g", "  datacenters: [{name: a, nodes: 1}]\n"),
+         INT64_C(80745385164)}, /* 80 x 0.94 x 2^30, rounded down */
+        {RESERVES("a100-80g", "  memory_reserve: 4\n"
+                              "  datacenters: [{name: a, nodes: 1}]\n"),
+         INT64_C(76) << 30},
+        {RESERVES("a100-80g", "  memory_reserve: 25%\n"
+                              "  datacenters: [{name: a, nodes: 1}]\n"),
+         INT64_C(60) << 30},
+        {RESERVES("a100-80g",
+                  "  memory_reserve: 4\n"
+                  "  datacenters: [{name: a, nodes: 1, memory_reserve: 0}]\n"),
+         INT64_C(80) << 30},
+        {RESERVES("{preset: a100-80g, memory_reserve: \"50%\"}",
+                  "  memory_reserve: 4\n"
+                  "  datacenters: [{name: a, nodes: 1, memory_reserve: 0}]\n"),
+         INT64_C(40) << 30},
+        {RESERVES("{preset: a100-80g, memory_reserve: 0.5}",
+                  "  datacenters: [{name: a, nodes: 1}]\n"),
+         (INT64_C(159) << 30) / 2},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        lh_error err;
+        lh_job *j = parse(jobs[i].text, &err);
+        CHECK_MSG(j, "%s", err.text);
+        if (!j)
+            continue;
+        CHECK_INT(lh_gpu_usable_bytes(&j->datacenters[0].gpu), jobs[i].usable);
+        CHECK_INT(j->datacenters[0].gpu.memory_bytes, INT64_C(80) << 30);
+        job_round_trip(j, jobs[i].text);
+    }
+}
+
 static void gpu_presets(void)
 {
     size_t n = 0;
@@ -283,6 +331,15 @@ static void bad_clusters_are_refused(void)
     refuse(WITH("  gpu: {preset: h200, efficiency: 1.5}\n" NETS SITES),
            "efficiency: 1.5 is out of range");
     refuse(WITH("  gpu: {preset: h200, name: x}\n" NETS SITES), "exclude");
+    refuse(WITH(GPU "  memory_reserve: 91%\n" NETS SITES),
+           "memory_reserve: must be a share of the memory");
+    refuse(WITH(GPU "  memory_reserve: 73\n" NETS SITES),
+           "at most 90% of the GPU's 80 GiB");
+    refuse(WITH(GPU "  memory_reserve: -1%\n" NETS SITES), "must be a share");
+    refuse(WITH(GPU "  memory_reserve: '%'\n" NETS SITES), "must be a share");
+    refuse(WITH(GPU "  memory_reserve: [1]\n" NETS SITES), "must be a share");
+    refuse(WITH("  gpu: {preset: h200, memory_reserve: all}\n" NETS SITES),
+           "must be a share");
     refuse(WITH(GPU "  node_link: {gbps: 1, latency_us: 1}\n" SITES),
            "'gpus_per_node' is missing");
     refuse(WITH(GPU "  gpus_per_node: 4\n" SITES), "'node_link' is missing");
@@ -693,6 +750,7 @@ int main(void)
     RUN(sites_are_read);
     RUN(what_is_left_out_is_filled_in);
     RUN(prices_are_inherited);
+    RUN(reserves_are_inherited);
     RUN(gpu_presets);
     RUN(bad_models_are_refused);
     RUN(bad_training_is_refused);

@@ -78,6 +78,7 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
     return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
            lhi_same(a->flops_per_s, b->flops_per_s) &&
            a->memory_bytes == b->memory_bytes &&
+           lh_gpu_usable_bytes(a) == lh_gpu_usable_bytes(b) &&
            lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
            lhi_same(a->efficiency, b->efficiency);
 }

@@ -336,11 +336,11 @@ static lh_status make_pipeline(builder *b, lh_error *err)
     for (uint32_t d = 0; d < P; d++) {
         const lhi_spread *spread = &b->places.spreads[d];
         at[d] = rank_of(b, 0, d)->datacenter;
-        limits[d] = b->job->datacenters[at[d]].gpu.memory_bytes;
+        limits[d] = lh_gpu_usable_bytes(&b->job->datacenters[at[d]].gpu);
         /* Every replica has to fit where it is. */
         for (uint32_t i = 0; i < spread->n_sites; i++) {
             uint32_t dc = spread->sites[i].datacenter;
-            int64_t room = b->job->datacenters[dc].gpu.memory_bytes;
+            int64_t room = lh_gpu_usable_bytes(&b->job->datacenters[dc].gpu);
             if (room < limits[d])
                 limits[d] = room;
         }

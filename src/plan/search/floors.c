@@ -168,8 +168,8 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     s->w += embedding.pass.w + head.pass.w;
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
-    s->room =
-        job->datacenters[datacenter].gpu.memory_bytes - p.reserved - workspace;
+    s->room = lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) -
+              p.reserved - workspace;
     return LH_OK;
 }
 

@@ -202,8 +202,8 @@ lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         least = fmin(least, job->datacenters[i].usd_per_gpu_hour);
         g.even_memory =
-            g.even_memory && job->datacenters[i].gpu.memory_bytes ==
-                                 job->datacenters[0].gpu.memory_bytes;
+            g.even_memory && lh_gpu_usable_bytes(&job->datacenters[i].gpu) ==
+                                 lh_gpu_usable_bytes(&job->datacenters[0].gpu);
     }
     g.usd_per_ns = least / HOUR_NS;
     if (g.cost && !(least > 0))

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan says in words, against its own JSON."""
+import json
+import re
+
+from harness import check, finish, run, test, write
+
+JOB = """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 16, sequence: 2048}
+cluster:
+  gpu: a100-80g
+  gpus_per_node: 4
+  node_link: {gbps: 2400, latency_us: 3}
+  datacenters: [{name: a, nodes: 1}]
+layout: {pipeline: 2, schedule: 1f1b}
+"""
+
+
+def plan(reserve):
+    text = JOB.replace("  gpus_per", f"  memory_reserve: {reserve}\n  gpus_per")
+    write("job.yaml", JOB if reserve is None else text)
+    said = run("plan", "job.yaml", "-o", "plan.json")
+    check(said.returncode == 0, f"reserve {reserve}: {said.stderr}")
+    line = re.search(r"^memory +(.*)$", said.stdout, re.M).group(1)
+    best = json.loads(run("plan", "job.yaml", "--json", "-o",
+                          "plan.json").stdout)
+    check(best["peak_memory_bytes"] <= best["memory_limit_bytes"],
+          f"reserve {reserve}: {best} does not fit")
+    return line, best["memory_limit_bytes"]
+
+
+@test
+def memory_is_what_the_reserve_leaves():
+    for reserve, words, usable in (
+            (None, "of 75.2 GiB (80 GiB less 6 % reserve)", 80745385164),
+            ("10%", "of 72.0 GiB (80 GiB less 10 % reserve)", 72 << 30),
+            ("4.5", "of 75.5 GiB (80 GiB less 4.5 GiB reserve)", 151 << 29),
+            ("0", "of 80.0 GiB on the fullest device", 80 << 30)):
+        line, limit = plan(reserve)
+        check(words in line, f"{line!r} has no {words!r}")
+        check(limit == usable, f"{limit} is not {usable}")
+
+
+finish()
