@@ -244,7 +244,7 @@ static lh_status tidy_entry(const char *path, const char *name, bool *moved,
     if (strncmp(name, LHI_LOCK_FILE LHI_LOCK_GONE,
                 strlen(LHI_LOCK_FILE LHI_LOCK_GONE)) == 0) {
         LHI_TRY(lhi_folder_path(at, err, "%s/%s", path, name));
-        unlink(at);
+        rmdir(at);
     }
     if (!is_new && strncmp(name, ".old-", 5) != 0)
         return LH_OK;

@@ -255,20 +255,18 @@ static lh_status refuse(const char *path, const found *f, lh_error *err)
 }
 
 /* Without flock: of all that want to take the place of this lock, the one that
- * makes a link named after it may. */
-static bool replace_by_link(const char *path, const found *f, const claim *c)
+ * makes a folder named after it may. */
+static bool replace_by_folder(const char *path, const found *f, const claim *c)
 {
     char gone[LHI_PATH];
     bool missing;
     if (lhi_folder_path(gone, NULL, "%s" LHI_LOCK_GONE "%s", path,
                         f->owner.token) != LH_OK ||
-        link(path, gone) != 0)
+        mkdir(gone, 0777) != 0)
         return false;
     bool ok =
-        has_token(gone, f->owner.token, &missing) && rename(c->path, path) == 0;
-    int why = errno;
-    unlink(gone);
-    errno = why;
+        has_token(path, f->owner.token, &missing) && rename(c->path, path) == 0;
+    rmdir(gone);
     return ok;
 }
 
@@ -278,7 +276,7 @@ static bool replace_gone(const char *path, const found *f, const claim *c)
 {
     bool missing;
     if (!f->has_flock)
-        return replace_by_link(path, f, c);
+        return replace_by_folder(path, f, c);
     return has_token(path, f->owner.token, &missing) &&
            rename(c->path, path) == 0;
 }

@@ -16,6 +16,8 @@ typedef struct team {
     lhi_train_report report;
 } team;
 
+static uint32_t team_layers = 5;
+
 static inline team open_team(uint32_t replicas, uint32_t chunks,
                              uint32_t devices, bool tied)
 {
@@ -23,11 +25,13 @@ static inline team open_team(uint32_t replicas, uint32_t chunks,
     lh_error err;
     static lh_model models[2]; /* outlive the team's copies */
     models[tied] = small_model();
+    models[tied].layers = team_layers;
     models[tied].tied_embeddings = tied;
     for (uint32_t r = 0; r < replicas; r++) {
         m.s[r] = small_sizes();
         small *s = &m.s[r];
         s->model.tied_embeddings = tied;
+        s->model.layers = team_layers;
         s->n_microbatches = 4 / replicas;
         s->n_chunks = chunks, s->n_devices = devices;
         s->replica = r, s->n_replicas = replicas;
