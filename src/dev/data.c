@@ -80,6 +80,8 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
                                &text, &len, err);
     if (status == LH_OK)
         status = lhi_tokenizer_encode(bpe, text, len, &data->encoded, &n, err);
+    if (status == LH_EINPUT && text)
+        lhi_wrap(err, "%s", data->path);
     data->n_tokens = n;
     lh_text_free(text);
     lhi_tokenizer_free(bpe);

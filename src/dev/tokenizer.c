@@ -14,6 +14,7 @@
 
 enum {
     MAX_TOKEN = 1 << 24, /* of the vocabulary */
+    MAX_WORD = 1 << 18,  /* bytes: one takes some 60 times as much */
     NONE = -1,
 };
 
@@ -363,8 +364,13 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
 {
     if (len >= INT32_MAX)
         return lhi_fail(err, LH_EINPUT, "%zu bytes are too long a text", len);
-    lhi_arena *mem = lhi_arena_make(0);
     size_t longest = longest_word(tokenizer, text, len), made = 0;
+    if (tokenizer->splits && longest > MAX_WORD)
+        return lhi_fail(err, LH_EINPUT,
+                        "a word of %zu bytes, which is none: words have at "
+                        "most %d KiB; put spaces or line ends into the text",
+                        longest, MAX_WORD >> 10);
+    lhi_arena *mem = lhi_arena_make(0);
     uint32_t *out = malloc((len + 1) * sizeof *out);
     word w = {.heap = {0}};
     lh_status status = LH_OK;

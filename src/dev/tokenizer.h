@@ -21,7 +21,7 @@ void lhi_tokenizer_free(lhi_tokenizer *tokenizer); /* NULL is fine */
 /* One more than the largest token. */
 uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer);
 /* Release *tokens with lhi_tokens_free(). LH_EINPUT: the vocabulary lacks a
- * byte that the text has. */
+ * byte that the text has, or a word of it has more than 256 KiB. */
 lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
                                size_t len, uint32_t **tokens, size_t *n,
                                lh_error *err);

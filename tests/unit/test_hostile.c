@@ -5,6 +5,7 @@
 
 #include "base/json_input.h"
 #include "base/text.h"
+#include "dev/tokenizer.h"
 #include "doc/doc.h"
 #include "pipe/schedule_own.h"
 #include "train/safetensors.h"
@@ -254,6 +255,29 @@ static void large_tokenizers_are_read(void)
     lhi_text_fini(&text);
 }
 
+/* The text's, of which a word takes room while it is merged. */
+static void words_without_end_are_refused(void)
+{
+    enum { LONG = (1 << 18) + 16 };
+    lhi_tokenizer *t = NULL;
+    lh_error err;
+    size_t len, n;
+    uint32_t *tokens = NULL;
+    const char *file =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"aa\":1},"
+        "\"merges\":[\"a a\"]},\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+        "\"add_prefix_space\":false}}";
+    CHECK_OK(lhi_tokenizer_parse(file, strlen(file), "t", &t, &err), err);
+    char *text = repeat("", "aaaa", "", LONG, &len);
+    CHECK_INT(lhi_tokenizer_encode(t, text, len, &tokens, &n, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "words have at most 256 KiB");
+    CHECK_OK(lhi_tokenizer_encode(t, text, 1 << 18, &tokens, &n, &err), err);
+    CHECK_INT(n, 1 << 17);
+    lhi_tokens_free(tokens);
+    lhi_tokenizer_free(t);
+    free(text);
+}
+
 static void headers_of_tensors_are_refused_within_the_bound(void)
 {
     lh_error err;
@@ -310,6 +334,7 @@ int main(void)
     RUN(jansson_stays_within_the_bound);
     RUN(maps_of_jansson_stay_within_the_bound);
     RUN(large_tokenizers_are_read);
+    RUN(words_without_end_are_refused);
     RUN(headers_of_tensors_are_refused_within_the_bound);
     RUN(every_kind_has_its_size_in_the_documents);
     RUN(schedules_hold_no_room_for_idle_steps);
