@@ -124,7 +124,8 @@ sum() {
 
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
-    libopenblas0-pthread iproute2 procps clang libclang-rt-14-dev python3 python3-venv mandoc chromium
+    libopenblas0-pthread iproute2 procps slurmctld slurmd
+    slurm-client munge clang libclang-rt-14-dev python3 python3-venv mandoc chromium
     zsh fish binutils'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     say 'Packages'

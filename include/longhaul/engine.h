@@ -120,7 +120,8 @@ enum { LH_TRAIN_MESSAGE_BYTES = 65536 };
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
     /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
-     * "ucx", "tcp": this process is one rank of those that mpirun started. */
+     * "ucx", "tcp": this process is one rank of those that mpirun or srun
+     * started. */
     const char *transport;
     uint64_t steps;         /* 0: 1 */
     uint64_t message_bytes; /* of a timed rank's messages; 0:
@@ -138,9 +139,9 @@ typedef struct lh_train_options {
      * called by several threads. Ranks that have not ended 3 s after the
      * calling process was told LH_STOP_NOW are killed. */
     int (*stop)(void *context);
-    /* A run that mpirun started has failed: called before this rank leaves it,
-     * which takes a moment. `why` is NULL on all ranks but the one that is to
-     * tell people. May be NULL. */
+    /* A run that mpirun or srun started has failed: called before this rank
+     * leaves it, which takes a moment. `why` is NULL on all ranks but the one
+     * that is to tell people. May be NULL. */
     void (*failed)(void *context, const char *why);
     void *context;
     /* What there is to say that does not end the run, as of a damaged

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank of a run that mpirun or the like has started: one in this process. */
+/* A rank of a run that mpirun, srun or the like has started: one in this
+ * process. */
 #include "engine/steps.h"
 
 #include "base/realtime.h"
+#include "net/slurm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 /* mpirun kills all once one has ended: the one that says why goes first. */
 static void leave_saying(const lhi_job *job, const char *why)
@@ -26,18 +30,61 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
-static lh_status check_ranks(const lhi_job *job, const lhi_mpi *mpi,
-                             lh_error *err)
+static lh_status check_ranks(const lhi_job *job, uint32_t rank,
+                             uint32_t n_ranks, const char *how, lh_error *err)
 {
     uint32_t n = job->exec->n_ranks * job->n_replicas;
-    if (lhi_mpi_n_ranks(mpi) == n)
+    if (n_ranks == n)
         return LH_OK;
-    if (lhi_mpi_rank(mpi) != 0) /* all find the same; rank 0 says it */
+    if (rank != 0) /* all find the same; rank 0 says it */
         leave_saying(job, NULL);
     return lhi_fail(err, LH_EINVAL,
                     "%" PRIu32 " ranks were started, but the plan has "
-                    "%" PRIu32 ": mpirun -np %" PRIu32,
-                    lhi_mpi_n_ranks(mpi), n, n);
+                    "%" PRIu32 ": %s %" PRIu32,
+                    n_ranks, n, how, n);
+}
+
+/* Ranks that are to run something else are another job's. */
+static void name_task_job(const lhi_slurm *s, const unsigned char digest[32],
+                          char *out, size_t room)
+{
+    int n = snprintf(out, room, "%s ", s->job);
+    for (size_t i = 0; i < 32; i++)
+        n += snprintf(out + n, room - (size_t)n, "%02x", digest[i]);
+}
+
+/* As a task of a step of Slurm. */
+static lh_status run_task(lhi_job *job, uint32_t n_links,
+                          const lhi_net_link *links, lhi_rank_result *result,
+                          lh_error *err)
+{
+    lhi_slurm s;
+    lhi_net *net = NULL;
+    unsigned char digest[32];
+    lh_status status = lhi_slurm_look(&s, err);
+    if (status != LH_OK) {
+        if (!lhi_slurm_leads())
+            leave_saying(job, NULL);
+        return status;
+    }
+    LHI_TRY(check_ranks(job, s.rank, s.n_ranks, "srun -n", err));
+    char name[2 * sizeof digest + sizeof s.job + 1];
+    LHI_TRY(lhi_job_digest_of(job, digest, err));
+    name_task_job(&s, digest, name, sizeof name);
+    const lhi_tcp_options o = {.rank = s.rank,
+                               .n_ranks = s.n_ranks,
+                               .host = s.host,
+                               .port = s.port,
+                               .job = name,
+                               .secret = s.secret,
+                               .secret_size = strlen(s.secret),
+                               .join_ns = LHI_SLURM_JOIN_NS,
+                               .n_links = n_links,
+                               .links = links,
+                               .insecure = job->o.insecure};
+    LHI_TRY(strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
+                                                 : lhi_net_tcp(&o, &net, err));
+    return lhi_rank_run(net, launched_main, job, result, err);
 }
 
 lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
@@ -45,19 +92,23 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
                            lh_error *err)
 {
     lhi_mpi *mpi;
+    uint32_t n = job->exec->n_ranks * job->n_replicas;
+    if (lhi_slurm_launched())
+        return run_task(job, n_links, links, result, err);
     if (!lhi_mpi_launched())
         return lhi_fail(err, LH_EINVAL,
                         "transport %s carries messages between processes that "
-                        "mpirun has started: mpirun -np %" PRIu32
-                        " longhaul train ...",
-                        job->o.transport, job->exec->n_ranks * job->n_replicas);
+                        "mpirun or srun has started: mpirun -np %" PRIu32
+                        " longhaul train ..., or srun -n %" PRIu32,
+                        job->o.transport, n, n);
     lhi_mpi_work work = {.transport = job->o.transport,
                          .insecure = job->o.insecure,
                          .n_links = n_links,
                          .links = links};
     LHI_TRY(lhi_job_digest_of(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
-    lh_status status = check_ranks(job, mpi, err);
+    lh_status status = check_ranks(job, lhi_mpi_rank(mpi), lhi_mpi_n_ranks(mpi),
+                                   "mpirun -np", err);
     if (status == LH_OK) {
         status = lhi_mpi_meet(mpi, &work, err);
         if (status != LH_OK && lhi_mpi_rank(mpi) != 0)

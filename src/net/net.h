@@ -25,6 +25,7 @@
  *   tcp.c, apart.c      how ranks find each other so, and get an endpoint
  *   threads.c, local.c  launchers: of threads, of processes
  *   mpi.c               ... and of the rank in a process that mpirun started
+ *   slurm.c             who is who where srun did
  *   emulated_links.c    when a message arrives over a slower link;
  *   shared.c            ... for processes that were not forked together
  *   net_collective.c    barrier, reduce-scatter, all-gather
@@ -265,9 +266,9 @@ lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
 lh_status lhi_net_ucx(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
 
-/* MPI, to be started by mpirun or srun: says who is who, and carries what ranks
- * need to find each other (also a secret that is made for the run). Messages
- * take one of the transports above. Calls are made by one thread. */
+/* MPI, to be started by mpirun or the like: says who is who, and carries what
+ * ranks need to find each other (also a secret that is made for the run).
+ * Messages take one of the transports above. Calls are made by one thread. */
 typedef struct lhi_mpi lhi_mpi;
 /* Whether this process was started by mpirun or the like. */
 bool lhi_mpi_launched(void);

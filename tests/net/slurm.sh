@@ -1,0 +1,222 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that Slurm starts, on a cluster of one node that is made for this test:
+# munged, slurmctld and slurmd with files, sockets and ports of their own.
+#
+#     tests/net/slurm.sh PROGRAM SOURCE_ROOT            some seconds
+#     tests/net/slurm.sh PROGRAM SOURCE_ROOT limits     what time limits do:
+#                                                       minutes
+set -u
+PATH=$PATH:/usr/sbin:/sbin
+program=$(realpath "$1") root=$(realpath "$2") limits=${3:-}
+for need in munged slurmctld slurmd srun sbatch scancel; do
+    command -v $need >/dev/null || {
+        echo "SKIPPED: no $need here; as root:" \
+            apt-get install slurmctld slurmd slurm-client munge
+        exit 77
+    }
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-slurm-XXXXXX") || exit 1
+daemons=
+end() {
+    trap - EXIT INT TERM
+    scancel --full --signal=KILL --user="$(id -un)" 2>/dev/null
+    # Steps end before who watches them.
+    i=0
+    while [ $i -lt 100 ] && [ -n "$(squeue -h 2>/dev/null)" ]; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+    # shellcheck disable=SC2086 # words
+    [ -z "$daemons" ] || kill $daemons
+    wait
+    rm -rf "$work"
+    exit "$1"
+}
+trap 'end 1' EXIT INT TERM
+
+failed=0
+fail() {
+    echo "FAILED: $*"
+    failed=1
+}
+patience=1000 # tenths of a second until a test is taken to hang
+[ -z "$limits" ] || patience=3000
+# await COMMAND...: until it succeeds.
+await() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt $patience ] || return 1
+    done
+}
+# Nothing of ours has run yet.
+quit() {
+    cat "$work"/*.log 2>/dev/null | tail -n 60
+    echo "SKIPPED: $* here (as $(id -un))"
+    end 77
+}
+
+# ---- the cluster ----
+
+host=$(hostname -s)
+user=$(id -un)
+# shellcheck disable=SC2046 # three numbers
+set -- $(python3 -c '
+import socket
+all = [socket.socket() for _ in range(3)]
+for s in all: s.bind(("127.0.0.1", 0))
+print(*[s.getsockname()[1] for s in all])')
+mkdir "$work/state" "$work/spool"
+head -c 128 /dev/urandom >"$work/munge.key"
+chmod 600 "$work/munge.key"
+cat >"$work/slurm.conf" <<CONF
+ClusterName=longhaul
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=$user
+SlurmdUser=$user
+SlurmctldPort=$1
+SlurmdPort=$2
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.sock
+CredType=cred/munge
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/linear
+SchedulerType=sched/builtin
+MpiDefault=none
+KillWait=30
+ReturnToService=2
+SlurmdParameters=config_overrides
+NodeName=here NodeHostname=$host NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+CONF
+export SLURM_CONF="$work/slurm.conf" LONGHAUL_PORT="$3"
+munged --foreground --force --socket="$work/munge.sock" \
+    --key-file="$work/munge.key" --log-file="$work/munged.log" \
+    --pid-file="$work/munged.pid" --seed-file="$work/munge.seed" \
+    >"$work/munged-said.log" 2>&1 &
+daemons=$!
+await test -S "$work/munge.sock" || quit 'munged does not start'
+slurmctld -D >"$work/slurmctld-said.log" 2>&1 &
+daemons="$daemons $!"
+slurmd -D -N here >"$work/slurmd-said.log" 2>&1 &
+daemons="$daemons $!"
+is_idle() { sinfo -h -o %T | grep -q idle; }
+await is_idle || quit 'Slurm does not start'
+
+cd "$work" || end 1
+mkdir bin
+ln -s "$program" bin/longhaul
+PATH=$work/bin:$PATH
+# UCX leaves memory to the end of the process.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+
+# ---- ranks as tasks of a step ----
+
+cat >p.yaml <<'YAML'
+longhaul: pipeline/1
+time_unit: ms
+microbatches: 8
+devices: 4
+uniform: {placement: ud, F: 5, D: 5, W: 5}
+YAML
+play() { srun --quiet "$@" -s 1f1b --steps 2 >out 2>err; }
+# said STATUS PATTERN WHAT: what the last run ended with, and printed once.
+said() {
+    if [ "$1" != "$status" ] || [ "$(cat out err | grep -c "$2")" != 1 ]; then
+        fail "$3: $status"
+        cat out err
+    fi
+}
+
+play_all() {
+    play -n 4 longhaul train p.yaml --transport tcp
+    status=$?
+    said 1 'export LONGHAUL_SECRET' 'no secret'
+    export LONGHAUL_SECRET=0123456789abcdef0123456789abcdef
+    for mpi in none pmi2; do
+        play -n 4 --mpi=$mpi longhaul train p.yaml --transport tcp
+        status=$?
+        said 0 'on 4 ranks, timed over tcp' "tcp, --mpi=$mpi"
+    done
+    play -n 4 longhaul train p.yaml --transport ucx
+    status=$?
+    if grep -q 'UCX' err; then
+        echo "SKIPPED ucx: $(head -n 1 err)"
+    else
+        said 0 'on 4 ranks, timed over ucx' ucx
+    fi
+    play -n 3 longhaul train p.yaml --transport tcp
+    status=$?
+    said 1 '3 ranks were started, but the plan has 4: srun -n 4' 'too few ranks'
+}
+[ "$limits" ] || play_all
+unset LONGHAUL_SECRET LONGHAUL_PORT
+
+# ---- training, with the example ----
+
+sed -e 's/hidden: 128, ffn: 384/hidden: 64, ffn: 96/' \
+    -e 's/head_dim: 32/head_dim: 16/' -e 's/sequence: 128/sequence: 32/' \
+    "$root/examples/tiny-llama-cpu.yaml" >job.yaml
+longhaul plan -q job.yaml -o plan.json >out 2>&1 || fail "plan: $(cat out)"
+yes 'It was the best of times, it was the worst of times.' |
+    head -n 200 >book.txt
+if longhaul train plan.json --device cpu --data book.txt --steps 1 2>&1 |
+    grep -q OpenBLAS; then
+    echo 'SKIPPED training: OpenBLAS is not installed'
+    end $failed
+fi
+
+n_lines() { if [ -f run.jsonl ]; then wc -l <run.jsonl; else echo 0; fi; }
+# submit OPTIONS...: has the example run until it has a line more in its log.
+submit() {
+    before=$(n_lines)
+    id=$(STEPS=1000000 sbatch --parsable "$@" "$root/examples/slurm.sbatch") ||
+        fail "sbatch $*"
+    await is_further || {
+        fail "job $id does not train: $(cat "longhaul-$id.out")"
+        end 1
+    }
+}
+is_further() { [ "$(n_lines)" -gt "$before" ]; }
+has_ended() { [ -z "$(squeue -h -j "$id" 2>/dev/null)" ]; }
+# The last checkpoint is of the last iteration that the log has.
+has_saved() {
+    await has_ended || fail "$1: the job does not end"
+    last=$(tail -n 1 run.jsonl | sed 's/.*"step": *\([0-9]*\).*/\1/')
+    folder=$(printf 'run/step-%08d' $((last + 1)))
+    [ -f "$folder/model.safetensors" ] ||
+        { fail "$1: no $folder"; ls run; cat "longhaul-$id.out"; }
+}
+
+if [ "$limits" ]; then
+    submit --time=1 --signal=CONT@1
+    has_saved 'the time limit'
+    first=$last
+    # Slurm may send it up to a minute early, and here does.
+    submit --time=1 --signal=TERM@55
+    has_saved 'the signal before the time limit'
+else
+    submit
+    scancel "$id"
+    has_saved scancel
+    first=$last
+    submit
+    scancel --signal=TERM "$id"
+    has_saved SIGTERM
+fi
+[ "$(sed 's/.*"step": *\([0-9]*\).*/\1/' run.jsonl |
+    sed -n "$((first + 2))p")" = $((first + 1)) ] ||
+    fail 'the second job does not go on where the first one ended'
+[ $failed = 0 ] && echo 'all that Slurm started ended as it should'
+end $failed
