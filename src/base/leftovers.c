@@ -66,17 +66,21 @@ static bool is_leftover(int folder_fd, const char *name, const char *base)
     return lhi_process_look(&of) == LHI_PROCESS_GONE;
 }
 
-static void remove_leftovers(const char *path)
+/* false: there is no memory. */
+static bool remove_leftovers(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
     size_t len = slash ? (size_t)(base - path) : 2;
     char *folder = malloc(len + 1);
     if (!folder)
-        return;
+        return false;
     memcpy(folder, slash ? path : "./", len);
     folder[len] = '\0';
+    errno = 0;
     DIR *open_folder = opendir(folder);
+    /* A malloc of others may not set it. */
+    bool has_memory = open_folder || (errno != 0 && errno != ENOMEM);
     struct dirent *entry;
     free(folder);
     while (open_folder && (entry = readdir(open_folder)))
@@ -84,11 +88,15 @@ static void remove_leftovers(const char *path)
             unlinkat(dirfd(open_folder), entry->d_name, 0);
     if (open_folder)
         closedir(open_folder);
+    return has_memory;
 }
 
 int lhi_open_beside(const char *path, char *temp, size_t room)
 {
-    remove_leftovers(path);
+    if (!remove_leftovers(path)) {
+        errno = ENOMEM;
+        return -1;
+    }
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
         lhi_temp_name(path, attempt, temp, room);
         int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

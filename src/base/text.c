@@ -215,6 +215,13 @@ static bool write_all(int fd, const char *data, size_t len)
     return true;
 }
 
+static lh_status fail_to_write(const char *path, int cause, lh_error *err)
+{
+    if (cause == ENOMEM)
+        return lhi_fail_nomem(err);
+    return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
+}
+
 /* `old_mode` is the mode to keep, or 0 for a new file. */
 static lh_status replace_file(const char *path, mode_t old_mode,
                               const char *text, size_t len, lh_error *err)
@@ -225,9 +232,9 @@ static lh_status replace_file(const char *path, mode_t old_mode,
         return lhi_fail_nomem(err);
     int fd = lhi_open_beside(path, temp, room);
     if (fd < 0) {
-        lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(errno));
+        lh_status status = fail_to_write(path, errno, err);
         free(temp);
-        return LH_EIO;
+        return status;
     }
     bool ok = write_all(fd, text, len) &&
               (old_mode == 0 || fchmod(fd, old_mode) == 0) && fsync(fd) == 0;
@@ -331,10 +338,7 @@ static lh_status try_beside(const char *path, lh_error *err)
         unlink(temp);
     }
     free(temp);
-    if (fd < 0)
-        return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
-                        strerror(cause));
-    return LH_OK;
+    return fd < 0 ? fail_to_write(path, cause, err) : LH_OK;
 }
 
 lh_status lh_file_writable(const char *path, lh_error *err)
