@@ -1,8 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets with clang and runs each for SECONDS (default 60), as
-# many at a time as JOBS says (default: one per processor). Findings end up in
-# build-fuzz/findings and make this fail.
+# many at a time as JOBS says (default: one per processor). Without a TARGET,
+# mutate.py gives damaged files to the program beside them, until they are all
+# done: 10,000 at most, for which SECONDS 600 leave enough time. Without
+# sanitizers they take about ten minutes of a processor:
+# tests/fuzz/mutate.py --program build/cli/longhaul
+# Findings end up in build-fuzz/findings and make this fail.
 #
 #     tests/fuzz/run.sh [SECONDS [TARGET...]]
 set -eu
@@ -14,6 +18,8 @@ build=${BUILD:-build-fuzz}
     CC=clang meson setup "$build" -Dfuzz=true -Dbuildtype=debugoptimized \
         -Dc_args=-g1 -Db_lundef=false >/dev/null
 ninja -C "$build" fuzzers
+mutants=
+[ $# -gt 0 ] || mutants=yes
 [ $# -gt 0 ] || set -- $(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build)
 mkdir -p "$build/findings"
 
@@ -37,5 +43,23 @@ else
     exit 1
 fi
 '
-printf '%s\n' "$@" |
-    xargs -P "${JOBS:-$(nproc)}" -n 1 sh -c "$one" fuzz
+jobs=${JOBS:-$(nproc)}
+if [ -n "$mutants" ]; then
+    python3 tests/fuzz/mutate.py --program "$build/cli/longhaul" \
+        --seconds $((($# + jobs - 1) / jobs * seconds)) \
+        --findings "$build/findings" >"$build/mutants.log" 2>&1 &
+    mutants=$!
+    trap 'kill "$mutants" 2>/dev/null' EXIT
+fi
+status=0
+printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh -c "$one" fuzz || status=1
+if [ -n "$mutants" ]; then
+    if wait "$mutants"; then
+        echo "fuzz $(tail -n 1 "$build/mutants.log")"
+    else
+        echo "fuzz mutants: FAILED, see $build/mutants.log" >&2
+        tail -n 30 "$build/mutants.log" >&2
+        status=1
+    fi
+fi
+exit "$status"
