@@ -31,12 +31,14 @@ static void free_shared(void *of)
 }
 
 static lh_status start(const lhi_tcp_options *o, const int *fds,
-                       lhi_shared *shared, lhi_net **out, lh_error *err)
+                       const unsigned char *keys, lhi_shared *shared,
+                       lhi_net **out, lh_error *err)
 {
     lhi_stream_options options = {.name = "tcp",
                                   .rank = o->rank,
                                   .n_ranks = o->n_ranks,
                                   .fds = fds,
+                                  .keys = keys,
                                   .links = lhi_shared_table(shared),
                                   .silence_ns = o->silence_ns ? o->silence_ns
                                                               : LHI_SILENCE_NS,
@@ -50,18 +52,20 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     LHI_TRY(lhi_links_check(o->n_links, o->links, err));
     lhi_tcp_extra extra = {{0}};
     lhi_shared *shared = NULL;
-    int *fds = malloc((o->n_ranks ? o->n_ranks : 1) * sizeof *fds);
-    lh_status status = fds ? LH_OK : lhi_fail_nomem(err);
+    size_t n = o->n_ranks ? o->n_ranks : 1;
+    int *fds = malloc(n * sizeof *fds);
+    unsigned char *keys = calloc(n, LHI_SEAL_KEY_BYTES);
+    lh_status status = fds && keys ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && o->rank == 0)
         status =
             lhi_shared_make(o->n_links, o->links, extra.bytes, &shared, err);
     bool joined = false;
     if (status == LH_OK) {
-        status = lhi_tcp_join(o, &extra, find_shared, &shared, fds, err);
+        status = lhi_tcp_join(o, &extra, find_shared, &shared, fds, keys, err);
         joined = status == LH_OK;
     }
     if (status == LH_OK)
-        status = start(o, fds, shared, out, err);
+        status = start(o, fds, keys, shared, out, err);
     if (status != LH_OK) {
         for (uint32_t i = 0; joined && i < o->n_ranks; i++)
             if (fds[i] >= 0)
@@ -69,6 +73,7 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
         lhi_shared_free(shared);
     }
     free(fds);
+    free(keys);
     return status;
 }
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 enum {
+    HEAD_BYTES = LHI_FRAME_BYTES + LHI_SEAL_BYTES,
     READ_BYTES = 8 << 10,   /* of a connection, read at once */
     CHUNK_BYTES = 128 << 10 /* moved at most while the lock is held */
 };
@@ -29,10 +30,13 @@ static const int64_t ms_ns = 1000000;
 /* A frame that is not yet all sent. */
 typedef struct outgoing {
     struct outgoing *next;
-    unsigned char header[LHI_FRAME_BYTES];
+    unsigned char header[HEAD_BYTES], seal[LHI_SEAL_BYTES];
     const unsigned char *payload; /* NULL: zeros, of a withdrawn operation */
-    size_t size, sent;            /* with the header */
-    lhi_net_op *op;               /* NULL: the payload is `copy` */
+    size_t size, sent;            /* with header and seals */
+    size_t payload_size;
+    size_t n_sealed; /* of the payload; its seal is done once all are */
+    bool has_begun;  /* its header has its seal */
+    lhi_net_op *op;  /* NULL: the payload is `copy` */
     unsigned char copy[];
 } outgoing;
 
@@ -42,17 +46,22 @@ typedef struct connection {
     bool said_bye;      /* its last frame is on its way, or out */
     outgoing *first, *last;
     outgoing *spare; /* for the last frame, if there is no memory then */
+    lhi_seal *seals_out, *seals_in; /* NULL: it is not sealed */
+    size_t head_bytes, tail_bytes;  /* of a frame, around its payload */
     /* What was read ahead: [at, end) of `buffer`. */
     size_t at, end;
     /* The frame that is being read, from its header on. */
     bool in_frame;
     lhi_frame frame;
     size_t filled, size; /* of its payload */
+    size_t n_tail;       /* of what follows it */
+    unsigned char tail[LHI_SEAL_BYTES];
     unsigned char *into; /* NULL: dropped */
     lhi_net_op *op;
     lhi_kept *kept;
     int64_t heard_ns, spoke_ns;
     int64_t lost_ns; /* when the connection went without a goodbye; 0: not */
+    int64_t broke_off_ns; /* when its peer broke off a message; 0: it did not */
     unsigned char reason[LHI_ABORT_BYTES];
     unsigned char buffer[READ_BYTES];
 } connection;
@@ -109,29 +118,85 @@ static void drop_out(stream *s, connection *c)
 
 static const unsigned char zeros[4096];
 
-/* One write of what is at the front: < 0 with errno, or bytes. */
-static ssize_t write_some(const connection *c)
+/* Where the payload's next bytes are; zeros are at most *n. */
+static const unsigned char *payload_at(const outgoing *o, size_t at, size_t *n)
 {
-    const outgoing *o = c->first;
-    struct iovec parts[2];
-    size_t n = 0, done = o->sent, room = CHUNK_BYTES;
-    if (done < LHI_FRAME_BYTES) {
-        union {
-            const unsigned char *in;
-            void *base;
-        } header = {o->header + done};
-        parts[n++] = (struct iovec){header.base, LHI_FRAME_BYTES - done};
-        done = LHI_FRAME_BYTES;
+    if (o->payload)
+        return o->payload + at;
+    if (*n > sizeof zeros)
+        *n = sizeof zeros;
+    return zeros;
+}
+
+static struct iovec part(const unsigned char *bytes, size_t n)
+{
+    union {
+        const unsigned char *in;
+        void *base;
+    } data = {bytes}; /* a send only reads them */
+    return (struct iovec){data.base, n};
+}
+
+/* The header's seal, before anything of the frame goes. */
+static void seal_header(connection *c, outgoing *o)
+{
+    if (!c->seals_out || o->has_begun)
+        return;
+    o->has_begun = true;
+    lhi_seal_begin(c->seals_out, LHI_SEAL_HEADER);
+    lhi_seal_add(c->seals_out, o->header, LHI_FRAME_BYTES);
+    lhi_seal_end(c->seals_out, o->header + LHI_FRAME_BYTES);
+}
+
+/* What goes, or went, is no message. */
+static void void_seal(connection *c, outgoing *o)
+{
+    if (!c->seals_out)
+        return;
+    lhi_seal_begin(c->seals_out, LHI_SEAL_VOID);
+    lhi_seal_end(c->seals_out, o->seal);
+}
+
+/* The payload's seal goes on up to `end`. */
+static void seal_payload(connection *c, outgoing *o, size_t end)
+{
+    if (!c->seals_out || o->n_sealed >= end)
+        return;
+    if (o->n_sealed == 0)
+        lhi_seal_begin(c->seals_out, LHI_SEAL_PAYLOAD);
+    if (o->payload)
+        lhi_seal_add(c->seals_out, o->payload + o->n_sealed, end - o->n_sealed);
+    o->n_sealed = end;
+    if (end == o->payload_size && o->payload)
+        lhi_seal_end(c->seals_out, o->seal);
+    else if (end == o->payload_size)
+        void_seal(c, o);
+}
+
+/* One write of what is at the front: < 0 with errno, or bytes. */
+static ssize_t write_some(connection *c)
+{
+    outgoing *o = c->first;
+    struct iovec parts[3];
+    size_t n = 0, done = o->sent;
+    seal_header(c, o);
+    if (done < c->head_bytes) {
+        parts[n++] = part(o->header + done, c->head_bytes - done);
+        done = c->head_bytes;
     }
-    size_t left = o->size - done;
-    if (left > 0) {
-        union {
-            const unsigned char *in;
-            void *base;
-        } rest = {o->payload ? o->payload + (done - LHI_FRAME_BYTES) : zeros};
-        if (!o->payload && left > sizeof zeros)
-            left = sizeof zeros;
-        parts[n++] = (struct iovec){rest.base, left < room ? left : room};
+    size_t at = done - c->head_bytes;
+    if (at < o->payload_size) {
+        size_t some = o->payload_size - at;
+        if (some > CHUNK_BYTES)
+            some = CHUNK_BYTES;
+        const unsigned char *bytes = payload_at(o, at, &some);
+        seal_payload(c, o, at + some);
+        parts[n++] = part(bytes, some);
+        at += some;
+    }
+    if (at >= o->payload_size && at < o->size - c->head_bytes) {
+        size_t gone = at - o->payload_size;
+        parts[n++] = part(o->seal + gone, c->tail_bytes - gone);
     }
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
     return sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -184,7 +249,8 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     if (!o)
         return lhi_fail_nomem(err);
     *o = (outgoing){.payload = op ? payload : o->copy,
-                    .size = LHI_FRAME_BYTES + size,
+                    .size = c->head_bytes + size + (size ? c->tail_bytes : 0),
+                    .payload_size = size,
                     .op = op};
     lhi_frame_write(f, o->header);
     if (!op && size)
@@ -218,9 +284,13 @@ static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
     for (outgoing *o = c->first; o; o = o->next) {
         if (o->op != op)
             continue;
-        /* The frame has to end where its header says. */
         o->op = NULL;
+        if (o->sent >= c->head_bytes + o->payload_size)
+            return true;
+        /* The frame has to end where its header says. */
         o->payload = NULL;
+        if (o->n_sealed == o->payload_size)
+            void_seal(c, o);
         return true;
     }
     return false;
@@ -249,6 +319,10 @@ static void tell_failure(stream *s)
 
 /* ---- reading ---- */
 
+static const char broken_seal[] =
+    "a frame that was changed on its way, or bytes before it were lost, or "
+    "came twice";
+
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -272,38 +346,85 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
+    const unsigned char *head = c->buffer + c->at;
     void *into = NULL;
-    LHI_TRY(lhi_frame_read(c->buffer + c->at, &c->frame, err));
-    c->at += LHI_FRAME_BYTES;
+    if (c->seals_in) {
+        lhi_seal_begin(c->seals_in, LHI_SEAL_HEADER);
+        lhi_seal_add(c->seals_in, head, LHI_FRAME_BYTES);
+        if (!lhi_seal_is(c->seals_in, head + LHI_FRAME_BYTES))
+            return lhi_fail(err, LH_EIO, "%s", broken_seal);
+        lhi_seal_begin(c->seals_in, LHI_SEAL_PAYLOAD);
+    }
+    LHI_TRY(lhi_frame_read(head, &c->frame, err));
+    c->at += c->head_bytes;
     LHI_TRY(lhi_proto_frame(&s->proto, peer, &c->frame, &into, &c->op, &c->kept,
                             err));
     c->in_frame = true;
-    c->filled = 0;
+    c->filled = c->n_tail = 0;
     c->size = (size_t)lhi_frame_payload(&c->frame);
     c->into = c->frame.kind == LHI_FRAME_ABORT ? c->reason : into;
     return c->size ? LH_OK : end_frame(s, peer, err);
 }
 
-/* Whatever of the payload was read ahead. */
+/* Payload has come, at `bytes`. */
+static void note_payload(connection *c, const unsigned char *bytes, size_t n)
+{
+    c->filled += n;
+    if (c->seals_in)
+        lhi_seal_add(c->seals_in, bytes, n);
+}
+
+/* The payload and what follows it are there. */
+static lh_status open_payload(stream *s, uint32_t peer, lh_error *err)
+{
+    connection *c = &s->connections[peer];
+    if (!c->seals_in || lhi_seal_is(c->seals_in, c->tail))
+        return end_frame(s, peer, err);
+    lhi_seal_begin(c->seals_in, LHI_SEAL_VOID);
+    if (!lhi_seal_is(c->seals_in, c->tail))
+        return lhi_fail(err, LH_EIO, "%s", broken_seal);
+    /* The run has failed there; why is about to come. */
+    c->broke_off_ns = lhi_now_ns();
+    c->in_frame = false;
+    c->op = NULL;
+    free(c->kept);
+    c->kept = NULL;
+    return LH_OK;
+}
+
+/* Whatever of the payload and its seal was read ahead. */
+static lh_status use_payload(stream *s, uint32_t peer, lh_error *err)
+{
+    connection *c = &s->connections[peer];
+    size_t n = c->end - c->at;
+    if (n > c->size - c->filled)
+        n = c->size - c->filled;
+    if (c->into && n)
+        memcpy(c->into + c->filled, c->buffer + c->at, n);
+    note_payload(c, c->buffer + c->at, n);
+    c->at += n;
+    if (c->filled < c->size)
+        return LH_OK;
+    n = c->end - c->at;
+    if (n > c->tail_bytes - c->n_tail)
+        n = c->tail_bytes - c->n_tail;
+    memcpy(c->tail + c->n_tail, c->buffer + c->at, n);
+    c->at += n;
+    c->n_tail += n;
+    return c->n_tail < c->tail_bytes ? LH_OK : open_payload(s, peer, err);
+}
+
+/* Whatever was read ahead. */
 static lh_status use_buffer(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
     while (c->at < c->end) {
-        if (!c->in_frame && c->end - c->at < LHI_FRAME_BYTES)
+        if (c->in_frame)
+            LHI_TRY(use_payload(s, peer, err));
+        else if (c->end - c->at < c->head_bytes)
             break;
-        if (!c->in_frame) {
+        else
             LHI_TRY(begin_frame(s, peer, err));
-            continue;
-        }
-        size_t n = c->end - c->at;
-        if (n > c->size - c->filled)
-            n = c->size - c->filled;
-        if (c->into)
-            memcpy(c->into + c->filled, c->buffer + c->at, n);
-        c->at += n;
-        c->filled += n;
-        if (c->filled == c->size)
-            LHI_TRY(end_frame(s, peer, err));
     }
     if (c->at > 0) {
         memmove(c->buffer, c->buffer + c->at, c->end - c->at);
@@ -329,8 +450,8 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
         return n;
     lh_status status = LH_OK;
     if (direct) {
-        c->filled += (size_t)n;
-        if (c->filled == c->size)
+        note_payload(c, c->into + c->filled, (size_t)n);
+        if (c->filled == c->size && !c->tail_bytes)
             status = end_frame(s, peer, err);
     } else {
         c->end += (size_t)n;
@@ -411,6 +532,11 @@ static int64_t look_at_clock(stream *s)
         if (c->lost_ns && !s->proto.peers[i].left) {
             if (now_ns - c->lost_ns > 1000 * ms_ns)
                 fail_peer(s, i, "its connections were closed");
+            next_ns = now_ns + 200 * ms_ns;
+        }
+        if (c->broke_off_ns) {
+            if (now_ns - c->broke_off_ns > 1000 * ms_ns)
+                fail_peer(s, i, "it broke off a message and does not say why");
             next_ns = now_ns + 200 * ms_ns;
         }
         if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].left)
@@ -529,6 +655,8 @@ static void stream_free(stream *s)
         }
         free(c->kept);
         free(c->spare);
+        lhi_seal_free(c->seals_out);
+        lhi_seal_free(c->seals_in);
         if (c->fd >= 0)
             close(c->fd);
     }
@@ -563,9 +691,22 @@ static lh_status watch(stream *s, int fd, uint32_t what, lh_error *err)
                     strerror(errno));
 }
 
-/* On failure the connections are still the caller's. */
-static lh_status start(stream *s, const int *fds, lh_error *err)
+static lh_status seal_with(stream *s, uint32_t peer, const unsigned char *key,
+                           lh_error *err)
 {
+    connection *c = &s->connections[peer];
+    bool up = s->proto.net.rank < peer;
+    LHI_TRY(lhi_seal_make(key, up, &c->seals_out, err));
+    LHI_TRY(lhi_seal_make(key, !up, &c->seals_in, err));
+    c->head_bytes = HEAD_BYTES;
+    c->tail_bytes = LHI_SEAL_BYTES;
+    return LH_OK;
+}
+
+/* On failure the connections are still the caller's. */
+static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
+{
+    const int *fds = o->fds;
     uint32_t n = s->proto.net.n_ranks;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -586,6 +727,10 @@ static lh_status start(stream *s, const int *fds, lh_error *err)
         if (!s->connections[i].spare)
             return lhi_fail_nomem(err);
         LHI_TRY(watch(s, fds[i], i, err));
+        s->connections[i].head_bytes = LHI_FRAME_BYTES;
+        if (o->keys)
+            LHI_TRY(
+                seal_with(s, i, o->keys + (size_t)i * LHI_SEAL_KEY_BYTES, err));
         s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -627,7 +772,7 @@ lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
     s->context = options->context;
     lh_status status = lhi_proto_init(&s->proto, err);
     if (status == LH_OK) {
-        status = start(s, options->fds, err);
+        status = start(s, options, err);
         if (status == LH_OK) {
             *out = &s->proto.net;
             return LH_OK;

@@ -5,6 +5,7 @@
 #define LHI_STREAM_H
 
 #include "net/net_own.h"
+#include "net/seal.h"
 
 typedef struct lhi_stream_options {
     const char *name; /* of the transport; stays the caller's */
@@ -12,6 +13,10 @@ typedef struct lhi_stream_options {
     /* A connection per rank (-1 at `rank`); the endpoint's on LH_OK, and
      * still the caller's otherwise. */
     const int *fds;
+    /* A key per rank (LHI_SEAL_KEY_BYTES each) that it and this one alone have:
+     * every frame is sealed.
+     * NULL: who could change anything on these connections is this system. */
+    const unsigned char *keys;
     lhi_links *links;     /* NULL: none */
     lhi_failure *failure; /* where the run's failure goes; NULL: its own */
     /* Someone else sees when a rank dies and says so in `failure`: a lost

@@ -727,7 +727,7 @@ static lh_status allocate(tcp *t, lh_error *err)
 
 lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
                        lhi_tcp_told *told, void *context, int *fds,
-                       lh_error *err)
+                       unsigned char *keys, lh_error *err)
 {
     tcp t = {.options = o,
              .listener = -1,
@@ -744,6 +744,8 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
         if (status == LH_OK) {
             fds[i] = t.fds[i];
+            lhi_prove(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
+                      0, keys + (size_t)i * LHI_MAC_BYTES);
         } else if (t.fds[i] >= 0) { /* whoever waits for it learns why */
             refuse(&t, t.fds[i], e.text);
             close(t.fds[i]);

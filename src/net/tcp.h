@@ -3,6 +3,7 @@
 #ifndef LHI_TCP_H
 #define LHI_TCP_H
 
+#include "net/hello.h"
 #include "net/net.h"
 
 /* Until when all have to be there, unless the caller says. */
@@ -19,10 +20,13 @@ typedef struct lhi_tcp_extra {
 typedef lh_status lhi_tcp_told(void *context, const lhi_tcp_options *options,
                                const lhi_tcp_extra *extra, lh_error *err);
 
-/* Connects this rank to all others (fds[i], -1 at its own). `extra` is what
- * rank 0 tells; the others have `told` called with it. */
+/* Connects this rank to all others (fds[i], -1 at its own); the
+ * LHI_MAC_BYTES at keys + i * LHI_MAC_BYTES are what it and rank i alone have,
+ * new for each connection. `extra` is what rank 0 tells;
+ * the others have `told` called with it. */
 lh_status lhi_tcp_join(const lhi_tcp_options *options,
                        const lhi_tcp_extra *extra, lhi_tcp_told *told,
-                       void *context, int *fds, lh_error *err);
+                       void *context, int *fds, unsigned char *keys,
+                       lh_error *err);
 
 #endif

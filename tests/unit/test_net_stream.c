@@ -148,10 +148,82 @@ static void passes_the_reason_on(void)
     close(fds[2]);
 }
 
+/* The other end of a message that is broken off. */
+static void *receives_large(void *of)
+{
+    lhi_net *net = of;
+    enum { N = 20 << 20 };
+    static char text[512];
+    unsigned char *bytes = malloc(N);
+    lh_error err = {0};
+    lhi_net_op op = {0};
+    CHECK(bytes != NULL);
+    lh_status status = lhi_net_receive(net, 0, 1, bytes, N, &op, &err);
+    if (status == LH_OK)
+        status = lhi_net_wait(net, &op, 0, &err);
+    snprintf(text, sizeof text, "%s", status == LH_OK ? "" : err.text);
+    lhi_net_close(net);
+    free(bytes);
+    return text;
+}
+
+/* A rank fails while a message of its is on its way: the other is told why, not
+ * that the message has no seal. */
+static void breaks_off(void)
+{
+    enum { N = 20 << 20 };
+    static const unsigned char keys[2 * LHI_SEAL_KEY_BYTES];
+    unsigned char *bytes = calloc(1, N);
+    CHECK(bytes != NULL);
+    for (int sealed = 0; sealed < 2; sealed++) {
+        lhi_net *nets[2] = {NULL, NULL};
+        lh_error err = {0};
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+            abort();
+        for (uint32_t i = 0; i < 2; i++) {
+            const int ends[] = {i ? pair[1] : -1, i ? -1 : pair[0]};
+            lhi_stream_options o = {.name = "test",
+                                    .rank = i,
+                                    .n_ranks = 2,
+                                    .fds = ends,
+                                    .keys = sealed ? keys : NULL};
+            lh_status status = lhi_net_stream(&o, &nets[i], &err);
+            if (status == LH_EUNSUPPORTED) {
+                printf("SKIPPED: %s\n", err.text);
+                close(pair[0]);
+                close(pair[1]);
+                free(bytes);
+                return;
+            }
+            CHECK_OK(status, err);
+        }
+        pthread_t other;
+        lhi_net_op op = {0};
+        CHECK_OK(lhi_net_send(nets[0], 1, 1, bytes, N, LHI_NET_NO_LINK, 0,
+                              LHI_NET_NO_TURN, &op, &err),
+                 err);
+        CHECK(pthread_create(&other, NULL, receives_large, nets[1]) == 0);
+        lhi_sleep_for(2 * ms_ns);
+        lhi_net_abort(nets[0], "the roof fell in");
+        lhi_net_wait(nets[0], &op, 0, &err);
+        memset(bytes, 1, N); /* nobody reads them any more */
+        lhi_net_close(nets[0]);
+        void *text = NULL;
+        pthread_join(other, &text);
+        /* Or it was there before. */
+        CHECK_MSG(strcmp(text, "") == 0 ||
+                      strcmp(text, "rank 0: the roof fell in") == 0,
+                  "sealed %d: '%s'", sealed, (char *)text);
+    }
+    free(bytes);
+}
+
 int main(void)
 {
     RUN(gets_what_is_coming);
     RUN(nothing_after_goodbye);
     RUN(passes_the_reason_on);
+    RUN(breaks_off);
     return test_summary();
 }

@@ -345,7 +345,7 @@ static lh_status sends_garbage(lhi_net *net, void *context, char **result,
 static void garbage(void)
 {
     joining j = usual();
-    all_end(&j, 3, sends_garbage, "bytes that are no frame", NULL);
+    all_end(&j, 3, sends_garbage, "a frame that was changed on its way", NULL);
 }
 
 /* Cuts all of a rank's connections under it, one after the other. */

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/seal.h"
+
+#include "base/bytes.h"
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef LHI_HAVE_OPENSSL
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+struct lhi_seal {
+    EVP_CIPHER_CTX *cipher;
+    uint64_t n_frames;    /* begun */
+    bool upwards, broken; /* a call has failed: seals are right for nobody */
+};
+
+lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
+                        bool upwards, lhi_seal **out, lh_error *err)
+{
+    lhi_seal *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->upwards = upwards;
+    s->cipher = EVP_CIPHER_CTX_new();
+    if (!s->cipher ||
+        !EVP_EncryptInit_ex(s->cipher, EVP_aes_256_gcm(), NULL, key, NULL)) {
+        lhi_seal_free(s);
+        return lhi_fail_nomem(err);
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lhi_seal_free(lhi_seal *s)
+{
+    if (!s)
+        return;
+    EVP_CIPHER_CTX_free(s->cipher);
+    free(s);
+}
+
+void lhi_seal_begin(lhi_seal *s, lhi_seal_part part)
+{
+    unsigned char nonce[12] = {0};
+    s->n_frames += part == LHI_SEAL_HEADER;
+    lhi_put_bytes(nonce, 8, s->n_frames);
+    nonce[8] = (unsigned char)part;
+    nonce[9] = s->upwards;
+    if (!EVP_EncryptInit_ex(s->cipher, NULL, NULL, NULL, nonce))
+        s->broken = true;
+}
+
+void lhi_seal_add(lhi_seal *s, const void *bytes, size_t n)
+{
+    const unsigned char *at = bytes;
+    for (size_t done = 0; done < n;) {
+        enum { MOST = 1 << 20 };
+        int some = n - done < MOST ? (int)(n - done) : MOST, out = 0;
+        if (!EVP_EncryptUpdate(s->cipher, NULL, &out, at + done, some))
+            s->broken = true;
+        done += (size_t)some;
+    }
+}
+
+void lhi_seal_end(lhi_seal *s, unsigned char out[LHI_SEAL_BYTES])
+{
+    unsigned char none[16];
+    int n = 0;
+    memset(out, 0, LHI_SEAL_BYTES);
+    if (!EVP_EncryptFinal_ex(s->cipher, none, &n) ||
+        !EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG, LHI_SEAL_BYTES,
+                             out))
+        s->broken = true;
+}
+
+bool lhi_seal_is(lhi_seal *s, const unsigned char is[LHI_SEAL_BYTES])
+{
+    unsigned char own[LHI_SEAL_BYTES];
+    lhi_seal_end(s, own);
+    return !s->broken && CRYPTO_memcmp(own, is, sizeof own) == 0;
+}
+
+#else
+
+lh_status lhi_seal_make(const unsigned char key[LHI_SEAL_KEY_BYTES],
+                        bool upwards, lhi_seal **out, lh_error *err)
+{
+    (void)key, (void)upwards, (void)out;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "this build was made without OpenSSL (libssl-dev)");
+}
+
+/* Nobody has one. */
+void lhi_seal_free(lhi_seal *seal)
+{
+    (void)seal;
+}
+
+void lhi_seal_begin(lhi_seal *seal, lhi_seal_part part)
+{
+    (void)seal, (void)part;
+}
+
+void lhi_seal_add(lhi_seal *seal, const void *bytes, size_t n)
+{
+    (void)seal, (void)bytes, (void)n;
+}
+
+void lhi_seal_end(lhi_seal *seal, unsigned char out[LHI_SEAL_BYTES])
+{
+    (void)seal;
+    memset(out, 0, LHI_SEAL_BYTES);
+}
+
+bool lhi_seal_is(lhi_seal *seal, const unsigned char is[LHI_SEAL_BYTES])
+{
+    (void)seal, (void)is;
+    return false;
+}
+
+#endif

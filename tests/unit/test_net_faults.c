@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults by chance, under the conformance suite and under training: every run
+ * ends with the bytes that an undisturbed one has or, where bytes were lost,
+ * with a reason that names a rank, on every rank that did not get to its end.
+ *
+ *     test_net_faults                  200 seeds
+ *     test_net_faults FIRST N          N seeds from FIRST on
+ *     TEST_NET_VERBOSE=1               says what each of them does
+ */
+#define _GNU_SOURCE
+#include "faulty_wire.h"
+#include "late_net.h"
+#include "net_conform.h"
+
+#include "base/realtime.h"
+
+#include <longhaul/engine.h>
+#include <longhaul/methods.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const int64_t ms_ns = 1000000;
+static bool verbose;
+
+/* ---- what is run ---- */
+
+/* How ranks of the run that is under way are connected. */
+typedef enum layer { UNDISTURBED, LATE, WIRE } layer;
+static struct {
+    layer is;
+    late_net late;
+    wire_plan plan;
+    wire_log log;
+} now;
+
+/* What the engine calls lhi_inproc_run. */
+lh_status __real_lhi_inproc_run(uint32_t n, uint32_t n_links,
+                                const lhi_net_link *links,
+                                lhi_rank_main *rank_main, void *context,
+                                lhi_rank_result *results, lh_error *err);
+lh_status __wrap_lhi_inproc_run(uint32_t n, uint32_t n_links,
+                                const lhi_net_link *links,
+                                lhi_rank_main *rank_main, void *context,
+                                lhi_rank_result *results, lh_error *err);
+lh_status __wrap_lhi_inproc_run(uint32_t n, uint32_t n_links,
+                                const lhi_net_link *links,
+                                lhi_rank_main *rank_main, void *context,
+                                lhi_rank_result *results, lh_error *err)
+{
+    if (now.is == WIRE)
+        return wire_run(&now.plan, &now.log, n, n_links, links, rank_main,
+                        context, results, err);
+    if (now.is == UNDISTURBED)
+        return __real_lhi_inproc_run(n, n_links, links, rank_main, context,
+                                     results, err);
+    now.late.rank_main = rank_main;
+    now.late.context = context;
+    return __real_lhi_inproc_run(n, n_links, links, late_net_rank, &now.late,
+                                 results, err);
+}
+
+/* ---- training ---- */
+
+enum { STEPS = 4, MICROBATCHES = 4, SEQUENCE = 160, LAYERS = 4 };
+
+static const lh_model tiny = {.name = "tiny",
+                              .layers = LAYERS,
+                              .hidden = 32,
+                              .ffn = 32,
+                              .vocab = 256,
+                              .heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = 16,
+                              .gated = true,
+                              .norm = LH_NORM_RMS,
+                              .moe_interval = 1};
+
+typedef struct training {
+    const char *name, *placement, *method;
+    uint32_t devices, replicas;
+    lh_receives receives;
+    lh_pipeline *pipeline;
+    lh_exec *exec;
+    char *weights; /* undisturbed */
+    size_t size;
+    double losses[STEPS];
+    uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+} training;
+
+static training trainings[] = {
+    {.name = "two stages",
+     .placement = "ud",
+     .method = "1f1b",
+     .devices = 2,
+     .replicas = 1},
+    {.name = "four stages",
+     .placement = "ud",
+     .method = "zb-h1",
+     .devices = 4,
+     .replicas = 1},
+    {.name = "two replicas",
+     .placement = "ud",
+     .method = "1f1b",
+     .devices = 2,
+     .replicas = 2},
+    {.name = "late receives",
+     .placement = "wave",
+     .method = "zb-v",
+     .devices = 2,
+     .replicas = 1,
+     .receives = LH_RECEIVES_LATE},
+};
+enum { N_TRAININGS = sizeof trainings / sizeof *trainings };
+static char folder[64];
+static bool computes; /* there is what the cpu device needs */
+
+static void make_training(training *t)
+{
+    char text[400];
+    lh_error err = {0};
+    lh_schedule *schedule = NULL;
+    snprintf(text, sizeof text,
+             "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %u\n"
+             "devices: %u\nbackward: split\n"
+             "uniform: {placement: %s, chunks_per_device: %d, F: 10, D: 12, "
+             "W: 9, memory: {F: 1, W: -1}}\n",
+             (unsigned)MICROBATCHES / t->replicas, t->devices, t->placement,
+             strcmp(t->placement, "ud") == 0 ? 1 : 2);
+    lh_method_options o = {.size = sizeof o};
+    lh_exec_options how = {.size = sizeof how, .receives = t->receives};
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "test", &t->pipeline, &err),
+             err);
+    CHECK_OK(lh_method_run(t->method, t->pipeline, &o, &schedule, NULL, &err),
+             err);
+    CHECK_OK(lh_exec_make(t->pipeline, schedule, &how, &t->exec, &err), err);
+    lh_schedule_free(schedule);
+}
+
+static char *read_weights(size_t *size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/run/step-%08d/model.safetensors", folder,
+             STEPS);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL;
+    char *bytes = malloc(1 << 20);
+    *size = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+/* Trains with the present connections; *weights: what was saved. */
+static lh_status run_training(const training *t, double losses[STEPS],
+                              char **weights, size_t *size, lh_error *err)
+{
+    char checkpoint[80], data[80], clear[100];
+    uint32_t first_layers[9], n = lh_pipeline_n_chunks(t->pipeline);
+    for (uint32_t c = 0; c <= n; c++)
+        first_layers[c] = LAYERS * c / n;
+    snprintf(checkpoint, sizeof checkpoint, "%s/run", folder);
+    snprintf(data, sizeof data, "%s/text", folder);
+    snprintf(clear, sizeof clear, "rm -rf '%s'", checkpoint);
+    lh_train_model m = lh_train_model_defaults();
+    m.model = &tiny;
+    m.first_layers = first_layers;
+    m.sequence = SEQUENCE;
+    m.replicas = t->replicas;
+    m.seed = 5;
+    m.data = data;
+    m.rate = 1e-2;
+    m.checkpoint = checkpoint;
+    lh_train_options o = {.size = sizeof o, .steps = STEPS};
+    lh_train_result *r = NULL;
+    lh_status status = lh_train_cpu(t->pipeline, t->exec, &m, &o, &r, err);
+    for (uint32_t i = 0; i < STEPS && status == LH_OK; i++)
+        losses[i] = r->iterations[i].loss;
+    *weights = status == LH_OK ? read_weights(size) : NULL;
+    lh_train_result_free(r);
+    if (system(clear) != 0)
+        abort();
+    return status;
+}
+
+/* True: the same as undisturbed, or the run has failed. */
+static lh_status train_once(const training *t, bool *same, lh_error *err)
+{
+    double losses[STEPS];
+    char *weights = NULL;
+    size_t size = 0;
+    lh_status status = run_training(t, losses, &weights, &size, err);
+    *same = status != LH_OK ||
+            (memcmp(losses, t->losses, sizeof losses) == 0 && weights &&
+             size == t->size && memcmp(weights, t->weights, size) == 0);
+    free(weights);
+    return status;
+}
+
+/* ---- cases of the conformance suite ---- */
+
+/* Those that end well, whose every step fails where the run does. */
+static const char *const breakable[] = {
+    "sizes", "tags", "crowd", "collectives", "leave early", "barrier waits"};
+
+static const net_case *case_named(const char *name)
+{
+    for (unsigned i = 0; i < n_net_cases; i++)
+        if (strcmp(net_cases[i].name, name) == 0)
+            return &net_cases[i];
+    abort();
+}
+
+static uint64_t case_passed[32][WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+
+/* True: it came to what it has to come to. */
+static lh_status run_case(const net_case *c, bool *same, lh_error *err)
+{
+    lhi_rank_result results[WIRE_MOST_RANKS] = {{0}};
+    char word[] = "hello from";
+    lh_status status = __wrap_lhi_inproc_run(c->n_ranks, c->n_links, c->links,
+                                             c->rank_main, word, results, err);
+    for (uint32_t i = 0; i < WIRE_MOST_RANKS; i++)
+        free(results[i].text);
+    *same = c->fails ? status != LH_OK && strstr(err->text, c->fails)
+                     : status == LH_OK;
+    return status;
+}
+
+/* ---- undisturbed ---- */
+
+static wire_plan quiet(void)
+{
+    return (wire_plan){.silence_ns = 60000 * ms_ns};
+}
+
+/* What each comes to, and how many bytes go from where to where. */
+static void undisturbed(void)
+{
+    for (uint32_t i = 0; computes && i < N_TRAININGS; i++) {
+        training *t = &trainings[i];
+        lh_error err = {0};
+        bool same = false;
+        make_training(t);
+        now.is = UNDISTURBED;
+        CHECK_OK(run_training(t, t->losses, &t->weights, &t->size, &err), err);
+        CHECK(t->weights != NULL && t->size > 10000);
+        now.is = WIRE;
+        now.plan = quiet();
+        CHECK_OK(train_once(t, &same, &err), err);
+        CHECK_MSG(same, "%s: other weights", t->name);
+        memcpy(t->passed, now.log.passed, sizeof t->passed);
+    }
+    for (unsigned i = 0; i < n_net_cases; i++) {
+        lh_error err = {0};
+        bool same = false;
+        now.is = WIRE;
+        now.plan = quiet();
+        run_case(&net_cases[i], &same, &err);
+        CHECK_MSG(same, "%s: '%s'", net_cases[i].name, err.text);
+        memcpy(case_passed[i], now.log.passed, sizeof now.log.passed);
+    }
+}
+
+/* ---- by chance ---- */
+
+/* What a seed says: exactly one of the two is set. */
+typedef struct scenario {
+    const training *training;
+    const net_case *conformance;
+    uint32_t n_ranks;
+} scenario;
+
+static void choose_fault(uint64_t *state, uint32_t n,
+                         uint64_t passed[][WIRE_MOST_RANKS], bool harmless)
+{
+    wire_plan *p = &now.plan;
+    do {
+        p->fault = (wire_fault)chance_below(state, N_WIRE_FAULTS);
+    } while (wire_fault_is_harmless(p->fault) != harmless);
+    do {
+        p->from = (uint32_t)chance_below(state, n);
+        p->to = (uint32_t)chance_below(state, n);
+    } while (p->from == p->to);
+    p->both_ways = chance_below(state, 2) != 0;
+    p->at = chance_below(state, passed[p->from][p->to] + 1);
+    p->n_bytes =
+        1 + (size_t)chance_below(state, chance_below(state, 2) ? 8192 : 64);
+    p->tcp = chance_below(state, 8) == 0;
+    p->slow = chance_below(state, 3) == 0;
+    /* A limit of so little may end what is not disturbed on a busy machine:
+     * only where the run may end so. */
+    bool half_open = p->fault == WIRE_STOPPED || p->fault == WIRE_SWALLOWED;
+    p->silence_ns = (harmless ? 60000 : half_open ? 300 : 1500) * ms_ns;
+}
+
+static scenario choose_scenario(uint64_t seed)
+{
+    uint64_t state = seed;
+    scenario s = {0};
+    now.is = chance_below(&state, 4) ? WIRE : LATE;
+    bool harmless = now.is == LATE || chance_below(&state, 3) == 0;
+    unsigned i = 0;
+    if (computes && chance_below(&state, 2)) {
+        s.training = &trainings[chance_below(&state, N_TRAININGS)];
+        s.n_ranks = s.training->devices * s.training->replicas;
+    } else {
+        i = (unsigned)chance_below(&state, n_net_cases);
+        if (!harmless)
+            i = (unsigned)(case_named(breakable[chance_below(
+                               &state, sizeof breakable / sizeof *breakable)]) -
+                           net_cases);
+        s.conformance = &net_cases[i];
+        s.n_ranks = s.conformance->n_ranks;
+    }
+    now.late = (late_net){.seed = seed,
+                          .most_ns = (int64_t)chance_below(&state, 3000000)};
+    now.plan = quiet();
+    now.plan.seed = seed;
+    uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+    if (s.training)
+        memcpy(passed, s.training->passed, sizeof passed);
+    else
+        memcpy(passed, case_passed[i], sizeof passed);
+    if (now.is == WIRE)
+        choose_fault(&state, s.n_ranks, passed, harmless);
+    return s;
+}
+
+/* Why a run may end. */
+static bool is_reason(const char *text)
+{
+    static const char *const reasons[] = {
+        "its connection to rank",      "silent for", "does not understand it",
+        "its connections were closed", "has left",
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (strncmp(text, "rank ", 5) == 0 && strstr(text, reasons[i]))
+            return true;
+    return false;
+}
+
+static struct {
+    unsigned runs, struck, same, ended;
+    int64_t longest_ns;
+} counts[N_WIRE_FAULTS + 1];
+
+static void count_run(const scenario *s, lh_status status, bool same)
+{
+    wire_fault kind = now.is == LATE ? N_WIRE_FAULTS : now.plan.fault;
+    bool struck = now.is == WIRE && now.log.struck;
+    int64_t took_ns = struck ? now.log.ended_ns - now.log.struck_ns : 0;
+    counts[kind].runs++;
+    counts[kind].struck += struck;
+    counts[kind].same += same && status == LH_OK;
+    counts[kind].ended += status != LH_OK;
+    if (took_ns > counts[kind].longest_ns)
+        counts[kind].longest_ns = took_ns;
+    if (!verbose)
+        return;
+    printf("seed %" PRIu64 ": %s, %s%s%s, %u to %u before byte %" PRIu64
+           ": %s after %.3f s\n",
+           now.plan.seed,
+           s->training ? s->training->name : s->conformance->name,
+           now.is == LATE ? "LATE" : wire_fault_name(kind),
+           now.plan.tcp ? ", tcp" : "", now.plan.slow ? ", slow" : "",
+           now.plan.from, now.plan.to, now.plan.at,
+           status == LH_OK ? "ends well" : "fails", (double)took_ns * 1e-9);
+    for (uint32_t i = 0; now.is == WIRE && i < s->n_ranks; i++)
+        if (now.log.status[i] != LH_OK)
+            printf("    %u: %s\n", i, now.log.text[i]);
+}
+
+/* A run that hangs ends the program, which says which it was. */
+enum { HANGS_S = 120 };
+static char doing[300];
+
+static void hangs(int signal)
+{
+    (void)signal;
+    ssize_t n = write(STDERR_FILENO, doing, strlen(doing));
+    (void)n;
+    abort();
+}
+
+static void say_doing(uint64_t seed, const scenario *s)
+{
+    const wire_plan *p = &now.plan;
+    const char *name = s->training ? s->training->name : s->conformance->name;
+    if (now.is == LATE)
+        snprintf(doing, sizeof doing, "seed %" PRIu64 " hangs: %s, late\n",
+                 seed, name);
+    else
+        snprintf(doing, sizeof doing,
+                 "seed %" PRIu64 " hangs: %s, %s from %u to %u before byte "
+                 "%" PRIu64 "%s%s\n",
+                 seed, name, wire_fault_name(p->fault), p->from, p->to, p->at,
+                 p->tcp ? ", tcp" : "", p->slow ? ", slow" : "");
+    alarm(HANGS_S);
+}
+
+static void check_seed(uint64_t seed)
+{
+    scenario s = choose_scenario(seed);
+    lh_error err = {0};
+    bool same = false;
+    now.log = (wire_log){0};
+    say_doing(seed, &s);
+    lh_status status = s.training ? train_once(s.training, &same, &err)
+                                  : run_case(s.conformance, &same, &err);
+    count_run(&s, status, same);
+    bool harmless = now.is == LATE || wire_fault_is_harmless(now.plan.fault);
+    const char *name = s.training ? s.training->name : s.conformance->name;
+    if (harmless || status == LH_OK) {
+        bool fails = s.conformance && s.conformance->fails;
+        CHECK_MSG(same && (fails || status == LH_OK),
+                  "seed %" PRIu64 " (%s): %s", seed, name,
+                  status == LH_OK ? "other bytes" : err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < s.n_ranks; i++)
+        if (now.log.status[i] != LH_OK)
+            CHECK_MSG(now.log.status[i] == LH_EIO && is_reason(now.log.text[i]),
+                      "seed %" PRIu64 " (%s, %s), rank %u: '%s'", seed, name,
+                      wire_fault_name(now.plan.fault), i, now.log.text[i]);
+}
+
+static uint64_t first_seed = 1, n_seeds = 200;
+
+static void ends_with_the_same_or_a_reason(void)
+{
+    for (uint64_t i = 0; i < n_seeds; i++)
+        check_seed(first_seed + i);
+    printf("%-12s %6s %6s %6s %6s  %s\n", "", "runs", "struck", "same", "ended",
+           "longest, s");
+    for (int k = 0; k <= N_WIRE_FAULTS; k++)
+        printf("%-12s %6u %6u %6u %6u  %.3f\n",
+               k == N_WIRE_FAULTS ? "LATE" : wire_fault_name((wire_fault)k),
+               counts[k].runs, counts[k].struck, counts[k].same,
+               counts[k].ended, (double)counts[k].longest_ns * 1e-9);
+}
+
+/* ---- beginning ---- */
+
+static void write_text(void)
+{
+    char path[80];
+    snprintf(path, sizeof path, "%s/text", folder);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    uint64_t state = 1;
+    for (int i = 0; file && i < 20000; i++)
+        fputc("etaoin shrdlu\n"[chance_below(&state, 14)], file);
+    if (file)
+        fclose(file);
+}
+
+static void look_for_device(void)
+{
+    training t = trainings[0];
+    lh_error err = {0};
+    make_training(&t);
+    lh_status status = run_training(&t, t.losses, &t.weights, &t.size, &err);
+    computes = status != LH_EUNSUPPORTED;
+    if (!computes)
+        printf("SKIPPED training: %s\n", err.text);
+    free(t.weights);
+    lh_exec_free(t.exec);
+    lh_pipeline_free(t.pipeline);
+}
+
+int main(int argc, char **argv)
+{
+    verbose = getenv("TEST_NET_VERBOSE") != NULL;
+    if (argc == 3) {
+        first_seed = strtoull(argv[1], NULL, 10);
+        n_seeds = strtoull(argv[2], NULL, 10);
+    }
+    snprintf(folder, sizeof folder, "/tmp/longhaul-faults-XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    write_text();
+    look_for_device();
+    signal(SIGALRM, hangs);
+    RUN(undisturbed);
+    RUN(ends_with_the_same_or_a_reason);
+    for (uint32_t i = 0; i < N_TRAININGS; i++) {
+        free(trainings[i].weights);
+        lh_exec_free(trainings[i].exec);
+        lh_pipeline_free(trainings[i].pipeline);
+    }
+    char clear[100];
+    snprintf(clear, sizeof clear, "rm -rf '%s'", folder);
+    CHECK_INT(system(clear), 0);
+    return test_summary();
+}
