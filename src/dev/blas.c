@@ -82,6 +82,13 @@ static bool has_room_for_buffer(void)
 static lh_status take_buffers(uint32_t n, void *(*take)(int),
                               void (*give_back)(void *), lh_error *err)
 {
+    enum { MOST = 500 }; /* OpenBLAS has 512, and ends in odd ways beyond */
+    if (n > MOST)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "OpenBLAS serves %d threads at a time, and %u ranks "
+                        "are threads of this process: run them as processes "
+                        "(--transport local)",
+                        MOST, n);
     void **taken = calloc(n ? n : 1, sizeof *taken);
     uint32_t got = 0;
     if (!taken)

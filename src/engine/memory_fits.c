@@ -87,20 +87,21 @@ static const char *show_bytes(double bytes, bool up, char *text)
 }
 
 static lh_status refuse(const char *where, rank_need need, double blas,
-                        lhi_memory_room room, lh_error *err)
+                        lhi_memory_room room, const char *also, lh_error *err)
 {
     size_text all, state, activations, buffers, there;
     return lhi_fail(
         err, LH_ENOMEM,
         "training needs %s of memory %s (weights, gradients and optimizer %s, "
-        "activations %s, OpenBLAS and stacks %s), of which %s leaves %s: raise "
-        "it, or plan for smaller microbatches, a shorter sequence or more "
-        "machines",
+        "activations %s, OpenBLAS and stacks %s), but there are %s, by %s: "
+        "give "
+        "that, or plan for smaller microbatches, a shorter sequence or more "
+        "machines%s",
         show_bytes(need.state + need.activations + blas, true, all), where,
         show_bytes(need.state, false, state),
         show_bytes(need.activations, false, activations),
-        show_bytes(blas, false, buffers), room.limit,
-        show_bytes((double)room.bytes, false, there));
+        show_bytes(blas, false, buffers),
+        show_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
 /* What counts for this process alone, and for all on this machine. */
@@ -111,9 +112,13 @@ static lh_status compare(rank_need here, double n_here, rank_need machine,
     double maps = n_here * (LHI_BLAS_BUFFER_BYTES + stack_bytes());
     lhi_memory_room to_map = lhi_room_to_map(), to_fill = lhi_room_to_fill("");
     if (here.state + here.activations + maps > (double)to_map.bytes)
-        return refuse("in a process", here, maps, to_map, err);
+        return refuse("in a process", here, maps, to_map,
+                      n_here > 1 ? ", or run ranks as processes (--transport "
+                                   "local)"
+                                 : "",
+                      err);
     if (machine.state + machine.activations > (double)to_fill.bytes)
-        return refuse("on this machine", machine, 0, to_fill, err);
+        return refuse("on this machine", machine, 0, to_fill, "", err);
     return LH_OK;
 }
 

@@ -183,6 +183,8 @@ static void buffers_are_taken_beforehand(void)
           0, c, 2);
     CHECK_NEAR(c[0], 19, 0);
     CHECK_NEAR(c[3], 50, 0);
+    CHECK_INT(lhi_blas_load(4096, &sgemm, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "--transport local");
 }
 
 int main(void)
