@@ -18,8 +18,9 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
     struct {
         const char *name;
         uint32_t degree;
-    } more[] = {{"CP", l->context}, {"EP", l->expert}};
-    for (uint32_t i = 0; i < 2; i++)
+    } more[] = {
+        {"CP", l->context}, {"EP", l->expert}, {"ETP", l->expert_tensor}};
+    for (uint32_t i = 0; i < 3; i++)
         if (more[i].degree > 1)
             len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
                             more[i].name, more[i].degree);

@@ -66,6 +66,8 @@ typedef struct lh_link_advice {
     lh_advice_option planned, advised;
     uint32_t n_questions;
     const lh_advice_question *questions;
+    int64_t expert_bytes; /* per iteration: tokens on their way to experts in
+                             the other datacenter and back; part of passes */
 } lh_link_advice;
 
 #ifdef __cplusplus

@@ -18,12 +18,18 @@
  *   [SX]   ScaleAcross Explorer: Exploring Communication Optimization for
  *          Scale-Across AI Model Training, 2026
  *
- * GPUs are numbered tensor first, then context, expert, and then data before
- * pipeline (pipeline outermost, also where the layout does not say) or pipeline
- * before data (data outermost). The tensor x context x expert GPUs of one
- * pipeline rank share every microbatch: `micro_batch` counts the sequences that
- * they process together, so it is a multiple of `expert`, and a GPU sees
- * micro_batch * sequence / (context * expert) tokens. */
+ * GPUs are numbered tensor first, then context, and then data before pipeline
+ * (pipeline outermost, also where the layout does not say) or pipeline before
+ * data (data outermost). The tensor x context GPUs of one pipeline rank share
+ * every microbatch: `micro_batch` counts the sequences that they process
+ * together, and a GPU sees micro_batch * sequence / context tokens.
+ *
+ * Experts are spread inside the tensor x context x data ranks of a pipeline
+ * stage (MoE Parallel Folding, arXiv:2504.14960): counted in the order above,
+ * the first expert x expert_tensor have all the experts of a layer, so do the
+ * next, and so on; tensor * context * data = expert * expert_tensor * copies.
+ * Megatron-LM's tensor, context, expert, expert-tensor, pipeline and data
+ * parallel sizes and its micro-batch size are these numbers. */
 #ifndef LONGHAUL_COST_H
 #define LONGHAUL_COST_H
 
@@ -95,7 +101,7 @@ typedef struct lh_cost_options {
      * it to the job, which says lockstep unless it says otherwise. */
     lh_ring rings;
     /* Over how many GPUs of a pipeline rank the experts of a layer are
-     * divided; 0: expert * tensor. */
+     * divided; 0: expert * expert_tensor. */
     uint32_t expert_divisor;
     /* Parameters are dropped after a chunk's forward and gathered again for its
      * backward: twice the bytes, which this counts as one longer gather. ZeRO 3
@@ -138,9 +144,6 @@ typedef struct lh_cost_slice {
     const lh_cost_site *sites;
     /* With `sites`: pipeline ranks whose rings share a link; 0: all. */
     uint32_t sharing;
-    /* Over how many datacenters, from `datacenter` on, the GPUs that share out
-     * a layer's experts spread evenly; 0 and 1: all are in one. */
-    uint32_t expert_datacenters;
 } lh_cost_slice;
 
 typedef struct lh_cost {
@@ -272,11 +275,15 @@ LH_API lh_status lh_cost_group_path(const lh_job *job,
 typedef enum lh_cost_dimension {
     LH_COST_TENSOR,
     LH_COST_CONTEXT,
-    LH_COST_EXPERT,
-    LH_COST_DATA,        /* that hold the same experts: data x context */
-    LH_COST_DATA_SHARED, /* that hold the same rest: data x context x expert */
+    LH_COST_EXPERT,        /* that send each other tokens */
+    LH_COST_DATA,          /* that hold the same experts */
+    LH_COST_DATA_SHARED,   /* that hold the same rest: data x context */
+    LH_COST_EXPERT_TENSOR, /* that share each of their experts */
 } lh_cost_dimension;
 
+/* Where groups differ, as those of experts may between datacenters, one that
+ * lies over most of these. LH_EUNSUPPORTED: it lies over some of the slice's
+ * datacenters and not over others. */
 LH_API lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
                                   lh_cost_dimension dimension,
                                   const lh_cost_slice *slice,
@@ -309,7 +316,8 @@ LH_API void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind,
  * node over node_link; to those on other nodes of the datacenter over its own
  * interface; to those elsewhere over its share of the link between
  * datacenters. What goes over the interface comes one after the other, and the
- * node's links work meanwhile. One latency for each other member. */
+ * node's links work meanwhile. One latency for each other member. (A job may
+ * say that tokens go to experts otherwise: training.dispatcher.) */
 LH_API lh_status lh_cost_all_to_all(const lh_job *job,
                                     const lh_cost_group *group, double bytes,
                                     const lh_cost_options *options,

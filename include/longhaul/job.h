@@ -40,6 +40,13 @@ typedef enum lh_recompute {
     LH_RECOMPUTE_FULL,      /* layers keep only their input */
 } lh_recompute;
 
+/* What carries tokens to the experts of other GPUs. */
+typedef enum lh_dispatcher {
+    LH_DISPATCHER_ALL_TO_ALL, /* a copy for each of a token's experts */
+    LH_DISPATCHER_DEEPEP,     /* one for each other node that has some of them,
+                                 and from there on within the node */
+} lh_dispatcher;
+
 typedef struct lh_training {
     uint32_t global_batch;  /* sequences per iteration */
     uint32_t sequence;      /* tokens per sequence */
@@ -51,6 +58,7 @@ typedef struct lh_training {
     /* False: the file did not say; the value above is the default (ZeRO 1,
      * no recomputation). */
     bool zero_given, recompute_given;
+    lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
 } lh_training;
 
 /* A file's numbers, each followed by what it means in base units. */
@@ -139,10 +147,12 @@ typedef struct lh_sites {
     const lh_site_group *groups;
 } lh_sites;
 
-/* 0, LH_OUTERMOST_ANY, LH_SHARDING_ANY and NULL: not given, to be searched. */
+/* 0, LH_OUTERMOST_ANY, LH_SHARDING_ANY and NULL: not given, to be searched.
+ * tensor x context x pipeline x data GPUs take part; `expert` multiplies
+ * nothing, for experts are spread over the GPUs of a pipeline stage. */
 typedef struct lh_layout {
     uint32_t tensor, context, expert, pipeline, data;
-    uint32_t micro_batch; /* sequences in a microbatch */
+    uint32_t micro_batch; /* sequences that a replica takes at a time */
     uint32_t chunks_per_device;
     lh_outermost outermost;
     lh_sharding sharding;
@@ -150,7 +160,19 @@ typedef struct lh_layout {
     const lh_sites *sites; /* NULL in a complete layout: what `outermost` says,
                               datacenters in the order in which the job has
                               them (docs/theory/placement.md) */
+    /* GPUs that share each expert, of the `expert` x expert_tensor that share
+     * a layer's experts; 0: lh_layout_expert_tensor() says. */
+    uint32_t expert_tensor;
 } lh_layout;
+
+/* The layout's own expert_tensor, or what holds where it has none: 1 where
+ * expert is above 1, else tensor, as experts are then cut like all else. */
+LH_API uint32_t lh_layout_expert_tensor(const lh_layout *layout);
+
+/* Consecutive ranks of a pipeline stage that hold each expert of a layer once:
+ * expert x expert_tensor. They divide the tensor x context x data ranks of the
+ * stage (MoE Parallel Folding, arXiv:2504.14960). */
+LH_API uint64_t lh_layout_expert_block(const lh_layout *layout);
 
 typedef struct lh_job {
     const char *name; /* as messages call the file */

@@ -25,8 +25,8 @@ typedef enum lh_profile_kind {
 } lh_profile_kind;
 
 /* One measurement: a pass over one microbatch of `micro_batch` sequences of
- * `sequence` tokens on one GPU out of tensor x context x expert that share the
- * work. Nothing recomputed, unless `recompute` (as lh_recompute) says so. */
+ * `sequence` tokens on one GPU out of tensor x context that share the work, and
+ * `expert` that share the experts. Nothing recomputed, unless `recompute` (as lh_recompute) says so. */
 typedef struct lh_profile_entry {
     lh_profile_kind kind;
     const char *gpu; /* name of the GPU; NULL: not said */

@@ -1,51 +1,235 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everyone sends to everyone: within a node, a datacenter and between
- * datacenters at the same time, over the paths there. */
-#include "cost/cost_links.h"
+/* Within a node, a datacenter and between datacenters at the same time, over
+ * the paths there. */
+#include "cost/all_to_all.h"
 
 #include "base/fail.h"
 
+#include <inttypes.h>
 #include <math.h>
 
-/* Members of the group in each of its datacenters. */
-static double in_datacenter(const lh_cost_group *group)
+/* How often a byte of a GPU's tokens, all copies together, crosses what. */
+typedef struct shares {
+    double node;   /* within the node */
+    double member; /* to each member on other nodes */
+} shares;
+
+/* With DeepEP a token goes once to each other node that has some of its
+ * experts, so at most once to every one of them, and its copies are made and
+ * spread within that node. */
+static shares shares_of(const lhi_exchange *exchange, double size, double near,
+                        double nodes)
 {
-    return fmin(group->size, group->per_datacenter);
+    shares s = {(near - 1) / size, 1 / size};
+    double away = exchange->copies * (size - near) / size;
+
+    if (exchange->dispatcher != LH_DISPATCHER_DEEPEP)
+        return s;
+    s.node = (near - 1) / near;
+    if (away > nodes - 1)
+        s.member *= (nodes - 1) / away;
+    return s;
 }
 
-/* What goes between datacenters, and the path there. */
-static lh_status across(const lh_job *job, const lh_cost_group *group,
-                        const lh_cost_options *options, double each, double *ns,
-                        double *latency_ns, lh_error *err)
+static shares shares_in(const lhi_members *m, uint32_t at,
+                        const lhi_exchange *exchange)
 {
-    double elsewhere = group->size - in_datacenter(group);
-    lh_cost_path path;
+    double nodes = 0;
 
-    *ns = *latency_ns = 0;
-    if (elsewhere < 1)
-        return LH_OK;
-    LHI_TRY(lh_cost_group_path(job, group, options, &path, err));
-    *ns = elsewhere * each * 1e9 / path.bytes_per_s;
-    *latency_ns = elsewhere * path.latency_ns;
+    for (uint32_t i = 0; i < m->n; i++)
+        nodes += m->at[i].nodes;
+    return shares_of(exchange, m->size, m->at[at].near, nodes);
+}
+
+double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
+                            const lhi_exchange *exchange)
+{
+    return shares_in(members, part, exchange).member;
+}
+
+/* Messages to other nodes: one for each member there, or for each node. */
+static double messages_to(const lhi_exchange *exchange, double members,
+                          double nodes)
+{
+    return exchange->dispatcher == LH_DISPATCHER_DEEPEP ? nodes : members;
+}
+
+/* Links to other datacenters, from one of them. */
+static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
+                           const lhi_exchange *exchange,
+                           const lh_cost_options *options, lhi_busiest *known,
+                           lhi_exchange_time *sum, lh_error *err)
+{
+    const lhi_part *here = &m->at[at];
+
+    for (uint32_t i = 0; i < m->n; i++) {
+        const lhi_part *there = &m->at[i];
+        lh_cost_path path;
+
+        if (i == at)
+            continue;
+        LHI_TRY(lhi_between(job, here->datacenter, there->datacenter,
+                            fmax(1, here->senders), options, known, &path,
+                            err));
+        sum->ns_per_byte += there->members * 1e9 / path.bytes_per_s;
+        sum->latency_ns += messages_to(exchange, there->members, there->nodes) *
+                           path.latency_ns;
+    }
     return LH_OK;
 }
 
-/* To members on the own node, or on other nodes of the datacenter; there each
+/* One GPU of a part: the interface sends for both other nodes and other
+ * datacenters, one after the other, and the node's links work meanwhile. Each
  * GPU has its own interface and no other. */
-static lh_status within(const lh_job *job, const lh_cost_group *group,
-                        const lh_cost_options *options, double members,
-                        bool same_node, double each, double *ns,
-                        double *latency_ns, lh_error *err)
+static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
+                           const lhi_exchange *exchange,
+                           const lh_cost_options *options, lhi_busiest *known,
+                           lhi_exchange_time *out, lh_error *err)
 {
+    const lhi_part *p = &m->at[at];
+    lhi_exchange_time away = {0};
+    double far = p->members - p->near, node = 0;
+    shares s = shares_in(m, at, exchange);
     lh_cost_path path;
 
-    *ns = *latency_ns = 0;
-    if (members < 1)
+    LHI_TRY(go_across(job, m, at, exchange, options, known, &away, err));
+    if (far > 0) {
+        LHI_TRY(lhi_inside(job, p->datacenter, false, 1, options, &path, err));
+        away.ns_per_byte += far * 1e9 / path.bytes_per_s;
+        away.latency_ns +=
+            messages_to(exchange, far, p->nodes - 1) * path.latency_ns;
+    }
+    if (p->near > 1) {
+        LHI_TRY(lhi_inside(job, p->datacenter, true, 1, options, &path, err));
+        node = s.node * 1e9 / path.bytes_per_s;
+        away.latency_ns += (p->near - 1) * path.latency_ns;
+    }
+    out->ns_per_byte = fmax(node, s.member * away.ns_per_byte);
+    out->latency_ns = away.latency_ns;
+    return LH_OK;
+}
+
+lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
+                         const lhi_exchange *exchange,
+                         const lh_cost_options *options, lhi_busiest *known,
+                         lhi_exchange_time *out, lh_error *err)
+{
+    lhi_exchange_time worst = {0};
+
+    for (uint32_t i = 0; i < members->n; i++) {
+        lhi_exchange_time here;
+
+        LHI_TRY(
+            time_part(job, members, i, exchange, options, known, &here, err));
+        worst.ns_per_byte = fmax(worst.ns_per_byte, here.ns_per_byte);
+        worst.latency_ns = fmax(worst.latency_ns, here.latency_ns);
+    }
+    *out = worst;
+    return LH_OK;
+}
+
+/* ---- no less ---- */
+
+/* What no path within a datacenter, or from it, is better than; a network that
+ * is not there sets no limit. */
+static lh_status best_paths(const lh_job *job, uint32_t datacenter,
+                            const lh_cost_options *options, lh_cost_path *node,
+                            lh_cost_path *away, lh_error *err)
+{
+    const lh_datacenter *dc = &job->datacenters[datacenter];
+    uint32_t n = job->n_datacenters;
+
+    *node = *away = (lh_cost_path){.bytes_per_s = INFINITY};
+    if (dc->node_link.bytes_per_s > 0)
+        LHI_TRY(lhi_inside(job, datacenter, true, 1, options, node, err));
+    if (!(dc->fabric.bytes_per_s > 0))
         return LH_OK;
-    LHI_TRY(
-        lhi_inside(job, group->datacenter, same_node, 1, options, &path, err));
-    *ns = members * each * 1e9 / path.bytes_per_s;
-    *latency_ns = members * path.latency_ns;
+    LHI_TRY(lhi_inside(job, datacenter, false, 1, options, away, err));
+    if (n > 1)
+        away->bytes_per_s =
+            fmax(away->bytes_per_s, dc->fabric.bytes_per_s *
+                                        options->constants->fabric_efficiency);
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_wan *wan = &job->wans[(size_t)datacenter * n + i];
+        const lh_profile_link *measured =
+            i == datacenter ? NULL
+                            : lhi_profile_link(job, LH_PATH_WAN, datacenter, i);
+
+        if (i == datacenter)
+            continue;
+        if (measured && !options->ignore_profile)
+            away->bytes_per_s = INFINITY;
+        away->latency_ns =
+            fmin(away->latency_ns, measured ? fmin((double)measured->alpha_ns,
+                                                   (double)wan->latency_ns)
+                                            : (double)wan->latency_ns);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
+                               double size, uint32_t step,
+                               const lhi_exchange *exchange,
+                               const lh_cost_options *options,
+                               lhi_exchange_time *out, lh_error *err)
+{
+    lhi_exchange_time least = {INFINITY, INFINITY};
+    double near = job->datacenters[datacenter].gpus_per_node, most = 0, nodes;
+    lh_cost_path node, away;
+
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        most = fmax(most, job->datacenters[i].gpus_per_node);
+    nodes = ceil(size / fmax(1, most / step));
+    near = fmin(size, fmax(1, near / step));
+    LHI_TRY(best_paths(job, datacenter, options, &node, &away, err));
+    for (double k = 1; k <= near; k++) {
+        shares s = shares_of(exchange, size, k, nodes);
+        double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
+        double late =
+            (k - 1) * node.latency_ns +
+            messages_to(exchange, size - k, nodes - 1) * away.latency_ns;
+
+        least.ns_per_byte =
+            fmin(least.ns_per_byte, fmax(s.node * 1e9 / node.bytes_per_s, far));
+        least.latency_ns = fmin(least.latency_ns, late);
+    }
+    *out = least;
+    return LH_OK;
+}
+
+/* ---- as asked for from outside ---- */
+
+static lh_status spread_evenly(const lh_job *job, const lh_cost_group *group,
+                               lhi_members *out, lh_error *err)
+{
+    uint32_t left = group->size, n;
+
+    if (!group->size || !group->per_node || !group->per_datacenter ||
+        group->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
+    n = group->n_sites > 1
+            ? group->n_sites
+            : (group->size + group->per_datacenter - 1) / group->per_datacenter;
+    if (n > job->n_datacenters ||
+        (group->n_sites < 2 && n > job->n_datacenters - group->datacenter))
+        return lhi_fail(err, LH_EINVAL,
+                        "a group spreads over %" PRIu32
+                        " datacenters, more than there are",
+                        n);
+    *out = (lhi_members){.size = group->size, .n = n};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t here = (left + n - i - 1) / (n - i);
+        uint32_t near = here < group->per_node ? here : group->per_node;
+
+        out->at[i] = (lhi_part){.datacenter = group->n_sites > 1
+                                                  ? group->sites[i].datacenter
+                                                  : group->datacenter + i,
+                                .members = here,
+                                .near = near,
+                                .nodes = ceil((double)here / near),
+                                .senders = group->concurrent};
+        left -= here;
+    }
     return LH_OK;
 }
 
@@ -54,22 +238,16 @@ lh_status lh_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
                              double *transfer_ns, double *latency_ns,
                              lh_error *err)
 {
-    double node, fabric, wan, late[3], each = bytes / group->size;
-    double near = fmin(group->size, group->per_node);
-    double here = in_datacenter(group);
+    const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
+    lhi_busiest known = {0};
+    lhi_exchange_time t;
+    lhi_members members;
     lh_cost_options full;
 
     LHI_TRY(lhi_cost_options(options, &full, err));
-    if (!group->size || !group->per_node || !group->per_datacenter ||
-        group->datacenter >= job->n_datacenters)
-        return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
-    LHI_TRY(
-        within(job, group, &full, near - 1, true, each, &node, &late[0], err));
-    LHI_TRY(within(job, group, &full, here - near, false, each, &fabric,
-                   &late[1], err));
-    LHI_TRY(across(job, group, &full, each, &wan, &late[2], err));
-    /* The interface sends for both other nodes and other datacenters. */
-    *transfer_ns = fmax(node, fabric + wan);
-    *latency_ns = late[0] + late[1] + late[2];
+    LHI_TRY(spread_evenly(job, group, &members, err));
+    LHI_TRY(lhi_all_to_all(job, &members, &plain, &full, &known, &t, err));
+    *transfer_ns = bytes * t.ns_per_byte;
+    *latency_ns = t.latency_ns;
     return LH_OK;
 }

@@ -21,9 +21,11 @@ typedef struct prices {
     lhi_shape shape;
     double flops_per_ns, bytes_per_ns; /* as reached */
     bool by_efficiency;
-    lh_cost_group tensor_group, expert_group, context_group;
+    bool least; /* what experts send takes no longer than anywhere */
+    lh_cost_group tensor_group, context_group;
     lh_cost_path tensor, context;
-    double expert_ns_per_byte, expert_latency_ns; /* of all-to-alls */
+    lhi_exchange_time expert; /* of all-to-alls */
+    lh_cost_path sharing;     /* of GPUs that share experts */
 } prices;
 
 /* Nanoseconds, in parts. */
@@ -35,24 +37,96 @@ typedef struct spent_passes {
     spent f, d, w;
 } spent_passes;
 
+/* The slowest of all groups whose tokens go from one to the other. */
+static lh_status price_senders(prices *p, const lhi_fold *fold, lh_error *err)
+{
+    lhi_exchange exchange = {p->job->training.dispatcher,
+                             p->job->model->experts_per_token};
+    uint32_t dc = p->slice->datacenter;
+    lhi_members members;
+
+    if (p->least)
+        return lhi_all_to_all_least(p->job, dc, fold->expert, fold->tensor,
+                                    &exchange, &p->options, &p->expert, err);
+    for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &members); i++) {
+        lhi_exchange_time here;
+
+        LHI_TRY(lhi_all_to_all(p->job, &members, &exchange, &p->options,
+                               p->known, &here, err));
+        p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
+        p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
+    }
+    return LH_OK;
+}
+
+static void slow_down(lh_cost_path *to, const lh_cost_path *what)
+{
+    to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
+    to->latency_ns = fmax(to->latency_ns, what->latency_ns);
+    to->around_ns = fmax(to->around_ns, what->around_ns);
+}
+
+/* The same of those that share experts, which are next to each other. */
+static lh_status price_sharers(prices *p, const lhi_fold *fold, lh_error *err)
+{
+    uint32_t dc = p->slice->datacenter;
+    lhi_members m;
+
+    p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
+    if (p->least && !lhi_fold_sharers_near(fold, dc))
+        return LH_OK;
+    for (uint32_t i = 0; lhi_fold_sharers(fold, dc, i, &m); i++) {
+        lh_cost_site sites[LH_MAX_DATACENTERS];
+        lh_cost_group group = {.size = fold->tensor,
+                               .per_node = UINT32_MAX,
+                               .per_datacenter = UINT32_MAX,
+                               .datacenter = m.at[0].datacenter,
+                               .n_sites = m.n,
+                               .sites = sites};
+        lh_cost_path path;
+
+        for (uint32_t k = 0; k < m.n; k++) {
+            uint32_t here = (uint32_t)m.at[k].members;
+            uint32_t near = (uint32_t)m.at[k].near;
+
+            sites[k] = (lh_cost_site){m.at[k].datacenter, here};
+            group.per_datacenter =
+                here < group.per_datacenter ? here : group.per_datacenter;
+            group.per_node = near < group.per_node ? near : group.per_node;
+            group.concurrent =
+                (uint32_t)fmax(group.concurrent, m.at[k].senders);
+        }
+        LHI_TRY(
+            lhi_group_path(p->job, &group, &p->options, p->known, &path, err));
+        slow_down(&p->sharing, &path);
+    }
+    return LH_OK;
+}
+
+static lh_status price_experts(prices *p, lh_error *err)
+{
+    lhi_fold fold;
+
+    if (!p->shape.folded)
+        return LH_OK;
+    LHI_TRY(lhi_fold_of(p->job, p->layout, p->slice, &fold, err));
+    if (fold.expert > 1)
+        LHI_TRY(price_senders(p, &fold, err));
+    return fold.tensor > 1 ? price_sharers(p, &fold, err) : LH_OK;
+}
+
 static lh_status price_paths(prices *p, lh_error *err)
 {
-    static const lh_cost_dimension dimensions[] = {
-        LH_COST_TENSOR, LH_COST_CONTEXT, LH_COST_EXPERT};
-    lh_cost_group *groups[] = {&p->tensor_group, &p->context_group,
-                               &p->expert_group};
     lh_cost_group context;
 
-    for (int i = 0; i < 3; i++)
-        LHI_TRY(lh_cost_group_of(p->job, p->layout, dimensions[i], p->slice,
-                                 groups[i], err));
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_TENSOR, p->slice,
+                             &p->tensor_group, err));
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_CONTEXT, p->slice,
+                             &p->context_group, err));
     if (p->tensor_group.size > 1)
         LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
                                    &p->tensor, err));
-    if (p->expert_group.size > 1)
-        LHI_TRY(lh_cost_all_to_all(p->job, &p->expert_group, 1, &p->options,
-                                   &p->expert_ns_per_byte,
-                                   &p->expert_latency_ns, err));
+    LHI_TRY(price_experts(p, err));
     if (p->context_group.size < 2)
         return LH_OK;
     /* Keys and values go from one GPU to the next, between nodes over the
@@ -82,13 +156,17 @@ static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
 
 static lh_status make_prices(const lh_job *job, const lh_layout *layout,
                              const lh_cost_slice *slice,
-                             const lh_cost_options *options, prices *p,
-                             lh_error *err)
+                             const lh_cost_options *options, bool least,
+                             lhi_busiest *known, prices *p, lh_error *err)
 {
     const lh_gpu *gpu;
     const lh_cost_constants *c;
 
-    *p = (prices){.job = job, .layout = layout, .slice = slice};
+    *p = (prices){.job = job,
+                  .layout = layout,
+                  .slice = slice,
+                  .least = least,
+                  .known = known};
     LHI_TRY(lhi_cost_options(options, &p->options, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
         p->options.rings = job->training.rings;
@@ -106,25 +184,28 @@ static lh_status make_prices(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* `calls` equal collectives of `bytes` together. */
-static double price_rings(const prices *p, double bytes, double calls)
+/* `calls` equal collectives of `bytes` together, of so many GPUs. */
+static double price_rings(const prices *p, uint32_t gpus,
+                          const lh_cost_path *path, double bytes, double calls)
 {
     double transfer, latency;
 
-    if (calls <= 0 || p->tensor_group.size < 2)
+    if (calls <= 0 || gpus < 2)
         return 0;
-    lh_cost_collective_ring(p->options.rings, LH_ALL_GATHER,
-                            p->tensor_group.size, bytes / calls, &p->tensor,
-                            &transfer, &latency);
+    lh_cost_collective_ring(p->options.rings, LH_ALL_GATHER, gpus,
+                            bytes / calls, path, &transfer, &latency);
     return calls * (transfer + latency);
 }
 
 static double price_communication(const prices *p, const lhi_work *work)
 {
-    double ns = price_rings(p, work->tensor_bytes, work->tensor_calls);
+    double ns = price_rings(p, p->tensor_group.size, &p->tensor,
+                            work->tensor_bytes, work->tensor_calls);
 
-    ns += work->expert_bytes * p->expert_ns_per_byte +
-          work->expert_calls * p->expert_latency_ns;
+    ns += price_rings(p, p->shape.expert_tensor, &p->sharing,
+                      work->sharing_bytes, work->sharing_calls);
+    ns += work->expert_bytes * p->expert.ns_per_byte +
+          work->expert_calls * p->expert.latency_ns;
     if (work->context_calls > 0) {
         double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
                       work->context_calls * p->context.latency_ns;
@@ -416,17 +497,20 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
     double element = p->shape.element;
     double wire = p->options.gradient_wire_bytes;
     double gathers = p->options.gather_again && zero && zero < 3 ? 2 : 1;
-    uint32_t ranks = p->layout->data * p->layout->context * p->layout->expert;
+    uint64_t ranks = (uint64_t)p->layout->data * p->layout->context;
+    uint64_t copies =
+        ranks * p->layout->tensor / lh_layout_expert_block(p->layout);
+    double sent = (ranks > 1 ? params->total - params->experts : 0) +
+                  (copies > 1 ? params->experts : 0);
     lhi_data_times t;
 
-    if (ranks == 1)
+    if (ranks == 1 && copies == 1)
         return LH_OK;
     LHI_TRY(lhi_data_time(p->job, p->layout, p->slice, &p->options, params,
                           p->known, &t, err));
-    LHI_TRY(lhi_whole(params->total * wire, "gradient bytes",
-                      &out->reduce_bytes, err));
+    LHI_TRY(lhi_whole(sent * wire, "gradient bytes", &out->reduce_bytes, err));
     if (zero)
-        LHI_TRY(lhi_whole(gathers * params->total * element, "parameter bytes",
+        LHI_TRY(lhi_whole(gathers * sent * element, "parameter bytes",
                           &out->gather_bytes, err));
     t.gather.transfer *= gathers;
     if (zero >= 3) {
@@ -528,10 +612,10 @@ static lh_status fill_optimizer(const prices *p, lh_cost *out, lh_error *err)
                      &out->optimizer_ns, err);
 }
 
-lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
-                         const lh_cost_slice *slice,
-                         const lh_cost_options *options, lhi_busiest *known,
-                         lh_cost *out, lh_error *err)
+static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_slice *slice,
+                            const lh_cost_options *options, bool least,
+                            lhi_busiest *known, lh_cost *out, lh_error *err)
 {
     prices p;
     sums s = {0};
@@ -539,8 +623,7 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
     lh_cost cost = {0};
     bool whole;
 
-    LHI_TRY(make_prices(job, layout, slice, options, &p, err));
-    p.known = known;
+    LHI_TRY(make_prices(job, layout, slice, options, least, known, &p, err));
     LHI_TRY(sum_chunk(&p, &s, &whole, err));
     if (!whole) {
         LHI_TRY(sum_layers(&p, &s, err));
@@ -562,6 +645,22 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
+lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
+                         const lh_cost_slice *slice,
+                         const lh_cost_options *options, lhi_busiest *known,
+                         lh_cost *out, lh_error *err)
+{
+    return cost_chunk(job, layout, slice, options, false, known, out, err);
+}
+
+lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lh_cost *out, lh_error *err)
+{
+    return cost_chunk(job, layout, slice, options, true, known, out, err);
+}
+
 lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
                         const lh_cost_slice *slice,
                         const lh_cost_options *options, lh_cost *out,
@@ -581,7 +680,9 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
     lhi_op list[LH_COST_MAX_OPS];
     lh_cost_op made[LH_COST_MAX_OPS];
 
-    LHI_TRY(make_prices(job, layout, slice, options, &p, err));
+    lhi_busiest known = {0};
+
+    LHI_TRY(make_prices(job, layout, slice, options, false, &known, &p, err));
     if (layer >= job->model->layers)
         return lhi_fail(err, LH_EINVAL, "layer %" PRIu32 " of %" PRIu32, layer,
                         job->model->layers);

@@ -256,198 +256,6 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
     return lhi_group_path(job, group, options, &known, out, err);
 }
 
-/* Members on a node of `per_node` GPUs, of `count` that lie `stride` apart. */
-static uint32_t on_node(uint32_t count, uint64_t stride, uint32_t per_node)
-{
-    uint64_t n = stride < per_node ? per_node / stride : 1;
-
-    return n < count ? (uint32_t)n : count;
-}
-
-static bool spread_dimension(lh_cost_dimension dimension)
-{
-    return dimension == LH_COST_DATA || dimension == LH_COST_DATA_SHARED;
-}
-
-static uint64_t device_gpus(const lh_layout *layout)
-{
-    return (uint64_t)layout->tensor * layout->context * layout->expert;
-}
-
-static uint64_t replica_stride(const lh_layout *layout)
-{
-    return layout->outermost == LH_OUTERMOST_DATA
-               ? device_gpus(layout) * layout->pipeline
-               : device_gpus(layout);
-}
-
-void lhi_group_at(const lh_job *job, const lh_layout *layout,
-                  lh_cost_dimension dimension, const lh_cost_site *site,
-                  lh_cost_group *out)
-{
-    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
-    uint32_t each = layout->context;
-
-    if (dimension == LH_COST_DATA_SHARED)
-        each *= layout->expert;
-    *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
-    out->size = out->per_datacenter = site->replicas * each;
-    out->per_node = on_node(each, layout->tensor, per_node) *
-                    on_node(site->replicas, replica_stride(layout), per_node);
-}
-
-static lh_status check_sites(const lh_job *job, const lh_layout *layout,
-                             const lh_cost_slice *slice, lh_error *err)
-{
-    uint64_t replicas = 0;
-
-    for (uint32_t i = 0; i < slice->n_sites; i++) {
-        if (slice->sites[i].datacenter >= job->n_datacenters ||
-            !slice->sites[i].replicas)
-            return lhi_fail(err, LH_EINVAL,
-                            "replicas in a datacenter that the job does not "
-                            "have, or none in one that is listed");
-        replicas += slice->sites[i].replicas;
-    }
-    if (replicas != layout->data)
-        return lhi_fail(err, LH_EINVAL,
-                        "%" PRIu64 " replicas in all datacenters, but data is "
-                        "%" PRIu32,
-                        replicas, layout->data);
-    return LH_OK;
-}
-
-/* Rings between datacenters: as many at once as the smallest datacenter has
- * GPUs for, so that every one of them has a share of its own. */
-static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
-                              lh_cost_dimension dimension,
-                              const lh_cost_slice *slice, lh_cost_group *out,
-                              lh_error *err)
-{
-    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
-    uint32_t replicas = UINT32_MAX;
-
-    LHI_TRY(check_sites(job, layout, slice, err));
-    out->per_datacenter = out->per_node = UINT32_MAX;
-    for (uint32_t i = 0; i < slice->n_sites; i++) {
-        lh_cost_group at;
-
-        lhi_group_at(job, layout, dimension, &slice->sites[i], &at);
-        if (at.size < out->per_datacenter)
-            out->per_datacenter = at.size;
-        if (at.per_node < out->per_node)
-            out->per_node = at.per_node;
-        if (slice->sites[i].replicas < replicas)
-            replicas = slice->sites[i].replicas;
-    }
-    if (slice->n_sites > 1) {
-        out->n_sites = slice->n_sites;
-        out->sites = slice->sites;
-        out->concurrent = (uint32_t)(device_gpus(layout) * sharing * replicas);
-    }
-    return LH_OK;
-}
-
-/* The GPUs that share out experts, perhaps over several datacenters, from where
- * all of them send at once. */
-static lh_status spread_experts(const lh_job *job, const lh_layout *layout,
-                                const lh_cost_slice *slice, lh_cost_group *out,
-                                lh_error *err)
-{
-    uint32_t n = slice->expert_datacenters ? slice->expert_datacenters : 1;
-    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
-
-    if (n > job->n_datacenters - slice->datacenter)
-        return lhi_fail(err, LH_EINVAL,
-                        "experts over more datacenters than there are");
-    if (layout->expert % n)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "expert (%" PRIu32 ") does not divide over %" PRIu32
-                        " datacenters",
-                        layout->expert, n);
-    out->per_datacenter = out->size / n;
-    if (out->per_node > out->per_datacenter)
-        out->per_node = out->per_datacenter;
-    if (n > 1)
-        out->concurrent =
-            (uint32_t)(device_gpus(layout) / n * sharing * layout->data);
-    return LH_OK;
-}
-
-static lh_status find_group(const lh_job *job, const lh_layout *layout,
-                            lh_cost_dimension dimension,
-                            const lh_cost_slice *slice, lh_cost_group *out,
-                            lh_error *err)
-{
-    uint64_t t = layout->tensor, c = layout->context;
-    uint64_t device = device_gpus(layout), stride = replica_stride(layout);
-    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
-    uint32_t per_node, spread = 1;
-
-    if (slice->datacenter >= job->n_datacenters ||
-        dcs > job->n_datacenters - slice->datacenter)
-        return lhi_fail(err, LH_EINVAL,
-                        "a slice lies in a datacenter that "
-                        "the job does not have");
-    per_node = job->datacenters[slice->datacenter].gpus_per_node;
-    *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
-    switch (dimension) {
-    case LH_COST_TENSOR:
-        out->size = layout->tensor;
-        out->per_node = on_node(out->size, 1, per_node);
-        break;
-    case LH_COST_CONTEXT:
-        out->size = layout->context;
-        out->per_node = on_node(out->size, t, per_node);
-        break;
-    case LH_COST_EXPERT:
-        out->size = layout->expert;
-        out->per_node = on_node(out->size, t * c, per_node);
-        return spread_experts(job, layout, slice, out, err);
-    case LH_COST_DATA:
-        out->size = layout->data * layout->context;
-        out->per_node = on_node(layout->context, t, per_node) *
-                        on_node(layout->data, stride, per_node);
-        spread = dcs;
-        break;
-    case LH_COST_DATA_SHARED:
-        out->size = layout->data * layout->context * layout->expert;
-        out->per_node = on_node(layout->context * layout->expert, t, per_node) *
-                        on_node(layout->data, stride, per_node);
-        spread = dcs;
-        break;
-    default:
-        return lhi_fail(err, LH_EINVAL, "no such dimension");
-    }
-    if (slice->n_sites && spread_dimension(dimension))
-        return spread_sites(job, layout, dimension, slice, out, err);
-    if (layout->data % spread)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "data (%" PRIu32 ") does not "
-                        "divide over %" PRIu32 " datacenters",
-                        layout->data, spread);
-    out->per_datacenter = out->size / spread;
-    if (out->per_node > out->per_datacenter)
-        out->per_node = out->per_datacenter;
-    /* Every GPU of a datacenter has its own ring across. */
-    if (spread > 1)
-        out->concurrent =
-            (uint32_t)(device * layout->pipeline * layout->data / spread);
-    return LH_OK;
-}
-
-lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
-                           lh_cost_dimension dimension,
-                           const lh_cost_slice *slice, lh_cost_group *out,
-                           lh_error *err)
-{
-    lh_cost_group group;
-
-    LHI_TRY(find_group(job, layout, dimension, slice, &group, err));
-    *out = group;
-    return LH_OK;
-}
-
 int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 {
     double bytes = (double)layout->micro_batch * job->training.sequence *
@@ -471,7 +279,7 @@ static lh_status hop_path(const lh_job *job, const lh_layout *layout,
                         "a hop to or from a datacenter that "
                         "the job does not have");
     if (hop->from != hop->to) {
-        senders = (double)layout->tensor * layout->context * layout->expert *
+        senders = (double)layout->tensor * layout->context *
                   (hop->replicas ? hop->replicas : layout->data);
         return lhi_between(job, hop->from, hop->to, senders, options, known,
                            out, err);
@@ -497,7 +305,7 @@ lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     LHI_TRY(hop_path(job, layout, hop, &full, known, &path, err));
     message.bytes = lh_cost_message_bytes(job, layout);
-    gpus = (double)layout->tensor * layout->context * layout->expert;
+    gpus = (double)layout->tensor * layout->context;
     share = (double)message.bytes / gpus;
     if (full.whole_messages)
         share *= layout->tensor;

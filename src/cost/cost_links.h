@@ -50,15 +50,15 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_slice *slice,
                          const lh_cost_options *options, lhi_busiest *known,
                          lh_cost *out, lh_error *err);
+/* As lhi_chunk_cost(), but what experts of different GPUs send each other takes
+ * no longer than it does wherever the replicas are. */
+lh_status lhi_chunk_cost_least(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice,
+                               const lh_cost_options *options,
+                               lhi_busiest *known, lh_cost *out, lh_error *err);
 lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
                           const lh_cost_hop *hop,
                           const lh_cost_options *options, lhi_busiest *known,
                           lh_cost_message *out, lh_error *err);
-
-/* The members of a data-parallel group (LH_COST_DATA or LH_COST_DATA_SHARED)
- * that lie in one datacenter. */
-void lhi_group_at(const lh_job *job, const lh_layout *layout,
-                  lh_cost_dimension dimension, const lh_cost_site *site,
-                  lh_cost_group *out);
 
 #endif

@@ -48,11 +48,11 @@ static void keep_attention(const lhi_shape *shape, parts *p)
 }
 
 /* An MLP on `rows` copies of each token. */
-static void keep_mlp(const lhi_shape *shape, double rows, double width,
+static void keep_mlp(const lhi_shape *shape, double rows, double local,
                      parts *p)
 {
     double e = shape->element;
-    double inner = rows * width / shape->tensor;
+    double inner = rows * local;
     double into = (shape->model->gated ? 2 : 1) * inner;
 
     p->rest += e * into;
@@ -73,21 +73,23 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {
-        keep_mlp(shape, 1, m->ffn, p);
+        keep_mlp(shape, 1, (double)m->ffn / shape->tensor, p);
         p->linear_in += e * hidden;
         p->linear_grad += e * hidden;
         return;
     }
-    /* Tokens as dispatched, and the experts' results, which the gradients of
-     * the router need. */
-    double moved = e * hidden * m->experts_per_token;
+    /* Tokens as dispatched, all that GPUs which share an expert have gathered,
+     * and the experts' results, which the gradients of the router need. */
+    double moved = e * m->hidden * shape->dispatched;
+    double gathered = moved * (shape->folded ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
-    p->rest += 2 * moved + routed;
-    keep_mlp(shape, m->experts_per_token, m->expert_ffn, p);
+    p->rest += gathered + moved + routed;
+    keep_mlp(shape, shape->expert_rows,
+             (double)m->expert_ffn / shape->expert_tensor, p);
     if (m->shared_expert_ffn)
-        keep_mlp(shape, 1, m->shared_expert_ffn, p);
-    p->linear_in += moved + e * hidden;
-    p->linear_grad += moved + routed;
+        keep_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor, p);
+    p->linear_in += gathered + e * hidden;
+    p->linear_grad += gathered + routed;
     if (m->shared_expert_ffn)
         p->linear_grad += e * hidden;
 }
@@ -176,6 +178,13 @@ void lhi_params_slice(const lhi_shape *shape, const lh_cost_slice *slice,
     if (slice->head) {
         split += (double)lh_model_head_params(m);
         split += (double)lh_model_mtp_params(m);
+        /* Their layers are like the model's last. */
+        if (m->mtp_layers) {
+            lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
+
+            split -= (double)m->mtp_layers * (double)last.experts;
+            experts += (double)m->mtp_layers * (double)last.experts;
+        }
     }
     /* A tied matrix that is here as embedding is not here again. */
     if (slice->embedding && slice->head && m->tied_embeddings)

@@ -95,6 +95,19 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
     return false;
 }
 
+/* Profiles do not say over how many GPUs an expert is cut: as it is where a
+ * layout does not say so either. */
+static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
+                               lh_profile_kind kind)
+{
+    lh_layout usual = *layout;
+
+    usual.expert_tensor = 0;
+    return !job->model->experts ||
+           (kind != LH_PROFILE_MOE_LAYER && kind != LH_PROFILE_CHUNK) ||
+           lh_layout_expert_tensor(layout) == lh_layout_expert_tensor(&usual);
+}
+
 lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
                             const lh_cost_slice *slice,
                             const lh_cost_options *options,
@@ -119,11 +132,12 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
     *out = (lhi_measured){0};
     if (!profile || options->ignore_profile || !has_kind(profile, &like))
         return LH_OK;
-    if (find_nearest(profile, &like, out)) {
+    bool comparable = is_cut_as_measured(job, layout, kind);
+    if (comparable && find_nearest(profile, &like, out)) {
         out->recompute_done = true;
         return LH_OK;
     }
-    if (like.recompute != LH_RECOMPUTE_NONE) {
+    if (comparable && like.recompute != LH_RECOMPUTE_NONE) {
         like.recompute = LH_RECOMPUTE_NONE;
         if (find_nearest(profile, &like, out)) {
             /* Embedding and head have nothing to recompute. */
@@ -133,6 +147,12 @@ lh_status lhi_measured_find(const lh_job *job, const lh_layout *layout,
     }
     if (options->estimate_missing)
         return LH_OK;
+    if (!comparable)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "profile %s does not say what experts take that are "
+                        "cut over %" PRIu32 " GPUs; leave expert_tensor out",
+                        profile->name ? profile->name : "of the job",
+                        lh_layout_expert_tensor(layout));
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "profile %s has no %s on %s with tensor %" PRIu32
                     ", context %" PRIu32 ", expert %" PRIu32

@@ -119,11 +119,11 @@ static void add_attention(lister *l, uint32_t layer)
 }
 
 /* `shared`: another set of names. */
-static void add_mlp(lister *l, double rows, double width, double matrices,
+static void add_mlp(lister *l, double rows, double inner, double matrices,
                     bool shared)
 {
     const lhi_shape *s = l->shape;
-    double inner = width / s->tensor, h = s->model->hidden;
+    double h = s->model->hidden;
     double values = rows * inner * s->element;
     add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
     if (s->model->gated)
@@ -141,15 +141,16 @@ static void add_experts(lister *l)
     const lhi_shape *s = l->shape;
     const lh_model *m = s->model;
     double e = s->element, t = s->tokens;
-    double moved = t * s->norm_share * m->hidden * e * m->experts_per_token;
+    double moved = t * s->dispatched * m->hidden * e;
+    double gathered = moved * (s->folded ? s->expert_tensor : 1);
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                 m->experts, 1, false);
-    router->stored = 2 * moved + routed;
-    add_mlp(l, t * m->experts_per_token, m->expert_ffn,
+    router->stored = gathered + moved + routed;
+    add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
             (double)m->experts / s->expert, false);
     if (m->shared_expert_ffn)
-        add_mlp(l, t, m->shared_expert_ffn, 1, true);
+        add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
 }
 
 uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
@@ -163,7 +164,8 @@ uint32_t lhi_ops_layer(const lhi_shape *shape, uint32_t layer, lhi_op *ops)
     if (lh_model_layer_is_moe(shape->model, layer))
         add_experts(&l);
     else
-        add_mlp(&l, shape->tokens, shape->model->ffn, 1, false);
+        add_mlp(&l, shape->tokens, (double)shape->model->ffn / shape->tensor, 1,
+                false);
     if (shape->dropout)
         add_fixed(&l, "mlp dropout", hidden);
     return l.n;

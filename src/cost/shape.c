@@ -123,6 +123,21 @@ static lh_status need_divides(uint32_t value, uint32_t by, const char *what,
     return LH_OK;
 }
 
+/* Experts are spread inside the ranks of a pipeline stage. */
+static lh_status check_block(const lh_layout *layout, lh_error *err)
+{
+    uint64_t block = lh_layout_expert_block(layout);
+    uint64_t ranks = (uint64_t)layout->tensor * layout->context * layout->data;
+
+    if (ranks % block)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the GPUs of a pipeline stage, tensor x context x data "
+                        "(%" PRIu64 "), are not a multiple of expert x "
+                        "expert_tensor (%" PRIu64 ")",
+                        ranks, block);
+    return LH_OK;
+}
+
 static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                               lh_error *err)
 {
@@ -143,20 +158,19 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
     if (layout->context > 1)
         LHI_TRY(need_divides(job->training.sequence, 2 * layout->context,
                              "the sequence", "twice context", err));
-    LHI_TRY(need_divides(layout->micro_batch, layout->expert, "micro_batch",
-                         "expert, whose GPUs take a part of it each", err));
     if (m->experts) {
         LHI_TRY(need_divides(m->experts, layout->expert, "the model's experts",
                              "expert", err));
-        LHI_TRY(need_divides(m->expert_ffn, layout->tensor,
-                             "the experts' width", "tensor", err));
+        LHI_TRY(need_divides(m->expert_ffn, lh_layout_expert_tensor(layout),
+                             "the experts' width", "expert_tensor", err));
+        LHI_TRY(check_block(layout, err));
         LHI_TRY(need_divides(m->shared_expert_ffn, layout->tensor,
                              "the shared experts' width", "tensor", err));
-    } else if (layout->expert > 1) {
+    } else if (layout->expert > 1 || layout->expert_tensor) {
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "expert is %" PRIu32 ", but "
-                        "the model has no experts",
-                        layout->expert);
+                        "expert is %" PRIu32 " and expert_tensor %" PRIu32
+                        ", but the model has no experts",
+                        layout->expert, lh_layout_expert_tensor(layout));
     }
     return need_divides(m->ffn, layout->tensor, "the model's ffn", "tensor",
                         err);
@@ -168,6 +182,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
 {
     const lh_model *m = job->model;
     double t, element = lh_precision_bytes(job->training.precision);
+    uint64_t block = lh_layout_expert_block(layout);
 
     LHI_TRY(check_layout(job, layout, err));
     t = layout->tensor;
@@ -176,8 +191,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .tensor = layout->tensor,
         .context = layout->context,
         .expert = layout->expert,
+        .expert_tensor = lh_layout_expert_tensor(layout),
         .tokens = (double)layout->micro_batch * job->training.sequence /
-                  ((double)layout->context * layout->expert),
+                  (double)layout->context,
         .norm_share = options->no_sequence_parallel ? 1 : 1 / t,
         .sequence = job->training.sequence,
         .element = element,
@@ -188,12 +204,20 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .qk_dim = m->head_dim,
         .v_dim = m->kv_lora_rank ? m->v_head_dim : m->head_dim,
         .vocab = ceil(m->vocab / t),
-        .expert_divisor = options->expert_divisor ? options->expert_divisor
-                                                  : layout->expert * t,
+        .expert_divisor =
+            options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,
         /* GPT-2 and GPT-3, and who else has layer norm, trained with it. */
         .dropout = m->norm == LH_NORM_LAYER && !options->no_dropout,
         .recompute = job->training.recompute,
     };
+    out->folded = layout->expert > 1 || out->expert_tensor != layout->tensor;
+    if (m->experts) {
+        out->dispatched =
+            m->experts_per_token * (out->folded ? 1 / t : out->norm_share);
+        out->expert_rows = m->experts_per_token;
+        if (out->folded)
+            out->expert_rows *= out->expert_tensor / t;
+    }
     return LH_OK;
 }

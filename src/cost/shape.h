@@ -12,7 +12,9 @@
  *   measured.h    what a profile measured in place of that
  *   cost_links.h  paths between GPUs: cost_links.c; what their settings do to
  *                 them: cost_network.c, by the rates of transport.c
- *   collective.c  collectives over one path; all_to_all.c over several
+ *   fold.h        which GPUs share experts and which hold the same ones
+ *   groups.h      which GPUs take part in any other collective
+ *   collective.c  collectives over one path; all_to_all.h over several
  *   sharding.h    data parallelism: who shares what, and what it sends
  *   count.c       operations that a model needs, whatever runs it */
 #ifndef LHI_SHAPE_H
@@ -22,13 +24,18 @@
 
 typedef struct lhi_shape {
     const lh_model *model;
-    uint32_t tensor, context, expert;
-    double tokens;          /* per GPU and microbatch */
-    double norm_share;      /* of those, tokens that norms, residuals see:
-                               1/tensor with sequence parallelism */
-    double sequence;        /* tokens that attention may look at */
-    double element;         /* bytes */
-    double gradient;        /* bytes of a gradient element in memory */
+    uint32_t tensor, context, expert, expert_tensor;
+    /* Experts are spread otherwise than the rest, so that tokens go to them:
+     * each GPU sends 1/tensor of what its tensor-parallel group has. */
+    bool folded;
+    double dispatched;  /* copies of a token, of `tokens`, that a GPU sends */
+    double expert_rows; /* and that its experts work on */
+    double tokens;      /* per GPU and microbatch */
+    double norm_share;  /* of those, tokens that norms, residuals see:
+                           1/tensor with sequence parallelism */
+    double sequence;    /* tokens that attention may look at */
+    double element;     /* bytes */
+    double gradient;    /* bytes of a gradient element in memory */
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* of one head */
     double vocab;           /* per GPU */

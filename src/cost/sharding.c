@@ -5,13 +5,25 @@
 
 #include "base/fail.h"
 
+#include <math.h>
+
 typedef struct sharer {
     const lh_job *job;
     const lh_layout *layout;
     const lh_cost_slice *slice;
     const lh_cost_options *options;
     lhi_busiest *known;
+    const lhi_fold *fold; /* of experts; NULL: where the rest is */
 } sharer;
+
+static void find_inner(const sharer *s, const lh_cost_site *site,
+                       lh_cost_group *out)
+{
+    if (s->fold)
+        lhi_fold_copies_at(s->fold, site, out);
+    else
+        lhi_group_at(s->job, s->layout, site, out);
+}
 
 /* Over how many datacenters a group spreads. */
 static uint32_t spread_of(const lh_cost_group *group)
@@ -44,8 +56,8 @@ static lh_status in_one(const sharer *s, lh_collective_kind kind,
 
 /* Inside the datacenter in which that takes longest. */
 static lh_status inside(const sharer *s, lh_collective_kind kind,
-                        lh_cost_dimension dimension, const lh_cost_group *group,
-                        double bytes, lhi_collective *out, lh_error *err)
+                        const lh_cost_group *group, double bytes,
+                        lhi_collective *out, lh_error *err)
 {
     lh_cost_group inner = *group;
 
@@ -57,7 +69,7 @@ static lh_status inside(const sharer *s, lh_collective_kind kind,
     for (uint32_t i = 0; i < group->n_sites; i++) {
         lhi_collective here;
 
-        lhi_group_at(s->job, s->layout, dimension, &group->sites[i], &inner);
+        find_inner(s, &group->sites[i], &inner);
         LHI_TRY(in_one(s, kind, &inner, bytes, &here, err));
         if (here.transfer + here.latency > out->transfer + out->latency)
             *out = here;
@@ -92,13 +104,12 @@ static lh_status between(const sharer *s, lh_collective_kind kind,
 
 /* Everything sharded over all of them: inside first, then the shares. */
 static lh_status share_fully(const sharer *s, lh_collective_kind kind,
-                             lh_cost_dimension dimension,
                              const lh_cost_group *group, double bytes,
                              lhi_collective *sum, lh_error *err)
 {
     lhi_collective part;
 
-    LHI_TRY(inside(s, kind, dimension, group, bytes, &part, err));
+    LHI_TRY(inside(s, kind, group, bytes, &part, err));
     add_times(sum, &part);
     LHI_TRY(between(s, kind, group, bytes, false, &part, err));
     add_times(sum, &part);
@@ -107,19 +118,16 @@ static lh_status share_fully(const sharer *s, lh_collective_kind kind,
 
 /* Sharded inside each datacenter: what is between them is a sum
  * [SX section 4.1, there for two]. */
-static lh_status share_inside(const sharer *s, lh_cost_dimension dimension,
-                              const lh_cost_group *group, double gather_bytes,
-                              double reduce_bytes, lhi_data_times *sum,
-                              lh_error *err)
+static lh_status share_inside(const sharer *s, const lh_cost_group *group,
+                              double gather_bytes, double reduce_bytes,
+                              lhi_data_times *sum, lh_error *err)
 {
     bool leaders = s->layout->sharding == LH_SHARDING_HYBRID_LEADERS;
     lhi_collective part;
 
-    LHI_TRY(
-        inside(s, LH_ALL_GATHER, dimension, group, gather_bytes, &part, err));
+    LHI_TRY(inside(s, LH_ALL_GATHER, group, gather_bytes, &part, err));
     add_times(&sum->gather, &part);
-    LHI_TRY(inside(s, LH_REDUCE_SCATTER, dimension, group, reduce_bytes, &part,
-                   err));
+    LHI_TRY(inside(s, LH_REDUCE_SCATTER, group, reduce_bytes, &part, err));
     add_times(&sum->reduce, &part);
     LHI_TRY(
         between(s, LH_ALL_REDUCE, group, reduce_bytes, leaders, &part, err));
@@ -127,29 +135,51 @@ static lh_status share_inside(const sharer *s, lh_cost_dimension dimension,
     return LH_OK;
 }
 
-/* Of `params` parameters that the GPUs along `dimension` hold. */
-static lh_status time_dimension(const sharer *s, lh_cost_dimension dimension,
-                                double params, lhi_data_times *sum,
-                                lh_error *err)
+/* Of `params` parameters that the GPUs of a group hold. */
+static lh_status time_group(const sharer *s, const lh_cost_group *group,
+                            double params, lhi_data_times *sum, lh_error *err)
 {
     uint32_t zero = s->job->training.zero;
     double gather = params * lh_precision_bytes(s->job->training.precision);
     double reduce = params * s->options->gradient_wire_bytes;
-    lh_cost_group group;
 
-    LHI_TRY(
-        lh_cost_group_of(s->job, s->layout, dimension, s->slice, &group, err));
-    if (group.size < 2 || params <= 0)
+    if (group->size < 2 || params <= 0)
         return LH_OK;
-    if (zero && s->layout->sharding > LH_SHARDING_FULL && spread_of(&group) > 1)
-        return share_inside(s, dimension, &group, gather, reduce, sum, err);
+    if (zero && s->layout->sharding > LH_SHARDING_FULL && spread_of(group) > 1)
+        return share_inside(s, group, gather, reduce, sum, err);
     if (!zero)
-        return share_fully(s, LH_ALL_REDUCE, dimension, &group, reduce,
-                           &sum->reduce, err);
-    LHI_TRY(share_fully(s, LH_ALL_GATHER, dimension, &group, gather,
-                        &sum->gather, err));
-    return share_fully(s, LH_REDUCE_SCATTER, dimension, &group, reduce,
-                       &sum->reduce, err);
+        return share_fully(s, LH_ALL_REDUCE, group, reduce, &sum->reduce, err);
+    LHI_TRY(share_fully(s, LH_ALL_GATHER, group, gather, &sum->gather, err));
+    return share_fully(s, LH_REDUCE_SCATTER, group, reduce, &sum->reduce, err);
+}
+
+static void take_slower(lhi_collective *to, const lhi_collective *what)
+{
+    to->transfer = fmax(to->transfer, what->transfer);
+    to->latency = fmax(to->latency, what->latency);
+}
+
+/* Where groups differ, the slowest in each respect: all wait for it. */
+static lh_status time_experts(sharer *s, double params, lhi_data_times *sum,
+                              lh_error *err)
+{
+    lhi_data_times slowest = {0};
+    lhi_copies c;
+
+    for (uint32_t i = 0; lhi_fold_copies(s->fold, i, &c); i++) {
+        lhi_data_times here = {0};
+
+        if (!c.n)
+            continue;
+        LHI_TRY(time_group(s, &c.group, params, &here, err));
+        take_slower(&slowest.gather, &here.gather);
+        take_slower(&slowest.reduce, &here.reduce);
+        take_slower(&slowest.between, &here.between);
+    }
+    add_times(&sum->gather, &slowest.gather);
+    add_times(&sum->reduce, &slowest.reduce);
+    add_times(&sum->between, &slowest.between);
+    return LH_OK;
 }
 
 lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
@@ -158,44 +188,71 @@ lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
                         const lhi_params *params, lhi_busiest *known,
                         lhi_data_times *out, lh_error *err)
 {
-    sharer s = {job, layout, slice, options, known};
+    sharer s = {job, layout, slice, options, known, NULL};
+    lh_cost_group group;
+    lhi_fold fold;
 
     *out = (lhi_data_times){0};
-    LHI_TRY(time_dimension(&s, LH_COST_DATA_SHARED,
-                           params->total - params->experts, out, err));
-    return time_dimension(&s, LH_COST_DATA, params->experts, out, err);
+    LHI_TRY(
+        lh_cost_group_of(job, layout, LH_COST_DATA_SHARED, slice, &group, err));
+    LHI_TRY(time_group(&s, &group, params->total - params->experts, out, err));
+    if (!(params->experts > 0))
+        return LH_OK;
+    LHI_TRY(lhi_fold_of(job, layout, slice, &fold, err));
+    if (fold.like_the_rest)
+        return time_group(&s, &group, params->experts, out, err);
+    s.fold = &fold;
+    return time_experts(&s, params->experts, out, err);
 }
 
 /* Members of a group in the slice's datacenter. */
-static lh_status count_here(const sharer *s, lh_cost_dimension dimension,
-                            double *out, lh_error *err)
+static double count_here(const sharer *s, const lh_cost_group *group)
 {
-    lh_cost_group group;
-
-    LHI_TRY(
-        lh_cost_group_of(s->job, s->layout, dimension, s->slice, &group, err));
-    *out = group.per_datacenter;
-    for (uint32_t i = 0; i < group.n_sites; i++) {
+    for (uint32_t i = 0; i < group->n_sites; i++) {
         lh_cost_group here;
 
-        if (group.sites[i].datacenter != s->slice->datacenter)
+        if (group->sites[i].datacenter != s->slice->datacenter)
             continue;
-        lhi_group_at(s->job, s->layout, dimension, &group.sites[i], &here);
-        *out = here.size;
+        find_inner(s, &group->sites[i], &here);
+        return here.size;
     }
-    return LH_OK;
+    return group->per_datacenter;
+}
+
+/* Of the copies of experts that have fewest in a datacenter. */
+static double count_copies_here(const sharer *s)
+{
+    double fewest = INFINITY;
+    lhi_copies c;
+
+    for (uint32_t i = 0; lhi_fold_copies(s->fold, i, &c); i++)
+        if (c.n)
+            fewest = fmin(fewest, count_here(s, &c.group));
+    return fewest;
 }
 
 lh_status lhi_state_ranks(const lh_job *job, const lh_layout *layout,
                           const lh_cost_slice *slice, double *shared,
                           double *experts, lh_error *err)
 {
-    sharer s = {job, layout, slice, NULL, NULL};
+    sharer s = {job, layout, slice, NULL, NULL, NULL};
+    lh_cost_group group;
+    lhi_fold fold;
 
-    *experts = (double)layout->data * layout->context;
-    *shared = *experts * layout->expert;
+    *shared = (double)layout->data * layout->context;
+    *experts =
+        *shared * layout->tensor / (double)lh_layout_expert_block(layout);
     if (layout->sharding <= LH_SHARDING_FULL)
         return LH_OK;
-    LHI_TRY(count_here(&s, LH_COST_DATA_SHARED, shared, err));
-    return count_here(&s, LH_COST_DATA, experts, err);
+    LHI_TRY(
+        lh_cost_group_of(job, layout, LH_COST_DATA_SHARED, slice, &group, err));
+    *shared = *experts = count_here(&s, &group);
+    if (!job->model->experts)
+        return LH_OK;
+    LHI_TRY(lhi_fold_of(job, layout, slice, &fold, err));
+    if (fold.like_the_rest)
+        return LH_OK;
+    s.fold = &fold;
+    *experts = count_copies_here(&s);
+    return LH_OK;
 }

@@ -4,7 +4,7 @@
 #ifndef LHI_SHARDING_H
 #define LHI_SHARDING_H
 
-#include "cost/cost_links.h"
+#include "cost/groups.h"
 #include "cost/work.h"
 
 /* What a collective takes, in ns. */

@@ -159,11 +159,10 @@ static void add_activation(const lhi_shape *shape, double rows, double width,
         add_pointwise(d, (shape->model->gated ? 5 : 3) * values, 1);
 }
 
-static void add_mlp(const lhi_shape *shape, double rows, double width,
+static void add_mlp(const lhi_shape *shape, double rows, double local,
                     double matrices, lhi_passes *out)
 {
     double h = shape->model->hidden;
-    double local = width / shape->tensor;
 
     add_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
                matrices);
@@ -171,28 +170,50 @@ static void add_mlp(const lhi_shape *shape, double rows, double width,
     add_linear(shape, out, rows, local, h, matrices);
 }
 
+/* Messages of experts that do not lie as all else does, F as D: dispatch and
+ * combine; where several GPUs share an expert, they gather its tokens and
+ * scatter the sums. Without sequence parallelism every GPU of a tensor-parallel
+ * group has all tokens: it sends its share, and what comes back is gathered
+ * (DeepSpeed-TED, arXiv:2303.06318, section 5). */
+static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
+{
+    if (shape->expert > 1) {
+        out->expert_bytes += 2 * moved;
+        out->expert_calls += 2;
+    }
+    if (shape->expert_tensor > 1) {
+        out->sharing_bytes += 2 * moved * shape->expert_tensor;
+        out->sharing_calls += 2;
+    }
+    if (shape->tensor > 1 && !(shape->norm_share < 1)) {
+        out->tensor_bytes +=
+            shape->tokens * shape->model->hidden * shape->element;
+        out->tensor_calls += 1;
+    }
+}
+
 /* Router, dispatch, experts, combine. Tokens spread evenly over experts, and
  * each GPU's experts see as many as it sent (GShard, arXiv:2006.16668). */
 static void add_experts(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
-    double rows = shape->tokens * m->experts_per_token;
-    double moved = rows * m->hidden * shape->element * shape->norm_share;
+    double moved =
+        shape->tokens * shape->dispatched * m->hidden * shape->element;
 
     add_linear(shape, out, shape->tokens * shape->norm_share, m->hidden,
                m->experts, 1);
     add_pointwise(&out->f, 4 * moved, 4);
     add_pointwise(&out->d, 4 * moved, 4);
-    if (shape->expert > 1) {
-        out->f.expert_bytes += 2 * moved;
-        out->f.expert_calls += 2;
-        out->d.expert_bytes += 2 * moved;
-        out->d.expert_calls += 2;
+    if (shape->folded) {
+        send_tokens(shape, moved, &out->f);
+        send_tokens(shape, moved, &out->d);
     }
-    add_mlp(shape, rows, m->expert_ffn, (double)m->experts / shape->expert,
-            out);
+    add_mlp(shape, shape->tokens * shape->expert_rows,
+            (double)m->expert_ffn / shape->expert_tensor,
+            (double)m->experts / shape->expert, out);
     if (m->shared_expert_ffn)
-        add_mlp(shape, shape->tokens, m->shared_expert_ffn, 1, out);
+        add_mlp(shape, shape->tokens,
+                (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
 /* Norms and residuals around attention and MLP. */
@@ -209,17 +230,22 @@ static void add_norms(const lhi_shape *shape, lhi_passes *out)
 
 /* Per layer forward two all-reduces of the activations [Nar section 2.3], or
  * as many bytes in two all-gathers and two reduce-scatters [Kor section 4.2.2];
- * backward the same. W's second all-gather of its input hides behind D. */
-static void add_tensor(const lhi_shape *shape, lhi_passes *out)
+ * backward the same. W's second all-gather of its input hides behind D. Where
+ * experts are spread otherwise, only attention and shared experts have them. */
+static void add_tensor(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
 {
-    double bytes = shape->tokens * shape->model->hidden * shape->element;
+    const lh_model *m = shape->model;
+    double bytes = shape->tokens * m->hidden * shape->element, calls = 4;
 
     if (shape->tensor == 1)
         return;
-    out->f.tensor_bytes += 4 * bytes;
-    out->f.tensor_calls += 4;
-    out->d.tensor_bytes += 4 * bytes;
-    out->d.tensor_calls += 4;
+    if (shape->folded && lh_model_layer_is_moe(m, layer) &&
+        !m->shared_expert_ffn)
+        calls = 2;
+    out->f.tensor_bytes += calls * bytes;
+    out->f.tensor_calls += calls;
+    out->d.tensor_bytes += calls * bytes;
+    out->d.tensor_calls += calls;
 }
 
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
@@ -231,6 +257,8 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->tensor_calls += times * what->tensor_calls;
     to->expert_bytes += times * what->expert_bytes;
     to->expert_calls += times * what->expert_calls;
+    to->sharing_bytes += times * what->sharing_bytes;
+    to->sharing_calls += times * what->sharing_calls;
     to->context_bytes += times * what->context_bytes;
     to->context_calls += times * what->context_calls;
     to->core_flops += times * what->core_flops;
@@ -250,8 +278,8 @@ static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
     }
     add_pointwise(d, 2 * 2 * values * shape->element, 2);
     if (lh_model_layer_is_moe(m, layer)) {
-        add_activation(shape, shape->tokens * m->experts_per_token,
-                       (double)m->expert_ffn / shape->tensor, d, NULL);
+        add_activation(shape, shape->tokens * shape->expert_rows,
+                       (double)m->expert_ffn / shape->expert_tensor, d, NULL);
         if (m->shared_expert_ffn)
             add_activation(shape, shape->tokens,
                            (double)m->shared_expert_ffn / shape->tensor, d,
@@ -270,8 +298,9 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
     if (lh_model_layer_is_moe(shape->model, layer))
         add_experts(shape, out);
     else
-        add_mlp(shape, shape->tokens, shape->model->ffn, 1, out);
-    add_tensor(shape, out);
+        add_mlp(shape, shape->tokens, (double)shape->model->ffn / shape->tensor,
+                1, out);
+    add_tensor(shape, layer, out);
     if (shape->recompute == LH_RECOMPUTE_FULL)
         lhi_work_add(&out->d, &out->f, 1);
     else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)

@@ -15,6 +15,8 @@ typedef struct lhi_work {
     double tensor_calls; /* how many of these */
     double expert_bytes; /* through all-to-alls */
     double expert_calls;
+    double sharing_bytes; /* gathered by the GPUs that share an expert */
+    double sharing_calls;
     double context_bytes; /* around the ring of context parallelism */
     double context_calls; /* steps of it */
     double core_flops;    /* of flops: attention's, behind which they hide */

@@ -259,6 +259,20 @@ static void put_remarks(lhi_text *out, const lh_plan *plan)
         lhi_text_puts(out, ", of which the plan has no prediction.\n");
 }
 
+static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
+{
+    lhi_export_option(out, "expert-model-parallel-size", l->expert);
+    lhi_export_option(out, "expert-tensor-parallel-size",
+                      lh_layout_expert_tensor(l));
+    if (l->expert == 1)
+        return;
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+        lhi_text_puts(out, "--moe-token-dispatcher-type flex\n"
+                           "--moe-flex-dispatcher-backend deepep\n");
+    else
+        lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
+}
+
 static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
@@ -271,7 +285,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
         lhi_text_puts(out, "--sequence-parallel\n");
     lhi_export_option(out, "context-parallel-size", l->context);
     if (job->model->experts)
-        lhi_export_option(out, "expert-model-parallel-size", l->expert);
+        put_experts(out, job, l);
     lhi_export_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
         put_stages(out, plan);
@@ -281,10 +295,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                           group_size(&plan->best));
     if (l->outermost == LH_OUTERMOST_DATA)
         lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
-    /* GPUs that share experts have a microbatch together; here they are
-     * replicas with one each. */
-    lhi_export_option(out, "micro-batch-size",
-                      l->micro_batch / (l->expert ? l->expert : 1));
+    lhi_export_option(out, "micro-batch-size", l->micro_batch);
     lhi_export_option(out, "global-batch-size", job->training.global_batch);
     lhi_export_option(out, "seq-length", job->training.sequence);
     lhi_export_option(out, "num-layers", job->model->layers);

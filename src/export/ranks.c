@@ -74,7 +74,7 @@ static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
 void lhi_export_ranks(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
-    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
+    uint64_t gpus = (uint64_t)l->tensor * l->context;
     rank_run r = {.out = out, .job = plan->job};
     if (!l->sites || plan->job->n_datacenters == 1)
         return;

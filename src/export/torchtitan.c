@@ -76,6 +76,41 @@ static const char *schedule_class(const lh_choice *best)
     }
 }
 
+/* Replicas that do not share state, or groups of those that do. */
+static uint32_t count_groups(const lh_plan *plan)
+{
+    return plan->job->training.zero ? lhi_export_state_groups(plan)
+                                    : plan->best.layout.data;
+}
+
+/* Experts are spread over replicas that share state, and cut as all else is, or
+ * not at all. */
+static lh_status refuse_experts(const lh_plan *plan, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint32_t etp = lh_layout_expert_tensor(l);
+    uint64_t sharers =
+        (uint64_t)l->data / count_groups(plan) * l->context * l->tensor;
+    if (!plan->job->model->experts || (l->expert == 1 && etp == l->tensor))
+        return LH_OK;
+    if (l->expert == 1 || (etp != 1 && etp != l->tensor))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan cuts experts as all else, or with expert "
+                        "above 1 not at all; this plan has expert %" PRIu32
+                        ", expert_tensor %" PRIu32 " and tensor %" PRIu32,
+                        l->expert, etp, l->tensor);
+    if (sharers % lh_layout_expert_block(l) != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan spreads experts over replicas that share "
+                        "optimizer state, %" PRIu64 " GPUs of a stage in this "
+                        "plan, which are not a multiple of expert %" PRIu32
+                        " x expert_tensor %" PRIu32
+                        "; plan with training.zero: 1 and layout.sharding: "
+                        "full",
+                        sharers, l->expert, etp);
+    return LH_OK;
+}
+
 static lh_status refuse_torchtitan(const lh_plan *plan, lh_error *err)
 {
     const lh_choice *best = &plan->best;
@@ -100,22 +135,27 @@ static lh_status refuse_torchtitan(const lh_plan *plan, lh_error *err)
                         "torchtitan sums gradients of every GPU between "
                         "groups, this plan those of one in each datacenter; "
                         "plan with layout.sharding: hybrid");
-    return LH_OK;
+    return refuse_experts(plan, err);
 }
 
-/* GPUs that a group's microbatch is spread over besides, in torchtitan's
- * words part of data parallelism. */
-static uint32_t sharers(const lh_layout *l)
+static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 {
-    return l->expert ? l->expert : 1;
+    lhi_export_option(out, "parallelism.expert_parallel_degree", l->expert);
+    if (l->expert == 1)
+        return;
+    if (lh_layout_expert_tensor(l) > 1)
+        lhi_export_option(out, "parallelism.expert_tensor_parallel_degree",
+                          lh_layout_expert_tensor(l));
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+        lhi_text_puts(out,
+                      "--parallelism.expert_parallel_comm_backend deepep\n");
 }
 
 static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t zero = plan->job->training.zero;
-    uint64_t degree = (uint64_t)l->data * sharers(l);
-    uint64_t groups = zero == 0 ? degree : lhi_export_state_groups(plan);
+    uint32_t degree = l->data, groups = count_groups(plan);
     lhi_export_option(out, "parallelism.data_parallel_replicate_degree",
                       groups);
     lhi_export_option(out, "parallelism.data_parallel_shard_degree",
@@ -170,13 +210,12 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     lhi_export_option(out, "parallelism.tensor_parallel_degree", l->tensor);
     lhi_export_option(out, "parallelism.context_parallel_degree", l->context);
     if (plan->job->model->experts)
-        lhi_export_option(out, "parallelism.expert_parallel_degree",
-                          sharers(l));
+        put_experts(out, plan->job, l);
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
     lhi_export_option(out, "training.max_context_length", t->sequence);
     lhi_export_option(out, "training.num_tokens_per_microbatch_per_dp_rank",
-                      (uint64_t)l->micro_batch / sharers(l) * t->sequence);
+                      (uint64_t)l->micro_batch * t->sequence);
     lhi_export_option(out, "training.num_tokens_per_train_step",
                       (uint64_t)t->global_batch * t->sequence);
     if (t->precision != LH_PRECISION_FP32)

@@ -120,13 +120,14 @@ static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
 
 static lh_status read_training(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"global_batch", "sequence", "precision",
-                                       "optimizer",    "zero",     "recompute",
-                                       "rings",        NULL};
+    static const char *const keys[] = {
+        "global_batch", "sequence", "precision",  "optimizer", "zero",
+        "recompute",    "rings",    "dispatcher", NULL};
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
     uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
     uint32_t recompute = LH_RECOMPUTE_NONE, rings = LH_RING_LOCKSTEP;
+    uint32_t dispatcher = LH_DISPATCHER_ALL_TO_ALL;
     bool given;
     LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -147,6 +148,9 @@ static lh_status read_training(reader *r, lh_error *err)
                         &t->recompute_given, err));
     LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
     t->rings = (lh_ring)rings;
+    LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
+                        &given, err));
+    t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
     t->recompute = (lh_recompute)recompute;
@@ -171,13 +175,62 @@ static uint64_t at_least_one(uint32_t degree)
 }
 
 /* What no search over the degrees left open could mend. */
+/* Experts are spread over the ranks of one pipeline stage, of which there are
+ * tensor x context x data. */
+static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_layout *l = &r->job->layout;
+    uint64_t block, ranks;
+    if (!l->expert || (l->expert == 1 && !l->expert_tensor))
+        return LH_OK;
+    block = lh_layout_expert_block(l);
+    ranks = r->job->n_gpus / at_least_one(l->pipeline);
+    if (block > ranks)
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "expert x expert_tensor is %llu, more than the "
+                            "%llu GPUs of a pipeline stage",
+                            (unsigned long long)block,
+                            (unsigned long long)ranks);
+    if (!l->tensor || !l->context || !l->data)
+        return LH_OK;
+    ranks = (uint64_t)l->tensor * l->context * l->data;
+    if (ranks % block == 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                        "expert x expert_tensor (%llu) does not divide the "
+                        "tensor x context x data (%llu) GPUs of a pipeline "
+                        "stage, over which experts are spread",
+                        (unsigned long long)block, (unsigned long long)ranks);
+}
+
+static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
+{
+    const lh_layout *l = &r->job->layout;
+    const lh_model *m = r->job->model;
+    const lhi_node *node = lhi_find(map, "expert");
+    const lhi_node *cut = lhi_find(map, "expert_tensor");
+    if (l->expert > 1 && m->experts % l->expert != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "the %u experts of %s cannot be shared by %u",
+                            m->experts, m->name, l->expert);
+    if ((l->expert > 1 || l->expert_tensor) && m->experts == 0)
+        return lhi_doc_fail(r->doc, l->expert > 1 ? node : cut, err, LH_EINPUT,
+                            "%s has no experts", m->name);
+    if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
+        return lhi_doc_fail(r->doc, cut, err, LH_EINPUT,
+                            "experts of %s are %u wide, which cannot be shared "
+                            "by %u",
+                            m->name, m->expert_ffn, l->expert_tensor);
+    return check_block(r, map, err);
+}
+
 static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_job *job = r->job;
     const lh_layout *l = &job->layout;
     const lhi_node *node;
     /* Each factor is at most 2^20: compare before the product can overflow.
-     * Expert parallelism reuses data- and tensor-parallel GPUs. */
+     * Experts are spread over these GPUs. */
     const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
     uint64_t gpus = 1;
     for (size_t i = 0; i < 4; i++) {
@@ -188,13 +241,6 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
                                 "than the cluster's %u GPUs",
                                 job->n_gpus);
     }
-    uint64_t experts = at_least_one(l->tensor) * at_least_one(l->expert) *
-                       at_least_one(l->pipeline);
-    if (experts > job->n_gpus)
-        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "tensor x expert x pipeline is more than the "
-                            "cluster's %u GPUs",
-                            job->n_gpus);
     uint64_t chunks =
         at_least_one(l->pipeline) * at_least_one(l->chunks_per_device);
     if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */
@@ -210,36 +256,21 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
                             "micro_batch = %llu equal parts",
                             job->training.global_batch,
                             (unsigned long long)share);
-    node = lhi_find(map, "expert");
-    if (l->expert > 1 && job->model->experts % l->expert != 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "the %u experts of %s cannot be shared by %u",
-                            job->model->experts, job->model->name, l->expert);
-    if (l->expert > 1 && job->model->experts == 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s has no experts",
-                            job->model->name);
     node = lhi_find(map, "tensor");
     if (l->tensor && job->model->heads % l->tensor != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "the %u heads of %s cannot be shared by %u",
                             job->model->heads, job->model->name, l->tensor);
-    return LH_OK;
+    return check_experts(r, map, err);
 }
 
 static lh_status read_layout(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {"tensor",
-                                       "context",
-                                       "expert",
-                                       "pipeline",
-                                       "data",
-                                       "micro_batch",
-                                       "chunks_per_device",
-                                       "outermost",
-                                       "sharding",
-                                       "schedule",
-                                       "sites",
-                                       NULL};
+    static const char *const keys[] = {
+        "tensor",    "context",  "expert",      "expert_tensor",
+        "pipeline",  "data",     "micro_batch", "chunks_per_device",
+        "outermost", "sharding", "schedule",    "sites",
+        NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;
@@ -250,6 +281,7 @@ static lh_status read_layout(reader *r, lh_error *err)
     LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
     LHI_TRY(read_degree(r, map, "context", &l->context, err));
     LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
+    LHI_TRY(read_degree(r, map, "expert_tensor", &l->expert_tensor, err));
     LHI_TRY(read_degree(r, map, "pipeline", &l->pipeline, err));
     LHI_TRY(read_degree(r, map, "data", &l->data, err));
     LHI_TRY(read_degree(r, map, "micro_batch", &l->micro_batch, err));

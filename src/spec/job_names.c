@@ -8,6 +8,7 @@ const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
 const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
+const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", NULL};
 
 const char *lh_precision_name(lh_precision precision)
 {

@@ -37,7 +37,10 @@ static json_t *training_to_json(const lh_training *t)
          lhi_json_set(map, "recompute",
                       json_string(lh_recompute_name(t->recompute)))) &&
         (t->rings == LH_RING_LOCKSTEP ||
-         lhi_json_set(map, "rings", json_string("pipelined")));
+         lhi_json_set(map, "rings", json_string("pipelined"))) &&
+        (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||
+         lhi_json_set(map, "dispatcher",
+                      json_string(lhi_dispatcher_names[t->dispatcher])));
     return lhi_json_done(map, ok);
 }
 
@@ -163,6 +166,7 @@ static json_t *layout_to_json(const lh_job *job)
     bool ok = map && set_given(map, "tensor", l->tensor) &&
               set_given(map, "context", l->context) &&
               set_given(map, "expert", l->expert) &&
+              set_given(map, "expert_tensor", l->expert_tensor) &&
               set_given(map, "pipeline", l->pipeline) &&
               set_given(map, "data", l->data) &&
               set_given(map, "micro_batch", l->micro_batch) &&

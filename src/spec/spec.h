@@ -129,6 +129,7 @@ extern const char *const lhi_optimizer_names[];
 extern const char *const lhi_recompute_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_sharding_names[];  /* without "any" */
+extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
 

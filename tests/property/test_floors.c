@@ -58,11 +58,20 @@ static lh_job *random_job(lhi_random *r)
         ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
         (", experts: 4, experts_per_token: 1, expert_ffn: 2048, "
          "shared_expert_ffn: 512, dense_layers: 1"),
+        ", experts: 6, experts_per_token: 3, expert_ffn: 512",
+        ", experts: 8, experts_per_token: 2, expert_ffn: 512",
         ", sliding_window: 512",
         ", sliding_window: 512, full_interval: 3",
         ", tied_embeddings: true, norm: layer"};
     static const char *const zero[] = {"", ", zero: 0", ", zero: 2",
-                                       ", zero: 3, recompute: full"};
+                                       ", zero: 3, recompute: full",
+                                       ", dispatcher: deepep"};
+    /* Experts cut, too, of which bounds know less. */
+    static const char *const layouts[] = {
+        "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
+        "layout: {expert: 2, outermost: data}\n"};
+    uint32_t kind = pick(r, 0, 8);
+    bool experts = kind < 6 && strstr(more[kind], "experts: ");
     char sites[4096];
     uint32_t n_sites = pick(r, 1, 3);
     size_t len = (size_t)snprintf(sites, sizeof sites,
@@ -76,10 +85,11 @@ static lh_job *random_job(lhi_random *r)
         JOB_SMALL,
         "%s"
         "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
-        "training: {global_batch: %u, sequence: 4096%s}\n",
+        "training: {global_batch: %u, sequence: 4096%s}\n%s",
         sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
-        pick(r, 1, 40) * 1000, more[pick(r, 0, 6)], pick(r, 1, 3) * 4,
-        zero[pick(r, 0, 3)]);
+        pick(r, 1, 40) * 1000, more[kind], pick(r, 1, 3) * 4,
+        zero[pick(r, 0, 4)],
+        experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)] : "");
 }
 
 /* --- one way down the tree ------------------------------------------------ */
@@ -199,6 +209,21 @@ static void try_partitions(lhi_random *r, const lh_job *job, way *w,
 }
 
 static uint64_t n_layouts, n_fit, n_refused, n_tight;
+static uint64_t n_dispatched, n_across; /* that fit */
+
+/* Whether some tokens go to experts in another datacenter. */
+static bool sends_across(const lhi_config *config)
+{
+    const lh_layout *l = &config->layout;
+    uint64_t ranks = 0, block = lh_layout_expert_block(l);
+    for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
+        ranks +=
+            (uint64_t)l->sites->groups[g].replicas * l->tensor * l->context;
+        if (ranks % block != 0)
+            return true;
+    }
+    return false;
+}
 
 static void check_job(lhi_random *r, const lh_job *job)
 {
@@ -220,6 +245,9 @@ static void check_job(lhi_random *r, const lh_job *job)
         try_partitions(r, job, &w, layers, 0, job->model->layers);
         n_layouts++;
         n_fit += w.n_fit > 0;
+        n_dispatched += w.n_fit > 0 && w.config.layout.expert > 1;
+        n_across += w.n_fit > 0 && w.config.layout.expert > 1 &&
+                    sends_across(&w.config);
         n_refused += leaf->missing > 0;
         n_tight += leaf->missing > 0 && w.n_tried > 0;
     }
@@ -251,6 +279,9 @@ static void nothing_is_below_its_bounds(void)
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
               (unsigned long)n_layouts, (unsigned long)n_fit,
               (unsigned long)n_refused, (unsigned long)n_tight);
+    CHECK_MSG(n_dispatched > JOBS / 10 && n_across > JOBS / 50,
+              "%lu layouts send tokens, %lu between datacenters",
+              (unsigned long)n_dispatched, (unsigned long)n_across);
 }
 
 int main(void)

@@ -104,7 +104,8 @@ static void windows_differ_within_a_chunk(void)
                  err);
     }
     CHECK(cost[0].f.total_ns < cost[1].f.total_ns);
-    CHECK_NEAR((double)cost[2].f.total_ns, (double)(cost[0].f.total_ns + cost[1].f.total_ns), 1);
+    CHECK_NEAR((double)cost[2].f.total_ns,
+               (double)(cost[0].f.total_ns + cost[1].f.total_ns), 1);
 }
 
 /* CrossPipe appendix E: eight of Llama 3 405B's layers, 500 TFLOP/s, tensor 8,
@@ -210,8 +211,7 @@ static void expert_parallel_volume(void)
 
     fixture_init(&f, "mixtral-8x7b");
     f.sites[0].node_link.latency_ns = 0;
-    f.layout.expert = 4;
-    f.layout.micro_batch = 4;
+    f.layout.expert = f.layout.data = 4;
     COST(&f);
     moved = 8192.0 * 2 * 4096 * 2;
     CHECK_NEAR((double)f.cost.f.communication_ns,
@@ -294,14 +294,20 @@ static void refuses_what_does_not_divide(void)
     CHECK_INT(fixture_cost(&f), LH_EINVAL);
     CHECK_HAS(f.err.text, "tensor is 0");
     f.layout.tensor = 1;
-    f.layout.expert = 2;
-    f.layout.micro_batch = 2;
+    f.layout.expert = f.layout.data = 2;
     CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "no experts");
     fixture_init(&f, "mixtral-8x7b");
     f.layout.expert = 2;
     CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
-    CHECK_HAS(f.err.text, "micro_batch (1)");
+    CHECK_HAS(f.err.text, "expert_tensor (2)");
+    f.layout.data = 3;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "tensor x context x data (3)");
+    f.layout.expert_tensor = 3;
+    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
+    CHECK_HAS(f.err.text, "width (14336) is not a multiple of expert_tensor");
+    f.layout.expert_tensor = 0;
     f.layout.expert = 1;
     f.slice.first_layer = 32;
     CHECK_INT(fixture_cost(&f), LH_EINVAL);

@@ -80,8 +80,8 @@ static void dense_volumes(void)
                5e-4);
 }
 
-/* Experts are shared out over expert x tensor GPUs, of the data-parallel ones:
- * data 16 and expert 16 on 128 GPUs is `expert` 16 and `data` 1 here. */
+/* The formula divides experts by expert and tensor degrees: with data 16 on 128
+ * GPUs then all 64 of a stage share them, and none has a copy. */
 static void mixture_volumes(void)
 {
     static const struct {
@@ -98,17 +98,22 @@ static void mixture_volumes(void)
         f.job.model = &model;
         f.layout.tensor = 4;
         f.layout.expert = 16;
+        f.layout.expert_tensor = 4;
         f.layout.pipeline = 2;
-        f.layout.micro_batch = 16;
+        f.layout.data = 16;
         COST(&f);
         /* Besides: two norms, and the router. */
         CHECK_INT(f.cost.params, cases[i].volume + whole);
-        CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 64, 8388608);
-        /* Divided by the expert-parallel GPUs alone. */
-        f.options.expert_divisor = 16;
+        CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 4, 8388608);
+        /* Whole experts: four copies of each. */
+        f.layout.expert_tensor = 0;
         COST(&f);
         CHECK_INT(f.cost.expert_params,
                   (int64_t)3 * 2048 * 1024 * cases[i].experts / 16);
+        f.options.expert_divisor = 32;
+        COST(&f);
+        CHECK_INT(f.cost.expert_params,
+                  (int64_t)3 * 2048 * 1024 * cases[i].experts / 32);
     }
 }
 
@@ -182,15 +187,18 @@ static void rings_of_a_job(void)
 static void experts_beyond_a_node(void)
 {
     fixture f;
-    double moved = 8192.0 * 2 * 4096 * 2, latency, node, fabric;
+    double tokens = 8192.0 * 4096 * 2, moved = tokens / 2 * 2;
+    double latency, node, fabric;
     lh_cost_group g;
 
     fixture_init(&f, "mixtral-8x7b");
-    /* Two GPUs for each expert group member: four of eight on a node. */
+    /* Replicas of two GPUs, of which each second on a node is of this stage:
+     * of eight members four on a node. */
     f.layout.tensor = 2;
     f.layout.expert = 8;
-    f.layout.micro_batch = 8;
-    f.options.no_sequence_parallel = true;
+    f.layout.data = 4;
+    f.layout.pipeline = 2;
+    f.layout.outermost = LH_OUTERMOST_DATA;
     CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
                               &f.err),
              f.err);
@@ -201,15 +209,12 @@ static void experts_beyond_a_node(void)
     node = 2 * moved * 3 / 8 / fixture_node_rate();
     fabric = 2 * moved * 4 / 8 / (0.985 * 50);
     CHECK(fabric > node);
-    /* Tensor parallelism's share does not depend on it. */
-    int64_t with = f.cost.f.communication_ns;
-    f.layout.expert = 1;
-    f.layout.micro_batch = 1;
-    COST(&f);
-    CHECK_NEAR((double)(with - f.cost.f.communication_ns), fabric + latency, 3);
+    /* And what attention gathers and scatters. */
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               fabric + latency + 2 * tokens / 2 / fixture_node_rate(), 3);
 }
 
-/* Four members in each of two datacenters, whose link all GPUs share. */
+/* Four members in each of two datacenters, whose link all four stages share. */
 static void experts_beyond_a_datacenter(void)
 {
     fixture f;
@@ -218,9 +223,9 @@ static void experts_beyond_a_datacenter(void)
 
     fixture_init(&f, "mixtral-8x7b");
     f.layout.expert = 8;
-    f.layout.micro_batch = 8;
-    f.layout.data = 4;
-    f.slice.expert_datacenters = 2;
+    f.layout.data = 8;
+    f.layout.pipeline = 4;
+    f.slice.data_datacenters = 2;
     CHECK_OK(lh_cost_group_of(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
                               &f.err),
              f.err);
@@ -232,7 +237,8 @@ static void experts_beyond_a_datacenter(void)
     CHECK_NEAR(transfer, 4 * 1e9 / (400.0 / 16), 1);
     CHECK_NEAR(latency, 3 * 3000 + 4 * 2e7, 0);
     COST(&f);
-    CHECK(f.cost.f.communication_ns > 8 * 20000000);
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * (2 * 8192.0 * 4096 * 2 / 2 / (400.0 / 16) + latency), 3);
     /* Eight on each of two nodes in each: the interface sends to eight on the
      * other node, then to sixteen in the other datacenter. */
     g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL};
@@ -241,12 +247,8 @@ static void experts_beyond_a_datacenter(void)
              f.err);
     CHECK_NEAR(transfer, 24e6 / (0.985 * 50), 1);
     CHECK_NEAR(latency, 7 * 3000 + 8 * 8000 + 16 * 2e7, 0);
-    f.slice.expert_datacenters = 3;
+    f.slice.data_datacenters = 3;
     CHECK_INT(fixture_cost(&f), LH_EINVAL);
-    f.job.model = lh_model_preset("llama3-8b");
-    f.layout.expert = 1;
-    f.slice.expert_datacenters = 2;
-    CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
     g.per_node = 0;
     CHECK_INT(
         lh_cost_all_to_all(&f.job, &g, 1, NULL, &transfer, &latency, &f.err),

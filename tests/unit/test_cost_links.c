@@ -175,12 +175,25 @@ static void groups_lie_as_numbered(void)
     CHECK(g.size == 2 && g.per_node == 2);
     g = group_of(&f, LH_COST_CONTEXT);
     CHECK(g.size == 2 && g.per_node == 2);
-    g = group_of(&f, LH_COST_EXPERT); /* four GPUs apart: two on a node */
-    CHECK(g.size == 4 && g.per_node == 2);
-    g = group_of(&f, LH_COST_DATA); /* replicas 16 apart: one per node */
-    CHECK(g.size == 16 && g.per_node == 2);
+    g = group_of(&f, LH_COST_EXPERT); /* those of a replica */
+    CHECK(g.size == 4 && g.per_node == 4);
+    g = group_of(&f, LH_COST_DATA); /* the same place of each: four apart */
+    CHECK(g.size == 8 && g.per_node == 2);
     g = group_of(&f, LH_COST_DATA_SHARED);
-    CHECK(g.size == 64 && g.per_node == 4);
+    CHECK(g.size == 16 && g.per_node == 4);
+    f.layout.expert = 8; /* those of two replicas */
+    g = group_of(&f, LH_COST_EXPERT);
+    CHECK(g.size == 8 && g.per_node == 8);
+    g = group_of(&f, LH_COST_DATA);
+    CHECK(g.size == 4 && g.per_node == 1);
+    f.layout.expert_tensor = 2; /* and of four: every second */
+    g = group_of(&f, LH_COST_EXPERT);
+    CHECK(g.size == 8 && g.per_node == 4);
+    g = group_of(&f, LH_COST_EXPERT_TENSOR);
+    CHECK(g.size == 2 && g.per_node == 2);
+    g = group_of(&f, LH_COST_DATA);
+    CHECK(g.size == 2 && g.per_node == 1);
+    f.layout.expert_tensor = 0;
     f.layout.tensor = f.layout.context = f.layout.expert = 1;
     g = group_of(&f, LH_COST_DATA); /* next to each other */
     CHECK(g.size == 8 && g.per_node == 8);
@@ -368,8 +381,7 @@ static void experts_reduce_apart(void)
 
     fixture_init(&f, "mixtral-8x7b");
     f.layout.expert = 8;
-    f.layout.micro_batch = 8;
-    f.layout.data = 4;
+    f.layout.data = 32;
     f.job.training.zero = 1;
     COST(&f);
     experts = (double)f.cost.expert_params;

@@ -211,8 +211,15 @@ static void random_layout(fixture *f, uint64_t *seed)
     f->layout.outermost =
         next(seed) % 2 ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
     if (f->job.model->experts) {
-        f->layout.expert = power(seed, 2);
-        f->layout.micro_batch *= f->layout.expert;
+        uint32_t ranks = f->layout.tensor * f->layout.context * f->layout.data;
+
+        f->layout.expert = power(seed, 3);
+        f->layout.expert_tensor = next(seed) % 2 ? power(seed, 2) : 0;
+        while (ranks % lh_layout_expert_block(&f->layout) != 0) {
+            f->layout.expert = (f->layout.expert + 1) / 2;
+            f->layout.expert_tensor = f->layout.expert_tensor > 1;
+        }
+        f->job.training.dispatcher = (lh_dispatcher)(next(seed) % 2);
     }
     f->options.unfused_attention = next(seed) % 4 == 0;
     f->options.no_sequence_parallel = next(seed) % 4 == 0;

@@ -230,6 +230,29 @@ static void measured_links(void)
     CHECK_NEAR((double)message.transfer_ns, (double)message.bytes * 0.005, 1);
 }
 
+/* Measured as layouts cut experts that do not say how. */
+static void experts_cut_otherwise(void)
+{
+    measured m;
+
+    measured_init(&m);
+    m.f.job.model = lh_model_preset("mixtral-8x7b");
+    m.f.layout.data = m.f.layout.expert = 8;
+    m.entries[0].kind = LH_PROFILE_MOE_LAYER;
+    m.entries[0].expert = 8;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+    m.f.layout.expert_tensor = 1;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.f.total_ns, 12000000);
+    m.f.layout.expert_tensor = 2;
+    CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
+    CHECK_HAS(m.f.err.text, "cut over 2 GPUs");
+    m.f.options.estimate_missing = true;
+    COST(&m.f);
+    CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
+}
+
 int main(void)
 {
     RUN(profile_wins);
@@ -240,5 +263,6 @@ int main(void)
     RUN(recomputation_on_top);
     RUN(whole_chunks);
     RUN(measured_links);
+    RUN(experts_cut_otherwise);
     return test_summary();
 }

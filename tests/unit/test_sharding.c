@@ -206,13 +206,12 @@ static void experts(void)
 {
     fixture f;
     double n, rest;
-    static const lh_cost_site halves[] = {{0, 2}, {1, 2}};
+    static const lh_cost_site halves[] = {{0, 16}, {1, 16}};
 
     fixture_init(&f, "mixtral-8x7b");
     f.job.training.zero = 1;
     f.layout.expert = 8;
-    f.layout.micro_batch = 8;
-    f.layout.data = 4;
+    f.layout.data = 32;
     f.layout.sharding = LH_SHARDING_HYBRID;
     f.slice.n_sites = 2;
     f.slice.sites = halves;

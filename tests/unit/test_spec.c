@@ -497,12 +497,25 @@ static void bad_layouts_are_refused(void)
            "outermost is mixed, but here are 2 groups, each in one");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
-    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
-           "layout: {tensor: 8, expert: 8}\n",
-           "tensor x expert x pipeline is more than the cluster's 12 GPUs");
-    refuse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
-           "layout: {expert: 3}\n",
+    refuse(LAYOUT("expert_tensor: 2"), "has no experts");
+#define EXPERTS(text)                                                          \
+    "longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK                 \
+    "layout: {" text "}\n"
+    refuse(EXPERTS("expert: 8, pipeline: 2"),
+           "8, more than the 6 GPUs of a pipeline stage");
+    refuse(EXPERTS("expert: 3"),
            "8 experts of mixtral-8x7b cannot be shared by 3");
+    refuse(EXPERTS("expert: 4, expert_tensor: 3"), "14336 wide");
+    refuse(EXPERTS("expert: 8, tensor: 2, context: 1, data: 2"),
+           "expert x expert_tensor (8) does not divide the tensor x context x "
+           "data (4) GPUs");
+    refuse(EXPERTS("expert: 2, expert_tensor: 4, tensor: 2, context: 1, "
+                   "data: 2"),
+           "expert x expert_tensor (8) does not divide");
+    refuse(
+        HEAD
+        "training: {global_batch: 8, sequence: 16, dispatcher: all}\n" TWO LINK,
+        "must be alltoall or deepep");
 }
 
 static void bad_files_are_refused(void)
@@ -550,6 +563,11 @@ static void odd_jobs_survive_a_round_trip(void)
         JOB "layout: {sharding: full}\n",
         HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n" TWO
             LINK,
+        HEAD
+        "training: {global_batch: 8, sequence: 16, dispatcher: deepep}\n" TWO
+            LINK,
+        "longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
+        "layout: {tensor: 8, expert: 4, expert_tensor: 2}\n",
         HEAD TRAINING TWO
         "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
         "spray, window_kib: 1.1, congestion_control: off, recovery: "

@@ -13,7 +13,7 @@
 uint64_t lh_train_message_bytes(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
-    uint64_t gpus = (uint64_t)l->tensor * l->context * l->expert;
+    uint64_t gpus = (uint64_t)l->tensor * l->context;
     int64_t all = lh_cost_message_bytes(plan->job, l);
     return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus
                            : LH_TRAIN_MESSAGE_BYTES;

@@ -24,8 +24,8 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL;
     uint64_t passes = 2 * (uint64_t)config->microbatches * job->model->layers;
-    return wanted && shards && l->data * l->context > 1 && l->expert == 1 &&
-           config->microbatches >= l->pipeline &&
+    return wanted && shards && l->data * l->context > 1 &&
+           !lhi_layout_is_folded(l) && config->microbatches >= l->pipeline &&
            config->microbatches <= MOST_MICROBATCHES && passes <= MOST_PASSES &&
            !job->model->mtp_layers;
 }

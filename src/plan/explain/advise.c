@@ -579,6 +579,7 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
         .messages = t->messages,
         .message_flows = t->message_flows,
         .data_bytes = t->data_bytes,
+        .expert_bytes = t->expert_bytes,
         .data_step_bytes = t->data_step_bytes,
         .data_flows = t->data_flows,
         .paths_given = s.paths > 0,

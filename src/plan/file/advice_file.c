@@ -66,6 +66,8 @@ static const lhi_field link_rows[] = {
      .most = INT64_MAX},
     {"data_bytes", LHI_WHOLE(lh_link_advice, data_bytes), .most = INT64_MAX},
     {"data_flows", LHI_WHOLE(lh_link_advice, data_flows), .most = INT64_MAX},
+    {"expert_bytes", LHI_WHOLE(lh_link_advice, expert_bytes), .most = INT64_MAX,
+     LHI_UNLESS(lh_link_advice, expert_bytes, 0)},
     {"data_step_bytes", LHI_WHOLE(lh_link_advice, data_step_bytes),
      .most = INT64_MAX},
     {"paths", LHI_WHOLE(lh_link_advice, paths), .least = 1, .most = UINT32_MAX},

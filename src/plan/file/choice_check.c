@@ -42,12 +42,19 @@ static lh_status check_gpus(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
     const lh_plan_cost *cost = k->c->cost;
-    double gpus =
-        (double)l->tensor * l->context * l->expert * l->pipeline * l->data;
+    double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
+    uint64_t block = lh_layout_expert_block(l);
+    uint64_t ranks = (uint64_t)l->tensor * l->context * l->data;
     if (gpus > k->job->n_gpus)
         return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
                             "takes %.0f GPUs; the job has %" PRIu32, gpus,
                             k->job->n_gpus);
+    if (k->job->model->experts && ranks % block != 0)
+        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
+                            "expert x expert_tensor is %" PRIu64
+                            ", which does not divide tensor x context x data, "
+                            "%" PRIu64,
+                            block, ranks);
     if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
         return lhi_doc_fail(k->doc, lhi_find(lhi_find(k->map, "cost"), "gpus"),
                             err, LH_EINPUT,

@@ -33,6 +33,8 @@ static const lhi_field layout_rows[] = {
     DEGREE("tensor", tensor),
     DEGREE("context", context),
     DEGREE("expert", expert),
+    {"expert_tensor", LHI_WHOLE(lh_layout, expert_tensor), .least = 1,
+     .most = LH_MAX_GPUS, LHI_UNLESS(lh_layout, expert_tensor, 0)},
     DEGREE("pipeline", pipeline),
     DEGREE("data", data),
     DEGREE("micro_batch", micro_batch),

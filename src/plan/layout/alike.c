@@ -33,8 +33,10 @@ bool lhi_sites_same(const lh_sites *a, const lh_sites *b)
 bool lhi_degrees_same(const lh_layout *a, const lh_layout *b)
 {
     return a->tensor == b->tensor && a->context == b->context &&
-           a->expert == b->expert && a->pipeline == b->pipeline &&
-           a->data == b->data && a->micro_batch == b->micro_batch;
+           a->expert == b->expert &&
+           lh_layout_expert_tensor(a) == lh_layout_expert_tensor(b) &&
+           a->pipeline == b->pipeline && a->data == b->data &&
+           a->micro_batch == b->micro_batch;
 }
 
 bool lhi_config_same(const lhi_config *a, const lhi_config *b)

@@ -10,7 +10,7 @@
 bool lhi_sites_same(const lh_sites *a, const lh_sites *b);
 
 /* How the GPUs are divided, whatever a GPU then holds and wherever it is:
- * tensor, context, expert, pipeline, data and micro_batch. */
+ * tensor, context, expert, expert_tensor, pipeline, data and micro_batch. */
 bool lhi_degrees_same(const lh_layout *a, const lh_layout *b);
 
 /* All but the schedule and how the layers are divided: degrees, chunks, their

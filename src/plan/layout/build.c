@@ -446,7 +446,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is not complete");
     long double gpus = (long double)layout->tensor * layout->context *
-                       layout->expert * layout->pipeline * layout->data;
+                       layout->pipeline * layout->data;
     if (gpus > job->n_gpus)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the layout takes %.0Lf GPUs; the job has %" PRIu32,

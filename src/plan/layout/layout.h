@@ -28,8 +28,8 @@
 /* Where a pipeline rank of one data-parallel replica is. */
 typedef struct lhi_rank_place {
     uint32_t datacenter;
-    uint32_t first_gpu; /* of its tensor x context x expert group, counted in
-                           the datacenter */
+    uint32_t first_gpu; /* of its tensor x context group, counted in the
+                           datacenter */
 } lhi_rank_place;
 
 /* Where one stage is, all replicas together. */
@@ -80,6 +80,9 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
 /* GPUs that share one pipeline rank. */
 uint32_t lhi_group_size(const lh_layout *layout);
+
+/* Whether experts are spread otherwise than the rest is. */
+bool lhi_layout_is_folded(const lh_layout *layout);
 
 /* Places all ranks: as layout->sites say, else as `outermost` does. Everything
  * that *out points to lies in `mem` (or is the layout's). LH_EUNSUPPORTED:

@@ -6,7 +6,13 @@
 
 uint32_t lhi_group_size(const lh_layout *layout)
 {
-    return layout->tensor * layout->context * layout->expert;
+    return layout->tensor * layout->context;
+}
+
+bool lhi_layout_is_folded(const lh_layout *layout)
+{
+    return layout->expert > 1 ||
+           lh_layout_expert_tensor(layout) != layout->tensor;
 }
 
 static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
@@ -47,7 +53,7 @@ static lh_status fill_stages(const lh_job *job, const lh_layout *l,
     if (placed < l->pipeline)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "pipeline %" PRIu32 " does not fit: a stage takes "
-                        "%" PRIu64 " GPUs (tensor x context x expert x data), "
+                        "%" PRIu64 " GPUs (tensor x context x data), "
                         "and the datacenters have room for %" PRIu32
                         " whole stages",
                         l->pipeline, stage_gpus, placed);
@@ -234,12 +240,26 @@ uint32_t lhi_spread_least(const lhi_spread *spread)
     return least;
 }
 
+/* Every datacenter has all experts as often as it can. */
+static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
+                             const lhi_spread *spread)
+{
+    uint64_t block = lh_layout_expert_block(layout);
+    for (uint32_t i = 0; job->model->experts && i < spread->n_sites; i++)
+        if ((uint64_t)spread->sites[i].replicas * lhi_group_size(layout) %
+            block)
+            return false;
+    return true;
+}
+
 /* Where state is shared out inside of datacenters, it depends on how many
- * replicas are in one. */
+ * replicas are in one; where experts are shared over several, on which. */
 bool lhi_spread_repeats(const lh_job *job, const lh_layout *layout,
                         const lhi_spread *spread, uint32_t i)
 {
     const lh_cost_site *sites = spread->sites;
+    if (i > 0 && !has_whole_blocks(job, layout, spread))
+        return false;
     for (uint32_t k = 0; k < i; k++)
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
@@ -254,7 +274,7 @@ static double ring_bytes(const placer *p, const lhi_spread *spread)
 {
     return 4 * (double)lh_model_params(p->job->model) /
            ((double)p->layout->pipeline * p->layout->tensor *
-            p->layout->context * p->layout->expert * lhi_spread_least(spread));
+            p->layout->context * lhi_spread_least(spread));
 }
 
 /* Stages from first[i] to first[i + 1] - 1 are spread alike. */

@@ -44,10 +44,9 @@ static lh_status add_micro_batches(growth *g, lh_error *err)
     lh_layout *l = &g->config.layout;
     uint32_t batch = g->space->job->training.global_batch;
     for (uint32_t mb = 1; mb <= 8; mb *= 2) {
-        uint64_t size = g->want->micro_batch ? g->want->micro_batch
-                                             : (uint64_t)mb * l->expert;
+        uint32_t size = g->want->micro_batch ? g->want->micro_batch : mb;
         if (size <= batch && batch % size == 0) {
-            l->micro_batch = (uint32_t)size;
+            l->micro_batch = size;
             LHI_TRY(show(g, err));
         }
         if (g->want->micro_batch)
@@ -65,10 +64,9 @@ static bool context_suits(const growth *g, uint32_t cp)
                        sequence / cp >= LEAST_SHARD);
 }
 
-/* Experts may spread over several nodes, then whole ones. */
-static bool group_suits(const growth *g, uint32_t tp, uint32_t cp, uint32_t ep)
+static bool group_suits(const growth *g, uint32_t tp, uint32_t cp)
 {
-    uint64_t group = (uint64_t)tp * cp * ep, node = g->space->node;
+    uint64_t group = (uint64_t)tp * cp, node = g->space->node;
     uint32_t gpus = g->space->job->n_gpus;
     if (!given(tp, g->want->tensor) || group > gpus)
         return false;
@@ -79,29 +77,45 @@ static bool group_suits(const growth *g, uint32_t tp, uint32_t cp, uint32_t ep)
     return group <= node || group % node == 0;
 }
 
+/* Each GPU has as many experts, whole ones unless the job says otherwise. */
 static bool expert_suits(const growth *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;
-    if (g->want->expert)
-        return g->want->expert == ep;
-    return ep == 1 ||
-           ((ep & (ep - 1)) == 0 && experts > 0 && experts % ep == 0);
+    if (!given(ep, g->want->expert))
+        return false;
+    return ep == 1 || (experts > 0 && experts % ep == 0);
+}
+
+static lh_status add_experts(growth *g, lh_error *err)
+{
+    const lh_job *job = g->space->job;
+    uint32_t most = job->model->experts ? job->model->experts : 1;
+    lh_layout *l = &g->config.layout;
+    for (uint32_t ep = 1; ep <= most && ep <= job->n_gpus; ep++) {
+        if (!expert_suits(g, ep))
+            continue;
+        l->expert = ep;
+        /* Given, or where it is not what the rest has. */
+        l->expert_tensor =
+            g->want->expert_tensor ? g->want->expert_tensor : (ep > 1 ? 1 : 0);
+        if (lh_layout_expert_block(l) <= job->n_gpus)
+            LHI_TRY(add_micro_batches(g, err));
+    }
+    return LH_OK;
 }
 
 static lh_status add_groups(growth *g, lh_error *err)
 {
     uint32_t gpus = g->space->job->n_gpus;
     lh_layout *l = &g->config.layout;
-    for (uint32_t ep = 1; ep <= gpus; ep++)
-        for (uint32_t cp = 1; expert_suits(g, ep) && cp <= gpus; cp++)
-            for (uint32_t tp = 1; context_suits(g, cp) && tp <= gpus; tp++) {
-                if (!group_suits(g, tp, cp, ep))
-                    continue;
-                l->tensor = tp;
-                l->context = cp;
-                l->expert = ep;
-                LHI_TRY(add_micro_batches(g, err));
-            }
+    for (uint32_t cp = 1; cp <= gpus; cp++)
+        for (uint32_t tp = 1; context_suits(g, cp) && tp <= gpus; tp++) {
+            if (!group_suits(g, tp, cp))
+                continue;
+            l->tensor = tp;
+            l->context = cp;
+            LHI_TRY(add_experts(g, err));
+        }
     return LH_OK;
 }
 
@@ -123,6 +137,12 @@ static lh_status add_recomputations(growth *g, lh_error *err)
 
 /* --- pipeline, data ------------------------------------------------------ */
 
+/* Experts are spread inside the ranks of a stage. */
+static bool experts_fit(const lh_layout *l, uint32_t data)
+{
+    return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
+}
+
 /* Calls back for every degree, and returns how many there are; `visit` false:
  * only counts them. */
 static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
@@ -137,7 +157,7 @@ static lh_status add_degrees(growth *g, bool visit, uint64_t *n, lh_error *err)
         for (uint32_t i = 0; i < s->n_data; i++) {
             uint32_t d = s->data[i];
             if (!given(d, g->want->data) || (uint64_t)pp * d > groups ||
-                batch / d % l->micro_batch != 0)
+                batch / d % l->micro_batch != 0 || !experts_fit(l, d))
                 continue;
             uint32_t m = batch / d / l->micro_batch;
             if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
@@ -207,8 +227,7 @@ static bool zero_suits(const growth *g, uint32_t zero)
     const lh_layout *l = &g->config.layout;
     if (t->zero_given)
         return t->zero == zero;
-    return zero == 1 ||
-           (zero > 1 && (uint64_t)l->data * l->context * l->expert > 1);
+    return zero == 1 || (zero > 1 && (uint64_t)l->data * l->context > 1);
 }
 
 static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)

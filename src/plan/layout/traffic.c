@@ -3,6 +3,7 @@
  * them: docs/theory/placement.md. */
 #include "plan/layout/traffic.h"
 
+#include "cost/fold.h"
 #include "cost/shape.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ typedef struct counter {
     lh_cost_options options; /* with defaults */
     lhi_traffic *pairs;      /* [from * n_datacenters + to] */
     double *bytes;           /* data_bytes, before they are rounded */
+    double *tokens;          /* expert_bytes, the same */
     uint64_t *at_once;       /* of one pair of stages; as `pairs` */
 } counter;
 
@@ -81,23 +83,83 @@ static void find_rounds(const counter *c, double *gathers, double *reductions)
     }
 }
 
-/* Rings between the datacenters for buffers of `each` bytes on every GPU:
- * `groups` such buffers, each in as many parts as the smallest datacenter has
- * members of the group, or in one. */
-static void count_rings(counter *c, const lhi_spread *spread, double groups,
-                        double each, double members, double rounds)
+/* Datacenters with members of groups that are alike. */
+typedef struct ring {
+    uint32_t n_sites;
+    const lh_cost_site *sites;
+    double groups;
+    double members; /* in the smallest of them */
+} ring;
+
+/* Rings between the datacenters for buffers of `each` bytes on every GPU: one
+ * such buffer for each group, in as many parts as the smallest datacenter has
+ * members, or in one. */
+static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
-    uint32_t n = c->job->n_datacenters, k = spread->n_sites;
-    if (has_leaders(c))
-        members = 1;
+    uint32_t n = c->job->n_datacenters, k = r->n_sites;
+    double members = has_leaders(c) ? 1 : r->members;
     double step = each / members / k;
     for (uint32_t i = 0; i < k; i++) {
-        size_t pair = (size_t)spread->sites[i].datacenter * n +
-                      spread->sites[(i + 1) % k].datacenter;
-        c->bytes[pair] += groups * members * rounds * (k - 1) * step;
+        size_t pair = (size_t)r->sites[i].datacenter * n +
+                      r->sites[(i + 1) % k].datacenter;
+        c->bytes[pair] += r->groups * members * rounds * (k - 1) * step;
         if (rounds > 0 && step > (double)c->pairs[pair].data_step_bytes)
             c->pairs[pair].data_step_bytes = (int64_t)ceil(step);
     }
+}
+
+static void count_params(counter *c, const ring *r, double params)
+{
+    double element = lh_precision_bytes(c->job->training.precision);
+    double wire = c->options.gradient_wire_bytes, gathers, reductions;
+    find_rounds(c, &gathers, &reductions);
+    count_rings(c, r, params * element, gathers);
+    count_rings(c, r, params * wire, reductions);
+}
+
+/* Where experts are spread otherwise than the rest. */
+static void count_experts(counter *c, const lhi_fold *fold, double params)
+{
+    lhi_copies copies;
+    for (uint32_t i = 0; lhi_fold_copies(fold, i, &copies); i++) {
+        ring r = {copies.group.n_sites, copies.sites, (double)copies.n,
+                  copies.group.per_datacenter};
+        if (copies.n && r.n_sites > 1)
+            count_params(c, &r, params);
+    }
+}
+
+/* All-to-alls of the chunk's layers: two forward, two backward, and what full
+ * recomputation repeats. */
+static lh_status count_tokens(counter *c, const lhi_fold *fold,
+                              const lh_cost_slice *slice, lh_error *err)
+{
+    const lh_job *job = c->job;
+    const lh_model *m = job->model;
+    lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
+    double passes = c->config->recompute == LH_RECOMPUTE_FULL ? 6 : 4, layers;
+    lhi_members block;
+    lhi_shape shape;
+    layers = slice->head && lh_model_layer_is_moe(m, m->layers - 1)
+                 ? m->mtp_layers
+                 : 0;
+    for (uint32_t i = 0; i < slice->n_layers; i++)
+        layers += lh_model_layer_is_moe(m, slice->first_layer + i);
+    LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
+    /* Of one GPU. */
+    double each = shape.tokens * shape.dispatched * m->hidden * shape.element *
+                  passes * layers * c->config->microbatches;
+    for (uint32_t i = 0; lhi_fold_across(fold, i, &block); i++)
+        for (uint32_t a = 0; a < block.n; a++)
+            for (uint32_t b = 0; b < block.n; b++)
+                if (a != b)
+                    c->tokens[(size_t)block.at[a].datacenter *
+                                  job->n_datacenters +
+                              block.at[b].datacenter] +=
+                        each * fold->tensor * block.at[a].members *
+                        block.at[b].members *
+                        lhi_all_to_all_share(&block, a, &exchange);
+    return LH_OK;
 }
 
 static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
@@ -114,30 +176,34 @@ static lh_status count_chunk(counter *c, uint32_t chunk, uint32_t n_chunks,
                            .n_sites = spread->n_sites,
                            .sites = spread->sites,
                            .sharing = spread->sharing};
+    ring dense = {spread->n_sites, spread->sites, l->tensor,
+                  (double)lhi_spread_least(spread) * l->context};
     lh_cost cost;
+    lhi_fold fold;
     lhi_config_layers(c->job->model->layers, c->config, chunk,
                       &slice.first_layer, &slice.n_layers);
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
-    double gathers, reductions, least = lhi_spread_least(spread);
-    double element = lh_precision_bytes(c->job->training.precision);
-    double wire = c->options.gradient_wire_bytes;
-    double shared = (double)(cost.params - cost.expert_params);
-    double experts = (double)cost.expert_params;
-    double members = least * l->context;
-    find_rounds(c, &gathers, &reductions);
-    count_rings(c, spread, l->tensor, shared * element, members * l->expert,
-                gathers);
-    count_rings(c, spread, l->tensor, shared * wire, members * l->expert,
-                reductions);
-    count_rings(c, spread, (double)l->tensor * l->expert, experts * element,
-                members, gathers);
-    count_rings(c, spread, (double)l->tensor * l->expert, experts * wire,
-                members, reductions);
-    return LH_OK;
+    count_params(c, &dense, (double)(cost.params - cost.expert_params));
+    if (!cost.expert_params)
+        return LH_OK;
+    LHI_TRY(lhi_fold_of(c->job, l, &slice, &fold, err));
+    if (fold.like_the_rest) {
+        count_params(c, &dense, (double)cost.expert_params);
+        return LH_OK;
+    }
+    count_experts(c, &fold, (double)cost.expert_params);
+    return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
 }
 
-/* Every GPU of the smallest datacenter has a ring of its own, or every leader:
- * one for each share of the experts, or of the rest. */
+/* One for each share of the experts, or of the rest. */
+static uint64_t leader_rings(const lh_job *job, const lh_layout *l)
+{
+    uint64_t block = lh_layout_expert_block(l);
+    return job->model->experts && block > l->tensor ? block : l->tensor;
+}
+
+/* Every GPU of the smallest datacenter has a ring of its own, or every
+ * leader. */
 static void count_flows(counter *c)
 {
     const lh_layout *l = &c->config->layout;
@@ -149,7 +215,7 @@ static void count_flows(counter *c)
                           spread->sites[(i + 1) % spread->n_sites].datacenter;
             c->pairs[pair].data_flows +=
                 has_leaders(c)
-                    ? (uint64_t)l->tensor * l->expert
+                    ? leader_rings(c->job, l)
                     : (uint64_t)lhi_group_size(l) * lhi_spread_least(spread);
         }
     }
@@ -163,9 +229,12 @@ static lh_status count_data(counter *c, lh_error *err)
     for (uint32_t k = 0; k < n_chunks; k++)
         LHI_TRY(count_chunk(c, k, n_chunks, err));
     count_flows(c);
-    for (size_t i = 0; i < n * n; i++)
+    for (size_t i = 0; i < n * n; i++) {
         LHI_TRY(lhi_whole(c->bytes[i], "bytes between datacenters",
                           &c->pairs[i].data_bytes, err));
+        LHI_TRY(lhi_whole(c->tokens[i], "bytes between datacenters",
+                          &c->pairs[i].expert_bytes, err));
+    }
     return LH_OK;
 }
 
@@ -181,8 +250,9 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
     LHI_TRY(lhi_cost_options(&options, &c.options, err));
     c.pairs = LHI_NEW(mem, lhi_traffic, pairs);
     c.bytes = LHI_NEW(mem, double, pairs);
+    c.tokens = LHI_NEW(mem, double, pairs);
     c.at_once = LHI_NEW(mem, uint64_t, pairs);
-    if (!c.pairs || !c.bytes || !c.at_once)
+    if (!c.pairs || !c.bytes || !c.tokens || !c.at_once)
         return lhi_fail_nomem(err);
     LHI_TRY(
         lhi_layout_place(&as_configured, &config->layout, mem, &c.places, err));

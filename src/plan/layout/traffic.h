@@ -19,6 +19,9 @@ typedef struct lhi_traffic {
     int64_t data_bytes;
     uint64_t data_flows;
     int64_t data_step_bytes;
+    /* Tokens on their way to experts elsewhere and back, and their gradients:
+     * bytes per iteration. Only where data_bytes is above 0, too. */
+    int64_t expert_bytes;
 } lhi_traffic;
 
 /* The pairs that anything is sent between, by `from`, then `to`; in `mem`.

@@ -80,6 +80,17 @@ static void find_kinds(lhi_floors *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
+/* Wherever replicas are, of which nothing is known yet. */
+static lh_status least_cost(lhi_floors *f, const lh_job *job,
+                            const lh_layout *layout, const lh_cost_slice *slice,
+                            lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    return lhi_chunk_cost_least(job, layout, slice, &options, &f->busiest, cost,
+                                err);
+}
+
 static lh_status cost_of(lhi_floors *f, const lh_job *job,
                          const lh_layout *layout, const lh_cost_slice *slice,
                          lh_cost *cost, lh_error *err)
@@ -99,12 +110,12 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
     lh_job plain = *job;
     if (plain.training.zero > 1)
         plain.training.zero = 1;
-    LHI_TRY(cost_of(f, &plain, layout, slice, &c, err));
+    LHI_TRY(least_cost(f, &plain, layout, slice, &c, err));
     out->pass =
         (lhi_floor_pass){rounded_down(c.f.total_ns), rounded_down(c.d.total_ns),
                          rounded_down(c.w.total_ns)};
     if (job->training.zero > 1)
-        LHI_TRY(cost_of(f, job, layout, slice, &c, err));
+        LHI_TRY(least_cost(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
     out->hold = lhi_most(lhi_least(held, MOST_BYTES), 0);
@@ -266,6 +277,16 @@ static double slowness_of(const lhi_floor_site *s, const lhi_floor_site *first)
     return least_ratio;
 }
 
+/* On as many GPUs as all experts go evenly into. */
+static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
+{
+    uint64_t block = lh_layout_expert_block(l), group = lhi_group_size(l);
+    uint64_t n = job->n_gpus / group;
+    while (n > 1 && n * group % block != 0)
+        n--;
+    return (uint32_t)n;
+}
+
 /* As `config` says; what is open is taken to be what costs least: nothing is
  * made again, and all state is divided among as many GPUs as there are. */
 static void settle(const lhi_floors *f, lhi_level level,
@@ -283,7 +304,7 @@ static void settle(const lhi_floors *f, lhi_level level,
         job->training.zero = 3;
     if (level < LHI_LEVEL_STATE) {
         layout->pipeline = 1;
-        layout->data = job->n_gpus / lhi_group_size(layout);
+        layout->data = most_replicas(job, layout);
     }
 }
 
@@ -295,7 +316,9 @@ static bool is_known(const lhi_floors *f, lhi_level level, const lh_job *job,
     bool known = level < LHI_LEVEL_STATE &&
                  f->last_recompute == job->training.recompute &&
                  k->tensor == l->tensor && k->context == l->context &&
-                 k->expert == l->expert && k->micro_batch == l->micro_batch;
+                 k->expert == l->expert &&
+                 k->expert_tensor == l->expert_tensor &&
+                 k->micro_batch == l->micro_batch;
     return known;
 }
 

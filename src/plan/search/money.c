@@ -122,7 +122,7 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     for (uint32_t i = 0; i < n; i++) {
         const lhi_traffic *t = &traffic[i];
         double gb = ((double)t->message_bytes * (double)t->messages +
-                     scale * (double)t->data_bytes) /
+                     (double)t->expert_bytes + scale * (double)t->data_bytes) /
                     1e9;
         out->between_gb += gb;
         out->between_usd +=

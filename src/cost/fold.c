@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/fold.h"
+
+#include "base/fail.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Blocks that are looked at for how they lie on nodes. */
+enum { MOST_BLOCKS = 64 };
+
+/* A line without end: ranks and GPUs are counted alike. */
+#define ENDLESS (UINT64_C(1) << 40)
+
+/* ---- the stage ---- */
+
+lh_status lhi_check_sites(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_slice *slice, lh_error *err)
+{
+    uint64_t replicas = 0;
+
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        if (slice->sites[i].datacenter >= job->n_datacenters ||
+            !slice->sites[i].replicas)
+            return lhi_fail(err, LH_EINVAL,
+                            "replicas in a datacenter that the job does not "
+                            "have, or none in one that is listed");
+        replicas += slice->sites[i].replicas;
+    }
+    if (replicas != layout->data)
+        return lhi_fail(err, LH_EINVAL,
+                        "%" PRIu64 " replicas in all datacenters, but data is "
+                        "%" PRIu32,
+                        replicas, layout->data);
+    return LH_OK;
+}
+
+lh_status lhi_check_spread(const lh_job *job, const lh_layout *layout,
+                           const lh_cost_slice *slice, uint32_t datacenters,
+                           lh_error *err)
+{
+    if (slice->datacenter >= job->n_datacenters ||
+        datacenters > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
+                        "the job does not have");
+    if (layout->data % datacenters)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data (%" PRIu32 ") does not "
+                        "divide over %" PRIu32 " datacenters",
+                        layout->data, datacenters);
+    return LH_OK;
+}
+
+/* In the order of the job, in which ranks are numbered, behind the first n; the
+ * slice has them in that of the ring between them. */
+static void put_site(lhi_fold *f, uint32_t n, lh_cost_site site)
+{
+    while (n > 0 && f->sites[n - 1].datacenter > site.datacenter) {
+        f->sites[n] = f->sites[n - 1];
+        n--;
+    }
+    f->sites[n] = site;
+}
+
+static lh_status list_sites(const lh_layout *layout, const lh_cost_slice *slice,
+                            lhi_fold *f, lh_error *err)
+{
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+
+    if (slice->n_sites > LH_MAX_DATACENTERS)
+        return lhi_fail(err, LH_EINVAL, "replicas in more than %u datacenters",
+                        LH_MAX_DATACENTERS);
+    if (slice->n_sites) {
+        LHI_TRY(lhi_check_sites(f->job, layout, slice, err));
+        f->n_sites = slice->n_sites;
+        for (uint32_t i = 0; i < f->n_sites; i++)
+            put_site(f, i, slice->sites[i]);
+        return LH_OK;
+    }
+    LHI_TRY(lhi_check_spread(f->job, layout, slice, dcs, err));
+    f->n_sites = dcs;
+    for (uint32_t i = 0; i < dcs; i++)
+        f->sites[i] = (lh_cost_site){slice->datacenter + i, layout->data / dcs};
+    return LH_OK;
+}
+
+lh_status lhi_fold_of(const lh_job *job, const lh_layout *layout,
+                      const lh_cost_slice *slice, lhi_fold *out, lh_error *err)
+{
+    uint64_t replica = (uint64_t)layout->tensor * layout->context;
+
+    *out = (lhi_fold){.job = job,
+                      .expert = layout->expert,
+                      .tensor = lh_layout_expert_tensor(layout),
+                      .block = lh_layout_expert_block(layout),
+                      .ranks = replica * layout->data,
+                      .replica = replica,
+                      .step = replica,
+                      .sharing =
+                          slice->sharing ? slice->sharing : layout->pipeline};
+    out->like_the_rest = layout->expert == 1 && out->tensor == layout->tensor;
+    LHI_TRY(list_sites(layout, slice, out, err));
+    if (layout->outermost == LH_OUTERMOST_DATA && layout->pipeline > 1)
+        out->step *= layout->pipeline;
+    return LH_OK;
+}
+
+/* The ranks of one of its datacenters begin here. */
+static uint64_t ranks_before(const lhi_fold *f, uint32_t site)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < site; i++)
+        n += f->sites[i].replicas * f->replica;
+    return n;
+}
+
+/* ---- blocks ---- */
+
+/* The GPU of a datacenter's rank. */
+static uint64_t gpu_of(const lhi_fold *f, uint64_t rank)
+{
+    if (f->step == f->replica)
+        return rank;
+    return rank / f->replica * f->step + rank % f->replica;
+}
+
+/* Nodes under the ranks from `low` to before `high` of a datacenter, and the
+ * fewest of them on one. */
+static void count_nodes(const lhi_fold *f, uint64_t low, uint64_t high,
+                        uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
+{
+    uint64_t line = f->step == f->replica ? ENDLESS : f->replica;
+    uint64_t node = UINT64_MAX, here = 0;
+
+    *nodes = 0;
+    *fewest = UINT64_MAX;
+    while (low < high) {
+        uint64_t gpu = gpu_of(f, low), n = high - low;
+        uint64_t to_next = line - low % line;
+        uint64_t to_edge = per_node - gpu % per_node;
+
+        n = n < to_next ? n : to_next;
+        n = n < to_edge ? n : to_edge;
+        if (gpu / per_node != node) {
+            if (here && here < *fewest)
+                *fewest = here;
+            ++*nodes;
+            here = 0;
+            node = gpu / per_node;
+        }
+        here += n;
+        low += n;
+    }
+    if (here < *fewest)
+        *fewest = here;
+}
+
+/* Those `tensor` apart of the block that begins at rank `first`. */
+static void find_members(const lhi_fold *f, uint64_t first, lhi_members *out)
+{
+    uint64_t from = 0;
+
+    out->size = f->expert;
+    out->n = 0;
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t to = from + f->sites[i].replicas * f->replica;
+        uint64_t low = first > from ? first : from;
+        uint64_t end = first + f->block, high = end < to ? end : to;
+
+        if (low < high) {
+            uint32_t dc = f->sites[i].datacenter;
+            lhi_part *p = &out->at[out->n++];
+            uint64_t nodes, fewest;
+
+            count_nodes(f, low - from, high - from,
+                        f->job->datacenters[dc].gpus_per_node, &nodes, &fewest);
+            p->datacenter = dc;
+            p->members = (double)(high - low) / f->tensor;
+            p->near = fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
+            p->nodes = (double)nodes;
+            p->senders = (double)(high - low) * f->sharing;
+        }
+        from = to;
+    }
+}
+
+/* After how many blocks they lie on nodes as the first did. */
+static uint64_t period_of(const lhi_fold *f, uint32_t per_node)
+{
+    uint64_t n = 1;
+
+    while (n < MOST_BLOCKS &&
+           ((f->step != f->replica && n * f->block % f->replica != 0) ||
+            gpu_of(f, n * f->block) % per_node != 0))
+        n++;
+    return n;
+}
+
+/* Blocks with ranks in the datacenter: the first, which may reach back into the
+ * one before, those after it until they repeat, and the last, which may reach
+ * into the next. */
+static bool pick_block(const lhi_fold *f, uint32_t datacenter, uint32_t i,
+                       uint64_t *first)
+{
+    uint32_t site = 0;
+    uint64_t low, high, period, n;
+
+    while (site < f->n_sites && f->sites[site].datacenter != datacenter)
+        site++;
+    if (site == f->n_sites)
+        site = 0;
+    low = ranks_before(f, site);
+    high = low + f->sites[site].replicas * f->replica - 1;
+    low /= f->block;
+    high /= f->block;
+    period = period_of(
+        f, f->job->datacenters[f->sites[site].datacenter].gpus_per_node);
+    n = high - low < period + 1 ? high - low : period + 1;
+    if (i > n)
+        return false;
+    *first = (i == n ? high : low + i) * f->block;
+    return true;
+}
+
+bool lhi_fold_senders(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
+                      lhi_members *out)
+{
+    uint64_t first;
+
+    if (!pick_block(fold, datacenter, i, &first))
+        return false;
+    find_members(fold, first, out);
+    return true;
+}
+
+/* Over the boundary before a datacenter's ranks, and no earlier one. */
+static bool begins_before(const lhi_fold *f, uint32_t site)
+{
+    uint64_t rank = ranks_before(f, site), before;
+
+    if (site == 0 || rank % f->block == 0)
+        return false;
+    before = ranks_before(f, site - 1);
+    return before / f->block != rank / f->block || before % f->block == 0;
+}
+
+bool lhi_fold_across(const lhi_fold *fold, uint32_t i, lhi_members *out)
+{
+    for (uint32_t site = 1; site < fold->n_sites; site++)
+        if (begins_before(fold, site) && i-- == 0) {
+            uint64_t rank = ranks_before(fold, site);
+
+            find_members(fold, rank - rank % fold->block, out);
+            return true;
+        }
+    return false;
+}
+
+bool lhi_fold_sharers(const lhi_fold *fold, uint32_t datacenter, uint32_t i,
+                      lhi_members *out)
+{
+    lhi_fold one = *fold;
+
+    one.block = one.expert = fold->tensor;
+    one.tensor = 1;
+    return lhi_fold_senders(&one, datacenter, i, out);
+}
+
+bool lhi_fold_sharers_near(const lhi_fold *fold, uint32_t datacenter)
+{
+    return fold->job->datacenters[datacenter].gpus_per_node % fold->tensor ==
+               0 &&
+           fold->replica % fold->tensor == 0;
+}
+
+/* ---- copies ---- */
+
+uint64_t lhi_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
+{
+    uint64_t n = stride < per_node ? per_node / stride : 1;
+
+    return n < count ? n : count;
+}
+
+void lhi_fold_copies_at(const lhi_fold *f, const lh_cost_site *site,
+                        lh_cost_group *out)
+{
+    uint32_t per_node = f->job->datacenters[site->datacenter].gpus_per_node;
+    uint64_t count = site->replicas, each, near;
+
+    if (f->step == f->replica) {
+        near = lhi_on_node(count, f->block, per_node);
+    } else if (f->block >= f->replica) {
+        near = lhi_on_node(count, f->block / f->replica * f->step, per_node);
+    } else {
+        each = f->replica / f->block;
+        near = lhi_on_node(each, f->block, per_node) *
+               lhi_on_node((count + each - 1) / each, f->step, per_node);
+    }
+    *out = (lh_cost_group){.size = site->replicas,
+                           .per_node = (uint32_t)(near < count ? near : count),
+                           .per_datacenter = site->replicas,
+                           .datacenter = site->datacenter,
+                           .concurrent = 1};
+}
+
+/* Ranks start, start + block, ... that come before `rank`. */
+static uint64_t copies_before(const lhi_fold *f, uint64_t start, uint64_t rank)
+{
+    return rank > start ? (rank - start + f->block - 1) / f->block : 0;
+}
+
+static uint64_t start_of(const lhi_fold *f, uint32_t kind)
+{
+    return ranks_before(f, kind) % f->block;
+}
+
+/* Places of a block from this one on that have their copies in the same
+ * datacenters, as many in each; 0: another kind has the same. */
+static uint64_t count_alike(const lhi_fold *f, uint32_t kind)
+{
+    uint64_t start = start_of(f, kind), end = f->block;
+
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t other = start_of(f, i);
+
+        if (i < kind && other == start)
+            return 0;
+        if (other > start && other < end)
+            end = other;
+    }
+    return end - start;
+}
+
+static void find_copies(const lhi_fold *f, uint32_t kind, lhi_copies *out)
+{
+    uint64_t start = start_of(f, kind), from = 0;
+    lh_cost_group *g = &out->group;
+    uint32_t n = 0;
+
+    *g = (lh_cost_group){.size = (uint32_t)(f->ranks / f->block),
+                         .per_node = UINT32_MAX,
+                         .per_datacenter = UINT32_MAX,
+                         .concurrent = 1};
+    out->n = count_alike(f, kind);
+    if (!out->n)
+        return;
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        uint64_t to = from + f->sites[i].replicas * f->replica;
+        uint64_t here =
+            copies_before(f, start, to) - copies_before(f, start, from);
+        lh_cost_group at;
+
+        from = to;
+        if (!here)
+            continue;
+        out->sites[n] = (lh_cost_site){f->sites[i].datacenter, (uint32_t)here};
+        lhi_fold_copies_at(f, &out->sites[n++], &at);
+        if (at.size < g->per_datacenter)
+            g->per_datacenter = at.size;
+        if (at.per_node < g->per_node)
+            g->per_node = at.per_node;
+    }
+    g->datacenter = out->sites[0].datacenter;
+    if (n > 1) {
+        g->n_sites = n;
+        g->sites = out->sites;
+    }
+}
+
+/* Rings between datacenters at once: as many of each kind as the datacenter
+ * with the fewest has members. */
+static double count_rings(const lhi_fold *f)
+{
+    lhi_copies c;
+    double rings = 0;
+
+    for (uint32_t i = 0; i < f->n_sites; i++) {
+        find_copies(f, i, &c);
+        if (c.n && c.group.n_sites > 1)
+            rings += (double)c.n * c.group.per_datacenter;
+    }
+    return rings * f->sharing;
+}
+
+bool lhi_fold_copies(const lhi_fold *fold, uint32_t i, lhi_copies *out)
+{
+    if (i >= fold->n_sites)
+        return false;
+    find_copies(fold, i, out);
+    if (out->n && out->group.n_sites > 1)
+        out->group.concurrent = (uint32_t)fmin(UINT32_MAX, count_rings(fold));
+    return true;
+}
+
+/* ---- as asked for from outside ---- */
+
+/* The group that lies over most datacenters. */
+static void pick_widest(const lhi_fold *fold, lh_cost_dimension dimension,
+                        uint32_t datacenter, lhi_members *out)
+{
+    lhi_members m;
+
+    out->n = 0;
+    for (uint32_t i = 0; dimension == LH_COST_EXPERT
+                             ? lhi_fold_senders(fold, datacenter, i, &m)
+                             : lhi_fold_sharers(fold, datacenter, i, &m);
+         i++)
+        if (m.n > out->n)
+            *out = m;
+}
+
+static void show_members(const lhi_fold *fold, lh_cost_dimension dimension,
+                         const lh_cost_slice *slice, lh_cost_group *out)
+{
+    double near = INFINITY, here = INFINITY, senders = 1;
+    lhi_members m;
+
+    pick_widest(fold, dimension, slice->datacenter, &m);
+    for (uint32_t i = 0; i < m.n; i++) {
+        near = fmin(near, m.at[i].near);
+        here = fmin(here, m.at[i].members);
+        if (m.n > 1)
+            senders = fmax(senders, m.at[i].senders);
+    }
+    *out = (lh_cost_group){.size = (uint32_t)m.size,
+                           .per_node = (uint32_t)fmax(1, near),
+                           .per_datacenter = (uint32_t)fmax(1, here),
+                           .datacenter = m.at[0].datacenter,
+                           .concurrent = (uint32_t)senders};
+}
+
+lh_status lhi_fold_group(const lhi_fold *fold, lh_cost_dimension dimension,
+                         const lh_cost_slice *slice, lh_cost_group *out,
+                         lh_error *err)
+{
+    lhi_copies c, widest;
+
+    if (dimension != LH_COST_DATA) {
+        show_members(fold, dimension, slice, out);
+    } else {
+        widest.group.n_sites = 0;
+        for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++)
+            if (i == 0 || (c.n && c.group.n_sites > widest.group.n_sites))
+                widest = c;
+        *out = widest.group;
+        out->sites = NULL;
+        out->n_sites = 0;
+    }
+    if (out->size <= out->per_datacenter)
+        return LH_OK;
+    if (slice->n_sites &&
+        (uint64_t)out->per_datacenter * slice->n_sites > out->size)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "groups of experts lie unevenly over the slice's "
+                        "datacenters, and differ");
+    out->n_sites = slice->n_sites;
+    out->sites = slice->sites;
+    return LH_OK;
+}

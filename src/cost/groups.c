@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which GPUs take part in a collective: how they are numbered says where they
+ * are. */
+#include "cost/groups.h"
+
+#include "base/fail.h"
+
+static uint64_t device_gpus(const lh_layout *layout)
+{
+    return (uint64_t)layout->tensor * layout->context;
+}
+
+static uint64_t replica_stride(const lh_layout *layout)
+{
+    return layout->outermost == LH_OUTERMOST_DATA
+               ? device_gpus(layout) * layout->pipeline
+               : device_gpus(layout);
+}
+
+void lhi_group_at(const lh_job *job, const lh_layout *layout,
+                  const lh_cost_site *site, lh_cost_group *out)
+{
+    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
+    uint32_t each = layout->context;
+
+    *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
+    out->size = out->per_datacenter = site->replicas * each;
+    out->per_node = (uint32_t)(lhi_on_node(each, layout->tensor, per_node) *
+                               lhi_on_node(site->replicas,
+                                           replica_stride(layout), per_node));
+}
+
+/* Rings between datacenters: as many at once as the smallest datacenter has
+ * GPUs for, so that every one of them has a share of its own. */
+static lh_status spread_sites(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_slice *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    uint32_t sharing = slice->sharing ? slice->sharing : layout->pipeline;
+    uint32_t replicas = UINT32_MAX;
+
+    LHI_TRY(lhi_check_sites(job, layout, slice, err));
+    out->per_datacenter = out->per_node = UINT32_MAX;
+    for (uint32_t i = 0; i < slice->n_sites; i++) {
+        lh_cost_group at;
+
+        lhi_group_at(job, layout, &slice->sites[i], &at);
+        if (at.size < out->per_datacenter)
+            out->per_datacenter = at.size;
+        if (at.per_node < out->per_node)
+            out->per_node = at.per_node;
+        if (slice->sites[i].replicas < replicas)
+            replicas = slice->sites[i].replicas;
+    }
+    if (slice->n_sites > 1) {
+        out->n_sites = slice->n_sites;
+        out->sites = slice->sites;
+        out->concurrent = (uint32_t)(device_gpus(layout) * sharing * replicas);
+    }
+    return LH_OK;
+}
+
+/* The replicas of a stage, and what context parallelism spreads besides. */
+static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_slice *slice, lh_cost_group *out,
+                               lh_error *err)
+{
+    uint64_t stride = replica_stride(layout);
+    uint32_t spread = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node = job->datacenters[slice->datacenter].gpus_per_node;
+
+    out->size = layout->data * layout->context;
+    out->per_node =
+        (uint32_t)(lhi_on_node(layout->context, layout->tensor, per_node) *
+                   lhi_on_node(layout->data, stride, per_node));
+    if (slice->n_sites)
+        return spread_sites(job, layout, slice, out, err);
+    LHI_TRY(lhi_check_spread(job, layout, slice, spread, err));
+    out->per_datacenter = out->size / spread;
+    if (out->per_node > out->per_datacenter)
+        out->per_node = out->per_datacenter;
+    /* Every GPU of a datacenter has its own ring across. */
+    if (spread > 1)
+        out->concurrent = (uint32_t)(device_gpus(layout) * layout->pipeline *
+                                     layout->data / spread);
+    return LH_OK;
+}
+
+static lh_status find_experts(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_slice *slice, lh_cost_group *out,
+                              lh_error *err)
+{
+    lhi_fold fold;
+
+    LHI_TRY(lhi_fold_of(job, layout, slice, &fold, err));
+    if (dimension == LH_COST_DATA && fold.like_the_rest)
+        return find_replicas(job, layout, slice, out, err);
+    return lhi_fold_group(&fold, dimension, slice, out, err);
+}
+
+static lh_status find_group(const lh_job *job, const lh_layout *layout,
+                            lh_cost_dimension dimension,
+                            const lh_cost_slice *slice, lh_cost_group *out,
+                            lh_error *err)
+{
+    uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
+    uint32_t per_node, stride = 1;
+
+    if (slice->datacenter >= job->n_datacenters ||
+        dcs > job->n_datacenters - slice->datacenter)
+        return lhi_fail(err, LH_EINVAL,
+                        "a slice lies in a datacenter that "
+                        "the job does not have");
+    per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
+    switch (dimension) {
+    case LH_COST_TENSOR:
+        out->size = layout->tensor;
+        break;
+    case LH_COST_CONTEXT:
+        out->size = layout->context;
+        stride = layout->tensor;
+        break;
+    case LH_COST_DATA_SHARED:
+        return find_replicas(job, layout, slice, out, err);
+    case LH_COST_EXPERT:
+    case LH_COST_EXPERT_TENSOR:
+    case LH_COST_DATA:
+        return find_experts(job, layout, dimension, slice, out, err);
+    default:
+        return lhi_fail(err, LH_EINVAL, "no such dimension");
+    }
+    out->per_node = (uint32_t)lhi_on_node(out->size, stride, per_node);
+    out->per_datacenter = out->size;
+    return LH_OK;
+}
+
+lh_status lh_cost_group_of(const lh_job *job, const lh_layout *layout,
+                           lh_cost_dimension dimension,
+                           const lh_cost_slice *slice, lh_cost_group *out,
+                           lh_error *err)
+{
+    lh_cost_group group;
+
+    LHI_TRY(find_group(job, layout, dimension, slice, &group, err));
+    *out = group;
+    return LH_OK;
+}

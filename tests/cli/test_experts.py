@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Experts inside the ranks of a pipeline stage, from the job to the options of
+Megatron-LM and torchtitan."""
+import json
+
+from harness import ANY, WORK, case, check, finish, json_case, test, write
+
+JOB = """
+    longhaul: job/1
+    model: {{name: mix, layers: 4, hidden: 1024, heads: 8, vocab: 1000,
+            experts: 16, experts_per_token: 2, expert_ffn: 512}}
+    training: {{global_batch: 64, sequence: 1024{training}}}
+    cluster:
+      gpu: h100-sxm
+      gpus_per_node: 8
+      node_link: {{gbps: 3600, latency_us: 3}}
+      fabric: {{gbps: 400, latency_us: 8}}
+      datacenters: [{{name: west, nodes: 2}}, {{name: east, nodes: 2}}]
+      links: [{{between: [west, east], latency_ms: 1, gbps: 800}}]
+    layout: {{context: 1, micro_batch: 1, chunks_per_device: 1,
+             schedule: 1f1b, {layout}}}
+"""
+
+
+def job(layout, training=""):
+    return write("job.yaml", JOB.format(layout=layout, training=training))
+
+
+def options(text):
+    """Names and values of an exported list of options."""
+    words = [line.split(maxsplit=1) for line in text.splitlines()
+             if line.startswith("--")]
+    return {word[0]: word[1] if len(word) > 1 else "" for word in words}
+
+
+def exported(target):
+    return options(case(target, ["export", "plan.json", "--to", target],
+                        out=ANY).stdout)
+
+
+def check_megatron(given, gpus):
+    """Megatron-LM's own arithmetic: parallel_state.py divides the world into
+    model-parallel and into expert-model-parallel groups."""
+    value = {name: int(text) for name, text in given.items()
+             if text.isdigit()}
+    tensor = value["--tensor-model-parallel-size"]
+    context = value["--context-parallel-size"]
+    pipeline = value["--pipeline-model-parallel-size"]
+    expert = (value["--expert-model-parallel-size"] *
+              value["--expert-tensor-parallel-size"] * pipeline)
+    model = tensor * context * pipeline
+    check(gpus % model == 0, f"{gpus} GPUs, model-parallel groups of {model}")
+    check(gpus % expert == 0, f"{gpus} GPUs, expert groups of {expert}")
+    data = gpus // model
+    check(value["--global-batch-size"] %
+          (data * value["--micro-batch-size"]) == 0, "batch")
+    return data, gpus // expert
+
+
+@test
+def expert_parallelism_multiplies_nothing():
+    job("tensor: 2, expert: 8, pipeline: 2, data: 8, outermost: pipeline")
+    plan = json_case("plan", ["plan", "job.yaml", "-o", "plan.json"])
+    layout = json.loads((WORK / "plan.json").read_text())["layout"]
+    check(plan["search"]["gpus_used"] == 32, "GPUs")
+    check([layout[key] for key in ("expert", "expert_tensor", "micro_batch")] ==
+          [8, 1, 1], layout)
+    case("shown", ["simulate", "plan.json"], out=ANY)
+    megatron = exported("megatron")
+    check(check_megatron(megatron, 32) == (8, 2), megatron)
+    check(megatron["--micro-batch-size"] == "1", megatron)
+    check(megatron["--moe-token-dispatcher-type"] == "alltoall", megatron)
+    titan = exported("torchtitan")
+    check(titan["--parallelism.expert_parallel_degree"] == "8" and
+          titan["--parallelism.data_parallel_shard_degree"] == "8", titan)
+    check(titan["--training.num_tokens_per_microbatch_per_dp_rank"] == "1024",
+          titan)
+
+
+@test
+def the_published_layout_is_one():
+    """ScaleAcross Explorer, table 2: expert 16 inside data 16."""
+    job("tensor: 1, expert: 16, pipeline: 2, data: 16, outermost: pipeline")
+    case("plan", ["plan", "job.yaml", "-o", "plan.json"],
+         out=r"TP 1 EP 16 PP 2x1 DP 16 mb 1")
+    check(check_megatron(exported("megatron"), 32) == (16, 1), "copies")
+
+
+@test
+def experts_are_cut_where_the_job_says_so():
+    job("tensor: 4, expert: 4, expert_tensor: 2, pipeline: 2, data: 4, "
+        "outermost: pipeline", ", dispatcher: deepep")
+    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out="EP 4 ETP 2")
+    megatron = exported("megatron")
+    check(check_megatron(megatron, 32) == (4, 2), megatron)
+    check(megatron["--moe-token-dispatcher-type"] == "flex" and
+          megatron["--moe-flex-dispatcher-backend"] == "deepep", megatron)
+    case("torchtitan", ["export", "plan.json", "--to", "torchtitan"], 1,
+         err="expert 4, expert_tensor 2 and tensor 4")
+
+
+@test
+def tokens_between_datacenters_are_shown():
+    job("tensor: 1, expert: 8, pipeline: 1, data: 24, sites: [{replicas: 12, "
+        "pipeline: [west]}, {replicas: 12, pipeline: [east]}]", ", zero: 1")
+    write("job.yaml", (WORK / "job.yaml").read_text()
+          .replace("global_batch: 64", "global_batch: 48"))
+    json_case("plan", ["plan", "job.yaml", "-o", "plan.json"])
+    plan = json.loads((WORK / "plan.json").read_text())
+    # One block of three lies in both: four GPUs send a token's two copies to
+    # four of eight, in four all-to-alls of four layers, two microbatches.
+    want = 4 * 4 / 8 * 2 * 1024 * 1024 * 2 * 4 * 4 * 2
+    check([link["expert_bytes"] for link in plan["network"]] == [want, want],
+          [link.get("expert_bytes") for link in plan["network"]])
+
+
+@test
+def degrees_that_do_not_go_together_are_refused():
+    job("tensor: 1, expert: 16, pipeline: 2, data: 8")
+    case("job", ["plan", "job.yaml"], 1,
+         err=r"expert x expert_tensor \(16\) does not divide the tensor x "
+             r"context x data \(8\) GPUs of a pipeline stage")
+    job("tensor: 2, expert: 8, pipeline: 2, data: 8, outermost: pipeline")
+    json_case("plan", ["plan", "job.yaml", "-o", "plan.json"])
+    plan = json.loads((WORK / "plan.json").read_text())
+    plan["layout"]["expert_tensor"] = 3
+    (WORK / "plan.json").write_text(json.dumps(plan))
+    case("plan", ["simulate", "plan.json"], 1,
+         err="expert x expert_tensor is 24, which does not divide")
+
+
+finish()

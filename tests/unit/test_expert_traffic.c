@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What experts send between datacenters, by hand: tokens where GPUs of both
+ * share a layer's experts, gradients where both hold the same ones. */
+#include "jobs.h"
+
+#include "plan/layout/traffic.h"
+
+enum { LAYERS = 4, HIDDEN = 1024, SEQUENCE = 1024, BATCH = 24, REPLICAS = 6 };
+
+/* Six replicas of one GPU, so many of them in the first datacenter. */
+typedef struct spread_job {
+    lh_job *job;
+    lhi_arena *mem;
+    lh_site_stages parts[2];
+    lh_site_group groups[2];
+    lh_sites sites;
+    lhi_config config;
+    double dense, experts; /* parameters of the model */
+} spread_job;
+
+static void start(spread_job *s, uint32_t first, uint32_t expert)
+{
+    lh_layer_params p;
+
+    *s = (spread_job){
+        .job = job_with(
+            JOB_SMALL,
+            "  gpus_per_node: 6\n"
+            "model: {layers: 4, hidden: 1024, heads: 8, vocab: 1000, experts: "
+            "6, experts_per_token: 2, expert_ffn: 512}\n"
+            "training: {global_batch: 24, sequence: 1024, zero: 1}\n"),
+        .mem = lhi_arena_make(0),
+        .parts = {{0, 1}, {1, 1}}};
+    s->groups[0] = (lh_site_group){first, 1, &s->parts[0]};
+    s->groups[1] = (lh_site_group){REPLICAS - first, 1, &s->parts[1]};
+    s->sites = (lh_sites){2, s->groups};
+    s->config = (lhi_config){.layout = {.tensor = 1,
+                                        .context = 1,
+                                        .expert = expert,
+                                        .pipeline = 1,
+                                        .data = REPLICAS,
+                                        .micro_batch = 1,
+                                        .chunks_per_device = 1,
+                                        .outermost = LH_OUTERMOST_DATA,
+                                        .sites = &s->sites},
+                             .placement = LH_PLACEMENT_UD,
+                             .microbatches = BATCH / REPLICAS};
+    p = lh_model_range_params(s->job->model, 0, LAYERS);
+    s->experts = (double)p.experts;
+    s->dense = (double)lh_model_params(s->job->model) - s->experts;
+}
+
+static void finish(spread_job *s)
+{
+    lh_job_free(s->job);
+    lhi_arena_free(s->mem);
+}
+
+/* There and back as many: `tokens` copies of all that a GPU has in a
+ * microbatch cross in each all-to-all. */
+static void check(spread_job *s, double data_bytes, double tokens)
+{
+    const lhi_traffic *t = NULL;
+    lh_error err = {0};
+    uint32_t n = 0;
+
+    CHECK_OK(lhi_traffic_of(s->job, &s->config, s->mem, &t, &n, &err), err);
+    CHECK_INT(n, 2);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_NEAR((double)t[i].data_bytes, data_bytes, 8);
+        CHECK_NEAR((double)t[i].expert_bytes,
+                   tokens * SEQUENCE * HIDDEN * 2 * LAYERS *
+                       s->config.microbatches,
+                   1);
+    }
+}
+
+/* Gradients in four bytes and parameters in two, half of each from either side:
+ * three bytes for each parameter. */
+static void one_block_over_both(void)
+{
+    spread_job s;
+
+    start(&s, 4, 6);
+    /* Each expert once: only the rest is reduced. Four GPUs send two copies to
+     * two of six, in four all-to-alls. */
+    check(&s, 3 * s.dense, 4 * 4 * 2.0 * 2 / 6);
+    /* Forward's are repeated. */
+    s.config.recompute = LH_RECOMPUTE_FULL;
+    check(&s, 3 * s.dense, 6 * 4 * 2.0 * 2 / 6);
+    finish(&s);
+}
+
+static void blocks_inside_datacenters(void)
+{
+    spread_job s;
+
+    start(&s, 4, 2);
+    /* Of each expert two copies there, one here. */
+    check(&s, 3 * (s.dense + s.experts), 0);
+    finish(&s);
+}
+
+/* Blocks of two over three and three: the second lies in both datacenters. Its
+ * GPUs send one another half of their copies. */
+static void a_block_over_the_boundary(void)
+{
+    spread_job s;
+
+    start(&s, 3, 2);
+    check(&s, 3 * (s.dense + s.experts), 4 * 2.0 / 2);
+    finish(&s);
+}
+
+/* On one node of each datacenter a token goes to the other at most once, where
+ * of four copies two would. */
+static void once_per_node(void)
+{
+    spread_job s;
+
+    start(&s, 3, 6);
+    check(&s, 3 * s.dense, 4 * 3 * 2.0 * 3 / 6);
+    s.job->training.dispatcher = LH_DISPATCHER_DEEPEP;
+    check(&s, 3 * s.dense, 4 * 3 * 2.0 * 3 / 6);
+    lh_model more = *s.job->model;
+    more.experts_per_token = 4;
+    s.job->model = &more;
+    check(&s, 3 * s.dense, 4 * 3 * 1.0);
+    s.job->training.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
+    check(&s, 3 * s.dense, 4 * 3 * 4.0 * 3 / 6);
+    finish(&s);
+}
+
+int main(void)
+{
+    RUN(one_block_over_both);
+    RUN(blocks_inside_datacenters);
+    RUN(a_block_over_the_boundary);
+    RUN(once_per_node);
+    return test_summary();
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts inside the ranks of a pipeline stage: groups listed rank by rank,
+ * what they send and hold by hand, and random layouts against a listing of
+ * every rank. */
+#include "test_cost.h"
+
+#include "base/random.h"
+#include "cost/fold.h"
+#include "cost/shape.h"
+
+#include <math.h>
+
+enum { CASES = 3000, MOST_RANKS = 512, MOST_SITES = 3 };
+
+/* --- by hand -------------------------------------------------------------- */
+
+/* Mixtral on four nodes of eight: tensor 2, pipeline 2, data 8, expert 8. The
+ * first stage has the first two nodes. */
+static void four_nodes(fixture *f)
+{
+    fixture_init(f, "mixtral-8x7b");
+    f->sites[0].nodes = 4;
+    f->sites[0].gpus = 32;
+    f->job.n_datacenters = 1;
+    f->job.n_gpus = 32;
+    f->job.training.zero = 1;
+    f->layout.tensor = 2;
+    f->layout.pipeline = 2;
+    f->layout.data = 8;
+    f->layout.expert = 8;
+}
+
+/* GPUs of the groups of that stage. */
+static const uint32_t tensor_groups[8][2] = {
+    {0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}};
+static const uint32_t data_groups[2][8] = {{0, 2, 4, 6, 8, 10, 12, 14},
+                                           {1, 3, 5, 7, 9, 11, 13, 15}};
+static const uint32_t expert_groups[2][8] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                             {8, 9, 10, 11, 12, 13, 14, 15}};
+static const uint32_t copy_groups[8][2] = {{0, 8},  {1, 9},  {2, 10}, {3, 11},
+                                           {4, 12}, {5, 13}, {6, 14}, {7, 15}};
+
+/* As many groups of `size`, each with `near` on every node it is on. */
+static void check_group(fixture *f, lh_cost_dimension dimension,
+                        const uint32_t *gpus, uint32_t groups, uint32_t size)
+{
+    lh_cost_group g = {0};
+    bool seen[16] = {false};
+
+    CHECK_OK(lh_cost_group_of(&f->job, &f->layout, dimension, &f->slice, &g,
+                              &f->err),
+             f->err);
+    CHECK_INT(g.size, size);
+    CHECK_INT(groups * size, 16);
+    for (uint32_t i = 0; i < groups; i++) {
+        uint32_t on[2] = {0, 0};
+
+        for (uint32_t k = 0; k < size; k++) {
+            on[gpus[i * size + k] / 8]++;
+            CHECK(!seen[gpus[i * size + k]]);
+            seen[gpus[i * size + k]] = true;
+        }
+        CHECK(on[0] == g.per_node || on[0] == 0);
+        CHECK(on[1] == g.per_node || on[1] == 0);
+    }
+}
+
+static void groups_are_those_listed(void)
+{
+    fixture f;
+
+    four_nodes(&f);
+    check_group(&f, LH_COST_TENSOR, tensor_groups[0], 8, 2);
+    check_group(&f, LH_COST_DATA_SHARED, data_groups[0], 2, 8);
+    check_group(&f, LH_COST_EXPERT, expert_groups[0], 2, 8);
+    check_group(&f, LH_COST_DATA, copy_groups[0], 8, 2);
+}
+
+/* A layer on one of these GPUs. */
+static const double expert = 3 * 4096.0 * 14336; /* one of eight */
+static const double rest = (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024) / 2 +
+                           2 * 4096 + 4096 * 8; /* halved; norms; router */
+
+static void bytes_and_times_by_hand(void)
+{
+    fixture f;
+    double tokens = 8192.0 * 4096 * 2, node = fixture_node_rate();
+    double fabric = 0.985 * 50, late = FIXTURE_NODE_LATENCY;
+
+    four_nodes(&f);
+    COST(&f);
+    CHECK_INT(f.cost.expert_params, expert);
+    CHECK_INT(f.cost.params, expert + rest);
+    /* Two all-to-alls: half the tokens, two experts each, seven of eight on
+     * other GPUs of the node. And attention's all-gather and reduce-scatter
+     * between two GPUs, of all tokens. */
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * (tokens / 2 * 2 * 7 / 8 / node + 7 * late) +
+                   2 * (tokens / 2 / node + late),
+               3);
+    CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
+    /* Gradients: eight ranks, four on each of two nodes, and two on two. */
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns,
+               7.0 / 8 * 4 * rest / (4 * fabric) + 0.5 * 4 * expert / fabric,
+               2);
+    CHECK_NEAR((double)f.cost.all_gather_ns,
+               7.0 / 8 * 2 * rest / (4 * fabric) + 0.5 * 2 * expert / fabric,
+               2);
+    CHECK_INT(f.cost.reduce_bytes, 4 * (expert + rest));
+    /* Weights and gradients whole, optimizer state in eight and two parts. */
+    CHECK_INT(f.cost.weight_bytes, 2 * (expert + rest));
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert / 2 + rest / 8), 1);
+    /* Of all 16 GPUs each has an eighth of the experts: twice 8 / 8. */
+    f.layout.data = 4; /* then once, with nobody to reduce with */
+    COST(&f);
+    CHECK_NEAR((double)f.cost.reduce_scatter_ns, 3.0 / 4 * 4 * rest / node, 2);
+    CHECK_INT(f.cost.reduce_bytes, 4 * rest);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert + rest / 4), 1);
+}
+
+/* Each expert on two GPUs: the sixteen of the stage have all of them once. */
+static void experts_can_be_cut(void)
+{
+    fixture f;
+    double tokens = 8192.0 * 4096 * 2, node = fixture_node_rate();
+    double fabric = 0.985 * 50, late = FIXTURE_NODE_LATENCY;
+    double moved = tokens / 2 * 2;
+    lh_cost whole;
+
+    four_nodes(&f);
+    COST(&f);
+    whole = f.cost;
+    f.layout.expert_tensor = 2;
+    COST(&f);
+    CHECK_INT(f.cost.expert_params, expert / 2);
+    CHECK_NEAR(f.cost.f.flops, whole.f.flops, 1);
+    CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert / 2 + rest / 8), 1);
+    /* Groups of eight, each second GPU of two nodes: four go to the other
+     * node. The two that share an expert gather what both got. */
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * (moved * 4 / 8 / fabric + 3 * late + 4 * 8000) +
+                   2 * (2 * moved / 2 / node + late) +
+                   2 * (tokens / 2 / node + late),
+               3);
+    /* What experts work on is twice as much, half as wide, and kept. */
+    CHECK_INT(f.cost.activation_bytes - whole.activation_bytes, moved);
+    /* Without expert parallelism, all is cut as attention is. */
+    f.layout.expert = 1;
+    f.layout.expert_tensor = 0;
+    COST(&f);
+    whole = f.cost;
+    f.layout.expert_tensor = 2;
+    COST(&f);
+    CHECK(memcmp(&f.cost, &whole, sizeof whole) == 0);
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               4 * (tokens / 2 / node + late), 3);
+    CHECK_INT(f.cost.expert_params, 4 * expert);
+    /* Whole experts on every GPU: nobody sends tokens. */
+    f.layout.expert_tensor = 1;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               2 * (tokens / 2 / node + late), 3);
+    CHECK_NEAR((double)f.cost.optimizer_bytes,
+               12 * (8 * expert / 16 + rest / 8), 1);
+}
+
+/* Sixteen GPUs over four nodes, four experts for each token: three of four go
+ * to other nodes, which are three; with eight experts it would be six. */
+static void once_per_node(void)
+{
+    fixture f;
+    lhi_exchange exchange = {LH_DISPATCHER_DEEPEP, 4};
+    lhi_members m = {16, 1, {{0, 16, 4, 4, 1}}};
+    lh_cost_options options;
+    lhi_exchange_time t;
+    lhi_busiest known = {0};
+
+    fixture_init(&f, "mixtral-8x7b");
+    CHECK_OK(lhi_cost_options(&f.options, &options, &f.err), f.err);
+    for (int k = 4; k <= 8; k += 4) {
+        double once = k == 4 ? 3.0 / 4 : 3.0 / 8;
+
+        exchange.copies = k;
+        CHECK_OK(
+            lhi_all_to_all(&f.job, &m, &exchange, &options, &known, &t, &f.err),
+            f.err);
+        CHECK_NEAR(t.ns_per_byte, once / (0.985 * 50), 1e-12);
+        /* A message to each node, and on it to each GPU. */
+        CHECK_NEAR(t.latency_ns, 3 * 8000 + 3 * 3000, 0);
+    }
+    exchange.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
+    CHECK_OK(
+        lhi_all_to_all(&f.job, &m, &exchange, &options, &known, &t, &f.err),
+        f.err);
+    CHECK_NEAR(t.ns_per_byte, 12.0 / 16 / (0.985 * 50), 1e-12);
+    CHECK_NEAR(t.latency_ns, 12 * 8000 + 3 * 3000, 0);
+}
+
+/* ScaleAcross Explorer, table 2: expert 16 inside data 16, tensor 1, pipeline 8
+ * on 128 GPUs. */
+static void as_published(void)
+{
+    fixture f;
+
+    fixture_init(&f, "mixtral-8x7b");
+    lh_model m = *f.job.model;
+    m.experts = 128;
+    m.experts_per_token = 8;
+    f.job.model = &m;
+    f.layout.pipeline = 8;
+    f.layout.data = 16;
+    f.layout.expert = 16;
+    COST(&f);
+    CHECK_INT(f.cost.expert_params, 8 * expert);
+}
+
+/* --- every rank ----------------------------------------------------------- */
+
+typedef struct where {
+    uint32_t datacenter, node;
+} where;
+
+typedef struct stage {
+    fixture f;
+    lh_cost_site sites[MOST_SITES];
+    lh_datacenter datacenters[MOST_SITES];
+    lh_wan wans[MOST_SITES * MOST_SITES];
+    where ranks[MOST_RANKS];
+    uint32_t n, block, expert, tensor;
+    double sharing;
+} stage;
+
+/* As the numbering says: in each datacenter replicas next to each other, or
+ * the stages of a replica. */
+static void list_ranks(stage *s)
+{
+    const lh_layout *l = &s->f.layout;
+    uint32_t group = l->tensor * l->context;
+    uint32_t step =
+        l->outermost == LH_OUTERMOST_DATA ? group * l->pipeline : group;
+
+    s->n = 0;
+    for (uint32_t dc = 0; dc < MOST_SITES; dc++)
+        for (uint32_t i = 0; i < s->f.slice.n_sites; i++)
+            for (uint32_t k = 0; s->sites[i].datacenter == dc &&
+                                 k < s->sites[i].replicas * group;
+                 k++)
+                s->ranks[s->n++] =
+                    (where){dc, (k / group * step + k % group) /
+                                    s->datacenters[dc].gpus_per_node};
+}
+
+static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
+{
+    return least + lhi_random_below(r, most - least + 1);
+}
+
+/* False: such a layout is not possible. */
+static bool random_stage(lhi_random *r, stage *s)
+{
+    static const uint32_t node[] = {1, 2, 4, 6, 8, 12};
+    static const uint32_t experts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 48};
+    lh_layout *l = &s->f.layout;
+    uint32_t n = pick(r, 1, MOST_SITES), per_node = node[pick(r, 0, 5)];
+
+    fixture_init(&s->f, "mixtral-8x7b");
+    for (uint32_t i = 0; i < MOST_SITES; i++) {
+        s->datacenters[i] = s->f.sites[0];
+        s->datacenters[i].gpus_per_node = per_node;
+    }
+    for (uint32_t i = 0; i < MOST_SITES * MOST_SITES; i++) {
+        s->wans[i] = s->f.wans[1];
+        s->wans[i].bytes_per_s = pick(r, 1, 9) * 1e9;
+    }
+    s->f.job.n_datacenters = MOST_SITES;
+    s->f.job.datacenters = s->datacenters;
+    s->f.job.wans = s->wans;
+    l->tensor = 1u << pick(r, 0, 2);
+    l->context = pick(r, 1, 2);
+    l->pipeline = pick(r, 1, 3);
+    l->outermost = pick(r, 0, 1) ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
+    l->data = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        s->sites[i] = (lh_cost_site){(i + 1) % MOST_SITES, pick(r, 1, 12)};
+        l->data += s->sites[i].replicas;
+    }
+    l->expert = experts[pick(r, 0, 9)];
+    l->expert_tensor = pick(r, 0, 2) ? 0 : 1u << pick(r, 0, 1);
+    s->f.slice.datacenter = s->sites[0].datacenter;
+    s->f.slice.n_sites = n;
+    s->f.slice.sites = s->sites;
+    s->f.slice.sharing = pick(r, 1, 2);
+    s->sharing = s->f.slice.sharing;
+    s->expert = l->expert;
+    s->tensor = lh_layout_expert_tensor(l);
+    s->block = s->expert * s->tensor;
+    list_ranks(s);
+    return s->n % s->block == 0 && s->n <= MOST_RANKS &&
+           l->tensor * l->context % s->tensor == 0 && per_node % s->tensor == 0;
+}
+
+/* What one GPU's byte takes to the others of its block and slot. */
+static lhi_exchange_time naive_member(const stage *s, uint32_t rank)
+{
+    const where *me = &s->ranks[rank];
+    uint32_t first = rank - rank % s->block, here = 0;
+    double node = 0, away = 0, late = 0;
+
+    for (uint32_t r = first; r < first + s->block; r++)
+        here += s->ranks[r].datacenter == me->datacenter;
+    for (uint32_t r = first + rank % s->tensor; r < first + s->block;
+         r += s->tensor) {
+        const where *to = &s->ranks[r];
+        const lh_wan *wan =
+            &s->wans[me->datacenter * MOST_SITES + to->datacenter];
+
+        if (r == rank)
+            continue;
+        if (to->datacenter != me->datacenter) {
+            away += fmax(here * s->sharing / (wan->bytes_per_s / 1e9),
+                         1 / (0.985 * 50));
+            late += (double)wan->latency_ns;
+        } else if (to->node != me->node) {
+            away += 1 / (0.985 * 50);
+            late += 8000;
+        } else {
+            node += 1 / fixture_node_rate();
+            late += 3000;
+        }
+    }
+    return (lhi_exchange_time){fmax(node, away) / s->expert, late};
+}
+
+/* Of all GPUs whose block reaches into the datacenter. */
+static lhi_exchange_time naive_exchange(const stage *s, uint32_t dc)
+{
+    lhi_exchange_time worst = {0};
+
+    for (uint32_t first = 0; first < s->n; first += s->block) {
+        bool reaches = false;
+
+        for (uint32_t r = first; r < first + s->block; r++)
+            reaches = reaches || s->ranks[r].datacenter == dc;
+        for (uint32_t r = first; reaches && r < first + s->block; r++) {
+            lhi_exchange_time here = naive_member(s, r);
+
+            worst.ns_per_byte = fmax(worst.ns_per_byte, here.ns_per_byte);
+            worst.latency_ns = fmax(worst.latency_ns, here.latency_ns);
+        }
+    }
+    return worst;
+}
+
+static void check_senders(const stage *s, const lhi_fold *fold, uint32_t site)
+{
+    static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
+    uint32_t dc = s->sites[site].datacenter;
+    lhi_exchange_time want = naive_exchange(s, dc), got = {0};
+    lhi_busiest known = {0};
+    lh_cost_options options;
+    lhi_members m;
+    lh_error err;
+
+    CHECK_OK(lhi_cost_options(&s->f.options, &options, &err), err);
+    for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &m); i++) {
+        lhi_exchange_time t;
+
+        CHECK_OK(
+            lhi_all_to_all(&s->f.job, &m, &plain, &options, &known, &t, &err),
+            err);
+        got.ns_per_byte = fmax(got.ns_per_byte, t.ns_per_byte);
+        got.latency_ns = fmax(got.latency_ns, t.latency_ns);
+    }
+    CHECK_NEAR(got.ns_per_byte, want.ns_per_byte, 1e-9 * want.ns_per_byte);
+    CHECK_NEAR(got.latency_ns, want.latency_ns, 1e-6);
+    lhi_exchange_time least;
+    CHECK_OK(lhi_all_to_all_least(&s->f.job, dc, s->expert, s->tensor, &plain,
+                                  &options, &least, &err),
+             err);
+    CHECK(least.ns_per_byte <= want.ns_per_byte * (1 + 1e-12) &&
+          least.latency_ns <= want.latency_ns + 1e-6);
+}
+
+/* How many GPUs in each datacenter hold the same as the one at this place of a
+ * block. */
+static void count_place(const stage *s, uint32_t place, uint32_t *counts)
+{
+    memset(counts, 0, MOST_SITES * sizeof *counts);
+    for (uint32_t r = place; r < s->n; r += s->block)
+        counts[s->ranks[r].datacenter]++;
+}
+
+static bool is_kind(const lhi_copies *c, const uint32_t *counts)
+{
+    uint32_t n = c->group.n_sites > 1 ? c->group.n_sites : 1, used = 0;
+
+    for (uint32_t dc = 0; dc < MOST_SITES; dc++) {
+        if (!counts[dc])
+            continue;
+        if (used >= n || c->sites[used].datacenter != dc ||
+            c->sites[used].replicas != counts[dc])
+            return false;
+        used++;
+    }
+    return used == n;
+}
+
+static void check_copies(const stage *s, const lhi_fold *fold)
+{
+    uint32_t counts[MOST_SITES];
+    double rings = 0, places = 0, across = -1;
+    lhi_copies c;
+
+    for (uint32_t place = 0; place < s->block; place++) {
+        uint64_t alike = 0;
+        uint32_t other[MOST_SITES], least = UINT32_MAX, n = 0;
+
+        count_place(s, place, counts);
+        for (uint32_t k = 0; k < s->block; k++) {
+            count_place(s, k, other);
+            alike += memcmp(counts, other, sizeof counts) == 0;
+        }
+        for (uint32_t i = 0; i < MOST_SITES; i++) {
+            n += counts[i] > 0;
+            if (counts[i] && counts[i] < least)
+                least = counts[i];
+        }
+        rings += n > 1 ? least * s->sharing : 0;
+        for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++)
+            if (c.n && is_kind(&c, counts)) {
+                alike -= c.n;
+                CHECK_INT(c.group.size, s->n / s->block);
+                CHECK_INT(c.group.per_datacenter, least);
+            }
+        CHECK_INT(alike, 0);
+    }
+    for (uint32_t i = 0; lhi_fold_copies(fold, i, &c); i++) {
+        places += (double)c.n;
+        if (c.n && c.group.n_sites > 1)
+            across = c.group.concurrent;
+    }
+    CHECK_NEAR(places, s->block, 0);
+    if (across >= 0)
+        CHECK_NEAR(across, rings, 0);
+}
+
+/* Blocks that lie in several datacenters, each once. */
+static void check_across(const stage *s, const lhi_fold *fold)
+{
+    uint32_t want = 0, got = 0;
+    lhi_members m;
+
+    for (uint32_t first = 0; first < s->n; first += s->block)
+        want += s->ranks[first].datacenter !=
+                s->ranks[first + s->block - 1].datacenter;
+    while (lhi_fold_across(fold, got, &m)) {
+        double sum = 0;
+
+        for (uint32_t i = 0; i < m.n; i++)
+            sum += m.at[i].members;
+        CHECK(m.n > 1);
+        CHECK_NEAR(sum, s->expert, 1e-9);
+        got++;
+    }
+    CHECK_INT(got, want);
+}
+
+static void every_rank_is_where_it_is_listed(void)
+{
+    lhi_random r = {7};
+    uint32_t made = 0;
+
+    for (uint32_t i = 0; i < CASES; i++) {
+        stage s;
+        lhi_fold fold;
+        lh_error err;
+
+        if (!random_stage(&r, &s))
+            continue;
+        made++;
+        CHECK_OK(lhi_fold_of(&s.f.job, &s.f.layout, &s.f.slice, &fold, &err),
+                 err);
+        for (uint32_t site = 0; site < s.f.slice.n_sites; site++)
+            check_senders(&s, &fold, site);
+        check_copies(&s, &fold);
+        check_across(&s, &fold);
+        if (test_state.bad) {
+            fprintf(stderr, "case %u\n", i);
+            return;
+        }
+    }
+    CHECK(made > CASES / 4);
+}
+
+int main(void)
+{
+    RUN(groups_are_those_listed);
+    RUN(bytes_and_times_by_hand);
+    RUN(experts_can_be_cut);
+    RUN(once_per_node);
+    RUN(as_published);
+    RUN(every_rank_is_where_it_is_listed);
+    return test_summary();
+}
