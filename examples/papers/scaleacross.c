@@ -7,8 +7,11 @@
  *
  * The paper withholds most of its constants. What was chosen here, and which of
  * it after looking at the paper's results, the page says. */
+#include <longhaul/cost.h>
+#include <longhaul/job.h>
 #include <longhaul/methods.h>
 #include <longhaul/pipeline.h>
+#include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 #include <longhaul/transport.h>
 #include <math.h>
@@ -86,17 +89,13 @@ static void die(const char *what, const lh_error *err)
     exit(1);
 }
 
-/* Makespan of `chunks` on `devices` by a method, in seconds. */
-static double run(lh_pipeline_desc *desc, const char *method,
-                  const lh_method_options *how)
+/* Makespan of a pipeline by a method, in seconds; lets go of it. */
+static double run_pipeline(lh_pipeline *p, const char *method,
+                           const lh_method_options *how)
 {
     lh_error err;
-    lh_pipeline *p;
     lh_schedule *s;
     lh_timeline *t;
-    desc->size = sizeof *desc;
-    if (lh_pipeline_make(desc, &p, &err) != LH_OK)
-        die("pipeline", &err);
     if (lh_method_run(method, p, how, &s, NULL, &err) != LH_OK)
         die(method, &err);
     if (lh_simulate(p, s, NULL, &t, &err) != LH_OK)
@@ -106,6 +105,17 @@ static double run(lh_pipeline_desc *desc, const char *method,
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return seconds;
+}
+
+static double run(lh_pipeline_desc *desc, const char *method,
+                  const lh_method_options *how)
+{
+    lh_error err;
+    lh_pipeline *p;
+    desc->size = sizeof *desc;
+    if (lh_pipeline_make(desc, &p, &err) != LH_OK)
+        die("pipeline", &err);
+    return run_pipeline(p, method, how);
 }
 
 static bool is_folded(const char *method)
@@ -308,6 +318,109 @@ static void print_experts(void)
            fsdp / hsdp);
 }
 
+/* The mixture as a job, 1:over between two buildings of 64 GPUs. */
+static lh_job *mixture_job(double over)
+{
+    char text[1024];
+    lh_job *job;
+    lh_error err;
+    int len = snprintf(
+        text, sizeof text,
+        "longhaul: job/1\n"
+        "model: {name: moe-40b, layers: 48, hidden: 2048, heads: 16, vocab: "
+        "32000, experts: 128, experts_per_token: 8, expert_ffn: 1024}\n"
+        "training: {global_batch: 64, sequence: 8192, zero: 1}\n"
+        "cluster:\n"
+        "  gpu: {preset: h100-sxm, efficiency: 0.25}\n"
+        "  gpus_per_node: 8\n"
+        "  node_link: {gbps: 3600, latency_us: 3}\n"
+        "  fabric: {gbps: 400, latency_us: 10}\n"
+        "  datacenters: [{name: a, nodes: 8}, {name: b, nodes: 8}]\n"
+        "  links: [{between: [a, b], latency_ms: 0.05, gbps: 25600, "
+        "oversubscription: %.17g}]\n",
+        over);
+    if (lh_job_parse(text, (size_t)len, "moe-40b", NULL, &job, &err) != LH_OK)
+        die("job", &err);
+    return job;
+}
+
+/* Seconds of an iteration of a layout. */
+static double layout_s(const lh_job *job, lh_layout layout)
+{
+    lh_method_options how = {.size = sizeof how};
+    lh_pipeline *p;
+    lh_error err;
+    int64_t after;
+    if (lh_plan_pipeline(job, &layout, LH_PLACEMENT_LOOP, LH_RECOMPUTE_NONE, &p,
+                         &after, &err) != LH_OK)
+        die("layout", &err);
+    return run_pipeline(p, "dorapp", &how) + (double)after / 1e9;
+}
+
+static void print_layout(const char *name, lh_layout l)
+{
+    lh_cost_options options = {.size = sizeof options};
+    lh_cost_slice slice = {.n_layers = 1};
+    lh_job *job = mixture_job(16);
+    lh_cost cost;
+    lh_error err;
+    if (lh_cost_chunk(job, &l, &slice, &options, &cost, &err) != LH_OK)
+        die("cost", &err);
+    unsigned copies = l.tensor * l.data / (unsigned)lh_layout_expert_block(&l);
+    printf("| %s | %.1f, %.1f | %u, %u |", name,
+           (double)(cost.params - cost.expert_params) / 1e6,
+           (double)cost.expert_params / 1e6, l.data, copies);
+    lh_job_free(job);
+    for (int far = 0; far < 2; far++) {
+        double s[2];
+        job = mixture_job(far ? 16 : 4.0 / 3);
+        for (int out = 0; out < 2; out++) {
+            l.outermost = out ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
+            s[out] = layout_s(job, l);
+        }
+        printf(" %.2f, %.2f: %.3f |", s[0], s[1], s[1] / s[0]);
+        lh_job_free(job);
+    }
+    putchar('\n');
+}
+
+/* With the library's own cost model and the layouts as they are counted. */
+static void print_layouts(void)
+{
+    lh_layout l = {.tensor = 4,
+                   .context = 1,
+                   .expert = 16,
+                   .pipeline = 2,
+                   .data = 16,
+                   .micro_batch = 1,
+                   .chunks_per_device = 12,
+                   .sharding = LH_SHARDING_FULL};
+    puts("## Experts inside the ranks of a stage\n\n"
+         "The paper's formula, above, divides experts by EP and by TP. As "
+         "frameworks count, EP x\nETP ranks of a stage share experts, and "
+         "TP x DP / (EP x ETP) hold the same ones: dense\ngradients and "
+         "experts' are reduced over different groups. The layouts on 128 GPUs "
+         "with 128\nexperts, by the [cost model](../theory/cost-model.md), "
+         "four microbatches, `dorapp`.\nParameters in millions per GPU and "
+         "layer, GPUs that reduce gradients, seconds with PP-out\nand DP-out "
+         "and their ratio.\n\n"
+         "| layout | dense, experts | dense, experts over | 1:1.33 | 1:16 |\n"
+         "| --- | --- | --- | --- | --- |");
+    print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16", l);
+    l.expert_tensor = 4;
+    print_layout("TP 4, EP 16, ETP 4, PP 2, DP 16", l);
+    l.expert_tensor = 0;
+    l.tensor = 1;
+    l.pipeline = 8;
+    l.chunks_per_device = 3;
+    print_layout("TP 1, EP 16, ETP 1, PP 8, DP 16 (table 2)", l);
+    puts("\nPaper: PP-out is 49.4 % faster at 1:16 with 128 experts (1.494). "
+         "In the first layout each\nexpert has copies in both buildings, whose "
+         "gradients cross with DP-out. In the others all\nGPUs of a stage "
+         "share one set of experts: no gradients of experts are sent, but "
+         "tokens\ncross.\n");
+}
+
 static void print_schedules(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
@@ -469,6 +582,7 @@ int main(void)
     print_placement();
     print_batches();
     print_experts();
+    print_layouts();
     print_schedules();
     print_hybrid();
     print_latency();
