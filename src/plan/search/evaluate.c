@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every method makes of a layout. */
+#include "base/amount.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
 
@@ -63,15 +64,16 @@ static lh_status run_method(const lh_plan_options *options,
         lhi_wrap(err, "method %s", method);
         return status;
     }
+    char missing[LHI_AMOUNT_TEXT];
     uint32_t device;
     lhi_choice_memory(choice, p, timeline);
     if (!lh_timeline_fits(timeline, &device)) {
         choice->status = LH_CHOICE_MEMORY;
         lhi_fail(why, LH_EINFEASIBLE,
-                 "needs %.1f GiB more than device %" PRIu32 " has",
-                 (double)(lh_timeline_peak_memory(timeline, device) -
-                          lh_pipeline_memory_limit(p, device)) /
-                     (1 << 30),
+                 "needs %s more than device %" PRIu32 " has",
+                 lhi_amount_text(lh_timeline_peak_memory(timeline, device) -
+                                     lh_pipeline_memory_limit(p, device),
+                                 missing),
                  device);
         lh_schedule_free(*schedule);
         *schedule = NULL;

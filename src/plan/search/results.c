@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the search came to: the best, those that lost and why. */
+#include "base/amount.h"
 #include "plan/layout/alike.h"
 #include "plan/search/goal.h"
 
@@ -36,16 +37,17 @@ static lh_status refuse_memory(const lhi_layout_search *s,
                                const lhi_candidate *c, lh_error *err)
 {
     const lh_layout *l = &c->config.layout;
+    char missing[LHI_AMOUNT_TEXT];
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout fits in memory; the closest (tensor "
                     "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-                    ", micro_batch %" PRIu32 ", recompute %s) needs %.1f GiB "
+                    ", micro_batch %" PRIu32 ", recompute %s) needs %s "
                     "more than a GPU of device %" PRIu32
                     " has; use more GPUs, a higher ZeRO stage or larger "
                     "degrees",
                     s->job->name, l->tensor, l->pipeline, l->data,
                     l->micro_batch, lh_recompute_name(c->config.recompute),
-                    (double)c->missing / (1 << 30), c->missing_on);
+                    lhi_amount_text(c->missing, missing), c->missing_on);
 }
 
 static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
@@ -73,18 +75,19 @@ static lh_status refuse(const lhi_layout_search *s, lh_error *err)
     }
     if (s->closest_floor.missing) {
         const lh_layout *l = &s->closest.layout;
+        char missing[LHI_AMOUNT_TEXT];
         const lh_datacenter *dc =
             &s->job->datacenters[s->closest_floor.missing_in];
         return lhi_fail(
             err, LH_EINFEASIBLE,
             "%s: no layout fits in memory; the closest (tensor "
             "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-            ", micro_batch %" PRIu32 ", recompute %s) needs %.1f "
-            "GiB more than a %s of %s has, however its layers are divided; "
+            ", micro_batch %" PRIu32 ", recompute %s) needs %s "
+            "more than a %s of %s has, however its layers are divided; "
             "use more GPUs, a higher ZeRO stage or larger degrees",
             s->job->name, l->tensor, l->pipeline, l->data, l->micro_batch,
             lh_recompute_name(s->closest.recompute),
-            (double)s->closest_floor.missing / (1 << 30), dc->gpu.name,
+            lhi_amount_text(s->closest_floor.missing, missing), dc->gpu.name,
             dc->name);
     }
     const lhi_candidate *nearest = nearest_to_fit(s);

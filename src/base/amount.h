@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes for people. */
+#ifndef LHI_AMOUNT_H
+#define LHI_AMOUNT_H
+
+#include <stdint.h>
+
+#define LHI_AMOUNT_TEXT 32
+
+/* "12.5 GiB", or in the smaller unit of which there is a tenth at least, so
+ * that what is something never reads as nothing. */
+char *lhi_amount_text(int64_t bytes, char *buffer);
+
+#endif
