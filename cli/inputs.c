@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* --- files -----------------------------------------------------------------
@@ -85,6 +86,8 @@ static lh_status read_standard_input(cli *c, cli_input *input)
     return LH_OK;
 }
 
+enum { MOST_PIPED = 256 << 20 };
+
 static lh_status read_head(cli *c, const char *path, char *head, size_t room)
 {
     FILE *file = fopen(path, "rb");
@@ -109,6 +112,13 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out)
     if (strcmp(path, "-") == 0) {
         CLI_TRY(read_standard_input(c, out));
         out->path = "standard input";
+        find_kind(out->text, out->kind);
+        return LH_OK;
+    }
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        /* A pipe is read once: the reader proper takes the text. */
+        CLI_TRY(lh_file_read(path, MOST_PIPED, &out->text, &out->len, &c->err));
         find_kind(out->text, out->kind);
         return LH_OK;
     }

@@ -16,13 +16,13 @@
 
 /* The kind that a file says it is in its key `longhaul`: "pipeline", "job",
  * "plan", ...; "trace" for Chrome trace events; "" for anything else. `path`
- * "-" is standard input, of which the text stays in *text for the reader
- * (release with free(); NULL for files). */
+ * "-" is standard input. Of that, and of pipes, which are read but once, the
+ * text stays in *text for the reader (release with free(); NULL for files). */
 #define CLI_KIND_TEXT 24
 typedef struct cli_input {
     const char *path;
     char kind[CLI_KIND_TEXT];
-    char *text; /* of standard input */
+    char *text; /* of standard input and of pipes */
     size_t len;
 } cli_input;
 

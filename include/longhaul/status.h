@@ -70,10 +70,19 @@ LH_API size_t lh_json_show(const char *text, size_t len, char *buffer,
 /* Releases text that a longhaul call handed out. NULL is fine. */
 LH_API void lh_text_free(char *text);
 
+/* Reads a whole text, a file, pipe or FIFO, of at most `max_bytes`; a NUL that
+ * `len` does not count follows. Release *text with lh_text_free(). LH_EIO: it
+ * cannot be read, is a directory, or a FIFO that nobody has begun to write
+ * within five seconds; LH_EINPUT: it is larger. */
+LH_API lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
+                              size_t *len, lh_error *err);
+
 /* Writes `len` bytes to `path` so that a reader sees the old file or the whole
  * new one: a temporary file in the same folder, synced, then renamed. "-" is
- * not special. LH_EIO: the old file is untouched. Temporary files beside it
- * whose process was killed are removed. Where the size of files is limited
+ * not special. A FIFO is written as it is, and refused if nobody reads it
+ * within five seconds. LH_EIO: the old file is untouched. Temporary files
+ * beside it whose process was killed are removed. Where the size of files is
+ * limited
  * (`ulimit -f`), SIGXFSZ has to be ignored for that to be an LH_EIO. */
 LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
                                lh_error *err);

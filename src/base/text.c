@@ -2,6 +2,8 @@
 #define _XOPEN_SOURCE 700
 #include "base/text.h"
 
+#include "base/inflow.h"
+
 #include "base/leftovers.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 void lhi_text_fini(lhi_text *text)
@@ -129,19 +132,16 @@ typedef struct reading {
     bool is_text;
 } reading;
 
-static lh_status read_chunks(int fd, const reading *r, lhi_text *text,
+static lh_status read_chunks(lhi_inflow *from, const reading *r, lhi_text *text,
                              lh_error *err)
 {
     for (;;) {
         char chunk[1 << 16];
-        ssize_t got = read(fd, chunk, sizeof chunk);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
-        if (got == 0)
+        size_t n;
+        LHI_TRY(lhi_inflow_read(from, chunk, sizeof chunk, &n, err));
+        if (n == 0)
             return LH_OK;
-        size_t n = (size_t)got, nuls = r->is_text ? find_nuls(chunk, n) : n;
+        size_t nuls = r->is_text ? find_nuls(chunk, n) : n;
         if (nuls < n)
             return lhi_fail(err, LH_EINPUT,
                             "%s: is no text: NULs from byte %zu on", r->path,
@@ -154,32 +154,28 @@ static lh_status read_chunks(int fd, const reading *r, lhi_text *text,
     }
 }
 
-static lh_status read_open_file(int fd, const reading *r, lhi_text *text,
-                                lh_error *err)
+static lh_status read_open_file(lhi_inflow *from, const reading *r,
+                                lhi_text *text, lh_error *err)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0)
+    if (fstat(from->fd, &info) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
-    if (S_ISDIR(info.st_mode))
-        return lhi_fail(err, LH_EIO, "%s: is a directory; name a file",
-                        r->path);
     if (S_ISREG(info.st_mode) && info.st_size > 0) {
         if ((uintmax_t)info.st_size > r->max_bytes)
             return lhi_fail_large(r->path, r->max_bytes, r->what, err);
         reserve(text, (size_t)info.st_size); /* as much as it takes at once */
     }
-    return read_chunks(fd, r, text, err);
+    return read_chunks(from, r, text, err);
 }
 
 static lh_status read_file(const reading *r, char **out, size_t *len,
                            lh_error *err)
 {
-    int fd = open(r->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return lhi_fail(err, LH_EIO, "%s: %s", r->path, strerror(errno));
+    lhi_inflow from;
+    LHI_TRY(lhi_inflow_open(r->path, &from, err));
     lhi_text text = {0};
-    lh_status status = read_open_file(fd, r, &text, err);
-    close(fd);
+    lh_status status = read_open_file(&from, r, &text, err);
+    lhi_inflow_close(&from);
     if (status != LH_OK) {
         lhi_text_fini(&text);
         return status;
@@ -199,6 +195,12 @@ lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
 {
     reading r = {path, what, max_bytes, true};
     return read_file(&r, out, len, err);
+}
+
+lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
+                       size_t *len, lh_error *err)
+{
+    return lhi_text_read(path, max_bytes, "it", text, len, err);
 }
 
 static bool write_all(int fd, const char *data, size_t len)
@@ -255,11 +257,27 @@ static lh_status replace_file(const char *path, mode_t old_mode,
     return ok ? LH_OK : LH_EIO;
 }
 
+/* A FIFO is not waited for, for ever: its reader has to be there in time. */
+static int open_in_place(const char *path)
+{
+    enum { READER_WITHIN_MS = 5000, STEP_MS = 50 };
+    const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+    for (int waited = 0;; waited += STEP_MS) {
+        const int fd =
+            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+        if (fd >= 0)
+            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+        if (fd >= 0 || errno != ENXIO || waited >= READER_WITHIN_MS)
+            return fd;
+        nanosleep(&step, NULL);
+    }
+}
+
 /* Pipes and terminals cannot be replaced, only written. */
 static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open_in_place(path);
     bool ok = fd >= 0 && write_all(fd, text, len);
     int cause = ok ? 0 : errno;
     if (fd >= 0 && close(fd) != 0 && ok) {
@@ -268,7 +286,8 @@ static lh_status write_in_place(const char *path, const char *text, size_t len,
     }
     if (!ok)
         return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
-                        strerror(cause));
+                        fd < 0 && cause == ENXIO ? "is a FIFO that nobody reads"
+                                                 : strerror(cause));
     return LH_OK;
 }
 

@@ -91,7 +91,7 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
 static lh_status open_file(lhi_data *data, lh_error *err)
 {
     struct stat info;
-    data->fd = open(data->path, O_RDONLY | O_CLOEXEC);
+    data->fd = open(data->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (data->fd < 0 || fstat(data->fd, &info) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", data->path, strerror(errno));
     if (!S_ISREG(info.st_mode))

@@ -189,6 +189,8 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
     uint64_t len = 0;
     if (fstat(fd, &info) != 0)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return lhi_fail(err, LH_EINPUT, "%s: is not a file", path);
     LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
     len = lhi_get_bytes(bytes, LENGTH);
     if (len > MAX_HEADER || len > (uint64_t)info.st_size)
@@ -209,7 +211,7 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
 
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
     lh_status status = open_at(fd, path, out, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules as torch.distributed.pipelining reads and writes them. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include "base/input.h"
 #include "base/text.h"
 #include "pipe/file/pipe_file.h"
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Rows of a links file: more than two for each device name nothing. */
@@ -324,7 +325,17 @@ static lh_status read_links_beside(lh_schedule *s, const char *path,
     if (!links)
         return lhi_fail_nomem(err);
     lh_status status = LH_OK;
-    if (access(links, F_OK) == 0) {
+    struct stat info;
+    const bool exists = lstat(links, &info) == 0;
+    if (!exists && errno != ENOENT && errno != ENOTDIR &&
+        errno != ENAMETOOLONG) {
+        status = lhi_fail(err, LH_EIO, "%s: %s", links, strerror(errno));
+    } else if (exists && stat(links, &info) != 0) {
+        status = lhi_fail(err, LH_EIO,
+                          "%s: a link that leads nowhere, where the orders of "
+                          "messages would be; remove it",
+                          links);
+    } else if (exists) {
         status = lhi_input_read(links, LHI_INPUT_SCHEDULE, &text, &len, err);
         if (status == LH_OK) {
             status = read_links(s, (span){text, text + len}, links, err);
