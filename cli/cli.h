@@ -24,18 +24,19 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* What an option stores at its place in the settings. */
 typedef enum cli_type {
-    CLI_FLAG,   /* bool */
-    CLI_TEXT,   /* const char *, NULL where not given */
-    CLI_OUTPUT, /* the same: a file to write, so that where none can be made
-                   the command does not begin */
-    CLI_COUNT,  /* uint32_t, least..most */
-    CLI_WHOLE,  /* uint64_t, least..most (0: 2^62); 0 where not given */
-    CLI_SEED,   /* uint64_t, any */
-    CLI_REAL,   /* double, `low` or more; 0 where not given */
-    CLI_ABOVE,  /* double above `low`; 0 where not given */
-    CLI_TIME,   /* int64_t, ns; typed with its unit and above 0, 0 where not
-                   given */
-    CLI_CHOICE, /* uint32_t, which of the choices */
+    CLI_FLAG,     /* bool */
+    CLI_TEXT,     /* const char *, NULL where not given */
+    CLI_OUTPUT,   /* the same: a file to write, so that where none can be made
+                     the command does not begin */
+    CLI_APPENDED, /* the same: a file to add to */
+    CLI_COUNT,    /* uint32_t, least..most */
+    CLI_WHOLE,    /* uint64_t, least..most (0: 2^62); 0 where not given */
+    CLI_SEED,     /* uint64_t, any */
+    CLI_REAL,     /* double, `low` or more; 0 where not given */
+    CLI_ABOVE,    /* double above `low`; 0 where not given */
+    CLI_TIME,     /* int64_t, ns; typed with its unit and above 0, 0 where not
+                     given */
+    CLI_CHOICE,   /* uint32_t, which of the choices */
 } cli_type;
 
 /* What a shell should complete an argument with. */
@@ -84,12 +85,18 @@ typedef struct cli_command {
     const char *operands; /* for help, e.g. "PIPELINE S.csv"; NULL: none */
     uint32_t least_operands, most_operands;
     cli_words operand_words;
-    const char *about;       /* one line, no full stop */
-    const char *description; /* paragraphs, an empty line between them */
-    const char *output_help; /* what -o does */
-    bool own_output;         /* the command itself deals with -o */
-    bool on_many_hosts;      /* which need not all have the files' folders:
-                                the command itself calls cli_check_outputs() */
+    const char *about;          /* one line, no full stop */
+    const char *description;    /* paragraphs, an empty line between them */
+    const char *output_help;    /* what -o does */
+    bool own_output;            /* the command itself deals with -o */
+    const char *default_output; /* the file that it writes without -o, if not
+                                   with --json, of which `default_mark` is in
+                                   the first 4 KiB; NULL: none */
+    const char *default_mark;
+    bool default_with_json; /* with --json, too */
+    bool writes_links;      /* beside -o FILE: FILE.links.csv */
+    bool on_many_hosts;     /* which need not all have the files' folders:
+                               the command itself calls cli_check_outputs() */
     const cli_option *options;
     uint32_t n_options;
     const cli_example *examples;
@@ -155,9 +162,15 @@ lh_status cli_parse(cli *c, int argc, char **argv, int first);
 /* After cli_parse(): whether the command line has this option of the command's
  * table, of which none has more than 64; its preset does not count. */
 bool cli_given(const cli *c, const char *name);
-/* After cli_parse(): whether every file that is to be written can be made.
- * Hours of work are not to end in "cannot write". */
+/* After cli_parse(): whether every file that is to be written can be made, and
+ * none would be overwritten that nobody named. Hours of work are not to end in
+ * "cannot write". */
 lh_status cli_check_outputs(cli *c);
+/* And whether none of them is another one, or what is read, by whatever name.
+ */
+lh_status cli_check_same_files(cli *c);
+/* The file that is written without -o; NULL: none. */
+const char *cli_default_output(const cli *c);
 /* The option of that name or letter, of the command or common; NULL: none. */
 const cli_option *cli_find_long(const cli_command *command, const char *name,
                                 size_t len);

@@ -538,9 +538,8 @@ static lh_status make_plan(cli *c, lh_plan **plan)
 static lh_status deliver(cli *c, const lh_plan *plan)
 {
     const settings *s = c->settings;
-    const char *path = c->common.output;
-    if (!path && !c->common.json)
-        path = "plan.json";
+    const char *path =
+        c->common.output ? c->common.output : cli_default_output(c);
     char *text = NULL;
     size_t len;
     CLI_TRY(lh_plan_format(plan, &text, &len, &c->err));
@@ -586,7 +585,10 @@ const cli_command cmd_plan = {
         "devices vary: by the mean iteration, or by the 95th percentile (--by "
         "p95). All layouts whose lower bounds leave them a chance are drawn "
         "for, under every schedule.\n\n"
-        "The plan is written to plan.json, or to the file that -o names; with "
+        "The plan is written to plan.json, in place of a plan that may be "
+        "there "
+        "(another file of that name stays, and is said), or to the file that "
+        "-o names; with "
         "--json it is printed, and no file is written unless -o names one. It "
         "holds the layout, the pipeline, the schedule, what was predicted and "
         "compared, and the job itself: 'longhaul simulate' and 'longhaul "
@@ -597,6 +599,8 @@ const cli_command cmd_plan = {
     .output_help = "Write the plan to FILE (default: plan.json; with --json "
                    "none).",
     .own_output = true,
+    .default_output = "plan.json",
+    .default_mark = "\"plan/",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

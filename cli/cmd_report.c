@@ -171,7 +171,8 @@ static lh_status check_usage(cli *c)
 static lh_status write_report(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;
-    const char *path = c->common.output ? c->common.output : "report.html";
+    const char *path =
+        c->common.output ? c->common.output : cli_default_output(c);
     if (s->predicted)
         CLI_TRY(add_pair(c, report, x));
     for (uint32_t i = 0; i < c->n_operands; i++)
@@ -219,6 +220,9 @@ const cli_command cmd_report = {
         "iterations of the run too.",
     .output_help = "Write the report to FILE (default: report.html).",
     .own_output = true,
+    .default_output = "report.html",
+    .default_mark = "content=\"longhaul\"",
+    .default_with_json = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

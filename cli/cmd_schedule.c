@@ -614,6 +614,7 @@ const cli_command cmd_schedule = {
         "--time-limit.",
     .output_help = "Write the schedule to FILE and print what it takes.",
     .own_output = true,
+    .writes_links = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -87,7 +87,7 @@ static const cli_option options[] = {
                    "Write a report that shows the last iteration beside its "
                    "prediction."),
     {.name = "log",
-     .type = CLI_TEXT,
+     .type = CLI_APPENDED,
      .at = offsetof(train_settings, log),
      .arg = "FILE",
      .help = "Append a line of JSON for each iteration. A log that can no "

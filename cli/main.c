@@ -45,6 +45,7 @@ static lh_status run_command(cli *c, int argc, char **argv)
         cli_print(c, "longhaul %s\n", lh_version());
         return LH_OK;
     }
+    CLI_TRY(cli_check_same_files(c));
     if (!c->command->on_many_hosts)
         CLI_TRY(cli_check_outputs(c));
     return c->command->run(c);

@@ -99,6 +99,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         return LH_OK;
     case CLI_TEXT:
     case CLI_OUTPUT:
+    case CLI_APPENDED:
         if (!*text)
             return cli_usage(c, "--%s: the argument is empty", o->name);
         memcpy(at, &text, sizeof text);
@@ -213,28 +214,6 @@ static lh_status count_operands(cli *c)
     if (c->n_operands < k->least_operands)
         return cli_usage(c, "an argument is missing; it takes %s", k->operands);
     return LH_OK;
-}
-
-static lh_status check_outputs(cli *c, const cli_option *options,
-                               uint32_t count, const void *settings)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        const char *path;
-        if (options[i].type != CLI_OUTPUT)
-            continue;
-        memcpy(&path, (const char *)settings + options[i].at, sizeof path);
-        if (path)
-            CLI_TRY(lh_file_writable(path, &c->err));
-    }
-    return LH_OK;
-}
-
-lh_status cli_check_outputs(cli *c)
-{
-    CLI_TRY(
-        check_outputs(c, cli_common_options, cli_n_common_options, &c->common));
-    return check_outputs(c, c->command->options, c->command->n_options,
-                         c->settings);
 }
 
 lh_status cli_parse(cli *c, int argc, char **argv, int first)

@@ -180,7 +180,7 @@ def uniform(name, devices=4, microbatches=12, placement="ud", chunks=1,
 
 def _empty_folder():
     for path in WORK.iterdir():
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

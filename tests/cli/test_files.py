@@ -133,4 +133,224 @@ def a_log_that_becomes_full_keeps_whole_lines():
           list(range(len(lines))), f"the log: {read('log')!r} {done.stderr}")
 
 
+# --- one file under two names -----------------------------------------------------
+ONE_FILE = r"\Alonghaul: \w+: [^\n]*(are one file|would overwrite)[^\n]*\nTry"
+
+
+@test
+def an_output_that_is_an_input_or_another_output_is_refused():
+    inputs()
+    os.symlink("p.yaml", WORK / "link.yaml")
+    os.link(WORK / "p.yaml", WORK / "hard.yaml")
+    os.symlink("new.html", WORK / "nowhere")
+    (WORK / "folder").mkdir()
+    os.symlink("folder", WORK / "again")
+    before = {path: (WORK / path).read_bytes() for path in
+              ("p.yaml", "s.csv", "plan.json", "trace.json")}
+    simulate = ["simulate", "p.yaml", "-s", "s.csv"]
+    for args in (
+            [*simulate, "--html", "p.yaml"], [*simulate, "--html", "./p.yaml"],
+            [*simulate, "--svg", "link.yaml"], [*simulate, "-o", "hard.yaml"],
+            [*simulate, "--trace", "s.csv"],
+            [*simulate, "--html", "x.html", "--svg", "x.html"],
+            [*simulate, "--html", "x.html", "--trace", "./x.html"],
+            [*simulate, "--html", "new.html", "--trace", "nowhere"],
+            [*simulate, "--html", "folder/x", "--trace", "again/x"],
+            [*simulate, "-o", "x", "--trace", WORK / "x"],
+            ["schedule", "p.yaml", "-o", "p.yaml"],
+            ["schedule", "s.links.csv", "-o", "s.csv"],
+            ["schedule", "p.yaml", "-m", "optimal", "-o", "x.csv",
+             "--certificate", "x.csv"],
+            ["schedule", "p.yaml", "-m", "optimal", "-o", "x.csv",
+             "--certificate", "x.links.csv"],
+            ["compare", "p.yaml", "--html", "p.yaml"],
+            ["check", "p.yaml", "s.csv", "-o", "s.csv"],
+            ["explain", "plan.json", "-o", "plan.json"],
+            ["export", "plan.json", "--to", "pytorch", "-o", "plan.json"],
+            ["plan", "job.yaml", "-o", "job.yaml"],
+            ["plan", "job.yaml", "--html", "plan.json"],
+            ["plan", "plan.json"],
+            ["profile", "job.yaml", "-o", "job.yaml"],
+            ["optical", "scenario.yaml", "-o", "scenario.yaml"],
+            ["report", "trace.json", "-o", "trace.json"],
+            ["report", "--predicted", "trace.json", "--measured", "s.csv",
+             "-o", "s.csv"],
+            ["train", "p.yaml", "--log", "p.yaml"],
+            ["train", "p.yaml", "--trace", "t.json", "--log", "t.json"],
+            ["train", "plan.json", "--device", "cpu", "--data", "s.csv",
+             "--html", "s.csv"]):
+        case("one file", args, 2, err=ONE_FILE)
+    for path, was in before.items():
+        check((WORK / path).read_bytes() == was, f"{path} is as it was")
+    # What is no file may stand twice.
+    case("nothing", [*simulate, "--html", "/dev/null", "--svg", "/dev/null",
+                     "-o", "/dev/null"])
+    case("two files", [*simulate, "--html", "a", "--svg", "b"], out=ANY)
+
+
+@test
+def what_nobody_named_is_overwritten_only_by_its_own_kind():
+    inputs()
+    other = "notes about the plan\n"
+    for name, args in (("plan.json", ["plan", "job.yaml", "--no-optimal"]),
+                       ("report.html", ["report", "trace.json"])):
+        write(name, other)
+        case(f"{name} of somebody", args, 1,
+             err=rf"\Alonghaul: {name} is there and was not written by "
+                 rf"'longhaul {args[0]}'; name another file, or this one, with "
+                 r"-o\n\Z")
+        check(read(name) == other, f"{name} stays")
+        case(f"{name} on request", [*args, "-o", name], out=ANY)
+        ours = read(name)
+        case(f"{name} again", args, out=ANY)
+        check(read(name) == ours, f"{name} was replaced")
+        (WORK / name).unlink()
+        case(f"{name} that is not there", args, out=ANY)
+        (WORK / name).unlink()
+        os.mkdir(WORK / name)
+        case(f"{name}, a folder", args, 1, err=r"is a directory; name a file")
+        os.rmdir(WORK / name)
+        write(name, "")
+        case(f"{name}, empty", args, out=ANY)
+    write("plan.json", other)
+    case("--json needs no file", ["plan", "job.yaml", "--no-optimal", "--json"],
+         out=ANY)
+    check(read("plan.json") == other, "plan.json stays")
+
+
+# --- what is no file --------------------------------------------------------------
+@test
+def a_folder_is_no_file():
+    inputs()
+    (WORK / "d").mkdir()
+    folder = r"\Alonghaul: d/?: [^\n]*(directory|not a file)[^\n]*\n\Z"
+    train = ["train", "plan.json", "--device", "cpu", "-n", "1"]
+    for args in (["simulate", "d"], ["simulate", "d/"], ["plan", "d"],
+                 ["report", "d"], ["optical", "d"], ["profile", "d"],
+                 ["simulate", "p.yaml", "-s", "./d"],
+                 ["check", "p.yaml", "d"],
+                 ["check", "p.yaml", "s.csv", "--certificate", "d"],
+                 ["report", "--predicted", "trace.json", "--measured",
+                  "trace.json", "--log", "d"],
+                 [*train, "--data", "d"],
+                 [*train, "--data", "p.yaml", "--tokenizer", "d"],
+                 ["train", "p.yaml", *PLAYED, "--log", "d"],
+                 ["schedule", "p.yaml", "-o", "d"],
+                 ["simulate", "p.yaml", "--html", "d"]):
+        case("a folder", args, 1, err=folder.replace("d/?", r"(\./)?d/?"))
+    case("a file is no folder", [*train, "--data", "p.yaml", "--resume",
+                                 "p.yaml"], 1, err=r"p\.yaml")
+    case("nor below one", ["simulate", "p.yaml", "-s", "s.csv", "--html",
+                           "p.yaml/x"], 1, err=r"p\.yaml/x: [^\n]*directory")
+
+
+@test
+def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
+    inputs()
+    want = run("simulate", "p.yaml", "-s", "s.csv", "--json").stdout
+    for args in ('simulate <(cat p.yaml) -s s.csv --json',
+                 'simulate <(sleep 0.3; cat p.yaml) -s <(cat s.csv) --json',
+                 'simulate p.yaml -s s.csv --json -o >(cat)',
+                 'simulate p.yaml -s s.csv --json -o /dev/stdout',
+                 'simulate - -s s.csv --json < <(cat p.yaml)',
+                 'simulate /dev/stdin -s s.csv --json < p.yaml'):
+        done = subprocess.run(["bash", "-c", f'"$0" {args} | cat', PROGRAM],
+                              cwd=WORK, capture_output=True, text=True,
+                              env=ENVIRONMENT, timeout=HANGS, check=False)
+        check(done.stdout.replace("/dev/fd/62", "s.csv") == want and
+              done.stderr == "",
+              f"{args}: {done.stdout[:300]!r} {done.stderr!r}")
+    os.mkfifo(WORK / "fifo.csv")
+    nobody = r"\Alonghaul: fifo\.csv: [^\n]*is a FIFO that nobody "
+    waiting = [(args, subprocess.Popen(
+        [PROGRAM, *args], cwd=WORK, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args in (
+            ["simulate", "p.yaml", "-s", "s.csv", "--html", "fifo.csv"],
+            ["train", "p.yaml", *PLAYED, "--log", "fifo.csv"])]
+    for args, process in waiting:
+        out, err = process.communicate(timeout=HANGS)
+        check(process.returncode == 1 and out == "" and
+              re.search(nobody + "reads", err), f"{args}: {err!r}")
+    waiting = [(args, subprocess.Popen(
+        [PROGRAM, *args], cwd=WORK, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args in (
+            ["simulate", "fifo.csv"], ["plan", "fifo.csv"],
+            ["report", "fifo.csv"], ["check", "p.yaml", "fifo.csv"],
+            ["simulate", "p.yaml", "-s", "fifo.csv"],
+            ["train", "plan.json", "--device", "cpu", "--data", "p.yaml",
+             "--tokenizer", "fifo.csv"])]
+    for args, process in waiting:
+        out, err = process.communicate(timeout=HANGS)
+        check(process.returncode == 1 and out == "" and
+              re.search(nobody + "writes to", err), f"{args}: {err!r}")
+    for option in ("--data", "--weights"):
+        data = [] if option == "--data" else ["--data", "p.yaml"]
+        case(f"{option} of a FIFO", ["train", "plan.json", "--device", "cpu",
+                                     *data, option, "fifo.csv"], 1,
+             err=r"\Alonghaul: (rank 0: )?fifo\.csv: is not a file\n\Z")
+    # With its other end there, a FIFO is as good as a pipe.
+    writer = subprocess.Popen(["sh", "-c", "cat p.yaml > fifo.csv"], cwd=WORK)
+    case("a FIFO", ["simulate", "fifo.csv", "-s", "s.csv"], out=ANY)
+    writer.wait(timeout=HANGS)
+    reader = subprocess.Popen(["sh", "-c", "cat fifo.csv > got.html"], cwd=WORK)
+    case("to a FIFO", ["simulate", "p.yaml", "-s", "s.csv", "--html",
+                       "fifo.csv"], out=ANY)
+    reader.wait(timeout=HANGS)
+    check("<html" in read("got.html"), "all came through")
+
+
+@test
+def a_log_whose_reader_goes_does_not_end_the_run():
+    inputs()
+    os.mkfifo(WORK / "fifo")
+    reader = subprocess.Popen(["sh", "-c", "head -n 1 fifo"], cwd=WORK,
+                              stdout=subprocess.PIPE)
+    done = None
+    while done is None or "nobody reads" in done.stderr:
+        done = run("train", "p.yaml", *PLAYED, "-n", "200", "--log", "fifo",
+                   "--json")
+    check(done.returncode == 1 and
+          len(json.loads(done.stdout)["iterations"]) == 200 and
+          re.search(r"\Alonghaul: fifo: cannot write: Broken pipe; ",
+                    done.stderr), f"{done.returncode} {done.stderr!r}")
+    reader.communicate(timeout=HANGS)
+
+
+@test
+def link_orders_that_lead_nowhere_are_said():
+    inputs()
+    os.symlink("gone", WORK / "s.links.csv")
+    for args in (["simulate", "p.yaml", "-s", "s.csv"],
+                 ["check", "p.yaml", "s.csv"],
+                 ["explain", "p.yaml", "-s", "s.csv"],
+                 ["train", "p.yaml", *PLAYED[2:], "-s", "./s.csv"]):
+        case("a link to nothing", args, 1,
+             err=r"\Alonghaul: (\./)?s\.links\.csv: a link that leads nowhere, "
+                 r"[^\n]*; remove it\n\Z")
+    case("not asked for", ["check", "p.yaml", "s.csv", "--fifo"], out=ANY)
+    (WORK / "s.links.csv").unlink()
+    case("none", ["check", "p.yaml", "s.csv"], out=ANY)
+    (WORK / "s.links.csv").mkdir()
+    case("a folder", ["check", "p.yaml", "s.csv"], 1,
+         err=r"s\.links\.csv: is a directory")
+
+
+@test
+def what_memory_lacks_is_never_nothing():
+    """The least that some pipeline or job lacks is said in a unit that shows
+    it."""
+    text = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    low, high = 1e-6, 4.0
+    for _ in range(40):
+        at = (low + high) / 2
+        write("tight.yaml", text.replace("memory_gib: 4", f"memory_gib: {at}"))
+        done = run("plan", "tight.yaml", "--no-optimal", "-o", "x.json")
+        check(not re.search(r"[^\d.]0(\.0+)? [GMK]?i?B", done.stderr +
+                            done.stdout), f"{at}: {done.stderr!r}")
+        low, high = (low, at) if done.returncode == 0 else (at, high)
+        if done.returncode:
+            check(re.search(r"needs [\d.]+ ([GMK]iB|bytes) more", done.stderr),
+                  f"{at}: {done.stderr!r}")
+
+
 finish()
