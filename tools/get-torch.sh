@@ -23,7 +23,7 @@ $pip filelock typing-extensions sympy networkx jinja2 fsspec numpy packaging
 # For its parser of pipeline layouts alone; the rest of it is not used.
 $pip --no-deps megatron-core==0.16.1
 # For the tests that load our checkpoints and tokenizers there; they skip without.
-$pip transformers tokenizers ||
+$pip transformers tokenizers safetensors ||
     echo 'no transformers: the tests that need it will be skipped' >&2
 python3 "$here/torch-without-cuda.py" "$folder/bin/python"
 "$folder/bin/python" -c 'import torch.distributed.pipelining'
