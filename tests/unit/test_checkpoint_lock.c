@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { RUNS = 3, ROUNDS = 150 };
+enum { RUNS = 3, ROUNDS = 80 };
 
 static char folder[] = "/tmp/lh-lock-XXXXXX";
 static char lock_path[64];

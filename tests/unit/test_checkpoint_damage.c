@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A byte of a checkpoint that is another one is found wherever it is, and named
+ * with its file and tensor. */
+#define _GNU_SOURCE /* mkdtemp */
+#include "train_team.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static char folder[] = "/tmp/lh-damage-XXXXXX";
+static lhi_checkpoint_options options = {.folder = folder, .recipe = "seed 3"};
+static team writer;
+
+/* A file of the checkpoint, in memory. */
+typedef struct content {
+    char path[128];
+    unsigned char *bytes;
+    size_t size, header; /* with its length before it; state.json: all */
+} content;
+
+static content read_content(const char *name)
+{
+    content c = {.bytes = NULL};
+    struct stat info;
+    snprintf(c.path, sizeof c.path, "%s/step-00000001/%s", folder, name);
+    int fd = open(c.path, O_RDONLY);
+    CHECK(fd >= 0 && fstat(fd, &info) == 0);
+    c.size = (size_t)info.st_size;
+    c.bytes = malloc(c.size);
+    CHECK_INT(read(fd, c.bytes, c.size), info.st_size);
+    close(fd);
+    c.header = c.size;
+    if (strstr(name, "safetensors")) {
+        c.header = 8;
+        for (int i = 7; i >= 0; i--)
+            c.header += (size_t)c.bytes[i] << (8 * i);
+    }
+    return c;
+}
+
+/* The tensor that has byte `at`, by the file's own header; "" none. */
+static void tensor_at(const content *c, size_t at, char *out, size_t size)
+{
+    const char *header = (const char *)c->bytes + 8;
+    const char *stop = (const char *)c->bytes + c->header;
+    out[0] = '\0';
+    for (const char *p = header; at >= c->header && p < stop; p++) {
+        size_t from, to;
+        int len;
+        char name[128];
+        if (*p != '"' || memcmp(p, "\"data_offsets\"", 14) != 0 ||
+            sscanf(p, "\"data_offsets\":[%zu,%zu]", &from, &to) != 2 ||
+            at - c->header < from || at - c->header >= to)
+            continue;
+        while (memcmp(p, "\":{", 3) != 0)
+            p--;
+        const char *end = p;
+        while (*--p != '"')
+            ;
+        len = (int)(end - p - 1);
+        snprintf(name, sizeof name, "%.*s", len, p + 1);
+        snprintf(out, size, "tensor %s ", name);
+        return;
+    }
+}
+
+static lh_status load(bool *is_damaged, lh_error *err)
+{
+    const uint64_t step = 1;
+    *err = (lh_error){0};
+    return lhi_train_load_one(writer.t[0][0], folder, &step, &options, NULL,
+                              is_damaged, err);
+}
+
+/* Flips the bits of `mask` in byte `at`. */
+static void damage_byte(const content *c, int fd, size_t at, unsigned char mask)
+{
+    unsigned char byte = c->bytes[at] ^ mask;
+    char tensor[160];
+    bool is_damaged;
+    lh_error err;
+    CHECK_INT(pwrite(fd, &byte, 1, (off_t)at), 1);
+    lh_status status = load(&is_damaged, &err);
+    tensor_at(c, at, tensor, sizeof tensor);
+    CHECK_MSG(status == LH_EINPUT || status == LH_EUNSUPPORTED,
+              "%s, byte %zu: status %d", c->path, at, status);
+    /* Another version's format is not damage, even where it came by it. */
+    CHECK_MSG(is_damaged || strstr(err.text, "is of format"),
+              "%s, byte %zu: %s", c->path, at, err.text);
+    CHECK_HAS(err.text, c->path);
+    CHECK_HAS(err.text, tensor);
+    CHECK_INT(pwrite(fd, &c->bytes[at], 1, (off_t)at), 1);
+}
+
+/* Every `few`th byte of the header, every `stride`th of the values, and those
+ * at both ends of a tensor. */
+static void damage_file(const char *name, size_t few, size_t stride)
+{
+    content c = read_content(name);
+    char here[160], before[160] = "", behind[160];
+    int fd = open(c.path, O_WRONLY);
+    int n_tensors = 0;
+    for (size_t at = 0; at < c.size && !test_state.bad; at++) {
+        tensor_at(&c, at, here, sizeof here);
+        tensor_at(&c, at + 1, behind, sizeof behind);
+        bool at_end = strcmp(here, before) != 0 || strcmp(here, behind) != 0;
+        n_tensors += strcmp(here, before) != 0;
+        snprintf(before, sizeof before, "%s", here);
+        if (at_end || at % (at < c.header ? few : stride) == 0)
+            damage_byte(&c, fd, at, (unsigned char)(1u << at % 8));
+    }
+    CHECK_MSG(n_tensors == 0 || n_tensors >= 12, "%d tensors", n_tensors);
+    close(fd);
+    free(c.bytes);
+}
+
+static void a_byte_of_the_weights(void)
+{
+    damage_file("model.safetensors", 1, 2003);
+}
+
+static void a_byte_of_the_moments(void)
+{
+    damage_file("optimizer.safetensors", 3, 2003);
+}
+
+static void a_byte_of_the_state(void)
+{
+    content c = read_content("state.json");
+    int fd = open(c.path, O_WRONLY);
+    for (size_t at = 0; at < c.size && !test_state.bad; at++) {
+        /* Space between words means nothing. */
+        if (c.bytes[at] != ' ' && c.bytes[at] != '\n')
+            damage_byte(&c, fd, at, (unsigned char)(1u << at % 7));
+    }
+    close(fd);
+    free(c.bytes);
+}
+
+static void a_file_that_is_longer_or_shorter(void)
+{
+    static const char *const names[] = {"model.safetensors",
+                                        "optimizer.safetensors", "state.json"};
+    for (size_t i = 0; i < 3; i++) {
+        content c = read_content(names[i]);
+        for (size_t size = 0; size < c.size + 3; size += c.size / 7 + 1) {
+            bool is_damaged;
+            lh_error err;
+            size_t cut = size < c.size ? size : c.size + 1;
+            CHECK_INT(truncate(c.path, (off_t)cut), 0);
+            CHECK_MSG(load(&is_damaged, &err) == LH_EINPUT && is_damaged,
+                      "%s of %zu bytes: %s", c.path, cut, err.text);
+            CHECK_HAS(err.text, c.path);
+            int fd = open(c.path, O_WRONLY | O_TRUNC);
+            CHECK_INT(write(fd, c.bytes, c.size), c.size);
+            close(fd);
+        }
+        free(c.bytes);
+    }
+}
+
+static char remarked[600];
+
+static void keep_remark(void *context, const char *text)
+{
+    (void)context;
+    snprintf(remarked, sizeof remarked, "%s", text);
+}
+
+/* Its files for other programs may be changed: that is said, and no more. */
+static void a_byte_of_the_config(void)
+{
+    const uint64_t step = 1;
+    const lhi_remarks remarks = {.say = keep_remark};
+    content c = read_content("config.json");
+    int fd = open(c.path, O_WRONLY);
+    bool is_damaged;
+    lh_error err;
+    for (size_t at = 0; at < c.size; at++) {
+        unsigned char byte = c.bytes[at] ^ 1;
+        CHECK_INT(pwrite(fd, &byte, 1, (off_t)at), 1);
+        remarked[0] = '\0';
+        CHECK_OK(lhi_train_load_one(writer.t[0][0], folder, &step, &options,
+                                    &remarks, &is_damaged, &err),
+                 err);
+        CHECK_HAS(remarked, "config.json: is not what was written");
+        CHECK_INT(pwrite(fd, &c.bytes[at], 1, (off_t)at), 1);
+    }
+    remarked[0] = '\0';
+    CHECK_OK(lhi_train_load_one(writer.t[0][0], folder, &step, &options,
+                                &remarks, &is_damaged, &err),
+             err);
+    CHECK_STR(remarked, "");
+    close(fd);
+    free(c.bytes);
+}
+
+static void what_is_whole_loads(void)
+{
+    bool is_damaged;
+    lh_error err;
+    CHECK_OK(load(&is_damaged, &err), err);
+    CHECK(!is_damaged);
+}
+
+int main(void)
+{
+    lh_error err;
+    team_layers = 1;
+    writer = open_team(1, 1, 1, false);
+    if (!mkdtemp(folder))
+        return 1;
+    team_step(&writer);
+    save_all(&writer, &options);
+    CHECK_OK(lhi_train_load(writer.t[0][0], folder, &options, &err), err);
+    RUN(a_byte_of_the_weights);
+    RUN(a_byte_of_the_moments);
+    RUN(a_byte_of_the_state);
+    RUN(a_file_that_is_longer_or_shorter);
+    RUN(a_byte_of_the_config);
+    RUN(what_is_whole_loads);
+    remove_all(folder);
+    close_team(&writer);
+    return test_summary();
+}
