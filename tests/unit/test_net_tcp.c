@@ -78,6 +78,22 @@ static lh_status nothing(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
+/* Once all are there, nobody else gets a connection to rank 0's port. */
+static lh_status nobody_listens(lhi_net *net, void *context, char **result,
+                                size_t *size, lh_error *err)
+{
+    const joining *j = context;
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(j->port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    (void)net, (void)result, (void)size;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_refused = connect(fd, (struct sockaddr *)&a, sizeof a) != 0 &&
+                      errno == ECONNREFUSED;
+    close(fd);
+    return is_refused ? LH_OK : lhi_fail(err, LH_EIO, "the port is still open");
+}
+
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -202,6 +218,18 @@ static void strangers(void)
 }
 
 /* Garbage alone: rank 0 says who it was. */
+static void late_strangers(void)
+{
+    joining j = usual();
+    rank_process p[2] = {{0}};
+    for (uint32_t i = 0; i < 2; i++)
+        rank_process_start(&p[i], i, 2, 0, NULL, join, &j, nobody_listens, &j);
+    for (int i = 0; i < 2; i++) {
+        rank_process_end(&p[i]);
+        CHECK_MSG(p[i].status == LH_OK, "rank %d: %s", i, p[i].text);
+    }
+}
+
 static void only_strangers(void)
 {
     joining j = usual();
@@ -381,6 +409,7 @@ int main(void)
     RUN(another_count);
     RUN(nobody_there);
     RUN(strangers);
+    RUN(late_strangers);
     RUN(only_strangers);
     RUN(false_server);
     RUN(two_jobs_at_one_port);
