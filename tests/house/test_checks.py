@@ -204,5 +204,33 @@ finds(PRINTING, "an end of line that would be shown",
       {**SAYS, "cli/one.c": 'void one(cli *c)\n{\n    cli_print(c, "%s%s", '
                             'name, last ? ".\\n" : "");\n}\n'})
 
+# --- security --------------------------------------------------------------------
+SECURITY = "check-security.py"
+
+
+def claims(row):
+    return {"SECURITY.md": "| can | seen by |\n| --- | --- |\n" + row + "\n",
+            "tests/meson.build": "foreach name : ['net', 'cli']\n",
+            "tests/unit/test_net.c": "int main(void)\n{\n    RUN(cut);\n}\n",
+            "tests/cli/test_cli.py": "@test\ndef escapes():\n    pass\n",
+            "tests/unit/test_lost.c": "    RUN(cut);\n"}
+
+
+passes(SECURITY, "claims with tests", claims(
+    "| a | `tests/unit/test_net.c` (`cut`), `tests/cli/test_cli.py` "
+    "(`escapes`) |\n| b | not tested: nothing is promised |"))
+finds(SECURITY, "a claim without a test", ["SECURITY.md:3", "without a test"],
+      claims("| a | somehow |"))
+finds(SECURITY, "a file that is not there", ["no tests/unit/test_gone.c"],
+      claims("| a | `tests/unit/test_gone.c` |"))
+finds(SECURITY, "a file that nothing runs", ["nothing runs", "test_lost.c"],
+      claims("| a | `tests/unit/test_lost.c` (`cut`) |"))
+finds(SECURITY, "a test that is not there", ["test_net.c runs no test silent"],
+      claims("| a | `tests/unit/test_net.c` (`cut`, `silent`) |"))
+finds(SECURITY, "a function that is no test", ["test_cli.py runs no test f"],
+      {**claims("| a | `tests/cli/test_cli.py` (`f`) |"),
+       "tests/cli/test_cli.py": "def f():\n    pass\n"})
+finds(SECURITY, "no claims", ["no claims"], {"SECURITY.md": "# Security\n"})
+
 print(f"{count['passed']} passed, {count['failed']} failed")
 sys.exit(bool(count["failed"]))

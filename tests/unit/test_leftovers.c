@@ -219,6 +219,31 @@ static void processes(void)
     CHECK_INT(lhi_process_look(&other), LHI_PROCESS_GONE);
 }
 
+/* Somebody has guessed the name of the temporary file, and it leads to one of
+ * the user's. */
+static void guessed_names_lead_nowhere(void)
+{
+    const char *path = "out", *own = "own";
+    char temp[2][512];
+    struct stat info;
+    make_empty(own);
+    for (unsigned i = 0; i < 2; i++) {
+        lhi_temp_name(path, i, temp[i], sizeof temp[i]);
+        CHECK_INT(symlink(i ? "nowhere" : own, temp[i]), 0);
+    }
+    write_file(path);
+    CHECK_INT(stat(own, &info), 0);
+    CHECK_INT(info.st_size, 0);
+    CHECK(!is_there("nowhere"));
+    CHECK_INT(lstat(path, &info), 0);
+    CHECK(S_ISREG(info.st_mode) && info.st_size == 4);
+    for (unsigned i = 0; i < 2; i++)
+        unlink(temp[i]);
+    unlink(own);
+    unlink(path);
+    CHECK_INT(n_files(), 0);
+}
+
 int main(void)
 {
     if (!mkdtemp(folder) || chdir(folder) != 0)
@@ -228,6 +253,7 @@ int main(void)
     RUN(others_files_stay);
     RUN(of_another_machine);
     RUN(processes);
+    RUN(guessed_names_lead_nowhere);
     rmdir(folder);
     return test_summary();
 }
