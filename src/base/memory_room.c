@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* O_CLOEXEC, RLIMIT_AS */
+#define _DEFAULT_SOURCE /* O_CLOEXEC, RLIMIT_AS, strtok_r */
 #include "base/memory_room.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static void take_limit(lhi_memory_room *room, int resource, uint64_t used,
                        const char *limit)
 {
     struct rlimit l;
-    if (getrlimit((__rlimit_resource_t)resource, &l) == 0 &&
+    if (getrlimit(resource, &l) == 0 &&
         l.rlim_cur != RLIM_INFINITY)
         take_less(room, l.rlim_cur > used ? l.rlim_cur - used : 0, limit);
 }

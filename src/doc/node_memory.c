@@ -9,12 +9,12 @@ enum {
     SHORT_TEXT = 32, /* from here on texts are not looked for */
 };
 
-/* The text itself, and what the parser and the reader hold beside the nodes,
+/* The text itself, and what parser and reader hold beside the nodes,
  * share 8 times the text and 16 MiB with them. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
 {
     m->mem = mem;
-    m->most_bytes = 6 * len + ((size_t)10 << 20);
+    m->most_bytes = 7 * len + ((size_t)8 << 20);
 }
 
 static void *take_bytes(lhi_node_memory *m, size_t n, size_t size)
