@@ -25,6 +25,8 @@ enum {
     READ_BYTES = 8 << 10,   /* of a connection, read at once */
     CHUNK_BYTES = 128 << 10 /* moved at most while the lock is held */
 };
+/* Within the silence that is allowed; more than all PINGs of that time are. */
+static const size_t least_coming = 1024;
 static const int64_t ms_ns = 1000000;
 
 /* A frame that is not yet all sent. */
@@ -60,6 +62,10 @@ typedef struct connection {
     lhi_net_op *op;
     lhi_kept *kept;
     int64_t heard_ns, spoke_ns;
+    /* Since when the frame, or one of those before it, has been coming, and the
+     * bytes that have come meanwhile. */
+    int64_t coming_ns;
+    size_t n_coming;
     int64_t lost_ns; /* when the connection went without a goodbye; 0: not */
     int64_t broke_off_ns; /* when its peer broke off a message; 0: it did not */
     unsigned char reason[LHI_ABORT_BYTES];
@@ -448,6 +454,7 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
         n = recv(c->fd, c->buffer + c->end, READ_BYTES - c->end, MSG_DONTWAIT);
     if (n <= 0)
         return n;
+    c->n_coming += (size_t)n;
     lh_status status = LH_OK;
     if (direct) {
         note_payload(c, c->into + c->filled, (size_t)n);
@@ -521,6 +528,27 @@ static void read_all(stream *s, uint32_t peer)
 
 /* ---- the communication thread ---- */
 
+/* A frame that has begun comes, or its connection is silent: where next to
+ * nothing of it does, bytes of it are lost, and what comes is PINGs, taken for
+ * them. */
+static void look_for_stuck(stream *s, uint32_t peer, int64_t now_ns)
+{
+    connection *c = &s->connections[peer];
+    bool whole = !c->in_frame && c->end == 0;
+    if (whole || c->n_coming >= least_coming) {
+        c->coming_ns = now_ns;
+        c->n_coming = 0;
+    } else if (now_ns - c->coming_ns > s->silence_ns) {
+        char why[150];
+        snprintf(why, sizeof why,
+                 "it has sent %zu bytes of a message in %.1f s, rank %u finds: "
+                 "some were lost",
+                 c->n_coming, (double)(now_ns - c->coming_ns) * 1e-9,
+                 s->proto.net.rank);
+        fail_peer(s, peer, why);
+    }
+}
+
 /* What is due by now; when to look again, or -1. */
 static int64_t look_at_clock(stream *s)
 {
@@ -542,6 +570,7 @@ static int64_t look_at_clock(stream *s)
         if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].left)
             continue;
         next_ns = now_ns + s->silence_ns / 8;
+        look_for_stuck(s, i, now_ns);
         if (now_ns - c->heard_ns > s->silence_ns) {
             char why[100];
             snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
@@ -732,6 +761,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
             LHI_TRY(
                 seal_with(s, i, o->keys + (size_t)i * LHI_SEAL_KEY_BYTES, err));
         s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
+        s->connections[i].coming_ns = now_ns;
     }
     for (uint32_t i = 0; i < n; i++) {
         s->connections[i].fd = fds[i];

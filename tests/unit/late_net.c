@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 uint64_t chance(uint64_t *state)
@@ -127,7 +128,11 @@ static void *hand_over_due(void *of)
             continue;
         }
         e->first = h->next;
-        lh_status status = hand_over(e, h->op, NULL);
+        lh_error err = {0};
+        lh_status status = hand_over(e, h->op, &err);
+        /* Whoever asked for it would have had the error, and failed. */
+        if (status != LH_OK && !strstr(err.text, "has left"))
+            e->inner->ops->abort(e->inner, err.text);
         if (status != LH_OK)
             lhi_op_done(h->op, status);
         free(h);

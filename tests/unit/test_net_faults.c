@@ -332,7 +332,7 @@ static bool is_reason(const char *text)
 {
     static const char *const reasons[] = {
         "its connection to rank",      "silent for", "does not understand it",
-        "its connections were closed", "has left",
+        "its connections were closed", "has left",   "some were lost",
     };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (strncmp(text, "rank ", 5) == 0 && strstr(text, reasons[i]))

@@ -148,6 +148,39 @@ static void passes_the_reason_on(void)
     close(fds[2]);
 }
 
+/* Bytes of a message are lost, and its sender, who has sent them, shows that it
+ * is there by one PING after the other: no message comes that way. */
+static void is_not_fed_by_pings(void)
+{
+    int fds[2];
+    char bytes[4000];
+    const lhi_frame ping = {.kind = LHI_FRAME_PING};
+    lhi_net *net = rank_zero(2, 400 * ms_ns, fds);
+    lhi_frame f = {.kind = LHI_FRAME_SMALL,
+                   .link = LHI_NET_NO_LINK,
+                   .tag = 7,
+                   .size = sizeof bytes};
+    lhi_net_op op = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_net_receive(net, 1, 7, bytes, sizeof bytes, &op, &err), err);
+    send_frame(fds[1], &f, NULL);
+    /* The 84th would make it whole. */
+    unsigned n_pings = 0;
+    lh_status status = LH_ECANCELED;
+    while (status == LH_ECANCELED && n_pings++ < 80) {
+        unsigned char head[LHI_FRAME_BYTES];
+        lhi_frame_write(&ping, head);
+        if (send(fds[1], head, sizeof head, MSG_NOSIGNAL) < 0)
+            break;
+        status = lhi_net_wait(net, &op, lhi_now_ns() + 100 * ms_ns, &err);
+    }
+    CHECK_INT(lhi_net_wait(net, &op, lhi_now_ns() + 100 * ms_ns, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank 1: it has sent");
+    CHECK_HAS(err.text, "some were lost");
+    lhi_net_close(net);
+    close(fds[1]);
+}
+
 /* The other end of a message that is broken off. */
 static void *receives_large(void *of)
 {
@@ -224,6 +257,7 @@ int main(void)
     RUN(gets_what_is_coming);
     RUN(nothing_after_goodbye);
     RUN(passes_the_reason_on);
+    RUN(is_not_fed_by_pings);
     RUN(breaks_off);
     return test_summary();
 }
