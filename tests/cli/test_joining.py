@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that mpirun has started find each other, whoever else knocks.
+
+Beside PROGRAM and SOURCE_ROOT the environment says in HOLD_DOOR_LIBRARY where
+the library is that holds ranks back until others are at their door
+(tests/net/hold_door.c).
+"""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
+                     is_sanitized, makes, run, test, uniform, until, write)
+
+if not shutil.which("mpirun"):
+    print("SKIPPED: mpirun is not installed")
+    sys.exit(77)
+N_RANKS = 4
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+# Open MPI and UCX leave memory to the end of the process; our own leaks show
+# over the other transports. The library comes before the sanitizer's.
+UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
+    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0",
+     "verify_asan_link_order=0"])}
+LIBRARY = os.environ.get("HOLD_DOOR_LIBRARY")
+
+
+def launched(*args, env=None):
+    return subprocess.run([*MPIRUN, *map(str, args)], cwd=WORK, text=True,
+                          env={**UNDER_MPI, **(env or {})}, timeout=HANGS,
+                          capture_output=True, check=False)
+
+
+def lacks(text):
+    """Whether the build, or the machine, has none of this; says so."""
+    found = any(words in text for words in (
+        "this build", "UCX cannot be loaded", "OpenBLAS is not installed"))
+    if found:
+        print(f"SKIPPED: {text}")
+    return found
+
+
+def said(done):
+    return [line for line in done.stderr.splitlines()
+            if line.startswith("longhaul: ")]
+
+
+# --- strangers at the door -------------------------------------------------------
+@makes("plan.json", "text", "weights")
+def make_plan():
+    """A plan, data, and the weights of a run that nobody disturbs."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    write("job.yaml", job.replace("hidden: 128, ffn: 384", "hidden: 64, ffn: 96")
+          .replace("head_dim: 32", "head_dim: 16")
+          .replace("sequence: 128", "sequence: 32"))
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, f"plan: {done.stderr}")
+    done = run(*train("reference"))
+    if done.returncode:
+        check(lacks(done.stderr), f"the reference: {done.stderr}")
+        (WORK / "weights").touch()
+    else:
+        shutil.copy(WORK / "reference/step-00000002/model.safetensors",
+                    WORK / "weights")
+
+
+def train(folder):
+    return ["train", "plan.json", "--device", "cpu", "--data", "text",
+            "--steps", "2", "--checkpoint", folder]
+
+
+def knock(port, sent):
+    """A connection that stays; what it sends is there before anyone reads."""
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex(("127.0.0.1", port))
+    if sent:
+        try:
+            one.send(sent)
+        except OSError:  # the queue was full
+            pass
+    return one
+
+
+def besieged(transport, limit):
+    """A run whose rank 0 finds 500 strangers at its door, before any rank."""
+    door = WORK / "door"
+    shutil.rmtree(door, ignore_errors=True)
+    shutil.rmtree(WORK / "c", ignore_errors=True)
+    door.mkdir()
+    # Version 1, HELLO, of rank 1 of 4 at some port, for another job.
+    hello = (b"longhaul\1\1\0\0" + b"\1\0\0\0" + b"\4\0\0\0" + b"\x88\x13\0\0" +
+             bytes(8) + os.urandom(32) + bytes(32) + os.urandom(32))
+    held = [f"LD_PRELOAD={LIBRARY}", f"HOLD_DOOR={door}"]
+    process = subprocess.Popen(
+        [*MPIRUN, "-np", str(N_RANKS), "sh", "-c",
+         f'ulimit -n {limit}; exec env "$@"', "sh", *held, PROGRAM,
+         *train("c"), "--transport", transport], cwd=WORK,
+        env=UNDER_MPI, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE)
+    port = door / "port"
+    strangers = []
+    if until(port.exists, process):
+        strangers += [knock(int(port.read_text()), b"") for _ in range(300)]
+        strangers += [knock(int(port.read_text()), hello[:77])
+                      for _ in range(100)]
+        strangers += [knock(int(port.read_text()), hello) for _ in range(100)]
+    (door / "go").touch()
+    out, err = process.communicate(timeout=HANGS)
+    for one in strangers:
+        one.close()
+    return process.returncode, out, err, len(strangers)
+
+
+@test
+def strangers_before_the_ranks_change_nothing():
+    if not LIBRARY:
+        print("SKIPPED strangers: HOLD_DOOR_LIBRARY is not given")
+        return
+    make_plan()
+    reference = (WORK / "weights").read_bytes()
+    # With sanitizers the program has files of its own.
+    for transport, limit in [("tcp", 1024), ("tcp", 64), ("ucx", 1024)]:
+        if not reference:
+            return
+        if is_sanitized() and limit < 1024:
+            continue
+        code, _, err, n = besieged(transport, limit)
+        if lacks(err):
+            continue
+        what = f"{transport}, {limit} files, {n} strangers"
+        check(n == 500, f"{what}: {err}")
+        weights = WORK / "c/step-00000002/model.safetensors"
+        check(code == 0 and weights.exists() and
+              weights.read_bytes() == reference, f"{what}: {code} {err}")
+
+
+# --- ranks that do not belong together ---------------------------------------------
+@test
+def ranks_with_other_work_are_refused():
+    uniform("a.yaml", devices=2, microbatches=4)
+    uniform("b.yaml", devices=2, microbatches=5)
+    for transport in ("tcp", "ucx"):
+        quiet = ["-s", "1f1b", "--steps", "1", "--transport", transport]
+        done = launched("-np", "1", PROGRAM, "train", "a.yaml", *quiet, ":",
+                        "-np", "1", PROGRAM, "train", "b.yaml", *quiet)
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and len(said(done)) == 1 and
+                  "rank 1 is to run something else than rank 0" in
+                  said(done)[0], f"another plan, {transport}: {done.stderr}")
+        done = launched("-np", "1", PROGRAM, "train", "a.yaml", *quiet, ":",
+                        "-np", "1", PROGRAM, "train", "a.yaml", *quiet,
+                        "--message-bytes", "70000")
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and len(said(done)) == 1 and
+                  "give all ranks the same file and options" in said(done)[0],
+                  f"other options, {transport}: {done.stderr}")
+
+
+@test
+def ucx_beyond_this_host_has_to_be_allowed():
+    uniform("a.yaml", devices=2, microbatches=4)
+    quiet = ["train", "a.yaml", "-s", "1f1b", "--steps", "1"]
+    done = launched("-np", "2", PROGRAM, *quiet, "--transport", "ucx",
+                    env={"UCX_NET_DEVICES": "lo,dummy7"})
+    if not lacks(done.stderr):
+        check(done.returncode != 0 and len(said(done)) == 1 and
+              "would listen at devices lo,dummy7" in said(done)[0] and
+              "--insecure" in said(done)[0], f"refused: {done.stderr}")
+        done = launched("-np", "2", PROGRAM, *quiet, "--transport", "ucx",
+                        "--insecure")
+        check(done.returncode == 0 and not said(done),
+              f"allowed: {done.stderr}")
+    done = run(*quiet, "--insecure")
+    check(done.returncode == 2 and "is for --transport ucx" in done.stderr,
+          f"--insecure alone: {done.stderr}")
+
+
+finish()
