@@ -20,7 +20,7 @@
  *   inproc.c            ranks as threads: one copies from the other
  *   wire.c, proto.c     ranks that share no memory: frames, and when they go;
  *   stream.c, ucx.c     what carries these: sockets, or UCX (ucx_calls.c)
- *   seal.c              ... so that nobody changes frames unnoticed
+ *   outgoing.c, seal.c  ... frame by frame, so that nobody changes one unnoticed
  *   hello.c, cards.c    what ranks that start apart tell each other first
  *   guests.c, sockets.c who knocks before it has proven anything
  *   tcp.c, apart.c      how ranks find each other so, and get an endpoint

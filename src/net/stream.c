@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
+#include "net/outgoing.h"
 #include "net/proto.h"
 
 #include <errno.h>
@@ -17,11 +18,9 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
-    HEAD_BYTES = LHI_FRAME_BYTES + LHI_SEAL_BYTES,
     READ_BYTES = 8 << 10,   /* of a connection, read at once */
     CHUNK_BYTES = 128 << 10 /* moved at most while the lock is held */
 };
@@ -29,25 +28,12 @@ enum {
 static const size_t least_coming = 1024;
 static const int64_t ms_ns = 1000000;
 
-/* A frame that is not yet all sent. */
-typedef struct outgoing {
-    struct outgoing *next;
-    unsigned char header[HEAD_BYTES], seal[LHI_SEAL_BYTES];
-    const unsigned char *payload; /* NULL: zeros, of a withdrawn operation */
-    size_t size, sent;            /* with header and seals */
-    size_t payload_size;
-    size_t n_sealed; /* of the payload; its seal is done once all are */
-    bool has_begun;  /* its header has its seal */
-    lhi_net_op *op;  /* NULL: the payload is `copy` */
-    unsigned char copy[];
-} outgoing;
-
 typedef struct connection {
     int fd;             /* -1: none */
     bool writes, asked; /* can still write; epoll is asked for room */
     bool said_bye;      /* its last frame is on its way, or out */
-    outgoing *first, *last;
-    outgoing *spare; /* for the last frame, if there is no memory then */
+    lhi_outgoing *first, *last;
+    lhi_outgoing *spare; /* for the last frame, if there is no memory then */
     lhi_seal *seals_out, *seals_in; /* NULL: it is not sealed */
     size_t head_bytes, tail_bytes;  /* of a frame, around its payload */
     /* What was read ahead: [at, end) of `buffer`. */
@@ -114,98 +100,12 @@ static void ask_for_room(stream *s, uint32_t peer, bool want)
 static void drop_out(stream *s, connection *c)
 {
     while (c->first) {
-        outgoing *o = c->first;
+        lhi_outgoing *o = c->first;
         c->first = o->next;
         if (o->op)
             lhi_proto_sent(&s->proto, o->op, LH_EIO);
         free(o);
     }
-}
-
-static const unsigned char zeros[4096];
-
-/* Where the payload's next bytes are; zeros are at most *n. */
-static const unsigned char *payload_at(const outgoing *o, size_t at, size_t *n)
-{
-    if (o->payload)
-        return o->payload + at;
-    if (*n > sizeof zeros)
-        *n = sizeof zeros;
-    return zeros;
-}
-
-static struct iovec part(const unsigned char *bytes, size_t n)
-{
-    union {
-        const unsigned char *in;
-        void *base;
-    } data = {bytes}; /* a send only reads them */
-    return (struct iovec){data.base, n};
-}
-
-/* The header's seal, before anything of the frame goes. */
-static void seal_header(connection *c, outgoing *o)
-{
-    if (!c->seals_out || o->has_begun)
-        return;
-    o->has_begun = true;
-    lhi_seal_begin(c->seals_out, LHI_SEAL_HEADER);
-    lhi_seal_add(c->seals_out, o->header, LHI_FRAME_BYTES);
-    lhi_seal_end(c->seals_out, o->header + LHI_FRAME_BYTES);
-}
-
-/* What goes, or went, is no message. */
-static void void_seal(connection *c, outgoing *o)
-{
-    if (!c->seals_out)
-        return;
-    lhi_seal_begin(c->seals_out, LHI_SEAL_VOID);
-    lhi_seal_end(c->seals_out, o->seal);
-}
-
-/* The payload's seal goes on up to `end`. */
-static void seal_payload(connection *c, outgoing *o, size_t end)
-{
-    if (!c->seals_out || o->n_sealed >= end)
-        return;
-    if (o->n_sealed == 0)
-        lhi_seal_begin(c->seals_out, LHI_SEAL_PAYLOAD);
-    if (o->payload)
-        lhi_seal_add(c->seals_out, o->payload + o->n_sealed, end - o->n_sealed);
-    o->n_sealed = end;
-    if (end == o->payload_size && o->payload)
-        lhi_seal_end(c->seals_out, o->seal);
-    else if (end == o->payload_size)
-        void_seal(c, o);
-}
-
-/* One write of what is at the front: < 0 with errno, or bytes. */
-static ssize_t write_some(connection *c)
-{
-    outgoing *o = c->first;
-    struct iovec parts[3];
-    size_t n = 0, done = o->sent;
-    seal_header(c, o);
-    if (done < c->head_bytes) {
-        parts[n++] = part(o->header + done, c->head_bytes - done);
-        done = c->head_bytes;
-    }
-    size_t at = done - c->head_bytes;
-    if (at < o->payload_size) {
-        size_t some = o->payload_size - at;
-        if (some > CHUNK_BYTES)
-            some = CHUNK_BYTES;
-        const unsigned char *bytes = payload_at(o, at, &some);
-        seal_payload(c, o, at + some);
-        parts[n++] = part(bytes, some);
-        at += some;
-    }
-    if (at >= o->payload_size && at < o->size - c->head_bytes) {
-        size_t gone = at - o->payload_size;
-        parts[n++] = part(o->seal + gone, c->tail_bytes - gone);
-    }
-    struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
-    return sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Writes until the socket is full or `most` bytes are out. */
@@ -214,8 +114,8 @@ static void flush(stream *s, uint32_t peer, size_t most)
     connection *c = &s->connections[peer];
     size_t done = 0;
     while (c->first && c->writes && done < most) {
-        outgoing *o = c->first;
-        ssize_t n = write_some(c);
+        lhi_outgoing *o = c->first;
+        ssize_t n = lhi_outgoing_write(o, c->fd, c->seals_out, CHUNK_BYTES);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -247,17 +147,18 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     stream *s = (stream *)p;
     connection *c = &s->connections[to];
     size_t size = (size_t)lhi_frame_payload(f);
-    outgoing *o = malloc(sizeof *o + (op ? 0 : size));
+    lhi_outgoing *o = malloc(sizeof *o + (op ? 0 : size));
     if (!o && (f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_ABORT)) {
         o = c->spare;
         c->spare = NULL;
     }
     if (!o)
         return lhi_fail_nomem(err);
-    *o = (outgoing){.payload = op ? payload : o->copy,
-                    .size = c->head_bytes + size + (size ? c->tail_bytes : 0),
-                    .payload_size = size,
-                    .op = op};
+    *o = (lhi_outgoing){.payload = op ? payload : o->copy,
+                        .size =
+                            c->head_bytes + size + (size ? c->tail_bytes : 0),
+                        .payload_size = size,
+                        .op = op};
     lhi_frame_write(f, o->header);
     if (!op && size)
         memcpy(o->copy, payload, size);
@@ -287,16 +188,10 @@ static bool stream_withdraw(lhi_proto *p, lhi_net_op *op)
         c->into = NULL;
         return true;
     }
-    for (outgoing *o = c->first; o; o = o->next) {
+    for (lhi_outgoing *o = c->first; o; o = o->next) {
         if (o->op != op)
             continue;
-        o->op = NULL;
-        if (o->sent >= c->head_bytes + o->payload_size)
-            return true;
-        /* The frame has to end where its header says. */
-        o->payload = NULL;
-        if (o->n_sealed == o->payload_size)
-            void_seal(c, o);
+        lhi_outgoing_withdraw(o, c->seals_out);
         return true;
     }
     return false;
@@ -678,7 +573,7 @@ static void stream_free(stream *s)
     for (uint32_t i = 0; s->connections && i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
         while (c->first) {
-            outgoing *o = c->first;
+            lhi_outgoing *o = c->first;
             c->first = o->next;
             free(o);
         }
@@ -727,8 +622,8 @@ static lh_status seal_with(stream *s, uint32_t peer, const unsigned char *key,
     bool up = s->proto.net.rank < peer;
     LHI_TRY(lhi_seal_make(key, up, &c->seals_out, err));
     LHI_TRY(lhi_seal_make(key, !up, &c->seals_in, err));
-    c->head_bytes = HEAD_BYTES;
-    c->tail_bytes = LHI_SEAL_BYTES;
+    c->head_bytes = lhi_head_bytes(c->seals_in);
+    c->tail_bytes = lhi_tail_bytes(c->seals_in);
     return LH_OK;
 }
 
@@ -752,11 +647,12 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
     for (uint32_t i = 0; i < n; i++) {
         if (fds[i] < 0)
             continue;
-        s->connections[i].spare = malloc(sizeof(outgoing) + LHI_ABORT_BYTES);
+        s->connections[i].spare =
+            malloc(sizeof(lhi_outgoing) + LHI_ABORT_BYTES);
         if (!s->connections[i].spare)
             return lhi_fail_nomem(err);
         LHI_TRY(watch(s, fds[i], i, err));
-        s->connections[i].head_bytes = LHI_FRAME_BYTES;
+        s->connections[i].head_bytes = lhi_head_bytes(NULL);
         if (o->keys)
             LHI_TRY(
                 seal_with(s, i, o->keys + (size_t)i * LHI_SEAL_KEY_BYTES, err));

@@ -47,7 +47,6 @@ typedef struct endpoint {
 
 static lh_status hand_over(endpoint *e, lhi_net_op *op, lh_error *err)
 {
-    op->net = e->inner;
     return op->receives ? e->inner->ops->receive(e->inner, op, err)
                         : e->inner->ops->send(e->inner, op, err);
 }
@@ -66,6 +65,7 @@ static int64_t not_before(const endpoint *e, const lhi_net_op *op)
 static lh_status begin_late(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     endpoint *e = (endpoint *)net;
+    op->net = e->inner;
     pthread_mutex_lock(&e->lock);
     int64_t order_ns = not_before(e, op), due_ns = 0;
     if (chance_below(&e->state, 2))
