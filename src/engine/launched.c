@@ -82,8 +82,12 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
                                .n_links = n_links,
                                .links = links,
                                .insecure = job->o.insecure};
-    LHI_TRY(strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
-                                                 : lhi_net_tcp(&o, &net, err));
+    status = strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
+                                                  : lhi_net_tcp(&o, &net, err);
+    if (status == LH_EINVAL && s.rank != 0) /* all find the same */
+        leave_saying(job, NULL);
+    if (status != LH_OK)
+        return status;
     return lhi_rank_run(net, launched_main, job, result, err);
 }
 

@@ -106,7 +106,11 @@ static lh_status check_first(const lhi_slurm *s, lh_error *err)
                         here, s->host);
     struct sockaddr_storage a;
     socklen_t size;
-    LHI_TRY(lhi_address_find(s->host, s->port, &a, &size, err));
+    lh_status status = lhi_address_find(s->host, s->port, &a, &size, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "LONGHAUL_HOST names none");
+        return status;
+    }
     if (is_loopback(&a))
         return lhi_fail(err, LH_EINVAL,
                         "rank 0's node %.100s is a loopback address to itself "

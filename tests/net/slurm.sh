@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that Slurm starts, on a cluster of one node that is made for this test:
-# munged, slurmctld and slurmd with files, sockets and ports of their own.
+# Ranks that Slurm starts, on a cluster that is made for this test, of two nodes
+# that are this host: munged, slurmctld and slurmd with files, sockets and ports
+# of their own.
 #
 #     tests/net/slurm.sh PROGRAM SOURCE_ROOT            some seconds
 #     tests/net/slurm.sh PROGRAM SOURCE_ROOT limits     what time limits do:
@@ -19,17 +20,18 @@ done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-slurm-XXXXXX") || exit 1
 daemons=
+is_up=
+has_none() { [ -z "$(squeue -h)" ]; }
 end() {
     trap - EXIT INT TERM
-    scancel --full --signal=KILL --user="$(id -un)" 2>/dev/null
     # Steps end before who watches them.
-    i=0
-    while [ $i -lt 100 ] && [ -n "$(squeue -h 2>/dev/null)" ]; do
-        sleep 0.1
-        i=$((i + 1))
-    done
+    if [ "$is_up" ]; then
+        scancel --full --signal=KILL --user="$(id -un)" 2>/dev/null
+        patience=10
+        await has_none
+    fi
     # shellcheck disable=SC2086 # words
-    [ -z "$daemons" ] || kill $daemons
+    [ -z "$daemons" ] || kill $daemons 2>/dev/null
     wait
     rm -rf "$work"
     exit "$1"
@@ -41,15 +43,14 @@ fail() {
     echo "FAILED: $*"
     failed=1
 }
-patience=1000 # tenths of a second until a test is taken to hang
-[ -z "$limits" ] || patience=3000
+patience=100 # seconds until a test is taken to hang
+[ -z "$limits" ] || patience=300
 # await COMMAND...: until it succeeds.
 await() {
-    tries=0
+    since=$(date +%s)
     until "$@" >/dev/null 2>&1; do
         sleep 0.1
-        tries=$((tries + 1))
-        [ $tries -lt $patience ] || return 1
+        [ $(($(date +%s) - since)) -lt $patience ] || return 1
     done
 }
 # Nothing of ours has run yet.
@@ -63,13 +64,13 @@ quit() {
 
 host=$(hostname -s)
 user=$(id -un)
-# shellcheck disable=SC2046 # three numbers
+# shellcheck disable=SC2046 # numbers
 set -- $(python3 -c '
 import socket
-all = [socket.socket() for _ in range(3)]
+all = [socket.socket() for _ in range(4)]
 for s in all: s.bind(("127.0.0.1", 0))
 print(*[s.getsockname()[1] for s in all])')
-mkdir "$work/state" "$work/spool"
+mkdir "$work/state"
 head -c 128 /dev/urandom >"$work/munge.key"
 chmod 600 "$work/munge.key"
 cat >"$work/slurm.conf" <<CONF
@@ -78,16 +79,15 @@ SlurmctldHost=$host(127.0.0.1)
 SlurmUser=$user
 SlurmdUser=$user
 SlurmctldPort=$1
-SlurmdPort=$2
 AuthType=auth/munge
 AuthInfo=socket=$work/munge.sock
 CredType=cred/munge
 StateSaveLocation=$work/state
-SlurmdSpoolDir=$work/spool
+SlurmdSpoolDir=$work/spool-%n
 SlurmctldPidFile=$work/slurmctld.pid
-SlurmdPidFile=$work/slurmd.pid
+SlurmdPidFile=$work/slurmd-%n.pid
 SlurmctldLogFile=$work/slurmctld.log
-SlurmdLogFile=$work/slurmd.log
+SlurmdLogFile=$work/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -97,10 +97,11 @@ MpiDefault=none
 KillWait=30
 ReturnToService=2
 SlurmdParameters=config_overrides
-NodeName=here NodeHostname=$host NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
+NodeName=here NodeHostname=$host NodeAddr=127.0.0.1 Port=$2 CPUs=8
+NodeName=there NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=8
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
-export SLURM_CONF="$work/slurm.conf" LONGHAUL_PORT="$3"
+export SLURM_CONF="$work/slurm.conf" LONGHAUL_PORT="$4"
 munged --foreground --force --socket="$work/munge.sock" \
     --key-file="$work/munge.key" --log-file="$work/munged.log" \
     --pid-file="$work/munged.pid" --seed-file="$work/munge.seed" \
@@ -109,10 +110,13 @@ daemons=$!
 await test -S "$work/munge.sock" || quit 'munged does not start'
 slurmctld -D >"$work/slurmctld-said.log" 2>&1 &
 daemons="$daemons $!"
-slurmd -D -N here >"$work/slurmd-said.log" 2>&1 &
-daemons="$daemons $!"
-is_idle() { sinfo -h -o %T | grep -q idle; }
-await is_idle || quit 'Slurm does not start'
+for node in here there; do
+    slurmd -D -N $node >"$work/slurmd-said-$node.log" 2>&1 &
+    daemons="$daemons $!"
+done
+are_idle() { [ "$(sinfo -h -N -o %T | grep -c idle)" = 2 ]; }
+await are_idle || quit 'Slurm does not start'
+is_up=yes
 
 cd "$work" || end 1
 mkdir bin
@@ -159,6 +163,11 @@ play_all() {
     play -n 3 longhaul train p.yaml --transport tcp
     status=$?
     said 1 '3 ranks were started, but the plan has 4: srun -n 4' 'too few ranks'
+    export LONGHAUL_HOST=127.0.0.1
+    play -N 2 -n 4 longhaul train p.yaml --transport tcp
+    status=$?
+    said 0 'on 4 ranks, timed over tcp' 'two nodes'
+    unset LONGHAUL_HOST
 }
 [ "$limits" ] || play_all
 unset LONGHAUL_SECRET LONGHAUL_PORT
