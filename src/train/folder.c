@@ -74,6 +74,8 @@ static lh_status sync_parent(const char *path, lh_error *err)
     char *slash = strrchr(parent, '/');
     if (slash)
         slash[slash == parent] = '\0';
+    if (access(slash ? parent : ".", R_OK) != 0 && errno == EACCES)
+        return LH_OK; /* may be written but not opened */
     return lhi_sync_folder(slash ? parent : ".", err);
 }
 

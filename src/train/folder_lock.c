@@ -62,11 +62,14 @@ static char *format_owner(const owner *o)
     return text;
 }
 
+/* Words alone: they are shown, and stand in names of files. */
 static bool copy_text(const json_t *root, const char *key, char *out,
                       size_t room)
 {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789._:-"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     const char *text = json_string_value(json_object_get(root, key));
-    if (!text || strlen(text) >= room || strchr(text, '/'))
+    if (!text || strlen(text) >= room || text[strspn(text, letters)] != '\0')
         return false;
     snprintf(out, room, "%s", text);
     return true;

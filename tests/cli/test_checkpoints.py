@@ -177,7 +177,9 @@ def a_stale_lock_is_taken_over_with_a_remark():
                 text_of("/proc/self/stat").rpartition(")")[2].split()[19])},
              f"in use by process {os.getpid()}"),
             ("another form", {"longhaul": "lock/2"}, "is no lock of longhaul"),
-            ("a number that cannot be", {"process": -1}, "is no lock of")]:
+            ("a number that cannot be", {"process": -1}, "is no lock of"),
+            ("letters that terminals obey", {"host": "\x1b[2J"},
+             "is no lock of")]:
         before = json.dumps({**stale(), **change})
         write(f"run/{LOCK}", before)
         case(name, arguments(1, "--checkpoint", "run"), 1, err=why)
@@ -401,6 +403,29 @@ def damaged_ones_are_passed_over_on_all_ranks():
         case(f"{name}, by its name",
              arguments(6, "--resume", f"run/{STEPS[2]}"), 1, err="rank \\d")
     check(len(ranks) > 1, f"ranks that found something: {ranks}")
+
+
+@test
+def ranks_that_mpirun_started_pass_over_alike():
+    losses = restore()
+    damage(f"run/{STEPS[2]}/model.safetensors")
+    if not shutil.which("mpirun"):
+        print("SKIPPED mpirun: it is not installed")
+        return
+    done = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4",
+         PROGRAM, *arguments(6, "--resume", "run", "--checkpoint", "run",
+                             "--transport", "tcp"), "--json"], cwd=WORK,
+        env={**ENVIRONMENT, "ASAN_OPTIONS": "detect_leaks=0"},
+        capture_output=True, text=True, timeout=HANGS)
+    if "this build" in done.stderr:
+        print(f"SKIPPED tcp: {done.stderr}")
+        return
+    check(done.returncode == 0 and done.stderr.count("longhaul: ") == 2 and
+          "step 6 is passed over: rank 3: " in done.stderr and
+          [one["loss"] for one in json.loads(done.stdout)["iterations"]] ==
+          losses[4:], done)
+    check(checkpoints() == STEPS[1:], checkpoints())
 
 
 @test

@@ -106,7 +106,7 @@ static uint64_t make_folder(const scenario *s)
         lhi_folder_lock *lock;
         pid_t child = fork();
         if (child == 0)
-            _exit(lhi_folder_lock_take(folder, NULL, &lock, &err));
+            _exit(lhi_folder_lock_take(folder, NULL, &lock, &err) != LH_OK);
         int how;
         CHECK_INT(waitpid(child, &how, 0), child);
         CHECK_INT(how, 0);

@@ -83,7 +83,7 @@ static void leave_lock(void)
     lhi_folder_lock *lock;
     pid_t child = fork();
     if (child == 0)
-        _exit(lhi_folder_lock_take(folder, NULL, &lock, NULL));
+        _exit(lhi_folder_lock_take(folder, NULL, &lock, NULL) != LH_OK);
     waitpid(child, NULL, 0);
     CHECK_INT(access(lock_path, F_OK), 0);
 }
@@ -152,6 +152,46 @@ static void one_process_has_it_once(void)
     CHECK(access(lock_path, F_OK) != 0);
 }
 
+/* A lock that says anything: it is taken over or refused, and refused ones
+ * stay as they are. */
+static void any_text_is_an_answer(void)
+{
+    char text[1024], now[1024];
+    uint32_t state = 7;
+    leave_lock();
+    int fd = open(lock_path, O_RDONLY);
+    ssize_t len = read(fd, text, sizeof text), taken = 0;
+    close(fd);
+    CHECK(len > 200);
+    for (int i = 0; i < 3000 && !test_state.bad; i++) {
+        lhi_folder_lock *lock = NULL;
+        lh_error err;
+        char one[sizeof text];
+        memcpy(one, text, sizeof one);
+        for (int k = 0; k <= i % 3; k++) {
+            state = state * 1664525u + 1013904223u;
+            one[(state >> 8) % (uint32_t)len] = (char)(state >> 24);
+        }
+        fd = open(lock_path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        CHECK_INT(write(fd, one, (size_t)len), len);
+        close(fd);
+        lh_status status = lhi_folder_lock_take(folder, NULL, &lock, &err);
+        taken += status == LH_OK;
+        CHECK(status == LH_OK || status == LH_EIO);
+        for (const char *p = err.text; status != LH_OK && *p; p++)
+            CHECK_MSG(*p >= ' ' && *p < 127, "it says %s", err.text);
+        if (status != LH_OK) {
+            fd = open(lock_path, O_RDONLY);
+            CHECK(read(fd, now, sizeof now) == len &&
+                  memcmp(one, now, (size_t)len) == 0);
+            close(fd);
+        }
+        lhi_folder_lock_release(lock);
+    }
+    CHECK_MSG(taken > 100 && taken < 2900, "%d taken over", (int)taken);
+    unlink(lock_path);
+}
+
 /* Where there are neither, the claim cannot be published. */
 static void what_cannot_be_locked_is_an_error(void)
 {
@@ -177,6 +217,7 @@ int main(void)
     RUN(one_wins_without_flock);
     RUN(one_wins_without_links);
     RUN(one_process_has_it_once);
+    RUN(any_text_is_an_answer);
     RUN(what_cannot_be_locked_is_an_error);
     return test_summary();
 }
