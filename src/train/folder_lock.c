@@ -129,6 +129,8 @@ typedef struct claim {
 
 static lh_status fail_at(const char *path, lh_error *err)
 {
+    if (errno == ENOMEM)
+        return lhi_fail_nomem(err);
     return lhi_fail(err, LH_EIO, "%.300s: cannot lock the folder: %s", path,
                     strerror(errno));
 }

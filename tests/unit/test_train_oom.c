@@ -75,18 +75,21 @@ static lh_status train(void)
     return status;
 }
 
-static lh_status save(lhi_train *t, const lhi_checkpoint_options *o,
-                      lh_error *err)
+static lh_status save(lhi_train *t, lhi_checkpoint_options *o, lh_error *err)
 {
     static double sums[2048];
     CHECK(lhi_train_sums_size(t) <= 2048);
-    lh_status status = lhi_train_save_begin(t, o, err);
+    LHI_TRY(lhi_folder_lock_take(folder, NULL, &o->lock, err));
+    lh_status status = lhi_tidy_folder(folder, err);
+    if (status == LH_OK)
+        status = lhi_train_save_begin(t, o, err);
     if (status == LH_OK)
         status = lhi_train_save_part(t, o, sums, err);
     if (status == LH_OK)
         status = lhi_train_save_end(t, o, sums, err);
     if (status != LH_OK)
         lhi_train_save_cancel(t, o);
+    lhi_folder_lock_release(o->lock);
     return status;
 }
 
