@@ -65,7 +65,7 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
     for (;;) {
         CLI_TRY(read_part(c, text, out, &text));
         if (!*text)
-            return LH_OK;
+            return lh_jitter_check(out, &c->err);
         text++;
     }
 }

@@ -48,6 +48,9 @@ typedef struct lh_jitter_result {
     int64_t least_ns, p50_ns, p95_ns, p99_ns, most_ns;
 } lh_jitter_result;
 
+/* LH_EINVAL: a value is out of range, which `err` says. */
+LH_API lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err);
+
 /* `options` as for lh_simulate(), may be NULL. LH_EINVAL: a value is out of
  * range; else as lh_simulate(). */
 LH_API lh_status lh_jitter_run(const lh_pipeline *pipeline,

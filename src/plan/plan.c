@@ -83,6 +83,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
     LHI_TRY(copy_job(job, options, plan, err));
+    LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* runners-up may be behind those that are shown */

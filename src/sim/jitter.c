@@ -207,6 +207,12 @@ static lh_status complete(const lh_jitter *given, lh_jitter *out, lh_error *err)
     return in_range("samples", out->samples, 1, MOST_SAMPLES, err);
 }
 
+lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err)
+{
+    lh_jitter j;
+    return complete(jitter, &j, err);
+}
+
 lh_status lhi_jitter_draws_make(const lh_pipeline *pipeline,
                                 const lh_jitter *jitter, lhi_jitter_draws **out,
                                 lh_error *err)

@@ -90,6 +90,30 @@ static lh_status answer(const lh_plan_question *question,
     return LH_OK;
 }
 
+static void name_question(const lh_plan_question *question, lh_error *err)
+{
+    lhi_wrap(err, "what if %s", question->text ? question->text : "");
+}
+
+lh_status lhi_plan_check_questions(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lh_error *err)
+{
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < options->n_questions && status == LH_OK; i++) {
+        const lh_plan_question *q = &options->questions[i];
+        lhi_arena *mem = lhi_arena_make(0);
+        lh_job *changed = mem ? LHI_NEW(mem, lh_job, 1) : NULL;
+        status = changed ? lhi_changed_job(job, q->changes, q->n_changes, mem,
+                                           changed, err)
+                         : lhi_fail_nomem(err);
+        if (status != LH_OK)
+            name_question(q, err);
+        lhi_arena_free(mem);
+    }
+    return status;
+}
+
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
                           lh_plan *plan, lh_error *err)
 {
@@ -101,9 +125,7 @@ lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
         lh_status status = answer(&options->questions[i], options, mem, plan,
                                   &answers[i], err);
         if (status != LH_OK) {
-            lhi_wrap(err, "what if %s",
-                     options->questions[i].text ? options->questions[i].text
-                                                : "");
+            name_question(&options->questions[i], err);
             return status;
         }
     }

@@ -7,6 +7,11 @@
 
 #include <longhaul/plan.h>
 
+/* Refuses options->questions that cannot be asked of the job. */
+lh_status lhi_plan_check_questions(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lh_error *err);
+
 /* Answers options->questions for a plan that is complete but for them. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
                           lh_plan *plan, lh_error *err);
