@@ -39,7 +39,8 @@ typedef struct lh_trace_difference {
     bool parts_waits; /* by the prediction it waits for a message */
 } lh_trace_difference;
 
-/* LH_EINPUT: the traces have no pass in common. */
+/* LH_EINPUT: the traces are of different jobs, with other numbers of devices,
+ * chunks or microbatches, or have no pass in common. */
 LH_API lh_status lh_trace_compare(const lh_trace *predicted,
                                   const lh_trace *measured,
                                   lh_trace_difference *out, lh_error *err);

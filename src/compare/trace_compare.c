@@ -3,6 +3,7 @@
 
 #include <longhaul/trace_compare.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 static int compare_passes(const lh_pass *a, const lh_pass *b)
@@ -131,9 +132,43 @@ static lh_status match_messages(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
+/* How many there are of what any two iterations of one job have alike, whatever
+ * their schedules. */
+typedef struct extent {
+    uint32_t devices, chunks, microbatches;
+} extent;
+
+static extent extent_of(const lh_trace *t)
+{
+    extent x = {.devices = t->n_devices};
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        const lh_pass *p = &t->runs[i].pass;
+        x.chunks = p->chunk >= x.chunks ? p->chunk + 1 : x.chunks;
+        x.microbatches = p->microbatch >= x.microbatches ? p->microbatch + 1
+                                                         : x.microbatches;
+    }
+    return x;
+}
+
+static lh_status check_same_job(const lh_trace *predicted,
+                                const lh_trace *measured, lh_error *err)
+{
+    const extent p = extent_of(predicted), m = extent_of(measured);
+    if (p.devices == m.devices && p.chunks == m.chunks &&
+        p.microbatches == m.microbatches)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "the predicted and the measured trace are of different "
+                    "jobs: %" PRIu32 " devices, %" PRIu32 " chunks, %" PRIu32
+                    " microbatches, and %" PRIu32 ", %" PRIu32 ", %" PRIu32,
+                    p.devices, p.chunks, p.microbatches, m.devices, m.chunks,
+                    m.microbatches);
+}
+
 lh_status lh_trace_compare(const lh_trace *predicted, const lh_trace *measured,
                            lh_trace_difference *out, lh_error *err)
 {
+    LHI_TRY(check_same_job(predicted, measured, err));
     lh_trace_difference d = {.predicted_ns = predicted->makespan_ns,
                              .measured_ns = measured->makespan_ns};
     LHI_TRY(match_runs(predicted, measured, &d, err));
