@@ -143,7 +143,10 @@ static lh_status read_methods(cli *c, work *w)
         w->method_list[w->n_methods++] = p;
         p += item + !last;
     }
-    return LH_OK;
+    for (uint32_t i = 0; i < w->n_methods; i++)
+        if (cli_is_among(CLI_CUTTERS, w->method_list[i]))
+            return LH_OK;
+    return cli_check_sub_blocks(c, w->method_list[0], s->sub_blocks);
 }
 
 /* --by says what of --jitter, which is read before anything is worked out. */

@@ -165,12 +165,8 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
     if (s->rank >= n)
         return cli_usage(c, "--rank %" PRIu32 ": there are ranks 0 to %" PRIu32,
                          s->rank, n - 1);
-    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
-    if (v->schedule)
-        v->method = problem->plan->best.layout.schedule;
-    else
-        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
-                                  &s->model, s->sub_blocks));
+    CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
+                                   s->sub_blocks));
     lh_exec_options with = {.size = sizeof with,
                             .receives = (lh_receives)s->model.receives,
                             .fifo = s->model.fifo,

@@ -105,11 +105,8 @@ static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
 {
     const settings *s = c->settings;
     v->pipeline = cli_problem_pipeline(problem);
-    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
-    if (v->schedule)
-        return LH_OK;
-    return cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
-                             &(cli_model){0}, s->sub_blocks);
+    return cli_view_find_schedule(c, v, problem, s->schedule, &(cli_model){0},
+                                  s->sub_blocks);
 }
 
 typedef struct work {

@@ -319,6 +319,30 @@ static lh_status order(cli *c, work *w, const settings *s)
     return status;
 }
 
+/* Options that would be of no effect with the method are refused. */
+static lh_status check_effects(cli *c, const settings *s)
+{
+    static const struct {
+        const char *option, *methods;
+    } some[] = {{"warmup", "slack auto"},
+                {"group", "flexible dorapp auto"},
+                {"enqueue", "elastic auto"},
+                {"dequeue", "elastic auto"},
+                {"any-network", "interleaved-zbv auto"},
+                {"effort", "optimal auto"},
+                {"time-limit", "optimal"},
+                {"gap", "optimal"},
+                {"memory", "optimal"},
+                {"threads", "optimal"},
+                {"start", "optimal"}};
+    for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
+        if (cli_given(c, some[i].option) &&
+            !cli_is_among(some[i].methods, s->method))
+            return cli_usage(c, "--%s does nothing with %s; it is for: %s",
+                             some[i].option, s->method, some[i].methods);
+    return cli_check_sub_blocks(c, s->method, s->sub_blocks);
+}
+
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
     bool optimal = lh_best_is_search(s->method);
@@ -377,6 +401,7 @@ static lh_status make_schedule(cli *c, work *w)
     bool optimal = lh_best_is_search(s->method);
     if (!optimal)
         CLI_TRY(cli_check_method(c, "--method", s->method));
+    CLI_TRY(check_effects(c, s));
     CLI_TRY(check_tradeoff(c, s));
     CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
     if (s->tradeoff.pareto)

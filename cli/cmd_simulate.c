@@ -384,12 +384,8 @@ static lh_status simulate(cli *c, work *w)
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
     v->pipeline = cli_problem_pipeline(&w->problem);
     cli_progress(c, "simulating");
-    v->schedule = s->schedule ? NULL : cli_problem_schedule(&w->problem);
-    if (v->schedule)
-        v->method = w->problem.plan->best.layout.schedule;
-    else
-        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
-                                  &s->model, s->sub_blocks));
+    CLI_TRY(cli_view_find_schedule(c, v, &w->problem, s->schedule, &s->model,
+                                   s->sub_blocks));
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
     if (s->jitter.spec)
         CLI_TRY(vary(c, w));
@@ -410,7 +406,10 @@ static lh_status run_simulate(cli *c)
 {
     work w = {0};
     const settings *s = c->settings;
+    lh_jitter jitter;
     CLI_TRY(cli_check_jitter(c, &s->jitter));
+    if (s->jitter.spec)
+        CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
     lh_status status = simulate(c, &w);
     cli_progress_end();
     cli_view_fini(&w.view);

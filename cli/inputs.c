@@ -200,6 +200,31 @@ lh_status cli_check_method(cli *c, const char *option, const char *name)
     return cli_usage(c, "%s: %s", option, why.text);
 }
 
+bool cli_is_among(const char *words, const char *word)
+{
+    const size_t len = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += len)
+        if ((at == words || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+            return true;
+    return false;
+}
+
+lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
+{
+    if (sub_blocks <= 1 || (method && cli_is_among(CLI_CUTTERS, method)))
+        return LH_OK;
+    if (!method || !cli_is_method(method))
+        return cli_usage(c,
+                         "--sub-blocks does nothing to a schedule that is "
+                         "there; it is for methods that cut passes: %s",
+                         CLI_CUTTERS);
+    return cli_usage(
+        c,
+        "--sub-blocks does nothing with %s; it is for methods that "
+        "cut passes: %s",
+        method, CLI_CUTTERS);
+}
+
 /* --- the performance model ---------------------------------------------------
  */
 

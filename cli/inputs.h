@@ -40,6 +40,14 @@ bool cli_is_method(const char *name);
 /* Refuses a name as wrong usage, with the nearest that there is. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
+/* Methods that cut weight-gradient passes. */
+#define CLI_CUTTERS "greedy look-ahead auto optimal"
+/* Whether `words`, with spaces between them, have that word. */
+bool cli_is_among(const char *words, const char *word);
+/* Refuses a --sub-blocks that would be of no effect: of a schedule that is
+ * there (`method` NULL) or by a method that leaves passes whole. */
+lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
+
 /* --- the performance model ---------------------------------------------------
  */
 

@@ -65,7 +65,9 @@ typedef struct cli_search {
          .at = offsetof(settings, search.without),                             \
          .arg = "NAME,...",                                                    \
          .help = "optimal, auto: search without these engines, to see what "   \
-                 "they are worth; see Engines below.",                         \
+                 "they are worth; see Engines below. Given again, without "    \
+                 "those of all.",                                              \
+         .adds_up = true,                                                      \
          .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \

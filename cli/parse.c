@@ -102,6 +102,12 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     case CLI_APPENDED:
         if (!*text)
             return cli_usage(c, "--%s: the argument is empty", o->name);
+        if (o->adds_up) {
+            const char *before;
+            memcpy(&before, at, sizeof before);
+            if (before && !(text = cli_join(c, before, text)))
+                return cli_no_memory(c);
+        }
         memcpy(at, &text, sizeof text);
         return LH_OK;
     case CLI_COUNT:

@@ -54,6 +54,25 @@ struct cli_kept {
     char text[];
 };
 
+static char *make_kept(cli *c, size_t room)
+{
+    struct cli_kept *kept = malloc(sizeof *kept + room);
+    if (!kept)
+        return NULL;
+    kept->next = c->kept;
+    c->kept = kept;
+    return kept->text;
+}
+
+const char *cli_join(cli *c, const char *first, const char *second)
+{
+    const size_t room = strlen(first) + strlen(second) + 2;
+    char *both = make_kept(c, room);
+    if (both)
+        snprintf(both, room, "%s,%s", first, second);
+    return both;
+}
+
 const char *cli_name(cli *c, const char *text)
 {
     json_t *valid = json_string(text);
@@ -63,13 +82,11 @@ const char *cli_name(cli *c, const char *text)
     }
     const size_t len = strlen(text);
     const size_t room = lh_text_show(text, len, NULL, 0) + 1;
-    struct cli_kept *kept = malloc(sizeof *kept + room);
+    char *kept = make_kept(c, room);
     if (!kept)
         return "(out of memory)";
-    lh_text_show(text, len, kept->text, room);
-    kept->next = c->kept;
-    c->kept = kept;
-    return kept->text;
+    lh_text_show(text, len, kept, room);
+    return kept;
 }
 
 void cli_release_names(cli *c)

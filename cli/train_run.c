@@ -231,6 +231,13 @@ static lh_status check_options(cli *c)
         {"tokenizer", s->tokenizer, true},
         {"min-rate", cli_given(c, "min-rate"), true},
         {"warmup", cli_given(c, "warmup"), true},
+        {"rate", cli_given(c, "rate"), true},
+        {"weight-decay", cli_given(c, "weight-decay"), true},
+        {"clip", cli_given(c, "clip"), true},
+        {"format", cli_given(c, "format"), true},
+        {"validation", cli_given(c, "validation"), true},
+        {"validate-every", cli_given(c, "validate-every"), true},
+        {"keep", cli_given(c, "keep"), true},
         {"checkpoint", s->checkpoint, true},
         {"checkpoint-every", s->checkpoint_every > 0, true},
         {"resume", s->resume, true},
@@ -242,6 +249,14 @@ static lh_status check_options(cli *c)
                              cpu ? "timed" : "cpu");
     if (s->checkpoint_every && !s->checkpoint)
         return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
+    if (cli_given(c, "keep") && !s->checkpoint)
+        return cli_usage(c, "--keep needs a folder: --checkpoint");
+    if (cli_given(c, "validate-every") && !(s->validation > 0))
+        return cli_usage(c, "--validate-every needs a share of the data: "
+                            "--validation");
+    if (s->tokenizer && s->format)
+        return cli_usage(c, "--tokenizer is for text; --format says that the "
+                            "data are tokens");
     if (s->resume && s->weights)
         return cli_usage(c, "--resume has weights already: no --weights");
     if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)
@@ -265,12 +280,8 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));
     v->pipeline = cli_problem_pipeline(problem);
-    v->schedule = s->schedule ? NULL : cli_problem_schedule(problem);
-    if (v->schedule)
-        v->method = problem->plan->best.layout.schedule;
-    else
-        CLI_TRY(cli_view_schedule(c, v, s->schedule ? s->schedule : "auto",
-                                  &s->model, s->sub_blocks));
+    CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
+                                   s->sub_blocks));
     CLI_TRY(change_pipeline(c, v, problem->plan, own));
     return run_view(c, v, problem->plan);
 }

@@ -49,6 +49,19 @@ lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
     return LH_OK;
 }
 
+lh_status cli_view_find_schedule(cli *c, cli_view *view,
+                                 const cli_problem *problem, const char *given,
+                                 const cli_model *model, uint32_t sub_blocks)
+{
+    view->schedule = given ? NULL : cli_problem_schedule(problem);
+    const char *name = view->schedule ? NULL : given ? given : "auto";
+    CLI_TRY(cli_check_sub_blocks(c, name, sub_blocks));
+    if (name)
+        return cli_view_schedule(c, view, name, model, sub_blocks);
+    view->method = problem->plan->best.layout.schedule;
+    return LH_OK;
+}
+
 lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                             const char *title)
 {

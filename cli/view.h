@@ -24,6 +24,11 @@ typedef struct cli_view {
 /* What `--schedule` names: a method, by which a schedule is made, or a CSV. */
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks);
+/* The schedule that --schedule gives; NULL: the plan's own, or of a pipeline
+ * the best of all methods. */
+lh_status cli_view_find_schedule(cli *c, cli_view *view,
+                                 const cli_problem *problem, const char *given,
+                                 const cli_model *model, uint32_t sub_blocks);
 /* Simulates view->schedule and works out the rest. */
 lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                             const char *title);

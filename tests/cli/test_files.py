@@ -11,7 +11,8 @@ import signal
 import subprocess
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
-                     finish, json_case, makes, read, run, test, uniform, write)
+                     finish, json_case, makes, read, run, test, uniform, until,
+                     write)
 
 NO_SPACE = r"No space left on device"
 PLAYED = ["-s", "1f1b", "--speed", "100", "--message-bytes", "64"]
@@ -303,17 +304,27 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
 def a_log_whose_reader_goes_does_not_end_the_run():
     inputs()
     os.mkfifo(WORK / "fifo")
-    reader = subprocess.Popen(["sh", "-c", "head -n 1 fifo"], cwd=WORK,
-                              stdout=subprocess.PIPE)
-    done = None
-    while done is None or "nobody reads" in done.stderr:
-        done = run("train", "p.yaml", *PLAYED, "-n", "200", "--log", "fifo",
-                   "--json")
-    check(done.returncode == 1 and
-          len(json.loads(done.stdout)["iterations"]) == 200 and
-          re.search(r"\Alonghaul: fifo: cannot write: Broken pipe; ",
-                    done.stderr), f"{done.returncode} {done.stderr!r}")
-    reader.communicate(timeout=HANGS)
+    reader = os.open(WORK / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    process = subprocess.Popen(
+        [PROGRAM, "train", "p.yaml", *PLAYED, "-n", "1000000", "--log", "fifo",
+         "--json"], cwd=WORK, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def has_a_line():
+        try:
+            return b"\n" in os.read(reader, 4096)
+        except BlockingIOError:
+            return False
+
+    check(until(has_a_line, process), "the log has its first line")
+    os.close(reader)
+    said = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=HANGS)
+    check(process.returncode == 1 and
+          re.search(r"\Alonghaul: fifo: cannot write: Broken pipe; ", said) and
+          json.loads(out)["interrupted"] and "fifo" not in err,
+          f"{process.returncode} {said!r} {err!r} {out[:200]!r}")
 
 
 @test
