@@ -370,7 +370,8 @@ class Worker:
         with subprocess.Popen([self.options.program, *words], cwd=self.folder,
                               env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:
+                              stderr=subprocess.PIPE,
+                              start_new_session=True) as process:
             try:
                 if "endless" in how:
                     try:
@@ -525,7 +526,9 @@ def main():
     options = arguments()
     begin = time.monotonic()
     totals = collections.Counter()
-    lock, local = threading.Lock(), threading.local()
+    lock, local, ended = threading.Lock(), threading.local(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     with tempfile.TemporaryDirectory(prefix="longhaul-mutate-") as work:
         options.work = work
         fixtures = pathlib.Path(work, "fixtures")
@@ -533,7 +536,8 @@ def main():
         kinds = all_kinds(fixtures, make_fixtures(options.program, fixtures))
 
         def work_on(number):
-            if options.seconds and (time.monotonic() - begin > options.seconds):
+            if ended.is_set() or options.seconds and (
+                    time.monotonic() - begin > options.seconds):
                 return
             if not hasattr(local, "worker"):
                 local.worker = Worker(options, fixtures)

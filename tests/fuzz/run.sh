@@ -49,7 +49,7 @@ if [ -n "$mutants" ]; then
         --seconds $((($# + jobs - 1) / jobs * seconds)) \
         --findings "$build/findings" >"$build/mutants.log" 2>&1 &
     mutants=$!
-    trap 'kill "$mutants" 2>/dev/null' EXIT
+    trap 'kill "$mutants" 2>/dev/null || :' EXIT
 fi
 status=0
 printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh -c "$one" fuzz || status=1
