@@ -144,10 +144,12 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     lhi_proto *p = (lhi_proto *)net;
     lh_error e = {0};
+    /* Once it is done, its owner may let go of it. */
+    const lhi_peer *peer = &p->peers[op->peer];
     pthread_mutex_lock(&p->lock);
     lh_status status = LH_OK;
     p->n_out++;
-    if (p->peers[op->peer].left) {
+    if (peer->left) {
         status = lhi_fail(&e, LH_EIO, "rank %u has left", op->peer);
     } else if (op->size > LHI_NET_EAGER_BYTES) {
         status = send_large(p, op, &e);
@@ -160,7 +162,7 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
                        .slot = op->slot};
         status = p->carrier->frame(p, op->peer, &f, op->data, op, &e);
     }
-    bool left = p->peers[op->peer].left;
+    bool left = peer->left;
     if (status != LH_OK)
         p->n_out--;
     pthread_mutex_unlock(&p->lock);
@@ -259,9 +261,10 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     lhi_proto *p = (lhi_proto *)net;
     lh_error e = {0};
+    const lhi_peer *peer = &p->peers[op->peer];
     pthread_mutex_lock(&p->lock);
     lh_status status = receive(p, op, &e);
-    bool left = p->peers[op->peer].left;
+    bool left = peer->left;
     pthread_mutex_unlock(&p->lock);
     if (status == LH_OK)
         return LH_OK;

@@ -442,6 +442,16 @@ static void ends_with_the_same_or_a_reason(void)
                counts[k].ended, (double)counts[k].longest_ns * 1e-9);
 }
 
+/* Seeds beyond the usual ones that have found something: a receive that was
+ * looked at once it was done (205), bytes that were lost and replaced by
+ * PINGs (734). */
+static void found_before(void)
+{
+    static const uint64_t seeds[] = {205, 734};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
+        check_seed(seeds[i]);
+}
+
 /* ---- beginning ---- */
 
 static void write_text(void)
@@ -486,6 +496,7 @@ int main(int argc, char **argv)
     signal(SIGALRM, hangs);
     RUN(undisturbed);
     RUN(ends_with_the_same_or_a_reason);
+    RUN(found_before);
     for (uint32_t i = 0; i < N_TRAININGS; i++) {
         free(trainings[i].weights);
         lh_exec_free(trainings[i].exec);
