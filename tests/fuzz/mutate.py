@@ -400,7 +400,7 @@ class Worker:
         if changed:
             wrong.append(f"changed {', '.join(changed)}")
         succeeded = seen[0] == 0
-        if not succeeded and new:
+        if not succeeded and new and not seen[3]:
             wrong.append(f"failed, and left {', '.join(sorted(new))}")
         allowed = {*given.outputs, *(name.replace(".csv", ".links.csv")
                                      for name in given.outputs)}
