@@ -125,6 +125,32 @@ static void causes(void)
     lh_plan_free(out);
 }
 
+/* The same layout under the elastic schedule and under 1F1B: its passes send
+ * the same, whatever the plan shards beside. */
+static void elastic_sends_as_much(void)
+{
+    const char *layout = "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
+                         "chunks_per_device: 1, schedule: %s";
+    char text[120];
+    snprintf(text, sizeof text, layout, "1f1b");
+    lh_plan *plain =
+        make(", recompute: none, zero: 1", "latency_ms: 1, gbps: 400", text);
+    snprintf(text, sizeof text, layout, "elastic");
+    CHECK(!plain->best.elastic && plain->account->inside_ns > 0);
+    for (int zero = 2; zero <= 3; zero++) {
+        char training[60];
+        snprintf(training, sizeof training, ", recompute: none, zero: %d",
+                 zero);
+        lh_plan *own = make(training, "latency_ms: 1, gbps: 400", text);
+        CHECK(own->best.elastic != NULL);
+        check_sum(own);
+        CHECK_INT(own->account->inside_ns, plain->account->inside_ns);
+        CHECK_INT(own->account->compute_ns, plain->account->compute_ns);
+        lh_plan_free(own);
+    }
+    lh_plan_free(plain);
+}
+
 static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
 {
     for (uint32_t i = 0; i < p->n_runners; i++)
@@ -241,6 +267,7 @@ int main(void)
 {
     RUN(parts_of_gpipe);
     RUN(causes);
+    RUN(elastic_sends_as_much);
     RUN(runners);
     RUN(curves);
     return test_summary();

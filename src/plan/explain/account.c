@@ -134,14 +134,16 @@ static void measure_work(const lh_pipeline *p, lh_plan_account *out,
     out->imbalance_ns = *most_ns - out->compute_ns;
 }
 
-/* Of the passes, what tensor, context and expert parallelism send in them. */
+/* Of the passes, what tensor, context and expert parallelism send in them. An
+ * elastic plan's are those of its layout with ZeRO-1: what it shards beyond
+ * that it sends by operations of its own. */
 static lh_status measure_inside(const accountant *a, lh_plan_account *out,
                                 lh_error *err)
 {
     lhi_config config = lhi_config_of(&a->plan->best);
     lhi_built built;
     if (a->plan->best.elastic)
-        return LH_OK;
+        config.zero = 1;
     LHI_TRY(lhi_layout_build(a->job, &config, &built, err));
     lh_pipeline_free(built.pipeline);
     double ns =
