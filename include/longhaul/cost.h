@@ -117,8 +117,10 @@ typedef struct lh_pass_cost {
      * three are 0, and if the measurement had communication in it, so is the
      * fourth. */
     int64_t matmul_ns, memory_ns, kernel_ns;
-    int64_t communication_ns; /* tensor, context, expert parallel */
-    double flops;             /* of matrix products, per GPU */
+    /* Tensor, context, expert parallel; and how much longer the pass is for
+     * what ZeRO 2 and 3 send in it. */
+    int64_t communication_ns;
+    double flops; /* of matrix products, per GPU */
 } lh_pass_cost;
 
 /* Data-parallel replicas in one datacenter. */

@@ -263,9 +263,20 @@ static void add_spent(spent *to, const spent *what, double times)
     to->flops += times * what->flops;
 }
 
-/* Sums over the parts of a slice. */
+/* One part of a slice: a layer, or what lies at an end. */
+typedef struct part {
+    spent_passes used;
+    lhi_held kept;
+    double static_bytes; /* measured; < 0: not */
+    bool measured, bytes_measured;
+} part;
+
+/* Sums over the parts of a slice, and the parts: layers by whether they have
+ * experts and a window. What the slice does not have is 0. */
 typedef struct sums {
     spent_passes time;
+    part layers[2][2], embedding, head;
+    double part_ns[3]; /* sums of F, D, W of the parts */
     lhi_held held;
     bool any_measured, any_estimated; /* times */
     bool any_bytes_measured, any_bytes_estimated;
@@ -312,14 +323,6 @@ static double selective_extra(const prices *p, uint32_t layer)
     return a.total - b.total;
 }
 
-/* One part of a slice: a layer, or what lies at an end. */
-typedef struct part {
-    spent_passes used;
-    lhi_held kept;
-    double static_bytes; /* measured; < 0: not */
-    bool measured, bytes_measured;
-} part;
-
 static part make_part(const prices *p, const lhi_measured *m,
                       const lhi_passes *work, const lhi_held *held,
                       bool is_layer, uint32_t layer)
@@ -358,6 +361,9 @@ static void add_part(const part *one, sums *s)
     add_spent(&s->time.f, &one->used.f, 1);
     add_spent(&s->time.d, &one->used.d, 1);
     add_spent(&s->time.w, &one->used.w, 1);
+    s->part_ns[0] += one->used.f.total;
+    s->part_ns[1] += one->used.d.total;
+    s->part_ns[2] += one->used.w.total;
     s->held.activation += one->kept.activation;
     s->held.weight_input += one->kept.weight_input;
     s->held.passing = fmax(s->held.passing, one->kept.passing);
@@ -372,13 +378,12 @@ static lh_status sum_layers(const prices *p, sums *s, lh_error *err)
 {
     const lh_model *model = p->job->model;
     bool made[2][2] = {{false}};
-    part parts[2][2];
 
     for (uint32_t i = 0; i < p->slice->n_layers; i++) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
         bool windowed = lh_model_layer_window(model, layer) != 0;
-        part *one = &parts[moe][windowed];
+        part *one = &s->layers[moe][windowed];
         lhi_measured m;
         lhi_passes work;
         lhi_held held;
@@ -399,7 +404,6 @@ static lh_status sum_layers(const prices *p, sums *s, lh_error *err)
 
 static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
 {
-    part one;
     lhi_measured m;
     lhi_passes work;
     lhi_held held;
@@ -409,16 +413,16 @@ static lh_status sum_ends(const prices *p, sums *s, lh_error *err)
                                   LH_PROFILE_EMBEDDING, &m, err));
         lhi_work_embedding(&p->shape, &work);
         lhi_held_embedding(&p->shape, &held);
-        one = make_part(p, &m, &work, &held, false, 0);
-        add_part(&one, s);
+        s->embedding = make_part(p, &m, &work, &held, false, 0);
+        add_part(&s->embedding, s);
     }
     if (p->slice->head) {
         LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
                                   LH_PROFILE_HEAD, &m, err));
         lhi_work_head(&p->shape, &work);
         lhi_held_head(&p->shape, &held);
-        one = make_part(p, &m, &work, &held, false, 0);
-        add_part(&one, s);
+        s->head = make_part(p, &m, &work, &held, false, 0);
+        add_part(&s->head, s);
     }
     return LH_OK;
 }
@@ -487,6 +491,72 @@ static void hold_state(const prices *p, const lhi_params *params,
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
+/* The embedding, the layers and the head are 0 to n_layers + 1. */
+static const part *find_part(const prices *p, const sums *s, uint32_t i,
+                             const lhi_part_times *times, double *gather,
+                             double *reduce)
+{
+    const lhi_data_times *sent = &times->embedding;
+    const part *found = &s->embedding;
+
+    if (i > p->slice->n_layers) {
+        sent = &times->head;
+        found = &s->head;
+    } else if (i > 0) {
+        uint32_t layer = p->slice->first_layer + i - 1;
+        bool moe = lh_model_layer_is_moe(p->job->model, layer);
+
+        sent = &times->layers[moe];
+        found =
+            &s->layers[moe][lh_model_layer_window(p->job->model, layer) != 0];
+    }
+    *gather = sent->gather.transfer + sent->gather.latency;
+    *reduce = sent->reduce.transfer + sent->reduce.latency;
+    return found;
+}
+
+/* What a pass waits for counts as communication. */
+static void wait_for(spent *pass, const lhi_relay *relay)
+{
+    double waits = fmax(0, lhi_relay_ns(relay) - pass->total);
+
+    pass->communication += waits;
+    pass->total += waits;
+}
+
+/* Layer by layer, as FSDP does by default: a layer's parameters are gathered
+ * while the one before it computes, and its gradients reduced while the one
+ * after it does. The backward begins with the head. */
+static lh_status share_by_layer(const prices *p, bool gathers, sums *s,
+                                lh_error *err)
+{
+    uint32_t n = p->slice->n_layers + 2;
+    const spent *whole[] = {&s->time.f, &s->time.d, &s->time.w};
+    double scale[3];
+    lhi_part_times times;
+    lhi_relay f = {0}, d = {0}, w = {0};
+
+    LHI_TRY(lhi_data_time_parts(p->job, p->layout, p->slice, &p->options,
+                                &p->shape, p->known, &times, err));
+    for (int i = 0; i < 3; i++) /* 1, but where it was measured in one piece */
+        scale[i] = s->part_ns[i] > 0 ? whole[i]->total / s->part_ns[i] : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        double gather, reduce;
+        const part *one = find_part(p, s, i, &times, &gather, &reduce);
+
+        lhi_relay_add(&f, gather, scale[0] * one->used.f.total);
+        one = find_part(p, s, n - 1 - i, &times, &gather, &reduce);
+        lhi_relay_add(&d, gather, scale[1] * one->used.d.total);
+        lhi_relay_add(&w, scale[2] * one->used.w.total, reduce);
+    }
+    if (gathers) {
+        wait_for(&s->time.f, &f);
+        wait_for(&s->time.d, &d);
+    }
+    wait_for(&s->time.w, &w);
+    return LH_OK;
+}
+
 /* Data parallelism's communication, in passes where ZeRO 2 and 3 have it there,
  * else before and after them. What hybrid sharding sums between datacenters
  * always comes after. */
@@ -513,18 +583,12 @@ static lh_status time_data_parallel(const prices *p, const lhi_params *params,
         LHI_TRY(lhi_whole(gathers * sent * element, "parameter bytes",
                           &out->gather_bytes, err));
     t.gather.transfer *= gathers;
-    if (zero >= 3) {
-        double each = t.gather.transfer + t.gather.latency;
-
-        s->time.f.total = fmax(s->time.f.total, each);
-        s->time.d.total = fmax(s->time.d.total, each);
-        t.gather = (lhi_collective){0};
-    }
     if (zero >= 2) {
-        s->time.w.total =
-            fmax(s->time.w.total, t.reduce.transfer + t.reduce.latency);
+        LHI_TRY(share_by_layer(p, zero >= 3, s, err));
         t.reduce = (lhi_collective){0};
     }
+    if (zero >= 3)
+        t.gather = (lhi_collective){0};
     t.reduce.transfer += t.between.transfer;
     t.reduce.latency += t.between.latency;
     LHI_TRY(lhi_whole(t.gather.transfer, "an all-gather", &out->all_gather_ns,

@@ -205,6 +205,64 @@ lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
     return time_experts(&s, params->experts, out, err);
 }
 
+static lh_status time_part(const sharer *s, const lhi_shape *shape,
+                           const lh_cost_slice *part,
+                           const lh_cost_slice *without, lhi_data_times *out,
+                           lh_error *err)
+{
+    lhi_params params, less = {0};
+
+    lhi_params_slice(shape, part, &params);
+    if (without)
+        lhi_params_slice(shape, without, &less);
+    params.total = fmax(0, params.total - less.total);
+    params.experts = fmax(0, params.experts - less.experts);
+    return lhi_data_time(s->job, s->layout, s->slice, s->options, &params,
+                         s->known, out, err);
+}
+
+lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_slice *slice,
+                              const lh_cost_options *options,
+                              const lhi_shape *shape, lhi_busiest *known,
+                              lhi_part_times *out, lh_error *err)
+{
+    sharer s = {job, layout, slice, options, known, NULL};
+    lh_cost_slice embedding = {.embedding = slice->embedding};
+    lh_cost_slice ends = {.embedding = slice->embedding, .head = true};
+    lhi_part_times times = {0};
+    bool made[2] = {false};
+
+    for (uint32_t i = 0; i < slice->n_layers; i++) {
+        lh_cost_slice one = {.first_layer = slice->first_layer + i,
+                             .n_layers = 1};
+        bool moe = lh_model_layer_is_moe(job->model, one.first_layer);
+
+        if (!made[moe])
+            LHI_TRY(time_part(&s, shape, &one, NULL, &times.layers[moe], err));
+        made[moe] = true;
+    }
+    if (slice->embedding)
+        LHI_TRY(time_part(&s, shape, &embedding, NULL, &times.embedding, err));
+    /* A matrix that both ends share is sent once. */
+    if (slice->head)
+        LHI_TRY(time_part(&s, shape, &ends, &embedding, &times.head, err));
+    *out = times;
+    return LH_OK;
+}
+
+/* The next layer's first stage begins with this one's second. */
+void lhi_relay_add(lhi_relay *relay, double first, double second)
+{
+    relay->ns += fmax(relay->second, first);
+    relay->second = second;
+}
+
+double lhi_relay_ns(const lhi_relay *relay)
+{
+    return relay->ns + relay->second;
+}
+
 /* Members of a group in the slice's datacenter. */
 static double count_here(const sharer *s, const lh_cost_group *group)
 {

@@ -27,6 +27,31 @@ lh_status lhi_data_time(const lh_job *job, const lh_layout *layout,
                         const lhi_params *params, lhi_busiest *known,
                         lhi_data_times *out, lh_error *err);
 
+/* Of each part of a slice by itself; 0 what it does not have. */
+typedef struct lhi_part_times {
+    lhi_data_times layers[2]; /* without and with experts */
+    lhi_data_times embedding, head;
+} lhi_part_times;
+
+lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
+                              const lh_cost_slice *slice,
+                              const lh_cost_options *options,
+                              const lhi_shape *shape, lhi_busiest *known,
+                              lhi_part_times *out, lh_error *err);
+
+/* Layers pass through two stages, each of which has one of them at a time, and
+ * the first works one layer ahead: the gathers of a pass and its computation,
+ * or computation and the reductions of gradients. What the first stage does for
+ * the first layer and the second for the last hides behind nothing. Begins as
+ * {0}; layers are added in the order of the pass, in ns. */
+typedef struct lhi_relay {
+    double ns;     /* until the second stage begins with the last layer */
+    double second; /* of that layer */
+} lhi_relay;
+
+void lhi_relay_add(lhi_relay *relay, double first, double second);
+double lhi_relay_ns(const lhi_relay *relay);
+
 /* Over how many GPUs the state of what they all hold, and of experts, is
  * divided, seen from the slice's datacenter. */
 lh_status lhi_state_ranks(const lh_job *job, const lh_layout *layout,

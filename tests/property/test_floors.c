@@ -12,7 +12,13 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-enum { JOBS = 1500, LAYOUTS_PER_JOB = 4, METHODS = 3, MOST_LAYERS = 6 };
+enum {
+    JOBS = 1500,
+    FAR_JOBS = 500,
+    LAYOUTS_PER_JOB = 4,
+    METHODS = 3,
+    MOST_LAYERS = 6
+};
 
 static const double ratio = 3;
 
@@ -21,7 +27,9 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
     return least + lhi_random_below(r, most - least + 1);
 }
 
-static size_t add_datacenters(lhi_random *r, uint32_t n, char *text,
+/* With `far`, ten times as far as else: next to that a layer computes for
+ * nothing. */
+static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
                               size_t room)
 {
     static const char *const settings[] = {
@@ -46,11 +54,13 @@ static size_t add_datacenters(lhi_random *r, uint32_t n, char *text,
             len += (size_t)snprintf(
                 text + len, room - len,
                 "   - {between: [s%u, s%u], latency_ms: %u, gbps: %u%s}\n", i,
-                k, pick(r, 0, 20), pick(r, 1, 100), settings[pick(r, 0, 4)]);
+                k, pick(r, 0, 20) * (far ? 10 : 1), pick(r, 1, 100),
+                settings[pick(r, 0, 4)]);
     return len;
 }
 
-static lh_job *random_job(lhi_random *r)
+/* `far`: ZeRO 3, and two sites or three. */
+static lh_job *random_job(lhi_random *r, bool far)
 {
     static const char *const more[] = {
         "",
@@ -66,6 +76,8 @@ static lh_job *random_job(lhi_random *r)
     static const char *const zero[] = {"", ", zero: 0", ", zero: 2",
                                        ", zero: 3, recompute: full",
                                        ", dispatcher: deepep"};
+    static const char *const all_shared[] = {", zero: 3",
+                                             ", zero: 3, recompute: full"};
     /* Experts cut, too, of which bounds know less. */
     static const char *const layouts[] = {
         "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
@@ -73,13 +85,13 @@ static lh_job *random_job(lhi_random *r)
     uint32_t kind = pick(r, 0, 8);
     bool experts = kind < 6 && strstr(more[kind], "experts: ");
     char sites[4096];
-    uint32_t n_sites = pick(r, 1, 3);
+    uint32_t n_sites = pick(r, far ? 2 : 1, 3);
     size_t len = (size_t)snprintf(sites, sizeof sites,
                                   "  gpus_per_node: %u\n"
                                   "  node_link: {gbps: 1000, latency_us: 3}\n"
                                   "  fabric: {gbps: %u, latency_us: 8}\n",
                                   pick(r, 1, 2) * 2, pick(r, 1, 4) * 50);
-    len += add_datacenters(r, n_sites, sites + len, sizeof sites - len);
+    len += add_datacenters(r, n_sites, far, sites + len, sizeof sites - len);
     CHECK(len < sizeof sites);
     return job_with(
         JOB_SMALL,
@@ -88,7 +100,7 @@ static lh_job *random_job(lhi_random *r)
         "training: {global_batch: %u, sequence: 4096%s}\n%s",
         sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
         pick(r, 1, 40) * 1000, more[kind], pick(r, 1, 3) * 4,
-        zero[pick(r, 0, 4)],
+        far ? all_shared[pick(r, 0, 1)] : zero[pick(r, 0, 4)],
         experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)] : "");
 }
 
@@ -210,6 +222,21 @@ static void try_partitions(lhi_random *r, const lh_job *job, way *w,
 
 static uint64_t n_layouts, n_fit, n_refused, n_tight;
 static uint64_t n_dispatched, n_across; /* that fit */
+static uint64_t n_shared;               /* of these: ZeRO 3 over sites */
+
+/* Whether parameters are gathered from another datacenter. */
+static bool shares_across(const lhi_config *config)
+{
+    const lh_layout *l = &config->layout;
+    const lh_sites *at = l->sites;
+    if (config->zero < 3 || !at || l->sharding > LH_SHARDING_FULL)
+        return false;
+    for (uint32_t g = 1; g < at->n_groups; g++)
+        if (at->groups[g].parts[0].datacenter !=
+            at->groups[0].parts[0].datacenter)
+            return true;
+    return false;
+}
 
 /* Whether some tokens go to experts in another datacenter. */
 static bool sends_across(const lhi_config *config)
@@ -248,6 +275,7 @@ static void check_job(lhi_random *r, const lh_job *job)
         n_dispatched += w.n_fit > 0 && w.config.layout.expert > 1;
         n_across += w.n_fit > 0 && w.config.layout.expert > 1 &&
                     sends_across(&w.config);
+        n_shared += w.n_fit > 0 && shares_across(&w.config);
         n_refused += leaf->missing > 0;
         n_tight += leaf->missing > 0 && w.n_tried > 0;
     }
@@ -256,10 +284,10 @@ static void check_job(lhi_random *r, const lh_job *job)
     lhi_arena_free(mem);
 }
 
-static void check_seed(uint64_t seed)
+static void check_seed(uint64_t seed, bool far)
 {
     lhi_random r = {seed};
-    lh_job *job = random_job(&r);
+    lh_job *job = random_job(&r, far);
     if (job)
         check_job(&r, job);
     lh_job_free(job);
@@ -271,9 +299,9 @@ static void nothing_is_below_its_bounds(void)
      * a stage are where layers, and where ends, take the longest. */
     static const uint64_t known[] = {6052, 13596};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        check_seed(known[i]);
+        check_seed(known[i], false);
     for (uint64_t seed = 1; seed <= JOBS; seed++)
-        check_seed(seed);
+        check_seed(seed, false);
     /* Both kinds occur, or this would prove little. */
     CHECK_MSG(n_fit > JOBS / 2 && n_refused > 5 && n_tight > 2,
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
@@ -284,8 +312,18 @@ static void nothing_is_below_its_bounds(void)
               (unsigned long)n_dispatched, (unsigned long)n_across);
 }
 
+static void nothing_far_is_below_its_bounds(void)
+{
+    for (uint64_t seed = 1; seed <= FAR_JOBS; seed++)
+        check_seed(seed, true);
+    CHECK_MSG(n_shared > FAR_JOBS / 10,
+              "%lu layouts gather between datacenters",
+              (unsigned long)n_shared);
+}
+
 int main(void)
 {
     RUN(nothing_is_below_its_bounds);
+    RUN(nothing_far_is_below_its_bounds);
     return test_summary();
 }

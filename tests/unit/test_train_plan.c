@@ -16,7 +16,8 @@ static const char small[] =
     "  gpus_per_node: 2\n"
     "training: {global_batch: 8, sequence: 16}\n"
     "model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}\n"
-    "layout: {tensor: %u, data: %u, pipeline: 2, micro_batch: 2}\n";
+    "layout: {tensor: %u, data: %u, pipeline: 2, micro_batch: 2, "
+    "chunks_per_device: 1}\n";
 
 static lh_plan *plan_of(uint32_t tensor)
 {

@@ -72,7 +72,8 @@ typedef struct lhi_built {
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
     int64_t inside_ns; /* of one microbatch's passes on all chunks: what they
-                          send, tensor, context and expert parallel */
+                          send, tensor, context and expert parallel, and
+                          how long they wait for ZeRO 2 and 3 */
 } lhi_built;
 
 /* The job with the configuration's own training (recomputation, ZeRO). */

@@ -100,8 +100,8 @@ static lh_status cost_of(lhi_floors *f, const lh_job *job,
     return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
 }
 
-/* ZeRO 2 and 3 add communication to passes, but to those of whole chunks, so
- * times are of a layer without. */
+/* ZeRO 2 and 3 add communication to passes, but some of it hides behind the
+ * next layer, so times are of a layer without. */
 static lh_status cost_part(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, const lh_cost_slice *slice,
                            part *out, lh_error *err)

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ZeRO 2 and 3 layer by layer: each layer's gather and reduction has its own
+ * latency, and hides behind one neighbour's computation at most. */
+#include "jobs.h"
+#include "test_cost.h"
+
+#include "base/random.h"
+#include "cost/sharding.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/plan.h>
+#include <longhaul/simulate.h>
+
+enum { MOST = 100 };
+
+/* --- the recurrence, once more -------------------------------------------- */
+
+/* A stream of gathers, which go one after the other, and one of computation.
+ * Gather i + 1 is launched when layer i starts. */
+static double gathers_then(uint32_t n, const double *gather,
+                           const double *compute)
+{
+    double stream = gather[0], ready = stream, end = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double start = end > ready ? end : ready;
+        if (i + 1 < n) {
+            stream = (stream > start ? stream : start) + gather[i + 1];
+            ready = stream;
+        }
+        end = start + compute[i];
+    }
+    return end;
+}
+
+/* Layer i + 2 waits until the reduction of layer i is over. */
+static double reduces_behind(uint32_t n, const double *compute,
+                             const double *reduce)
+{
+    double end = 0, done = 0, before = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        end = (end > before ? end : before) + compute[i];
+        before = done;
+        done = (done > end ? done : end) + reduce[i];
+    }
+    return done;
+}
+
+static double relay(uint32_t n, const double *first, const double *second)
+{
+    lhi_relay r = {0};
+    for (uint32_t i = 0; i < n; i++)
+        lhi_relay_add(&r, first[i], second[i]);
+    return lhi_relay_ns(&r);
+}
+
+/* Gathers of 5, 7 and 4 before computation of 6, 3 and 8. The first is waited
+ * for: 5. The second begins with layer 0 and takes 1 longer: 7. The third
+ * begins with layer 1 and takes 1 longer: 4. The last layer takes 8. */
+static void three_layers(void)
+{
+    static const double g[] = {5, 7, 4}, t[] = {6, 3, 8};
+    CHECK_NEAR(relay(3, g, t), 5 + 7 + 4 + 8, 0);
+    CHECK_NEAR(gathers_then(3, g, t), 24, 0);
+    /* The other way round, as gradients are: 6, then 5 hides behind nothing
+     * more than 3, 7 behind 8, and the last reduction, 4, behind nothing. */
+    CHECK_NEAR(relay(3, t, g), 6 + 5 + 8 + 4, 0);
+    CHECK_NEAR(reduces_behind(3, t, g), 23, 0);
+}
+
+static void random_layers(void)
+{
+    lhi_random r = {1};
+    for (int i = 0; i < 2000; i++) {
+        uint32_t n = 1 + lhi_random_below(&r, 20);
+        double g[20], t[20];
+        for (uint32_t k = 0; k < n; k++) {
+            g[k] = lhi_random_below(&r, 10);
+            t[k] = lhi_random_below(&r, 10);
+        }
+        CHECK_NEAR(relay(n, g, t), gathers_then(n, g, t), 0);
+        CHECK_NEAR(relay(n, t, g), reduces_behind(n, t, g), 0);
+    }
+}
+
+/* --- a slice of a model --------------------------------------------------- */
+
+/* On eight GPUs of a node in each of two datacenters. */
+static void init_far(fixture *f, const char *model)
+{
+    fixture_init(f, model);
+    f->layout.data = 16;
+    f->slice.data_datacenters = 2;
+    f->slice.n_layers = f->job.model->layers;
+    f->job.training.zero = 3;
+}
+
+/* What a layer or an end takes alone, from ZeRO 1: passes without, and what is
+ * sent before and after them. */
+typedef struct alone {
+    double f, d, w, gather, reduce;
+} alone;
+
+static alone cost_alone(const fixture *like, lh_cost_slice slice)
+{
+    fixture f = *like;
+    alone out = {0};
+    f.job.datacenters = f.sites;
+    f.job.wans = f.wans;
+    f.job.training.zero = 1;
+    slice.datacenter = like->slice.datacenter;
+    slice.data_datacenters = like->slice.data_datacenters;
+    f.slice = slice;
+    COST(&f);
+    out.f = (double)f.cost.f.total_ns;
+    out.d = (double)f.cost.d.total_ns;
+    out.w = (double)f.cost.w.total_ns;
+    out.gather = (double)(f.cost.all_gather_ns + f.cost.data_latency_ns);
+    out.reduce = (double)(f.cost.reduce_scatter_ns + f.cost.data_latency_ns);
+    return out;
+}
+
+/* In the order of the forward. */
+static void check_slice(fixture *f)
+{
+    double t[3][MOST + 2], gather[MOST + 2], reduce[MOST + 2];
+    double back[3][MOST + 2];
+    uint32_t n = 0;
+    const lh_cost_slice *s = &f->slice;
+    for (uint32_t i = 0; i < s->n_layers + 2; i++) {
+        lh_cost_slice one = {.first_layer = s->first_layer + i - 1,
+                             .n_layers = 1};
+        if (i == 0)
+            one = (lh_cost_slice){.embedding = s->embedding};
+        if (i == s->n_layers + 1)
+            one = (lh_cost_slice){.head = s->head};
+        if (!one.n_layers && !one.embedding && !one.head)
+            continue;
+        alone a = cost_alone(f, one);
+        t[0][n] = a.f;
+        t[1][n] = a.d;
+        t[2][n] = a.w;
+        gather[n] = a.gather;
+        reduce[n++] = a.reduce;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        back[0][i] = gather[n - 1 - i];
+        back[1][i] = t[1][n - 1 - i];
+        back[2][i] = t[2][n - 1 - i];
+    }
+    double forward = gathers_then(n, gather, t[0]);
+    double backward = gathers_then(n, back[0], back[1]);
+    for (uint32_t i = 0; i < n; i++)
+        back[0][i] = reduce[n - 1 - i];
+    double weights = reduces_behind(n, back[2], back[0]);
+    COST(f);
+    /* What is alone is rounded up to whole ns by itself. */
+    CHECK_NEAR((double)f->cost.f.total_ns, forward, 3.0 * n);
+    CHECK_NEAR((double)f->cost.d.total_ns, backward, 3.0 * n);
+    CHECK_NEAR((double)f->cost.w.total_ns, weights, 3.0 * n);
+    CHECK_INT(f->cost.all_gather_ns + f->cost.reduce_scatter_ns, 0);
+    /* ZeRO 2 gathers before everything. */
+    f->job.training.zero = 2;
+    COST(f);
+    CHECK_NEAR((double)f->cost.w.total_ns, weights, 3.0 * n);
+    CHECK(f->cost.all_gather_ns > 0);
+    f->job.training.zero = 1;
+    int64_t w_ns = f->cost.w.total_ns, f_ns = f->cost.f.total_ns;
+    COST(f);
+    CHECK_INT(f->cost.f.total_ns, f_ns);
+    CHECK(f->cost.w.total_ns <= w_ns);
+    f->job.training.zero = 3;
+}
+
+/* Latencies and rates at which gathers take less than a layer, as long, and
+ * far longer; with and without ends; layers with experts beside others. */
+static void slices_of_models(void)
+{
+    static const char *const models[] = {"llama3-8b", "deepseek-v3",
+                                         "mixtral-8x7b"};
+    for (int m = 0; m < 3; m++)
+        for (int i = 0; i < 24; i++) {
+            fixture f;
+            init_far(&f, models[m]);
+            CHECK(f.slice.n_layers <= MOST);
+            f.wans[1].latency_ns = f.wans[2].latency_ns = i % 3 == 0 ? 20000
+                                                          : i % 3 == 1
+                                                              ? 1500000
+                                                              : 80000000;
+            f.wans[1].bytes_per_s = f.wans[2].bytes_per_s =
+                i / 3 % 2 ? 400e9 : 4e9;
+            f.slice.embedding = i / 6 % 2;
+            f.slice.head = i / 12 % 2;
+            f.slice.first_layer = (uint32_t)i % 4;
+            f.slice.n_layers = i % 5 ? f.slice.n_layers - 4 : 1;
+            check_slice(&f);
+        }
+}
+
+/* A pass waits for what it sends: communication, and no computation. */
+static void waiting_is_communication(void)
+{
+    fixture f;
+    init_far(&f, "llama3-70b");
+    f.job.training.zero = 1;
+    COST(&f);
+    lh_cost plain = f.cost;
+    f.job.training.zero = 3;
+    COST(&f);
+    CHECK_NEAR((double)(f.cost.f.communication_ns - plain.f.communication_ns),
+               (double)(f.cost.f.total_ns - plain.f.total_ns), 2);
+    CHECK_INT(f.cost.f.matmul_ns, plain.f.matmul_ns);
+    /* Hybrid sharding gathers inside: nothing of 20 ms is in the passes. */
+    f.layout.sharding = LH_SHARDING_HYBRID;
+    COST(&f);
+    CHECK_MSG(f.cost.f.total_ns - plain.f.total_ns < 20000000, "%.3f ms longer",
+              (double)(f.cost.f.total_ns - plain.f.total_ns) / 1e6);
+}
+
+static int64_t pass_sum(const lh_cost *c)
+{
+    return c->f.total_ns + c->d.total_ns + c->w.total_ns;
+}
+
+/* Nothing is faster at more latency, at a lower rate, or with a layer more,
+ * and none of it concerns ZeRO 0 and 1. */
+static void more_is_never_faster(void)
+{
+    lhi_random r = {7};
+    for (int i = 0; i < 300; i++) {
+        fixture f;
+        lh_cost before;
+        uint32_t zero = lhi_random_below(&r, 4);
+        init_far(&f, i % 2 ? "llama3-70b" : "deepseek-v3");
+        f.job.training.zero = zero;
+        f.slice.n_layers = 1 + lhi_random_below(&r, 30);
+        f.slice.embedding = lhi_random_below(&r, 2);
+        f.wans[1].latency_ns = f.wans[2].latency_ns =
+            (int64_t)lhi_random_below(&r, 40000) * 1000;
+        COST(&f);
+        before = f.cost;
+        f.wans[1].latency_ns += 1 + lhi_random_below(&r, 10000000);
+        COST(&f);
+        CHECK(pass_sum(&f.cost) >= pass_sum(&before));
+        if (zero < 2)
+            CHECK_INT(pass_sum(&f.cost), pass_sum(&before));
+        before = f.cost;
+        f.wans[2].bytes_per_s /= 1 + lhi_random_below(&r, 50);
+        COST(&f);
+        CHECK(pass_sum(&f.cost) >= pass_sum(&before));
+        if (zero < 2)
+            CHECK_INT(pass_sum(&f.cost), pass_sum(&before));
+        before = f.cost;
+        f.slice.n_layers++;
+        COST(&f);
+        CHECK(pass_sum(&f.cost) > pass_sum(&before));
+    }
+}
+
+/* A chunk measured in one piece waits as its layers do. */
+static void measured_in_one_piece(void)
+{
+    lh_profile_entry entry = {.kind = LH_PROFILE_CHUNK,
+                              .of = 1,
+                              .tensor = 1,
+                              .context = 1,
+                              .expert = 1,
+                              .micro_batch = 1,
+                              .sequence = 8192,
+                              .communication = true,
+                              .f_ns = 320000000,
+                              .d_ns = 640000000,
+                              .w_ns = 320000000,
+                              .activation_bytes = 1000,
+                              .static_bytes = LH_NOT_MEASURED};
+    lh_profile profile = {.name = "p.yaml", .n_entries = 1, .entries = &entry};
+    fixture f;
+    init_far(&f, "llama3-8b"); /* 32 layers: 10 ms each */
+    f.job.profile = &profile;
+    f.slice.of = 1;
+    f.wans[1].latency_ns = f.wans[2].latency_ns = 80000000;
+    COST(&f);
+    CHECK_INT(f.cost.time_source, LH_COST_PROFILE);
+    lh_cost_slice one = {.n_layers = 1};
+    double g = cost_alone(&f, one).gather;
+    CHECK(g > 80e6);
+    CHECK_NEAR((double)f.cost.f.total_ns, 32 * g + 10e6, 100);
+    CHECK_NEAR((double)f.cost.d.total_ns, 32 * g + 20e6, 100);
+}
+
+/* --- a job ---------------------------------------------------------------- */
+
+/* 80 layers over 80 ms each way: data parallelism over both sites and no
+ * pipeline gathers 80 times forward and 80 times backward. */
+static void far_sites_cost_a_latency_per_layer(void)
+{
+    lh_job *job = job_with(
+        JOB_70B,
+        "  datacenters: [{name: west, nodes: 64}, {name: east, nodes: 64}]\n"
+        "  links: [{between: [west, east], latency_ms: 80, gbps: 3200}]\n"
+        "training: {global_batch: 512, sequence: 4096, zero: 3}\n");
+    lh_layout l = {.tensor = 2,
+                   .context = 1,
+                   .expert = 1,
+                   .pipeline = 1,
+                   .data = 512,
+                   .micro_batch = 1,
+                   .chunks_per_device = 1,
+                   .outermost = LH_OUTERMOST_DATA};
+    lh_error err = {0};
+    int64_t ns[2];
+    CHECK_INT(job->model->layers, 80);
+    for (int hybrid = 0; hybrid < 2; hybrid++) {
+        lh_pipeline *p = NULL;
+        lh_schedule *s = NULL;
+        lh_timeline *t = NULL;
+        l.sharding = hybrid ? LH_SHARDING_HYBRID : LH_SHARDING_FULL;
+        CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_FULL,
+                                  &p, NULL, &err),
+                 err);
+        CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+        CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+        ns[hybrid] = lh_timeline_makespan(t);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(ns[0] >= 160 * INT64_C(80000000), "%.3f s", (double)ns[0] / 1e9);
+    CHECK_MSG(ns[1] < 160 * INT64_C(80000000), "%.3f s", (double)ns[1] / 1e9);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(three_layers);
+    RUN(random_layers);
+    RUN(slices_of_models);
+    RUN(waiting_is_communication);
+    RUN(more_is_never_faster);
+    RUN(measured_in_one_piece);
+    RUN(far_sites_cost_a_latency_per_layer);
+    return test_summary();
+}
