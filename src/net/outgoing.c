@@ -98,6 +98,8 @@ void lhi_outgoing_withdraw(lhi_outgoing *o, lhi_seal *seals)
     if (o->sent >= lhi_head_bytes(seals) + o->payload_size)
         return;
     o->payload = NULL;
-    if (o->n_sealed == o->payload_size)
+    /* One without a payload has nothing to be sealed, and the seals may be in
+     * the middle of the frame before it. */
+    if (o->payload_size > 0 && o->n_sealed == o->payload_size)
         void_seal(o, seals);
 }

@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include "base/realtime.h"
+#include "net/outgoing.h"
 #include "net/proto.h"
 #include "net/stream.h"
 
@@ -252,6 +253,47 @@ static void breaks_off(void)
     free(bytes);
 }
 
+/* A message of no bytes is withdrawn while it waits behind one that is half
+ * sealed, which has its seal all the same. */
+static void withdraws_what_is_empty(void)
+{
+    static const unsigned char key[LHI_SEAL_KEY_BYTES], payload[6000];
+    unsigned char came[LHI_FRAME_BYTES + sizeof payload + 2 * LHI_SEAL_BYTES];
+    lhi_seal *out = NULL, *in = NULL;
+    lh_error err = {0};
+    int pair[2];
+    lh_status status = lhi_seal_make(key, true, &out, &err);
+    if (status == LH_EUNSUPPORTED) {
+        printf("SKIPPED: %s\n", err.text);
+        return;
+    }
+    CHECK_OK(status, err);
+    CHECK_OK(lhi_seal_make(key, true, &in, &err), err);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        abort();
+    lhi_outgoing first = {.payload = payload,
+                          .payload_size = sizeof payload,
+                          .size = sizeof came};
+    lhi_outgoing empty = {.payload = payload, .size = lhi_head_bytes(out)};
+    while (first.sent < first.size) {
+        ssize_t n = lhi_outgoing_write(&first, pair[0], out, 4000);
+        CHECK(n > 0);
+        first.sent += n > 0 ? (size_t)n : first.size;
+        lhi_outgoing_withdraw(&empty, out);
+    }
+    CHECK(recv(pair[1], came, sizeof came, MSG_WAITALL) == sizeof came);
+    lhi_seal_begin(in, LHI_SEAL_HEADER);
+    lhi_seal_add(in, came, LHI_FRAME_BYTES);
+    CHECK(lhi_seal_is(in, came + LHI_FRAME_BYTES));
+    lhi_seal_begin(in, LHI_SEAL_PAYLOAD);
+    lhi_seal_add(in, payload, sizeof payload);
+    CHECK(lhi_seal_is(in, came + sizeof came - LHI_SEAL_BYTES));
+    lhi_seal_free(out);
+    lhi_seal_free(in);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void)
 {
     RUN(gets_what_is_coming);
@@ -259,5 +301,6 @@ int main(void)
     RUN(passes_the_reason_on);
     RUN(is_not_fed_by_pings);
     RUN(breaks_off);
+    RUN(withdraws_what_is_empty);
     return test_summary();
 }
