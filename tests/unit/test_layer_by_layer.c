@@ -329,6 +329,26 @@ static void far_sites_cost_a_latency_per_layer(void)
     lh_job_free(job);
 }
 
+/* Where the job leaves it open, parameters are gathered inside each site. */
+static void far_sites_do_not_share_layers(void)
+{
+    lh_job *job = job_with(
+        JOB_70B,
+        "  datacenters: [{name: west, nodes: 64}, {name: east, nodes: 64}]\n"
+        "  links: [{between: [west, east], latency_ms: 80, gbps: 3200}]\n"
+        "training: {global_batch: 512, sequence: 4096, zero: 3}\n"
+        "layout: {tensor: 2, pipeline: 1, micro_batch: 1, schedule: 1f1b}\n");
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    CHECK_INT(plan->best.layout.data, 512);
+    CHECK(plan->best.layout.sharding > LH_SHARDING_FULL);
+    CHECK(plan->best.iteration_ns < 160 * INT64_C(80000000));
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(three_layers);
@@ -338,5 +358,6 @@ int main(void)
     RUN(more_is_never_faster);
     RUN(measured_in_one_piece);
     RUN(far_sites_cost_a_latency_per_layer);
+    RUN(far_sites_do_not_share_layers);
     return test_summary();
 }
