@@ -287,6 +287,7 @@ static void print_best(cli *c, const lh_plan *p)
               cli_memory_text(b->peak_memory_bytes, "bytes", used),
               cli_memory_text(b->memory_limit_bytes, "bytes", limit),
               reserve_text(p, reserve, sizeof reserve));
+    cli_plan_memory(c, p);
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);

@@ -24,6 +24,17 @@ static void fill_parts(const lh_plan_account *a, lh_report_part *parts)
     memcpy(parts, all, sizeof all);
 }
 
+/* One more of a list that stands behind a label; *column: 0 at first. */
+static void print_item(cli *c, const char *text, size_t *column)
+{
+    const size_t label = 14, len = strlen(text);
+    const bool ends = *column + len + 3 > cli_width();
+    if (*column > 0)
+        cli_print(c, ends ? ",\n              " : ", ");
+    cli_print(c, "%s", text);
+    *column = (*column == 0 || ends ? label : *column) + len + 2;
+}
+
 void cli_plan_account(cli *c, const lh_plan *p)
 {
     const lh_plan_account *a = p->account;
@@ -33,22 +44,64 @@ void cli_plan_account(cli *c, const lh_plan *p)
     fill_parts(a, parts);
     parts[OPTIMIZER].name = "optimizer and overhead";
     parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
-    size_t column = 14;
+    size_t column = 0;
     cli_print(c, "made of       ");
     for (uint32_t i = 0; i <= OPTIMIZER; i++) {
         char text[60];
         if (parts[i].ns < 500000 && i > 0)
             continue;
-        int len = snprintf(text, sizeof text, "%s %.3f s", parts[i].name,
-                           (double)parts[i].ns / 1e9);
-        bool ends = column + (size_t)len + 3 > cli_width();
-        if (ends)
-            column = 14;
-        if (i > 0)
-            cli_print(c, ends ? ",\n              " : ", ");
-        cli_print(c, "%s", text);
-        column += (size_t)len + 2;
+        snprintf(text, sizeof text, "%s %.3f s", parts[i].name,
+                 (double)parts[i].ns / 1e9);
+        print_item(c, text, &column);
     }
+    cli_print(c, "\n");
+}
+
+static int64_t memory_of(const lh_plan_memory *m)
+{
+    return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
+           m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
+}
+
+/* Of the device with the least room left; NULL: the plan does not say. */
+static const lh_plan_memory *fullest(const lh_plan *p)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (memory_of(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
+            lh_pipeline_memory_limit(p->pipeline, i) ==
+                p->best.memory_limit_bytes)
+            return &p->rank_memory[i];
+    return NULL;
+}
+
+enum { MEMORY_PARTS = 6 };
+
+/* Parts that would be 0.0 are left out. */
+void cli_plan_memory(cli *c, const lh_plan *p)
+{
+    const lh_plan_memory *m = fullest(p);
+    if (!m)
+        return;
+    const char *names[MEMORY_PARTS] = {"parameters",  "gradients", "optimizer",
+                                       "activations", "buffers",   "temporary"};
+    const int64_t bytes[MEMORY_PARTS] = {
+        m->parameters_bytes,  m->gradients_bytes, m->optimizer_bytes,
+        m->activations_bytes, m->buffers_bytes,   m->temporary_bytes};
+    const double gib = (double)(INT64_C(1) << 30);
+    const bool small = (double)p->best.peak_memory_bytes < 10 * gib;
+    char texts[MEMORY_PARTS][60];
+    size_t n = 0, column = 0;
+    for (size_t i = 0; i < MEMORY_PARTS; i++)
+        if ((double)bytes[i] >= (small ? 0.005 : 0.05) * gib)
+            snprintf(texts[n++], sizeof texts[0], "%s %.*f", names[i],
+                     small ? 2 : 1, (double)bytes[i] / gib);
+    if (n == 0)
+        return;
+    const size_t len = strlen(texts[n - 1]);
+    snprintf(texts[n - 1] + len, sizeof texts[0] - len, " GiB");
+    cli_print(c, "              ");
+    for (size_t i = 0; i < n; i++)
+        print_item(c, texts[i], &column);
     cli_print(c, "\n");
 }
 

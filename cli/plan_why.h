@@ -11,6 +11,8 @@
 /* What the iteration consists of; what is next in each dimension; what the
  * links should be set to. Nothing where the plan does not say. */
 void cli_plan_account(cli *c, const lh_plan *p);
+/* What the fullest device holds, in parts; nothing where the plan has none. */
+void cli_plan_memory(cli *c, const lh_plan *p);
 void cli_plan_runners(cli *c, const lh_plan *p);
 void cli_plan_network(cli *c, const lh_plan *p);
 void cli_plan_curves(cli *c, const lh_plan *p);

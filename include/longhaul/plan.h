@@ -181,6 +181,19 @@ typedef struct lh_plan_account {
     int64_t optimizer_ns, overhead_ns;
 } lh_plan_account;
 
+/* What a device of a pipeline rank holds when it holds most; the parts add up
+ * to its peak memory. State that a profile measured in one piece is divided as
+ * the cost model has it. */
+typedef struct lh_plan_memory {
+    uint32_t rank;
+    int64_t parameters_bytes;
+    int64_t gradients_bytes;
+    int64_t optimizer_bytes;
+    int64_t activations_bytes; /* what passes leave for later ones */
+    int64_t buffers_bytes;     /* of communication and of the GPU's runtime */
+    int64_t temporary_bytes;   /* the most that one pass needs in passing */
+} lh_plan_memory;
+
 /* The best plan with another value of one dimension: "tensor", "context",
  * "expert", "pipeline", "data", "sites", "zero", "sharding", "micro_batch",
  * "chunks_per_device", "placement", "recompute" or "schedule". All others may
@@ -277,6 +290,8 @@ typedef struct lh_plan {
     const lh_plan_runner *runners;
     uint32_t n_curves; /* where they were asked for */
     const lh_plan_curve *curves;
+    uint32_t n_ranks; /* layout.pipeline of them; 0: a file without */
+    const lh_plan_memory *rank_memory;
 } lh_plan;
 
 /* How layers are moved between the chunks of layouts. */

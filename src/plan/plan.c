@@ -4,6 +4,7 @@
 #include "plan/explain/advise.h"
 #include "plan/explain/curves.h"
 #include "plan/explain/flip.h"
+#include "plan/explain/rank_memory.h"
 #include "plan/explain/whatif.h"
 #include "plan/layout/layout.h"
 #include "plan/plan_own.h"
@@ -95,6 +96,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status =
             lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_memory(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status =
             lhi_plan_runners(plan->job, options, plan->mem, &plan->plan, err);

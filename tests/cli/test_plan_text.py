@@ -43,4 +43,27 @@ def memory_is_what_the_reserve_leaves():
         check(limit == usable, f"{limit} is not {usable}")
 
 
+# Each part as in the plan's own JSON, rounded; what is left out is nothing.
+@test
+def parts_of_memory_are_the_fullest_ranks():
+    write("job.yaml", JOB)
+    said = run("plan", "job.yaml", "-o", "plan.json")
+    check(said.returncode == 0, said.stderr)
+    lines = re.search(r"^memory .*\n((?: +.*\n)+)", said.stdout, re.M).group(1)
+    plan = json.loads(run("plan", "job.yaml", "--json", "-o",
+                          "plan.json").stdout)
+    sums = [sum(v for k, v in m.items() if k != "rank")
+            for m in plan["memory"]]
+    check([m["rank"] for m in plan["memory"]] == [0, 1] and
+          max(sums) == plan["peak_memory_bytes"], f"{plan['memory']}")
+    full = plan["memory"][sums.index(max(sums))]
+    words = dict(re.findall(r"([a-z]+) ([0-9.]+)", lines))
+    check("GiB" in lines and len(words) >= 5, lines)
+    for key, amount in full.items():
+        if key != "rank":
+            shown = float(words.get(key.removesuffix("_bytes"), 0))
+            check(abs(shown - amount / 2**30) <= 0.051,
+                  f"{key}: {shown} of {amount / 2**30}")
+
+
 finish()

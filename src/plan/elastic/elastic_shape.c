@@ -244,18 +244,16 @@ static int64_t saved(int64_t bytes, double share, uint32_t D)
     return (int64_t)floor((double)bytes * share * (1 - 1.0 / D));
 }
 
-static void add_buffers(const shaper *s, double share_g, double share_p,
-                        lh_chunk *chunks)
+static int64_t buffers_of(const shaper *s, uint32_t d, double share_g,
+                          double share_p)
 {
-    for (uint32_t d = 0; d < s->P; d++) {
-        int64_t most_g = 0, most_p = 0;
-        for (uint32_t c = d; c < s->n_chunks; c += s->P) {
-            most_g = lhi_most(most_g, s->gradients[c]);
-            most_p = lhi_most(most_p, s->weights[c]);
-        }
-        chunks[d].mem_static += (int64_t)ceil(2 * share_g * (double)most_g +
-                                              4 * share_p * (double)most_p);
+    int64_t most_g = 0, most_p = 0;
+    for (uint32_t c = d; c < s->n_chunks; c += s->P) {
+        most_g = lhi_most(most_g, s->gradients[c]);
+        most_p = lhi_most(most_p, s->weights[c]);
     }
+    return (int64_t)ceil(2 * share_g * (double)most_g +
+                         4 * share_p * (double)most_p);
 }
 
 /* A pass takes at least as long as its part is on its way. */
@@ -318,7 +316,8 @@ static void fill_chunks(const shaper *s, const lh_elastic_best *best,
         if (c >= s->P)
             chunk->all_gather_ns = chunk->reduce_scatter_ns = 0;
     }
-    add_buffers(s, share_g, share_p, chunks);
+    for (uint32_t d = 0; d < s->P; d++)
+        chunks[d].mem_static += buffers_of(s, d, share_g, share_p);
 }
 
 /* The plan's operations with the times of the layout's chunks. */
@@ -437,6 +436,85 @@ static lh_status realise(const shaper *s, const lh_elastic_best *best,
         lh_schedule_free(schedule);
     }
     lh_timeline_free(t);
+    return status;
+}
+
+/* Takes at most all of a part to make up for what is missing. */
+static void make_up(int64_t *missing, int64_t *part)
+{
+    int64_t taken = *missing < *part ? *missing : *part;
+    *missing -= taken;
+    *part -= taken;
+}
+
+/* What nobody else has is in passing. Where a profile measured less state than
+ * the sharding takes away, the other parts are smaller, too. */
+static void settle(const lh_pipeline *p, lh_plan_memory *part)
+{
+    int64_t left = 0, missing;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].device == part->rank)
+            left += p->chunks[c].mem_static;
+    left -= part->parameters_bytes + part->gradients_bytes +
+            part->optimizer_bytes + part->buffers_bytes;
+    missing = left < 0 ? -left : 0;
+    part->temporary_bytes = left > 0 ? left : 0;
+    make_up(&missing, &part->optimizer_bytes);
+    make_up(&missing, &part->gradients_bytes);
+    make_up(&missing, &part->parameters_bytes);
+    make_up(&missing, &part->buffers_bytes);
+}
+
+static lh_status share_memory(shaper *s, const lh_plan_elastic *plan,
+                              const lh_pipeline *pipeline,
+                              lh_plan_memory *parts, lh_error *err)
+{
+    uint32_t replicas = s->config->layout.data * s->config->layout.context;
+    int64_t *optimizer = LHI_NEW(s->mem, int64_t, s->P);
+    int64_t *params = LHI_NEW(s->mem, int64_t, s->P);
+    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    if (!optimizer || !params || !s->weights || !s->gradients)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_state(s, optimizer, params, err));
+    for (uint32_t c = 0; c < s->n_chunks; c++) {
+        lh_plan_memory *part = &parts[c % s->P];
+        part->gradients_bytes -=
+            saved(s->gradients[c], plan->gradients, replicas);
+        part->parameters_bytes -=
+            saved(s->weights[c], plan->parameters, replicas);
+    }
+    for (uint32_t d = 0; d < s->P; d++) {
+        parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);
+        parts[d].parameters_bytes = lhi_most(parts[d].parameters_bytes, 0);
+        parts[d].buffers_bytes +=
+            buffers_of(s, d, plan->gradients, plan->parameters);
+        settle(pipeline, &parts[d]);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
+                             const lh_plan_elastic *plan,
+                             const lh_pipeline *pipeline, lh_plan_memory *parts,
+                             lh_error *err)
+{
+    uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
+    lhi_config own = *config;
+    own.zero_given = true;
+    own.zero = 1;
+    lh_job plain = lhi_config_job(job, &own);
+    LHI_TRY(lhi_layout_memory(&plain, &own, parts, err));
+    shaper s = {.job = &plain,
+                .config = &own,
+                .P = P,
+                .M = M,
+                .n_chunks = P * M,
+                .mem = lhi_arena_make(0)};
+    if (!s.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = share_memory(&s, plan, pipeline, parts, err);
+    lhi_arena_free(s.mem);
     return status;
 }
 

@@ -12,4 +12,12 @@ lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
                             const lhi_elastic_freedom *freedom, lhi_arena *mem,
                             lhi_elastic_result *out, lh_error *err);
 
+/* As lhi_layout_memory(), of an elastic plan: `pipeline` is its own, `plan`
+ * what it shards. What one pass needs in passing has in it a layer that is made
+ * again. */
+lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
+                             const lh_plan_elastic *plan,
+                             const lh_pipeline *pipeline, lh_plan_memory *parts,
+                             lh_error *err);
+
 #endif

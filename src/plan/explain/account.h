@@ -4,6 +4,7 @@
  * fills one member of lh_plan:
  *
  *   account.c   where the time of an iteration goes
+ *   rank_memory.h   where the memory goes
  *   runners.c   the best plan that differs in one dimension
  *   advise.h    what the links should be set to
  *   curves.h    pipelines or replicas over datacenters, as something changes

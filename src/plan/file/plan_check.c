@@ -162,6 +162,7 @@ lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
     LHI_TRY(check_network(r->doc, p, err));
     LHI_TRY(check_front(r->doc, p, err));
     LHI_TRY(check_sizes(r->doc, p, err));
+    LHI_TRY(lhi_memory_check(r->doc, p, err));
     if (p->best.status != LH_CHOICE_OK)
         return lhi_doc_fail(r->doc, lhi_find(map, "status"), err, LH_EINPUT,
                             "of a plan must be 'ok'");

@@ -265,6 +265,8 @@ static const lhi_field plan_rows[] = {
     {"search", LHI_PART(lh_plan), .table = &search_table},
     {"account", LHI_STRUCT_AT(lh_plan, account), .table = &lhi_account_table,
      .when = LHI_LEFT_OUT},
+    {"memory", LHI_LIST(lh_plan, rank_memory, n_ranks),
+     .table = &lhi_memory_table, .when = LHI_LEFT_OUT},
     {"runners_up", LHI_LIST(lh_plan, runners, n_runners),
      .table = &lhi_runner_table, .when = LHI_LEFT_OUT},
     {"curves", LHI_LIST(lh_plan, curves, n_curves), .table = &lhi_curve_table,

@@ -6,7 +6,8 @@
  * plan_file.c: the whole, its schedule and its search. plan_check.c: what the
  * whole says twice. choice_file.c: a layout and a choice; choice_check.c: what
  * a choice says twice. account_file.c, advice_file.c, curves_file.c,
- * money_file.c, robust_file.c, whatif_file.c: the parts that a plan may lack.
+ * memory_file.c, money_file.c, robust_file.c, whatif_file.c: the parts that a
+ * plan may lack.
  *
  * Hooks, starts and checks of these tables get the lh_plan as their context;
  * its job is there before anything is read. */
@@ -23,6 +24,7 @@ extern const lhi_table lhi_cost_table;   /* lh_plan_cost */
 extern const lhi_table lhi_jitter_table; /* lh_jitter_result */
 extern const lhi_table lhi_robust_table;
 extern const lhi_table lhi_account_table;
+extern const lhi_table lhi_memory_table;
 extern const lhi_table lhi_runner_table;
 extern const lhi_table lhi_curve_table;
 extern const lhi_table lhi_link_advice_table;
@@ -39,6 +41,9 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
 /* The same of the plan as a whole: the check of its table. */
 lh_status lhi_plan_check(const lhi_reading *r, const lhi_node *map, void *it,
                          lh_error *err);
+
+/* Of its `memory`: every rank once, and parts that add up to what it holds. */
+lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
 /* How much longer an iteration takes with the plan than with the best one, or
  * how much more it costs, if the plan is the cheapest; as a share. */

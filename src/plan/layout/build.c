@@ -24,6 +24,7 @@ typedef struct builder {
     int64_t late_ns; /* of the reductions, beside the chunks' latencies */
     int64_t *optimizer_ns, *workspace; /* per device */
     bool *has_chunk;                   /* per device */
+    lh_plan_memory *parts;             /* per device; NULL: not asked for */
     lhi_built *built;
 } builder;
 
@@ -51,6 +52,11 @@ static int64_t state_bytes(const lh_cost *cost)
 static void take_worst(lh_cost *cost, const lh_cost *here)
 {
     int64_t state = lhi_most(state_bytes(cost), state_bytes(here));
+    if (state > state_bytes(cost)) {
+        cost->weight_bytes = here->weight_bytes;
+        cost->gradient_bytes = here->gradient_bytes;
+        cost->optimizer_bytes = here->optimizer_bytes;
+    }
     slower(&cost->f, &here->f);
     slower(&cost->d, &here->d);
     slower(&cost->w, &here->w);
@@ -118,6 +124,26 @@ static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
     return LH_OK;
 }
 
+/* A profile may have measured state that is more or less than what the model
+ * counts: each part is its share of that, and the last one what is left. */
+static void add_state(const lh_cost *cost, lh_plan_memory *to)
+{
+    int64_t state = state_bytes(cost), weights = cost->weight_bytes,
+            gradients = cost->gradient_bytes;
+    double counted =
+        (double)weights + (double)gradients + (double)cost->optimizer_bytes;
+    if (state != weights + gradients + cost->optimizer_bytes) {
+        double scale = counted > 0 ? (double)state / counted : 0;
+        weights = (int64_t)((double)weights * scale);
+        gradients = (int64_t)((double)gradients * scale);
+        weights = weights < state ? weights : state;
+        gradients = gradients < state - weights ? gradients : state - weights;
+    }
+    to->parameters_bytes += weights;
+    to->gradients_bytes += gradients;
+    to->optimizer_bytes += state - weights - gradients;
+}
+
 static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
@@ -133,14 +159,20 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->mem_w = -cost.weight_input_bytes;
     /* Weights, gradients, optimizer; measured where the profile says so. */
     chunk->mem_static = state_bytes(&cost);
+    if (b->parts)
+        add_state(&cost, &b->parts[d]);
     /* What is there once, however many chunks a device has. */
     if (!b->has_chunk[d])
         chunk->mem_static += cost.reserved_bytes;
+    if (!b->has_chunk[d] && b->parts)
+        b->parts[d].buffers_bytes = cost.reserved_bytes;
     b->has_chunk[d] = true;
     if (cost.workspace_bytes > b->workspace[d]) {
         chunk->mem_static += cost.workspace_bytes - b->workspace[d];
         b->workspace[d] = cost.workspace_bytes;
     }
+    if (b->parts)
+        b->parts[d].temporary_bytes = b->workspace[d];
     chunk->all_gather_ns = cost.all_gather_ns;
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
@@ -401,21 +433,16 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     return as_configured;
 }
 
-lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
-                           lhi_built *built, lh_error *err)
-{
-    return lhi_layout_build_again(job, config, NULL, built, err);
-}
-
-lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
-                                 lhi_known *known, lhi_built *built,
-                                 lh_error *err)
+static lh_status build_config(const lh_job *job, const lhi_config *config,
+                              lhi_known *known, lh_plan_memory *parts,
+                              lhi_built *built, lh_error *err)
 {
     const lh_layout *l = &config->layout;
     lh_job as_configured = lhi_config_job(job, config);
     builder b = {.job = &as_configured,
                  .config = config,
                  .known = known,
+                 .parts = parts,
                  .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (n_chunks > job->model->layers)
@@ -431,6 +458,30 @@ lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
     lh_status status = build(&b, err);
     lhi_arena_free(b.mem);
     return status;
+}
+
+lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
+                           lhi_built *built, lh_error *err)
+{
+    return build_config(job, config, NULL, NULL, built, err);
+}
+
+lh_status lhi_layout_build_again(const lh_job *job, const lhi_config *config,
+                                 lhi_known *known, lhi_built *built,
+                                 lh_error *err)
+{
+    return build_config(job, config, known, NULL, built, err);
+}
+
+lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
+                            lh_plan_memory *parts, lh_error *err)
+{
+    lhi_built built;
+    for (uint32_t d = 0; d < config->layout.pipeline; d++)
+        parts[d] = (lh_plan_memory){.rank = d};
+    LHI_TRY(build_config(job, config, NULL, parts, &built, err));
+    lh_pipeline_free(built.pipeline);
+    return LH_OK;
 }
 
 lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,

@@ -118,4 +118,10 @@ uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built *built, lh_error *err);
 
+/* What the static memory of each device of that pipeline consists of: all parts
+ * of lh_plan_memory but activations, which are 0. `parts` has place for every
+ * pipeline rank. */
+lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
+                            lh_plan_memory *parts, lh_error *err);
+
 #endif
