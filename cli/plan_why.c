@@ -167,6 +167,7 @@ static void print_why(cli *c, const char *name, const char *why)
 static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
 {
     bool same = a->messages == b->messages && a->data_bytes == b->data_bytes &&
+                a->expert_bytes == b->expert_bytes &&
                 a->n_questions == b->n_questions;
     for (uint32_t k = 0; same && k < a->n_questions; k++)
         same = strcmp(a->questions[k].why, b->questions[k].why) == 0;
@@ -182,6 +183,10 @@ static void print_link(cli *c, const lh_link_advice *a)
     if (a->data_bytes)
         cli_print(c, "%s%.1f GB of data parallelism", a->messages ? ", " : "",
                   (double)a->data_bytes / 1e9);
+    if (a->expert_bytes)
+        cli_print(c, "%s%.1f GB of tokens for experts",
+                  a->messages || a->data_bytes ? ", " : "",
+                  (double)a->expert_bytes / 1e9);
     cli_print(c, "%s\n",
               a->measured ? "; as measured, whatever it is set to" : "");
     for (uint32_t k = 0; k < a->n_questions; k++)

@@ -62,7 +62,8 @@ typedef struct lh_link_advice {
     uint32_t paths;   /* that ECMP chooses from */
     bool paths_given; /* by the job; else one for each 400 Gb/s */
     bool measured;    /* by the job's profile, which no setting changes: then
-                         there are no questions */
+                         there are no questions, nor where there are
+                         expert_bytes alone */
     lh_advice_option planned, advised;
     uint32_t n_questions;
     const lh_advice_question *questions;

@@ -131,8 +131,56 @@ static void once_per_node(void)
     finish(&s);
 }
 
+/* Rings go around three datacenters one way; tokens go both ways: three blocks
+ * of four, the second with two GPUs each in the first datacenter and the
+ * second, the third three in the second and one in the third. */
+static void against_the_ring(void)
+{
+    enum { N = 12 };
+    static const lh_site_stages parts[] = {{0, 1}, {1, 1}, {2, 1}};
+    const lh_site_group groups[] = {
+        {6, 1, &parts[0]}, {5, 1, &parts[1]}, {1, 1, &parts[2]}};
+    const lh_sites sites = {3, groups};
+    /* Members of a block here, times those there. */
+    const double pairs[3][3] = {{0, 2 * 2, 0}, {2 * 2, 0, 3}, {0, 3, 0}};
+    const lhi_traffic *t = NULL;
+    lh_error err = {0};
+    uint32_t n = 0, seen = 0;
+    spread_job s;
+    lh_job *job = job_with(
+        JOB_SMALL, "  gpus_per_node: 6\n"
+                   "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}, "
+                   "{name: c, nodes: 1}]\n"
+                   "  links:\n"
+                   "    - {between: [a, b], latency_ms: 1, gbps: 100}\n"
+                   "    - {between: [b, c], latency_ms: 1, gbps: 100}\n"
+                   "    - {between: [a, c], latency_ms: 1, gbps: 100}\n"
+                   "model: {layers: 4, hidden: 1024, heads: 8, vocab: 1000, "
+                   "experts: 8, experts_per_token: 2, expert_ffn: 512}\n"
+                   "training: {global_batch: 24, sequence: 1024, zero: 1}\n");
+
+    start(&s, 3, 4);
+    s.config.layout.data = N;
+    s.config.layout.sites = &sites;
+    s.config.microbatches = BATCH / N;
+    CHECK_OK(lhi_traffic_of(job, &s.config, s.mem, &t, &n, &err), err);
+    for (uint32_t i = 0; i < n; i++) {
+        double share = pairs[t[i].from][t[i].to] / 4;
+
+        seen += t[i].expert_bytes > 0;
+        CHECK_NEAR((double)t[i].expert_bytes,
+                   4 * 2 * share * SEQUENCE * HIDDEN * 2 * LAYERS *
+                       s.config.microbatches,
+                   1);
+    }
+    CHECK_INT(seen, 4);
+    lh_job_free(job);
+    finish(&s);
+}
+
 int main(void)
 {
+    RUN(against_the_ring);
     RUN(one_block_over_both);
     RUN(blocks_inside_datacenters);
     RUN(a_block_over_the_boundary);

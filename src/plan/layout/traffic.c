@@ -261,7 +261,7 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
     uint32_t used = 0;
     for (size_t i = 0; i < pairs; i++) {
         lhi_traffic t = c.pairs[i];
-        if (!t.messages && !t.data_bytes)
+        if (!t.messages && !t.data_bytes && !t.expert_bytes)
             continue;
         t.from = (uint32_t)(i / job->n_datacenters);
         t.to = (uint32_t)(i % job->n_datacenters);

@@ -20,7 +20,8 @@ typedef struct lhi_traffic {
     uint64_t data_flows;
     int64_t data_step_bytes;
     /* Tokens on their way to experts elsewhere and back, and their gradients:
-     * bytes per iteration. Only where data_bytes is above 0, too. */
+     * bytes per iteration. A ring of three datacenters or more goes one way
+     * around, these go both ways between any two. */
     int64_t expert_bytes;
 } lhi_traffic;
 
