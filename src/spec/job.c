@@ -150,6 +150,9 @@ static lh_status read_training(reader *r, lh_error *err)
     t->rings = (lh_ring)rings;
     LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
                         &given, err));
+    if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_find(map, "dispatcher"), err, LH_EINPUT,
+                            "%s has no experts", r->job->model->name);
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
@@ -174,7 +177,6 @@ static uint64_t at_least_one(uint32_t degree)
     return degree ? degree : 1;
 }
 
-/* What no search over the degrees left open could mend. */
 /* Experts are spread over the ranks of one pipeline stage, of which there are
  * tensor x context x data. */
 static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
@@ -224,6 +226,7 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
     return check_block(r, map, err);
 }
 
+/* What no search over the degrees left open could mend. */
 static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_job *job = r->job;

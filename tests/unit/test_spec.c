@@ -516,6 +516,10 @@ static void bad_layouts_are_refused(void)
         HEAD
         "training: {global_batch: 8, sequence: 16, dispatcher: all}\n" TWO LINK,
         "must be alltoall or deepep");
+    refuse(HEAD
+           "training: {global_batch: 8, sequence: 16, dispatcher: deepep}\n" TWO
+               LINK,
+           "has no experts");
 }
 
 static void bad_files_are_refused(void)
@@ -563,7 +567,7 @@ static void odd_jobs_survive_a_round_trip(void)
         JOB "layout: {sharding: full}\n",
         HEAD "training: {global_batch: 8, sequence: 16, rings: pipelined}\n" TWO
             LINK,
-        HEAD
+        "longhaul: job/1\nmodel: mixtral-8x7b\n"
         "training: {global_batch: 8, sequence: 16, dispatcher: deepep}\n" TWO
             LINK,
         "longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
