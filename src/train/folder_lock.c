@@ -28,6 +28,10 @@
 
 enum { ATTEMPTS = 1000, TOKEN = 96 };
 
+/* Whoever may write into the folder can put anything there under the lock's
+ * name: a link is not followed, the other end of a FIFO not waited for. */
+#define OTHERS_FILE (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+
 /* Who has a lock. */
 typedef struct owner {
     lhi_process process;
@@ -110,7 +114,7 @@ static bool read_owner(int fd, owner *out)
 static bool has_token(const char *path, const char *token, bool *missing)
 {
     owner o;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | OTHERS_FILE);
     *missing = fd < 0 && errno == ENOENT;
     bool same = fd >= 0 && read_owner(fd, &o) && strcmp(o.token, token) == 0;
     if (fd >= 0)
@@ -224,9 +228,9 @@ static lh_status look_at_lock(const char *path, found *f, lh_error *err)
 {
     f->verdict = FREE;
     f->has_flock = false;
-    f->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    f->fd = open(path, O_RDWR | OTHERS_FILE);
     if (f->fd < 0 && errno == EACCES)
-        f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        f->fd = open(path, O_RDONLY | OTHERS_FILE);
     if (f->fd < 0)
         return errno == ENOENT ? LH_OK : fail_at(path, err);
     f->has_flock = flock(f->fd, LOCK_EX | LOCK_NB) == 0;

@@ -152,6 +152,25 @@ static void one_process_has_it_once(void)
     CHECK(access(lock_path, F_OK) != 0);
 }
 
+/* A FIFO has nobody who writes: opening it may not wait for that. */
+static void a_fifo_is_not_waited_for(void)
+{
+    lh_error err;
+    lhi_folder_lock *one = NULL, *two = NULL;
+
+    CHECK_OK(lhi_folder_lock_take(folder, NULL, &one, &err), err);
+    CHECK_INT(unlink(lock_path), 0);
+    CHECK_INT(mkfifo(lock_path, 0444), 0);
+    alarm(60); /* ends a hang */
+    CHECK_INT(lhi_folder_lock_check(one, &err), LH_EIO);
+    CHECK_HAS(err.text, "another run has taken");
+    CHECK_INT(lhi_folder_lock_take(folder, NULL, &two, &err), LH_EIO);
+    CHECK_HAS(err.text, "is no lock of longhaul");
+    lhi_folder_lock_release(one);
+    alarm(0);
+    CHECK_INT(unlink(lock_path), 0);
+}
+
 /* A lock that says anything: it is taken over or refused, and refused ones
  * stay as they are. */
 static void any_text_is_an_answer(void)
@@ -217,6 +236,7 @@ int main(void)
     RUN(one_wins_without_flock);
     RUN(one_wins_without_links);
     RUN(one_process_has_it_once);
+    RUN(a_fifo_is_not_waited_for);
     RUN(any_text_is_an_answer);
     RUN(what_cannot_be_locked_is_an_error);
     return test_summary();
