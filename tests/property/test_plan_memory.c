@@ -135,11 +135,9 @@ static void parts_are_the_peak(void)
 
 /* --- by hand -------------------------------------------------------------- */
 
-static lh_plan *made_by_hand(int zero, const char *schedule, int chunks)
+static lh_job *job_by_hand(int zero, const char *schedule, int chunks)
 {
-    lh_plan *plan = NULL;
-    lh_error err = {0};
-    lh_job *job = job_with(
+    return job_with(
         JOB_SMALL,
         "  gpus_per_node: 2\n"
         "model: {layers: 8, hidden: 1024, ffn: 4096, heads: 8, vocab: 1000, "
@@ -149,6 +147,13 @@ static lh_plan *made_by_hand(int zero, const char *schedule, int chunks)
         "layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1, "
         "chunks_per_device: %d, outermost: pipeline, schedule: %s}\n",
         zero, chunks, schedule);
+}
+
+static lh_plan *made_by_hand(int zero, const char *schedule, int chunks)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_job *job = job_by_hand(zero, schedule, chunks);
     CHECK_OK(plan_of(job, &plan, &err), err);
     lh_job_free(job);
     return plan;
@@ -233,6 +238,67 @@ static void parts_of_elastic_plans(void)
     }
 }
 
+/* Where a profile says what each chunk holds of the three together. */
+static lh_plan *made_as_measured(int zero, const char *schedule,
+                                 uint32_t chunks, int64_t held)
+{
+    lh_profile_entry entries[4];
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_job *job = job_by_hand(zero, schedule, (int)chunks);
+    for (uint32_t c = 0; c < 2 * chunks; c++)
+        entries[c] = (lh_profile_entry){.kind = LH_PROFILE_CHUNK,
+                                        .tensor = 1,
+                                        .context = 1,
+                                        .expert = 1,
+                                        .micro_batch = 1,
+                                        .sequence = 1024,
+                                        .communication = true,
+                                        .f_ns = 1000000,
+                                        .d_ns = 1000000,
+                                        .w_ns = 1000000,
+                                        .activation_bytes = LH_NOT_MEASURED,
+                                        .static_bytes = held,
+                                        .chunk = c,
+                                        .of = 2 * chunks};
+    lh_profile profile = {
+        .name = "p.yaml", .n_entries = 2 * chunks, .entries = entries};
+    lh_job measured = *job;
+    measured.profile = &profile;
+    CHECK_OK(plan_of(&measured, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
+/* They are that, as 2, 4 and 12, or 6 of the optimizer's where two replicas
+ * share it. Elastic plans shard what the model counts, be it more than was
+ * measured. */
+static void parts_of_what_was_measured(void)
+{
+    static const int64_t held[] = {900000000, 120000000, 18000};
+    for (int k = 0; k < 3; k++) {
+        for (int zero = 0; zero < 2; zero++) {
+            lh_plan *p = made_as_measured(zero, "1f1b", 1, held[k]);
+            const lh_plan_memory *m = p->rank_memory;
+            int64_t all = zero ? 12 : 18;
+            CHECK(llabs(m->parameters_bytes - held[k] * 2 / all) <= 1);
+            CHECK(llabs(m->gradients_bytes - held[k] * 4 / all) <= 1);
+            CHECK_INT(m->parameters_bytes + m->gradients_bytes +
+                          m->optimizer_bytes,
+                      held[k]);
+            CHECK_INT(m->buffers_bytes, runtime);
+            check_parts(p, 0);
+            lh_plan_free(p);
+        }
+        if (k == 2) /* no chunk holds less than what is shared away */
+            continue;
+        lh_plan *own = made_as_measured(3, "elastic", 2, held[k]);
+        CHECK(own->best.elastic != NULL);
+        check_parts(own, 0);
+        lh_plan_free(own);
+    }
+}
+
 /* --- files ---------------------------------------------------------------- */
 
 /* `from`, which is there once, with another text in its place. */
@@ -278,6 +344,7 @@ int main(void)
     RUN(parts_by_hand);
     RUN(parts_where_they_are_most);
     RUN(parts_of_elastic_plans);
+    RUN(parts_of_what_was_measured);
     RUN(edited_files_are_refused);
     return test_summary();
 }
