@@ -128,6 +128,24 @@ def degrees_that_do_not_go_together_are_refused():
     (WORK / "plan.json").write_text(json.dumps(plan))
     case("plan", ["simulate", "plan.json"], 1,
          err="expert x expert_tensor is 24, which does not divide")
+    model = plan["job"]["model"]
+    del plan["job"]["layout"]["expert"]
+    model["experts"] = 24
+    plan["layout"].update(expert=16, expert_tensor=1)
+    (WORK / "plan.json").write_text(json.dumps(plan))
+    case("experts", ["simulate", "plan.json"], 1,
+         err="the model's 24 experts cannot be shared by 16")
+    plan["layout"].update(expert=1, expert_tensor=16)
+    model["expert_ffn"] -= 1
+    (WORK / "plan.json").write_text(json.dumps(plan))
+    case("width", ["simulate", "plan.json"], 1,
+         err="wide, which cannot be shared by 16")
+    for key in [key for key in model if "expert" in key]:
+        del model[key]
+    model["ffn"] = 4096
+    (WORK / "plan.json").write_text(json.dumps(plan))
+    case("dense", ["simulate", "plan.json"], 1,
+         err="expert_tensor 16, but the model has no experts")
 
 
 finish()

@@ -43,24 +43,50 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     const lh_layout *l = &k->c->layout;
     const lh_plan_cost *cost = k->c->cost;
     double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
-    uint64_t block = lh_layout_expert_block(l);
-    uint64_t ranks = (uint64_t)l->tensor * l->context * l->data;
     if (gpus > k->job->n_gpus)
         return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
                             "takes %.0f GPUs; the job has %" PRIu32, gpus,
                             k->job->n_gpus);
-    if (k->job->model->experts && ranks % block != 0)
-        return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
-                            "expert x expert_tensor is %" PRIu64
-                            ", which does not divide tensor x context x data, "
-                            "%" PRIu64,
-                            block, ranks);
     if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
         return lhi_doc_fail(k->doc, lhi_find(lhi_find(k->map, "cost"), "gpus"),
                             err, LH_EINPUT,
                             "is %" PRIu32 ", but the layout takes %.0f GPUs of "
                             "the job's %" PRIu32,
                             cost->gpus, gpus, k->job->n_gpus);
+    return LH_OK;
+}
+
+static lh_status check_experts(const checker *k, lh_error *err)
+{
+    const lh_model *m = k->job->model;
+    const lh_layout *l = &k->c->layout;
+    const lhi_node *at = lhi_find(k->map, "layout");
+    uint64_t block = lh_layout_expert_block(l);
+    uint64_t ranks = (uint64_t)l->tensor * l->context * l->data;
+    if (!m->experts)
+        return l->expert == 1 && !l->expert_tensor
+                   ? LH_OK
+                   : lhi_doc_fail(k->doc, at, err, LH_EINPUT,
+                                  "expert is %" PRIu32
+                                  " and expert_tensor %" PRIu32
+                                  ", but the model has no experts",
+                                  l->expert, lh_layout_expert_tensor(l));
+    if (ranks % block != 0)
+        return lhi_doc_fail(k->doc, at, err, LH_EINPUT,
+                            "expert x expert_tensor is %" PRIu64
+                            ", which does not divide tensor x context x data, "
+                            "%" PRIu64,
+                            block, ranks);
+    if (m->experts % l->expert != 0)
+        return lhi_doc_fail(k->doc, at, err, LH_EINPUT,
+                            "the model's %" PRIu32
+                            " experts cannot be shared by %" PRIu32,
+                            m->experts, l->expert);
+    if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
+        return lhi_doc_fail(k->doc, at, err, LH_EINPUT,
+                            "experts are %" PRIu32
+                            " wide, which cannot be shared by %" PRIu32,
+                            m->expert_ffn, l->expert_tensor);
     return LH_OK;
 }
 
@@ -181,6 +207,7 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
     checker k = {doc, job, map, choice};
     LHI_TRY(check_layers(&k, err));
     LHI_TRY(check_gpus(&k, err));
+    LHI_TRY(check_experts(&k, err));
     LHI_TRY(check_batch(&k, err));
     LHI_TRY(check_times(&k, err));
     LHI_TRY(check_seconds(&k, err));
