@@ -2,7 +2,7 @@
 /* What each engine of the search for optimal schedules is worth: the same
  * pipelines with all of them and with all but one.
  *
- *     bench-ablation [SMALL [LARGE [ENGINES [ROWS]]]]
+ *     bench-ablation [SMALL [LARGE [ENGINES [ROWS [SEED]]]]]
  *
  * Limited by effort alone, so nothing depends on the machine or on what else
  * runs on it: SMALL million units (default 6) for irregular pipelines, one of
@@ -10,11 +10,11 @@
  * and for irregular ones whose messages leave first in, first out; LARGE for
  * some larger ones (default 16), a third of it for such with W in parts. An
  * engine that was not begun for a pipeline is not left out there. ENGINES: only
- * these, commas between them; "" for all. ROWS: only pipelines with this in
- * their name.
+ * these, commas between them, and with "a+b" both of them at once; "" for each
+ * of all. ROWS: only pipelines with this in their name. SEED: of all runs.
  *
- * The engine called "(seed)" is none: everything is on, and chance has
- * other numbers; what it changes, chance alone changes.
+ * The engines called "(seed 1)" and "(seed 2)" are none: everything is on, and
+ * chance has other numbers; what they change, chance alone changes.
  *
  * Prints one JSON object. Per pipeline what each engine did when all were on:
  * [effort, calls, improved, gained in seconds]. Per engine and group of
@@ -35,7 +35,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { GROUPS = 4 };
+enum { GROUPS = 4, CHANCES = 2 };
 static const char *const groups[GROUPS] = {"irregular", "crosspipe", "larger",
                                            "fifo"};
 
@@ -60,9 +60,20 @@ typedef struct sums {
     double effort, all_effort;
 } sums;
 
+/* What is left out of a run: engines, or none but with other numbers. */
+typedef struct variant {
+    char name[96], without[96];
+    uint64_t seed;
+    sums of[GROUPS];
+} variant;
+
+enum { MOST_VARIANTS = LH_MOST_SOLVE_ENGINES + CHANCES };
+
 typedef struct table {
-    const char *only, *which; /* engines, rows */
-    sums of[LH_MOST_SOLVE_ENGINES + 1][GROUPS];
+    const char *which; /* rows */
+    uint64_t seed;
+    uint32_t n_variants;
+    variant variants[MOST_VARIANTS];
     bool comma;
 } table;
 
@@ -71,7 +82,7 @@ static lh_solution solve(const row *k, const char *without, uint64_t seed)
     lh_solve_options o = k->options;
     lh_solution s = {0};
     lh_error err = {0};
-    o.without = without;
+    o.without = *without ? without : NULL;
     o.seed = seed;
     bench_must(lh_solve(k->pipeline, &o, &s, &err), &err);
     return s;
@@ -87,10 +98,10 @@ static outcome outcome_of(const lh_solution *s)
         .effort = (double)s->effort};
 }
 
-static void compare(table *t, const row *k, uint32_t engine, const char *name,
-                    const outcome *with, const outcome *without)
+static void compare(table *t, const row *k, variant *v, const outcome *with,
+                    const outcome *without)
 {
-    sums *s = &t->of[engine][k->group];
+    sums *s = &v->of[k->group];
     const double by = without->gap < 0 ? 100 : without->gap - with->gap;
     s->rows++;
     s->with += with->proven;
@@ -105,22 +116,32 @@ static void compare(table *t, const row *k, uint32_t engine, const char *name,
     }
     printf("%s\n  {\"row\": \"%s\", \"without\": \"%s\", \"gap\": [%.4f, %.4f]"
            ", \"effort\": [%.0f, %.0f]}",
-           t->comma ? "," : "", k->name, name, with->gap, without->gap,
+           t->comma ? "," : "", k->name, v->name, with->gap, without->gap,
            with->effort, without->effort);
     t->comma = true;
     fflush(stdout);
 }
 
-static bool is_named(const char *list, const char *name)
+/* Whether one of `list`, commas between them, was begun. */
+static bool was_begun(const lh_solution *all, const char *list)
 {
-    const size_t len = strlen(name);
-    for (const char *at = list; *at; at += *at == ',') {
-        const size_t n = strcspn(at, ",");
-        if (n == len && strncmp(at, name, n) == 0)
-            return true;
-        at += n;
+    bool begun = false;
+    for (uint32_t i = 0; i < all->n_engines; i++) {
+        const char *at = strstr(list, all->engines[i].name);
+        const size_t n = strlen(all->engines[i].name);
+        begun = begun || (at && (at == list || at[-1] == ',') &&
+                          (!at[n] || at[n] == ',') && all->engines[i].calls);
     }
-    return !*list;
+    return begun;
+}
+
+/* Of what is left out alone; NULL: never alone. */
+static sums *sums_of(table *t, const char *engine, uint32_t group)
+{
+    for (uint32_t i = 0; i < t->n_variants; i++)
+        if (strcmp(t->variants[i].without, engine) == 0)
+            return &t->variants[i].of[group];
+    return NULL;
 }
 
 /* What the engines did with all of them on. */
@@ -128,7 +149,9 @@ static void tally(table *t, const row *k, const lh_solution *all)
 {
     for (uint32_t i = 0; i < all->n_engines; i++) {
         const lh_solve_engine *e = &all->engines[i];
-        sums *s = &t->of[i][k->group];
+        sums *s = sums_of(t, e->name, k->group);
+        if (!s)
+            continue;
         s->called += e->calls > 0;
         s->improved += e->improved;
         s->effort += (double)e->effort;
@@ -155,18 +178,16 @@ static void tally(table *t, const row *k, const lh_solution *all)
 static void measure(table *t, row *k)
 {
     if (strstr(k->name, t->which)) {
-        lh_solution all = solve(k, NULL, 0);
+        lh_solution all = solve(k, "", t->seed);
         const outcome with = outcome_of(&all);
         tally(t, k, &all);
-        for (uint32_t i = 0; i <= all.n_engines; i++) {
-            const bool chance = i == all.n_engines;
-            const char *name = chance ? "(seed)" : all.engines[i].name;
-            if (!is_named(t->only, name) ||
-                (!chance && all.engines[i].calls == 0))
+        for (uint32_t i = 0; i < t->n_variants; i++) {
+            variant *v = &t->variants[i];
+            if (v->without[0] && !was_begun(&all, v->without))
                 continue;
-            lh_solution s = solve(k, chance ? NULL : name, chance);
+            lh_solution s = solve(k, v->without, t->seed + v->seed);
             const outcome without = outcome_of(&s);
-            compare(t, k, i, name, &with, &without);
+            compare(t, k, v, &with, &without);
             lh_solution_fini(&s);
         }
         lh_solution_fini(&all);
@@ -267,11 +288,10 @@ static void measure_fifo(table *t, double millions)
 static void print_sums(const table *t)
 {
     const char *comma = "";
-    const uint32_t n = lh_n_solve_engines();
     printf("\n], \"engines\": [");
-    for (uint32_t i = 0; i <= n; i++)
+    for (uint32_t i = 0; i < t->n_variants; i++)
         for (uint32_t g = 0; g < GROUPS; g++) {
-            const sums *s = &t->of[i][g];
+            const sums *s = &t->variants[i].of[g];
             if (s->rows + s->called == 0)
                 continue;
             printf("%s\n  {\"engine\": \"%s\", \"group\": \"%s\", \"rows\": "
@@ -280,9 +300,9 @@ static void print_sums(const table *t)
                    "\"changed\": %" PRIu32
                    ", \"effort\": %.3f, \"called\": %" PRIu32
                    ", \"improved\": %" PRIu32 ", \"share\": %.2f}",
-                   comma, i < n ? lh_solve_engine_name(i) : "(seed)", groups[g],
-                   s->rows, s->with, s->without, s->rows ? s->gap / s->rows : 0,
-                   s->worst, s->best, s->changed,
+                   comma, t->variants[i].name, groups[g], s->rows, s->with,
+                   s->without, s->rows ? s->gap / s->rows : 0, s->worst,
+                   s->best, s->changed,
                    s->both ? exp(s->log_effort / s->both) : 1, s->called,
                    s->improved,
                    s->all_effort > 0 ? 100 * s->effort / s->all_effort : 0);
@@ -291,18 +311,56 @@ static void print_sums(const table *t)
     printf("\n]}\n");
 }
 
+static void add_variant(table *t, const char *name, size_t len)
+{
+    static const char chance[] = "(seed ";
+    variant *v = &t->variants[t->n_variants];
+    if (t->n_variants == MOST_VARIANTS || len >= sizeof v->name) {
+        fprintf(stderr, "bench-ablation: too much to leave out\n");
+        exit(2);
+    }
+    t->n_variants++;
+    memcpy(v->name, name, len);
+    if (strncmp(v->name, chance, sizeof chance - 1) == 0) {
+        v->seed = strtoull(v->name + sizeof chance - 1, NULL, 10);
+        return;
+    }
+    for (size_t i = 0; i < len; i++)
+        v->without[i] = name[i] == '+' ? ',' : name[i];
+}
+
+static void add_variants(table *t, const char *list)
+{
+    static const char *const chances[CHANCES] = {"(seed 1)", "(seed 2)"};
+    for (const char *at = list; *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        add_variant(t, at, n);
+        at += n;
+    }
+    if (*list)
+        return;
+    for (uint32_t i = 0; i < lh_n_solve_engines(); i++) {
+        const char *name = lh_solve_engine_name(i);
+        add_variant(t, name, strlen(name));
+    }
+    for (uint32_t i = 0; i < CHANCES; i++)
+        add_variant(t, chances[i], strlen(chances[i]));
+}
+
 int main(int argc, char **argv)
 {
     static table t;
     const double small = argc > 1 ? strtod(argv[1], NULL) : 6;
     const double large = argc > 2 ? strtod(argv[2], NULL) : 16;
-    t.only = argc > 3 ? argv[3] : "";
     t.which = argc > 4 ? argv[4] : "";
-    if (argc > 5 || !(small > 0) || !(large > 0)) {
+    t.seed = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
+    if (argc > 6 || !(small > 0) || !(large > 0)) {
         fprintf(stderr,
-                "usage: bench-ablation [SMALL [LARGE [ENGINES [ROWS]]]]\n");
+                "usage: bench-ablation [SMALL [LARGE [ENGINES [ROWS [SEED]]]]]"
+                "\n");
         return 2;
     }
+    add_variants(&t, argc > 3 ? argv[3] : "");
     bench_begin("ablation");
     printf(", \"small\": %g, \"large\": %g, \"rows\": [", small, large);
     measure_larger(&t, large);
