@@ -307,8 +307,28 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     put_memory(out, plan);
 }
 
+/* With replicas outermost a stage's ranks do not follow each other, and
+ * parallel_state.py wants as many copies of the experts as there are replicas.
+ */
+static lh_status refuse_experts(const lh_plan *plan, lh_error *err)
+{
+    const lh_layout *l = &plan->best.layout;
+    uint64_t block = lh_layout_expert_block(l);
+    uint64_t replica = (uint64_t)l->tensor * l->context;
+    if (!plan->job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
+        l->pipeline == 1 || block == replica)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "Megatron-LM with --use-tp-pp-dp-mapping spreads experts "
+                    "over the ranks of one replica's stage, tensor x context "
+                    "%" PRIu64 ", and this plan over expert x expert_tensor "
+                    "%" PRIu64 "; plan with layout.outermost: pipeline",
+                    replica, block);
+}
+
 static lh_status refuse_megatron(const lh_plan *plan, lh_error *err)
 {
+    LHI_TRY(refuse_experts(plan, err));
     if (plan->best.layout.pipeline > 1 &&
         plan->best.placement != LH_PLACEMENT_UD &&
         plan->best.placement != LH_PLACEMENT_LOOP)

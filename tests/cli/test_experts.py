@@ -101,6 +101,26 @@ def experts_are_cut_where_the_job_says_so():
 
 
 @test
+def replicas_outermost_have_experts_of_their_own():
+    """Megatron-LM: "When not using pp-last rank ordering, the data parallel
+    size of the attention and moe layers must be the same"."""
+    def plan(layout):
+        job(f"{layout}, pipeline: 2, outermost: data")
+        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+
+    plan("tensor: 4, expert: 4, data: 4")
+    given = exported("megatron")
+    check("--use-tp-pp-dp-mapping" in given, given)
+    check(check_megatron(given, 32) == (4, 4), given)
+    for layout, block in (("tensor: 4, expert: 8, data: 4", 8),
+                          ("tensor: 4, expert: 2, data: 4", 2)):
+        plan(layout)
+        case("refused", ["export", "plan.json", "--to", "megatron"], 1,
+             err=f"tensor x context 4, and this plan over expert x "
+                 f"expert_tensor {block}; plan with layout.outermost: pipeline")
+
+
+@test
 def tokens_between_datacenters_are_shown():
     job("tensor: 1, expert: 8, pipeline: 1, data: 24, sites: [{replicas: 12, "
         "pipeline: [west]}, {replicas: 12, pipeline: [east]}]", ", zero: 1")
