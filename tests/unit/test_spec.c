@@ -228,6 +228,7 @@ static void reserves_are_inherited(void)
         CHECK_INT(lh_gpu_usable_bytes(&j->datacenters[0].gpu), jobs[i].usable);
         CHECK_INT(j->datacenters[0].gpu.memory_bytes, INT64_C(80) << 30);
         job_round_trip(j, jobs[i].text);
+        lh_job_free(j);
     }
 }
 
