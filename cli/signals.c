@@ -86,7 +86,7 @@ void cli_catch_signals(void)
 
 static atomic_uint interrupts;
 static atomic_uint most_interrupts; /* one more ends the program */
-static atomic_llong signalled_ns;   /* when the last one came */
+static atomic_llong signalled_ns;   /* when the last one was counted */
 static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* the first of ending_signals */
@@ -96,8 +96,13 @@ static bool comes_again(int number)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    int64_t last_ns = atomic_exchange(&signalled_ns, now_ns);
-    return number != SIGINT && last_ns > 0 && now_ns - last_ns < SAME_NS;
+    long long last_ns = atomic_load(&signalled_ns);
+    if (number != SIGINT && last_ns > 0 && now_ns - last_ns < SAME_NS)
+        return true;
+    /* Else another thread has counted it at the same moment. */
+    bool counts =
+        atomic_compare_exchange_strong(&signalled_ns, &last_ns, now_ns);
+    return number != SIGINT && !counts;
 }
 
 static void on_interrupt(int number)

@@ -92,6 +92,18 @@ static void what_is_sent_twice_counts_once(void)
     }
 }
 
+/* `while kill $pid; do sleep 0.1; done` */
+static void who_goes_on_is_heard(void)
+{
+    cli_interrupts_begin(&quiet, CLI_INTERRUPT_AGAIN);
+    int64_t begin_ns = clock_ns();
+    while (cli_interrupts() < 2 && clock_ns() - begin_ns < 60000000000) {
+        raise(SIGTERM);
+        sleep_ms(50);
+    }
+    CHECK_INT(cli_interrupts_end(), 2);
+}
+
 static void hands_are_counted_each_time(void)
 {
     cli_interrupts_begin(&quiet, CLI_INTERRUPT_AGAIN);
@@ -252,6 +264,7 @@ int main(void)
 {
     RUN(two_threads_at_once_are_two_interrupts);
     RUN(what_is_sent_twice_counts_once);
+    RUN(who_goes_on_is_heard);
     RUN(hands_are_counted_each_time);
     RUN(keeps_errno);
     RUN(what_is_held_comes_after);
