@@ -59,6 +59,12 @@ static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
     return len;
 }
 
+/* Tokens are sent to experts only where there are some. */
+static const char *suited(const char *training, bool experts)
+{
+    return experts || !strstr(training, "dispatcher") ? training : "";
+}
+
 /* `far`: ZeRO 3, and two sites or three. */
 static lh_job *random_job(lhi_random *r, bool far)
 {
@@ -100,7 +106,7 @@ static lh_job *random_job(lhi_random *r, bool far)
         "training: {global_batch: %u, sequence: 4096%s}\n%s",
         sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
         pick(r, 1, 40) * 1000, more[kind], pick(r, 1, 3) * 4,
-        far ? all_shared[pick(r, 0, 1)] : zero[pick(r, 0, 4)],
+        far ? all_shared[pick(r, 0, 1)] : suited(zero[pick(r, 0, 4)], experts),
         experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)] : "");
 }
 
