@@ -49,7 +49,7 @@ def said(done):
 
 
 # --- strangers at the door -------------------------------------------------------
-@makes("plan.json", "text", "weights")
+@makes("job.yaml", "plan.json", "text", "weights")
 def make_plan():
     """A plan, data, and the weights of a run that nobody disturbs."""
     job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
@@ -140,6 +140,25 @@ def strangers_before_the_ranks_change_nothing():
 
 
 # --- ranks that do not belong together ---------------------------------------------
+@test
+def ranks_with_another_model_are_refused():
+    make_plan()
+    job = (WORK / "job.yaml").read_text()
+    check("tied_embeddings: true" in job, "the job's ends are not tied")
+    write("untied.yaml", job.replace("tied_embeddings: true",
+                                     "tied_embeddings: false"))
+    done = run("plan", "untied.yaml", "-o", "untied.json")
+    check(done.returncode == 0, f"plan: {done.stderr}")
+    how = ["--device", "cpu", "--data", "text", "--steps", "1", "--transport",
+           "tcp"]
+    done = launched("-np", "1", PROGRAM, "train", "plan.json", *how, ":",
+                    "-np", N_RANKS - 1, PROGRAM, "train", "untied.json", *how)
+    if not lacks(done.stderr):
+        check(done.returncode != 0 and len(said(done)) == 1 and
+              "rank 1 is to run something else than rank 0" in done.stderr,
+              f"{done.returncode} {done.stderr}")
+
+
 @test
 def ranks_with_other_work_are_refused():
     uniform("a.yaml", devices=2, microbatches=4)
