@@ -105,6 +105,40 @@ static lh_status fill_in(const lhi_doc *doc, const lhi_node *map, lh_model *m,
     return LH_OK;
 }
 
+/* Keys that say nothing without the one of experts, or of windows. */
+static const char *const expert_keys[] = {
+    "experts_per_token",  "expert_ffn",  "shared_expert_ffn",
+    "shared_expert_gate", "router_bias", "dense_layers"};
+static const char *const window_keys[] = {"window_first_layer",
+                                          "full_interval"};
+
+static lh_status refuse_idle(const lhi_doc *doc, const lhi_node *map,
+                             const char *const *keys, size_t n,
+                             const char *needs, lh_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        const lhi_node *node = lhi_find(map, keys[i]);
+        if (node)
+            return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                                "does nothing without %s", needs);
+    }
+    return LH_OK;
+}
+
+static lh_status check_idle(const lhi_doc *doc, const lhi_node *map,
+                            const lh_model *m, lh_error *err)
+{
+    if (!m->experts)
+        LHI_TRY(refuse_idle(doc, map, expert_keys,
+                            sizeof expert_keys / sizeof *expert_keys, "experts",
+                            err));
+    return m->sliding_window
+               ? LH_OK
+               : refuse_idle(doc, map, window_keys,
+                             sizeof window_keys / sizeof *window_keys,
+                             "sliding_window", err);
+}
+
 static void start_model(const lhi_reading *r, void *it)
 {
     (void)r;
@@ -116,6 +150,7 @@ static lh_status check_model(const lhi_reading *r, const lhi_node *map,
 {
     LHI_TRY(check_dense_list(r->doc, map, it, err));
     LHI_TRY(fill_in(r->doc, map, it, err));
+    LHI_TRY(check_idle(r->doc, map, it, err));
     return lhi_model_check(r->doc, map, it, err);
 }
 
@@ -137,5 +172,13 @@ json_t *lhi_model_to_json(const lh_model *model)
     lh_model copy = *model;
     if (model->kv_lora_rank) /* they follow from latent attention */
         copy.kv_heads = copy.head_dim = 0;
+    /* A config.json may say more than its model uses. */
+    if (!model->experts) {
+        copy.experts_per_token = copy.expert_ffn = copy.shared_expert_ffn = 0;
+        copy.shared_expert_gate = copy.router_bias = false;
+        copy.dense_layers = 0;
+    }
+    if (!model->sliding_window)
+        copy.window_first_layer = copy.full_interval = 0;
     return lhi_fields_write(&lhi_model_table, &copy, NULL);
 }

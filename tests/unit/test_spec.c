@@ -267,6 +267,11 @@ static void bad_models_are_refused(void)
     refuse(MAP("experts: 2, expert_ffn: 4, experts_per_token: 1, "
                "dense_layers: 4"),
            "no layer has any");
+    refuse(MAP("experts_per_token: 2"),
+           "experts_per_token: does nothing without experts");
+    refuse(MAP("router_bias: true"), "does nothing without experts");
+    refuse(MAP("full_interval: 2"),
+           "full_interval: does nothing without sliding_window");
     refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 is not below");
     refuse(MAP("dense_list: [1, 1]"), "rising order");
     refuse(MAP("dense_list: [4]"), "dense_list[0]: 4 is out of range");
