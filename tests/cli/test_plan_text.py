@@ -66,4 +66,42 @@ def parts_of_memory_are_the_fullest_ranks():
                   f"{key}: {shown} of {amount / 2**30}")
 
 
+# Here the search finds another placement than the one on which a slow method
+# is the fastest of all.
+TWO_PLACEMENTS = """longhaul: job/1
+model: kimi-k2
+training: {global_batch: 2048, sequence: 4096, recompute: selective, zero: 1}
+cluster:
+  gpu: b300
+  gpus_per_node: 8
+  node_link: {gbps: 7200, latency_us: 3}
+  fabric: {gbps: 800, latency_us: 8}
+  datacenters: [{name: a, nodes: 32}, {name: b, nodes: 32}]
+  links: [{between: [a, b], latency_ms: 10, gbps: 6400}]
+layout: {tensor: 1, context: 1, expert: 8, pipeline: 16, chunks_per_device: 2,
+         data: 32, micro_batch: 2, outermost: pipeline}
+"""
+
+
+@test
+def nothing_that_stands_in_a_plan_is_faster_than_it():
+    write("two.yaml", TWO_PLACEMENTS)
+    said = run("plan", "two.yaml", "--json", "-o", "two.json")
+    check(said.returncode == 0, said.stderr)
+    best = json.loads(said.stdout)
+    known = [(m, m["iteration_ns"]) for kind in ("methods", "alternatives")
+             for m in best[kind] if m["status"] == "ok"]
+    known += [(r["choice"], r["choice"]["iteration_ns"])
+              for r in best["runners_up"] if r["choice"]["status"] == "ok"]
+    check({m["placement"] for m, _ in known} == {"loop", "wave"},
+          "only one placement was compared")
+    for what, ns in known:
+        check(ns >= best["iteration_ns"],
+              f"{what} is faster than the plan's {best['iteration_ns']}")
+        check(ns >= what["lower_bound_ns"], f"{what} is below its bound")
+    seen = run("simulate", "two.json", "--json")
+    check(json.loads(seen.stdout)["makespan_s"] == best["makespan_ns"] / 1e9,
+          "what is simulated is not what was planned")
+
+
 finish()

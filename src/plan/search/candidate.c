@@ -47,11 +47,20 @@ bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
     return true;
 }
 
+lh_status lhi_candidate_bound_built(lhi_candidate *c, const lhi_built *built,
+                                    lh_error *err)
+{
+    lh_bound b;
+    LHI_TRY(lh_lower_bound(built->pipeline, &b, err));
+    c->bound_ns = b.ns + built->optimizer_ns + built->overhead_ns;
+    memcpy(c->bound_text, b.text, sizeof c->bound_text);
+    return LH_OK;
+}
+
 lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
                               lh_error *err)
 {
     lhi_built built;
-    lh_bound b;
     lh_error why = {0};
     c->bound_ns = INT64_MAX;
     if (!c->config.layers)
@@ -69,11 +78,7 @@ lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
     }
     status = find_missing(built.pipeline, c, err);
     if (status == LH_OK && c->missing == 0) {
-        status = lh_lower_bound(built.pipeline, &b, err);
-        if (status == LH_OK) {
-            c->bound_ns = b.ns + built.optimizer_ns + built.overhead_ns;
-            memcpy(c->bound_text, b.text, sizeof c->bound_text);
-        }
+        status = lhi_candidate_bound_built(c, &built, err);
     } else if (status == LH_OK) {
         s->n_memory++;
     }

@@ -112,6 +112,10 @@ lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err);
 lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
                               lh_error *err);
 
+/* That bound, of what was built of the layout. */
+lh_status lhi_candidate_bound_built(lhi_candidate *c, const lhi_built *built,
+                                    lh_error *err);
+
 /* It was simulated, and at least one schedule works. */
 bool lhi_candidate_works(const lhi_candidate *c);
 

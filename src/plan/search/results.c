@@ -207,7 +207,27 @@ static lh_status list_alternatives(lhi_layout_search *s,
     return LH_OK;
 }
 
-/* Every method on the best layout, on each placement it can have. */
+/* What the plan has so far is as good as the best method of `again`. Where
+ * both are as good, that on the placement `found` by the search is taken. */
+static bool stays(const lhi_layout_search *s, const lh_plan *plan,
+                  const lhi_candidate *best, const lhi_candidate *again,
+                  lh_placement found)
+{
+    if (!plan->pipeline)
+        return false;
+    if (again->choice.status != LH_CHOICE_OK)
+        return best->choice.status == LH_CHOICE_OK ||
+               again->config.placement != found;
+    if (best->choice.status != LH_CHOICE_OK)
+        return false;
+    int64_t has = lhi_value_of(&s->options, &best->choice);
+    int64_t gets = lhi_value_of(&s->options, &again->choice);
+    return again->config.placement == found ? gets > has : gets >= has;
+}
+
+/* Every method on the best layout, on each placement it can have. The search
+ * leaves slow methods out where they are not worth it; one of them may yet be
+ * the best of all on another placement, which is then the plan's. */
 static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
                               lh_plan *plan, lh_error *err)
 {
@@ -215,21 +235,29 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         LHI_NEW(s->mem, lh_choice, 2 * lh_n_methods() + LHI_ELASTIC_ROWS);
     if (!list)
         return lhi_fail_nomem(err);
+    const lhi_candidate found = best ? *best : (lhi_candidate){0};
     for (int p = LH_PLACEMENT_UD; best && p <= LH_PLACEMENT_WAVE; p++) {
         lhi_built built;
         lh_schedule *schedule;
-        lhi_candidate again = *best;
-        bool other = (lh_placement)p != best->config.placement;
-        if (other && best->config.layout.chunks_per_device != 2)
+        lhi_candidate again = found;
+        bool other = (lh_placement)p != found.config.placement;
+        if (other && found.config.layout.chunks_per_device != 2)
             continue;
         if (other && p == LH_PLACEMENT_UD)
             continue;
         again.config.placement = (lh_placement)p;
         LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
-        lh_status status = lhi_candidate_methods(s, &again, &built, &schedule,
-                                                 list, &plan->n_methods, err);
-        if (status == LH_OK && !other) {
-            best->choice = again.choice; /* of that schedule */
+        schedule = NULL;
+        lh_status status =
+            other ? lhi_candidate_bound_built(&again, &built, err) : LH_OK;
+        if (status == LH_OK)
+            status = lhi_candidate_methods(s, &again, &built, &schedule, list,
+                                           &plan->n_methods, err);
+        if (status == LH_OK &&
+            !stays(s, plan, best, &again, found.config.placement)) {
+            *best = again;
+            lh_pipeline_free((lh_pipeline *)plan->pipeline);
+            lh_schedule_free((lh_schedule *)plan->schedule);
             plan->pipeline = built.pipeline;
             plan->schedule = schedule;
             plan->cost_source = lh_cost_source_name(built.source);
