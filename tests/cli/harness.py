@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,11 @@ _running = ""
 # seen by what happens, in which order, and by processor time: other programs
 # may take as much of the machine as they like.
 HANGS = 300
+
+# As a terminal has them: nohup ignores the one, shells in the background the
+# other, and what a process ignores its children do.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
 ENVIRONMENT.pop("NO_COLOR", None)

@@ -20,7 +20,7 @@ import warnings
 
 from lacking import SKIP, lacking
 
-PROGRAM, ROOT = sys.argv[1:3]
+PROGRAM, ROOT = os.path.abspath(sys.argv[1]), sys.argv[2]
 try:
     warnings.filterwarnings("ignore")
     os.environ["HF_HUB_OFFLINE"] = "1"

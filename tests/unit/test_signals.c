@@ -262,6 +262,9 @@ static void nohup_is_heard(void)
 
 int main(void)
 {
+    /* As a terminal has them; nohup and shells in the background do not. */
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     RUN(two_threads_at_once_are_two_interrupts);
     RUN(what_is_sent_twice_counts_once);
     RUN(who_goes_on_is_heard);
