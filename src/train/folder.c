@@ -79,6 +79,21 @@ static lh_status sync_parent(const char *path, lh_error *err)
     return lhi_sync_folder(slash ? parent : ".", err);
 }
 
+lh_status lhi_make_own_folder(const char *path, lh_error *err)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return sync_parent(path, err);
+    if (errno != EEXIST)
+        return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
+        info.st_uid != geteuid())
+        return lhi_fail(err, LH_EIO,
+                        "%s: is there and is no folder of this user; remove it",
+                        path);
+    return LH_OK;
+}
+
 lh_status lhi_make_folder(const char *path, lh_error *err)
 {
     char part[LHI_PATH];

@@ -135,7 +135,7 @@ static lh_status begin_folder(const lhi_train *train,
     char path[LHI_PATH];
     LHI_TRY(lhi_make_folder(options->folder, err));
     lhi_remove_folder(folder); /* of a run that was killed */
-    LHI_TRY(lhi_make_folder(folder, err));
+    LHI_TRY(lhi_make_own_folder(folder, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));

@@ -50,6 +50,8 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
  * Errors don't matter. */
 void lhi_remove_folder(const char *path);
 lh_status lhi_make_folder(const char *path, lh_error *err); /* with parents */
+/* Of this user alone: a link that somebody left there is not followed. */
+lh_status lhi_make_own_folder(const char *path, lh_error *err);
 lh_status lhi_sync_folder(const char *path, lh_error *err);
 /* `from` becomes `to`, whether or not that is there. *gone (room for a path)
  * names what `to` was, "" nothing: to be removed once the folder that has both

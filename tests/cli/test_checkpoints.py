@@ -241,6 +241,20 @@ def killed_runs_are_cleaned_up_after():
 
 
 @test
+def links_at_guessed_names_are_not_followed():
+    prepare()
+    for name in ("run", "elsewhere"):
+        (WORK / name).mkdir()
+    (WORK / "run/.new-step-00000002").symlink_to(WORK / "elsewhere")
+    case("a link where the checkpoint is made",
+         arguments(2, "--checkpoint", "run"), code=1, out=ANY,
+         err=r"\.new-step-00000002: is there and is no folder of this user; "
+             "remove it")
+    check(os.listdir(WORK / "elsewhere") == [] and
+          not (WORK / "run/step-00000002").exists(), checkpoints())
+
+
+@test
 def what_is_not_a_runs_own_stays():
     prepare()
     train("a run", 2)
