@@ -170,6 +170,8 @@ lh_status cli_check_outputs(cli *c);
 /* And whether none of them is another one, or what is read, by whatever name.
  */
 lh_status cli_check_same_files(cli *c);
+/* The same for a file that an input names. */
+lh_status cli_check_named_file(cli *c, const char *path);
 /* The file that is written without -o; NULL: none. */
 const char *cli_default_output(const cli *c);
 /* The option of that name or letter, of the command or common; NULL: none. */

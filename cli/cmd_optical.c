@@ -200,7 +200,13 @@ static lh_status run_optical(cli *c)
     lh_scenario *s = NULL;
     lh_optical *o = NULL;
     CLI_TRY(lh_scenario_read(c->operands[0], &s, &c->err));
-    lh_status status = simulate(c, s, &o);
+    lh_status status = LH_OK;
+    const char *file;
+    for (uint32_t i = 0; status == LH_OK && (file = lh_scenario_file(s, i));
+         i++)
+        status = cli_check_named_file(c, file);
+    if (status == LH_OK)
+        status = simulate(c, s, &o);
     lh_optical_free(o);
     lh_scenario_free(s);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul profile: what passes and messages take on this machine. */
 #include "commands.h"
-#include "inputs.h"
+#include "problem.h"
 
 #include <inttypes.h>
 #include <longhaul/engine.h>
@@ -94,9 +94,7 @@ static lh_status read_job(cli *c, lh_job **out)
     if (status == LH_OK && cli_input_is_other(&input, "job"))
         status = cli_input_refuse(c, &input, "a job");
     else if (status == LH_OK)
-        status = input.text ? lh_job_parse(input.text, input.len, input.path,
-                                           NULL, out, &c->err)
-                            : lh_job_read(input.path, out, &c->err);
+        status = cli_input_job(c, &input, out);
     cli_input_close(&input);
     return status;
 }

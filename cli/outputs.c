@@ -123,6 +123,17 @@ static uint32_t name_all(const cli *c, named_file *out)
         snprintf(out[n].what, sizeof out[n].what, "the input");
         name_file(&out[n++], c->operands[i], false);
     }
+    for (uint32_t i = 0, n_named = n; i < n_named; i++) {
+        const size_t len = strlen(out[i].typed);
+        if (out[i].is_written || len < 4 ||
+            strcmp(out[i].typed + len - 4, ".csv") != 0)
+            continue;
+        snprintf(out[n].what, sizeof out[n].what, "its link orders");
+        if ((out[n].links = links_beside(out[i].typed))) {
+            name_file(&out[n], out[n].links, false);
+            n++;
+        }
+    }
     if (c->common.output && k->writes_links) {
         char *links = links_beside(c->common.output);
         snprintf(out[n].what, sizeof out[n].what, "the link orders beside -o");
@@ -149,26 +160,56 @@ static lh_status refuse_same(cli *c, const named_file *a, const named_file *b)
                      written->typed);
 }
 
-lh_status cli_check_same_files(cli *c)
+/* All that the command line names; *n of them. NULL: no memory. */
+static named_file *open_names(cli *c, uint32_t *n)
 {
     const cli_command *k = c->command;
     const size_t most =
-        (size_t)cli_n_common_options + k->n_options + c->n_operands + 2;
+        2 * ((size_t)cli_n_common_options + k->n_options + c->n_operands) + 2;
     named_file *all = calloc(most, sizeof *all);
+    *n = all ? name_all(c, all) : 0;
+    return all;
+}
+
+static void close_names(named_file *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        free(all[i].place);
+        free(all[i].links);
+    }
+    free(all);
+}
+
+lh_status cli_check_same_files(cli *c)
+{
+    uint32_t n;
+    named_file *all = open_names(c, &n);
     if (!all)
         return cli_no_memory(c);
-    const uint32_t n = name_all(c, all);
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < n && status == LH_OK; i++)
         for (uint32_t j = 0; all[i].is_written && j < n && status == LH_OK; j++)
             if (i != j && (j > i || !all[j].is_written) &&
                 is_same_file(&all[i], &all[j]))
                 status = refuse_same(c, &all[i], &all[j]);
-    for (uint32_t i = 0; i < n; i++) {
-        free(all[i].place);
-        free(all[i].links);
-    }
-    free(all);
+    close_names(all, n);
+    return status;
+}
+
+lh_status cli_check_named_file(cli *c, const char *path)
+{
+    uint32_t n;
+    named_file *all = open_names(c, &n);
+    if (!all)
+        return cli_no_memory(c);
+    named_file named = {.what = "a file that the input names"};
+    name_file(&named, path, false);
+    lh_status status = LH_OK;
+    for (uint32_t i = 0; i < n && status == LH_OK; i++)
+        if (all[i].is_written && is_same_file(&all[i], &named))
+            status = refuse_same(c, &all[i], &named);
+    free(named.place);
+    close_names(all, n);
     return status;
 }
 

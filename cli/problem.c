@@ -21,10 +21,18 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
 
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out)
 {
-    if (input->text)
-        return lh_job_parse(input->text, input->len, input->path, NULL, out,
-                            &c->err);
-    return lh_job_read(input->path, out, &c->err);
+    lh_job *job = NULL;
+    lh_status status = input->text
+                           ? lh_job_parse(input->text, input->len, input->path,
+                                          NULL, &job, &c->err)
+                           : lh_job_read(input->path, &job, &c->err);
+    for (uint32_t i = 0; status == LH_OK && i < job->n_files; i++)
+        status = cli_check_named_file(c, job->files[i]);
+    if (status == LH_OK)
+        *out = job;
+    else
+        lh_job_free(job);
+    return status;
 }
 
 lh_status cli_plan_job(cli *c, const lh_job *job,

@@ -185,6 +185,9 @@ typedef struct lh_job {
     uint32_t n_gpus, n_nodes; /* in all datacenters together */
     lh_layout layout;
     const lh_profile *profile; /* NULL: none */
+    /* Paths, as they were opened, of the files that it names. */
+    uint32_t n_files;
+    const char *const *files;
 } lh_job;
 
 /* Reads a job; files that it names lie relative to `folder` (NULL: a job that

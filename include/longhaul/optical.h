@@ -88,6 +88,9 @@ LH_API void lh_scenario_free(lh_scenario *scenario); /* NULL is fine */
 
 LH_API const lh_topology *lh_scenario_topology(const lh_scenario *scenario);
 LH_API uint32_t lh_scenario_n_jobs(const lh_scenario *scenario);
+/* The path, as it was opened, of the i-th file that it names; NULL: there are
+ * no more. */
+LH_API const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
 

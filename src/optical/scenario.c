@@ -31,9 +31,8 @@ static lh_status read_topology(reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
         return lhi_topology_from(r->doc, node, &r->s->topology, r->err);
-    const char *name, *path;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, r->err));
-    LHI_TRY(lhi_beside(r->doc, name, r->s->mem, &path, r->err));
+    const char *path;
+    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_topology_read(path, &r->s->topology, r->err);
     if (status != LH_OK)
         lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);
@@ -368,6 +367,14 @@ lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
     lh_status status = from_doc(doc, out, err);
     lhi_doc_free(doc);
     return status;
+}
+
+const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i)
+{
+    const lhi_named_file *file = scenario->files;
+    while (file && i-- > 0)
+        file = file->next;
+    return file ? file->path : NULL;
 }
 
 void lh_scenario_free(lh_scenario *scenario)

@@ -38,6 +38,13 @@ typedef struct lhi_job_spec {
     bool keep_groups; /* devices of one site of the pipeline stay together */
 } lhi_job_spec;
 
+/* A file that the scenario names. */
+typedef struct lhi_named_file lhi_named_file;
+struct lhi_named_file {
+    const char *path; /* as it was opened */
+    lhi_named_file *next;
+};
+
 struct lh_scenario {
     lhi_arena *mem;
     lh_topology *topology;
@@ -51,6 +58,7 @@ struct lh_scenario {
     uint32_t request_slots;
     int64_t retry_ns;
     uint32_t iterations;
+    lhi_named_file *files, *last_file; /* in the order of the text */
 };
 
 /* The pipeline of a job that is not a chain. */
@@ -63,9 +71,11 @@ lh_status lhi_job_from(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_job_from_plan(const lhi_doc *doc, const lhi_node *node,
                             lh_scenario *scenario, lhi_job_spec *out,
                             lh_error *err);
-/* `path` as it lies beside the document, in `mem`. */
-lh_status lhi_beside(const lhi_doc *doc, const char *path, lhi_arena *mem,
-                     const char **out, lh_error *err);
+/* The path of the file that stands at `node`, which lies beside the document;
+ * the scenario owns it and says so (lh_scenario_file()). */
+lh_status lhi_scenario_names(lh_scenario *scenario, const lhi_doc *doc,
+                             const lhi_node *node, const char **path,
+                             lh_error *err);
 /* "gpipe" or "1f1b" of a chain: *order is set. */
 bool lhi_chain_order(const char *schedule, lhi_program_order *order);
 /* Refuses what is not the name of a method. */

@@ -21,19 +21,27 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
-lh_status lhi_beside(const lhi_doc *doc, const char *path, lhi_arena *mem,
-                     const char **out, lh_error *err)
+lh_status lhi_scenario_names(lh_scenario *s, const lhi_doc *doc,
+                             const lhi_node *node, const char **path,
+                             lh_error *err)
 {
-    const char *slash = strrchr(doc->file, '/');
+    const char *name, *slash = strrchr(doc->file, '/');
+    LHI_TRY(lhi_get_string(doc, node, &name, err));
     size_t folder = slash ? (size_t)(slash - doc->file) + 1 : 0;
-    if (path[0] == '/')
+    if (name[0] == '/')
         folder = 0;
-    char *text = LHI_NEW(mem, char, folder + strlen(path) + 1);
-    if (!text)
+    char *text = LHI_NEW(s->mem, char, folder + strlen(name) + 1);
+    lhi_named_file *file = LHI_NEW(s->mem, lhi_named_file, 1);
+    if (!text || !file)
         return lhi_fail_nomem(err);
     memcpy(text, doc->file, folder);
-    strcpy(text + folder, path);
-    *out = text;
+    strcpy(text + folder, name);
+    file->path = *path = text;
+    if (s->last_file)
+        s->last_file->next = file;
+    else
+        s->files = file;
+    s->last_file = file;
     return LH_OK;
 }
 
@@ -148,9 +156,8 @@ static lh_status read_chain(reader *r, const lhi_node *map)
 
 static lh_status take_plan(reader *r, const lhi_node *node)
 {
-    const char *name, *path;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, r->err));
-    LHI_TRY(lhi_beside(r->doc, name, r->s->mem, &path, r->err));
+    const char *path;
+    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_plan_read(path, &r->job->plan, r->err);
     if (status != LH_OK) {
         lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);
@@ -173,9 +180,8 @@ static lh_status take_plan(reader *r, const lhi_node *node)
 
 static lh_status take_pipeline(reader *r, const lhi_node *node)
 {
-    const char *name, *path;
-    LHI_TRY(lhi_get_string(r->doc, node, &name, r->err));
-    LHI_TRY(lhi_beside(r->doc, name, r->s->mem, &path, r->err));
+    const char *path;
+    LHI_TRY(lhi_scenario_names(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_pipeline_read(path, &r->job->pipeline, r->err);
     if (status != LH_OK)
         lhi_wrap(r->err, "%s:%" PRIu32, r->doc->file, node->line);

@@ -17,6 +17,7 @@ uint32_t lh_precision_bytes(lh_precision precision)
 typedef struct held_job {
     lh_job job; /* first: lh_job_free() finds the rest by it */
     lhi_arena *mem;
+    const char *files[2]; /* of the model and the profile */
 } held_job;
 
 typedef struct reader {
@@ -25,6 +26,7 @@ typedef struct reader {
     const char *folder; /* where named files lie; NULL: none may be named */
     lhi_arena *mem;
     lh_job *job;
+    const char **files; /* the job's */
 } reader;
 
 /* The path of a file that the job names. */
@@ -45,7 +47,10 @@ static lh_status resolve(reader *r, const lhi_node *node, const char *name,
     lhi_text_puts(&path, name);
     *out = path.failed ? NULL : lhi_arena_strdup(r->mem, path.data);
     lhi_text_fini(&path);
-    return *out ? LH_OK : lhi_fail_nomem(err);
+    if (!*out)
+        return lhi_fail_nomem(err);
+    r->files[r->job->n_files++] = *out;
+    return LH_OK;
 }
 
 /* "file:line: key: " before a message about another file. */
@@ -400,7 +405,9 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                     .map = map,
                     .folder = folder,
                     .mem = mem,
-                    .job = &held->job};
+                    .job = &held->job,
+                    .files = held->files};
+        held->job.files = held->files;
         status = read_all(&r, err);
     }
     if (status != LH_OK) {

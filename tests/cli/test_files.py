@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 
@@ -187,6 +188,47 @@ def an_output_that_is_an_input_or_another_output_is_refused():
     case("nothing", [*simulate, "--html", "/dev/null", "--svg", "/dev/null",
                      "-o", "/dev/null"])
     case("two files", [*simulate, "--html", "a", "--svg", "b"], out=ANY)
+
+
+@test
+def an_output_that_a_job_or_a_scenario_names_is_refused():
+    inputs()
+    (WORK / "sub").mkdir()
+    shutil.copy(ROOT / "tests/data/configs/Llama-3.2-1B/config.json",
+                WORK / "sub/config.json")
+    shutil.copy(ROOT / "data/topologies/nsfnet.yaml", WORK / "sub/net.yaml")
+    write("sub/profile.json", """
+        {"longhaul": "profile/1", "entries": [{"kind": "layer",
+         "sequence": 512, "F_us": 9, "D_us": 9, "W_us": 9}]}""")
+    write("named.yaml", """
+        longhaul: job/1
+        model: sub/config.json
+        profile: sub/profile.json
+        training: {global_batch: 4, sequence: 512}
+        cluster:
+          gpu: a100
+          gpus_per_node: 2
+          node_link: {gbps: 2400, latency_us: 3}
+          datacenters: [{name: a, nodes: 1}]
+        """)
+    scenario = (ROOT / "examples/optical-nsfnet.yaml").read_text()
+    write("optical.yaml", re.sub(r"^topology:.*$", "topology: sub/net.yaml",
+                                 scenario, flags=re.M))
+    os.symlink("sub/config.json", WORK / "link.json")
+    before = {path: (WORK / path).read_bytes() for path in (
+        "sub/config.json", "sub/profile.json", "sub/net.yaml", "s.links.csv")}
+    for args in (["plan", "named.yaml", "-o", "sub/config.json"],
+                 ["plan", "named.yaml", "-o", "link.json"],
+                 ["plan", "named.yaml", "-o", "x", "--html",
+                  "sub/profile.json"],
+                 ["compare", "named.yaml", "--html", "sub/config.json"],
+                 ["profile", "named.yaml", "-o", "sub/profile.json"],
+                 ["optical", "optical.yaml", "--html", "sub/net.yaml"],
+                 ["simulate", "p.yaml", "-s", "s.csv", "--html",
+                  "s.links.csv"]):
+        case("a file that is named", args, 2, err=ONE_FILE)
+    for path, was in before.items():
+        check((WORK / path).read_bytes() == was, f"{path} is as it was")
 
 
 @test
