@@ -8,7 +8,10 @@
  *   shape.h       sizes per GPU, and the constants of the model
  *   work.h        operations and bytes of passes: work.c; what they keep in
  *                 memory: held.c; both, operation by operation: ops.h
- *   chunk.c       prices: work becomes time, a slice becomes lh_cost
+ *   prices.h      prices: path_prices.c of what is sent, prices.c of all work
+ *   slice_sums.h  a slice's parts and their sums
+ *   data_passes.h when data parallelism communicates, and what waits for it
+ *   chunk.c       a slice becomes lh_cost
  *   measured.h    what a profile measured in place of that
  *   cost_links.h  paths between GPUs: cost_links.c; what their settings do to
  *                 them: cost_network.c, by the rates of transport.c

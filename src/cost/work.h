@@ -10,7 +10,7 @@ typedef struct lhi_work {
     double flops; /* of matrix products */
     double bytes; /* to and from memory */
     double kernels;
-    /* Communication, in units that chunk.c prices: */
+    /* Communication, in units that prices.c prices: */
     double tensor_bytes; /* through all-gathers (or half all-reduces) */
     double tensor_calls; /* how many of these */
     double expert_bytes; /* through all-to-alls */

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a byte and a message cost on the paths of a slice's groups. */
+#include "cost/fold.h"
+#include "cost/groups.h"
+#include "cost/prices.h"
+
+#include "base/fail.h"
+#include "spec/spec.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* The slowest of all groups whose tokens go from one to the other. */
+static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
+                               lh_error *err)
+{
+    lhi_exchange exchange = {p->job->training.dispatcher,
+                             p->job->model->experts_per_token};
+    uint32_t dc = p->slice->datacenter;
+    lhi_members members;
+
+    if (p->least)
+        return lhi_all_to_all_least(p->job, dc, fold->expert, fold->tensor,
+                                    &exchange, &p->options, &p->expert, err);
+    for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &members); i++) {
+        lhi_exchange_time here;
+
+        LHI_TRY(lhi_all_to_all(p->job, &members, &exchange, &p->options,
+                               p->known, &here, err));
+        p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
+        p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
+    }
+    return LH_OK;
+}
+
+static void slow_down(lh_cost_path *to, const lh_cost_path *what)
+{
+    to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
+    to->latency_ns = fmax(to->latency_ns, what->latency_ns);
+    to->around_ns = fmax(to->around_ns, what->around_ns);
+}
+
+/* The same of those that share experts, which are next to each other. */
+static lh_status price_sharers(lhi_prices *p, const lhi_fold *fold,
+                               lh_error *err)
+{
+    uint32_t dc = p->slice->datacenter;
+    lhi_members m;
+
+    p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
+    if (p->least && !lhi_fold_sharers_near(fold, dc))
+        return LH_OK;
+    for (uint32_t i = 0; lhi_fold_sharers(fold, dc, i, &m); i++) {
+        lh_cost_site sites[LH_MAX_DATACENTERS];
+        lh_cost_group group = {.size = fold->tensor,
+                               .per_node = UINT32_MAX,
+                               .per_datacenter = UINT32_MAX,
+                               .datacenter = m.at[0].datacenter,
+                               .n_sites = m.n,
+                               .sites = sites};
+        lh_cost_path path;
+
+        for (uint32_t k = 0; k < m.n; k++) {
+            uint32_t here = (uint32_t)m.at[k].members;
+            uint32_t near = (uint32_t)m.at[k].near;
+
+            sites[k] = (lh_cost_site){m.at[k].datacenter, here};
+            group.per_datacenter =
+                here < group.per_datacenter ? here : group.per_datacenter;
+            group.per_node = near < group.per_node ? near : group.per_node;
+            group.concurrent =
+                (uint32_t)fmax(group.concurrent, m.at[k].senders);
+        }
+        LHI_TRY(
+            lhi_group_path(p->job, &group, &p->options, p->known, &path, err));
+        slow_down(&p->sharing, &path);
+    }
+    return LH_OK;
+}
+
+static lh_status price_experts(lhi_prices *p, lh_error *err)
+{
+    lhi_fold fold;
+
+    if (!p->shape.folded)
+        return LH_OK;
+    LHI_TRY(lhi_fold_of(p->job, p->layout, p->slice, &fold, err));
+    if (fold.expert > 1)
+        LHI_TRY(price_senders(p, &fold, err));
+    return fold.tensor > 1 ? price_sharers(p, &fold, err) : LH_OK;
+}
+
+static lh_status price_paths(lhi_prices *p, lh_error *err)
+{
+    lh_cost_group context;
+
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_TENSOR, p->slice,
+                             &p->tensor_group, err));
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_CONTEXT, p->slice,
+                             &p->context_group, err));
+    if (p->tensor_group.size > 1)
+        LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
+                                   &p->tensor, err));
+    LHI_TRY(price_experts(p, err));
+    if (p->context_group.size < 2)
+        return LH_OK;
+    /* Keys and values go from one GPU to the next, between nodes over the
+     * interface of that one. */
+    context = p->context_group;
+    if (context.size > context.per_node)
+        context.per_node = 1;
+    return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
+}
+
+static lh_status check_slice(const lh_job *job, const lh_cost_slice *slice,
+                             lh_error *err)
+{
+    uint32_t layers = job->model->layers;
+
+    if (slice->first_layer > layers ||
+        slice->n_layers > layers - slice->first_layer)
+        return lhi_fail(err, LH_EINVAL,
+                        "layers %" PRIu32 "+%" PRIu32
+                        " are not all among the model's %" PRIu32,
+                        slice->first_layer, slice->n_layers, layers);
+    if (slice->datacenter >= job->n_datacenters)
+        return lhi_fail(err, LH_EINVAL, "datacenter %" PRIu32 " of %" PRIu32,
+                        slice->datacenter, job->n_datacenters);
+    return LH_OK;
+}
+
+lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_slice *slice,
+                          const lh_cost_options *options, bool least,
+                          lhi_busiest *known, lhi_prices *p, lh_error *err)
+{
+    const lh_gpu *gpu;
+    const lh_cost_constants *c;
+
+    *p = (lhi_prices){.job = job,
+                      .layout = layout,
+                      .slice = slice,
+                      .least = least,
+                      .known = known};
+    LHI_TRY(lhi_cost_options(options, &p->options, err));
+    if (job->training.rings != LH_RING_LOCKSTEP)
+        p->options.rings = job->training.rings;
+    LHI_TRY(check_slice(job, slice, err));
+    LHI_TRY(lhi_shape_make(job, layout, &p->options, &p->shape, err));
+    LHI_TRY(price_paths(p, err));
+    gpu = &job->datacenters[slice->datacenter].gpu;
+    c = p->options.constants;
+    p->by_efficiency = gpu->efficiency > 0;
+    p->flops_per_ns =
+        gpu->flops_per_s / 1e9 *
+        (p->by_efficiency ? gpu->efficiency
+                          : c->matmul_efficiency * lhi_gpu_sustained(gpu));
+    p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
+    return LH_OK;
+}

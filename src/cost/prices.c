@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work becomes time. */
+#include "cost/prices.h"
+
+#include <math.h>
+
+/* `calls` equal collectives of `bytes` together, of so many GPUs. */
+static double price_rings(const lhi_prices *p, uint32_t gpus,
+                          const lh_cost_path *path, double bytes, double calls)
+{
+    double transfer, latency;
+
+    if (calls <= 0 || gpus < 2)
+        return 0;
+    lh_cost_collective_ring(p->options.rings, LH_ALL_GATHER, gpus,
+                            bytes / calls, path, &transfer, &latency);
+    return calls * (transfer + latency);
+}
+
+double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
+{
+    double ns = price_rings(p, p->tensor_group.size, &p->tensor,
+                            work->tensor_bytes, work->tensor_calls);
+
+    ns += price_rings(p, p->shape.expert_tensor, &p->sharing,
+                      work->sharing_bytes, work->sharing_calls);
+    ns += work->expert_bytes * p->expert.ns_per_byte +
+          work->expert_calls * p->expert.latency_ns;
+    if (work->context_calls > 0) {
+        double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
+                      work->context_calls * p->context.latency_ns;
+        double hidden = work->core_flops / p->flops_per_ns;
+
+        ns += fmax(0, ring - hidden);
+    }
+    return ns;
+}
+
+void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
+{
+    const lh_cost_constants *c = p->options.constants;
+
+    *out = (lhi_spent){.flops = work->flops};
+    out->matmul = work->flops / p->flops_per_ns;
+    if (!p->by_efficiency) {
+        out->memory = work->bytes / p->bytes_per_ns;
+        out->kernel = work->kernels * c->kernel_ns;
+    }
+    out->communication = lhi_price_communication(p, work);
+    out->total = out->matmul + out->memory + out->kernel + out->communication;
+}
+
+/* The host issues kernels ahead of the GPU, but not faster than it can. */
+static void bound_by_host(const lhi_prices *p, lhi_spent_passes *s)
+{
+    double host = p->options.constants->layer_host_ns;
+    double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
+
+    if (p->by_efficiency)
+        return;
+    s->f.total = fmax(s->f.total, host);
+    s->d.total = fmax(s->d.total, host + again);
+    s->w.total = fmax(s->w.total, host);
+}
+
+void lhi_price_passes(const lhi_prices *p, const lhi_passes *work,
+                      bool is_layer, lhi_spent_passes *out)
+{
+    lhi_price_work(p, &work->f, &out->f);
+    lhi_price_work(p, &work->d, &out->d);
+    lhi_price_work(p, &work->w, &out->w);
+    if (is_layer)
+        bound_by_host(p, out);
+}
+
+void lhi_spent_add(lhi_spent *to, const lhi_spent *what, double times)
+{
+    to->total += times * what->total;
+    to->matmul += times * what->matmul;
+    to->memory += times * what->memory;
+    to->kernel += times * what->kernel;
+    to->communication += times * what->communication;
+    to->flops += times * what->flops;
+}

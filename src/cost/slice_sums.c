@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over the parts of a slice. */
+#include "cost/slice_sums.h"
+#include "cost/measured.h"
+
+#include "base/fail.h"
+
+#include <math.h>
+
+static void use_measured_time(const lhi_prices *p, const lhi_measured *m,
+                              const lhi_passes *work,
+                              const lhi_spent_passes *est, bool is_layer,
+                              lhi_spent_passes *out)
+{
+    *out = (lhi_spent_passes){0};
+    out->f.flops = est->f.flops;
+    out->d.flops = est->d.flops;
+    out->w.flops = est->w.flops;
+    out->f.total = m->f_ns;
+    out->d.total = m->d_ns;
+    out->w.total = m->w_ns;
+    if (!m->communication) {
+        out->f.communication = lhi_price_communication(p, &work->f);
+        out->d.communication = lhi_price_communication(p, &work->d);
+        out->f.total += out->f.communication;
+        out->d.total += out->d.communication;
+    }
+    if (!m->recompute_done && is_layer) {
+        /* Full: all of F again. Selective: what the estimate adds. */
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            out->d.total += m->f_ns;
+    }
+}
+
+static double selective_extra(const lhi_prices *p, uint32_t layer)
+{
+    lhi_shape plain = p->shape;
+    lhi_passes with, without;
+    lhi_spent a, b;
+
+    if (p->shape.recompute != LH_RECOMPUTE_SELECTIVE)
+        return 0;
+    plain.recompute = LH_RECOMPUTE_NONE;
+    lhi_work_layer(&p->shape, layer, &with);
+    lhi_work_layer(&plain, layer, &without);
+    lhi_price_work(p, &with.d, &a);
+    lhi_price_work(p, &without.d, &b);
+    return a.total - b.total;
+}
+
+static lhi_slice_part make_part(const lhi_prices *p, const lhi_measured *m,
+                                const lhi_passes *work, const lhi_held *held,
+                                bool is_layer, uint32_t layer)
+{
+    lhi_spent_passes estimate;
+    lhi_slice_part out = {
+        .kept = *held, .static_bytes = -1, .measured = m->found};
+
+    lhi_price_passes(p, work, is_layer, &estimate);
+    out.used = estimate;
+    if (m->found) {
+        use_measured_time(p, m, work, &estimate, is_layer, &out.used);
+        if (!m->recompute_done && is_layer)
+            out.used.d.total += selective_extra(p, layer);
+        out.static_bytes = m->static_bytes;
+    }
+    /* A measurement without recomputation says nothing of what is kept with
+     * it. */
+    if (m->found && m->activation_bytes >= 0 && m->recompute_done) {
+        out.kept.weight_input = fmin(held->weight_input, m->activation_bytes);
+        out.kept.activation = m->activation_bytes;
+        out.bytes_measured = true;
+    }
+    return out;
+}
+
+static void add_part(const lhi_slice_part *one, lhi_sums *s)
+{
+    if (one->measured)
+        s->any_measured = true;
+    else
+        s->any_estimated = true;
+    if (one->bytes_measured)
+        s->any_bytes_measured = true;
+    else
+        s->any_bytes_estimated = true;
+    lhi_spent_add(&s->time.f, &one->used.f, 1);
+    lhi_spent_add(&s->time.d, &one->used.d, 1);
+    lhi_spent_add(&s->time.w, &one->used.w, 1);
+    s->part_ns[0] += one->used.f.total;
+    s->part_ns[1] += one->used.d.total;
+    s->part_ns[2] += one->used.w.total;
+    s->held.activation += one->kept.activation;
+    s->held.weight_input += one->kept.weight_input;
+    s->held.passing = fmax(s->held.passing, one->kept.passing);
+    if (one->static_bytes < 0)
+        s->static_bytes = -1;
+    else if (s->static_bytes >= 0)
+        s->static_bytes += one->static_bytes;
+}
+
+/* Layers differ in whether they have experts and in what they see. */
+static lh_status sum_layers(const lhi_prices *p, lhi_sums *s, lh_error *err)
+{
+    const lh_model *model = p->job->model;
+    bool made[2][2] = {{false}};
+
+    for (uint32_t i = 0; i < p->slice->n_layers; i++) {
+        uint32_t layer = p->slice->first_layer + i;
+        bool moe = lh_model_layer_is_moe(model, layer);
+        bool windowed = lh_model_layer_window(model, layer) != 0;
+        lhi_slice_part *one = &s->layers[moe][windowed];
+        lhi_measured m;
+        lhi_passes work;
+        lhi_held held;
+
+        if (!made[moe][windowed]) {
+            LHI_TRY(lhi_measured_find(
+                p->job, p->layout, p->slice, &p->options,
+                moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
+            lhi_work_layer(&p->shape, layer, &work);
+            lhi_held_layer(&p->shape, layer, &held);
+            *one = make_part(p, &m, &work, &held, true, layer);
+            made[moe][windowed] = true;
+        }
+        add_part(one, s);
+    }
+    return LH_OK;
+}
+
+static lh_status sum_ends(const lhi_prices *p, lhi_sums *s, lh_error *err)
+{
+    lhi_measured m;
+    lhi_passes work;
+    lhi_held held;
+
+    if (p->slice->embedding) {
+        LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_EMBEDDING, &m, err));
+        lhi_work_embedding(&p->shape, &work);
+        lhi_held_embedding(&p->shape, &held);
+        s->embedding = make_part(p, &m, &work, &held, false, 0);
+        add_part(&s->embedding, s);
+    }
+    if (p->slice->head) {
+        LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                                  LH_PROFILE_HEAD, &m, err));
+        lhi_work_head(&p->shape, &work);
+        lhi_held_head(&p->shape, &held);
+        s->head = make_part(p, &m, &work, &held, false, 0);
+        add_part(&s->head, s);
+    }
+    return LH_OK;
+}
+
+/* All of a chunk as measured in one piece. */
+static lh_status sum_chunk(const lhi_prices *p, lhi_sums *s, bool *found,
+                           lh_error *err)
+{
+    lhi_measured m = {0};
+    lhi_prices bare = *p;
+    lhi_sums estimate = {0};
+
+    *found = false;
+    if (!p->slice->of)
+        return LH_OK;
+    LHI_TRY(lhi_measured_find(p->job, p->layout, p->slice, &p->options,
+                              LH_PROFILE_CHUNK, &m, err));
+    if (!m.found)
+        return LH_OK;
+    *found = true;
+    bare.options.ignore_profile = true;
+    LHI_TRY(sum_layers(&bare, &estimate, err));
+    LHI_TRY(sum_ends(&bare, &estimate, err));
+    *s = estimate;
+    s->any_measured = true;
+    s->any_estimated = false;
+    s->static_bytes = m.static_bytes;
+    s->time.f = (lhi_spent){.flops = estimate.time.f.flops, .total = m.f_ns};
+    s->time.d = (lhi_spent){.flops = estimate.time.d.flops, .total = m.d_ns};
+    s->time.w = (lhi_spent){.flops = estimate.time.w.flops, .total = m.w_ns};
+    if (!m.communication) {
+        s->time.f.communication = estimate.time.f.communication;
+        s->time.d.communication = estimate.time.d.communication;
+        s->time.f.total += s->time.f.communication;
+        s->time.d.total += s->time.d.communication;
+    }
+    if (!m.recompute_done) {
+        if (p->shape.recompute == LH_RECOMPUTE_FULL)
+            s->time.d.total += m.f_ns;
+        for (uint32_t i = 0; i < p->slice->n_layers; i++)
+            s->time.d.total += selective_extra(p, p->slice->first_layer + i);
+    }
+    if (m.activation_bytes >= 0 && m.recompute_done) {
+        s->held.activation = m.activation_bytes;
+        s->held.weight_input = fmin(s->held.weight_input, m.activation_bytes);
+        s->any_bytes_measured = true;
+        s->any_bytes_estimated = false;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_sums_make(const lhi_prices *p, lhi_sums *out, lh_error *err)
+{
+    lhi_sums s = {0};
+    bool whole;
+
+    LHI_TRY(sum_chunk(p, &s, &whole, err));
+    if (!whole) {
+        LHI_TRY(sum_layers(p, &s, err));
+        LHI_TRY(sum_ends(p, &s, err));
+    }
+    *out = s;
+    return LH_OK;
+}
