@@ -76,14 +76,18 @@ typedef struct lh_cost_constants {
 
 LH_API const lh_cost_constants *lh_cost_defaults(void);
 
+/* How the program that trains behaves is the job's to say (job->framework);
+ * options that are given add to that or take its place, as written below. */
 typedef struct lh_cost_options {
     size_t size;                        /* sizeof(lh_cost_options) */
     const lh_cost_constants *constants; /* NULL: lh_cost_defaults() */
     /* Attention writes the sequence x sequence scores to memory and computes
-     * all of them, causal or not; else flash attention [Dao]. */
+     * all of them, causal or not. False: as the job has it, flash attention
+     * [Dao] unless it says otherwise. */
     bool unfused_attention;
     /* Tensor parallelism all-reduces and keeps norms and residuals whole on
-     * every GPU [Kor section 4.2.1]; else sequence parallelism [Kor 4.2.2]. */
+     * every GPU [Kor section 4.2.1]. False: as the job has it, sequence
+     * parallelism [Kor 4.2.2] unless it says otherwise. */
     bool no_sequence_parallel;
     /* Every GPU of a tensor-parallel group sends the whole message to the next
      * pipeline rank; else its share [Nar section 4.1]. */
@@ -94,8 +98,9 @@ typedef struct lh_cost_options {
     /* A shape that the profile lacks is estimated; else it is refused. */
     bool estimate_missing;
     bool ignore_profile;
-    /* Bytes per gradient element in memory, and on the wire; 0: 4, as
-     * Megatron-LM accumulates and reduces bf16 training in fp32. */
+    /* Bytes per gradient element in memory, and on the wire; 0: as the job has
+     * it, 4 unless it says otherwise, as Megatron-LM accumulates and reduces
+     * bf16 training in fp32. */
     uint32_t gradient_bytes, gradient_wire_bytes;
     /* How the steps of rings follow one another; LH_RING_LOCKSTEP (0) leaves
      * it to the job, which says lockstep unless it says otherwise. */

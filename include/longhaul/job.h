@@ -9,6 +9,7 @@
 #define LONGHAUL_JOB_H
 
 #include <longhaul/model.h>
+#include <longhaul/pipeline.h>
 #include <longhaul/profile.h>
 #include <longhaul/status.h>
 #include <longhaul/transport.h>
@@ -60,6 +61,47 @@ typedef struct lh_training {
     bool zero_given, recompute_given;
     lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
 } lh_training;
+
+typedef enum lh_framework_preset {
+    LH_FRAMEWORK_NONE, /* what jobs without the section have */
+    LH_FRAMEWORK_MEGATRON,
+    LH_FRAMEWORK_TORCHTITAN,
+    LH_FRAMEWORK_DEEPSPEED,
+} lh_framework_preset;
+
+/* Of gradients: as they lie in memory, as they are summed. */
+typedef enum lh_gradient {
+    LH_GRADIENT_FP32,
+    LH_GRADIENT_BF16,
+    LH_GRADIENT_FP16,
+} lh_gradient;
+
+typedef enum lh_fp8 {
+    LH_FP8_NONE,
+    LH_FP8_MATMUL, /* the products of layers, forward and backward */
+} lh_fp8;
+
+/* How the program that trains behaves: `framework` of a job, what its preset
+ * says filled in. All zero is what a job without the section has. */
+typedef struct lh_framework {
+    bool given; /* the job has the section */
+    lh_framework_preset preset;
+    /* Attention writes the sequence x sequence scores to memory and computes
+     * all of them, causal or not; else flash attention. */
+    bool unfused_attention;
+    /* Tensor parallelism all-reduces, and every GPU keeps norms and residuals
+     * whole; else sequence parallelism. */
+    bool no_sequence_parallel;
+    lh_gradient gradients, reduce; /* in memory; as they are summed */
+    /* Of messages between pipeline ranks. Not given: as the preset has it,
+     * which may depend on the layout: lh_framework_receives(). */
+    bool receives_given;
+    lh_receives receives;
+    /* Which share of the communication of tensor parallelism and of the
+     * all-to-alls of experts goes on behind compute, 0..1. */
+    double overlap_tensor, overlap_expert;
+    lh_fp8 fp8;
+} lh_framework;
 
 /* A file's numbers, each followed by what it means in base units. */
 typedef struct lh_gpu {
@@ -178,6 +220,7 @@ typedef struct lh_job {
     const char *name; /* as messages call the file */
     const lh_model *model;
     lh_training training;
+    lh_framework framework;
     uint32_t n_datacenters;
     const lh_datacenter *datacenters;
     /* wans[from * n_datacenters + to]; from == to is all zero. */
@@ -189,6 +232,10 @@ typedef struct lh_job {
     uint32_t n_files;
     const char *const *files;
 } lh_job;
+
+/* When a layout with so many chunks per device has its receives posted. */
+LH_API lh_receives lh_framework_receives(const lh_framework *framework,
+                                         uint32_t chunks_per_device);
 
 /* Reads a job; files that it names lie relative to `folder` (NULL: a job that
  * names files is refused). `name` is what messages call the text. Release with
@@ -223,7 +270,11 @@ LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
 LH_API const char *lh_recompute_name(lh_recompute recompute);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
 LH_API const char *lh_sharding_name(lh_sharding sharding);    /* "any" too */
+LH_API const char *lh_framework_preset_name(lh_framework_preset preset);
+LH_API const char *lh_gradient_name(lh_gradient gradient);
+LH_API const char *lh_fp8_name(lh_fp8 fp8);
 LH_API uint32_t lh_precision_bytes(lh_precision precision);
+LH_API uint32_t lh_gradient_bytes(lh_gradient gradient);
 
 #ifdef __cplusplus
 }

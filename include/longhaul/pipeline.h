@@ -69,6 +69,13 @@ typedef struct lh_link {
     const char *name;    /* links named alike are one; NULL: "from-to" */
 } lh_link;
 
+/* When a receive is posted, and so when a rendezvous transfer may start. */
+typedef enum lh_receives {
+    LH_RECEIVES_EARLY,   /* ahead of need: a message is ready when made */
+    LH_RECEIVES_LATE,    /* when the receiver gets to the pass in need */
+    LH_RECEIVES_LATE_FD, /* the same, W passes before it do not delay */
+} lh_receives;
+
 /* Devices that are close together, for pictures: usually a datacenter. */
 typedef struct lh_site {
     const char *name;

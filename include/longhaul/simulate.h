@@ -12,13 +12,6 @@
 extern "C" {
 #endif
 
-/* When a receive is posted, and so when a rendezvous transfer may start. */
-typedef enum lh_receives {
-    LH_RECEIVES_EARLY,   /* ahead of need: a message is ready when made */
-    LH_RECEIVES_LATE,    /* when the receiver gets to the pass in need */
-    LH_RECEIVES_LATE_FD, /* the same, W passes before it do not delay */
-} lh_receives;
-
 typedef struct lh_sim_options {
     size_t size; /* sizeof(lh_sim_options) */
     lh_receives receives;

@@ -244,7 +244,7 @@ lh_status lh_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
     lhi_members members;
     lh_cost_options full;
 
-    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_cost_options(job, options, &full, err));
     LHI_TRY(spread_evenly(job, group, &members, err));
     LHI_TRY(lhi_all_to_all(job, &members, &plain, &full, &known, &t, err));
     *transfer_ns = bytes * t.ns_per_byte;

@@ -230,7 +230,7 @@ lh_status lhi_group_path(const lh_job *job, const lh_cost_group *group,
     lh_cost_options full;
     uint32_t spread;
 
-    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_cost_options(job, options, &full, err));
     if (!group->size || !group->per_node || !group->per_datacenter ||
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
@@ -301,7 +301,7 @@ lh_status lhi_hop_message(const lh_job *job, const lh_layout *layout,
     lh_cost_message message;
     double gpus, share;
 
-    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     LHI_TRY(hop_path(job, layout, hop, &full, known, &path, err));
     message.bytes = lh_cost_message_bytes(job, layout);
@@ -339,7 +339,7 @@ lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
     lh_cost_path path;
     double transfer, latency, bytes;
 
-    LHI_TRY(lhi_cost_options(options, &full, err));
+    LHI_TRY(lhi_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     if (!job->model->tied_embeddings || layout->pipeline == 1) {
         *ns = 0;

@@ -142,7 +142,7 @@ lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
                       .slice = slice,
                       .least = least,
                       .known = known};
-    LHI_TRY(lhi_cost_options(options, &p->options, err));
+    LHI_TRY(lhi_cost_options(job, options, &p->options, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
         p->options.rings = job->training.rings;
     LHI_TRY(check_slice(job, slice, err));

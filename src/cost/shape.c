@@ -62,8 +62,19 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
-                           lh_error *err)
+/* What options leave to the job. */
+static void add_framework(const lh_framework *f, lh_cost_options *options)
+{
+    options->unfused_attention |= f->unfused_attention;
+    options->no_sequence_parallel |= f->no_sequence_parallel;
+    if (!options->gradient_bytes)
+        options->gradient_bytes = lh_gradient_bytes(f->gradients);
+    if (!options->gradient_wire_bytes)
+        options->gradient_wire_bytes = lh_gradient_bytes(f->reduce);
+}
+
+lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
+                           lh_cost_options *out, lh_error *err)
 {
     lh_cost_options options;
     const lh_cost_constants *c;
@@ -71,10 +82,7 @@ lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
     LHI_TRY(LHI_OPTIONS_TAKE(lh_cost_options, &options, in, err));
     if (!options.constants)
         options.constants = &defaults;
-    if (!options.gradient_bytes)
-        options.gradient_bytes = 4;
-    if (!options.gradient_wire_bytes)
-        options.gradient_wire_bytes = 4;
+    add_framework(&job->framework, &options);
     if (options.gradient_bytes > 8 || options.gradient_wire_bytes > 8)
         return lhi_fail(err, LH_EINVAL,
                         "a gradient element has at most 8 bytes");

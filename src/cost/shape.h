@@ -52,10 +52,10 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err);
 
-/* The options with their defaults filled in. LH_EINVAL: a wrong size or a
- * constant out of range. */
-lh_status lhi_cost_options(const lh_cost_options *in, lh_cost_options *out,
-                           lh_error *err);
+/* The options with their defaults, and what they leave to the job, filled in.
+ * LH_EINVAL: a wrong size or a constant out of range. */
+lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
+                           lh_cost_options *out, lh_error *err);
 
 /* A rounded-up whole number of bytes or ns; LH_EUNSUPPORTED past 2^62. */
 lh_status lhi_whole(double value, const char *what, int64_t *out,

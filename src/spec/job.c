@@ -379,8 +379,9 @@ static lh_status read_profile(reader *r, lh_error *err)
 
 static lh_status read_all(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "longhaul", "model", "training", "cluster", "layout", "profile", NULL};
+    static const char *const keys[] = {"longhaul",  "model",   "training",
+                                       "framework", "cluster", "layout",
+                                       "profile",   NULL};
     const lhi_node *node;
     LHI_TRY(lhi_known_keys(r->doc, r->map, keys, err));
     LHI_TRY(lhi_want_format_of(r->doc, r->map, "job", 1, err));
@@ -389,6 +390,8 @@ static lh_status read_all(reader *r, lh_error *err)
     LHI_TRY(lhi_need(r->doc, r->map, "cluster", &node, err));
     LHI_TRY(lhi_cluster_from_node(r->doc, node, r->mem, r->job, err));
     LHI_TRY(read_layout(r, err));
+    if ((node = lhi_find(r->map, "framework")))
+        LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
     return read_profile(r, err);
 }
 

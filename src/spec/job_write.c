@@ -197,6 +197,10 @@ json_t *lhi_job_to_json(const lh_job *job)
     bool ok = map && lhi_json_set(map, "longhaul", json_string("job/1")) &&
               lhi_json_set(map, "model", model_to_json(job->model)) &&
               lhi_json_set(map, "training", training_to_json(&job->training)) &&
+              (!job->framework.given ||
+               lhi_json_set(map, "framework",
+                            lhi_fields_write(&lhi_framework_table,
+                                             &job->framework, NULL))) &&
               lhi_json_set(map, "cluster", cluster_to_json(job)) &&
               lhi_json_set(map, "layout", layout_to_json(job)) &&
               (!job->profile ||

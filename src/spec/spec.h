@@ -5,6 +5,7 @@
  *   job.c, job_write.c   a job, but for its parts; job_names.c: its words
  *   cluster.c            its datacenters and the links between them;
  *                        link_setting.c: what their ends are set to
+ *   framework.c          how the program that trains behaves
  *   spec_sites.c         which datacenters have which stages of a layout
  *   model_map.c          its model; model_config.c: as config.json;
  *                        model.c: how many parameters, and what has to divide
@@ -99,6 +100,11 @@ typedef struct lhi_job_link {
 } lhi_job_link;
 /* Its context is the price of a GB where the link has none: a double. */
 extern const lhi_table lhi_job_link_table;
+
+/* `framework` of a job whose model, training and layout are read already. */
+extern const lhi_table lhi_framework_table;
+lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
+                                  lhi_arena *mem, lh_job *job, lh_error *err);
 
 /* --- profiles --- */
 

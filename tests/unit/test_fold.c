@@ -176,7 +176,7 @@ static void once_per_node(void)
     lhi_busiest known = {0};
 
     fixture_init(&f, "mixtral-8x7b");
-    CHECK_OK(lhi_cost_options(&f.options, &options, &f.err), f.err);
+    CHECK_OK(lhi_cost_options(&f.job, &f.options, &options, &f.err), f.err);
     for (int k = 4; k <= 8; k += 4) {
         double once = k == 4 ? 3.0 / 4 : 3.0 / 8;
 
@@ -361,7 +361,7 @@ static void check_senders(const stage *s, const lhi_fold *fold, uint32_t site)
     lhi_members m;
     lh_error err;
 
-    CHECK_OK(lhi_cost_options(&s->f.options, &options, &err), err);
+    CHECK_OK(lhi_cost_options(&s->f.job, &s->f.options, &options, &err), err);
     for (uint32_t i = 0; lhi_fold_senders(fold, dc, i, &m); i++) {
         lhi_exchange_time t;
 

@@ -205,7 +205,8 @@ static lh_status fill_case(shaper *s, lh_error *err)
                            .dp_ns = per_chunk(s, collective_of),
                            .pp_ns = slowest_hop(p),
                            .weight_bytes = 2,
-                           .gradient_bytes = 4,
+                           .gradient_bytes =
+                               lh_gradient_bytes(s->job->framework.gradients),
                            .optimizer_bytes = 12};
     bool whole = s->job->training.precision == LH_PRECISION_FP32;
     if (whole) {

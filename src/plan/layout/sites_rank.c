@@ -108,8 +108,9 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
         slow = fmax(slow, out);
         late = fmax(late, soon);
     }
-    /* 4 bytes of gradients and 2 of parameters. */
-    double bytes = 6 * r->c->params /
+    /* Of gradients, and 2 bytes of parameters. */
+    double element = 2.0 + lh_gradient_bytes(r->c->job->framework.reduce);
+    double bytes = element * r->c->params /
                    ((double)r->c->layout->pipeline * r->c->group * least);
     r->ring = fmax(r->ring, (n - 1.0) / n * bytes * slow + 2 * (n - 1) * late);
     return LH_OK;

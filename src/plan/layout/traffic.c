@@ -247,7 +247,7 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
     size_t pairs = (size_t)job->n_datacenters * job->n_datacenters;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(lhi_cost_options(&options, &c.options, err));
+    LHI_TRY(lhi_cost_options(job, &options, &c.options, err));
     c.pairs = LHI_NEW(mem, lhi_traffic, pairs);
     c.bytes = LHI_NEW(mem, double, pairs);
     c.tokens = LHI_NEW(mem, double, pairs);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `framework` of a job: how the program that trains behaves.
+ * docs/formats/job.md has the sources of the presets. */
+#include "spec/spec.h"
+
+static const char *const preset_names[] = {"none", "megatron", "torchtitan",
+                                           "deepspeed", NULL};
+static const char *const attention_names[] = {"fused", "unfused", NULL};
+static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const fp8_names[] = {"none", "matmul", NULL};
+/* In the order of lh_receives. */
+static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
+
+const char *lh_framework_preset_name(lh_framework_preset preset)
+{
+    return preset_names[preset];
+}
+
+const char *lh_gradient_name(lh_gradient gradient)
+{
+    return gradient_names[gradient];
+}
+
+const char *lh_fp8_name(lh_fp8 fp8)
+{
+    return fp8_names[fp8];
+}
+
+uint32_t lh_gradient_bytes(lh_gradient gradient)
+{
+    return gradient == LH_GRADIENT_FP32 ? 4 : 2;
+}
+
+lh_receives lh_framework_receives(const lh_framework *framework,
+                                  uint32_t chunks_per_device)
+{
+    if (framework->receives_given)
+        return framework->receives;
+    switch (framework->preset) {
+    case LH_FRAMEWORK_MEGATRON: /* overlaps them where chunks are interleaved */
+        return chunks_per_device > 1 ? LH_RECEIVES_EARLY : LH_RECEIVES_LATE;
+    case LH_FRAMEWORK_DEEPSPEED:
+        return LH_RECEIVES_LATE;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_TORCHTITAN:
+        break;
+    }
+    return LH_RECEIVES_EARLY;
+}
+
+/* As gradients come out of passes in this precision. */
+static lh_gradient gradient_of(lh_precision precision)
+{
+    switch (precision) {
+    case LH_PRECISION_BF16:
+        return LH_GRADIENT_BF16;
+    case LH_PRECISION_FP16:
+        return LH_GRADIENT_FP16;
+    case LH_PRECISION_FP32:
+        break;
+    }
+    return LH_GRADIENT_FP32;
+}
+
+/* What reading has besides the map: the preset, read before all else, and the
+ * job. */
+typedef struct around {
+    uint32_t preset;
+    const lh_job *job;
+} around;
+
+static void start_framework(const lhi_reading *r, void *it)
+{
+    const around *a = r->context;
+    lh_framework *f = it;
+    lh_precision precision = a->job->training.precision;
+    f->given = true;
+    f->preset = (lh_framework_preset)a->preset;
+    switch (f->preset) {
+    case LH_FRAMEWORK_MEGATRON:
+        if (precision == LH_PRECISION_FP16)
+            f->gradients = f->reduce = LH_GRADIENT_FP16;
+        break;
+    case LH_FRAMEWORK_DEEPSPEED:
+        f->no_sequence_parallel = true;
+        f->reduce = gradient_of(precision);
+        if (precision == LH_PRECISION_FP16)
+            f->gradients = LH_GRADIENT_FP16;
+        break;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_TORCHTITAN:
+        break;
+    }
+}
+
+static lh_status read_sequence_parallel(const lhi_reading *r,
+                                        const lhi_node *node, void *owner,
+                                        lh_error *err)
+{
+    bool is;
+    LHI_TRY(lhi_get_bool(r->doc, node, &is, err));
+    ((lh_framework *)owner)->no_sequence_parallel = !is;
+    return LH_OK;
+}
+
+static json_t *write_sequence_parallel(const void *owner, const void *context)
+{
+    (void)context;
+    return json_boolean(!((const lh_framework *)owner)->no_sequence_parallel);
+}
+
+static const lhi_field overlap_rows[] = {
+    {"tensor", LHI_NUMBER(lh_framework, overlap_tensor), .high = 1,
+     .when = LHI_KEPT},
+    {"expert", LHI_NUMBER(lh_framework, overlap_expert), .high = 1,
+     .when = LHI_KEPT},
+};
+static const lhi_table overlap_table = {
+    LHI_ROWS("overlap", lh_framework, overlap_rows)};
+
+static const lhi_field framework_rows[] = {
+    {"preset", LHI_NAME(lh_framework, preset), .names = preset_names,
+     .when = LHI_KEPT},
+    {"attention", LHI_NAME(lh_framework, unfused_attention),
+     .names = attention_names, .when = LHI_KEPT},
+    {"sequence_parallel", LHI_OWN(lh_framework), .read = read_sequence_parallel,
+     .write = write_sequence_parallel, .when = LHI_KEPT},
+    {"gradients", LHI_NAME(lh_framework, gradients), .names = gradient_names,
+     .when = LHI_KEPT},
+    {"reduce", LHI_NAME(lh_framework, reduce), .names = gradient_names,
+     .when = LHI_KEPT},
+    {"receives", LHI_NAME(lh_framework, receives), .names = receive_names,
+     LHI_UNLESS(lh_framework, receives_given, false)},
+    {"overlap", LHI_PART(lh_framework), .table = &overlap_table,
+     .when = LHI_KEPT},
+    {"fp8", LHI_NAME(lh_framework, fp8), .names = fp8_names, .when = LHI_KEPT},
+};
+
+static lh_status check_gradients(const lhi_reading *r, const lhi_node *map,
+                                 const lh_framework *f, const lh_job *job,
+                                 lh_error *err)
+{
+    if (f->gradients == LH_GRADIENT_FP32 ||
+        f->gradients == gradient_of(job->training.precision))
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_find(map, "gradients"), err, LH_EINPUT,
+                        "are fp32, or what passes compute in, which is %s",
+                        lh_precision_name(job->training.precision));
+}
+
+/* What could not have an effect. */
+static lh_status check_overlap(const lhi_reading *r, const lhi_node *map,
+                               const lh_framework *f, const lh_job *job,
+                               lh_error *err)
+{
+    const lhi_node *overlap = lhi_find(map, "overlap");
+    if (f->overlap_expert > 0 && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_find(overlap, "expert"), err, LH_EINPUT,
+                            "%s has no experts", job->model->name);
+    if (f->overlap_tensor > 0 && job->layout.tensor == 1)
+        return lhi_doc_fail(r->doc, lhi_find(overlap, "tensor"), err, LH_EINPUT,
+                            "there is nothing to overlap, as layout.tensor "
+                            "is 1");
+    return LH_OK;
+}
+
+static lh_status check_framework(const lhi_reading *r, const lhi_node *map,
+                                 void *it, lh_error *err)
+{
+    lh_framework *f = it;
+    const around *a = r->context;
+    f->receives_given = lhi_find(map, "receives") != NULL;
+    LHI_TRY(check_gradients(r, map, f, a->job, err));
+    return check_overlap(r, map, f, a->job, err);
+}
+
+const lhi_table lhi_framework_table = {
+    LHI_ROWS("framework", lh_framework, framework_rows),
+    .start = start_framework, .check = check_framework};
+
+lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
+                                  lhi_arena *mem, lh_job *job, lh_error *err)
+{
+    around a = {.job = job};
+    const lhi_reading reading = {.doc = doc, .mem = mem, .context = &a};
+    const lhi_node *preset;
+    LHI_TRY(lhi_want_map(doc, map, err));
+    if ((preset = lhi_find(map, "preset")))
+        LHI_TRY(lhi_get_choice(doc, preset, preset_names, &a.preset, err));
+    lh_framework f = {0};
+    LHI_TRY(lhi_fields_read(&reading, map, &lhi_framework_table, &f, err));
+    job->framework = f;
+    return LH_OK;
+}
