@@ -3,13 +3,15 @@
 #ifndef VALIDATE_H
 #define VALIDATE_H
 
+#include "table.h"
+
 #include <longhaul/cost.h>
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_STAGES = 64, MAX_FIELDS = 24 };
+enum { MAX_STAGES = 64 };
 
 /* A stage of a pipeline as a run had it: what to ask the cost model. Replicas
  * on several kinds of GPU: one job each, the slowest sets the pace. */
@@ -58,20 +60,6 @@ bool load_all_reduce(const char *folder, dataset *out);
 /* `profiles`: "" or a prefix of the profiles' file names; NULL: none. */
 bool load_sailor(const char *folder, const char *name, const char *cluster,
                  const char *profiles, dataset *out);
-
-/* A CSV file without quotes: fields by name of the header's. */
-typedef struct table {
-    char *text;
-    uint32_t n_columns, n_rows;
-    char *header[MAX_FIELDS];
-    char **cells; /* n_rows x n_columns */
-} table;
-
-bool table_read(const char *folder, const char *file, table *out);
-void table_fini(table *t);
-const char *table_text(const table *t, uint32_t row, const char *column);
-double table_number(const table *t, uint32_t row, const char *column);
-uint32_t table_count(const table *t, uint32_t row, const char *column);
 
 /* Seconds per iteration (or of the collective) by the model. *bytes (may be
  * NULL) is the largest peak of a GPU. */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training runs that others published with their layouts, and the jobs that
+ * say them. */
+#ifndef PUBLISHED_H
+#define PUBLISHED_H
+
+#include "table.h"
+
+#include <longhaul/cost.h>
+
+enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
+
+/* What a run's recipe does beyond its layout, as a job can say it. */
+typedef struct recipe {
+    char recompute[48], graphs[8];
+    bool expert_overlap, tensor_overlap, fused_experts;
+} recipe;
+
+typedef struct published {
+    char release[12], model[40], system[16], precision[12];
+    uint32_t gpus, batch, micro, sequence, tensor, pipeline, context, chunks;
+    uint32_t expert, fsdp, data;
+    double measured_s;
+    recipe how;
+    bool held_out, moe;
+    const char *left_out; /* why no job can say it; NULL: one can */
+} published;
+
+typedef struct published_set {
+    uint32_t n;
+    published runs[MAX_PUBLISHED];
+} published_set;
+
+/* From FOLDER/megatron-bridge and FOLDER/meta; false: a message is on stderr.
+ * What was measured is held out by model and system: published_runs.c. */
+bool published_read(const char *folder, published_set *out);
+
+/* The preset that has the model's shape; NULL: none has. */
+const char *published_model(const published *run);
+
+/* The job as text; `lifted`: with more memory than any run needs. */
+void published_job(const published *run, bool lifted, char text[JOB_TEXT]);
+
+/* What a plan of the job says. */
+typedef struct prediction {
+    double seconds, peak_bytes, usable_bytes;
+    bool refused; /* the published GPUs have too little memory by our count */
+} prediction;
+
+bool published_predict(const published *run, prediction *out);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A published run as a job: nothing that a job file cannot say. */
+#include "published.h"
+
+#include <longhaul/plan.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How much of what runs beside other work is hidden: fitted. */
+static const double TENSOR_OVERLAP = 0.9, EXPERT_OVERLAP = 0.9;
+
+typedef struct writer {
+    char *text;
+    size_t used;
+} writer;
+
+static void append(writer *w, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(w->text + w->used, JOB_TEXT - w->used, format, args);
+    va_end(args);
+    if (n > 0)
+        w->used += (size_t)n;
+    if (w->used >= JOB_TEXT)
+        w->used = JOB_TEXT - 1;
+}
+
+/* DeepSeek-V3 without its multi-token prediction module. */
+static const char *const without_mtp =
+    "{name: deepseek-v3-without-mtp, layers: 61, hidden: 7168, ffn: 18432, "
+    "heads: 128, vocab: 129280, experts: 256, experts_per_token: 8, "
+    "expert_ffn: 2048, shared_expert_ffn: 2048, dense_layers: 3, "
+    "q_lora_rank: 1536, kv_lora_rank: 512, qk_nope_head_dim: 128, "
+    "qk_rope_head_dim: 64, v_head_dim: 128}";
+
+/* Data sheets: NVLink 4 and 5, and what a GPU has of the network between nodes
+ * (ConnectX-7, and ConnectX-8 with B300 and GB300), one way. */
+typedef struct machine {
+    const char *system, *gpu;
+    uint32_t node, link_gbps, fabric_gbps;
+} machine;
+
+static const machine machines[] = {
+    {"H100", "h100", 8, 3600, 400},    {"B200", "b200", 8, 7200, 400},
+    {"B300", "b300", 8, 7200, 800},    {"GB200", "gb200", 64, 7200, 400},
+    {"GB300", "gb300", 64, 7200, 800},
+};
+
+static const machine *find_machine(const published *run)
+{
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+        if (strcmp(machines[i].system, run->system) == 0)
+            return &machines[i];
+    return NULL;
+}
+
+static void append_cluster(const published *run, bool lifted, writer *w)
+{
+    const machine *m = find_machine(run);
+    uint32_t node = run->gpus < m->node ? run->gpus : m->node;
+
+    append(w, "cluster:\n");
+    if (lifted)
+        append(w, "  gpu: {preset: %s, memory_gib: 4000}\n", m->gpu);
+    else
+        append(w, "  gpu: %s\n", m->gpu);
+    append(w,
+           "  gpus_per_node: %u\n"
+           "  node_link: {gbps: %u, latency_us: 3}\n"
+           "  fabric: {gbps: %u, latency_us: 8}\n"
+           "  datacenters: [{name: site, nodes: %u}]\n",
+           node, m->link_gbps, m->fabric_gbps, run->gpus / node);
+}
+
+static void append_layout(const published *run, writer *w)
+{
+    append(w, "layout: {tensor: %u, context: %u, pipeline: %u, data: %u, ",
+           run->tensor, run->context, run->pipeline, run->data);
+    if (run->moe || run->expert > 1)
+        append(w, "expert: %u, ", run->expert);
+    append(w, "micro_batch: %u, chunks_per_device: %u, schedule: %s}\n",
+           run->micro, run->pipeline > 1 ? run->chunks : 1,
+           run->pipeline > 1 && run->chunks > 1 ? "interleaved-1f1b" : "1f1b");
+}
+
+/* Megatron-Bridge's recipes reduce gradients as they come, Meta in fp32
+ * (arXiv:2407.21783, section 3.3.2). */
+static void append_framework(const published *run, writer *w)
+{
+    bool bridge = strcmp(run->release, "Meta") != 0;
+    bool fp8 = strcmp(run->precision, "BF16") != 0;
+
+    append(w, "framework:\n  preset: megatron\n");
+    if (bridge)
+        append(w, "  gradients: bf16\n  reduce: bf16\n");
+    if (fp8)
+        append(w, "  fp8: matmul\n");
+    if (run->how.tensor_overlap && run->tensor > 1)
+        append(w, "  overlap: {tensor: %g}\n", TENSOR_OVERLAP);
+    if (run->how.expert_overlap && run->moe)
+        append(w, "  overlap: {expert: %g}\n", EXPERT_OVERLAP);
+}
+
+void published_job(const published *run, bool lifted, char text[JOB_TEXT])
+{
+    writer w = {.text = text};
+    const char *recompute = strcmp(run->how.recompute, "none") == 0 ||
+                                    strstr(run->how.recompute, "mla") ||
+                                    strcmp(run->how.recompute, "mlp") == 0
+                                ? "none"
+                                : "selective";
+
+    append(&w, "longhaul: job/1\nmodel: %s\n",
+           strstr(run->model, "w/o MTP") ? without_mtp : published_model(run));
+    append(&w,
+           "training: {global_batch: %u, sequence: %u, precision: bf16, zero: "
+           "1, recompute: %s}\n",
+           run->batch, run->sequence, recompute);
+    append_framework(run, &w);
+    append_cluster(run, lifted, &w);
+    append_layout(run, &w);
+}
+
+static lh_status plan_run(const published *run, bool lifted, lh_plan **plan,
+                          double *usable, lh_error *err)
+{
+    char text[JOB_TEXT];
+    lh_job *job = NULL;
+    lh_status status;
+
+    published_job(run, lifted, text);
+    status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
+    if (status == LH_OK && !lifted)
+        *usable = (double)lh_gpu_usable_bytes(&job->datacenters[0].gpu);
+    if (status == LH_OK)
+        status = lh_plan_make(job, NULL, plan, err);
+    lh_job_free(job);
+    return status;
+}
+
+/* Memory, or rather the want of it, does not change what a run took: where our
+ * count says that it does not fit, its time is that with more memory. */
+bool published_predict(const published *run, prediction *out)
+{
+    lh_plan *plan = NULL;
+    lh_error err;
+    double usable = 0;
+    lh_status status = plan_run(run, false, &plan, &usable, &err);
+
+    *out = (prediction){.refused = status == LH_EINFEASIBLE,
+                        .usable_bytes = usable};
+    if (out->refused)
+        status = plan_run(run, true, &plan, &usable, &err);
+    if (status != LH_OK) {
+        fprintf(stderr, "validate-published: %s %s %s: %s\n", run->release,
+                run->model, run->system, err.text);
+        return false;
+    }
+    out->seconds = (double)plan->best.iteration_ns / 1e9;
+    out->peak_bytes = (double)plan->best.peak_memory_bytes;
+    lh_plan_free(plan);
+    return true;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "published.h"
+
+#include <longhaul/model.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order that decides which half a run is of. */
+static const struct {
+    const char *name, *preset;
+} models[] = {
+    {"LLAMA3_8B", "llama3-8b"},
+    {"LLAMA3_70B", "llama3-70b"},
+    {"LLAMA3.1_405B", "llama3.1-405b"},
+    {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
+    {"Qwen3_235B_a22B", "qwen3-235b-a22b"},
+    {"GPT OSS 120B", "gpt-oss-120b"},
+    {"DeepSeekV3", "deepseek-v3"},
+    {"Kimi_K2", "kimi-k2"},
+};
+static const char *const systems[] = {"H100", "B200", "B300", "GB200", "GB300"};
+
+/* Names are followed by remarks, as "DeepSeekV3 (w/o MTP)". */
+static bool begins(const char *text, const char *name)
+{
+    size_t n = strlen(name);
+
+    return strncmp(text, name, n) == 0 && (text[n] == '\0' || text[n] == ' ');
+}
+
+static int model_index(const published *run)
+{
+    for (int i = 0; i < (int)(sizeof models / sizeof *models); i++)
+        if (begins(run->model, models[i].name))
+            return i;
+    return -1;
+}
+
+static int system_index(const published *run)
+{
+    for (int i = 0; i < (int)(sizeof systems / sizeof *systems); i++)
+        if (strcmp(run->system, systems[i]) == 0)
+            return i;
+    return -1;
+}
+
+const char *published_model(const published *run)
+{
+    int i = model_index(run);
+
+    return i < 0 ? NULL : models[i].preset;
+}
+
+static const char *why_not(const published *run)
+{
+    if (strstr(run->model, "Nemotron"))
+        return "layers of Mamba";
+    if (strstr(run->model, "DeepSeekV4"))
+        return "its attention is not one of ours";
+    if (strcmp(run->precision, "NVFP4") == 0)
+        return "products in 4 bits";
+    if (run->fsdp > 1)
+        return "activations are moved to the host";
+    if (!published_model(run))
+        return "no such model";
+    if (run->pipeline * run->chunks >
+        lh_model_preset(published_model(run))->layers)
+        return "a chunk for the embedding alone, without a layer";
+    if (run->expert > run->tensor * run->context * run->data)
+        return "experts over more GPUs than a stage has, as published";
+    return NULL;
+}
+
+static void copy_text(char *to, size_t room, const char *from)
+{
+    snprintf(to, room, "%s", from);
+}
+
+static bool fits(const char *pattern, const char *text)
+{
+    return strcmp(pattern, "*") == 0 || begins(text, pattern);
+}
+
+static bool says_yes(const table *t, uint32_t row, const char *column)
+{
+    return strcmp(table_text(t, row, column), "yes") == 0;
+}
+
+static void find_recipe(const table *t, published *run)
+{
+    copy_text(run->how.recompute, sizeof run->how.recompute, "none");
+    copy_text(run->how.graphs, sizeof run->how.graphs, "none");
+    for (uint32_t i = 0; i < t->n_rows; i++) {
+        const char *last = table_text(t, i, "to");
+
+        if (!fits(table_text(t, i, "model"), run->model) ||
+            !fits(table_text(t, i, "system"), run->system) ||
+            !fits(table_text(t, i, "precision"), run->precision) ||
+            (strcmp(last, "*") != 0 && strcmp(run->release, last) > 0))
+            continue;
+        copy_text(run->how.recompute, sizeof run->how.recompute,
+                  table_text(t, i, "recompute"));
+        copy_text(run->how.graphs, sizeof run->how.graphs,
+                  table_text(t, i, "graphs"));
+        run->how.expert_overlap = says_yes(t, i, "expert");
+        run->how.tensor_overlap = says_yes(t, i, "tensor");
+        run->how.fused_experts = says_yes(t, i, "fused");
+        return;
+    }
+}
+
+/* Models and systems in their order, every second pair is held out, as the
+ * squares of a chessboard: both halves have each GPU, and no row tells of
+ * another one of its model and system. */
+static void decide_half(published *run)
+{
+    run->held_out = (model_index(run) + system_index(run)) % 2 != 0 ||
+                    strcmp(run->release, "Meta") == 0; /* other software */
+}
+
+static uint32_t or_one(uint32_t value)
+{
+    return value ? value : 1;
+}
+
+static void read_bridge(const table *t, const table *recipes, uint32_t row,
+                        published *run)
+{
+    const char *system = table_text(t, row, "system");
+    double tokens = table_number(t, row, "tokens_per_s_per_gpu");
+
+    copy_text(run->release, sizeof run->release, table_text(t, row, "release"));
+    copy_text(run->model, sizeof run->model, table_text(t, row, "model"));
+    copy_text(run->system, sizeof run->system,
+              strncmp(system, "DGX-", 4) == 0 ? system + 4 : system);
+    copy_text(run->precision, sizeof run->precision,
+              table_text(t, row, "precision"));
+    run->gpus = table_count(t, row, "gpus");
+    run->batch = table_count(t, row, "global_batch");
+    run->micro = table_count(t, row, "micro_batch");
+    run->sequence = table_count(t, row, "sequence");
+    run->fsdp = table_count(t, row, "fsdp");
+    run->tensor = table_count(t, row, "tp");
+    run->pipeline = table_count(t, row, "pp");
+    run->context = table_count(t, row, "cp");
+    run->chunks = or_one(table_count(t, row, "vp"));
+    run->expert = or_one(table_count(t, row, "ep"));
+    run->data = run->gpus / (run->tensor * run->pipeline * run->context);
+    run->measured_s = (double)run->batch * run->sequence / (tokens * run->gpus);
+    find_recipe(recipes, run);
+}
+
+static bool read_all_bridge(const char *folder, published_set *out)
+{
+    char path[512];
+    table t = {0}, recipes = {0};
+    bool ok;
+
+    snprintf(path, sizeof path, "%s/megatron-bridge", folder);
+    ok = table_read(path, "performance.csv", &t) &&
+         table_read(path, "recipes.csv", &recipes);
+    for (uint32_t i = 0; ok && i < t.n_rows && out->n < MAX_PUBLISHED; i++)
+        read_bridge(&t, &recipes, i, &out->runs[out->n++]);
+    table_fini(&t);
+    table_fini(&recipes);
+    return ok;
+}
+
+static void read_meta(const table *t, uint32_t row, published *run)
+{
+    copy_text(run->release, sizeof run->release, "Meta");
+    copy_text(run->model, sizeof run->model, "LLAMA3.1_405B");
+    copy_text(run->system, sizeof run->system, "H100");
+    copy_text(run->precision, sizeof run->precision, "BF16");
+    run->gpus = table_count(t, row, "gpus");
+    run->tensor = table_count(t, row, "tp");
+    run->context = table_count(t, row, "cp");
+    run->pipeline = table_count(t, row, "pp");
+    run->chunks = table_count(t, row, "vp");
+    run->data = table_count(t, row, "dp");
+    run->sequence = table_count(t, row, "sequence");
+    run->batch = run->data * table_count(t, row, "batch_per_dp");
+    run->micro = 1;
+    run->expert = 1;
+    copy_text(run->how.recompute, sizeof run->how.recompute, "none");
+    copy_text(run->how.graphs, sizeof run->how.graphs, "none");
+}
+
+/* TFLOP/s per GPU become a time by the operations that we count. */
+static bool time_meta(published *run, double tflops)
+{
+    char text[JOB_TEXT];
+    lh_job *job = NULL;
+    lh_error err;
+
+    published_job(run, true, text);
+    if (lh_job_parse(text, strlen(text), "meta", NULL, &job, &err) != LH_OK) {
+        fprintf(stderr, "validate-published: %s\n", err.text);
+        return false;
+    }
+    run->measured_s =
+        lh_cost_iteration_flops(job) / (tflops * 1e12 * run->gpus);
+    lh_job_free(job);
+    return true;
+}
+
+static bool read_all_meta(const char *folder, published_set *out)
+{
+    char path[512];
+    table t = {0};
+    bool ok;
+
+    snprintf(path, sizeof path, "%s/meta", folder);
+    ok = table_read(path, "llama3_405b.csv", &t);
+    for (uint32_t i = 0; ok && i < t.n_rows && out->n < MAX_PUBLISHED; i++) {
+        published *run = &out->runs[out->n++];
+
+        read_meta(&t, i, run);
+        ok = time_meta(run, table_number(&t, i, "tflops_per_gpu"));
+    }
+    table_fini(&t);
+    return ok;
+}
+
+bool published_read(const char *folder, published_set *out)
+{
+    *out = (published_set){0};
+    if (!read_all_bridge(folder, out) || !read_all_meta(folder, out))
+        return false;
+    for (uint32_t i = 0; i < out->n; i++) {
+        published *run = &out->runs[i];
+        const lh_model *model = NULL;
+
+        run->left_out = why_not(run);
+        if (run->left_out)
+            continue;
+        decide_half(run);
+        model = lh_model_preset(published_model(run));
+        run->moe = model && model->experts > 0;
+    }
+    return true;
+}
