@@ -316,7 +316,7 @@ static void print_search(cli *c, const lh_plan *p)
               " are ruled out by a bound, %" PRIu32 " were simulated",
               p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
     if (p->n_left)
-        cli_print(c, ", %" PRIu32 " were left", p->n_left);
+        cli_print(c, ", %" PRIu32 " were not looked at", p->n_left);
     cli_print(c, ".\n");
     if (lh_plan_gap(p) < 0)
         return;

@@ -80,16 +80,16 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
-                           lhi_plan *plan, lh_error *err)
+/* The plan, why it is as it is, and what comes next. */
+static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
+                           lh_error *err)
 {
-    LHI_TRY(copy_job(job, options, plan, err));
-    LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
+    lhi_unseen unseen = {0};
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* runners-up may be behind those that are shown */
     lh_status status =
-        lhi_plan_find(plan->job, &all, plan->mem, &plan->plan, err);
+        lhi_plan_find(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status =
             lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
@@ -99,10 +99,20 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_memory(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status =
-            lhi_plan_runners(plan->job, options, plan->mem, &plan->plan, err);
+        status = lhi_plan_runners(plan->job, options, plan->mem, &unseen,
+                                  &plan->plan, err);
+    lhi_unseen_fini(&unseen);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
+    return status;
+}
+
+static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
+                           lhi_plan *plan, lh_error *err)
+{
+    LHI_TRY(copy_job(job, options, plan, err));
+    LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
+    lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)
         status = lhi_plan_advise(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->curves)

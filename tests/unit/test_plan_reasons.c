@@ -184,7 +184,6 @@ static void check_runner(const lh_plan *p, const char *key,
     if (!r)
         return;
     CHECK(r->choice.status == LH_CHOICE_OK);
-    CHECK(!strstr(r->choice.why, "none is below"));
     /* Most layouts are looked at under one method first: one that is next by
      * less than 0.5 % may have been taken for slower. */
     int64_t other = best_other(key, values, own);
@@ -193,6 +192,12 @@ static void check_runner(const lh_plan *p, const char *key,
               "another %s takes %" PRId64 " ns, not %" PRId64, key,
               r->choice.iteration_ns, other);
     CHECK(r->choice.iteration_ns >= p->best.iteration_ns);
+    const char *bound = strstr(r->choice.why, "none is below ");
+    double percent = 100 * ((double)other / (double)p->best.iteration_ns - 1);
+    if (bound)
+        CHECK_MSG(strtod(bound + 14, NULL) < percent + 0.051,
+                  "another %s: %s, but one is %+.2f %% behind", key,
+                  r->choice.why, percent);
 }
 
 static void runners(void)

@@ -13,19 +13,18 @@
 #ifndef LHI_ACCOUNT_H
 #define LHI_ACCOUNT_H
 
-#include "base/arena.h"
-
-#include <longhaul/plan.h>
+#include "plan/search/unseen.h"
 
 /* Fills plan->account. */
 lh_status lhi_plan_account(const lh_job *job, const lh_plan_options *options,
                            lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 /* Fills plan->runners from plan->methods and plan->alternatives, which should
- * be all there are. Alternatives that only have a bound are simulated where
- * that decides, and are changed then. */
+ * be all there are but for what is in `unseen`. Alternatives that only have a
+ * bound are simulated where that decides, and are changed then. */
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, lh_plan *plan, lh_error *err);
+                           lhi_arena *mem, const lhi_unseen *unseen,
+                           lh_plan *plan, lh_error *err);
 /* Whether runners-up may differ in what is called so. */
 bool lhi_dimension_known(const char *name);
 

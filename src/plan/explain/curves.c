@@ -68,7 +68,7 @@ static lh_status plan_point(const plotter *p, lh_job *job,
     job->layout.outermost = LH_OUTERMOST_ANY;
     job->layout.sites = sites;
     lh_plan there = {.job = job};
-    lh_status status = lhi_plan_search(job, &how, scratch, &there, &why);
+    lh_status status = lhi_plan_search(job, &how, scratch, NULL, &there, &why);
     *ns = status == LH_OK ? there.best.iteration_ns : -1;
     lh_pipeline_free((lh_pipeline *)there.pipeline);
     lh_schedule_free((lh_schedule *)there.schedule);

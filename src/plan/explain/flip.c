@@ -55,7 +55,8 @@ static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
                               lh_choice *best, lh_error *err)
 {
     lh_plan there = {.job = job};
-    lh_status status = lhi_plan_search(job, &f->options, mem, &there, err);
+    lh_status status =
+        lhi_plan_search(job, &f->options, mem, NULL, &there, err);
     *best = there.best;
     best->why = "";
     lh_pipeline_free((lh_pipeline *)there.pipeline);

@@ -3,8 +3,9 @@
  * placement, ... Whatever else it needs to be good may differ, too. */
 #include "plan/explain/account.h"
 
-#include "plan/layout/alike.h"
+#include "base/whole.h"
 #include "plan/search/goal.h"
+#include "plan/search/plan_search.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,76 +22,23 @@ typedef struct runner {
     lhi_arena *mem;
     lh_plan *plan;
     lh_choice *list; /* the plan's alternatives */
+    const lhi_unseen *unseen;
     uint64_t passes; /* simulated */
 } runner;
 
-typedef bool (*differs_fn)(const lh_choice *a, const lh_choice *b);
-
-#define DEGREE(name)                                                           \
-    static bool name##_differs(const lh_choice *a, const lh_choice *b)         \
-    {                                                                          \
-        return a->layout.name != b->layout.name;                               \
-    }
-
-DEGREE(tensor)
-DEGREE(context)
-DEGREE(expert)
-DEGREE(pipeline)
-DEGREE(data)
-DEGREE(micro_batch)
-DEGREE(chunks_per_device)
-DEGREE(sharding)
-
-static bool zero_differs(const lh_choice *a, const lh_choice *b)
+static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
 {
-    return a->zero != b->zero;
+    if (d == LHI_DIMENSION_SCHEDULE)
+        return a->layout.schedule && b->layout.schedule &&
+               strcmp(a->layout.schedule, b->layout.schedule) != 0;
+    lhi_config x = lhi_config_of(a), y = lhi_config_of(b);
+    return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
 }
-
-static bool placement_differs(const lh_choice *a, const lh_choice *b)
-{
-    return a->placement != b->placement;
-}
-
-static bool sites_differ(const lh_choice *a, const lh_choice *b)
-{
-    return a->layout.outermost != b->layout.outermost ||
-           !lhi_sites_same(a->layout.sites, b->layout.sites);
-}
-
-static bool recompute_differs(const lh_choice *a, const lh_choice *b)
-{
-    return a->recompute != b->recompute;
-}
-
-static bool schedule_differs(const lh_choice *a, const lh_choice *b)
-{
-    return a->layout.schedule && b->layout.schedule &&
-           strcmp(a->layout.schedule, b->layout.schedule) != 0;
-}
-
-static const struct {
-    const char *name;
-    differs_fn differs;
-} dimensions[] = {{"tensor", tensor_differs},
-                  {"context", context_differs},
-                  {"expert", expert_differs},
-                  {"pipeline", pipeline_differs},
-                  {"data", data_differs},
-                  {"sites", sites_differ},
-                  {"zero", zero_differs},
-                  {"sharding", sharding_differs},
-                  {"micro_batch", micro_batch_differs},
-                  {"chunks_per_device", chunks_per_device_differs},
-                  {"placement", placement_differs},
-                  {"recompute", recompute_differs},
-                  {"schedule", schedule_differs}};
-
-enum { N_DIMENSIONS = sizeof dimensions / sizeof dimensions[0] };
 
 bool lhi_dimension_known(const char *name)
 {
-    for (size_t i = 0; i < N_DIMENSIONS; i++)
-        if (strcmp(dimensions[i].name, name) == 0)
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++)
+        if (strcmp(lhi_dimension_name((lhi_dimension)d), name) == 0)
             return true;
     return false;
 }
@@ -112,42 +60,48 @@ static bool is_better(const runner *r, const lh_choice *a, const lh_choice *b)
 }
 
 /* The least known; `simulated`: among those with a time. */
-static lh_choice *find_least(const runner *r, differs_fn differs,
-                             bool simulated)
+static lh_choice *find_least(const runner *r, lhi_dimension d, bool simulated)
 {
     const lh_plan *p = r->plan;
     const lh_choice *best = NULL;
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK &&
-            differs(&p->methods[i], &p->best) &&
+            differs(d, &p->methods[i], &p->best) &&
             is_better(r, &p->methods[i], best))
             best = &p->methods[i];
     for (uint32_t i = 0; i < p->n_alternatives; i++)
         if ((!simulated || r->list[i].status == LH_CHOICE_OK) &&
-            differs(&r->list[i], &p->best) && is_better(r, &r->list[i], best))
+            differs(d, &r->list[i], &p->best) &&
+            is_better(r, &r->list[i], best))
             best = &r->list[i];
     return (lh_choice *)best;
 }
 
-static double percent(const runner *r, const lh_choice *c)
+/* Of a choice that works, if it took so long. */
+static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
-    lh_choice at_least = *c;
-    if (c->status == LH_CHOICE_BOUNDED)
-        at_least.iteration_ns = c->lower_bound_ns;
-    return 100 * lhi_behind(r->options, &at_least, &r->plan->best);
+    lh_choice then = *c;
+    then.iteration_ns = ns;
+    return 100 * lhi_behind(r->options, &then, &r->plan->best);
 }
 
-/* `least`: what nothing that differs is below. */
-static lh_status say_why(const runner *r, const lh_choice *least, lh_choice *c,
+static double percent(const runner *r, const lh_choice *c)
+{
+    return percent_at(r, c, c->iteration_ns);
+}
+
+/* `least_ns`: what nothing that differs is below. */
+static lh_status say_why(const runner *r, int64_t least_ns, lh_choice *c,
                          lh_error *err)
 {
     char text[120];
     const char *in = r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "";
+    double least = percent_at(r, c, least_ns);
     if (c->status == LH_CHOICE_BOUNDED)
-        snprintf(text, sizeof text, "%+.1f %% or more", percent(r, c));
-    else if (value_of(r, least) < value_of(r, c))
+        snprintf(text, sizeof text, "%+.1f %% or more", least);
+    else if (least_ns < value_of(r, c))
         snprintf(text, sizeof text, "%+.1f %%%s; none is below %+.1f %%",
-                 percent(r, c), in, percent(r, least));
+                 percent(r, c), in, least);
     else
         snprintf(text, sizeof text, "%+.1f %%%s", percent(r, c), in);
     c->why = lhi_arena_strdup(r->mem, text);
@@ -166,20 +120,22 @@ static lh_status simulate(runner *r, lh_choice *slot, lh_error *err)
         .job = r->job, .options = *r->options, .mem = r->mem};
     lhi_candidate c = {.config = lhi_config_of(slot),
                        .bound_ns = slot->lower_bound_ns};
+    int64_t bound_ns = slot->lower_bound_ns;
     r->passes += passes_of(slot);
     LHI_TRY(lhi_candidate_simulate(&s, &c, err));
     *slot = c.choice;
-    r->plan->n_bounded--;
-    r->plan->n_simulated++;
-    return slot->status == LH_CHOICE_OK ? say_why(r, slot, slot, err) : LH_OK;
+    lhi_plan_count_simulated(r->plan, bound_ns);
+    return slot->status == LH_CHOICE_OK
+               ? say_why(r, value_of(r, slot), slot, err)
+               : LH_OK;
 }
 
 /* A bound that is below every time known does not say which is the best. */
-static lh_status find_best(runner *r, differs_fn differs, lh_choice **least,
+static lh_status find_best(runner *r, lhi_dimension d, lh_choice **least,
                            lh_error *err)
 {
     for (uint32_t i = 0;; i++) {
-        *least = find_least(r, differs, false);
+        *least = find_least(r, d, false);
         if (!*least || (*least)->status != LH_CHOICE_BOUNDED ||
             i == EACH_SIMULATED || r->passes + passes_of(*least) > MOST_PASSES)
             return LH_OK;
@@ -187,34 +143,49 @@ static lh_status find_best(runner *r, differs_fn differs, lh_choice **least,
     }
 }
 
-static lh_status add_runner(runner *r, int dimension, lh_plan_runner *runners,
+/* No layout with another value is faster, whether it was looked at or not. */
+static int64_t least_other(const runner *r, lhi_dimension d,
+                           const lh_choice *least)
+{
+    lhi_config own = lhi_config_of(&r->plan->best);
+    int64_t known = value_of(r, least);
+    if (r->options->goal == LH_PLAN_CHEAPEST)
+        return known; /* of costs there are no bounds here */
+    return lhi_least(known, lhi_unseen_other(r->unseen, d, &own));
+}
+
+static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
                             lh_error *err)
 {
-    differs_fn differs = dimensions[dimension].differs;
     lh_choice *least, *best;
-    LHI_TRY(find_best(r, differs, &least, err));
+    LHI_TRY(find_best(r, d, &least, err));
     if (!least)
         return LH_OK;
-    best = find_least(r, differs, true);
+    best = find_least(r, d, true);
     lh_plan_runner *out = &runners[r->plan->n_runners++];
-    *out = (lh_plan_runner){.dimension = dimensions[dimension].name,
+    *out = (lh_plan_runner){.dimension = lhi_dimension_name(d),
                             .choice = best ? *best : *least};
-    return say_why(r, least, &out->choice, err);
+    return say_why(r, least_other(r, d, least), &out->choice, err);
 }
 
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, lh_plan *plan, lh_error *err)
+                           lhi_arena *mem, const lhi_unseen *unseen,
+                           lh_plan *plan, lh_error *err)
 {
-    runner r = {.job = job, .options = options, .mem = mem, .plan = plan};
+    runner r = {.job = job,
+                .options = options,
+                .mem = mem,
+                .plan = plan,
+                .unseen = unseen};
     uint32_t n = plan->n_alternatives;
-    lh_plan_runner *runners = LHI_NEW(mem, lh_plan_runner, N_DIMENSIONS);
+    lh_plan_runner *runners = LHI_NEW(mem, lh_plan_runner, LHI_N_DIMENSIONS);
     r.list = LHI_NEW(mem, lh_choice, n + (size_t)1);
     if (!runners || !r.list)
         return lhi_fail_nomem(err);
     if (n)
         memcpy(r.list, plan->alternatives, n * sizeof *r.list);
-    for (int i = 0; i < N_DIMENSIONS; i++)
-        LHI_TRY(add_runner(&r, i, runners, err));
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++)
+        LHI_TRY(add_runner(&r, (lhi_dimension)d, runners, err));
     plan->runners = runners;
     plan->alternatives = r.list;
     return LH_OK;

@@ -64,7 +64,7 @@ static lh_status search_again(const lh_job *job, const lh_plan_options *options,
     quiet.jitter = NULL;
     quiet.front = false;
     quiet.top = 1;
-    lh_status status = lhi_plan_find(job, &quiet, mem, &there, err);
+    lh_status status = lhi_plan_find(job, &quiet, mem, NULL, &there, err);
     *best = there.best;
     lh_pipeline_free((lh_pipeline *)there.pipeline);
     lh_schedule_free((lh_schedule *)there.schedule);

@@ -123,10 +123,14 @@ static lh_status push(branch *b, const node *n, int64_t bound, uint32_t *at,
 }
 
 /* It may be faster, if that is not what counts. */
-static void note_dropped(lhi_layout_search *s, const lhi_floor *f)
+static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
+                              const lhi_config *config, int64_t ns,
+                              lh_error *err)
 {
-    if (f->ns < s->dropped_ns)
-        s->dropped_ns = f->ns;
+    if (ns < s->dropped_ns)
+        s->dropped_ns = ns;
+    return s->unseen ? lhi_unseen_note(s->unseen, level, config, ns, err)
+                     : LH_OK;
 }
 
 static bool is_closer(const lhi_layout_search *s, const lhi_floor *f)
@@ -167,8 +171,7 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
         is_hopeless(s, bound, b->level, config, &child.floor)) {
         s->pruned[child.floor.kind] +=
             lhi_space_count(&b->space, b->level, config);
-        note_dropped(s, &child.floor);
-        return LH_OK;
+        return note_dropped(s, b->level, config, child.floor.ns, err);
     }
     uint32_t at;
     LHI_TRY(push(b, &child, bound, &at, err));
@@ -336,14 +339,14 @@ static bool is_next_hopeless(const branch *b, bool built)
            is_hopeless(s, e->time_ns, n->level, &n->config, &n->floor);
 }
 
-static void drop(branch *b, const lhi_event *e)
+static lh_status drop(branch *b, const lhi_event *e, lh_error *err)
 {
     const node *n = &b->nodes[e->what];
     if (n->done)
-        return;
+        return LH_OK;
     b->s->pruned[n->floor.kind] +=
         lhi_space_count(&b->space, n->level, &n->config);
-    note_dropped(b->s, &n->floor);
+    return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
 static lh_status open_all(branch *b, lh_error *err)
@@ -362,7 +365,7 @@ static lh_status open_all(branch *b, lh_error *err)
         }
         lhi_heap_pop(&b->open, &e);
         if (hopeless)
-            drop(b, &e);
+            LHI_TRY(drop(b, &e, err));
         else if (!b->nodes[e.what].done)
             LHI_TRY(plunge(b, (uint32_t)e.what, err));
         b->unused[b->n_unused++] = (uint32_t)e.what;
@@ -422,7 +425,7 @@ static lh_status look_closer(branch *b, lh_error *err)
 /* --- what is proven ------------------------------------------------------- */
 
 /* Nothing that is left undone is faster than this. */
-static void prove(branch *b)
+static lh_status prove(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     lhi_event e;
@@ -430,11 +433,11 @@ static void prove(branch *b)
         const node *n = &b->nodes[e.what];
         if (n->done ||
             is_hopeless(s, e.time_ns, n->level, &n->config, &n->floor)) {
-            drop(b, &e);
+            LHI_TRY(drop(b, &e, err));
             continue;
         }
         s->n_left += lhi_space_count(&b->space, n->level, &n->config);
-        note_dropped(s, &n->floor);
+        LHI_TRY(note_dropped(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -445,7 +448,11 @@ static void prove(branch *b)
             ns = c->bound_ns;
         if (ns < s->proven_ns)
             s->proven_ns = ns;
+        if (s->unseen && c->bound_ns < INT64_MAX)
+            LHI_TRY(lhi_unseen_note(s->unseen, LHI_LEVEL_WHOLE, &c->config, ns,
+                                    err));
     }
+    return LH_OK;
 }
 
 /* Where it was asked for, and where little is left to try. */
@@ -479,7 +486,7 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK && s->exact)
         status = lhi_layout_search_exact(s, err);
     if (status == LH_OK)
-        prove(&b);
+        status = prove(&b, err);
     lhi_heap_fini(&b.open);
     lhi_heap_fini(&b.built);
     lhi_floors_free(b.floors);

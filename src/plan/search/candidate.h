@@ -13,6 +13,7 @@
  *   goal.h         the time or the cost (money.h); front.h: neither alone
  *   refine.h       optimal schedules for those that may win
  *   robust.h       the choice under delays that vary
+ *   unseen.h       bounds of what was not looked at, for each dimension
  *   results.c      what the search came to, and why the others lost */
 #ifndef LHI_CANDIDATE_H
 #define LHI_CANDIDATE_H
@@ -20,6 +21,7 @@
 #include "plan/elastic/elastic_choices.h"
 #include "plan/layout/choice.h"
 #include "plan/search/floor.h"
+#include "plan/search/unseen.h"
 
 typedef struct lhi_candidate {
     lhi_config config;
@@ -60,11 +62,12 @@ typedef struct lhi_layout_search {
     lhi_candidate *candidates;
     uint32_t n, room;
     struct lhi_front *front; /* NULL: the best alone is wanted */
-    int64_t best_ns;         /* the fastest iteration so far; INT64_MAX: none */
-    int64_t best_value;      /* the best by the objective: lhi_value_of() */
-    bool complete;           /* nothing is left that could be of use */
-    bool glance_only;        /* candidates are wanted, not the best of them */
-    bool exact;              /* every partition that could win was tried */
+    lhi_unseen *unseen; /* takes bounds of what is not simulated, or NULL */
+    int64_t best_ns;    /* the fastest iteration so far; INT64_MAX: none */
+    int64_t best_value; /* the best by the objective: lhi_value_of() */
+    bool complete;      /* nothing is left that could be of use */
+    bool glance_only;   /* candidates are wanted, not the best of them */
+    bool exact;         /* every partition that could win was tried */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;

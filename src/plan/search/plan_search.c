@@ -169,12 +169,14 @@ static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
 }
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+                          lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
+                          lh_error *err)
 {
     lhi_front front = {.mem = mem};
     lhi_layout_search s = {.job = job,
                            .options = *options,
                            .mem = mem,
+                           .unseen = unseen,
                            .front = options->front ? &front : NULL};
     LHI_TRY(check_schedule(job, err));
     bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
@@ -199,8 +201,9 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
 }
 
 lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
-                        lhi_arena *mem, lh_plan *plan, lh_error *err)
+                        lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
+                        lh_error *err)
 {
-    LHI_TRY(lhi_plan_search(job, options, mem, plan, err));
+    LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
     return lhi_plan_refine(job, options, mem, plan, err);
 }

@@ -6,6 +6,7 @@
 #include "plan/search/refine.h"
 
 #include "plan/search/goal.h"
+#include "plan/search/plan_search.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
@@ -309,21 +310,19 @@ lh_status lhi_refine_again(const lh_plan_options *options,
 static lh_status say_why(refiner *r, const char *limit, lh_error *err)
 {
     lh_plan *p = r->plan;
-    char text[400];
+    char standing[LHI_STANDING_TEXT], text[3 * LHI_STANDING_TEXT];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
-    int n =
-        snprintf(text, sizeof text,
-                 "the %s of %" PRIu32 " layouts under every schedule; ",
-                 r->options->goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
-                 p->n_layouts);
+    lhi_plan_standing(p, r->options->goal, standing, sizeof standing);
     if (p->best.iteration_ns <= p->best.lower_bound_ns)
-        snprintf(text + n, sizeof text - (size_t)n,
-                 "no schedule of this layout is faster (%s)", limit);
+        snprintf(text, sizeof text,
+                 "%s; no schedule of this layout is faster (%s)", standing,
+                 limit);
     else
-        snprintf(text + n, sizeof text - (size_t)n,
-                 "no schedule of this layout is more than %.1f %% faster (%s)",
-                 100 * gap, limit);
+        snprintf(
+            text, sizeof text,
+            "%s; no schedule of this layout is more than %.1f %% faster (%s)",
+            standing, 100 * gap, limit);
     p->best.why = lhi_arena_strdup(r->mem, text);
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }

@@ -3,6 +3,7 @@
 #include "base/amount.h"
 #include "plan/layout/alike.h"
 #include "plan/search/goal.h"
+#include "plan/search/plan_search.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -290,12 +291,18 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     plan->cost_source = lh_cost_source_name(best->built.source);
     const lh_choice other = plan->best;
     plan->best = *won;
-    if (other.iteration_ns > 0)
+    double ahead = 100 * lhi_behind(&s->options, &other, won);
+    const char *better =
+        s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
+    if (other.iteration_ns > 0 && plan->n_left)
         snprintf(why, sizeof why,
-                 "%.1f %% %s than any other schedule on any layout: %s",
-                 100 * lhi_behind(&s->options, &other, won),
-                 s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster",
-                 won->why);
+                 "%.1f %% %s than the best found of other schedules (%" PRIu32
+                 " layouts not looked at): %s",
+                 ahead, better, plan->n_left, won->why);
+    else if (other.iteration_ns > 0)
+        snprintf(why, sizeof why,
+                 "%.1f %% %s than any other schedule on any layout: %s", ahead,
+                 better, won->why);
     else
         snprintf(why, sizeof why, "the only one that fits: %s", won->why);
     plan->best.why = lhi_arena_strdup(s->mem, why);
@@ -309,11 +316,16 @@ static uint32_t at_most(uint64_t n)
 
 static void count(const lhi_layout_search *s, lh_plan *plan)
 {
-    uint64_t bounded = 0, left = s->n_left;
+    uint64_t bounded = 0, left = s->n_left, simulated = s->n_simulated;
     for (int k = 0; k < LHI_N_FLOORS; k++)
         bounded += s->pruned[k];
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
+        /* One method is not all of them. */
+        bool open = c->simulated && !c->thorough && !s->complete &&
+                    c->bound_ns < s->best_ns;
+        left += open;
+        simulated -= open;
         if (c->simulated || c->bound_ns == INT64_MAX)
             continue;
         if (s->complete || c->bound_ns >= s->best_ns)
@@ -321,14 +333,22 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
         else
             left++;
     }
-    plan->n_layouts = at_most(s->n_memory + bounded + s->n_simulated + left);
+    plan->n_layouts = at_most(s->n_memory + bounded + simulated + left);
     plan->n_left = at_most(left);
     plan->n_memory = at_most(s->n_memory);
     plan->n_bounded = at_most(bounded);
-    plan->n_simulated = at_most(s->n_simulated);
+    plan->n_simulated = at_most(simulated);
     plan->n_unsupported = at_most(s->n_unsupported);
     plan->n_dropped = at_most(s->n_dropped);
     plan->search_bound_ns = s->proven_ns;
+}
+
+void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
+{
+    if (plan->n_left > 0 && bound_ns < plan->best.iteration_ns)
+        return;
+    plan->n_bounded--;
+    plan->n_simulated++;
 }
 
 /* Which bounds ruled out how many. */
@@ -344,6 +364,29 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                 lhi_floor_name((lhi_floor_kind)k), s->pruned[k]};
     plan->pruned = list;
     return LH_OK;
+}
+
+void lhi_plan_standing(const lh_plan *plan, lh_plan_goal goal, char *text,
+                       size_t size)
+{
+    bool cost = goal == LH_PLAN_CHEAPEST;
+    const char *best = cost ? "cheapest" : "fastest";
+    int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
+    char more[80] = "";
+    if (bound > 0 && bound < ns && !cost)
+        snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
+                 100 * ((double)ns / (double)bound - 1));
+    if (bound == 0)
+        snprintf(text, size, "the %s of %" PRIu32 " layouts that were drawn",
+                 best, plan->n_layouts);
+    else if (plan->n_left)
+        snprintf(text, size, "%s found; %" PRIu32 " layouts not looked at%s",
+                 cost ? "cheapest" : "best", plan->n_left, more);
+    else
+        snprintf(text, size,
+                 "the %s of %" PRIu32 " layouts under every schedule%s%s", best,
+                 plan->n_layouts, more,
+                 *more ? " with layers in other chunks" : "");
 }
 
 lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
@@ -363,15 +406,14 @@ lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
     LHI_TRY(list_alternatives(
         s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
     plan->best = best->choice;
-    char why[320];
+    char standing[LHI_STANDING_TEXT], why[3 * LHI_STANDING_TEXT];
     double gap = (double)best->choice.iteration_ns /
                      (double)best->choice.lower_bound_ns -
                  1;
+    lhi_plan_standing(plan, s->options.goal, standing, sizeof standing);
     snprintf(why, sizeof why,
-             "the %s of %" PRIu32 " layouts under every schedule; no "
-             "schedule of this layout is more than %.1f %% faster (%s)",
-             s->options.goal == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
-             plan->n_layouts, 100 * gap, best->bound_text);
+             "%s; no schedule of this layout is more than %.1f %% faster (%s)",
+             standing, 100 * gap, best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);

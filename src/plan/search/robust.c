@@ -13,6 +13,7 @@
 #include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
 #include "plan/search/candidate.h"
+#include "plan/search/plan_search.h"
 #include "plan/search/refine.h"
 #include "sim/draws.h"
 
@@ -408,11 +409,9 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
             best = &d->rows[i];
     if (!best || (!was_bounded && !best->jitter))
         return;
+    if (was_bounded)
+        lhi_plan_count_simulated(r->plan, slot->lower_bound_ns);
     *slot = *best;
-    if (was_bounded) {
-        r->plan->n_bounded--;
-        r->plan->n_simulated++;
-    }
 }
 
 static lh_status draw_other(robust *r, lh_choice *slot, bool show,
@@ -432,10 +431,8 @@ static lh_status draw_other(robust *r, lh_choice *slot, bool show,
         status = try_methods(r, slot, hopeless, show, &d, err);
     }
     if (status == LH_OK && d.best) {
-        if (slot->status == LH_CHOICE_BOUNDED) {
-            r->plan->n_bounded--;
-            r->plan->n_simulated++;
-        }
+        if (slot->status == LH_CHOICE_BOUNDED)
+            lhi_plan_count_simulated(r->plan, slot->lower_bound_ns);
         take_over(r, &d, slot);
     } else if (status == LH_OK) {
         keep_row(r, &d, slot);

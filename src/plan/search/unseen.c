@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search/unseen.h"
+
+#include "base/whole.h"
+
+#include <stdlib.h>
+
+struct lhi_unseen_least {
+    uint64_t value;
+    int64_t ns; /* 0: free */
+    uint32_t dimension;
+};
+
+static const struct {
+    const char *name;
+    lhi_level level; /* from which on it is decided */
+} dimensions[LHI_N_DIMENSIONS] = {
+    [LHI_DIMENSION_TENSOR] = {"tensor", LHI_LEVEL_GROUP},
+    [LHI_DIMENSION_CONTEXT] = {"context", LHI_LEVEL_GROUP},
+    [LHI_DIMENSION_EXPERT] = {"expert", LHI_LEVEL_GROUP},
+    [LHI_DIMENSION_PIPELINE] = {"pipeline", LHI_LEVEL_DEGREES},
+    [LHI_DIMENSION_DATA] = {"data", LHI_LEVEL_DEGREES},
+    [LHI_DIMENSION_SITES] = {"sites", LHI_LEVEL_PLACED},
+    [LHI_DIMENSION_ZERO] = {"zero", LHI_LEVEL_STATE},
+    [LHI_DIMENSION_SHARDING] = {"sharding", LHI_LEVEL_STATE},
+    [LHI_DIMENSION_MICRO_BATCH] = {"micro_batch", LHI_LEVEL_GROUP},
+    [LHI_DIMENSION_CHUNKS] = {"chunks_per_device", LHI_LEVEL_WHOLE},
+    [LHI_DIMENSION_PLACEMENT] = {"placement", LHI_LEVEL_WHOLE},
+    [LHI_DIMENSION_RECOMPUTE] = {"recompute", LHI_LEVEL_WORK},
+    [LHI_DIMENSION_SCHEDULE] = {"schedule", LHI_LEVEL_WHOLE + 1},
+};
+
+const char *lhi_dimension_name(lhi_dimension dimension)
+{
+    return (unsigned)dimension < LHI_N_DIMENSIONS ? dimensions[dimension].name
+                                                  : "unknown";
+}
+
+/* Fowler, Noll and Vo's, over numbers. */
+static uint64_t mix(uint64_t hash, uint64_t number)
+{
+    return (hash ^ number) * UINT64_C(1099511628211);
+}
+
+static uint64_t sites_value(const lh_layout *l)
+{
+    uint64_t hash = mix(UINT64_C(14695981039346656037), l->outermost);
+    for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
+        const lh_site_group *group = &l->sites->groups[g];
+        hash = mix(mix(hash, group->replicas), group->n_parts);
+        for (uint32_t i = 0; i < group->n_parts; i++)
+            hash = mix(mix(hash, group->parts[i].datacenter),
+                       group->parts[i].stages);
+    }
+    return hash;
+}
+
+uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config)
+{
+    const lh_layout *l = &config->layout;
+    switch (dimension) {
+    case LHI_DIMENSION_TENSOR:
+        return l->tensor;
+    case LHI_DIMENSION_CONTEXT:
+        return l->context;
+    case LHI_DIMENSION_EXPERT:
+        return l->expert;
+    case LHI_DIMENSION_PIPELINE:
+        return l->pipeline;
+    case LHI_DIMENSION_DATA:
+        return l->data;
+    case LHI_DIMENSION_SITES:
+        return sites_value(l);
+    case LHI_DIMENSION_ZERO:
+        return config->zero;
+    case LHI_DIMENSION_SHARDING:
+        return l->sharding;
+    case LHI_DIMENSION_MICRO_BATCH:
+        return l->micro_batch;
+    case LHI_DIMENSION_CHUNKS:
+        return l->chunks_per_device;
+    case LHI_DIMENSION_PLACEMENT:
+        return config->placement;
+    case LHI_DIMENSION_RECOMPUTE:
+        return config->recompute;
+    default:
+        return 0;
+    }
+}
+
+void lhi_unseen_fini(lhi_unseen *unseen)
+{
+    free(unseen->table);
+    *unseen = (lhi_unseen){0};
+}
+
+/* Where it stands, or may be put; there is room. */
+static lhi_unseen_least *place_of(const lhi_unseen *u, uint32_t dimension,
+                                  uint64_t value)
+{
+    uint64_t hash = mix(mix(UINT64_C(14695981039346656037), dimension), value);
+    uint32_t at = (uint32_t)(hash >> 32) & (u->room - 1);
+    while (u->table[at].ns != 0 &&
+           (u->table[at].dimension != dimension || u->table[at].value != value))
+        at = (at + 1) & (u->room - 1);
+    return &u->table[at];
+}
+
+static lh_status make_room(lhi_unseen *u, lh_error *err)
+{
+    if (2 * (u->n + LHI_N_DIMENSIONS) < u->room)
+        return LH_OK;
+    lhi_unseen more = *u;
+    more.room = u->room ? 2 * u->room : 256;
+    more.table = calloc(more.room, sizeof *more.table);
+    if (!more.table)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < u->room; i++)
+        if (u->table[i].ns != 0)
+            *place_of(&more, u->table[i].dimension, u->table[i].value) =
+                u->table[i];
+    free(u->table);
+    *u = more;
+    return LH_OK;
+}
+
+lh_status lhi_unseen_note(lhi_unseen *unseen, lhi_level level,
+                          const lhi_config *config, int64_t ns, lh_error *err)
+{
+    LHI_TRY(make_room(unseen, err));
+    ns = lhi_most(ns, 1);
+    for (uint32_t d = 0; d < LHI_N_DIMENSIONS; d++) {
+        int64_t *open = &unseen->open_ns[d];
+        if (level < dimensions[d].level) {
+            *open = *open ? lhi_least(*open, ns) : ns;
+            continue;
+        }
+        uint64_t value = lhi_dimension_value((lhi_dimension)d, config);
+        lhi_unseen_least *at = place_of(unseen, d, value);
+        unseen->n += at->ns == 0;
+        *at = (lhi_unseen_least){value, at->ns ? lhi_least(at->ns, ns) : ns, d};
+    }
+    return LH_OK;
+}
+
+int64_t lhi_unseen_other(const lhi_unseen *unseen, lhi_dimension dimension,
+                         const lhi_config *config)
+{
+    uint64_t own = lhi_dimension_value(dimension, config);
+    int64_t least = unseen->open_ns[dimension];
+    if (least == 0)
+        least = INT64_MAX;
+    for (uint32_t i = 0; i < unseen->room; i++) {
+        const lhi_unseen_least *e = &unseen->table[i];
+        if (e->ns != 0 && e->dimension == (uint32_t)dimension &&
+            e->value != own)
+            least = lhi_least(least, e->ns);
+    }
+    return least;
+}

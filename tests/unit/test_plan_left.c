@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a search has left is in everything that its plan says. */
+#include "jobs.h"
+#include "plans.h"
+
+#include <longhaul/plan.h>
+#include <stdlib.h>
+
+static lh_job *job_of(const char *layout)
+{
+    return job_with(JOB_A100S,
+                    "training: {global_batch: 64, sequence: 4096}\n"
+                    "layout: {%s}\n",
+                    layout);
+}
+
+typedef struct watcher {
+    uint32_t simulated; /* before it stops the search; 0: it does not */
+} watcher;
+
+static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+{
+    const watcher *w = context;
+    (void)total;
+    return w->simulated && best_ns > 0 && done >= w->simulated;
+}
+
+static lh_plan *make(const char *layout, uint32_t simulated)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_job *job = job_of(layout);
+    watcher w = {simulated};
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .progress = watch,
+                         .context = &w};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
+static void check_counts(const lh_plan *p)
+{
+    CHECK_INT(p->n_layouts,
+              p->n_memory + p->n_bounded + p->n_simulated + p->n_left);
+}
+
+/* "Fastest of" is said where all were closed, and only there. */
+static void fastest_only_if_closed(void)
+{
+    lh_plan *whole = make("", 0);
+    CHECK_INT(whole->n_left, 0);
+    CHECK_HAS(whole->best.why, "the fastest of ");
+    check_counts(whole);
+    for (uint32_t n = 1; n < 9; n += 7) {
+        char left[60];
+        lh_plan *part = make("", n);
+        CHECK(part->n_left > 0);
+        check_counts(part);
+        CHECK(!strstr(part->best.why, "fastest"));
+        snprintf(left, sizeof left, "best found; %u layouts not looked at",
+                 part->n_left);
+        CHECK_HAS(part->best.why, left);
+        CHECK_HAS(part->best.why, " % faster is possible");
+        CHECK(part->search_bound_ns <= whole->best.iteration_ns);
+        CHECK(whole->best.iteration_ns <= part->best.iteration_ns);
+        lh_plan_free(part);
+    }
+    lh_plan_free(whole);
+}
+
+static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
+{
+    for (uint32_t i = 0; i < p->n_runners; i++)
+        if (strcmp(p->runners[i].dimension, dimension) == 0)
+            return &p->runners[i];
+    return NULL;
+}
+
+/* What is said of another value counts what nobody looked at: with the
+ * dimension fixed to any other, no plan is below. */
+static void check_runners(uint32_t simulated)
+{
+    static const uint32_t values[] = {1, 2, 4, 8, 16};
+    static const char *const names[] = {"tensor", "pipeline", "data",
+                                        "chunks_per_device"};
+    lh_plan *part = make("", simulated);
+    const lh_layout *l = &part->best.layout;
+    const uint32_t own[] = {l->tensor, l->pipeline, l->data,
+                            l->chunks_per_device};
+    for (size_t i = 0; part && i < 4; i++) {
+        const lh_plan_runner *r = find(part, names[i]);
+        for (size_t k = 0; r && k < 5; k++) {
+            char layout[60];
+            lh_error err = {0};
+            lh_plan *p = NULL;
+            if (values[k] == own[i])
+                continue;
+            snprintf(layout, sizeof layout, "%s: %u", names[i], values[k]);
+            lh_job *job = job_of(layout);
+            lh_plan_options o = {.size = sizeof o, .quick = true};
+            lh_status status = lh_plan_make(job, &o, &p, &err);
+            lh_job_free(job);
+            if (status != LH_OK)
+                continue;
+            double percent = 100 * ((double)p->best.iteration_ns /
+                                        (double)part->best.iteration_ns -
+                                    1);
+            const char *text = strstr(r->choice.why, "none is below ");
+            double said = strtod(
+                text ? text + strlen("none is below ") : r->choice.why, NULL);
+            CHECK_MSG(said < percent + 0.051, "%s: %s, but %u is %+.2f %%",
+                      names[i], r->choice.why, values[k], percent);
+            lh_plan_free(p);
+        }
+    }
+    lh_plan_free(part);
+}
+
+static void no_plan_is_below_what_is_said(void)
+{
+    for (uint32_t simulated = 1; simulated < 16; simulated += 7)
+        check_runners(simulated);
+    check_runners(0);
+}
+
+int main(void)
+{
+    RUN(fastest_only_if_closed);
+    RUN(no_plan_is_below_what_is_said);
+    return test_summary();
+}
