@@ -209,6 +209,17 @@ static bool differs(const lh_choice *x, const lh_choice *best)
 
 enum { MOST_SHOWN = 64 }; /* chunks */
 
+static void print_modules(cli *c, const lh_plan *p)
+{
+    if (p->best.recompute != LH_RECOMPUTE_MODULES)
+        return;
+    cli_print(c, "recomputed   ");
+    for (uint32_t i = 0; i < LH_N_MODULES; i++)
+        if (p->job->training.recompute_modules >> i & 1)
+            cli_print(c, " %s", lh_module_name((lh_module)i));
+    cli_print(c, "\n");
+}
+
 static void print_layers(cli *c, const lh_choice *b)
 {
     uint32_t n = b->layout.pipeline * b->layout.chunks_per_device;
@@ -272,6 +283,7 @@ static void print_best(cli *c, const lh_plan *p)
               b->tokens_per_s, 100 * b->mfu);
     cli_print(c, "layout        %s, %" PRIu32 " microbatches\n",
               cli_layout_text(b, layout, sizeof layout), b->microbatches);
+    print_modules(c, p);
     if (b->layout.sites)
         cli_print(c, "datacenters   %s\n",
                   cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));

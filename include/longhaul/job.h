@@ -39,7 +39,20 @@ typedef enum lh_recompute {
     LH_RECOMPUTE_NONE,
     LH_RECOMPUTE_SELECTIVE, /* what is cheap to make again */
     LH_RECOMPUTE_FULL,      /* layers keep only their input */
+    LH_RECOMPUTE_MODULES,   /* what the job's training names */
 } lh_recompute;
+
+/* Parts of a layer as Megatron Core's --recompute-modules names them. */
+typedef enum lh_module {
+    LH_MODULE_CORE_ATTN,   /* attention between its projections */
+    LH_MODULE_LAYERNORM,   /* the norms before attention and MLP */
+    LH_MODULE_MOE_ACT,     /* routed experts' activation function */
+    LH_MODULE_MLA_UP_PROJ, /* of multi-head latent attention, and rotation */
+    LH_MODULE_MLP,         /* of layers without experts */
+    LH_MODULE_MOE,         /* router, dispatch, experts, combine */
+    LH_MODULE_SHARED_EXPERTS,
+    LH_N_MODULES,
+} lh_module;
 
 /* What carries tokens to the experts of other GPUs. */
 typedef enum lh_dispatcher {
@@ -60,6 +73,8 @@ typedef struct lh_training {
      * no recomputation). */
     bool zero_given, recompute_given;
     lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
+    /* With LH_RECOMPUTE_MODULES: 1 << lh_module of each, added up. */
+    uint32_t recompute_modules;
 } lh_training;
 
 typedef enum lh_framework_preset {
@@ -267,7 +282,9 @@ LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 /* As the job format spells them. */
 LH_API const char *lh_precision_name(lh_precision precision);
 LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
-LH_API const char *lh_recompute_name(lh_recompute recompute);
+LH_API const char *
+lh_recompute_name(lh_recompute recompute); /* "modules" too */
+LH_API const char *lh_module_name(lh_module module);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
 LH_API const char *lh_sharding_name(lh_sharding sharding);    /* "any" too */
 LH_API const char *lh_framework_preset_name(lh_framework_preset preset);

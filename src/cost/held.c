@@ -9,12 +9,20 @@
 
 #include <math.h>
 
+/* Bytes per token of what an MLP keeps. */
+typedef struct mlp_parts {
+    double into;    /* results of the first matrices */
+    double product; /* of the activation function, input of the last matrix */
+} mlp_parts;
+
 /* Bytes per token of what the parts of a layer keep. */
 typedef struct parts {
-    double input;   /* of the layer: all that full recomputation keeps */
-    double norms;   /* outputs of the norms */
-    double core;    /* unfused: scores */
-    double product; /* of activation functions, input of the last matrix */
+    double input; /* of the layer: all that full recomputation keeps */
+    double norms; /* outputs of the norms */
+    double core;  /* unfused: scores; else log-sum-exp */
+    double heads; /* queries, keys and values */
+    mlp_parts dense, routed, shared;
+    double moved; /* to experts and back, and where to */
     double rest;
     double linear_in, linear_grad; /* matrix products: inputs; gradients of
                                       outputs ([Qi] table 1: 32sbh) */
@@ -34,14 +42,15 @@ static void keep_attention(const lhi_shape *shape, parts *p)
         latent = (double)m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim;
     p->input += e * hidden;
     p->norms += e * hidden;
-    p->rest += e * (q + kv + o + latent);
+    p->heads += e * (q + kv);
+    p->rest += e * (o + latent);
     if (shape->dropout)
         p->rest += hidden;
     if (shape->unfused) {
         double scores = shape->heads * shape->sequence;
         p->core += scores * (shape->dropout ? 2 * e + 1 : e);
     } else {
-        p->rest += 4 * shape->heads; /* log-sum-exp, fp32 */
+        p->core += 4 * shape->heads; /* log-sum-exp, fp32 */
     }
     p->linear_in += e * (hidden + o + latent);
     p->linear_grad += e * (q + kv + hidden + latent);
@@ -49,14 +58,14 @@ static void keep_attention(const lhi_shape *shape, parts *p)
 
 /* An MLP on `rows` copies of each token. */
 static void keep_mlp(const lhi_shape *shape, double rows, double local,
-                     parts *p)
+                     mlp_parts *mlp, parts *p)
 {
     double e = shape->element;
     double inner = rows * local;
     double into = (shape->model->gated ? 2 : 1) * inner;
 
-    p->rest += e * into;
-    p->product += e * inner;
+    mlp->into += e * into;
+    mlp->product += e * inner;
     p->linear_in += e * inner;
     p->linear_grad += e * into;
 }
@@ -73,7 +82,7 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {
-        keep_mlp(shape, 1, (double)m->ffn / shape->tensor, p);
+        keep_mlp(shape, 1, (double)m->ffn / shape->tensor, &p->dense, p);
         p->linear_in += e * hidden;
         p->linear_grad += e * hidden;
         return;
@@ -83,35 +92,76 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
     double moved = e * m->hidden * shape->dispatched;
     double gathered = moved * (shape->folded ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
-    p->rest += gathered + moved + routed;
+    p->moved += gathered + moved + routed;
     keep_mlp(shape, shape->expert_rows,
-             (double)m->expert_ffn / shape->expert_tensor, p);
+             (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
     if (m->shared_expert_ffn)
-        keep_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor, p);
+        keep_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
+                 &p->shared, p);
     p->linear_in += gathered + e * hidden;
     p->linear_grad += gathered + routed;
     if (m->shared_expert_ffn)
         p->linear_grad += e * hidden;
 }
 
+static double of_mlp(const mlp_parts *mlp)
+{
+    return mlp->into + mlp->product;
+}
+
+/* What named modules do not keep. Their inputs stay, but for what a norm that
+ * is made again hands to them. */
+static double dropped_by_modules(const lhi_shape *shape, const parts *p)
+{
+    double dropped = 0;
+
+    if (lhi_recomputes(shape, LH_MODULE_CORE_ATTN))
+        dropped += p->core;
+    if (lhi_recomputes(shape, LH_MODULE_LAYERNORM))
+        dropped += p->norms;
+    if (lhi_recomputes(shape, LH_MODULE_MLA_UP_PROJ) &&
+        shape->model->kv_lora_rank)
+        dropped += p->heads;
+    if (lhi_recomputes(shape, LH_MODULE_MLP))
+        dropped += of_mlp(&p->dense);
+    if (lhi_recomputes(shape, LH_MODULE_MOE))
+        return dropped + p->moved + of_mlp(&p->routed) + of_mlp(&p->shared);
+    if (lhi_recomputes(shape, LH_MODULE_MOE_ACT))
+        dropped += p->routed.product;
+    if (lhi_recomputes(shape, LH_MODULE_SHARED_EXPERTS))
+        dropped += of_mlp(&p->shared);
+    return dropped;
+}
+
+static double dropped_by(const lhi_shape *shape, const parts *p, double whole)
+{
+    switch (shape->recompute) {
+    case LH_RECOMPUTE_NONE:
+        return 0;
+    case LH_RECOMPUTE_FULL:
+        return whole - p->input;
+    case LH_RECOMPUTE_MODULES:
+        return dropped_by_modules(shape, p);
+    case LH_RECOMPUTE_SELECTIVE:
+        break;
+    }
+    if (shape->unfused)
+        return p->core;
+    return p->norms + p->dense.product + p->routed.product + p->shared.product;
+}
+
 void lhi_held_layer(const lhi_shape *shape, uint32_t layer, lhi_held *out)
 {
     parts p = {0};
-    double whole, kept, e = shape->element;
+    double whole, dropped, e = shape->element;
 
     keep_layer(shape, layer, &p);
-    whole = p.input + p.norms + p.core + p.product + p.rest;
-    if (shape->recompute == LH_RECOMPUTE_FULL)
-        kept = p.input;
-    else if (shape->recompute == LH_RECOMPUTE_NONE)
-        kept = whole;
-    else if (shape->unfused)
-        kept = whole - p.core;
-    else
-        kept = whole - p.norms - p.product;
-    out->activation = kept * shape->tokens;
+    whole = p.input + p.norms + p.core + p.heads + of_mlp(&p.dense) +
+            of_mlp(&p.routed) + of_mlp(&p.shared) + p.moved + p.rest;
+    dropped = dropped_by(shape, &p, whole);
+    out->activation = (whole - dropped) * shape->tokens;
     out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
-    out->passing = (whole - kept) * shape->tokens;
+    out->passing = dropped * shape->tokens;
     /* Keys and values that arrive while others are used, and in D the gradients
      * of both. */
     if (shape->context > 1)

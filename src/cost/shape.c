@@ -184,6 +184,12 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                         err);
 }
 
+bool lhi_recomputes(const lhi_shape *shape, lh_module module)
+{
+    return shape->recompute == LH_RECOMPUTE_MODULES &&
+           (shape->modules >> module & 1) != 0;
+}
+
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err)
@@ -218,6 +224,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         /* GPT-2 and GPT-3, and who else has layer norm, trained with it. */
         .dropout = m->norm == LH_NORM_LAYER && !options->no_dropout,
         .recompute = job->training.recompute,
+        .modules = job->training.recompute_modules,
     };
     out->folded = layout->expert > 1 || out->expert_tensor != layout->tensor;
     if (m->experts) {

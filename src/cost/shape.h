@@ -45,7 +45,11 @@ typedef struct lhi_shape {
     double expert_divisor;  /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
     lh_recompute recompute;
+    uint32_t modules; /* with LH_RECOMPUTE_MODULES: 1 << lh_module, added up */
 } lhi_shape;
+
+/* Whether `module` is one of those that are named to be made again. */
+bool lhi_recomputes(const lhi_shape *shape, lh_module module);
 
 /* LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,

@@ -32,20 +32,25 @@ static void use_measured_time(const lhi_prices *p, const lhi_measured *m,
     }
 }
 
-static double selective_extra(const lhi_prices *p, uint32_t layer)
+/* What is made again of a layer that was measured without; of what it sends
+ * nothing where that is added anyway. */
+static double selective_extra(const lhi_prices *p, uint32_t layer,
+                              bool communication)
 {
     lhi_shape plain = p->shape;
     lhi_passes with, without;
     lhi_spent a, b;
 
-    if (p->shape.recompute != LH_RECOMPUTE_SELECTIVE)
+    if (p->shape.recompute != LH_RECOMPUTE_SELECTIVE &&
+        p->shape.recompute != LH_RECOMPUTE_MODULES)
         return 0;
     plain.recompute = LH_RECOMPUTE_NONE;
     lhi_work_layer(&p->shape, layer, &with);
     lhi_work_layer(&plain, layer, &without);
     lhi_price_work(p, &with.d, &a);
     lhi_price_work(p, &without.d, &b);
-    return a.total - b.total;
+    return a.total - b.total -
+           (communication ? 0 : a.communication - b.communication);
 }
 
 static lhi_slice_part make_part(const lhi_prices *p, const lhi_measured *m,
@@ -61,7 +66,7 @@ static lhi_slice_part make_part(const lhi_prices *p, const lhi_measured *m,
     if (m->found) {
         use_measured_time(p, m, work, &estimate, is_layer, &out.used);
         if (!m->recompute_done && is_layer)
-            out.used.d.total += selective_extra(p, layer);
+            out.used.d.total += selective_extra(p, layer, m->communication);
         out.static_bytes = m->static_bytes;
     }
     /* A measurement without recomputation says nothing of what is kept with
@@ -189,7 +194,8 @@ static lh_status sum_chunk(const lhi_prices *p, lhi_sums *s, bool *found,
         if (p->shape.recompute == LH_RECOMPUTE_FULL)
             s->time.d.total += m.f_ns;
         for (uint32_t i = 0; i < p->slice->n_layers; i++)
-            s->time.d.total += selective_extra(p, p->slice->first_layer + i);
+            s->time.d.total +=
+                selective_extra(p, p->slice->first_layer + i, m.communication);
     }
     if (m.activation_bytes >= 0 && m.recompute_done) {
         s->held.activation = m.activation_bytes;

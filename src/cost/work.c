@@ -100,25 +100,42 @@ static void add_ring(const lhi_shape *shape, lhi_passes *out)
     out->d.context_calls += steps;
 }
 
+/* Queries of all heads, where nothing compresses them from the hidden state,
+ * and keys and values. */
+static void add_up_projections(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+    double heads = shape->heads;
+
+    add_linear(shape, out, shape->tokens,
+               m->q_lora_rank ? m->q_lora_rank : m->hidden,
+               heads * shape->qk_dim, 1);
+    add_linear(shape, out, shape->tokens, m->kv_lora_rank,
+               heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+}
+
 /* The projections of multi-head latent attention (arXiv:2405.04434, 2.1);
  * those that compress are whole on every GPU. */
 static void add_latent(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
-    double h = m->hidden, heads = shape->heads;
+    double h = m->hidden;
 
-    if (m->q_lora_rank) {
+    if (m->q_lora_rank)
         add_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
-        add_linear(shape, out, shape->tokens, m->q_lora_rank,
-                   heads * shape->qk_dim, 1);
-    } else {
-        add_linear(shape, out, shape->tokens, h, heads * shape->qk_dim, 1);
-    }
     add_linear(shape, out, shape->tokens, h,
                (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
-    add_linear(shape, out, shape->tokens, m->kv_lora_rank,
-               heads * (m->qk_nope_head_dim + shape->v_dim), 1);
-    add_linear(shape, out, shape->tokens, heads * shape->v_dim, h, 1);
+    add_up_projections(shape, out);
+    add_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
+}
+
+static void add_rotation(const lhi_shape *shape, lhi_work *work)
+{
+    double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
+                     shape->tokens * shape->element;
+
+    if (!shape->model->positions)
+        add_pointwise(work, rotated, 1);
 }
 
 static void add_attention(const lhi_shape *shape, uint32_t layer,
@@ -134,12 +151,8 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
         add_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
                    m->hidden, 1);
     }
-    if (!m->positions) {
-        double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
-                         shape->tokens * shape->element;
-        add_pointwise(&out->f, rotated, 1);
-        add_pointwise(&out->d, rotated, 1);
-    }
+    add_rotation(shape, &out->f);
+    add_rotation(shape, &out->d);
     if (shape->unfused)
         add_unfused(shape, &out->f, &out->d);
     else
@@ -192,6 +205,15 @@ static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
     }
 }
 
+static void add_shared_experts(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+
+    if (m->shared_expert_ffn)
+        add_mlp(shape, shape->tokens,
+                (double)m->shared_expert_ffn / shape->tensor, 1, out);
+}
+
 /* Router, dispatch, experts, combine. Tokens spread evenly over experts, and
  * each GPU's experts see as many as it sent (GShard, arXiv:2006.16668). */
 static void add_experts(const lhi_shape *shape, lhi_passes *out)
@@ -211,9 +233,7 @@ static void add_experts(const lhi_shape *shape, lhi_passes *out)
     add_mlp(shape, shape->tokens * shape->expert_rows,
             (double)m->expert_ffn / shape->expert_tensor,
             (double)m->experts / shape->expert, out);
-    if (m->shared_expert_ffn)
-        add_mlp(shape, shape->tokens,
-                (double)m->shared_expert_ffn / shape->tensor, 1, out);
+    add_shared_experts(shape, out);
 }
 
 /* Norms and residuals around attention and MLP. */
@@ -264,22 +284,35 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->core_flops += times * what->core_flops;
 }
 
+/* Norms before attention and MLP. */
+static void recompute_norms(const lhi_shape *shape, lhi_work *d)
+{
+    double values = shape->tokens * shape->norm_share * shape->model->hidden;
+
+    add_pointwise(d, 2 * 2 * values * shape->element, 2);
+}
+
+static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
+{
+    add_activation(shape, shape->tokens * shape->expert_rows,
+                   (double)shape->model->expert_ffn / shape->expert_tensor, d,
+                   NULL);
+}
+
 /* What is cheap to make again: unfused, attention's core [Kor section 5];
  * with flash attention, which does so anyway, norms and activations. */
 static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
 {
     const lh_model *m = shape->model;
-    double values = shape->tokens * shape->norm_share * m->hidden;
     lhi_work ignored = {0};
 
     if (shape->unfused) {
         add_unfused(shape, d, &ignored);
         return;
     }
-    add_pointwise(d, 2 * 2 * values * shape->element, 2);
+    recompute_norms(shape, d);
     if (lh_model_layer_is_moe(m, layer)) {
-        add_activation(shape, shape->tokens * shape->expert_rows,
-                       (double)m->expert_ffn / shape->expert_tensor, d, NULL);
+        recompute_routed_activation(shape, d);
         if (m->shared_expert_ffn)
             add_activation(shape, shape->tokens,
                            (double)m->shared_expert_ffn / shape->tensor, d,
@@ -288,6 +321,66 @@ static void recompute_cheap(const lhi_shape *shape, uint32_t layer, lhi_work *d)
         add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor, d,
                        NULL);
     }
+}
+
+/* The all-gather and the reduce-scatter around an MLP. */
+static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
+{
+    if (shape->tensor == 1)
+        return;
+    work->tensor_bytes +=
+        2 * shape->tokens * shape->model->hidden * shape->element;
+    work->tensor_calls += 2;
+}
+
+/* With experts: all of it, or what of it is named. */
+static void recompute_experts(const lhi_shape *shape, lhi_work *d)
+{
+    lhi_passes once = {0};
+    bool all = lhi_recomputes(shape, LH_MODULE_MOE);
+    bool shared = shape->model->shared_expert_ffn != 0;
+
+    if (all)
+        add_experts(shape, &once);
+    else if (lhi_recomputes(shape, LH_MODULE_SHARED_EXPERTS))
+        add_shared_experts(shape, &once);
+    if (!all && lhi_recomputes(shape, LH_MODULE_MOE_ACT))
+        recompute_routed_activation(shape, d);
+    if (all ? shared || !shape->folded
+            : shared && lhi_recomputes(shape, LH_MODULE_SHARED_EXPERTS))
+        add_tensor_around(shape, &once.f);
+    lhi_work_add(d, &once.f, 1);
+}
+
+/* F of the modules that are named, again [transformer_config.py of Megatron
+ * Core 0.16: recompute_modules]. */
+static void recompute_modules(const lhi_shape *shape, uint32_t layer,
+                              lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    lhi_passes once = {0};
+
+    if (lhi_recomputes(shape, LH_MODULE_CORE_ATTN)) {
+        if (shape->unfused)
+            add_unfused(shape, &once.f, &once.w);
+        else
+            add_flash(shape, layer, &once.f, &once.w);
+        if (shape->context > 1)
+            add_ring(shape, &once);
+    }
+    if (lhi_recomputes(shape, LH_MODULE_LAYERNORM))
+        recompute_norms(shape, d);
+    if (lhi_recomputes(shape, LH_MODULE_MLA_UP_PROJ) && m->kv_lora_rank) {
+        add_up_projections(shape, &once);
+        add_rotation(shape, &once.f);
+    }
+    if (lh_model_layer_is_moe(m, layer)) {
+        recompute_experts(shape, d);
+    } else if (lhi_recomputes(shape, LH_MODULE_MLP)) {
+        add_mlp(shape, shape->tokens, (double)m->ffn / shape->tensor, 1, &once);
+        add_tensor_around(shape, &once.f);
+    }
+    lhi_work_add(d, &once.f, 1);
 }
 
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
@@ -305,6 +398,8 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
         lhi_work_add(&out->d, &out->f, 1);
     else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
         recompute_cheap(shape, layer, &out->d);
+    else if (shape->recompute == LH_RECOMPUTE_MODULES)
+        recompute_modules(shape, layer, &out->d);
 }
 
 void lhi_work_embedding(const lhi_shape *shape, lhi_passes *out)

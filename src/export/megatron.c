@@ -190,6 +190,52 @@ static void put_groups(lhi_text *out, const lh_plan *plan, uint32_t size)
     put_missing(out, e, zero);
 }
 
+static void put_module_names(lhi_text *out, uint32_t named)
+{
+    lhi_text_puts(out,
+                  "--recompute-granularity selective\n--recompute-modules");
+    for (uint32_t i = 0; i < LH_N_MODULES; i++)
+        if (named >> i & 1)
+            lhi_text_printf(out, " %s", lh_module_name((lh_module)i));
+    lhi_text_puts(out, "\n");
+}
+
+/* What the cost model takes for cheap. Megatron-LM's default is core_attn,
+ * which fused attention makes again by itself. */
+static void put_cheap(lhi_text *out, const lh_job *job)
+{
+    const lh_model *m = job->model;
+    if (job->framework.unfused_attention) {
+        put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
+        return;
+    }
+    put_module_names(out, 1u << LH_MODULE_LAYERNORM |
+                              (m->experts ? 1u << LH_MODULE_MOE_ACT : 0));
+    if (m->ffn || m->shared_expert_ffn)
+        lhi_text_puts(out,
+                      "# Not expressed: recomputed activation functions of "
+                      "MLPs that all tokens go through.\n");
+}
+
+static void put_recompute(lhi_text *out, const lh_plan *plan)
+{
+    switch (plan->best.recompute) {
+    case LH_RECOMPUTE_NONE:
+        break;
+    case LH_RECOMPUTE_SELECTIVE:
+        put_cheap(out, plan->job);
+        break;
+    case LH_RECOMPUTE_FULL:
+        lhi_text_puts(
+            out, "--recompute-granularity full\n--recompute-method uniform\n"
+                 "--recompute-num-layers 1\n");
+        break;
+    case LH_RECOMPUTE_MODULES:
+        put_module_names(out, plan->job->training.recompute_modules);
+        break;
+    }
+}
+
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->job->training.zero) {
@@ -212,12 +258,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
                           lhi_export_state_groups(plan));
     if (plan->best.elastic)
         put_modules(out, plan->best.elastic);
-    if (plan->best.recompute == LH_RECOMPUTE_SELECTIVE)
-        lhi_text_puts(out, "--recompute-granularity selective\n");
-    if (plan->best.recompute == LH_RECOMPUTE_FULL)
-        lhi_text_puts(
-            out, "--recompute-granularity full\n--recompute-method uniform\n"
-                 "--recompute-num-layers 1\n");
+    put_recompute(out, plan);
 }
 
 /* The plan's choice that is nearest to what Megatron-LM will do. */

@@ -199,6 +199,26 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "\n");
 }
 
+/* Modules are Megatron Core's; torchtitan's modes know layers and operations.
+ */
+static void put_recompute(lhi_text *out, const lh_plan *plan)
+{
+    uint32_t modules = plan->job->training.recompute_modules;
+    if (plan->best.recompute == LH_RECOMPUTE_NONE)
+        return;
+    if (plan->best.recompute != LH_RECOMPUTE_MODULES) {
+        lhi_text_printf(
+            out, "# In the configuration: activation checkpointing, %s.\n",
+            lh_recompute_name(plan->best.recompute));
+        return;
+    }
+    lhi_text_puts(out, "# Not expressed: recomputed");
+    for (uint32_t i = 0; i < LH_N_MODULES; i++)
+        if (modules >> i & 1)
+            lhi_text_printf(out, " %s", lh_module_name((lh_module)i));
+    lhi_text_puts(out, ".\n");
+}
+
 static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_training *t = &plan->job->training;
@@ -228,10 +248,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
             "layers.\n",
             e->recomputed[i].operation, 100 * e->recomputed[i].first,
             100 * e->recomputed[i].last);
-    if (plan->best.recompute != LH_RECOMPUTE_NONE)
-        lhi_text_printf(
-            out, "# In the configuration: activation checkpointing, %s.\n",
-            lh_recompute_name(plan->best.recompute));
+    put_recompute(out, plan);
 }
 
 lh_status lh_export_torchtitan(const lh_plan *plan, char **text, size_t *len,

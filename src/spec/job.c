@@ -123,6 +123,55 @@ static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_get_choice(r->doc, node, names, out, err) : LH_OK;
 }
 
+/* What a module's name asks for that the model has not; NULL: nothing. */
+static const char *lacks_module(const lh_model *m, uint32_t module)
+{
+    switch ((lh_module)module) {
+    case LH_MODULE_MOE_ACT:
+    case LH_MODULE_MOE:
+        return m->experts ? NULL : "experts";
+    case LH_MODULE_SHARED_EXPERTS:
+        return m->shared_expert_ffn ? NULL : "shared experts";
+    case LH_MODULE_MLA_UP_PROJ:
+        return m->kv_lora_rank ? NULL : "multi-head latent attention";
+    case LH_MODULE_MLP:
+        return m->ffn ? NULL : "layers without experts";
+    default:
+        return NULL;
+    }
+}
+
+/* One word, or a list of modules. */
+static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
+{
+    lh_training *t = &r->job->training;
+    const lhi_node *node = lhi_find(map, "recompute");
+    uint32_t word = LH_RECOMPUTE_NONE;
+    t->recompute_given = node != NULL;
+    if (node && node->kind != LHI_LIST)
+        LHI_TRY(lhi_get_choice(r->doc, node, lhi_recompute_names, &word, err));
+    t->recompute = (lh_recompute)word;
+    if (!node || node->kind != LHI_LIST)
+        return LH_OK;
+    t->recompute = LH_RECOMPUTE_MODULES;
+    for (const lhi_node *one = node->first; one; one = one->next) {
+        uint32_t module;
+        LHI_TRY(lhi_get_choice(r->doc, one, lhi_module_names, &module, err));
+        const char *what = lacks_module(r->job->model, module);
+        if (what)
+            return lhi_doc_fail(r->doc, one, err, LH_EINPUT, "%s has no %s",
+                                r->job->model->name, what);
+        if (t->recompute_modules >> module & 1)
+            return lhi_doc_fail(r->doc, one, err, LH_EINPUT,
+                                "'%s' appears twice", lhi_module_names[module]);
+        t->recompute_modules |= 1u << module;
+    }
+    return t->recompute_modules
+               ? LH_OK
+               : lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                              "must name a module, or be 'none'");
+}
+
 static lh_status read_training(reader *r, lh_error *err)
 {
     static const char *const keys[] = {
@@ -131,7 +180,7 @@ static lh_status read_training(reader *r, lh_error *err)
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
     uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
-    uint32_t recompute = LH_RECOMPUTE_NONE, rings = LH_RING_LOCKSTEP;
+    uint32_t rings = LH_RING_LOCKSTEP;
     uint32_t dispatcher = LH_DISPATCHER_ALL_TO_ALL;
     bool given;
     LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
@@ -149,8 +198,7 @@ static lh_status read_training(reader *r, lh_error *err)
                         &given, err));
     LHI_TRY(read_choice(r, map, "optimizer", lhi_optimizer_names, &optimizer,
                         &given, err));
-    LHI_TRY(read_choice(r, map, "recompute", lhi_recompute_names, &recompute,
-                        &t->recompute_given, err));
+    LHI_TRY(read_recompute(r, map, err));
     LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
     t->rings = (lh_ring)rings;
     LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
@@ -161,7 +209,6 @@ static lh_status read_training(reader *r, lh_error *err)
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
-    t->recompute = (lh_recompute)recompute;
     t->zero = 1;
     if (!(node = lhi_find(map, "zero")))
         return LH_OK;

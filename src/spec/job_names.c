@@ -5,6 +5,11 @@
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
+const char *const lhi_chosen_recompute_names[] = {"none", "selective", "full",
+                                                  "modules", NULL};
+const char *const lhi_module_names[] = {
+    "core_attn", "layernorm", "moe_act",        "mla_up_proj",
+    "mlp",       "moe",       "shared_experts", NULL};
 const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
@@ -22,7 +27,12 @@ const char *lh_optimizer_name(lh_optimizer optimizer)
 
 const char *lh_recompute_name(lh_recompute recompute)
 {
-    return lhi_recompute_names[recompute];
+    return lhi_chosen_recompute_names[recompute];
+}
+
+const char *lh_module_name(lh_module module)
+{
+    return lhi_module_names[module];
 }
 
 const char *lh_outermost_name(lh_outermost outermost)

@@ -21,6 +21,21 @@ static bool set_given(json_t *map, const char *key, uint32_t count)
     return count == 0 || lhi_json_set(map, key, json_integer(count));
 }
 
+static json_t *recompute_to_json(const lh_training *t)
+{
+    json_t *list;
+    bool ok;
+    if (t->recompute != LH_RECOMPUTE_MODULES)
+        return json_string(lh_recompute_name(t->recompute));
+    list = json_array();
+    ok = list != NULL;
+    for (uint32_t i = 0; i < LH_N_MODULES && ok; i++)
+        if (t->recompute_modules >> i & 1)
+            ok = json_array_append_new(
+                     list, json_string(lh_module_name((lh_module)i))) == 0;
+    return lhi_json_done(list, ok);
+}
+
 static json_t *training_to_json(const lh_training *t)
 {
     json_t *map = json_object();
@@ -34,8 +49,7 @@ static json_t *training_to_json(const lh_training *t)
                      json_string(lh_optimizer_name(t->optimizer))) &&
         (!t->zero_given || lhi_json_set(map, "zero", json_integer(t->zero))) &&
         (!t->recompute_given ||
-         lhi_json_set(map, "recompute",
-                      json_string(lh_recompute_name(t->recompute)))) &&
+         lhi_json_set(map, "recompute", recompute_to_json(t))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          lhi_json_set(map, "rings", json_string("pipelined"))) &&
         (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||

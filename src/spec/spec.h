@@ -133,6 +133,9 @@ json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 extern const char *const lhi_precision_names[];
 extern const char *const lhi_optimizer_names[];
 extern const char *const lhi_recompute_names[];
+/* Of a plan's choice: where the job names modules, "modules". */
+extern const char *const lhi_chosen_recompute_names[];
+extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_sharding_names[];  /* without "any" */
 extern const char *const lhi_dispatcher_names[];

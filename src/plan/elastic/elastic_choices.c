@@ -224,10 +224,11 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     lh_status status = LH_OK, last = LH_OK;
     config.layout.chunks_per_device = z->chunks;
     for (uint32_t k = LH_RECOMPUTE_NONE;
-         k <= LH_RECOMPUTE_FULL && status == LH_OK; k++) {
+         k <= LH_RECOMPUTE_MODULES && status == LH_OK; k++) {
         lhi_elastic_result one = {0};
         config.recompute = (lh_recompute)k;
-        if (t->recompute_given && k != (uint32_t)t->recompute)
+        if (t->recompute_given ? k != (uint32_t)t->recompute
+                               : k == LH_RECOMPUTE_MODULES)
             continue;
         last = run_method(job, &config, z->method, &one, &why);
         bool better = last == LH_OK &&

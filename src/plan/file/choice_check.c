@@ -90,6 +90,18 @@ static lh_status check_experts(const checker *k, lh_error *err)
     return LH_OK;
 }
 
+/* Modules are the job's to name. */
+static lh_status check_recompute(const checker *k, lh_error *err)
+{
+    const lh_training *t = &k->job->training;
+    if (k->c->recompute != LH_RECOMPUTE_MODULES ||
+        t->recompute == LH_RECOMPUTE_MODULES)
+        return LH_OK;
+    return lhi_doc_fail(k->doc, lhi_find(k->map, "recompute"), err, LH_EINPUT,
+                        "is 'modules', but the job's training.recompute is no "
+                        "list of these");
+}
+
 static lh_status check_batch(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
@@ -208,6 +220,7 @@ lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
     LHI_TRY(check_layers(&k, err));
     LHI_TRY(check_gpus(&k, err));
     LHI_TRY(check_experts(&k, err));
+    LHI_TRY(check_recompute(&k, err));
     LHI_TRY(check_batch(&k, err));
     LHI_TRY(check_times(&k, err));
     LHI_TRY(check_seconds(&k, err));

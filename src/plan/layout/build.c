@@ -496,6 +496,9 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is not complete");
+    if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
+        return lhi_fail(err, LH_EINVAL,
+                        "the job names no modules to recompute");
     long double gpus = (long double)layout->tensor * layout->context *
                        layout->pipeline * layout->data;
     if (gpus > job->n_gpus)

@@ -124,10 +124,12 @@ static lh_status add_groups(growth *g, lh_error *err)
 static lh_status add_recomputations(growth *g, lh_error *err)
 {
     const lh_training *t = &g->space->job->training;
-    static const lh_recompute all[] = {
-        LH_RECOMPUTE_NONE, LH_RECOMPUTE_SELECTIVE, LH_RECOMPUTE_FULL};
-    for (int i = 0; i < 3; i++) {
-        if (t->recompute_given && all[i] != t->recompute)
+    static const lh_recompute all[] = {LH_RECOMPUTE_NONE,
+                                       LH_RECOMPUTE_SELECTIVE,
+                                       LH_RECOMPUTE_FULL, LH_RECOMPUTE_MODULES};
+    for (int i = 0; i < 4; i++) {
+        if (t->recompute_given ? all[i] != t->recompute
+                               : all[i] == LH_RECOMPUTE_MODULES)
             continue;
         g->config.recompute = all[i];
         LHI_TRY(show(g, err));

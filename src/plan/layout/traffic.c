@@ -129,15 +129,23 @@ static void count_experts(counter *c, const lhi_fold *fold, double params)
     }
 }
 
-/* All-to-alls of the chunk's layers: two forward, two backward, and what full
- * recomputation repeats. */
+/* Two forward, two backward, and what recomputation repeats. */
+static double all_to_alls(const lh_job *job, lh_recompute recompute)
+{
+    bool again = recompute == LH_RECOMPUTE_FULL ||
+                 (recompute == LH_RECOMPUTE_MODULES &&
+                  (job->training.recompute_modules >> LH_MODULE_MOE & 1));
+    return again ? 6 : 4;
+}
+
+/* All-to-alls of the chunk's layers. */
 static lh_status count_tokens(counter *c, const lhi_fold *fold,
                               const lh_cost_slice *slice, lh_error *err)
 {
     const lh_job *job = c->job;
     const lh_model *m = job->model;
     lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
-    double passes = c->config->recompute == LH_RECOMPUTE_FULL ? 6 : 4, layers;
+    double passes = all_to_alls(job, c->config->recompute), layers;
     lhi_members block;
     lhi_shape shape;
     layers = slice->head && lh_model_layer_is_moe(m, m->layers - 1)

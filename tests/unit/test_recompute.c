@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules of a layer that are made again: what each leaves out of memory, and
+ * what making it again takes, worked out by hand. */
+#include "test_cost.h"
+
+#include <longhaul/export.h>
+#include <longhaul/plan.h>
+#include <string.h>
+
+static void recompute(fixture *f, uint32_t modules)
+{
+    f->job.training.recompute =
+        modules ? LH_RECOMPUTE_MODULES : LH_RECOMPUTE_NONE;
+    f->job.training.recompute_modules = modules;
+}
+
+/* Bytes that `modules` do not keep, of the layer as it is; all of D beyond
+ * what D takes without them goes to *d. */
+static int64_t dropped(fixture *f, uint32_t modules, lh_pass_cost *d)
+{
+    lh_cost plain;
+
+    recompute(f, 0);
+    COST(f);
+    plain = f->cost;
+    recompute(f, modules);
+    COST(f);
+    d->flops = f->cost.d.flops - plain.d.flops;
+    d->matmul_ns = f->cost.d.matmul_ns - plain.d.matmul_ns;
+    d->memory_ns = f->cost.d.memory_ns - plain.d.memory_ns;
+    d->kernel_ns = f->cost.d.kernel_ns - plain.d.kernel_ns;
+    d->communication_ns = f->cost.d.communication_ns - plain.d.communication_ns;
+    /* F and W are as they were, and so is what W needs. */
+    CHECK_INT(f->cost.f.total_ns, plain.f.total_ns);
+    CHECK_INT(f->cost.w.total_ns, plain.w.total_ns);
+    CHECK_INT(f->cost.weight_input_bytes, plain.weight_input_bytes);
+    /* What is not kept is there while D works on the layer. */
+    CHECK_NEAR((double)(f->cost.workspace_bytes - plain.workspace_bytes),
+               (double)(plain.activation_bytes - f->cost.activation_bytes), 1);
+    return plain.activation_bytes - f->cost.activation_bytes;
+}
+
+static double memory_ns(double bytes)
+{
+    return bytes / (3350 * lh_cost_defaults()->memory_efficiency);
+}
+
+/* Llama 3 70B, tensor 8: hidden 8192, 64 heads and 8 for keys and values of
+ * 128, ffn 28672; 8192 tokens. */
+static void dense_layer(void)
+{
+    fixture f;
+    lh_pass_cost d = {0};
+    const double kernel = lh_cost_defaults()->kernel_ns;
+    const double t = 8192, h = 8192, ffn = 28672.0 / 8;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    /* Two norms of 2 bytes x h / 8; each is read and written again. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_LAYERNORM, &d), 8192 * 2 * 2 * 1024);
+    CHECK_NEAR((double)d.memory_ns, memory_ns(2 * 2 * t * 1024 * 2), 2);
+    CHECK_NEAR((double)d.kernel_ns, 2 * kernel, 2);
+    CHECK_NEAR(d.flops, 0, 0);
+    CHECK_INT(d.communication_ns, 0);
+    /* Flash attention keeps a log-sum-exp of 4 bytes for each of 8 heads. Two
+     * products of 8 heads x 128 over half of the sequence. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_CORE_ATTN, &d), 8192 * 4 * 8);
+    CHECK_NEAR(d.flops, 2 * 2 * t * (t / 2) * 8 * 128, 1);
+    CHECK_NEAR((double)d.kernel_ns, kernel, 2);
+    CHECK_INT(d.communication_ns, 0);
+    /* Gate and up, and their product, 2 bytes each; three matrices again, the
+     * tokens gathered before and scattered after. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MLP, &d), 8192 * 2 * 3 * 3584);
+    CHECK_NEAR(d.flops, 3 * 2 * t * h * ffn, 1);
+    CHECK_NEAR((double)d.kernel_ns, 3 * kernel, 2);
+    CHECK_NEAR((double)d.communication_ns,
+               2 * (7.0 / 8 * t * h * 2 / fixture_node_rate() +
+                    7 * FIXTURE_NODE_LATENCY),
+               4);
+    /* Together they are what each is. */
+    lh_pass_cost all = {0};
+    CHECK_INT(dropped(&f,
+                      1u << LH_MODULE_LAYERNORM | 1u << LH_MODULE_MLP |
+                          1u << LH_MODULE_CORE_ATTN,
+                      &all),
+              8192 * (4 * 1024 + 4 * 8 + 6 * 3584));
+    CHECK_NEAR(all.flops, 3 * 2 * t * h * ffn + 2 * t * t * 8 * 128, 1);
+    /* There are no experts in it. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT, &d),
+              0);
+    CHECK_INT(d.kernel_ns, 0);
+}
+
+/* DeepSeek-V3: 128 heads whose queries and keys have 128 + 64, values 128; from
+ * compressed forms of 1536 and 512. Experts 2048 wide, 8 of 256 for a token,
+ * and one for all. Tensor 1, expert 8 of 8 replicas, 4096 tokens. */
+static void experts_layer(void)
+{
+    fixture f;
+    lh_pass_cost d = {0};
+    const double kernel = lh_cost_defaults()->kernel_ns;
+    const double t = 4096, h = 7168;
+
+    fixture_init(&f, "deepseek-v3");
+    f.job.training.sequence = 4096;
+    f.layout.data = f.layout.expert = 8;
+    f.slice.first_layer = 30;
+    /* Queries, keys and values of all heads; the matrices that make them, and
+     * the rotation. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MLA_UP_PROJ, &d),
+              4096LL * 2 * 128 * (192 + 192 + 128));
+    CHECK_NEAR(d.flops,
+               2 * t * 1536 * 128 * 192 + 2 * t * 512 * 128 * (128 + 128), 1);
+    CHECK_NEAR((double)d.kernel_ns, 3 * kernel, 2);
+    CHECK_INT(d.communication_ns, 0);
+    /* The product of gate and up of 8 experts; both are read. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE_ACT, &d), 4096LL * 2 * 8 * 2048);
+    CHECK_NEAR(d.flops, 0, 0);
+    CHECK_NEAR((double)d.memory_ns, memory_ns(3 * t * 2 * 8 * 2048), 2);
+    CHECK_NEAR((double)d.kernel_ns, kernel, 2);
+    /* Gate, up and product of the one, three matrices. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_SHARED_EXPERTS, &d),
+              4096LL * 2 * 3 * 2048);
+    CHECK_NEAR(d.flops, 3 * 2 * t * h * 2048, 1);
+    CHECK_INT(d.communication_ns, 0);
+    /* All of it: tokens sent and returned, 256 weights in fp32, nine experts;
+     * the router's matrix again, and two of four all-to-alls. */
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d),
+              4096LL * (2 * 2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
+    CHECK_NEAR(d.flops, 2 * t * h * 256 + 9 * 3 * 2 * t * h * 2048, 2);
+    recompute(&f, 0);
+    COST(&f);
+    CHECK_NEAR((double)d.communication_ns, (double)f.cost.f.communication_ns,
+               2);
+    CHECK(d.communication_ns > 0);
+    /* It has the others in it. */
+    lh_pass_cost same = {0};
+    CHECK_INT(dropped(&f,
+                      1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT |
+                          1u << LH_MODULE_SHARED_EXPERTS,
+                      &same),
+              4096LL * (2 * 2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
+    CHECK_INT(same.communication_ns, d.communication_ns);
+    CHECK_INT(same.kernel_ns, d.kernel_ns);
+    /* A layer of it without experts. */
+    f.slice.first_layer = 0;
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d), 0);
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MLP, &d), 4096LL * 2 * 3 * 18432);
+}
+
+/* Scores in memory are what Korthikanti et al. make again: equation 6. */
+static void unfused_attention(void)
+{
+    fixture f;
+    lh_pass_cost d = {0}, cheap;
+    int64_t kept;
+
+    fixture_init(&f, "gpt3-175b");
+    f.job.training.sequence = 2048;
+    f.layout.tensor = 8;
+    f.options.unfused_attention = true;
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_CORE_ATTN, &d),
+              5LL * 96 * 2048 * 2048 / 8);
+    kept = f.cost.activation_bytes;
+    cheap = f.cost.d;
+    f.job.training.recompute = LH_RECOMPUTE_SELECTIVE;
+    COST(&f);
+    CHECK_INT(f.cost.activation_bytes, kept);
+    CHECK_INT(f.cost.d.total_ns, cheap.total_ns);
+}
+
+/* All modules keep at least what full recomputation does, and no set of them
+ * takes less memory than a larger one. */
+static void more_keeps_less(void)
+{
+    static const char *const models[] = {"llama3-8b", "deepseek-v3",
+                                         "qwen3-30b-a3b", "gpt-oss-120b"};
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        lh_cost full;
+        fixture_init(&f, models[i]);
+        f.slice.first_layer = f.job.model->layers - 1;
+        f.job.training.sequence = 4096;
+        f.job.training.recompute = LH_RECOMPUTE_FULL;
+        COST(&f);
+        full = f.cost;
+        for (uint32_t set = 1; set < 1u << LH_N_MODULES; set++) {
+            recompute(&f, set);
+            COST(&f);
+            lh_cost here = f.cost;
+            CHECK(here.activation_bytes >= full.activation_bytes);
+            for (uint32_t m = 0; m < LH_N_MODULES; m++) {
+                recompute(&f, set & ~(1u << m));
+                COST(&f);
+                CHECK(f.cost.activation_bytes >= here.activation_bytes);
+                CHECK(f.cost.d.total_ns <= here.d.total_ns);
+            }
+        }
+    }
+}
+
+/* --- in a job --------------------------------------------------------------
+ */
+
+static const char job_text[] =
+    "longhaul: job/1\n"
+    "model: %s\n"
+    "training: {global_batch: 16, sequence: 4096, recompute: %s}\n"
+    "cluster:\n"
+    "  gpu: h200\n"
+    "  gpus_per_node: 8\n"
+    "  node_link: {gbps: 3600, latency_us: 3}\n"
+    "  datacenters: [{name: west, nodes: 1}]\n";
+
+static lh_status parse(const char *model, const char *what, lh_job **out,
+                       lh_error *err)
+{
+    char text[1024];
+    int len = snprintf(text, sizeof text, job_text, model, what);
+    return lh_job_parse(text, (size_t)len, "job.yaml", NULL, out, err);
+}
+
+static void refused(const char *model, const char *what, const char *why)
+{
+    lh_job *job = NULL;
+    lh_error err;
+    CHECK_INT(parse(model, what, &job, &err), LH_EINPUT);
+    if (!strstr(err.text, why))
+        CHECK_STR(err.text, why);
+}
+
+static void in_a_job(void)
+{
+    lh_job *job, *again;
+    lh_error err;
+    char *text;
+    size_t len;
+    CHECK_OK(parse("llama3-8b", "[mlp, layernorm]", &job, &err), err);
+    CHECK_INT(job->training.recompute, LH_RECOMPUTE_MODULES);
+    CHECK_INT(job->training.recompute_modules,
+              1u << LH_MODULE_MLP | 1u << LH_MODULE_LAYERNORM);
+    CHECK(job->training.recompute_given);
+    CHECK_OK(lh_job_format(job, &text, &len, &err), err);
+    CHECK(strstr(text, "\"layernorm\"") != NULL);
+    CHECK_OK(lh_job_parse(text, len, "again", NULL, &again, &err), err);
+    CHECK_INT(again->training.recompute_modules,
+              job->training.recompute_modules);
+    lh_text_free(text);
+    lh_job_free(again);
+    lh_job_free(job);
+    refused("llama3-8b", "[]", "training.recompute: must name a module");
+    refused("llama3-8b", "[mlp, mlp]", "'mlp' appears twice");
+    refused("llama3-8b", "[attn]", "must be core_attn");
+    refused("llama3-8b", "modules", "must be none");
+    refused("llama3-8b", "[moe_act]", "llama3-8b has no experts");
+    refused("llama3-8b", "[mla_up_proj]", "no multi-head latent attention");
+    refused("qwen3-30b-a3b", "[shared_experts]", "no shared experts");
+}
+
+/* The plan has the job's modules and nothing else, reads back to itself, and
+ * is exported in Megatron-LM's own words. */
+static void in_a_plan(void)
+{
+    lh_job *job;
+    lh_plan *plan, *again;
+    lh_error err;
+    lh_pipeline *p;
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    char *text;
+    size_t len;
+    CHECK_OK(parse("llama3-8b", "[core_attn, mlp]", &job, &err), err);
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    CHECK_INT(plan->best.recompute, LH_RECOMPUTE_MODULES);
+    CHECK_OK(lh_plan_format(plan, &text, &len, &err), err);
+    CHECK_OK(lh_plan_parse(text, len, "plan.json", &again, &err), err);
+    CHECK_INT(again->best.recompute, LH_RECOMPUTE_MODULES);
+    lh_text_free(text);
+    lh_plan_free(again);
+    CHECK_OK(lh_export_megatron(plan, &text, &len, &err), err);
+    CHECK(strstr(text, "--recompute-granularity selective\n"
+                       "--recompute-modules core_attn mlp\n") != NULL);
+    lh_text_free(text);
+    lh_layout layout = plan->best.layout;
+    lh_plan_free(plan);
+    lh_job_free(job);
+    CHECK_OK(parse("llama3-8b", "none", &job, &err), err);
+    CHECK_INT(lh_plan_pipeline(job, &layout, LH_PLACEMENT_UD,
+                               LH_RECOMPUTE_MODULES, &p, NULL, &err),
+              LH_EINVAL);
+    lh_job_free(job);
+}
+
+int main(void)
+{
+    RUN(dense_layer);
+    RUN(experts_layer);
+    RUN(unfused_attention);
+    RUN(more_keeps_less);
+    RUN(in_a_job);
+    RUN(in_a_plan);
+    return test_summary();
+}
