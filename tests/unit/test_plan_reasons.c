@@ -221,7 +221,7 @@ static void runners(void)
     lh_plan_free(p);
 }
 
-#define QUICK "micro_batch: 2, schedule: greedy"
+#define QUICK "micro_batch: 2, chunks_per_device: 1, schedule: greedy"
 
 /* The best over both datacenters, under one oversubscription. */
 static int64_t point(const lh_layout *like, double x, const char *sites)

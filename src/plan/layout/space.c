@@ -276,10 +276,11 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
             usual = usual || chunks == want;
         else if (!want || usual)
             continue;
+        /* On one rank a wave is the same as two chunks in turn. */
         if (!given(chunks, want) ||
-            (!want && ((chunks > 1 && l->pipeline == 1) ||
-                       (uint64_t)chunks * l->pipeline > layers)) ||
-            (want > 1 && i < N_KINDS && l->pipeline == 1))
+            (!want && (uint64_t)chunks * l->pipeline > layers) ||
+            (i < N_KINDS && kinds[i].placement == LH_PLACEMENT_WAVE &&
+             l->pipeline == 1))
             continue;
         ++*n;
         l->chunks_per_device = chunks;
