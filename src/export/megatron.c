@@ -164,7 +164,7 @@ static void put_groups(lhi_text *out, const lh_plan *plan, uint32_t size)
 {
     const lh_choice *best = &plan->best;
     const lh_plan_elastic *e = best->elastic;
-    uint32_t zero = plan->job->training.zero;
+    uint32_t zero = plan->best.zero;
     int64_t ns;
     lh_error err = {0};
     lhi_text_printf(out,
@@ -238,8 +238,10 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
 
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
-    switch (plan->job->training.zero) {
+    switch (plan->best.zero) {
     case 0:
+        if (plan->best.layout.chunks_per_device > 1)
+            lhi_text_puts(out, "--overlap-grad-reduce\n");
         break;
     case 1:
         lhi_text_puts(out,
@@ -249,8 +251,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     default:
         lhi_text_printf(
             out, "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
-            plan->job->training.zero == 2 ? "optim_grads"
-                                          : "optim_grads_params");
+            plan->best.zero == 2 ? "optim_grads" : "optim_grads_params");
         break;
     }
     if (lhi_export_state_groups(plan) > 1)
@@ -288,9 +289,11 @@ static void put_remarks(lhi_text *out, const lh_plan *plan)
         return;
     }
     if (best->elastic)
-        put_missing(out, best->elastic, plan->job->training.zero);
+        put_missing(out, best->elastic, plan->best.zero);
     const lh_choice *other = nearest(plan, method);
-    lhi_text_printf(out, "# Megatron-LM runs %s in its place", method);
+    lhi_text_printf(
+        out, "# Megatron-LM runs %s in its place",
+        best->layout.pipeline > 1 ? method : "one microbatch after the other");
     if (other)
         lhi_text_printf(
             out, ": %.3f s, %+.1f %%.\n", (double)other->iteration_ns / 1e9,

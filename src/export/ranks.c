@@ -22,7 +22,7 @@ uint32_t lhi_export_state_groups(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     const lh_sites *sites = l->sites;
-    if (l->sharding <= LH_SHARDING_FULL || !plan->job->training.zero ||
+    if (l->sharding <= LH_SHARDING_FULL || !plan->best.zero ||
         l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
         return 1;
     if (!sites)

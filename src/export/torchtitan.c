@@ -79,8 +79,8 @@ static const char *schedule_class(const lh_choice *best)
 /* Replicas that do not share state, or groups of those that do. */
 static uint32_t count_groups(const lh_plan *plan)
 {
-    return plan->job->training.zero ? lhi_export_state_groups(plan)
-                                    : plan->best.layout.data;
+    return plan->best.zero ? lhi_export_state_groups(plan)
+                           : plan->best.layout.data;
 }
 
 /* Experts are spread over replicas that share state, and cut as all else is, or
@@ -154,7 +154,7 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
-    uint32_t zero = plan->job->training.zero;
+    uint32_t zero = plan->best.zero;
     uint32_t degree = l->data, groups = count_groups(plan);
     lhi_export_option(out, "parallelism.data_parallel_replicate_degree",
                       groups);
