@@ -221,14 +221,18 @@ static lh_status work_out(cli *c, work *w)
 /* More passes than this make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
-static lh_status add_timeline(cli *c, const cli_comparison *x,
-                              const lh_contender *who, uint64_t *passes,
-                              lh_report *report)
+static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
+                              uint64_t *passes, lh_report *report)
 {
     const settings *s = c->settings;
-    cli_view view = {.pipeline = x->all->bases[who->base].pipeline};
-    lh_status status =
-        cli_view_schedule(c, &view, who->method, &s->model, s->sub_blocks);
+    const lh_contender *who = &x->all->contenders[i];
+    cli_view view = {.pipeline = x->all->bases[who->base].pipeline,
+                     .schedule = lh_comparison_schedule(x->all, i),
+                     .method = who->method};
+    lh_status status = LH_OK;
+    if (!view.schedule)
+        status =
+            cli_view_schedule(c, &view, who->method, &s->model, s->sub_blocks);
     if (status == LH_OK)
         status = cli_view_simulate(c, &view, &s->model, who->label);
     bool first = *passes == 0;
@@ -259,7 +263,7 @@ static lh_status add_point(cli *c, const cli_comparison *x,
         };
         CLI_TRY(lh_report_add_row(report, &row, &c->err));
         if (o->status == LH_OK)
-            CLI_TRY(add_timeline(c, x, who, &passes, report));
+            CLI_TRY(add_timeline(c, x, ranking[i], &passes, report));
     }
     return LH_OK;
 }
@@ -335,7 +339,9 @@ const cli_command cmd_compare = {
     .about = "Compare all methods side by side, also over a range of delays",
     .description =
         "Makes a schedule by every method, simulates it, and prints a table, "
-        "the fastest first. Of a job, the methods compete on its best layout. "
+        "the fastest first. Of a job or a plan, the methods compete on the "
+        "plan's layout, where its own schedule has the time that the plan "
+        "says; an elastic plan is there as \"elastic plan\". "
         "Of several pipelines, such as the same model placed in several ways, "
         "all methods of all of them compete.\n\n"
         "With --sweep the links between sites (all links, where the pipeline "

@@ -131,6 +131,14 @@ static json_t *slack_json(const cli_view *v)
     return list;
 }
 
+/* Of a plan: what follows the pipeline, too. */
+static int64_t iteration_ns(const work *w)
+{
+    const lh_choice *best = &w->problem.plan->best;
+    return lh_timeline_makespan(w->view.timeline) + best->optimizer_ns +
+           best->overhead_ns;
+}
+
 /* How far the makespan is above the bound, as a share of that. */
 static double gap_of(const work *w)
 {
@@ -160,6 +168,8 @@ static lh_status print_json(cli *c, const work *w)
         json_object_set_new(j, "gap", json_real(gap_of(w)));
         json_object_set_new(j, "limited_by", json_string(w->bound.text));
     }
+    if (j && w->problem.plan)
+        json_object_set_new(j, "iteration_s", cli_seconds(iteration_ns(w)));
     if (j && w->jitter.samples)
         json_object_set_new(j, "jitter", cli_jitter_json(&w->jitter));
     return cli_put_json(c, j);
@@ -282,6 +292,9 @@ static void print_head(cli *c, const work *w)
                   cli_time_text(lh_timeline_first_device_end(t), a));
     cli_print(c, "makespan      %s\n",
               cli_time_text(lh_timeline_makespan(t), a));
+    if (w->problem.plan)
+        cli_print(c, "iteration     %s with optimizer and overhead\n",
+                  cli_time_text(iteration_ns(w), a));
     cli_print(c, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
               bound->text);
     if (s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL))
@@ -436,7 +449,8 @@ const cli_command cmd_simulate = {
         "In the JSON, times are in seconds and memory is in the unit of the "
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "
-        "the makespan. A schedule that needs more memory than the limit is "
+        "the makespan, iteration_s of a plan the makespan with what follows "
+        "the pipeline. A schedule that needs more memory than the limit is "
         "shown all the same, with a warning: fits is false, the exit status "
         "0.",
     .output_help = "Write what would be printed to FILE.",

@@ -118,9 +118,11 @@ LH_API lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
                             lh_comparison **out, lh_error *err);
 
 /* The same on the placements that the plan's layout can take, each with the
- * chunks per device that it needs unless the job fixes these; jitter as
- * lh_plan_jitter() says. The plan's own pipeline, whose chunks may be uneven,
- * where the placement is the plan's: then the plan has to live as long. */
+ * chunks per device that it needs unless the job fixes these, and all else as
+ * the plan has it; jitter as lh_plan_jitter() says. Where the placement is the
+ * plan's, its own pipeline and for its method its own schedule, so that the
+ * plan is there with its own time; an elastic plan is a base by itself, "plan".
+ * The plan has to live as long as the result. */
 LH_API lh_status lh_compare_plan(const lh_plan *plan,
                                  const lh_compare_options *options,
                                  lh_comparison **out, lh_error *err);
@@ -130,6 +132,10 @@ LH_API void lh_comparison_free(lh_comparison *comparison); /* NULL is fine */
 LH_API const lh_outcome *lh_comparison_at(const lh_comparison *comparison,
                                           uint32_t latency, uint32_t transfer,
                                           uint32_t contender);
+/* The plan's own schedule, where that is what a contender has while delays stay
+ * as they are; NULL: it has the one that its method makes. */
+LH_API const lh_schedule *
+lh_comparison_schedule(const lh_comparison *comparison, uint32_t contender);
 /* Contenders at one point, the fastest first, then those over a memory limit,
  * then those that failed; equals as in the list. `ranking` has room for all. */
 LH_API void lh_comparison_rank(const lh_comparison *comparison,

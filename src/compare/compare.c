@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/take_options.h"
 #include "compare/compare_own.h"
+#include "plan/layout/choice.h"
 
 #include <longhaul/best.h>
 
@@ -8,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PLACEMENTS = 3 };
+enum {
+    MOST_PLACEMENTS = 3,
+    MOST_BASES = MOST_PLACEMENTS + 1, /* and a plan's elastic pipeline */
+};
 
 static const char *const by_names[] = {"predicted", "mean", "p95"};
 
@@ -30,8 +34,10 @@ typedef struct contest {
     lh_compare_base *bases;
     lh_contender *contenders;
     lh_outcome *outcomes;
-    lh_pipeline *own[MOST_PLACEMENTS];
+    lh_pipeline *own[MOST_BASES];
     lh_compare_left_out left_out[MOST_PLACEMENTS];
+    const lh_plan *plan; /* NULL: pipelines are compared */
+    uint32_t plans;      /* the base that is the plan's own pipeline */
 } contest;
 
 void lh_comparison_free(lh_comparison *comparison)
@@ -39,7 +45,7 @@ void lh_comparison_free(lh_comparison *comparison)
     contest *x = (contest *)comparison;
     if (!x)
         return;
-    for (uint32_t i = 0; i < MOST_PLACEMENTS; i++)
+    for (uint32_t i = 0; i < MOST_BASES; i++)
         lh_pipeline_free(x->own[i]);
     lhi_arena_free(x->mem); /* x lies in it */
 }
@@ -103,6 +109,31 @@ static lh_status start_contest(const lh_compare_options *options,
     return LH_OK;
 }
 
+/* An elastic plan's groups and its pipeline belong together. */
+static bool is_elastic(const contest *x, uint32_t base)
+{
+    return x->plan && x->plan->best.elastic && base == x->plans;
+}
+
+/* That of the plan, where it competes for its method: made again, a schedule
+ * that was searched for may come out another. */
+static const lh_schedule *plans_schedule(const contest *x, uint32_t base,
+                                         const char *method)
+{
+    if (!x->plan || base != x->plans || x->how.sub_blocks > 1 ||
+        strcmp(method, x->plan->best.layout.schedule) != 0)
+        return NULL;
+    return x->plan->schedule;
+}
+
+const lh_schedule *lh_comparison_schedule(const lh_comparison *comparison,
+                                          uint32_t contender)
+{
+    const contest *x = (const contest *)comparison;
+    const lh_contender *who = &comparison->contenders[contender];
+    return plans_schedule(x, who->base, who->method);
+}
+
 static bool is_wanted(const lh_compare_options *how, const char *method)
 {
     if (how->n_methods == 0)
@@ -127,7 +158,8 @@ static lh_status line_up(contest *x, lh_error *err)
         for (uint32_t m = 0; m < lh_n_best(); m++) {
             const char *method = lh_best_name(m);
             const char *name = s->n_bases > 1 ? x->bases[b].name : "";
-            if (!is_wanted(&x->how, method))
+            if (!is_wanted(&x->how, method) ||
+                (is_elastic(x, b) && !plans_schedule(x, b, method)))
                 continue;
             char label[96];
             snprintf(label, sizeof label, "%s%s%s", method, *name ? " " : "",
@@ -164,9 +196,16 @@ static lh_status work_out_point(contest *x, uint32_t l, uint32_t t,
             lh_outcome *o = &x->outcomes[point * s->n_contenders + i];
             if (x->contenders[i].base != b)
                 continue;
-            status = lhi_contend(&x->how, x->contenders[i].method, p,
-                                 x->how.replay ? as_is : p,
-                                 x->bases[b].after_ns, x->mem, o, err);
+            lhi_contest on = {.pipeline = p,
+                              .made_for =
+                                  x->how.replay || is_elastic(x, b) ? as_is : p,
+                              .after_ns = x->bases[b].after_ns};
+            if (on.made_for == as_is)
+                on.schedule = plans_schedule(x, b, x->contenders[i].method);
+            if (on.schedule && p == as_is)
+                on.bound_ns = x->plan->best.lower_bound_ns - on.after_ns;
+            status = lhi_contend(&x->how, x->contenders[i].method, &on, x->mem,
+                                 o, err);
             o->latency_ns = latency_ns;
             o->transfer_ns = transfer_ns;
         }
@@ -283,32 +322,53 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 
 /* --- a plan's placements ------------------------------------------------- */
 
-/* The plan's own pipeline, whose chunks may be uneven, where the placement is
- * the plan's. */
-static lh_status lay_out(const lh_plan *plan, lh_placement placement,
-                         uint32_t chunks, lh_compare_base *base,
-                         lh_pipeline **own, lh_error *err)
+/* The plan's own pipeline where the placement is the plan's; else the plan's
+ * layout on that placement, with all that the plan has chosen, the layers of
+ * its chunks too where there are as many. */
+static lh_status lay_out(contest *x, lh_placement placement, uint32_t chunks,
+                         lh_error *err)
 {
-    const lh_choice *best = &plan->best;
-    lh_layout layout = best->layout;
-    *base =
+    uint32_t at = x->shown.n_bases;
+    const lh_choice *best = &x->plan->best;
+    lhi_config config = lhi_config_of(best);
+    lhi_built built;
+    x->bases[at] =
         (lh_compare_base){.name = lh_placement_name(placement),
-                          .pipeline = plan->pipeline,
+                          .pipeline = x->plan->pipeline,
                           .after_ns = best->optimizer_ns + best->overhead_ns};
-    if (placement == best->placement && chunks == layout.chunks_per_device &&
-        best->chunk_layers)
+    if (!best->elastic && placement == best->placement &&
+        chunks == config.layout.chunks_per_device) {
+        x->plans = x->shown.n_bases++;
         return LH_OK;
-    layout.chunks_per_device = chunks;
-    LHI_TRY(lh_plan_pipeline(plan->job, &layout, placement, best->recompute,
-                             own, &base->after_ns, err));
-    base->pipeline = *own;
+    }
+    if (chunks != config.layout.chunks_per_device)
+        config.layers = NULL;
+    config.layout.chunks_per_device = chunks;
+    config.placement = placement;
+    LHI_TRY(lhi_layout_build(x->plan->job, &config, &built, err));
+    x->bases[at].pipeline = x->own[at] = built.pipeline;
+    x->bases[at].after_ns = built.optimizer_ns + built.overhead_ns;
+    x->shown.n_bases++;
     return LH_OK;
 }
 
-static lh_status add_placements(contest *x, const lh_plan *plan, lh_error *err)
+/* Beside the placements, on which methods make schedules, the plan itself. */
+static void add_elastic(contest *x)
 {
-    const lh_layout *best = &plan->best.layout;
-    uint32_t fixed = plan->job->layout.chunks_per_device;
+    const lh_choice *best = &x->plan->best;
+    if (!best->elastic)
+        return;
+    x->plans = x->shown.n_bases++;
+    x->bases[x->plans] =
+        (lh_compare_base){.name = "plan",
+                          .pipeline = x->plan->pipeline,
+                          .after_ns = best->optimizer_ns + best->overhead_ns};
+}
+
+static lh_status add_placements(contest *x, lh_error *err)
+{
+    const lh_layout *best = &x->plan->best.layout;
+    uint32_t fixed = x->plan->job->layout.chunks_per_device;
     const struct {
         lh_placement placement;
         uint32_t chunks;
@@ -318,16 +378,15 @@ static lh_status add_placements(contest *x, const lh_plan *plan, lh_error *err)
                                                        : 2},
                                {LH_PLACEMENT_WAVE, 2}};
     for (uint32_t i = 0; i < MOST_PLACEMENTS; i++) {
-        uint32_t at = x->shown.n_bases;
         lh_error why = {0};
         if (fixed && fixed != ways[i].chunks)
             continue;
-        lh_status status = lay_out(plan, ways[i].placement, ways[i].chunks,
-                                   &x->bases[at], &x->own[at], &why);
-        if (status == LH_OK) {
-            x->shown.n_bases++;
+        /* On one rank it is the same as two chunks in turn. */
+        if (best->pipeline == 1 && ways[i].placement == LH_PLACEMENT_WAVE)
             continue;
-        }
+        lh_status status = lay_out(x, ways[i].placement, ways[i].chunks, &why);
+        if (status == LH_OK)
+            continue;
         if (status != LH_EUNSUPPORTED && status != LH_EINFEASIBLE) {
             if (err)
                 *err = why;
@@ -339,6 +398,7 @@ static lh_status add_placements(contest *x, const lh_plan *plan, lh_error *err)
         x->left_out[x->shown.n_left_out++] =
             (lh_compare_left_out){ways[i].placement, text};
     }
+    add_elastic(x);
     if (x->shown.n_bases == 0)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "no placement of the plan's layout works: %s",
@@ -352,8 +412,10 @@ lh_status lh_compare_plan(const lh_plan *plan,
 {
     contest *x = NULL;
     lh_jitter jitter;
-    LHI_TRY(start_contest(options, MOST_PLACEMENTS, &x, err));
+    LHI_TRY(start_contest(options, MOST_BASES, &x, err));
     x->shown.iterations = true;
+    x->plan = plan;
+    x->plans = LH_NONE;
     lh_status status = LH_OK;
     if (x->how.jitter) {
         status =
@@ -361,7 +423,7 @@ lh_status lh_compare_plan(const lh_plan *plan,
         x->how.jitter = &jitter;
     }
     if (status == LH_OK)
-        status = add_placements(x, plan, err);
+        status = add_placements(x, err);
     if (status != LH_OK) {
         lh_comparison_free(&x->shown);
         return status;

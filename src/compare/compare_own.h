@@ -17,12 +17,18 @@
 
 #include <longhaul/compare.h>
 
-/* One method on `pipeline`, its schedule made for `made_for`: the times of *out
- * and what else it comes to, `mem`'s. LH_OK where the method does not suit,
- * too: out->status says so. */
+/* What a method competes on. */
+typedef struct lhi_contest {
+    const lh_pipeline *pipeline, *made_for; /* its schedule is for the latter */
+    const lh_schedule *schedule; /* that there is; NULL: the method makes one */
+    int64_t bound_ns;            /* no schedule is faster; 0: not known */
+    int64_t after_ns;            /* follows the pipeline */
+} lhi_contest;
+
+/* One method: the times of *out and what else it comes to, `mem`'s. LH_OK where
+ * the method does not suit, too: out->status says so. */
 lh_status lhi_contend(const lh_compare_options *how, const char *method,
-                      const lh_pipeline *pipeline, const lh_pipeline *made_for,
-                      int64_t after_ns, lhi_arena *mem, lh_outcome *out,
+                      const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
                       lh_error *err);
 
 /* The mean over devices of all forward work of one microbatch. */

@@ -72,10 +72,10 @@ static const char *copy_reason(const char *method, const char *why,
     return lhi_arena_strdup(mem, text);
 }
 
-lh_status lhi_contend(const lh_compare_options *how, const char *method,
-                      const lh_pipeline *p, const lh_pipeline *made_for,
-                      int64_t after_ns, lhi_arena *mem, lh_outcome *out,
-                      lh_error *err)
+/* The method's schedule, or the one that there is already. */
+static lh_status compete(const lh_compare_options *how, const char *method,
+                         const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
+                         lh_error *err)
 {
     lh_method_options with = {
         .size = sizeof with, .sub_blocks = how->sub_blocks, .sim = how->sim};
@@ -84,20 +84,33 @@ lh_status lhi_contend(const lh_compare_options *how, const char *method,
                               .effort =
                                   how->effort ? how->effort : SEARCH_EFFORT};
     lh_best best = {0};
-    lh_bound bound;
-    lh_error why = {0};
-    LHI_TRY(lh_lower_bound(p, &bound, err));
-    *out = (lh_outcome){.bound_ns = bound.ns, .why = "", .fits = true};
-    lh_status status = lh_best_schedule(method, made_for, &search, &best, &why);
-    if (status == LH_OK)
-        status = measure(how, p, best.schedule, mem, out, &why);
-    if (status == LH_OK && p == made_for && best.bound_ns > out->bound_ns)
+    if (on->schedule)
+        return measure(how, on->pipeline, on->schedule, mem, out, err);
+    LHI_TRY(lh_best_schedule(method, on->made_for, &search, &best, err));
+    lh_status status = measure(how, on->pipeline, best.schedule, mem, out, err);
+    if (status == LH_OK && on->pipeline == on->made_for &&
+        best.bound_ns > out->bound_ns)
         out->bound_ns = best.bound_ns;
     lh_best_fini(&best);
+    return status;
+}
+
+lh_status lhi_contend(const lh_compare_options *how, const char *method,
+                      const lhi_contest *on, lhi_arena *mem, lh_outcome *out,
+                      lh_error *err)
+{
+    lh_bound bound;
+    lh_error why = {0};
+    LHI_TRY(lh_lower_bound(on->pipeline, &bound, err));
+    *out = (lh_outcome){.bound_ns =
+                            bound.ns > on->bound_ns ? bound.ns : on->bound_ns,
+                        .why = "",
+                        .fits = true};
+    lh_status status = compete(how, method, on, mem, out, &why);
     out->status = status;
-    out->bound_ns += after_ns;
+    out->bound_ns += on->after_ns;
     if (status == LH_OK) {
-        out->ns += after_ns;
+        out->ns += on->after_ns;
         return LH_OK;
     }
     if (!is_answer(status)) {

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One layout has one time, whichever command tells it: seeded random jobs,
+dense and with experts, on one to four sites."""
+import copy
+import functools
+import json
+import random
+
+from harness import (ANY, WORK, case, check, finish, is_sanitized,
+                     json_case, read, run, test)
+
+JOBS = range(24 if is_sanitized() else 60)
+
+
+def ns(seconds):
+    """As whole nanoseconds: JSON has every digit of them."""
+    return round(seconds * 1e9)
+
+
+def sites_of(r):
+    gpus = [{"tflops": 200, "memory_gib": 80, "memory_gbps": 2000},
+            {"tflops": 400, "memory_gib": 40, "memory_gbps": 3000},
+            {"tflops": 120, "memory_gib": 24, "memory_gbps": 900}]
+    mixed = r.random() < .35
+    sites = [{"name": f"s{i}", "nodes": r.randint(1, 3),
+              **({"gpu": r.choice(gpus)} if mixed else {})}
+             for i in range(r.randint(1, 4))]
+    links = [{"between": [a["name"], b["name"]],
+              "latency_ms": r.choice([0.5, 5, 20]),
+              "gbps": r.choice([10, 100, 800]),
+              **({"loss": 1e-5} if r.random() < .2 else {})}
+             for i, a in enumerate(sites) for b in sites[i + 1:]]
+    return {"gpu": r.choice(gpus), "gpus_per_node": r.choice([2, 4]),
+            "node_link": {"gbps": 1000, "latency_us": 3},
+            "fabric": {"gbps": r.choice([50, 200]), "latency_us": 8},
+            "datacenters": sites, **({"links": links} if links else {})}
+
+
+def layout_of(r, experts):
+    chances = {"tensor": (.5, [1, 2]), "context": (.2, [1, 2]),
+               "micro_batch": (.4, [1, 2]), "chunks_per_device": (.3, [1, 2]),
+               "outermost": (.2, ["pipeline", "data"]),
+               "sharding": (.3, ["full", "hybrid", "hybrid-leaders"]),
+               "expert": (.3 if experts else 0, [1, 2]),
+               "schedule": (.2, ["1f1b", "greedy", "optimal"])}
+    return {key: r.choice(values) for key, (chance, values) in chances.items()
+            if r.random() < chance}
+
+
+def random_job(seed):
+    r = random.Random(seed)
+    experts = r.random() < .45
+    model = {"layers": r.choice([3, 4, 6, 8]), "heads": 8,
+             "hidden": r.choice([512, 1024, 2048]),
+             "vocab": r.choice([4000, 32000]), "ffn": r.choice([1024, 4096])}
+    if experts:
+        model |= {"experts": r.choice([4, 8]), "experts_per_token": 2,
+                  "expert_ffn": r.choice([512, 1024])}
+    training = {"global_batch": r.choice([8, 16, 24, 32]),
+                "sequence": r.choice([1024, 4096])}
+    if r.random() < .7:
+        training["zero"] = r.randint(0, 3)
+    if r.random() < .6:
+        training["recompute"] = r.choice(["none", "selective", "full"])
+    if r.random() < .2:
+        training["rings"] = "pipelined"
+    return {"longhaul": "job/1", "model": model, "training": training,
+            "cluster": sites_of(r), "layout": layout_of(r, experts)}
+
+
+def write_json(name, value):
+    (WORK / name).write_text(json.dumps(value))
+    return name
+
+
+def planned(job, name):
+    """None where nothing works, which has to be said in one line."""
+    done = run("plan", write_json(f"{name}.job", job), "-o", f"{name}.json")
+    check(done.returncode in (0, 1) and done.stderr.count("\n") <= 1,
+          done.stderr)
+    return json.loads(read(f"{name}.json")) if done.returncode == 0 else None
+
+
+@functools.cache
+def plan_of(seed):
+    return planned(random_job(seed), "plan") and read("plan.json")
+
+
+def plans():
+    """Seeds, their jobs and plans, which lie in plan.json."""
+    n = 0
+    for seed in JOBS:
+        text = plan_of(seed)
+        if text:
+            n += 1
+            (WORK / "plan.json").write_text(text)
+            yield seed, random_job(seed), json.loads(text)
+    check(n > len(JOBS) // 2, f"{n} of {len(JOBS)} jobs have a plan")
+
+
+def same_layout(a, b):
+    """But for the schedule."""
+    def all_but(choice):
+        return {key: value for key, value in choice["layout"].items()
+                if key not in ("schedule", "chunks_per_device")}
+    return all_but(a) == all_but(b) and all(
+        a.get(key) == b.get(key)
+        for key in ("zero", "recompute", "chunk_layers", "elastic"))
+
+
+def row_of(rows, choice):
+    name = "plan" if "elastic" in choice else choice["placement"]
+    found = [row for row in rows if row["status"] == "ok" and
+             row["method"] == choice["layout"]["schedule"] and
+             row["pipeline"] == name]
+    return found[0] if found else None
+
+
+def check_compared(seed, plan):
+    rows = json_case(f"compare {seed}", ["compare", "plan.json"],
+                     err=ANY)["rows"]
+    for choice in [plan, *plan["methods"]]:
+        if choice["status"] != "ok" or not same_layout(plan, choice):
+            continue
+        row = row_of(rows, choice)
+        name = f"{choice['layout']['schedule']} {choice['placement']}"
+        if check(row, f"job {seed}: compare has no {name}"):
+            check(ns(row["iteration_s"]) == choice["iteration_ns"],
+                  f"job {seed}: {name} takes {row['iteration_s']} s in compare,"
+                  f" {choice['iteration_ns']} ns in the plan")
+    own = row_of(rows, plan)["pipeline"]
+    for row in rows:
+        if row["status"] != "ok":
+            continue
+        # An elastic plan shards by chunk, and bounds of the search by layer.
+        least = max(0 if row["pipeline"] == "plan" else
+                    plan["search"].get("lower_bound_ns", 0),
+                    plan["lower_bound_ns"] if row["pipeline"] == own else 0)
+        check(ns(row["iteration_s"]) >= least,
+              f"job {seed}: {row['method']} {row['pipeline']} takes "
+              f"{row['iteration_s']} s; the plan proves that none takes less "
+              f"than {least} ns")
+
+
+@test
+def a_plan_is_simulated_and_compared_at_its_own_time():
+    for seed, _, plan in plans():
+        after = plan["optimizer_ns"] + plan["overhead_ns"]
+        check(plan["iteration_ns"] == plan["makespan_ns"] + after, seed)
+        alone = json_case(f"simulate {seed}", ["simulate", "plan.json"],
+                          err=ANY)
+        check(ns(alone["makespan_s"]) == plan["makespan_ns"] and
+              ns(alone["iteration_s"]) == plan["iteration_ns"],
+              f"job {seed}: {plan['makespan_ns']} ns, and "
+              f"{alone['makespan_s']} s simulated")
+        check_compared(seed, plan)
+
+
+def fixed(job, plan):
+    """The job with all that the plan says of its layout."""
+    given = copy.deepcopy(job)
+    given["layout"] = dict(plan["layout"])
+    given["training"] |= {key: plan[key] for key in ("zero", "recompute")}
+    return given
+
+
+@test
+def a_layout_that_is_given_again_takes_no_longer():
+    """Its layers may come out otherwise, and faster. Searches for schedules
+    stop after their effort: what one found another need not."""
+    n_elastic = 0
+    for seed, job, plan in plans():
+        n_elastic += "elastic" in plan
+        if plan["layout"]["schedule"] == "optimal":
+            continue
+        again = planned(fixed(job, plan), "again")
+        if check(again, f"job {seed}: its own layout is refused"):
+            check(again["iteration_ns"] <= plan["iteration_ns"],
+                  f"job {seed}: {plan['iteration_ns']} ns, and given again "
+                  f"{again['iteration_ns']}")
+    check(n_elastic > 0, "no plan is elastic: less is shown than it says")
+
+
+def exported(target):
+    done = run("export", "plan.json", "--to", target)
+    check(done.returncode in (0, 1), done.stderr)
+    return done.stdout if done.returncode == 0 else None
+
+
+@test
+def exports_say_the_time_and_the_state_of_the_plan():
+    """Whether the job gives the stage of ZeRO or the plan chose it."""
+    states = {1: "--use-distributed-optimizer", 2: "optim_grads\n",
+              3: "optim_grads_params\n"}
+    chosen = set()
+    for seed, job, plan in plans():
+        if "elastic" in plan:
+            continue
+        for target in "megatron", "torchtitan":
+            text = exported(target)
+            if text is None:
+                continue
+            time = f"{plan['iteration_ns'] / 1e9:.3f} s per iteration"
+            check(time in text, f"job {seed}: {target} has no {time}")
+            if target == "torchtitan":
+                continue
+            for stage, option in states.items():
+                check((option in text) == (stage == plan["zero"]),
+                      f"job {seed}: ZeRO {plan['zero']}, and {text}")
+            if "zero" not in job["training"]:
+                chosen.add(plan["zero"])
+    check(chosen - {1}, "no plan chose ZeRO 2 or 3: nothing is shown")
+
+
+finish()
