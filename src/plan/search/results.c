@@ -244,7 +244,8 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         bool other = (lh_placement)p != found.config.placement;
         if (other && found.config.layout.chunks_per_device != 2)
             continue;
-        if (other && p == LH_PLACEMENT_UD)
+        if (other && (p == LH_PLACEMENT_UD ||
+                      found.config.layout.pipeline == 1)) /* nothing else */
             continue;
         again.config.placement = (lh_placement)p;
         LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
