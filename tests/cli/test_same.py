@@ -123,6 +123,8 @@ def check_compared(seed, plan):
     for choice in [plan, *plan["methods"]]:
         if choice["status"] != "ok" or not same_layout(plan, choice):
             continue
+        if choice["layout"]["pipeline"] == 1 and choice["placement"] == "wave":
+            continue  # compare has it as a loop
         row = row_of(rows, choice)
         name = f"{choice['layout']['schedule']} {choice['placement']}"
         if check(row, f"job {seed}: compare has no {name}"):
