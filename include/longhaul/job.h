@@ -246,6 +246,7 @@ typedef struct lh_job {
     /* Paths, as they were opened, of the files that it names. */
     uint32_t n_files;
     const char *const *files;
+    uint32_t schedule_line; /* of layout.schedule in the text; 0: not there */
 } lh_job;
 
 /* When a layout with so many chunks per device has its receives posted. */

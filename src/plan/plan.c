@@ -6,7 +6,7 @@
 #include "plan/explain/flip.h"
 #include "plan/explain/rank_memory.h"
 #include "plan/explain/whatif.h"
-#include "plan/layout/layout.h"
+#include "plan/layout/choice.h"
 #include "plan/plan_own.h"
 #include "plan/search/front.h"
 #include "plan/search/money.h"
@@ -110,6 +110,7 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
+    LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other lines */
     LHI_TRY(copy_job(job, options, plan, err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lh_status status = find_plan(options, plan, err);

@@ -351,6 +351,7 @@ static lh_status read_layout(reader *r, lh_error *err)
     if (given)
         l->sharding = (lh_sharding)(sharding + 1);
     if ((node = lhi_find(map, "schedule"))) {
+        r->job->schedule_line = node->line;
         LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
             return lhi_fail_nomem(err);

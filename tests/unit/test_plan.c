@@ -477,9 +477,10 @@ static void refusals_say_by_how_much(void)
     refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
     refuses(job_two_sites("{context: 5}", 30, 80), "no layout divides 16 GPUs");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1, "
-                          "schedule: zb-v, chunks_per_device: 1}",
-                          32, 80),
-            "zb-v");
+                          "micro_batch: 2, schedule: interleaved-1f1b, "
+                          "chunks_per_device: 2}",
+                          30, 80),
+            "no schedule works with the layouts that fit");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 80),
             "give layout.micro_batch");
     /* Layouts divide; what they take is beyond all bounds. */
@@ -496,7 +497,7 @@ static void refusals_say_by_how_much(void)
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "job.yaml: layout.schedule: there is no method "
+    CHECK_HAS(err.text, "layout.schedule: there is no method "
                         "'zb-x'; there are gpipe, 1f1b,");
     lh_job_free(job);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout/choice.h"
 
+#include <inttypes.h>
+#include <longhaul/methods.h>
 #include <longhaul/simulate.h>
+#include <stdio.h>
 #include <string.h>
 
 lhi_asked lhi_schedule_asked(const lh_job *job)
@@ -12,6 +15,68 @@ lhi_asked lhi_schedule_asked(const lh_job *job)
     if (strcmp(want, LH_OPTIMAL) == 0)
         return LHI_ASKED_OPTIMAL;
     return lh_method_is_choice(want) ? LHI_ASKED_ANY : LHI_ASKED_METHOD;
+}
+
+bool lhi_schedule_suits(const lh_job *job, lh_placement placement)
+{
+    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
+        return true;
+    switch (lhi_method_named(job->layout.schedule)->chunks) {
+    case LHI_LIE_UD:
+        return placement == LH_PLACEMENT_UD;
+    case LHI_LIE_LOOP:
+        return placement == LH_PLACEMENT_LOOP;
+    case LHI_LIE_UD_LOOP:
+        return placement != LH_PLACEMENT_WAVE;
+    case LHI_LIE_WAVE:
+        return placement == LH_PLACEMENT_WAVE;
+    case LHI_LIE_WAVES:
+        return placement != LH_PLACEMENT_LOOP;
+    default:
+        return true;
+    }
+}
+
+/* Of the placements that layouts have: UD is one chunk, a wave two. */
+static const char *chunks_needed(lhi_lie chunks)
+{
+    return chunks == LHI_LIE_UD     ? "one chunk"
+           : chunks == LHI_LIE_LOOP ? "two chunks or more"
+           : chunks == LHI_LIE_WAVE ? "two chunks"
+                                    : "one chunk or two";
+}
+
+static lh_status refuse_schedule(const lh_job *job, const char *why,
+                                 lh_error *err)
+{
+    char line[24] = "";
+    if (job->schedule_line)
+        snprintf(line, sizeof line, ":%" PRIu32, job->schedule_line);
+    return lhi_fail(err, LH_EINPUT, "%s%s: layout.schedule: %s", job->name,
+                    line, why);
+}
+
+lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
+{
+    const lh_layout *l = &job->layout;
+    uint32_t n = l->chunks_per_device;
+    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
+        return LH_OK;
+    lh_error unknown = {0};
+    if (lh_method_find(l->schedule, NULL, &unknown) != LH_OK)
+        return refuse_schedule(job, unknown.text, err);
+    if (n == 0 || l->pipeline == 1 ||
+        (n == 1 && lhi_schedule_suits(job, LH_PLACEMENT_UD)) ||
+        (n == 2 && lhi_schedule_suits(job, LH_PLACEMENT_WAVE)) ||
+        (n >= 2 && lhi_schedule_suits(job, LH_PLACEMENT_LOOP)))
+        return LH_OK;
+    char why[200];
+    snprintf(why, sizeof why,
+             "'%s' needs %s on each device, and chunks_per_device is %" PRIu32
+             "; leave one of them out",
+             l->schedule, chunks_needed(lhi_method_named(l->schedule)->chunks),
+             n);
+    return refuse_schedule(job, why, err);
 }
 
 lhi_config lhi_config_of(const lh_choice *choice)

@@ -18,6 +18,14 @@ typedef enum lhi_asked {
 
 lhi_asked lhi_schedule_asked(const lh_job *job);
 
+/* Whether chunks may lie so for that; unless pipelines have one rank, where
+ * placements are the same. */
+bool lhi_schedule_suits(const lh_job *job, lh_placement placement);
+
+/* LH_EINPUT: layout.schedule is no method, or none for the chunks that the job
+ * gives a device. */
+lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
+
 /* What a choice says of its layout. */
 lhi_config lhi_config_of(const lh_choice *choice);
 

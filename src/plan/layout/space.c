@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout/space.h"
 
+#include "plan/layout/choice.h"
+
 #include <stdlib.h>
 
 enum {
@@ -282,10 +284,13 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
             (i < N_KINDS && kinds[i].placement == LH_PLACEMENT_WAVE &&
              l->pipeline == 1))
             continue;
+        lh_placement placement =
+            i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
+        if (l->pipeline > 1 && !lhi_schedule_suits(g->space->job, placement))
+            continue;
         ++*n;
         l->chunks_per_device = chunks;
-        g->config.placement =
-            i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
+        g->config.placement = placement;
         if (visit)
             LHI_TRY(show(g, err));
     }

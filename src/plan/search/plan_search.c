@@ -9,7 +9,6 @@
 #include "plan/search/money.h"
 #include "plan/search/refine.h"
 
-#include <longhaul/methods.h>
 #include <stdlib.h>
 
 enum { ELASTIC_LAYOUTS = 2 }; /* the fastest by other schedules */
@@ -71,20 +70,6 @@ static lh_status search_elastic(lhi_layout_search *s, lh_error *err)
                               s->mem, &s->elastic.rows[i], err));
     for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_front_add(s->front, &s->elastic.rows[i], err));
-    return LH_OK;
-}
-
-static lh_status check_schedule(const lh_job *job, lh_error *err)
-{
-    if (lhi_schedule_asked(job) != LHI_ASKED_METHOD)
-        return LH_OK;
-    lh_status status = lh_method_find(job->layout.schedule, NULL, err);
-    if (status != LH_OK) {
-        lhi_wrap(err, "%s: layout.schedule", job->name);
-        if (err)
-            err->code = LH_EINPUT;
-        return LH_EINPUT;
-    }
     return LH_OK;
 }
 
@@ -178,7 +163,6 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                            .mem = mem,
                            .unseen = unseen,
                            .front = options->front ? &front : NULL};
-    LHI_TRY(check_schedule(job, err));
     bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
     lh_status status =
         drawn ? lhi_layout_search_draw(&s, err) : branch(&s, false, err);

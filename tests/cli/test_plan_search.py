@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the search of a plan does with what a job asks for."""
+from harness import check, finish, run, test, write
+
+JOB = """longhaul: job/1
+model: llama3-70b
+training: {{global_batch: 512, sequence: 8192}}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {{gbps: 3600, latency_us: 3}}
+  fabric: {{gbps: 400, latency_us: 8}}
+  datacenters: [{{name: west, nodes: 16}}, {{name: east, nodes: 16}}]
+  links: [{{between: [west, east], latency_ms: 20, gbps: 800}}]
+layout:
+  {}
+"""
+LINE = JOB.count("\n")  # of the layout's keys
+
+
+# All else is open: hundreds of thousands of layouts, none of which works.
+@test
+def schedules_that_chunks_do_not_suit_are_refused():
+    for schedule, chunks, needs in (
+            ("1f1b", 2, "one chunk"),
+            ("slack", 8, "one chunk"),
+            ("interleaved-1f1b", 1, "two chunks or more"),
+            ("zb-v", 1, "two chunks"),
+            ("zb-v", 4, "two chunks"),
+            ("interleaved-zbv", 3, "one chunk or two")):
+        write("job.yaml", JOB.format(f"{{schedule: {schedule}, "
+                                     f"chunks_per_device: {chunks}}}"))
+        said = run("plan", "job.yaml", "-o", "plan.json")
+        check(said.returncode == 1 and said.stdout == "",
+              f"{schedule}, {chunks}: {said}")
+        check(said.stderr == f"longhaul: job.yaml:{LINE}: layout.schedule: "
+              f"'{schedule}' needs {needs} on each device, and "
+              f"chunks_per_device is {chunks}; leave one of them out\n",
+              f"{schedule}, {chunks}: {said.stderr}")
+
+
+# The line is that of the file, not of what is made of it.
+@test
+def unknown_schedules_are_refused_where_they_stand():
+    write("job.yaml", JOB.format("{tensor: 8,\n   schedule: zb-x}"))
+    said = run("plan", "job.yaml", "-o", "plan.json")
+    check(said.stderr.startswith(f"longhaul: job.yaml:{LINE + 1}: "
+                                 "layout.schedule: there is no method 'zb-x'"),
+          said.stderr)
+
+
+finish()
