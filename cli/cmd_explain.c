@@ -148,8 +148,9 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
         c, json_pack("{s:I, s:I, s:s, s:s, s:o, s:I, s:I, s:o}", "rank",
                      (json_int_t)s->rank, "ranks",
                      (json_int_t)lh_exec_n_ranks(exec), "schedule", v->method,
-                     "receives", cli_receives[s->model.receives], "predicted_s",
-                     cli_seconds(lh_exec_predicted_ns(exec)), "receive_buffers",
+                     "receives", cli_receives_of(&s->model, v->pipeline),
+                     "predicted_s", cli_seconds(lh_exec_predicted_ns(exec)),
+                     "receive_buffers",
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
                      (json_int_t)lh_exec_sends_under_way(exec, s->rank),
@@ -168,10 +169,10 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    s->sub_blocks));
     lh_exec_options with = {.size = sizeof with,
-                            .receives = (lh_receives)s->model.receives,
                             .fifo = s->model.fifo,
                             .receive_slots = s->buffers};
     lh_exec *exec = NULL;
+    cli_set_receives(&s->model, &with.receives, &with.own_receives);
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
     lh_status status =
         c->common.json ? print_json(c, v, exec) : print_text(c, v, exec);

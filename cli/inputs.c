@@ -228,18 +228,33 @@ lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
 /* --- the performance model ---------------------------------------------------
  */
 
-/* In the order of lh_receives. */
-const char *const cli_receives[] = {"early", "late", "late-fd", NULL};
+/* The first, or in the order of lh_receives. */
+const char *const cli_receives[] = {"pipeline", "early", "late", "late-fd",
+                                    NULL};
 const char *const cli_objectives[] = {"makespan", "first-device", NULL};
+
+void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own)
+{
+    *own = model->receives > 0;
+    *receives = *own ? (lh_receives)(model->receives - 1) : LH_RECEIVES_EARLY;
+}
+
+const char *cli_receives_of(const cli_model *model, const lh_pipeline *pipeline)
+{
+    return model->receives > 0
+               ? cli_receives[model->receives]
+               : lh_receives_name(lh_pipeline_receives(pipeline));
+}
 
 lh_sim_options cli_sim_options(const cli_model *model)
 {
-    return (lh_sim_options){
-        .size = sizeof(lh_sim_options),
-        .receives = (lh_receives)model->receives,
+    lh_sim_options sim = {
+        .size = sizeof sim,
         .coupled_queue = model->coupled,
         .fifo = model->fifo,
     };
+    cli_set_receives(model, &sim.receives, &sim.own_receives);
+    return sim;
 }
 
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline)

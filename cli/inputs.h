@@ -100,7 +100,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "receives", .type = CLI_CHOICE,                                \
         .at = offsetof(settings, model.receives), .arg = "WHEN",               \
-        .preset = "early", .choices = cli_receives, .help = says               \
+        .preset = "pipeline", .choices = cli_receives, .help = says            \
     }
 #define CLI_FIFO_ROW(settings)                                                 \
     {                                                                          \
@@ -115,7 +115,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
         "When receives are posted, and so when a rendezvous transfer may "     \
         "start: ahead of need (early), once the receiver gets to the pass in " \
         "need (late), or the same but never delayed by weight-gradient "       \
-        "passes (late-fd)."),                                                  \
+        "passes (late-fd); or as the pipeline or the plan says (pipeline)."),  \
         {.name = "coupled",                                                    \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, model.coupled),                              \
@@ -137,6 +137,11 @@ extern const char *const cli_receives[], *const cli_objectives[];
     }
 
 lh_sim_options cli_sim_options(const cli_model *model);
+/* What receives are under these options: "late". */
+const char *cli_receives_of(const cli_model *model,
+                            const lh_pipeline *pipeline);
+/* Into the options of a simulation or a run. */
+void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
 
 /* --- numbers -----------------------------------------------------------------

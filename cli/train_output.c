@@ -60,8 +60,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
                   "device", train_devices[s->device], "transport",
                   train_transports[s->transport], "schedule", v->method,
                   "ranks", (json_int_t)lh_pipeline_n_devices(v->pipeline),
-                  "receives", cli_receives[s->model.receives], "predicted_s",
-                  cli_seconds(r->predicted_ns), "median_s",
+                  "receives", cli_receives_of(&s->model, v->pipeline),
+                  "predicted_s", cli_seconds(r->predicted_ns), "median_s",
                   cli_seconds(r->median_ns), "error", r->error, "interrupted",
                   (int)r->interrupted, "iterations", iterations_json(r));
     if (j && s->device == LH_TRAIN_CPU) {

@@ -144,10 +144,9 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     watch w = {.c = c, .steps = s->steps, .process = getpid()};
     if (s->log)
         CLI_TRY(train_log_open(c, s->log, &w.log));
-    const lh_exec_options exec = {.size = sizeof exec,
-                                  .receives = (lh_receives)s->model.receives,
-                                  .fifo = s->model.fifo,
-                                  .receive_slots = s->buffers};
+    lh_exec_options exec = {.size = sizeof exec,
+                            .fifo = s->model.fifo,
+                            .receive_slots = s->buffers};
     const lh_train_options run = {.size = sizeof run,
                                   .transport = train_transports[s->transport],
                                   .steps = s->steps,
@@ -160,6 +159,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .failed = show_failure,
                                   .context = &w,
                                   .remark = show_remark};
+    cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
     cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);

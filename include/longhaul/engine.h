@@ -59,13 +59,14 @@ typedef struct lh_instruction {
 } lh_instruction;
 
 typedef struct lh_exec_options {
-    size_t size; /* sizeof(lh_exec_options) */
-    lh_receives receives;
-    bool fifo; /* ignore the schedule's link orders */
+    size_t size;          /* sizeof(lh_exec_options) */
+    lh_receives receives; /* LH_RECEIVES_EARLY (0): as the pipeline has it */
+    bool fifo;            /* ignore the schedule's link orders */
     /* Receives posted ahead of need per rank, at most; 0: as many as the
      * prediction needs. Messages are not lost where there are fewer, their
      * transfers may only start later. */
     uint32_t receive_slots;
+    bool own_receives; /* `receives` counts, even where it is early */
 } lh_exec_options;
 
 /* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does

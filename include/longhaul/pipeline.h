@@ -108,6 +108,8 @@ typedef struct lh_pipeline_desc {
      * adds up to n_microbatches; both or neither. */
     uint32_t n_enqueue, n_dequeue;
     const uint32_t *enqueue, *dequeue;
+    /* When receives are posted, where simulations and runs do not say. */
+    lh_receives receives;
 } lh_pipeline_desc;
 
 /* LH_EINPUT: a value is out of range or contradicts another; `err` says
@@ -154,6 +156,8 @@ LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
 /* The description's; 0: all. */
 LH_API uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline);
+LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
+LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);

@@ -13,11 +13,12 @@ extern "C" {
 #endif
 
 typedef struct lh_sim_options {
-    size_t size; /* sizeof(lh_sim_options) */
-    lh_receives receives;
+    size_t size;            /* sizeof(lh_sim_options) */
+    lh_receives receives;   /* LH_RECEIVES_EARLY (0): as the pipeline has it */
     uint32_t coupled_queue; /* head-of-line blocking with a queue of so many
                                messages per device; 0: uncoupled */
     bool fifo;              /* ignore the schedule's link orders */
+    bool own_receives;      /* `receives` counts, even where it is early */
 } lh_sim_options;
 
 /* One pass, as it ran. Times from the start of the iteration. */

@@ -99,8 +99,10 @@ typedef struct lh_solution {
 } lh_solution;
 
 /* Looks for the fastest schedule. `options` may be NULL: no limits. A solver
- * that was stopped early has not failed. Release with lh_solution_fini().
- * LH_EINVAL: options out of range, or no engine has a name of `without`. */
+ * that was stopped early has not failed. Receives are taken as posted early,
+ * whatever the pipeline says: later ones only delay, so bounds hold. Release
+ * with lh_solution_fini(). LH_EINVAL: options out of range, or no engine has a
+ * name of `without`. */
 LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           const lh_solve_options *options, lh_solution *out,
                           lh_error *err);

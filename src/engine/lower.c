@@ -433,8 +433,12 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
     lh_exec_options with;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_exec_options, &with, options, err));
     lowering l = {.p = pipeline, .s = schedule};
-    lh_sim_options sim = {
-        .size = sizeof sim, .receives = with.receives, .fifo = with.fifo};
+    if (!with.own_receives && with.receives == LH_RECEIVES_EARLY)
+        with.receives = lh_pipeline_receives(pipeline);
+    lh_sim_options sim = {.size = sizeof sim,
+                          .receives = with.receives,
+                          .own_receives = true,
+                          .fifo = with.fifo};
     LHI_TRY(lh_simulate(pipeline, schedule, &sim, &l.t, err));
     lhi_arena *mem = lhi_arena_make(0);
     l.scratch = lhi_arena_make(0);

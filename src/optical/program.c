@@ -204,7 +204,9 @@ lh_status lhi_program_schedule(const lh_pipeline *pipeline,
     }
     if (too_many(total))
         return lhi_fail(err, LH_EINPUT, "more than %d passes", MAX_TASKS);
-    lhi_program p = {.n_devices = n, .n_tasks = (uint32_t)total};
+    lhi_program p = {.n_devices = n,
+                     .n_tasks = (uint32_t)total,
+                     .receives = lh_pipeline_receives(pipeline)};
     lhi_task *tasks = LHI_NEW(mem, lhi_task, p.n_tasks);
     uint32_t *first = LHI_NEW(mem, uint32_t, n + 1);
     where.at = LHI_NEW(mem, uint32_t,

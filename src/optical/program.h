@@ -29,7 +29,8 @@ typedef struct lhi_program {
     int64_t busy_ns;       /* all passes of all devices */
     int64_t least_ns;      /* those of the busiest device */
     int64_t max_bits;
-    uint32_t max_edge; /* most messages of one pair of devices */
+    uint32_t max_edge;    /* most messages of one pair of devices */
+    lh_receives receives; /* when they are posted */
     /* Messages from device a to device b: [a * n_devices + b]. */
     const uint32_t *edges;
 } lhi_program;

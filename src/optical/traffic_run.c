@@ -53,6 +53,7 @@ typedef struct job {
     bool *label, *flag; /* message: of the last iteration */
     bool *refused;      /* message: in this iteration */
     bool *deferred;     /* message: in its port's queue */
+    bool *posted;       /* message: may go; without late receives unused */
 } job;
 
 typedef struct run {
@@ -112,6 +113,33 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
     return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
 }
 
+static void ask(run *r, job *j, uint32_t task);
+
+static void send_message(run *r, job *j, uint32_t task)
+{
+    if (crosses(j, task))
+        ask(r, j, task);
+    else
+        push(r, r->now, ARRIVAL, name_of(j, task));
+}
+
+/* Late receives: what the device posts on coming to task i. */
+static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
+{
+    const lhi_program *p = j->program;
+    if (p->receives == LH_RECEIVES_LATE_FD)
+        while (i < p->first[device + 1] && p->tasks[i].pass.kind == LH_W)
+            i++;
+    if (p->receives == LH_RECEIVES_EARLY || i == p->first[device + 1])
+        return;
+    uint32_t m = p->tasks[i].producer;
+    if (m == LH_NONE || j->posted[m])
+        return;
+    j->posted[m] = true;
+    if (j->done[m])
+        send_message(r, j, m);
+}
+
 static void try_start(run *r, job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
@@ -123,6 +151,7 @@ static void try_start(run *r, job *j, uint32_t device)
     j->next[device] = i;
     if (i == p->first[device + 1])
         return;
+    post_receive(r, j, device, i);
     uint32_t m = p->tasks[i].producer;
     if (m != LH_NONE && !j->there[m])
         i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
@@ -144,6 +173,7 @@ static void begin_iteration(run *r, job *j)
     memset(j->started, 0, p->n_tasks * sizeof *j->started);
     memset(j->done, 0, p->n_tasks * sizeof *j->done);
     memset(j->refused, 0, p->n_tasks * sizeof *j->refused);
+    memset(j->posted, 0, p->n_tasks * sizeof *j->posted);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         assert(!j->running[d]);
         j->next[d] = j->next_w[d] = p->first[d];
@@ -415,10 +445,8 @@ static void end_task(run *r, job *j, uint32_t task)
     j->running[t->device] = false;
     if (t->consumer != LH_NONE) {
         j->attempt[task] = 0;
-        if (crosses(j, task))
-            ask(r, j, task);
-        else
-            push(r, r->now, ARRIVAL, name_of(j, task));
+        if (j->program->receives == LH_RECEIVES_EARLY || j->posted[task])
+            send_message(r, j, task);
     }
     try_start(r, j, t->device);
     if (--j->left == 0)
@@ -532,11 +560,13 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         .label = LHI_NEW(mem, bool, n),
         .flag = LHI_NEW(mem, bool, n),
         .refused = LHI_NEW(mem, bool, n),
+        .posted = LHI_NEW(mem, bool, n),
     };
     if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
         !j->done || !j->running || !j->port_free || !j->port_queue ||
         !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
-        !j->attempt || !j->there || !j->label || !j->flag || !j->refused)
+        !j->attempt || !j->there || !j->label || !j->flag || !j->refused ||
+        !j->posted)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
         j->allowed[i] = -1;

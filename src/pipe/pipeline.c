@@ -65,6 +65,9 @@ static lh_status check_counts(const lh_pipeline_desc *d,
                       " forward passes, the most that is handled; use fewer "
                       "microbatches",
                       d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
+    if (d->receives > LH_RECEIVES_LATE_FD)
+        return refuse(origin, AT_ROOT, 0, err, "receives: there is no kind %d",
+                      (int)d->receives);
     return LH_OK;
 }
 
@@ -428,10 +431,23 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
     if (!p->chunks)
         return lhi_fail_nomem(err);
     memcpy(p->chunks, d->chunks, d->n_chunks * sizeof *p->chunks);
+    p->receives = d->receives;
     LHI_TRY(copy_links(p, d, err));
     LHI_TRY(copy_sites(p, d, origin, err));
     LHI_TRY(copy_limits(p, d, origin, err));
     return derive(p, d, origin, err);
+}
+
+const char *const lhi_receives_names[] = {"early", "late", "late-fd", NULL};
+
+const char *lh_receives_name(lh_receives receives)
+{
+    return lhi_receives_names[receives];
+}
+
+lh_receives lh_pipeline_receives(const lh_pipeline *pipeline)
+{
+    return pipeline->receives;
 }
 
 lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
@@ -502,6 +518,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.n_dequeue = p->n_dequeue;
     all.enqueue = p->enqueue;
     all.dequeue = p->dequeue;
+    all.receives = p->receives;
     if (!fits(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline has more than fits into an "

@@ -58,7 +58,11 @@ struct lh_pipeline {
                           later */
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
+    lh_receives receives;
 };
+
+/* NULL-terminated, by value of lh_receives. */
+extern const char *const lhi_receives_names[];
 
 /* Where a description came from, for messages: the document, and the nodes of
  * its chunks, links and operations (each may be NULL). */

@@ -62,7 +62,7 @@ lh_status lh_evaluator_make(const lh_pipeline *pipeline,
                             lh_error *err)
 {
     lh_sim_options checked;
-    LHI_TRY(lhi_sim_options(options, &checked, err));
+    LHI_TRY(lhi_sim_options(pipeline, options, &checked, err));
     const lh_pipeline *p = pipeline;
     size_t n = (size_t)p->n_chunks * p->n_microbatches;
     lhi_arena *mem = lhi_arena_make(0);

@@ -4,13 +4,17 @@
 
 #include "base/take_options.h"
 
-lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
+lh_status lhi_sim_options(const lh_pipeline *pipeline,
+                          const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_TAKE(lh_sim_options, out, options, err));
     if (out->receives > LH_RECEIVES_LATE_FD)
         return lhi_fail(err, LH_EINVAL, "lh_sim_options.receives is %d",
                         (int)out->receives);
+    if (!out->own_receives && out->receives == LH_RECEIVES_EARLY)
+        out->receives = pipeline->receives;
+    out->own_receives = true;
     return LH_OK;
 }
 
@@ -19,7 +23,7 @@ lh_status lh_simulate(const lh_pipeline *pipeline, const lh_schedule *schedule,
                       lh_error *err)
 {
     lh_sim_options checked;
-    LHI_TRY(lhi_sim_options(options, &checked, err));
+    LHI_TRY(lhi_sim_options(pipeline, options, &checked, err));
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);

@@ -37,7 +37,8 @@ struct lh_timeline {
 
 /* The value every caller fills in for what it was not given; refuses nonsense.
  * `options` may be NULL. */
-lh_status lhi_sim_options(const lh_sim_options *options, lh_sim_options *out,
+lh_status lhi_sim_options(const lh_pipeline *pipeline,
+                          const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err);
 
 /* Per (chunk, microbatch): what of it has been seen in the orders so far. */

@@ -322,8 +322,9 @@ static void conclude(lhi_solver *r, lh_solution *out)
                  "every shorter schedule leaves some pass no time");
 }
 
-lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
-                   lh_solution *out, lh_error *err)
+static lh_status solve_early(const lh_pipeline *pipeline,
+                             const lh_solve_options *options, lh_solution *out,
+                             lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = solve_within};
     if (lh_pipeline_n_dp_ops(pipeline) > 0)
@@ -356,6 +357,21 @@ lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
     }
     conclude(&r, out);
     return LH_OK;
+}
+
+lh_status lh_solve(const lh_pipeline *pipeline, const lh_solve_options *options,
+                   lh_solution *out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_pipeline *early = NULL;
+    if (lh_pipeline_receives(pipeline) == LH_RECEIVES_EARLY)
+        return solve_early(pipeline, options, out, err);
+    LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    desc.receives = LH_RECEIVES_EARLY;
+    LHI_TRY(lh_pipeline_make(&desc, &early, err));
+    lh_status status = solve_early(early, options, out, err);
+    lh_pipeline_free(early);
+    return status;
 }
 
 void lh_solution_fini(lh_solution *solution)

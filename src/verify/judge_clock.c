@@ -26,6 +26,8 @@ typedef struct run {
     int64_t *inputs;      /* [node]: when that is there, or UNKNOWN */
     int64_t *ends;        /* [node]: or UNKNOWN */
     bool *entering;       /* [node]: its message waits for its link's order */
+    int64_t *posted_ns;   /* [node]: its message may go, or UNKNOWN; NULL: as
+                             soon as it is made */
     uint32_t *next;       /* [device]: its next node */
     int64_t *free_ns;     /* [device] */
     int64_t *dp_free_ns;  /* [device]: its data-parallel link */
@@ -192,6 +194,45 @@ static void launch_operations(run *r, uint32_t node, int64_t start_ns)
     }
 }
 
+/* Made, and, where receives are late, asked for. */
+static void offer(run *r, uint32_t node)
+{
+    int64_t time_ns = r->ends[node];
+    if (r->posted_ns && r->posted_ns[node] > time_ns)
+        time_ns = r->posted_ns[node];
+    lhi_event event = {.time_ns = time_ns,
+                       .rank = r->judge->rows[node],
+                       .seq = r->n_messages++,
+                       .what = node};
+    if (!lhi_heap_push(&r->heap, event))
+        r->judge->no_memory = true;
+}
+
+/* The device is ready to receive what the pass at `node` needs. */
+static void post_receive(run *r, uint32_t node, int64_t now_ns)
+{
+    uint32_t source = r->sources[node];
+    if (source == LH_NONE || r->posted_ns[source] != UNKNOWN)
+        return;
+    r->posted_ns[source] = now_ns;
+    if (r->ends[source] != UNKNOWN &&
+        lhi_link_of(r->judge, source, NULL) != LHI_IN_PLACE)
+        offer(r, source);
+}
+
+/* On coming to `node`: late receives are for that pass, or, without waiting
+ * for W passes, for the next one that is none. */
+static void come_to(run *r, uint32_t device, uint32_t node)
+{
+    const lhi_judge *judge = r->judge;
+    uint32_t end = judge->first[device + 1];
+    if (lh_pipeline_receives(judge->pipeline) == LH_RECEIVES_LATE_FD)
+        while (node < end && judge->passes[node].kind == LH_W)
+            node++;
+    if (node < end)
+        post_receive(r, node, r->free_ns[device]);
+}
+
 /* What follows from the end of a pass. */
 static void end_pass(run *r, uint32_t node, int64_t end_ns)
 {
@@ -211,12 +252,8 @@ static void end_pass(run *r, uint32_t node, int64_t end_ns)
         deliver(r, node, end_ns);
         return;
     }
-    lhi_event event = {.time_ns = end_ns,
-                       .rank = judge->rows[node],
-                       .seq = r->n_messages++,
-                       .what = node};
-    if (!lhi_heap_push(&r->heap, event))
-        judge->no_memory = true;
+    if (!r->posted_ns || r->posted_ns[node] != UNKNOWN)
+        offer(r, node);
 }
 
 /* Runs a device as far as it can go. */
@@ -227,6 +264,8 @@ static void advance(run *r, uint32_t device)
     for (; r->next[device] < end; r->next[device]++) {
         uint32_t node = r->next[device];
         const lh_pass *pass = &judge->passes[node];
+        if (r->posted_ns)
+            come_to(r, device, node);
         if (r->inputs[node] == UNKNOWN)
             return;
         int64_t start_ns = r->free_ns[device];
@@ -365,6 +404,11 @@ static lh_status make_run(run *r, lh_error *err)
     r->inputs = LHI_NEW(mem, int64_t, total);
     r->ends = LHI_NEW(mem, int64_t, total);
     r->entering = LHI_NEW(mem, bool, total);
+    bool late = lh_pipeline_receives(judge->pipeline) != LH_RECEIVES_EARLY;
+    if (late && !(r->posted_ns = LHI_NEW(mem, int64_t, total)))
+        return lhi_fail_nomem(err);
+    for (uint32_t node = 0; late && node < total; node++)
+        r->posted_ns[node] = UNKNOWN;
     r->next = LHI_NEW(mem, uint32_t, judge->n_devices);
     r->free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
     r->dp_free_ns = LHI_NEW(mem, int64_t, judge->n_devices);
@@ -428,7 +472,8 @@ static uint32_t blocker(const run *r, uint32_t device, char *why)
              "link %s sends after that of %s of device %" PRIu32,
              device, text, needs, judge->resource_names[resource],
              lh_pass_text(&judge->passes[head], first), judge->rows[head]);
-    return head;
+    /* Made, but not asked for yet: whoever needs it has not come so far. */
+    return r->ends[head] == UNKNOWN ? head : r->consumers[head];
 }
 
 /* Follows the waiting from any device that is stuck until it comes back to

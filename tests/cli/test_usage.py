@@ -72,7 +72,7 @@ case("unknown method, simulate", ["simulate", "p.yaml", "-s", "gpip"], 2,
 case("unknown method, compare", ["compare", "p.yaml", "-m", "1f1b,zv"], 2,
      err=r"--methods: there is no method 'zv'")
 case("choice", ["simulate", "p.yaml", "--receives", "soon"], 2,
-     err=r"--receives: 'soon' is not one of: early, late, late-fd")
+     err=r"--receives: 'soon' is not one of: pipeline, early, late, late-fd")
 case("count 0", ["schedule", "p.yaml", "--sub-blocks", "0"], 2,
      err=r"'0' is not a whole number from 1 to 4096")
 case("count too large", ["schedule", "p.yaml", "--sub-blocks=4097"], 2,

@@ -172,6 +172,40 @@ static void compare_evaluator(const lh_pipeline *p, const lh_schedule *s,
     lh_evaluator_free(e);
 }
 
+/* The same where the pipeline says when receives are posted, also to the judge;
+ * options may say otherwise. */
+static void compare_own(const lh_pipeline *p, const lh_schedule *s,
+                        const lh_sim_options *o, lh_status want_status,
+                        int64_t want)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_pipeline *own = NULL;
+    lh_timeline *t = NULL;
+    lh_sim_options with = *o;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_describe(p, &desc, &err), err);
+    desc.receives = o->receives;
+    CHECK_OK(lh_pipeline_make(&desc, &own, &err), err);
+    with.receives = LH_RECEIVES_EARLY;
+    CHECK_INT(lh_simulate(own, s, &with, &t, &err), want_status);
+    if (t)
+        CHECK_INT(lh_timeline_makespan(t), want);
+    compare_evaluator(own, s, &with, want_status, want);
+    if (t && !o->coupled_queue &&
+        (!o->fifo || lh_schedule_n_link_orders(s) == 0))
+        compare_judge(own, s, t);
+    with.own_receives = true; /* early after all */
+    lh_timeline *early = NULL, *plain = NULL;
+    CHECK_INT(lh_simulate(own, s, &with, &early, &err),
+              lh_simulate(p, s, &with, &plain, &err));
+    if (early && plain)
+        CHECK_INT(lh_timeline_makespan(early), lh_timeline_makespan(plain));
+    lh_timeline_free(plain);
+    lh_timeline_free(early);
+    lh_timeline_free(t);
+    lh_pipeline_free(own);
+}
+
 static void compare(const lh_pipeline *p, const lh_schedule *s,
                     const lh_sim_options *o, uint32_t *n_deadlocks)
 {
@@ -196,6 +230,7 @@ static void compare(const lh_pipeline *p, const lh_schedule *s,
             compare_judge(p, s, t);
     }
     compare_evaluator(p, s, o, status, n->makespan_ns);
+    compare_own(p, s, o, status, n->makespan_ns);
     lh_timeline_free(t);
     naive_free(n);
 }

@@ -94,7 +94,8 @@ static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 /* clang-format off */
 static const lh_pipeline_desc all = {
     sizeof all, 2, 5, true, 2, chunks, 2, links, limits, "KiB", 2, sites,
-    device_sites, 2, ops, 2, 2, 3, enqueue, dequeue};
+    device_sites, 2, ops, 2, 2, 3, enqueue, dequeue,
+    LH_RECEIVES_LATE_FD};
 /* clang-format on */
 #pragma GCC diagnostic pop
 
@@ -135,6 +136,7 @@ static void every_field_is_described(void)
     CHECK_INT(d.first_gathers, all.first_gathers);
     CHECK_INT(d.n_enqueue, all.n_enqueue);
     CHECK_INT(d.n_dequeue, all.n_dequeue);
+    CHECK_INT(d.receives, all.receives);
     CHECK(d.chunks && d.links && d.memory_limits && d.sites);
     CHECK(d.device_sites && d.dp_ops && d.enqueue && d.dequeue);
     for (uint32_t i = 0; i < 2 && !test_state.bad; i++) {
@@ -175,6 +177,7 @@ static void other_sizes(void)
     CHECK_INT(small.n_devices, 0);
     lh_pipeline_free(p);
     lh_pipeline_desc less = all;
+    less.receives = LH_RECEIVES_EARLY;
     less.n_dp_ops = less.first_gathers = less.n_enqueue = less.n_dequeue = 0;
     p = make(&less);
     small.size = offsetof(lh_pipeline_desc, n_dp_ops);

@@ -120,7 +120,8 @@ static void late_receives(void)
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 0, NULL});
     lh_schedule *s = parse(two_by_two);
-    lh_sim_options options = {sizeof options, LH_RECEIVES_LATE, 0, false};
+    lh_sim_options options = {.size = sizeof options,
+                              .receives = LH_RECEIVES_LATE};
     lh_timeline *t = simulate(p, s, &options);
     uint32_t n;
     const lh_timeline_run *runs = lh_timeline_runs(t, 1, &n);
@@ -147,7 +148,7 @@ static void coupled_queues(void)
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 0, NULL});
     lh_schedule *s = parse(two_by_two);
-    lh_sim_options options = {sizeof options, LH_RECEIVES_EARLY, 1, false};
+    lh_sim_options options = {.size = sizeof options, .coupled_queue = 1};
     lh_timeline *t = simulate(p, s, &options);
     uint32_t n;
     const lh_timeline_run *runs = lh_timeline_runs(t, 0, &n);

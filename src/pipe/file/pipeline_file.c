@@ -173,6 +173,8 @@ static const lhi_field pipeline_rows[] = {
      .write = write_limits, .when = LHI_LEFT_OUT},
     {"memory_unit", LHI_TEXT(lhi_pipeline_text, desc.memory_unit), .least = 1,
      .when = LHI_LEFT_OUT},
+    {"receives", LHI_NAME(lhi_pipeline_text, desc.receives),
+     .names = lhi_receives_names, .when = LHI_LEFT_OUT},
     {"data_parallel", LHI_OWN(lhi_pipeline_text), .read = lhi_dp_read,
      .write = lhi_dp_write, .table = &lhi_dp_table, .when = LHI_LEFT_OUT},
 };

@@ -395,6 +395,8 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         .n_sites = b->job->n_datacenters,
         .sites = sites,
         .device_sites = at,
+        .receives = lh_framework_receives(&b->job->framework,
+                                          b->config->layout.chunks_per_device),
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)

@@ -107,8 +107,12 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
         snprintf(why, room, "%s", s.why);
     }
     lh_status status = LH_OK;
-    if (s.schedule && s.makespan_ns < c->makespan_ns) {
-        status = measure(p, s.schedule, c, err);
+    lh_choice found = *c;
+    if (s.schedule && s.makespan_ns < c->makespan_ns)
+        status = measure(p, s.schedule, &found, err);
+    /* The search takes receives as early; where they are not, it may lose. */
+    if (status == LH_OK && found.makespan_ns < c->makespan_ns) {
+        *c = found;
         c->layout.schedule = LH_OPTIMAL;
         r->changed = true;
         c->why = "";

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`framework` of a job: each key changes what is planned, and all commands see
+what the plan has seen."""
+import json
+
+from harness import ANY, ROOT, case, check, finish, read, test, write
+
+JOB = """
+    longhaul: job/1
+    model: {{name: gpt, layers: 8, hidden: 2048, ffn: 8192, heads: 16,
+            vocab: 50304, norm: layer, positions: 2048, gated: false}}
+    training: {{global_batch: 32, sequence: 2048, precision: {precision},
+               zero: {zero}, recompute: none}}
+    {framework}
+    cluster:
+      gpu: a100-80g
+      gpus_per_node: 4
+      node_link: {{gbps: 2400, latency_us: 3}}
+      fabric: {{gbps: 100, latency_us: 8}}
+      datacenters: [{{name: west, nodes: 1}}, {{name: east, nodes: 1}}]
+      links: [{{between: [west, east], latency_ms: 5, gbps: 100}}]
+    layout: {{tensor: 2, context: 1, pipeline: 2, data: 2, micro_batch: 1,
+             chunks_per_device: 1, outermost: {outermost}, schedule: 1f1b}}
+"""
+
+
+def plan(framework, name="plan.json", precision="bf16", zero=1,
+         outermost="pipeline"):
+    if framework is not None:
+        framework = f"framework: {{{framework}}}"
+    write("job.yaml", JOB.format(framework=framework or "", zero=zero,
+                                 precision=precision, outermost=outermost))
+    case("plan", ["plan", "job.yaml", "--no-optimal", "-o", name], out=ANY)
+    return json.loads(read(name))
+
+
+@test
+def without_it_a_plan_says_nothing_of_it():
+    bare, none = plan(None), plan("preset: none")
+    check("framework" not in bare["job"], bare["job"].keys())
+    check("receives" not in bare["pipeline"], "receives of a pipeline")
+    check(none["job"].pop("framework")["preset"] == "none", "preset")
+    for each in bare, none:
+        each.pop("input_hash")
+    check(bare == none, "preset none plans otherwise than no section")
+
+
+@test
+def each_key_changes_the_plan():
+    bare = plan(None)
+    for keys in ("attention: unfused", "sequence_parallel: false",
+                 "receives: late", "reduce: bf16"):
+        best = plan(keys)
+        check(best["iteration_s"] != bare["iteration_s"],
+              f"{keys}: as without it")
+    best = plan("gradients: bf16")
+    check(best["peak_memory_bytes"] < bare["peak_memory_bytes"],
+          "gradients: bf16 take as much memory as fp32")
+    for preset in "megatron", "deepspeed":
+        best = plan(f"preset: {preset}")
+        check(best["iteration_s"] > bare["iteration_s"],
+              f"{preset} is as fast as receives posted early")
+
+
+@test
+def a_key_has_more_to_say_than_the_preset():
+    early = plan("preset: megatron, receives: early")
+    none = plan("preset: none")
+    check(early["iteration_ns"] == none["iteration_ns"] and
+          early["pipeline"] == none["pipeline"], "megatron, but receives early")
+
+
+@test
+def all_commands_see_late_receives():
+    early, late = plan("receives: early", "early.json"), plan("receives: late")
+    check(late["pipeline"]["receives"] == "late", "not in the pipeline")
+    check("receives" not in early["pipeline"], "the default is written")
+
+    def seconds(*args):
+        done = case(" ".join(args), [*args, "--json"], out=ANY)
+        found = json.loads(done.stdout)
+        return next(
+            round(found[key] * 1e9) for key in ("makespan_s", "predicted_s")
+            if key in found)
+
+    makespan = late["makespan_ns"]
+    check(makespan > early["makespan_ns"], "late costs nothing")
+    check(seconds("simulate", "plan.json") == makespan, "simulate")
+    check(seconds("explain", "plan.json") == makespan, "explain")
+    # Asked for otherwise, it is otherwise.
+    check(seconds("simulate", "plan.json", "--receives", "early") ==
+          early["makespan_ns"], "--receives early")
+    check(seconds("simulate", "early.json", "--receives", "late") == makespan,
+          "--receives late")
+    rows = json.loads(case("compare", ["compare", "job.yaml", "--json"],
+                           out=ANY).stdout)["rows"]
+    row = [row for row in rows if row["method"] == "1f1b"]
+    check(row and round(row[0]["makespan_s"] * 1e9) == makespan, f"compare: {rows}")
+
+
+@test
+def an_optical_network_waits_for_late_receives():
+    took = {}
+    for when in "early", "late", "late-fd":
+        plan(f"receives: {when}")
+        write("scenario.yaml", f"""
+            longhaul: optical/1
+            topology: {ROOT}/data/topologies/nsfnet.yaml
+            job: {{plan: plan.json, sites: {{west: 1, east: 9}}}}
+            iterations: 3
+            seeds: [1]
+            policies: {{ksp-ff: {{}}}}
+            """)
+        done = case(when, ["optical", "scenario.yaml", "--json"], out=ANY)
+        took[when] = json.loads(done.stdout)["policies"]["ksp-ff"][
+            "iteration_s"]
+    check(took["early"] < took["late"], f"{took}")
+    # 1f1b has no weight-gradient passes of their own.
+    check(took["late"] == took["late-fd"], f"{took}")
+
+
+finish()
