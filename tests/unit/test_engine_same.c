@@ -5,6 +5,7 @@
  * saved to. */
 #define _GNU_SOURCE
 #include "test.h"
+#include "tiny_model.h"
 
 #include <dirent.h>
 #include <longhaul/engine.h>
@@ -19,18 +20,7 @@
 
 enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 
-static const lh_model tiny = {.name = "tiny",
-                              .layers = LAYERS,
-                              .hidden = 32,
-                              .ffn = 48,
-                              .vocab = 256,
-                              .heads = 2,
-                              .kv_heads = 1,
-                              .head_dim = 16,
-                              .gated = true,
-                              .norm = LH_NORM_RMS,
-                              .moe_interval = 1};
-static lh_model tied;
+static lh_model tiny, tied;
 static char folder[64], text_path[80];
 
 static void write_text(void)
@@ -468,7 +458,7 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     snprintf(text_path, sizeof text_path, "%s/text", folder);
-    tied = tiny;
+    tied = tiny = tiny_model(LAYERS);
     tied.tied_embeddings = true;
     write_text();
     RUN(one_rank);

@@ -11,6 +11,7 @@
 #include "faulty_wire.h"
 #include "late_net.h"
 #include "net_conform.h"
+#include "tiny_model.h"
 
 #include "base/realtime.h"
 
@@ -64,18 +65,6 @@ lh_status __wrap_lhi_inproc_run(uint32_t n, uint32_t n_links,
 /* ---- training ---- */
 
 enum { STEPS = 4, MICROBATCHES = 4, SEQUENCE = 160, LAYERS = 4 };
-
-static const lh_model tiny = {.name = "tiny",
-                              .layers = LAYERS,
-                              .hidden = 32,
-                              .ffn = 32,
-                              .vocab = 256,
-                              .heads = 2,
-                              .kv_heads = 1,
-                              .head_dim = 16,
-                              .gated = true,
-                              .norm = LH_NORM_RMS,
-                              .moe_interval = 1};
 
 typedef struct training {
     const char *name, *placement, *method;
@@ -163,6 +152,7 @@ static lh_status run_training(const training *t, double losses[STEPS],
     snprintf(checkpoint, sizeof checkpoint, "%s/run", folder);
     snprintf(data, sizeof data, "%s/text", folder);
     snprintf(clear, sizeof clear, "rm -rf '%s'", checkpoint);
+    const lh_model tiny = tiny_model(LAYERS);
     lh_train_model m = lh_train_model_defaults();
     m.model = &tiny;
     m.first_layers = first_layers;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model that trains in milliseconds. */
+#ifndef TINY_MODEL_H
+#define TINY_MODEL_H
+
+#include <longhaul/model.h>
+
+static inline lh_model tiny_model(uint32_t layers)
+{
+    return (lh_model){.name = "tiny",
+                      .layers = layers,
+                      .hidden = 32,
+                      .ffn = 48,
+                      .vocab = 256,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .head_dim = 16,
+                      .gated = true,
+                      .norm = LH_NORM_RMS,
+                      .moe_interval = 1};
+}
+
+#endif
