@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LHI_WIRE_VERSION = 1 };
+enum { LHI_WIRE_VERSION = 2 };
 
 /* X(name): the kinds of frame, from 1. */
 #define LHI_FRAME_LIST(X)                                                      \

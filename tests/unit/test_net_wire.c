@@ -297,7 +297,7 @@ static void greetings(void)
     CHECK(back.rank == 3 && back.n_ranks == 8 && back.port == 4711);
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_hello_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it speaks version 2 of the wire format, not 1");
+    CHECK_HAS(err.text, "it speaks version 3 of the wire format, not 2");
 }
 
 static void frames(void)
@@ -317,7 +317,7 @@ static void frames(void)
     CHECK(back.size == 5 && back.entered_ns == 6);
     bytes[2] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_frame_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "a frame of version 2, not 1");
+    CHECK_HAS(err.text, "a frame of version 3, not 2");
 }
 
 int main(void)
