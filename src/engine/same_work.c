@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { INSTRUCTION_BYTES = 48, SUM_BYTES = 32 };
+enum { INSTRUCTION_BYTES = 48, SUM_BYTES = 32, SAMPLES = 4 };
 
 /* Numbers in a row, each as 8 bytes. */
 static void add_numbers(unsigned char sum[SUM_BYTES], const uint64_t *numbers,
@@ -86,6 +86,32 @@ static void add_model(unsigned char sum[SUM_BYTES], const lh_train_model *t,
         add_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
 }
 
+/* How many tokens there are, and the first that are trained on: another file,
+ * or another tokenizer, has others. */
+static lh_status add_data(unsigned char sum[SUM_BYTES], const lhi_job *job,
+                          lh_error *err)
+{
+    size_t n = (size_t)job->model->sequence + 1;
+    size_t size = SUM_BYTES + n * sizeof(int32_t);
+    int32_t *tokens = calloc(n, sizeof *tokens);
+    unsigned char *bytes = malloc(size);
+    lh_status status = tokens && bytes ? LH_OK : lhi_fail_nomem(err);
+    add_numbers(sum, &(uint64_t){lhi_data_n_tokens(job->data)}, 1);
+    for (uint64_t i = 0; i < SAMPLES && status == LH_OK; i++) {
+        status = lhi_data_window(job->data, 0, i, tokens, err);
+        if (status != LH_OK)
+            break;
+        memcpy(bytes, sum, SUM_BYTES);
+        for (size_t k = 0; k < n; k++)
+            lhi_put_bytes(bytes + SUM_BYTES + k * sizeof *tokens,
+                          sizeof *tokens, (uint64_t)tokens[k]);
+        lhi_digest(bytes, size, sum);
+    }
+    free(tokens);
+    free(bytes);
+    return status;
+}
+
 lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err)
 {
@@ -99,6 +125,8 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
         LHI_TRY(add_rank(sum, job->exec, r, err));
     if (job->model)
         add_model(sum, job->model, job->exec->n_chunks);
+    if (job->data)
+        LHI_TRY(add_data(sum, job, err));
     memcpy(out, sum, sizeof sum);
     return LH_OK;
 }

@@ -160,6 +160,24 @@ def ranks_with_another_model_are_refused():
 
 
 @test
+def ranks_with_other_data_are_refused():
+    """Of as many tokens, and of more."""
+    make_plan()
+    text = (WORK / "text").read_text()
+    write("other", text.replace("worst", "best!"))
+    write("longer", text + "It was.\n")
+    how = ["train", "plan.json", "--device", "cpu", "--steps", "1",
+           "--transport", "tcp", "--data"]
+    for other in ("other", "longer"):
+        done = launched("-np", "1", PROGRAM, *how, "text", ":",
+                        "-np", N_RANKS - 1, PROGRAM, *how, other)
+        if not lacks(done.stderr):
+            check(done.returncode != 0 and len(said(done)) == 1 and
+                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  f"{other}: {done.returncode} {done.stderr}")
+
+
+@test
 def ranks_with_other_work_are_refused():
     uniform("a.yaml", devices=2, microbatches=4)
     uniform("b.yaml", devices=2, microbatches=5)
