@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +18,6 @@ typedef struct watch {
     train_log log;
     uint32_t steps;
     pid_t process; /* the one that signals are for */
-    atomic_bool told;
 } watch;
 
 static int asked_to_stop(void *of)
@@ -29,9 +27,6 @@ static int asked_to_stop(void *of)
      * this one has started hear it from here. */
     if (cli_interrupts() == 0 || getpid() != w->process)
         return LH_STOP_NO;
-    if (!atomic_exchange(&w->told, true))
-        cli_note(w->c, "stopping after this iteration; interrupt again to "
-                       "stop at once");
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 

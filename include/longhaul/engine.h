@@ -136,9 +136,11 @@ typedef struct lh_train_options {
     /* After each iteration, on rank 0. */
     void (*progress)(void *context, const lh_iteration *iteration);
     /* LH_STOP_...; asked often, on rank 0, and where ranks are processes of
-     * this machine in the calling one too: what asks for more counts. May be
-     * called by several threads. Ranks that have not ended 3 s after the
-     * calling process was told LH_STOP_NOW are killed. */
+     * this machine in the calling one too: what asks for more counts. On other
+     * ranks that mpirun or srun started, once per iteration, for a remark that
+     * rank 0 is the one to ask. May be called by several threads. Ranks that
+     * have not ended 3 s after the calling process was told LH_STOP_NOW are
+     * killed. */
     int (*stop)(void *context);
     /* A run that mpirun or srun started has failed: called before this rank
      * leaves it, which takes a moment. `why` is NULL on all ranks but the one
@@ -146,7 +148,8 @@ typedef struct lh_train_options {
     void (*failed)(void *context, const char *why);
     void *context;
     /* What there is to say that does not end the run, as of a damaged
-     * checkpoint that was passed over: a sentence, on rank 0. May be NULL. */
+     * checkpoint that was passed over, or that it stops: a sentence, on rank 0
+     * but for what `stop` says of others. May be NULL. */
     void (*remark)(void *context, const char *text);
     /* "ucx": may listen beyond this host, where UCX takes messages from anyone
      * who reaches it (docs/engine-transports.md). */

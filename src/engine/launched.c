@@ -97,6 +97,7 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
 {
     lhi_mpi *mpi;
     uint32_t n = job->exec->n_ranks * job->n_replicas;
+    job->launched = true;
     if (lhi_slurm_launched())
         return run_task(job, n_links, links, result, err);
     if (!lhi_mpi_launched())

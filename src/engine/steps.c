@@ -7,8 +7,10 @@
 #include "base/realtime.h"
 #include "dev/timed.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +38,8 @@ typedef struct worker {
     uint64_t turn; /* numbers the rounds of orders */
     lhi_net_stop stop_now;
     const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
+    atomic_bool told;         /* that it stops */
+    uint32_t n_unheard;       /* steps since this rank alone was asked to */
 } worker;
 
 /* --- small messages ----------------------------------------------------------
@@ -371,17 +375,44 @@ static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 /* --- leading and following
  * ------------------------------------------------------ */
 
-static int asked_to_stop(const lhi_job *job)
+static void say(const worker *w, const char *text)
 {
+    if (w->job->o.remark)
+        w->job->o.remark(w->job->o.context, text);
+}
+
+static int asked_to_stop(worker *w)
+{
+    const lhi_job *job = w->job;
     int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
     int there = job->asked ? atomic_load(job->asked) : LH_STOP_NO;
-    return here > there ? here : there;
+    int asked = here > there ? here : there;
+    if (asked != LH_STOP_NO && !atomic_exchange(&w->told, true))
+        say(w, "stopping after this iteration; interrupt again to stop at "
+               "once");
+    return asked;
 }
 
 static bool stop_now(void *of)
 {
-    const worker *w = of;
-    return asked_to_stop(w->job) == LH_STOP_NOW;
+    return asked_to_stop(of) == LH_STOP_NOW;
+}
+
+/* Who asks all ranks asks rank 0, too, which then ends the run. Steps go on: it
+ * was not asked. The first may have been on its way. */
+static void note_unheard(worker *w)
+{
+    enum { SURE = 2 };
+    char text[200];
+    const lhi_job *job = w->job;
+    if (!job->launched || !job->o.stop || w->n_unheard >= SURE ||
+        job->o.stop(job->o.context) == LH_STOP_NO || ++w->n_unheard < SURE)
+        return;
+    snprintf(text, sizeof text,
+             "rank %" PRIu32 " was asked to stop, and goes on until rank 0 is "
+             "asked: signal that, or mpirun or srun, which signal all",
+             w->me);
+    say(w, text);
 }
 
 /* Steps begin once all ranks have made what they need. */
@@ -397,7 +428,7 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
     lh_status status = await_all(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
     for (; status == LH_OK && step < w->job->o.steps; step++) {
-        if (asked_to_stop(w->job) != LH_STOP_NO) {
+        if (asked_to_stop(w) != LH_STOP_NO) {
             w->interrupted = true;
             break;
         }
@@ -423,6 +454,8 @@ static lh_status follow(worker *w, lh_error *err)
         LHI_TRY(hear_command(w, &command, err));
         if (command.what == LHI_COMMAND_END)
             break;
+        if (command.what == LHI_COMMAND_STEP)
+            note_unheard(w);
         lhi_train_report report;
         LHI_TRY(obey(w, &command, &mine, &report, err));
         LHI_TRY(tell_done(w, &mine, err));

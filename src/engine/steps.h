@@ -37,6 +37,7 @@ typedef struct lhi_job {
     uint32_t n_replicas;
     bool shared_clock; /* one machine */
     bool emulates;
+    bool launched; /* each rank in a process that mpirun or srun started */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     lhi_sgemm sgemm; /* of the ranks of this process */

@@ -8,6 +8,7 @@ the library is that holds ranks back until others are at their door
 """
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -196,6 +197,61 @@ def ranks_with_other_work_are_refused():
             check(done.returncode != 0 and len(said(done)) == 1 and
                   "give all ranks the same file and options" in said(done)[0],
                   f"other options, {transport}: {done.stderr}")
+
+
+def rank_of(pid):
+    """Of a process that mpirun has started; None: it is another."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = dict(word.partition(b"=")[::2]
+                         for word in file.read().split(b"\0"))
+        with open(f"/proc/{pid}/comm") as file:
+            is_ours = file.read().strip() == "longhaul"
+    except OSError:
+        return None
+    rank = words.get(b"OMPI_COMM_WORLD_RANK")
+    return int(rank) if is_ours and rank else None
+
+
+def below(pid):
+    """All processes that a process has started, and they."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            children = [int(child) for child in file.read().split()]
+    except OSError:
+        return []
+    return [one for child in children for one in [child, *below(child)]]
+
+
+@test
+def a_rank_that_is_asked_alone_says_that_it_goes_on():
+    uniform("p.yaml", devices=2, latency=8, transfer=1)
+    args = ["train", "p.yaml", "-s", "1f1b", "--steps", "100000"]
+    for transport in ("tcp", "ucx"):
+        (WORK / "log.jsonl").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [*MPIRUN, "-np", "2", PROGRAM, *args, "--transport", transport,
+             "--log", "log.jsonl"], cwd=WORK, env=UNDER_MPI, text=True,
+            stdout=subprocess.PIPE, stderr=(WORK / "said").open("w"))
+
+        def text_of(name):
+            path = WORK / name
+            return path.read_text() if path.exists() else ""
+        if not until(lambda: text_of("log.jsonl"), process):
+            lacks(text_of("said"))
+            continue
+        ranks = {rank_of(pid): pid for pid in below(process.pid)}
+        os.kill(ranks[1], signal.SIGTERM)
+        check(until(lambda: "rank 1 was asked to stop" in text_of("said"),
+                    process), "a word of it")
+        steps = text_of("log.jsonl").count("\n")
+        check(until(lambda: text_of("log.jsonl").count("\n") > steps + 1,
+                    process), "it goes on")
+        os.kill(ranks[0], signal.SIGTERM)
+        process.communicate(timeout=HANGS)
+        err = text_of("said")
+        check(process.returncode == 1 and err.count("rank 1 was") == 1 and
+              err.count("stopping after") == 1, f"{transport}: {err}")
 
 
 @test
