@@ -298,6 +298,38 @@ def planning_and_scheduling_end_by_the_signal():
                   (args[0], numbers, code, out, err, os.listdir(WORK)))
 
 
+def in_the_middle(args, number, seconds):
+    """Ends it by a signal when it has computed so long."""
+    process = start(*args)
+    check(until(lambda: worked(process) >= seconds, process), "it works")
+    process.send_signal(number)
+    return ended(process)
+
+
+@test
+def signals_leave_nothing_behind():
+    uniform("big.yaml", devices=16, microbatches=512, latency=8, transfer=1)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        found = in_the_middle(["compare", "big.yaml", "--sweep",
+                               "latency=0:900:1", "-o", "never.txt"], number,
+                              0.5)
+        check(found == (-number, "", "") and
+              sorted(os.listdir(WORK)) == ["big.yaml", "said"],
+              (found, os.listdir(WORK)))
+
+
+@test
+def an_interrupted_plan_is_the_best_so_far():
+    """The search takes hours by itself; how soon it ends does not matter."""
+    long_search()
+    code, out, err = in_the_middle([*SEARCH[:-1], "some.json"], signal.SIGINT,
+                                   3)
+    check(code == 0 and "best of what was searched" in err and
+          "iteration" in out, (code, err))
+    done = run("simulate", "some.json", "--json")
+    check(done.returncode == 0, f"an interrupted plan is a plan: {done}")
+
+
 # --- training -----------------------------------------------------------------
 @makes("plan.json", "text")
 def plan_and_text():

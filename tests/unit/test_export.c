@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports: the lists of targets and forms, texts whole or not at all when
- * memory runs out. What the texts say, tests/cli/test_outputs.py asks. */
+ * memory runs out. What the texts say, tests/cli/test_exports.py asks. */
 #include "fail_alloc.h"
 #include "jobs.h"
 

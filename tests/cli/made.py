@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that tests of several subjects begin with."""
+import json
+import os
+
+from harness import ROOT, WORK, case, makes, read, run, uniform, write
+
+SITES = (ROOT / "examples/llama3-70b-two-sites.yaml").read_text()
+
+
+def names():
+    return sorted(os.listdir(WORK))
+
+
+def loaded(name):
+    return json.loads(read(name))
+
+
+def pipeline():
+    """p.yaml, on which zb-h1 takes 458 ms."""
+    uniform("p.yaml", latency=8, transfer=1, limit=4)
+
+
+@makes("p.yaml", "s.csv")
+def schedule():
+    """The same, and its schedule s.csv."""
+    pipeline()
+    run("schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv")
+
+
+def job():
+    """Llama 3 70B on two sites."""
+    write("job.yaml", SITES +
+          "layout: {tensor: 8, context: 1, chunks_per_device: 2}\n")
+
+
+@makes("job.yaml", "plan.json", "plan.html", "told")
+def plan():
+    """Its plan, a report and what the program says."""
+    job()
+    told = case("plan", ["plan", "job.yaml", "--html", "plan.html"],
+                out=r"iteration .*layout .*Schedules on this layout.*"
+                    r"Other layouts.*plan +plan\.json\n"
+                    r"report +plan\.html\n\Z").stdout
+    write("told", told)
