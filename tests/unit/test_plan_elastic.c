@@ -70,6 +70,8 @@ static void beside_elastic_plans(void)
     const lh_choice *breadth = row_of(plan, "one group");
     const lh_choice *host = row_of(plan, "offloading");
     const lh_choice *bubble = row_of(plan, "zero-bubble");
+    for (uint32_t i = 0; plan && i < plan->n_methods; i++)
+        CHECK(plan->methods[i].recompute != LH_RECOMPUTE_MODULES);
     CHECK(depth && depth->elastic && depth->elastic->enqueue[0] == 4);
     CHECK(breadth && (breadth->elastic ? breadth->elastic->n_enqueue == 1
                                        : breadth->status == LH_CHOICE_MEMORY));

@@ -226,10 +226,10 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     for (uint32_t k = LH_RECOMPUTE_NONE;
          k <= LH_RECOMPUTE_MODULES && status == LH_OK; k++) {
         lhi_elastic_result one = {0};
-        config.recompute = (lh_recompute)k;
         if (t->recompute_given ? k != (uint32_t)t->recompute
                                : k == LH_RECOMPUTE_MODULES)
             continue;
+        config.recompute = (lh_recompute)k;
         last = run_method(job, &config, z->method, &one, &why);
         bool better = last == LH_OK &&
                       (!best.schedule || one.makespan_ns < best.makespan_ns);
