@@ -96,6 +96,15 @@ static bool make_links(const run *r, const lh_cost_options *options,
     return true;
 }
 
+/* What was measured is all that the driver counts as used, with contexts,
+ * libraries and what the allocator keeps: what a job sets aside. */
+static double set_aside(const stage *s)
+{
+    const lh_gpu *gpu = &s->jobs[0]->datacenters->gpu;
+
+    return (double)gpu->memory_bytes * LH_MEMORY_RESERVE_PERCENT / 100;
+}
+
 bool predict(const run *r, const lh_cost_constants *constants, double *seconds,
              double *bytes)
 {
@@ -156,7 +165,8 @@ bool predict(const run *r, const lh_cost_constants *constants, double *seconds,
     if (bytes) {
         *bytes = 0;
         for (uint32_t i = 0; i < r->n_stages; i++)
-            *bytes = fmax(*bytes, (double)lh_timeline_peak_memory(timeline, i));
+            *bytes = fmax(*bytes, (double)lh_timeline_peak_memory(timeline, i) +
+                                      set_aside(&r->stages[i]));
     }
     lh_timeline_free(timeline);
     return true;

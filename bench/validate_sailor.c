@@ -140,10 +140,12 @@ static double measured_rate(const char *folder, const char *gpu,
 
 /* GH200: the preset has 16-bit tensor operations; fp32 training there runs in
  * TF32, half as fast (NVIDIA H100 data sheet: 494 dense). The others are only
- * used with profiles; their memory counts for nothing here. */
+ * used with profiles, and have 24 GiB of memory, the RTX 2080 8. */
 static void make_gpu(const char *name, lh_gpu *out)
 {
     *out = *lh_gpu_preset("gh200");
+    if (strcmp(name, "GH-96") != 0)
+        out->memory_bytes = (strcmp(name, "RTX-2080") ? 24LL : 8LL) << 30;
     out->name = name;
     out->tflops /= 2;
     out->flops_per_s /= 2;

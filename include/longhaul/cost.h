@@ -71,7 +71,6 @@ typedef struct lh_cost_constants {
     double fabric_efficiency; /* of fabric's rate */
     double wan_efficiency;    /* of a datacenter link's rate */
     double iteration_ns;      /* once per iteration: data, logging, clipping */
-    double reserved_bytes;    /* GPU memory no job can have: context, NCCL */
 } lh_cost_constants;
 
 LH_API const lh_cost_constants *lh_cost_defaults(void);
@@ -168,7 +167,10 @@ typedef struct lh_cost {
     /* Held throughout, per GPU [Raj section 3.1]: */
     int64_t weight_bytes, gradient_bytes, optimizer_bytes;
     int64_t workspace_bytes; /* the most that one pass needs in passing */
-    int64_t reserved_bytes;
+    /* ZeRO 2 and 3, beyond shares: gradients of the two largest of layers,
+     * embedding and head, of which one is reduced while the next is made; ZeRO
+     * 3 also their parameters, in use and gathered ahead. */
+    int64_t buffer_bytes;
     int64_t static_bytes; /* the five above */
 
     /* Data parallelism, per GPU: what is gathered before the first F and

@@ -190,7 +190,7 @@ typedef struct lh_plan_memory {
     int64_t gradients_bytes;
     int64_t optimizer_bytes;
     int64_t activations_bytes; /* what passes leave for later ones */
-    int64_t buffers_bytes;     /* of communication and of the GPU's runtime */
+    int64_t buffers_bytes;     /* of communication: what is gathered, reduced */
     int64_t temporary_bytes;   /* the most that one pass needs in passing */
 } lh_plan_memory;
 

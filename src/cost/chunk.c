@@ -47,12 +47,59 @@ static lh_cost_source source_of(bool measured, bool estimated,
     return estimate;
 }
 
+/* The two largest that a pass goes through one after the other. */
+typedef struct two {
+    double larger, smaller;
+} two;
+
+static void add_unsharded(const lhi_prices *p, lh_cost_slice part,
+                          double shared_ranks, double expert_ranks, two *most)
+{
+    lhi_params params;
+    double whole = 0;
+
+    lhi_params_slice(&p->shape, &part, &params);
+    if (shared_ranks > 1)
+        whole += params.total - params.experts;
+    if (expert_ranks > 1)
+        whole += params.experts;
+    most->smaller = fmax(most->smaller, fmin(most->larger, whole));
+    most->larger = fmax(most->larger, whole);
+}
+
+/* Of what is sharded, what lies whole for a while: FSDP2 of PyTorch gathers one
+ * layer ahead, and reduces one while the next is made. */
+static double hold_buffers(const lhi_prices *p, double shared_ranks,
+                           double expert_ranks)
+{
+    const lh_cost_slice *slice = p->slice;
+    uint32_t zero = p->job->training.zero;
+    double bytes = p->options.gradient_bytes;
+    two most = {0};
+
+    if (zero < 2)
+        return 0;
+    if (zero > 2)
+        bytes += p->shape.element;
+    for (uint32_t i = 0; i < slice->n_layers; i++)
+        add_unsharded(p,
+                      (lh_cost_slice){.first_layer = slice->first_layer + i,
+                                      .n_layers = 1},
+                      shared_ranks, expert_ranks, &most);
+    if (slice->embedding)
+        add_unsharded(p, (lh_cost_slice){.embedding = true}, shared_ranks,
+                      expert_ranks, &most);
+    if (slice->head)
+        add_unsharded(p, (lh_cost_slice){.head = true}, shared_ranks,
+                      expert_ranks, &most);
+    return bytes * (most.larger + most.smaller);
+}
+
 static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
                              const lhi_params *params, lh_cost *out,
                              lh_error *err)
 {
     double state[3], shared_ranks, expert_ranks;
-    double reserved = p->options.constants->reserved_bytes;
 
     LHI_TRY(lhi_whole(params->total, "parameters", &out->params, err));
     LHI_TRY(lhi_whole(params->experts, "parameters", &out->expert_params, err));
@@ -62,10 +109,11 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
                       &out->weight_input_bytes, err));
     LHI_TRY(
         lhi_whole(s->held.passing, "workspace", &out->workspace_bytes, err));
-    LHI_TRY(lhi_whole(reserved, "reserved memory", &out->reserved_bytes, err));
     LHI_TRY(lhi_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
                             &expert_ranks, err));
     hold_state(p, params, shared_ranks, expert_ranks, state);
+    LHI_TRY(lhi_whole(hold_buffers(p, shared_ranks, expert_ranks), "buffers",
+                      &out->buffer_bytes, err));
     LHI_TRY(lhi_whole(state[0], "weights", &out->weight_bytes, err));
     LHI_TRY(lhi_whole(state[1], "gradients", &out->gradient_bytes, err));
     LHI_TRY(lhi_whole(state[2], "optimizer state", &out->optimizer_bytes, err));
@@ -75,13 +123,13 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
                           err));
         return lhi_whole((double)out->static_bytes +
                              (double)out->workspace_bytes +
-                             (double)out->reserved_bytes,
+                             (double)out->buffer_bytes,
                          "static memory", &out->static_bytes, err);
     }
     return lhi_whole((double)out->weight_bytes + (double)out->gradient_bytes +
                          (double)out->optimizer_bytes +
                          (double)out->workspace_bytes +
-                         (double)out->reserved_bytes,
+                         (double)out->buffer_bytes,
                      "static memory", &out->static_bytes, err);
 }
 

@@ -8,8 +8,7 @@
 #include <math.h>
 
 /* Fitted by `validate --fit` (bench/): docs/validation.md has the runs. Not
- * fitted: links between datacenters, which a job gives as they are, and 2 GiB
- * for context, libraries and communication buffers. */
+ * fitted: links between datacenters, which a job gives as they are. */
 static const lh_cost_constants defaults = {
     .matmul_efficiency = 0.8335,
     .memory_efficiency = 0.841,
@@ -19,7 +18,6 @@ static const lh_cost_constants defaults = {
     .fabric_efficiency = 0.985,
     .wan_efficiency = 1,
     .iteration_ns = 2.5e6,
-    .reserved_bytes = 2147483648.0,
 };
 
 const lh_cost_constants *lh_cost_defaults(void)
@@ -95,7 +93,6 @@ lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
     LHI_TRY(check_amount(c->kernel_ns, "kernel_ns", err));
     LHI_TRY(check_amount(c->layer_host_ns, "layer_host_ns", err));
     LHI_TRY(check_amount(c->iteration_ns, "iteration_ns", err));
-    LHI_TRY(check_amount(c->reserved_bytes, "reserved_bytes", err));
     *out = options;
     return LH_OK;
 }

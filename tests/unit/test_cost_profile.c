@@ -184,7 +184,7 @@ static void whole_chunks(void)
     CHECK_INT(m.f.cost.f.total_ns, 99000000);
     CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
     CHECK_INT(m.f.cost.static_bytes,
-              5000000000 + m.f.cost.reserved_bytes + m.f.cost.workspace_bytes);
+              5000000000 + m.f.cost.buffer_bytes + m.f.cost.workspace_bytes);
     m.f.slice.chunk = 2;
     CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
     CHECK_HAS(m.f.err.text, "no chunk");

@@ -455,7 +455,7 @@ static void no_room_for_the_head(void)
     for (int i = 0; i < 3; i++) {
         lh_job *job = job_with(
             JOB_SMALL,
-            "  gpu: {tflops: 312, memory_gib: 6.12, memory_reserve: 0, "
+            "  gpu: {tflops: 312, memory_gib: 4.12, memory_reserve: 0, "
             "memory_gbps: 2039}\n"
             "  gpus_per_node: 2\n"
             "  datacenters: [{name: a, nodes: 2}]\n"

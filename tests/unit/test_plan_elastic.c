@@ -13,7 +13,7 @@
  * reads back, and without its parts it is no faster. */
 static void elastic_plans(void)
 {
-    lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 16);
+    lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 14);
     lh_plan *plan = NULL;
     lh_plan_options even = {.size = sizeof even,
                             .partition = LH_PARTITION_EVEN};

@@ -22,9 +22,8 @@ typedef struct builder {
     uint32_t *shared; /* per pair of datacenters: see share_links() */
     lhi_busiest busiest;
     int64_t late_ns; /* of the reductions, beside the chunks' latencies */
-    int64_t *optimizer_ns, *workspace; /* per device */
-    bool *has_chunk;                   /* per device */
-    lh_plan_memory *parts;             /* per device; NULL: not asked for */
+    int64_t *optimizer_ns, *workspace, *buffers; /* per device */
+    lh_plan_memory *parts; /* per device; NULL: not asked for */
     lhi_built *built;
 } builder;
 
@@ -44,7 +43,7 @@ static void slower(lh_pass_cost *pass, const lh_pass_cost *other)
 /* State and nothing else: what all passes of a device share is apart. */
 static int64_t state_bytes(const lh_cost *cost)
 {
-    return cost->static_bytes - cost->workspace_bytes - cost->reserved_bytes;
+    return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
 }
 
 /* Replicas in different datacenters wait for each other: each pass takes as
@@ -67,8 +66,8 @@ static void take_worst(lh_cost *cost, const lh_cost *here)
         lhi_most(cost->weight_input_bytes, here->weight_input_bytes);
     cost->workspace_bytes =
         lhi_most(cost->workspace_bytes, here->workspace_bytes);
-    cost->reserved_bytes = lhi_most(cost->reserved_bytes, here->reserved_bytes);
-    cost->static_bytes = state + cost->workspace_bytes + cost->reserved_bytes;
+    cost->buffer_bytes = lhi_most(cost->buffer_bytes, here->buffer_bytes);
+    cost->static_bytes = state + cost->workspace_bytes + cost->buffer_bytes;
     cost->all_gather_ns = lhi_most(cost->all_gather_ns, here->all_gather_ns);
     cost->reduce_scatter_ns =
         lhi_most(cost->reduce_scatter_ns, here->reduce_scatter_ns);
@@ -144,6 +143,14 @@ static void add_state(const lh_cost *cost, lh_plan_memory *to)
     to->optimizer_bytes += state - weights - gradients;
 }
 
+/* Returns by how much. */
+static int64_t raise_to(int64_t *most, int64_t value)
+{
+    int64_t more = lhi_most(value - *most, 0);
+    *most += more;
+    return more;
+}
+
 static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
@@ -162,17 +169,12 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     if (b->parts)
         add_state(&cost, &b->parts[d]);
     /* What is there once, however many chunks a device has. */
-    if (!b->has_chunk[d])
-        chunk->mem_static += cost.reserved_bytes;
-    if (!b->has_chunk[d] && b->parts)
-        b->parts[d].buffers_bytes = cost.reserved_bytes;
-    b->has_chunk[d] = true;
-    if (cost.workspace_bytes > b->workspace[d]) {
-        chunk->mem_static += cost.workspace_bytes - b->workspace[d];
-        b->workspace[d] = cost.workspace_bytes;
-    }
-    if (b->parts)
+    chunk->mem_static += raise_to(&b->buffers[d], cost.buffer_bytes) +
+                         raise_to(&b->workspace[d], cost.workspace_bytes);
+    if (b->parts) {
+        b->parts[d].buffers_bytes = b->buffers[d];
         b->parts[d].temporary_bytes = b->workspace[d];
+    }
     chunk->all_gather_ns = cost.all_gather_ns;
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
@@ -327,9 +329,9 @@ static lh_status allocate(builder *b, lh_error *err)
     b->last_link = LHI_NEW(b->mem, uint32_t, P);
     b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
     b->workspace = LHI_NEW(b->mem, int64_t, P);
-    b->has_chunk = LHI_NEW(b->mem, bool, P);
+    b->buffers = LHI_NEW(b->mem, int64_t, P);
     if (!b->shared || !b->chunks || !b->links || !b->link_before ||
-        !b->last_link || !b->optimizer_ns || !b->workspace || !b->has_chunk)
+        !b->last_link || !b->optimizer_ns || !b->workspace || !b->buffers)
         return lhi_fail_nomem(err);
     return LH_OK;
 }

@@ -24,7 +24,7 @@ typedef struct kind {
 /* One kind of layer, or an end, at one datacenter. */
 typedef struct part {
     lhi_floor_pass pass;
-    int64_t hold, workspace, reserved;
+    int64_t hold, workspace;
 } part;
 
 struct lhi_floors {
@@ -120,7 +120,6 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
                    c.activation_bytes - 4;
     out->hold = lhi_most(lhi_least(held, MOST_BYTES), 0);
     out->workspace = lhi_least(c.workspace_bytes, MOST_BYTES);
-    out->reserved = lhi_least(c.reserved_bytes, MOST_BYTES);
     return LH_OK;
 }
 
@@ -179,8 +178,9 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     s->w += embedding.pass.w + head.pass.w;
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
-    s->room = lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) -
-              p.reserved - workspace;
+    /* Buffers are not known where it is open what is sharded. */
+    s->room =
+        lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) - workspace;
     return LH_OK;
 }
 
