@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "doc/node_memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -262,6 +263,75 @@ static lh_status refuse_directives(const lhi_doc *doc, const char *text,
                : fail_at(doc, 1, err, "too many directives (%TAG); write none");
 }
 
+/* What the parser reads: YAML as it stands; JSON with characters beyond 16 bits
+ * as YAML writes them, since JSON has two halves there that YAML has not. */
+typedef struct feed {
+    const char *at, *end;
+    bool is_json;
+} feed;
+
+static bool begins_as_json(const char *text, size_t len)
+{
+    size_t i = 0;
+    while (i < len && strchr(" \t\r\n", text[i]))
+        i++;
+    return i < len && text[i] == '{';
+}
+
+/* "\ud83d" at `at`: the number; 0: something else. */
+static uint32_t half_at(const char *at, const char *end)
+{
+    uint32_t c = 0;
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
+        return 0;
+    for (int i = 2; i < 6; i++) {
+        static const char digits[] = "0123456789abcdefABCDEF";
+        const char *digit = at[i] ? strchr(digits, at[i]) : NULL;
+        if (!digit)
+            return 0;
+        uint32_t value = (uint32_t)(digit - digits);
+        c = c << 4 | (value < 16 ? value : value - 6);
+    }
+    return c;
+}
+
+/* Puts one character, or an escape; returns its bytes in `out`. */
+static size_t feed_one(feed *f, char *out)
+{
+    uint32_t high = half_at(f->at, f->end);
+    uint32_t low = high ? half_at(f->at + 6, f->end) : 0;
+    if (high >= 0xd800 && high < 0xdc00 && low >= 0xdc00 && low < 0xe000) {
+        char text[11];
+        snprintf(
+            text, sizeof text, "\\U%08x",
+            (unsigned)(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)));
+        memcpy(out, text, 10);
+        f->at += 12;
+        return 10;
+    }
+    size_t n = *f->at == '\\' && f->end - f->at > 1 ? 2 : 1;
+    memcpy(out, f->at, n);
+    f->at += n;
+    return n;
+}
+
+static int read_feed(void *of, unsigned char *buffer, size_t room, size_t *n)
+{
+    enum { LONGEST = 10 };
+    feed *f = of;
+    size_t left = (size_t)(f->end - f->at);
+    *n = 0;
+    if (!f->is_json) {
+        *n = left < room ? left : room;
+        memcpy(buffer, f->at, *n);
+        f->at += *n;
+        return 1;
+    }
+    while (f->at < f->end && room - *n >= LONGEST)
+        *n += feed_one(f, (char *)buffer + *n);
+    return 1;
+}
+
 static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
                             lh_error *err)
 {
@@ -269,7 +339,8 @@ static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return lhi_fail_nomem(err);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    feed f = {text, text + len, begins_as_json(text, len)};
+    yaml_parser_set_input(&parser, read_feed, &f);
     builder b = {.doc = doc};
     lhi_node_memory_init(&b.memory, doc->mem, len);
     lh_status status = build(&b, &parser, err);

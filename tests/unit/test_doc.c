@@ -74,6 +74,38 @@ static void json_is_yaml(void)
     lhi_doc_free(doc);
 }
 
+/* Of which JSON has two halves; in YAML they stay what they are. */
+static void json_has_characters_of_two_halves(void)
+{
+    static const char one[] = "\\uD83d\\ude00", both[] = "\xf0\x9f\x98\x80";
+    lh_error err;
+    lhi_text text = {0}, wanted = {0};
+    lhi_text_puts(&text, "\n {\"k\": \"\\\\ud83d\\u00e9");
+    lhi_text_puts(&wanted, "\\ud83d\xc3\xa9");
+    /* More than libyaml reads at once, at all its places. */
+    for (int i = 0; i < 9000; i++) {
+        lhi_text_puts(&text, one);
+        lhi_text_puts(&wanted, both);
+        lhi_text_puts(&text, i % 5 ? "" : "ab");
+        lhi_text_puts(&wanted, i % 5 ? "" : "ab");
+    }
+    lhi_text_puts(&text, "\\n\"}");
+    lhi_text_puts(&wanted, "\n");
+    lhi_doc *doc = parse(text.data, &err);
+    CHECK_MSG(doc, "%s", err.text);
+    if (doc)
+        CHECK(strcmp(lhi_find(doc->root, "k")->text, wanted.data) == 0);
+    lhi_doc_free(doc);
+    lhi_text_fini(&text);
+    lhi_text_fini(&wanted);
+    doc = parse("k: '\\ud83d\\ude00'\n", &err);
+    CHECK(doc && strcmp(lhi_find(doc->root, "k")->text, "\\ud83d\\ude00") == 0);
+    lhi_doc_free(doc);
+    refuse("{\"k\": \"\\ud83d\"}", "Unicode character escape");
+    refuse("{\"k\": \"\\ude00\\ud83d\"}", "Unicode character escape");
+    refuse("k: \"\\ud83d\\ude00\"", "Unicode character escape");
+}
+
 static void broken_texts_are_refused(void)
 {
     static const char nul[] = "a: \"x\\0y\"", raw[] = "a: x\0y";
@@ -419,6 +451,7 @@ int main(void)
 {
     RUN(a_tree_remembers_where_it_stood);
     RUN(json_is_yaml);
+    RUN(json_has_characters_of_two_halves);
     RUN(broken_texts_are_refused);
     RUN(depth_is_limited);
     RUN(keys_are_compared_in_long_maps_too);
