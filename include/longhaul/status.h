@@ -53,12 +53,12 @@ LH_API const char *lh_version(void);
 /* Text that somebody else wrote (names in files, names of files, messages with
  * such in them) as it may go to a terminal: valid UTF-8 without characters that
  * act there in place of being seen. Control characters, those that turn the
- * direction of writing, ends of lines and bytes that are no UTF-8 become \n,
- * \t, \x1b and \u202e; a backslash stays one, since this is for the eye and
- * not to be read back. Returns how long all of it is; into `buffer`, of `room`
- * bytes, goes as much as fits in whole characters, and a NUL (nothing if
- * `room` is 0). Error texts are as the library made them: whoever prints one
- * passes it through here. */
+ * direction of writing or are not seen at all, ends of lines and bytes that are
+ * no UTF-8 become \n, \t, \x1b, \u202e and \U000e0041; a backslash stays one,
+ * since this is for the eye and not to be read back. Returns how long all of it
+ * is; into `buffer`, of `room` bytes, goes as much as fits in whole characters,
+ * and a NUL (nothing if `room` is 0). Error texts are as the library made them:
+ * whoever prints one passes it through here. */
 LH_API size_t lh_text_show(const char *text, size_t len, char *buffer,
                            size_t room);
 /* The same for a text that is JSON, whose meaning stays: such characters become

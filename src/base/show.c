@@ -41,15 +41,39 @@ bool lhi_utf8_ok(const char *text)
     return true;
 }
 
-/* The bidirectional ones: https://www.unicode.org/reports/tr9/, table 1. */
+/* Line ends; and what Unicode 15.1 has programs ignore where they cannot show
+ * it (DerivedCoreProperties.txt, Default_Ignorable_Code_Point), among them all
+ * that turn the direction of writing, spaces of no width, tags and selectors of
+ * variants; and annotations between lines. */
+static const struct {
+    uint32_t first, last;
+} unseen[] = {{0xad, 0xad},       {0x34f, 0x34f},    {0x61c, 0x61c},
+              {0x115f, 0x1160},   {0x17b4, 0x17b5},  {0x180b, 0x180f},
+              {0x200b, 0x200f},   {0x2028, 0x202e},  {0x2060, 0x206f},
+              {0x3164, 0x3164},   {0xfe00, 0xfe0f},  {0xfeff, 0xfeff},
+              {0xffa0, 0xffa0},   {0xfff0, 0xfffb},  {0x1bca0, 0x1bca3},
+              {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+
 bool lhi_is_unseen(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e ||
-           c == 0x200f || c == 0x2028 || c == 0x2029 ||
-           (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+    if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+        return true;
+    for (size_t i = 0; i < sizeof unseen / sizeof *unseen; i++)
+        if (c >= unseen[i].first && c <= unseen[i].last)
+            return true;
+    return false;
 }
 
-enum { ONE = 12 }; /* bytes of a shown character and a NUL */
+enum { ONE = LHI_SHOWN_CHARACTER };
+
+size_t lhi_json_escape(uint32_t c, char *out)
+{
+    if (c < 0x10000)
+        return (size_t)snprintf(out, ONE, "\\u%04x", (unsigned)c);
+    return (size_t)snprintf(out, ONE, "\\u%04x\\u%04x",
+                            0xd800u + (unsigned)((c - 0x10000) >> 10),
+                            0xdc00u + (unsigned)(c & 0x3ff));
+}
 
 /* The shown form of the first character of `text`; returns how many bytes of
  * the text that takes. */
@@ -70,7 +94,8 @@ static size_t show_character(const char *text, size_t len, char *out,
                   ? snprintf(out, ONE, "\\t")
                   : snprintf(out, ONE, "\\x%02x", (unsigned char)*text);
     else
-        put = snprintf(out, ONE, "\\u%04x", (unsigned)c);
+        put = snprintf(out, ONE, c < 0x10000 ? "\\u%04x" : "\\U%08x",
+                       (unsigned)c);
     *out_len = (size_t)put;
     return n ? n : 1;
 }
@@ -82,8 +107,7 @@ static size_t show_in_json(const char *text, size_t len, char *out,
     uint32_t c;
     const size_t n = lhi_utf8_decode(text, len, &c);
     if (n == 0 || (lhi_is_unseen(c) && c != '\n')) {
-        *out_len =
-            (size_t)snprintf(out, ONE, "\\u%04x", n ? (unsigned)c : 0xfffdu);
+        *out_len = lhi_json_escape(n ? c : 0xfffd, out);
         return n ? n : 1;
     }
     memcpy(out, text, n);

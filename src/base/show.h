@@ -13,9 +13,16 @@
 size_t lhi_utf8_decode(const char *text, size_t len, uint32_t *out);
 bool lhi_utf8_ok(const char *text);
 
-/* What acts on a terminal or a page in place of being seen there: control
- * characters, those that turn the direction of writing, ends of lines. */
+/* What acts on a terminal or a page in place of being seen there, or is not
+ * seen at all: control characters, those that turn the direction of writing,
+ * ends of lines, spaces of no width, tags. */
 bool lhi_is_unseen(uint32_t character);
+
+enum { LHI_SHOWN_CHARACTER = 16 }; /* bytes of one, escaped, and a NUL */
+
+/* Within a string of JSON: \u202e, or the two halves of one beyond 16 bits;
+ * returns the length. `out` has LHI_SHOWN_CHARACTER bytes. */
+size_t lhi_json_escape(uint32_t character, char *out);
 
 /* Adds the text as lh_text_show() has it, at most `columns` characters. */
 void lhi_text_add_shown(lhi_text *out, const char *text, size_t columns);

@@ -192,7 +192,7 @@ static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 }
 
 /* What is not seen on a page stands there as its name: the characters that JSON
- * has as \u202e become the six of that. */
+ * has as \u202e become the six of that. Halves are of such characters alone. */
 static void add_seen(lhi_text *out, const lhi_text *json)
 {
     size_t done = 0;
@@ -202,7 +202,8 @@ static void add_seen(lhi_text *out, const lhi_text *json)
             continue;
         if (p[1] == 'u') {
             const char digits[5] = {p[2], p[3], p[4], p[5], '\0'};
-            if (lhi_is_unseen((uint32_t)strtoul(digits, NULL, 16))) {
+            uint32_t c = (uint32_t)strtoul(digits, NULL, 16);
+            if (lhi_is_unseen(c) || (c >= 0xd800 && c < 0xe000)) {
                 lhi_text_add(out, json->data + done, i - done);
                 lhi_text_puts(out, "\\");
                 done = i;

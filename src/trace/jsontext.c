@@ -5,8 +5,7 @@
 
 static bool must_escape(uint32_t c)
 {
-    return c == '<' || lhi_is_unseen(c) || c == 0xfeff || c == 0xfffe ||
-           c == 0xffff;
+    return c == '<' || lhi_is_unseen(c) || c == 0xfffe || c == 0xffff;
 }
 
 /* Such characters stand in strings only, so the text need not be parsed. */
@@ -15,6 +14,7 @@ static void add_escaped(lhi_text *text, const char *json)
     const char *p = json, *run = p, *end = json + strlen(json);
     while (p < end) {
         uint32_t c;
+        char one[LHI_SHOWN_CHARACTER];
         size_t len = lhi_utf8_decode(p, (size_t)(end - p), &c);
         if (len == 0) {
             text->failed = true; /* jansson lets only UTF-8 through */
@@ -22,7 +22,7 @@ static void add_escaped(lhi_text *text, const char *json)
         }
         if (must_escape(c)) {
             lhi_text_add(text, run, (size_t)(p - run));
-            lhi_text_printf(text, "\\u%04x", (unsigned)c);
+            lhi_text_add(text, one, lhi_json_escape(c, one));
             run = p + len;
         }
         p += len;

@@ -11,15 +11,18 @@ import subprocess
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
                      test, uniform)
 
-# Accepted in names: a C1 control, turns of direction, an accent.
-NAME = "w\u202e\u009b\u2067\u200f\u061c\u00e9"
-SHOWN = "w\\u202e\\u009b\\u2067\\u200f\\u061c\u00e9"
+# Accepted in names: a C1 control, turns of direction, a space of no width, a
+# tag, an accent.
+NAME = "w\u202e\u009b\u2067\u200b\U000e0041\u00e9"
+SHOWN = "w\\u202e\\u009b\\u2067\\u200b\\U000e0041\u00e9"
+# As YAML writes it, which has no halves of characters.
+WRITTEN = json.dumps(NAME).replace("\\udb40\\udc41", "\\U000e0041")
 # As YAML and JSON may write it: terminal sequences, an end of line, DEL.
 ESCAPED = r'"\u001b]0;x\u0007\u001b[31m\n\u007f\u202e\u009b"'
 RAW = b"\x1b]0;x\x07\x1b[31m\x7f\xe2\x80\xae\xff\xc2\x9b"
 
-UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028"
-                    "\u2029\u202a-\u202e\u2066-\u2069]")
+UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-"
+                    "\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
 JOB = """
 longhaul: job/1
@@ -86,8 +89,8 @@ def clean(*args, code=None, **more):
 
 
 def make_inputs():
-    (WORK / "p.yaml").write_text(PIPELINE.format(json.dumps(NAME)))
-    (WORK / "job.yaml").write_text(JOB.format(json.dumps(NAME), "east"))
+    (WORK / "p.yaml").write_text(PIPELINE.format(WRITTEN))
+    (WORK / "job.yaml").write_text(JOB.format(WRITTEN, "east"))
     done = run("plan", "job.yaml", "--no-optimal", "-o", "plan.json")
     check(done.returncode == 0, f"plan: {done.stderr!r}")
     run("schedule", "p.yaml", "-m", "1f1b", "-o", "s.csv")
@@ -165,7 +168,10 @@ def reports_show_names_too():
     for made in ("s.html", "s.svg"):
         text = (WORK / made).read_bytes()
         is_clean(made, text)
-        check(SHOWN.encode() in text.replace(b"\\\\u", b"\\u"),
+        # Pages are made from JSON, whose characters have 16 bits.
+        seen = text.replace(b"\\\\u", b"\\u").replace(
+            b"\\udb40\\udc41", b"\\U000e0041")
+        check(SHOWN.encode() in seen,
               f"{made} shows the link's name")
     check(json.loads((WORK / "t.json").read_bytes()) is not None, "the trace")
     is_clean("t.json", (WORK / "t.json").read_bytes())

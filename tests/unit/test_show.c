@@ -28,6 +28,11 @@ static void what_is_not_seen_is_named(void)
     shows("\xc2\x9b\xc2\x80\xc2\xa0", "\\u009b\\u0080\xc2\xa0");
     shows("\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8e\xd8\x9c\xe2\x80\xa8",
           "\\u202e\\u2066\\u200e\\u061c\\u2028");
+    /* No width, no break, a mark of bytes' order, a variant, a tag; fillers. */
+    shows("\xe2\x80\x8b\xe2\x80\x8d\xe2\x81\xa0\xef\xbb\xbf\xef\xb8\x8f",
+          "\\u200b\\u200d\\u2060\\ufeff\\ufe0f");
+    shows("a\xf3\xa0\x81\x81\xf3\xa0\x80\x80", "a\\U000e0041\\U000e0000");
+    shows("\xc2\xad\xe3\x85\xa4\xe1\x85\x9f", "\\u00ad\\u3164\\u115f");
     /* No UTF-8: a lone byte, an overlong, a surrogate, a part at the end. */
     shows("\xff\xc0\x80", "\\xff\\xc0\\x80");
     shows("\xed\xa0\x80", "\\xed\\xa0\\x80");
@@ -62,14 +67,22 @@ static void what_does_not_fit_is_left_out_whole(void)
 /* Shown text is UTF-8 of seen characters, and JSON means what it meant. */
 static void random_bytes_become_seen_ones(void)
 {
-    static const char *const some[] = {"\x1b",         "\xe2\x80\xae", "a",
-                                       "\xc2\x9b",     "\"",           "\\",
-                                       "\xe4\xb8\xad", "\n",           "\x7f"};
+    static const char *const some[] = {"\x1b",
+                                       "\xe2\x80\xae",
+                                       "a",
+                                       "\xc2\x9b",
+                                       "\"",
+                                       "\\",
+                                       "\xe4\xb8\xad",
+                                       "\xf3\xa0\x81\x81",
+                                       "\n",
+                                       "\x7f",
+                                       "\xe2\x80\x8b"};
     lhi_random random = {11};
     for (uint32_t n = 0; n < 2000; n++) {
         char text[64] = "", shown[512];
         for (uint32_t i = lhi_random_below(&random, 12); i > 0; i--)
-            strcat(text, some[lhi_random_below(&random, 9)]);
+            strcat(text, some[lhi_random_below(&random, 11)]);
         json_t *string = json_string(text);
         char *json = json_dumps(string, JSON_ENCODE_ANY);
         lh_json_show(json, strlen(json), shown, sizeof shown);
