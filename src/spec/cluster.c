@@ -379,7 +379,11 @@ static lh_status check_link(const lhi_reading *r, const lhi_node *map, void *it,
                             lh_error *err)
 {
     lh_wan *wan = &((lhi_job_link *)it)->wan;
-    (void)r, (void)map, (void)err;
+    const lhi_node *fec = lhi_find(map, "fec");
+    if (fec && !(wan->loss > 0))
+        return lhi_doc_fail(r->doc, fec, err, LH_EINPUT,
+                            "restores what is lost, and this link loses "
+                            "nothing; give its loss, or leave fec out");
     wan->bytes_per_s = wan->gbps * 1e9 / 8;
     return LH_OK;
 }

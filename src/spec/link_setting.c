@@ -46,6 +46,14 @@ static lh_status check_company(const lhi_reading *r, const lhi_node *map,
     if (node && s->balancing != LH_BALANCING_ECMP)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "matters with load_balancing: ecmp only");
+    node = lhi_find(map, "queue_pairs");
+    if (node && s->balancing == LH_BALANCING_ANY && !(s->window_bytes > 0) &&
+        s->congestion != LH_CONGESTION_ON &&
+        s->recovery != LH_RECOVERY_GO_BACK_N)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "matters with load_balancing, window_kib, "
+                            "congestion_control: on or recovery: go-back-n "
+                            "only; give one of these, or leave it out");
     node = lhi_find(map, "queue_kib");
     if (node && s->congestion != LH_CONGESTION_ON)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,

@@ -31,7 +31,8 @@ static void a_job_means_what_it_says(void)
         "  links:\n"
         "    - {from: a, to: b, latency_ms: 20, gbps: 8, loss: 0.001,"
         " oversubscription: 4}\n"
-        "    - {from: b, to: a, latency_ms: 0.5, gbps: 16, load_balancing: "
+        "    - {from: b, to: a, latency_ms: 0.5, gbps: 16, loss: 1e-6, "
+        "load_balancing: "
         "ecmp,"
         " queue_pairs: 4, paths: 8, window_kib: 3, congestion_control: on,"
         " queue_kib: 256, recovery: go-back-n, fec: {data: 32, parity: 2}}\n"
@@ -432,6 +433,12 @@ static void bad_links_are_refused(void)
     refuse(SET("load_balancing: even"), "must be ecmp or spray");
     refuse(SET("queue_pairs: 0"), "queue_pairs: 0 is out of range");
     refuse(SET("paths: 2"), "paths: matters with load_balancing: ecmp only");
+    refuse(SET("queue_pairs: 2"),
+           "links[0].queue_pairs: matters with load_balancing, window_kib");
+    refuse(SET("queue_pairs: 2, recovery: selective-repeat"),
+           "or leave it out");
+    refuse(SET("fec: {data: 8, parity: 1}"), "give its loss, or leave fec out");
+    refuse(SET("loss: 0, fec: {data: 8, parity: 1}"), "loses nothing");
     refuse(SET("queue_kib: 2"), "matters with congestion_control: on only");
     refuse(SET("window_kib: 0"), "window_kib: 0 is out of range");
     refuse(SET("congestion_control: 1"), "must be off or on");
@@ -585,7 +592,7 @@ static void odd_jobs_survive_a_round_trip(void)
         HEAD TRAINING TWO
         "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
         "ecmp, paths: 3, congestion_control: on, queue_kib: 1234.5678, "
-        "fec: {data: 7, parity: 65536}}]\n",
+        "loss: 0.01, fec: {data: 7, parity: 65536}}]\n",
         JOB "layout: {sharding: hybrid}\n",
         /* numbers that binary fractions cannot hold */
         HEAD TRAINING

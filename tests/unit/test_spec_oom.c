@@ -36,7 +36,7 @@ static const char job_text[] =
     "  fabric: {gbps: 100, latency_us: 7}\n"
     "  datacenters: [{name: a, nodes: 2}, {name: b, nodes: 1, gpu: h200}]\n"
     "  links: [{between: [a, b], latency_ms: 1.5, gbps: 10, queue_pairs: 2,\n"
-    "           load_balancing: spray, fec: {data: 8, parity: 1}}]\n"
+    "           load_balancing: spray, loss: 0.1, fec: {data: 8, parity: 1}}]\n"
     "framework: {preset: deepspeed, receives: late, overlap: {expert: 0.5}}\n"
     "layout: {tensor: 2, outermost: data, sharding: hybrid,\n"
     "         schedule: zb-h1, sites: [{replicas: 1, pipeline: [a]}]}\n"
