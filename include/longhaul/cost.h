@@ -124,7 +124,8 @@ typedef struct lh_pass_cost {
     /* Tensor, context, expert parallel; and how much longer the pass is for
      * what ZeRO 2 and 3 send in it. */
     int64_t communication_ns;
-    double flops; /* of matrix products, per GPU */
+    double flops;    /* of matrix products, per GPU */
+    int64_t data_ns; /* of communication_ns, what ZeRO 2 and 3 send */
 } lh_pass_cost;
 
 /* Data-parallel replicas in one datacenter. */

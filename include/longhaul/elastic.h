@@ -43,6 +43,10 @@ typedef struct lh_elastic_case {
     int64_t weight_bytes, gradient_bytes, optimizer_bytes;
     int64_t other_bytes; /* that a device holds beside these */
     int64_t kept_bytes;  /* of a chunk pass, that no operation's are */
+    /* As dp_ns, where the layers of the chunk communicate one after the other,
+     * as those at ZeRO-2 and 3 do, and each pays its latencies: no less than
+     * dp_ns. 0: dp_ns, as in the paper, whose links have no latency. */
+    int64_t sharded_ns;
 } lh_elastic_case;
 
 /* How microbatches are grouped and what is sharded, with what follows. */

@@ -176,7 +176,7 @@ typedef struct lh_plan_account {
     int64_t imbalance_ns; /* of the busiest device, above the mean */
     int64_t bubble_ns;    /* that the order leaves with all else gone */
     int64_t messages_ns;  /* exposed: between pipeline ranks */
-    int64_t data_ns;      /* exposed: data parallelism */
+    int64_t data_ns;      /* exposed: data parallelism, in passes too */
     int64_t memory_ns;    /* for want of memory for a faster order */
     int64_t optimizer_ns, overhead_ns;
 } lh_plan_account;

@@ -345,6 +345,7 @@ static lh_status lay_out(contest *x, lh_placement placement, uint32_t chunks,
         config.layers = NULL;
     config.layout.chunks_per_device = chunks;
     config.placement = placement;
+    config.elastic = NULL; /* other schedules shard in their passes */
     LHI_TRY(lhi_layout_build(x->plan->job, &config, &built, err));
     x->bases[at].pipeline = x->own[at] = built.pipeline;
     x->bases[at].after_ns = built.optimizer_ns + built.overhead_ns;

@@ -13,31 +13,25 @@ static const lhi_slice_part *find_part(const lhi_prices *p, const lhi_sums *s,
                                        uint32_t i, const lhi_part_times *times,
                                        double *gather, double *reduce)
 {
-    const lhi_data_times *sent = &times->embedding;
-    const lhi_slice_part *found = &s->embedding;
+    uint32_t layer = p->slice->first_layer + i - 1;
+    const lh_model *model = p->job->model;
 
-    if (i > p->slice->n_layers) {
-        sent = &times->head;
-        found = &s->head;
-    } else if (i > 0) {
-        uint32_t layer = p->slice->first_layer + i - 1;
-        bool moe = lh_model_layer_is_moe(p->job->model, layer);
-
-        sent = &times->layers[moe];
-        found =
-            &s->layers[moe][lh_model_layer_window(p->job->model, layer) != 0];
-    }
-    *gather = sent->gather.transfer + sent->gather.latency;
-    *reduce = sent->reduce.transfer + sent->reduce.latency;
-    return found;
+    lhi_part_sent(p->job, p->slice, times, i, gather, reduce);
+    if (i == 0)
+        return &s->embedding;
+    if (i > p->slice->n_layers)
+        return &s->head;
+    return &s->layers[lh_model_layer_is_moe(model, layer)]
+                     [lh_model_layer_window(model, layer) != 0];
 }
 
-/* What a pass waits for counts as communication. */
+/* What a pass waits for counts as communication, and as data parallelism's. */
 static void wait_for(lhi_spent *pass, const lhi_relay *relay)
 {
     double waits = fmax(0, lhi_relay_ns(relay) - pass->total);
 
     pass->communication += waits;
+    pass->data += waits;
     pass->total += waits;
 }
 

@@ -26,6 +26,7 @@ typedef struct lhi_prices {
 /* Nanoseconds, in parts. */
 typedef struct lhi_spent {
     double total, matmul, memory, kernel, communication, flops;
+    double data; /* of communication: what ZeRO 2 and 3 send */
 } lhi_spent;
 
 typedef struct lhi_spent_passes {

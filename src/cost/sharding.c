@@ -251,6 +251,49 @@ lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
+void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
+                   const lhi_part_times *times, uint32_t i, double *gather,
+                   double *reduce)
+{
+    const lhi_data_times *sent = &times->embedding;
+
+    if (i > slice->n_layers)
+        sent = &times->head;
+    else if (i > 0)
+        sent = &times->layers[lh_model_layer_is_moe(
+            job->model, slice->first_layer + i - 1)];
+    *gather = sent->gather.transfer + sent->gather.latency;
+    *reduce = sent->reduce.transfer + sent->reduce.latency;
+}
+
+lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
+                           const lh_cost_slice *slice,
+                           const lh_cost_options *options, lhi_busiest *known,
+                           double *gather, double *reduce, lh_error *err)
+{
+    lh_cost_options full;
+    lhi_shape shape;
+    lhi_part_times times;
+    lhi_relay gathers = {0}, reductions = {0};
+
+    LHI_TRY(lhi_cost_options(job, options, &full, err));
+    if (job->training.rings != LH_RING_LOCKSTEP)
+        full.rings = job->training.rings;
+    LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
+    LHI_TRY(lhi_data_time_parts(job, layout, slice, &full, &shape, known,
+                                &times, err));
+    for (uint32_t i = 0; i < slice->n_layers + 2; i++) {
+        double g, r;
+
+        lhi_part_sent(job, slice, &times, i, &g, &r);
+        lhi_relay_add(&gathers, g, 0);
+        lhi_relay_add(&reductions, 0, r);
+    }
+    *gather = lhi_relay_ns(&gathers);
+    *reduce = lhi_relay_ns(&reductions);
+    return LH_OK;
+}
+
 /* The next layer's first stage begins with this one's second. */
 void lhi_relay_add(lhi_relay *relay, double first, double second)
 {

@@ -39,6 +39,20 @@ lh_status lhi_data_time_parts(const lh_job *job, const lh_layout *layout,
                               const lhi_shape *shape, lhi_busiest *known,
                               lhi_part_times *out, lh_error *err);
 
+/* Of the i-th part in the order of the forward, in ns: 0 is the embedding, 1 to
+ * n_layers the layers, then the head. */
+void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
+                   const lhi_part_times *times, uint32_t i, double *gather,
+                   double *reduce);
+
+/* All parts of a slice one after the other, with nothing computed in between:
+ * where a whole chunk is gathered or reduced layer by layer. In ns; `options`
+ * as lh_cost_chunk() takes them. */
+lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
+                           const lh_cost_slice *slice,
+                           const lh_cost_options *options, lhi_busiest *known,
+                           double *gather, double *reduce, lh_error *err);
+
 /* Layers pass through two stages, each of which has one of them at a time, and
  * the first works one layer ahead: the gathers of a pass and its computation,
  * or computation and the reductions of gradients. What the first stage does for

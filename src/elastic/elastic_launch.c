@@ -16,10 +16,36 @@ typedef struct block {
 typedef struct launcher {
     const lh_elastic_case *g;
     const lh_elastic_plan *p;
-    int64_t part_g, part_p; /* C_g, C_p */
-    lh_dp_op *ops;          /* NULL: only counts */
+    const lhi_elastic_times *times; /* of each chunk; NULL: the case's */
+    lh_dp_op *ops;                  /* NULL: only counts */
     uint64_t n;
 } launcher;
+
+/* C_p or C_g of a chunk of the pipeline. */
+static int64_t part_of(const launcher *l, uint32_t chunk, bool is_scatter)
+{
+    int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
+    if (!l->times)
+        return lhi_elastic_partial(l->g, share);
+    const lhi_elastic_times *t = &l->times[chunk];
+    return lhi_elastic_part_ns(is_scatter ? t->sharded_scatter_ns
+                                          : t->sharded_gather_ns,
+                               share, l->g->params);
+}
+
+/* Its gather after the optimiser's step, or its last scatter. */
+static int64_t whole_of(const launcher *l, uint32_t chunk, bool is_scatter)
+{
+    int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
+    if (!l->times)
+        return lhi_elastic_first_last(l->g, share);
+    const lhi_elastic_times *t = &l->times[chunk];
+    return is_scatter
+               ? lhi_elastic_whole_ns(t->scatter_ns, t->sharded_scatter_ns,
+                                      share, l->g->params)
+               : lhi_elastic_whole_ns(t->gather_ns, t->sharded_gather_ns, share,
+                                      l->g->params);
+}
 
 /* Part `i` of `n` of a time; the parts add up to it. */
 static int64_t portion(int64_t total, uint32_t i, uint32_t n)
@@ -74,18 +100,20 @@ static void gather(launcher *l, block next, const uint32_t *groups,
                    uint32_t buckets)
 {
     buckets = buckets < count ? buckets : count;
-    if (!next.exists || l->part_p == 0 || n < count - buckets)
+    if (!next.exists || n < count - buckets)
         return;
     uint32_t i = n - (count - buckets);
     lh_dp_point before = {LH_NONE, 0, false};
     if (i + 1 == buckets)
         before = entry(l, groups, next, stage, pass.backward);
-    launch(l, (lh_dp_op){.chunk = next.chunk * l->g->stages + stage,
-                         .bucket = i,
-                         .n_buckets = buckets,
-                         .transfer_ns = portion(l->part_p, i, buckets),
-                         .launch = pass,
-                         .before = before});
+    uint32_t c = next.chunk * l->g->stages + stage;
+    launch(l,
+           (lh_dp_op){.chunk = c,
+                      .bucket = i,
+                      .n_buckets = buckets,
+                      .transfer_ns = portion(part_of(l, c, false), i, buckets),
+                      .launch = pass,
+                      .before = before});
 }
 
 /* Pass n of `count` of forward block (group, chunk). */
@@ -97,9 +125,10 @@ static void forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
         gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
                l->p->forward_buckets);
     } else if (n == 0) { /* what the optimiser has updated */
-        launch(l, (lh_dp_op){.chunk = next.chunk * l->g->stages + stage,
+        uint32_t c = next.chunk * l->g->stages + stage;
+        launch(l, (lh_dp_op){.chunk = c,
                              .n_buckets = 1,
-                             .transfer_ns = l->g->dp_ns,
+                             .transfer_ns = whole_of(l, c, false),
                              .launch = pass,
                              .before =
                                  entry(l, l->p->enqueue, next, stage, false)});
@@ -113,16 +142,18 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
     uint32_t buckets = l->p->scatter_buckets;
     block before = before_backward(l, group, chunk);
     bool last = before.exists && before.group + 1 == l->p->n_dequeue;
+    uint32_t c = before.chunk * l->g->stages + stage;
     buckets = last ? 1 : buckets < count ? buckets : count;
-    int64_t whole_ns = last ? l->g->dp_ns : l->part_g;
-    if (before.exists && n < buckets)
-        launch(l, (lh_dp_op){.chunk = before.chunk * l->g->stages + stage,
+    if (before.exists && n < buckets) {
+        int64_t whole_ns = last ? whole_of(l, c, true) : part_of(l, c, true);
+        launch(l, (lh_dp_op){.chunk = c,
                              .is_reduce_scatter = true,
                              .bucket = n,
                              .n_buckets = buckets,
                              .transfer_ns = portion(whole_ns, n, buckets),
                              .launch = pass,
                              .before = {LH_NONE, 0, false}});
+    }
     gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass, n,
            count, l->p->backward_buckets);
 }
@@ -149,15 +180,13 @@ static void launch_all(launcher *l)
     }
 }
 
-lh_status lh_elastic_operations(const lh_elastic_case *given,
-                                const lh_elastic_plan *plan, lh_dp_op **ops,
-                                uint32_t *n_ops, lh_error *err)
+lh_status lhi_elastic_operations(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan,
+                                 const lhi_elastic_times *times, lh_dp_op **ops,
+                                 uint32_t *n_ops, lh_error *err)
 {
     LHI_TRY(lhi_elastic_check_case(given, err));
-    launcher l = {.g = given,
-                  .p = plan,
-                  .part_g = lhi_elastic_partial(given, plan->params_g),
-                  .part_p = lhi_elastic_partial(given, plan->params_p)};
+    launcher l = {.g = given, .p = plan, .times = times};
     launch_all(&l);
     if (l.n > LH_MAX_DP_OPS)
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -171,6 +200,13 @@ lh_status lh_elastic_operations(const lh_elastic_case *given,
     *ops = l.ops;
     *n_ops = (uint32_t)l.n;
     return LH_OK;
+}
+
+lh_status lh_elastic_operations(const lh_elastic_case *given,
+                                const lh_elastic_plan *plan, lh_dp_op **ops,
+                                uint32_t *n_ops, lh_error *err)
+{
+    return lhi_elastic_operations(given, plan, NULL, ops, n_ops, err);
 }
 
 void lh_elastic_ops_free(lh_dp_op *ops)

@@ -3,12 +3,35 @@
  * Partial communications are rounded up to a nanosecond, memory to a byte. */
 #include "elastic/elastic_own.h"
 
+int64_t lhi_elastic_sharded(const lh_elastic_case *given)
+{
+    return given->sharded_ns > 0 ? given->sharded_ns : given->dp_ns;
+}
+
+int64_t lhi_elastic_part_ns(int64_t sharded_ns, int64_t share, int64_t params)
+{
+    if (params == 0)
+        return 0;
+    return (int64_t)lhi_wide_ceil((lhi_wide)sharded_ns * share, params);
+}
+
+int64_t lhi_elastic_whole_ns(int64_t at_once_ns, int64_t sharded_ns,
+                             int64_t share, int64_t params)
+{
+    return at_once_ns +
+           lhi_elastic_part_ns(sharded_ns - at_once_ns, share, params);
+}
+
 int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share)
 {
-    if (given->params == 0)
-        return 0;
-    return (int64_t)lhi_wide_ceil((lhi_wide)given->dp_ns * share,
-                                  given->params);
+    return lhi_elastic_part_ns(lhi_elastic_sharded(given), share,
+                               given->params);
+}
+
+int64_t lhi_elastic_first_last(const lh_elastic_case *given, int64_t share)
+{
+    return lhi_elastic_whole_ns(given->dp_ns, lhi_elastic_sharded(given), share,
+                                given->params);
 }
 
 /* What of a communication of `a_ns` sticks out of `n` passes of `pass_ns`. */
@@ -29,9 +52,11 @@ lh_elastic_terms lh_elastic_exposed(const lh_elastic_case *given,
     int64_t part_p = lhi_elastic_partial(g, plan->params_p);
     uint32_t last = plan->dequeue[plan->n_dequeue - 1];
     lh_elastic_terms t;
-    t.optimizer_ns =
-        2 * g->dp_ns + (M - 1) * (beyond(g->dp_ns, plan->enqueue[0], g->f_ns) +
-                                  beyond(g->dp_ns, last, b_ns));
+    int64_t gather = lhi_elastic_first_last(g, plan->params_p);
+    int64_t scatter = lhi_elastic_first_last(g, plan->params_g);
+    t.optimizer_ns = gather + scatter +
+                     (M - 1) * (beyond(gather, plan->enqueue[0], g->f_ns) +
+                                beyond(scatter, last, b_ns));
     t.gradients_ns = (S - 1) * M * beyond(part_g, plan->scatter_buckets, b_ns);
     t.forward_ns = (R - 1) * M * beyond(part_p, plan->forward_buckets, g->f_ns);
     t.backward_ns = (S * M - 1) * beyond(part_p, plan->backward_buckets, b_ns);

@@ -41,8 +41,32 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
  * lh_elastic_plan_make() refuses. */
 void lhi_elastic_derive(const lh_elastic_case *given, lh_elastic_plan *plan);
 
-/* C_DP * share / psi in whole ns, rounded up. */
+/* What the data-parallel communication of a chunk takes, in ns: at once, and
+ * where its layers communicate one after the other, as what is sharded does. */
+typedef struct lhi_elastic_times {
+    int64_t gather_ns, scatter_ns;
+    int64_t sharded_gather_ns, sharded_scatter_ns;
+} lhi_elastic_times;
+
+/* Of a whole chunk that communicates so, as `given` has it. */
+int64_t lhi_elastic_sharded(const lh_elastic_case *given);
+
+/* Of `share` of `params` that are sharded: of these alone, and of the whole
+ * chunk, whose others communicate at once. In whole ns, rounded up. */
+int64_t lhi_elastic_part_ns(int64_t sharded_ns, int64_t share, int64_t params);
+int64_t lhi_elastic_whole_ns(int64_t at_once_ns, int64_t sharded_ns,
+                             int64_t share, int64_t params);
+
+/* C_g or C_p: of a share alone; and of a whole chunk with it. */
 int64_t lhi_elastic_partial(const lh_elastic_case *given, int64_t share);
+int64_t lhi_elastic_first_last(const lh_elastic_case *given, int64_t share);
+
+/* lh_elastic_operations() of chunks that differ; `times` of each, NULL: as
+ * `given` has them. */
+lh_status lhi_elastic_operations(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan,
+                                 const lhi_elastic_times *times, lh_dp_op **ops,
+                                 uint32_t *n_ops, lh_error *err);
 
 /* A plan for `queue` into caller's storage: room for `queue_room` numbers in
  * each of `enqueue` and `dequeue`, at least lhi_elastic_groups(). */

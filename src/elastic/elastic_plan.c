@@ -28,10 +28,16 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                         " microbatches are more than is handled",
                         g->stages, g->chunks, g->microbatches);
     if (bad_time(g->f_ns) || bad_time(g->b_ns) || bad_time(g->dp_ns) ||
-        bad_time(g->pp_ns) || g->f_ns == 0 || g->b_ns == 0)
+        bad_time(g->pp_ns) || bad_time(g->sharded_ns) || g->f_ns == 0 ||
+        g->b_ns == 0)
         return lhi_fail(err, LH_EINVAL,
                         "times must be from 0 to 2^52 ns, those of passes "
                         "above 0");
+    if (g->sharded_ns > 0 && g->sharded_ns < g->dp_ns)
+        return lhi_fail(err, LH_EINVAL,
+                        "a chunk takes %" PRId64 " ns layer by layer, less "
+                        "than the %" PRId64 " ns at once",
+                        g->sharded_ns, g->dp_ns);
     if (g->params < 0 || g->params > LHI_ELASTIC_MAX_PARAMS)
         return lhi_fail(err, LH_EINVAL,
                         "parameters must be from 0 to 2^50 on a device");
@@ -43,9 +49,10 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
         (unsigned)g->sharding > LH_ELASTIC_ZERO3)
         return lhi_fail(err, LH_EINVAL, "bytes or sharding are out of range");
     /* All of it one after the other, as for pipelines. */
-    long double all = ((long double)g->f_ns + (long double)g->b_ns +
-                       2 * (long double)g->pp_ns + 4 * (long double)g->dp_ns) *
-                      g->chunks * g->microbatches * g->stages;
+    long double all =
+        ((long double)g->f_ns + (long double)g->b_ns +
+         2 * (long double)g->pp_ns + 4 * (long double)lhi_elastic_sharded(g)) *
+        g->chunks * g->microbatches * g->stages;
     if (all > 0x1p60L)
         return lhi_fail(err, LH_EINVAL,
                         "the times add up to more than is handled");
@@ -77,9 +84,10 @@ uint32_t lhi_elastic_groups(const lh_elastic_case *given, uint32_t queue)
 static int64_t hidden_share(const lh_elastic_case *g, uint32_t n,
                             int64_t pass_ns, int64_t most)
 {
-    if (g->dp_ns == 0)
+    int64_t sharded_ns = lhi_elastic_sharded(g);
+    if (sharded_ns == 0)
         return most;
-    lhi_wide share = (lhi_wide)g->params * n * pass_ns / g->dp_ns;
+    lhi_wide share = (lhi_wide)g->params * n * pass_ns / sharded_ns;
     return share < most ? (int64_t)share : most;
 }
 
@@ -94,15 +102,23 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* What the dequeue groups should hide: a chunk's communication, layer by layer
+ * where some of it may be sharded. */
+static int64_t to_be_hidden(const lh_elastic_case *g)
+{
+    return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns : lhi_elastic_sharded(g);
+}
+
 /* Dequeue groups, shares and the backward's buckets. */
 static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
                          lh_elastic_plan *p)
 {
     uint32_t B = g->microbatches, S = p->n_dequeue;
     /* May exceed 32 bits for tiny passes, but never what it is cut to. */
-    lhi_wide need = lhi_wide_ceil(g->dp_ns, g->b_ns);
+    int64_t sharded_ns = to_be_hidden(g);
+    lhi_wide need = lhi_wide_ceil(sharded_ns, g->b_ns);
     uint32_t to_hide = need < B ? (uint32_t)need : B;
-    bool hides = (lhi_wide)B * g->b_ns >= (lhi_wide)S * g->dp_ns;
+    bool hides = (lhi_wide)B * g->b_ns >= (lhi_wide)S * sharded_ns;
     if (S > 1 && !hides) {
         uint32_t last = smaller(to_hide, B - (S - 1) * g->stages);
         even(B - last, S - 1, dequeue);
@@ -137,7 +153,8 @@ static bool sharding_saves(const lh_elastic_case *g)
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = least(p->dequeue, p->n_dequeue);
-    uint32_t scatter = passes_to_hide(g->dp_ns, g->b_ns);
+    int64_t sharded_ns = lhi_elastic_sharded(g);
+    uint32_t scatter = passes_to_hide(sharded_ns, g->b_ns);
     p->params_g = g->sharding == LH_ELASTIC_ZERO1 ? 0 : g->params;
     p->params_p = g->sharding == LH_ELASTIC_ZERO3 ? g->params : 0;
     p->scatter_buckets = p->params_g == 0 ? 0
@@ -149,7 +166,7 @@ static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
     uint32_t rest = m - p->scatter_buckets;
     uint32_t e = p->n_enqueue == 1 ? p->enqueue[0]
                                    : least(p->enqueue + 1, p->n_enqueue - 1);
-    uint32_t forward = passes_to_hide(g->dp_ns, g->f_ns);
+    uint32_t forward = passes_to_hide(sharded_ns, g->f_ns);
     p->backward_buckets = rest > 0 ? rest : 1;
     p->forward_buckets = forward == 0 ? 1 : smaller(forward, e);
 }

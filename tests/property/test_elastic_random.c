@@ -28,6 +28,8 @@ static lh_elastic_case some_case(rng *r)
     g.dp_ns = rng_below(r, 4) ? rng_below(r, 600) : 0;
     g.params = 1 + rng_below(r, 5000);
     g.as_published = rng_chance(r, 20);
+    if (rng_chance(r, 30))
+        g.sharded_ns = g.dp_ns + rng_below(r, 900);
     return g;
 }
 
@@ -74,12 +76,13 @@ static bool run_events(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 static void say(uint32_t i, const lh_elastic_case *g)
 {
-    fprintf(stderr,
-            "case %" PRIu32 ": P=%" PRIu32 " D=%" PRIu32 " M=%" PRIu32
-            " B=%" PRIu32 " f=%" PRId64 " b=%" PRId64 " dp=%" PRId64
-            " pp=%" PRId64 " psi=%" PRId64 " published=%d\n",
-            i, g->stages, g->replicas, g->chunks, g->microbatches, g->f_ns,
-            g->b_ns, g->dp_ns, g->pp_ns, g->params, g->as_published);
+    fprintf(
+        stderr,
+        "case %" PRIu32 ": P=%" PRIu32 " D=%" PRIu32 " M=%" PRIu32 " B=%" PRIu32
+        " f=%" PRId64 " b=%" PRId64 " dp=%" PRId64 " sharded=%" PRId64
+        " pp=%" PRId64 " psi=%" PRId64 " published=%d\n",
+        i, g->stages, g->replicas, g->chunks, g->microbatches, g->f_ns, g->b_ns,
+        g->dp_ns, g->sharded_ns, g->pp_ns, g->params, g->as_published);
 }
 
 static void check_plan(const lh_elastic_case *g, const lh_elastic_plan *plan,

@@ -223,6 +223,39 @@ static void with_communication(void)
     CHECK_INT(event_time(&g, &plan, NULL), 248);
 }
 
+/* The last of these, where layers that communicate one after the other take 16
+ * in place of 10, all gradients and half of the parameters do. Half a gather is
+ * 8, in 4 buckets behind 2 each; a scatter 16, in 4 behind 4 each; half a
+ * gather backwards 8, in the 2 passes that are left. The first gather is half
+ * at once and half not, 5 + 8, the last scatter 16, and those of other chunks
+ * hide behind 8 forwards of 2 and 6 backwards of 4. */
+static void layer_by_layer(void)
+{
+    static const uint32_t e[] = {8, 4}, d[] = {6, 6};
+    elastic_case g = make_case(3, 4, 3, 12, 2, 4, 10, 0, 1000);
+    lh_elastic_plan plan = by_hand(&g, 2, e, 2, d);
+    plan.params_g = 1000;
+    plan.params_p = 500;
+    plan.scatter_buckets = plan.forward_buckets = 4;
+    plan.backward_buckets = 2;
+    g.sharded_ns = 16;
+    CHECK_INT(lh_elastic_exposed(&g, &plan, 0).sum_ns, 13 + 16);
+    CHECK_INT(lh_elastic_time(&g, &plan, 0), (36 + 2) * 6 + 29);
+    CHECK_INT(event_time(&g, &plan, NULL), 257);
+    /* With nothing sharded, or all of it at once, as if it were not said. */
+    plan.params_g = plan.params_p = 0;
+    CHECK_INT(event_time(&g, &plan, NULL), 248);
+    g.sharded_ns = 10;
+    plan.params_g = 1000;
+    plan.params_p = 500;
+    CHECK_INT(event_time(&g, &plan, NULL), 248);
+    g.sharded_ns = 9;
+    lh_elastic_plan *none = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_elastic_plan_queue(&g, 8, &none, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "9 ns layer by layer, less than the 10 ns at once");
+}
+
 typedef struct wanted_plan {
     uint32_t q;
     const char *e, *d;
@@ -527,6 +560,7 @@ int main(void)
     RUN(without_communication);
     RUN(longer_warmup);
     RUN(with_communication);
+    RUN(layer_by_layer);
     RUN(planned);
     RUN(queue_and_recomputation);
     RUN(launches);

@@ -99,14 +99,17 @@ static void beside_elastic_plans(void)
     lh_job_free(job);
 }
 
-/* Where the data parallelism is slow, what hides behind nothing at both ends
- * of an iteration is worth a first chunk of fewer layers. */
+/* Where the data parallelism is slow, and not for its latencies, what hides
+ * behind nothing at both ends of an iteration is worth a first chunk of fewer
+ * layers. */
 static void smaller_first_chunks(void)
 {
     lh_job *job = job_with(
-        JOB_70B, "layout: {tensor: 8, pipeline: 4, data: 8, micro_batch: 1,\n"
-                 "         chunks_per_device: 4, outermost: data,\n"
-                 "         schedule: elastic}\n");
+        JOB_70B,
+        "  links: [{between: [west, east], latency_ms: 1, gbps: 800}]\n"
+        "layout: {tensor: 8, pipeline: 4, data: 8, micro_batch: 1,\n"
+        "         chunks_per_device: 4, outermost: data,\n"
+        "         schedule: elastic}\n");
     lh_plan *plan = NULL;
     lh_plan_options own = {.size = sizeof own, /* elastic plans' own chunks */
                            .partition = LH_PARTITION_EVEN};
@@ -193,7 +196,7 @@ static void stopped_in_between(void)
     lh_plan *whole = plan_asking(job, &all);
     lh_plan *first = plan_asking(job, &soon);
     CHECK(all.n > 2 * FROM);
-    CHECK(soon.n > FROM && soon.n < FROM + 100);
+    CHECK(soon.n > FROM && soon.n < FROM + 500);
     if (whole && first) {
         CHECK(first->best.iteration_ns >= whole->best.iteration_ns);
         plan_reads_back(first);

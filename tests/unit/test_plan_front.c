@@ -75,7 +75,7 @@ static void try_method(all *a, const lhi_config *config, const lhi_built *b,
         for (uint32_t d = 0; d < lh_pipeline_n_devices(b->pipeline); d++)
             if (lh_timeline_peak_memory(t, d) > p.memory_bytes)
                 p.memory_bytes = lh_timeline_peak_memory(t, d);
-        CHECK_OK(lhi_money_price(a->job, config, NULL, &price, &err), err);
+        CHECK_OK(lhi_money_price(a->job, config, &price, &err), err);
         p.usd = lhi_money_usd(&price, (double)p.iteration_ns);
         add_point(a, p);
     }

@@ -181,16 +181,17 @@ static void elastic_plans_cost(void)
         lh_error err = {0};
         CHECK_OK(lhi_elastic_layout(job, &config, &freedom, mem, &r, &err),
                  err);
-        CHECK_OK(
-            lhi_money_price(job, &r.config, r.built.pipeline, &price, &err),
-            err);
+        r.config.zero_given = true;
+        r.config.zero = 1;
+        r.config.elastic = r.details;
+        CHECK_OK(lhi_money_price(job, &r.config, &price, &err), err);
         gb[zero - 1] = price.between_gb;
         lh_pipeline_free(r.built.pipeline);
         lh_schedule_free(r.schedule);
     }
     lhi_price plain = {0};
     lh_error err = {0};
-    CHECK_OK(lhi_money_price(job, &config, NULL, &plain, &err), err);
+    CHECK_OK(lhi_money_price(job, &config, &plain, &err), err);
     CHECK_NEAR(gb[0], plain.between_gb, 0.01 * plain.between_gb);
     CHECK_MSG(gb[2] > 2 * gb[0], "%g GB with ZeRO-3, %g with ZeRO-1", gb[2],
               gb[0]);

@@ -151,6 +151,34 @@ static void elastic_sends_as_much(void)
     lh_plan_free(plain);
 }
 
+/* Passes that wait for their layers' parameters and gradients do not compute,
+ * nor is it tensor parallelism that they wait for. */
+static void waits_for_shares_are_data_parallelism(void)
+{
+    const char *layout = "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
+                         "outermost: data, sharding: full, schedule: 1f1b";
+    const char *links = "latency_ms: 20, gbps: 100";
+    lh_plan *plain = make(", recompute: none, zero: 1", links, layout);
+    int64_t before_ns = plain->account->data_ns;
+    for (int zero = 2; zero <= 3; zero++) {
+        char training[60];
+        snprintf(training, sizeof training, ", recompute: none, zero: %d",
+                 zero);
+        lh_plan *own = make(training, links, layout);
+        check_sum(own);
+        /* Up to what is rounded up in each pass. */
+        CHECK_NEAR((double)own->account->inside_ns,
+                   (double)plain->account->inside_ns, 1000);
+        CHECK_NEAR((double)own->account->compute_ns,
+                   (double)plain->account->compute_ns, 1000);
+        /* 6 layers of a rank, in each of 8 microbatches. */
+        CHECK(own->account->data_ns > before_ns + 6 * 8 * INT64_C(20000000));
+        before_ns = own->account->data_ns;
+        lh_plan_free(own);
+    }
+    lh_plan_free(plain);
+}
+
 static const lh_plan_runner *find(const lh_plan *p, const char *dimension)
 {
     for (uint32_t i = 0; i < p->n_runners; i++)
@@ -279,6 +307,7 @@ int main(void)
     RUN(parts_of_gpipe);
     RUN(causes);
     RUN(elastic_sends_as_much);
+    RUN(waits_for_shares_are_data_parallelism);
     RUN(runners);
     RUN(curves);
     return test_summary();

@@ -4,10 +4,12 @@
 
 #include <stdlib.h>
 
-static void fill_chunks(const lh_elastic_case *g,
+static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
                         const lhi_elastic_again *again, int64_t states,
                         lh_chunk *chunks)
 {
+    int64_t gather_ns = lhi_elastic_first_last(g, plan->params_p);
+    int64_t scatter_ns = lhi_elastic_first_last(g, plan->params_g);
     for (uint32_t c = 0; c < g->chunks * g->stages; c++) {
         bool first = c < g->stages;
         chunks[c] = (lh_chunk){
@@ -17,8 +19,8 @@ static void fill_chunks(const lh_elastic_case *g,
             .mem_f = again[c % g->stages].stored + g->kept_bytes,
             .mem_d = -again[c % g->stages].stored - g->kept_bytes,
             .mem_static = first ? states : 0,
-            .all_gather_ns = first ? g->dp_ns : 0,
-            .reduce_scatter_ns = first ? g->dp_ns : 0,
+            .all_gather_ns = first ? gather_ns : 0,
+            .reduce_scatter_ns = first ? scatter_ns : 0,
         };
     }
 }
@@ -49,7 +51,7 @@ static lh_status make_pipeline(const lh_elastic_case *g,
     if (!chunks || !links)
         return lhi_fail_nomem(err);
     lh_elastic_memory states = lh_elastic_memory_of(g, plan, -g->kept_bytes);
-    fill_chunks(g, again, states.sum, chunks);
+    fill_chunks(g, plan, again, states.sum, chunks);
     lh_pipeline_desc desc = {.size = sizeof desc,
                              .n_devices = g->stages,
                              .n_microbatches = g->microbatches,

@@ -102,13 +102,16 @@ static bool choose_for_stage(searcher *s, const lh_elastic_case *g,
 
 /* No run is shorter: the first gather and the last scatter, all passes of one
  * stage, and the way there and back. */
-static int64_t bound(const lh_elastic_case *g, const lhi_elastic_again *again)
+static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
+                     const lhi_elastic_again *again)
 {
     int64_t least = again[0].ns;
     for (uint32_t i = 1; i < g->stages; i++)
         least = again[i].ns < least ? again[i].ns : least;
     int64_t J = (int64_t)g->chunks * g->microbatches + g->stages - 1;
-    return J * (g->f_ns + g->b_ns + least) + 2 * g->dp_ns +
+    return J * (g->f_ns + g->b_ns + least) +
+           lhi_elastic_first_last(g, plan->params_p) +
+           lhi_elastic_first_last(g, plan->params_g) +
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
@@ -163,7 +166,7 @@ static lh_status try_plan(searcher *s, const lh_elastic_case *g,
     for (uint32_t i = 0; i < g->stages; i++)
         if (!choose_for_stage(s, g, plan, i))
             return LH_OK;
-    if (s->out->plan && bound(g, s->again) >= best->time_ns)
+    if (s->out->plan && bound(g, plan, s->again) >= best->time_ns)
         return LH_OK;
     /* Equation 1 is seldom far above the events; what it puts far behind is
      * not run. */

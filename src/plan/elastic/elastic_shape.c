@@ -8,6 +8,7 @@
 
 #include "base/whole.h"
 #include "pipe/pipeline_own.h"
+#include "plan/layout/shares.h"
 #include "spec/spec.h"
 
 #include <longhaul/elastic.h>
@@ -40,6 +41,8 @@ typedef struct shaper {
     double host_bytes_per_s;
     kinds kinds;
     int64_t *weights, *gradients; /* per chunk, bytes */
+    int64_t *optimizer, *params;  /* per device: bytes, and how many */
+    lhi_chunk_sharded *sharded;   /* per chunk */
     lh_elastic_case given;
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shaper;
@@ -92,11 +95,16 @@ static lh_status find_kinds(shaper *s, lh_error *err)
 }
 
 /* Weights and gradients of each chunk; what a device holds of state. */
-static lh_status find_state(shaper *s, int64_t *optimizer, int64_t *params,
-                            lh_error *err)
+static lh_status find_state(shaper *s, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
+    s->optimizer = LHI_NEW(s->mem, int64_t, s->P);
+    s->params = LHI_NEW(s->mem, int64_t, s->P);
+    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
+    if (!s->optimizer || !s->params || !s->weights || !s->gradients)
+        return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < s->n_chunks; c++) {
         lh_cost_slice slice = {.embedding = c == 0,
                                .head = c + 1 == s->n_chunks,
@@ -109,8 +117,8 @@ static lh_status find_state(shaper *s, int64_t *optimizer, int64_t *params,
                               &cost, err));
         s->weights[c] = cost.weight_bytes;
         s->gradients[c] = cost.gradient_bytes;
-        optimizer[c % s->P] += cost.optimizer_bytes;
-        params[c % s->P] += cost.params;
+        s->optimizer[c % s->P] += cost.optimizer_bytes;
+        s->params[c % s->P] += cost.params;
     }
     return LH_OK;
 }
@@ -188,13 +196,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
     const lh_layout *l = &s->config->layout;
-    int64_t *optimizer = LHI_NEW(s->mem, int64_t, s->P);
-    int64_t *params = LHI_NEW(s->mem, int64_t, s->P);
-    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    if (!optimizer || !params || !s->weights || !s->gradients)
-        return lhi_fail_nomem(err);
-    LHI_TRY(find_state(s, optimizer, params, err));
+    LHI_TRY(find_state(s, err));
     lh_elastic_case *g = &s->given;
     *g = (lh_elastic_case){.stages = s->P,
                            .replicas = l->data * l->context,
@@ -214,14 +216,17 @@ static lh_status fill_case(shaper *s, lh_error *err)
         g->optimizer_bytes = 8;
     }
     for (uint32_t d = 0; d < s->P; d++) {
-        int64_t held = 0, state = optimizer[d];
+        int64_t held = 0, state = s->optimizer[d], sent = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P) {
             held += lh_pipeline_chunk(p, c)->mem_static;
             state += s->weights[c] + s->gradients[c];
+            sent += lhi_most(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
         }
-        g->params = lhi_most(g->params, params[d]);
+        g->params = lhi_most(g->params, s->params[d]);
+        g->sharded_ns = lhi_most(g->sharded_ns, (sent + s->M - 1) / s->M);
         g->other_bytes = lhi_most(g->other_bytes, held - state);
     }
+    g->sharded_ns = lhi_most(g->sharded_ns, g->dp_ns);
     return list_ops(s, err);
 }
 
@@ -314,25 +319,24 @@ static void fill_chunks(const shaper *s, const lh_elastic_best *best,
         chunk->mem_w = 0;
         chunk->mem_static -= saved(s->gradients[c], share_g, g->replicas) +
                              saved(s->weights[c], share_p, g->replicas);
-        if (c >= s->P)
-            chunk->all_gather_ns = chunk->reduce_scatter_ns = 0;
     }
     for (uint32_t d = 0; d < s->P; d++)
         chunks[d].mem_static += buffers_of(s, d, share_g, share_p);
 }
 
-/* The plan's operations with the times of the layout's chunks. */
-static lh_status scale_ops(const shaper *s, lh_dp_op *ops, uint32_t n,
-                           int64_t unit)
+/* Groups, shares and buckets, in the plan's words; borrows the groups. */
+static lh_plan_elastic shares_of(const shaper *s, const lh_elastic_plan *plan)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        const lh_chunk *c = lh_pipeline_chunk(s->built.pipeline, ops[i].chunk);
-        int64_t whole =
-            ops[i].is_reduce_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
-        ops[i].transfer_ns = (int64_t)ceil(
-            (double)whole * (double)ops[i].transfer_ns / (double)unit);
-    }
-    return LH_OK;
+    return (lh_plan_elastic){
+        .n_enqueue = plan->n_enqueue,
+        .n_dequeue = plan->n_dequeue,
+        .enqueue = plan->enqueue,
+        .dequeue = plan->dequeue,
+        .gradients = (double)plan->params_g / (double)s->given.params,
+        .parameters = (double)plan->params_p / (double)s->given.params,
+        .scatter_buckets = plan->scatter_buckets,
+        .forward_buckets = plan->forward_buckets,
+        .backward_buckets = plan->backward_buckets};
 }
 
 static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
@@ -340,16 +344,15 @@ static lh_status make_pipeline(const shaper *s, const lh_elastic_best *best,
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(s->built.pipeline, &desc, err));
-    lh_elastic_case g = s->given;
+    lh_plan_elastic shares = shares_of(s, best->plan);
     lh_chunk *chunks = LHI_NEW(s->mem, lh_chunk, s->n_chunks);
     lh_dp_op *ops;
     uint32_t n_ops;
     if (!chunks)
         return lhi_fail_nomem(err);
     fill_chunks(s, best, chunks);
-    g.dp_ns = INT64_C(1) << 30; /* fine enough to scale */
-    LHI_TRY(lh_elastic_operations(&g, best->plan, &ops, &n_ops, err));
-    scale_ops(s, ops, n_ops, g.dp_ns);
+    LHI_TRY(lhi_shares_sent(s->built.pipeline, s->sharded, &shares, s->mem,
+                            chunks, &ops, &n_ops, err));
     desc.joint = true;
     desc.chunks = chunks;
     desc.n_dp_ops = n_ops;
@@ -379,17 +382,10 @@ static lh_status describe(const shaper *s, const lh_elastic_best *best,
         return lhi_fail_nomem(err);
     memcpy(enqueue, plan->enqueue, plan->n_enqueue * sizeof *enqueue);
     memcpy(dequeue, plan->dequeue, plan->n_dequeue * sizeof *dequeue);
-    *e = (lh_plan_elastic){
-        .n_enqueue = plan->n_enqueue,
-        .n_dequeue = plan->n_dequeue,
-        .enqueue = enqueue,
-        .dequeue = dequeue,
-        .gradients = (double)plan->params_g / (double)s->given.params,
-        .parameters = (double)plan->params_p / (double)s->given.params,
-        .scatter_buckets = plan->scatter_buckets,
-        .forward_buckets = plan->forward_buckets,
-        .backward_buckets = plan->backward_buckets,
-        .recomputed = again};
+    *e = shares_of(s, plan);
+    e->enqueue = enqueue;
+    e->dequeue = dequeue;
+    e->recomputed = again;
     for (uint32_t k = 0; k < s->kinds.n; k++) {
         uint32_t first = layers_again(s, best, 0, k, s->layers);
         uint32_t last = layers_again(s, best, s->P - 1, k, s->layers);
@@ -471,13 +467,7 @@ static lh_status share_memory(shaper *s, const lh_plan_elastic *plan,
                               lh_plan_memory *parts, lh_error *err)
 {
     uint32_t replicas = s->config->layout.data * s->config->layout.context;
-    int64_t *optimizer = LHI_NEW(s->mem, int64_t, s->P);
-    int64_t *params = LHI_NEW(s->mem, int64_t, s->P);
-    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    if (!optimizer || !params || !s->weights || !s->gradients)
-        return lhi_fail_nomem(err);
-    LHI_TRY(find_state(s, optimizer, params, err));
+    LHI_TRY(find_state(s, err));
     for (uint32_t c = 0; c < s->n_chunks; c++) {
         lh_plan_memory *part = &parts[c % s->P];
         part->gradients_bytes -=
@@ -605,6 +595,10 @@ lh_status lhi_elastic_shape(const lh_job *job, const lhi_config *config,
     if (!s.mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_build(job, config, &s.built, err);
+    s.sharded = LHI_NEW(s.mem, lhi_chunk_sharded, s.n_chunks);
+    if (status == LH_OK)
+        status = s.sharded ? lhi_layout_sharded(job, config, s.sharded, err)
+                           : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = find_kinds(&s, err);
     if (status == LH_OK)

@@ -134,23 +134,28 @@ static void measure_work(const lh_pipeline *p, lh_plan_account *out,
     out->imbalance_ns = *most_ns - out->compute_ns;
 }
 
-/* Of the passes, what tensor, context and expert parallelism send in them. An
- * elastic plan's are those of its layout with ZeRO-1: what it shards beyond
- * that it sends by operations of its own. */
+/* Moves what `ns` of one microbatch come to out of the passes. */
+static void move_out(const lhi_config *config, int64_t ns, lh_plan_account *out,
+                     int64_t *to)
+{
+    double all = (double)ns * config->microbatches / config->layout.pipeline;
+    int64_t moved =
+        all < (double)out->compute_ns ? (int64_t)all : out->compute_ns;
+    out->compute_ns -= moved;
+    *to += moved;
+}
+
+/* Of the passes, what tensor, context and expert parallelism send in them; and
+ * what they wait for because ZeRO 2 and 3 gather and reduce in them. */
 static lh_status measure_inside(const accountant *a, lh_plan_account *out,
                                 lh_error *err)
 {
     lhi_config config = lhi_config_of(&a->plan->best);
     lhi_built built;
-    if (a->plan->best.elastic)
-        config.zero = 1;
     LHI_TRY(lhi_layout_build(a->job, &config, &built, err));
     lh_pipeline_free(built.pipeline);
-    double ns =
-        (double)built.inside_ns * config.microbatches / config.layout.pipeline;
-    out->inside_ns =
-        ns < (double)out->compute_ns ? (int64_t)ns : out->compute_ns;
-    out->compute_ns -= out->inside_ns;
+    move_out(&config, built.inside_ns, out, &out->inside_ns);
+    move_out(&config, built.data_ns, out, &out->data_ns);
     return LH_OK;
 }
 

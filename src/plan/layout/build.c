@@ -99,21 +99,30 @@ static lh_status cost_slice(builder *b, const lhi_spread *spread,
     return LH_OK;
 }
 
-static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
+                               const lhi_spread *spread, uint32_t chunk)
 {
-    const lhi_spread *spread =
-        &b->places.spreads[lhi_config_device(b->config, c)];
+    const lh_layout *l = &config->layout;
+    uint32_t n_chunks = l->pipeline * l->chunks_per_device;
     lh_cost_slice slice = {
-        .embedding = c == 0,
-        .head = c + 1 == b->n_chunks,
-        .chunk = c,
-        .of = b->n_chunks,
+        .embedding = chunk == 0,
+        .head = chunk + 1 == n_chunks,
+        .chunk = chunk,
+        .of = n_chunks,
         .n_sites = spread->n_sites,
         .sites = spread->sites,
         .sharing = spread->sharing,
     };
-    lhi_config_layers(b->job->model->layers, b->config, c, &slice.first_layer,
+    lhi_config_layers(job->model->layers, config, chunk, &slice.first_layer,
                       &slice.n_layers);
+    return slice;
+}
+
+static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+{
+    const lhi_spread *spread =
+        &b->places.spreads[lhi_config_device(b->config, c)];
+    lh_cost_slice slice = lhi_config_slice(b->job, b->config, spread, c);
     if (b->known &&
         lhi_known_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
         return LH_OK;
@@ -181,8 +190,10 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
     b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
+    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
+    b->built->data_ns += data_ns;
     b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
-                           cost.w.communication_ns;
+                           cost.w.communication_ns - data_ns;
     if (c == 0)
         b->built->source = cost.time_source;
     else if (b->built->source != cost.time_source)
@@ -434,6 +445,9 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     as_configured.training.recompute = config->recompute;
     if (config->zero_given)
         as_configured.training.zero = config->zero;
+    /* What it shards beyond that it sends by operations of its own. */
+    if (config->elastic)
+        as_configured.training.zero = 1;
     return as_configured;
 }
 

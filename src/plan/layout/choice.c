@@ -87,7 +87,8 @@ lhi_config lhi_config_of(const lh_choice *choice)
                         .microbatches = choice->microbatches,
                         .layers = choice->chunk_layers,
                         .zero_given = true,
-                        .zero = choice->zero};
+                        .zero = choice->zero,
+                        .elastic = choice->elastic};
 }
 
 void lhi_choice_clear(lh_choice *choice)

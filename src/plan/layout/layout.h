@@ -13,6 +13,7 @@
  *   alike.h       when layouts, datacenters and links are the same
  *   choice.h      a layout under a schedule, and what schedules a job asks for
  *   relinked.h    the same job and layout with other links
+ *   shares.h      what an elastic plan communicates on a layout
  *   traffic.h     what a layout sends between datacenters */
 #ifndef LHI_LAYOUT_H
 #define LHI_LAYOUT_H
@@ -64,6 +65,8 @@ typedef struct lhi_config {
     const uint32_t *layers; /* of each chunk; NULL: lhi_layer_range() */
     bool zero_given;        /* else the job's ZeRO stage */
     uint32_t zero;
+    const lh_plan_elastic *elastic; /* what an elastic plan shards beyond
+                                       ZeRO-1; NULL: it is none */
 } lhi_config;
 
 /* What a configuration comes to, before any schedule. */
@@ -71,9 +74,9 @@ typedef struct lhi_built {
     lh_pipeline *pipeline;
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
-    int64_t inside_ns; /* of one microbatch's passes on all chunks: what they
-                          send, tensor, context and expert parallel, and
-                          how long they wait for ZeRO 2 and 3 */
+    /* Of one microbatch's passes on all chunks: what they send, tensor, context
+     * and expert parallel; and how long they wait for ZeRO 2 and 3. */
+    int64_t inside_ns, data_ns;
 } lhi_built;
 
 /* The job with the configuration's own training (recomputation, ZeRO). */
@@ -113,6 +116,10 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count);
 /* The pipeline rank that a chunk lies on. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
+
+/* A chunk as the cost model sees it, its first datacenter aside. */
+lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
+                               const lhi_spread *spread, uint32_t chunk);
 
 /* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,

@@ -3,8 +3,9 @@
 
 #include "base/fail.h"
 #include "plan/layout/choice.h"
-#include "plan/layout/layout.h"
+#include "plan/layout/shares.h"
 
+#include <longhaul/elastic.h>
 #include <math.h>
 #include <string.h>
 
@@ -186,32 +187,6 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
     return LH_OK;
 }
 
-static int64_t scaled(int64_t ns, int64_t before, int64_t after)
-{
-    if (before <= 0 || before == after)
-        return ns;
-    return llround((double)ns * ((double)after / (double)before));
-}
-
-static void patch_chunk(lh_chunk *c, const lh_chunk *x, const lh_chunk *y)
-{
-    c->all_gather_ns =
-        scaled(c->all_gather_ns, x->all_gather_ns, y->all_gather_ns);
-    c->reduce_scatter_ns = scaled(c->reduce_scatter_ns, x->reduce_scatter_ns,
-                                  y->reduce_scatter_ns);
-    c->dp_latency_ns =
-        scaled(c->dp_latency_ns, x->dp_latency_ns, y->dp_latency_ns);
-}
-
-static void patch_op(lh_dp_op *op, const lh_chunk *x, const lh_chunk *y)
-{
-    op->transfer_ns =
-        op->is_reduce_scatter
-            ? scaled(op->transfer_ns, x->reduce_scatter_ns,
-                     y->reduce_scatter_ns)
-            : scaled(op->transfer_ns, x->all_gather_ns, y->all_gather_ns);
-}
-
 static void patch_link(lh_link *link, const lh_pipeline *after)
 {
     for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
@@ -224,8 +199,10 @@ static void patch_link(lh_link *link, const lh_pipeline *after)
 }
 
 /* The times on the links come from the layout as it is built with them; what
- * stays is how an elastic plan cuts its passes and operations. */
-static lh_status patch(const lh_pipeline *p, const lh_pipeline *before,
+ * stays is how an elastic plan cuts its passes, groups and shares. `after` is
+ * the layout with ZeRO-1 on the new links. */
+static lh_status patch(const lh_job *job, const lhi_config *config,
+                       const lh_plan_elastic *plan, const lh_pipeline *p,
                        const lh_pipeline *after, lhi_arena *mem,
                        lh_pipeline **out, lh_error *err)
 {
@@ -233,27 +210,27 @@ static lh_status patch(const lh_pipeline *p, const lh_pipeline *before,
     LHI_TRY(lh_pipeline_describe(p, &desc, err));
     lh_chunk *chunks = LHI_NEW(mem, lh_chunk, desc.n_chunks);
     lh_link *links = LHI_NEW(mem, lh_link, desc.n_links);
-    lh_dp_op *ops = LHI_NEW(mem, lh_dp_op, desc.n_dp_ops);
-    if (!chunks || !links || !ops)
+    lhi_chunk_sharded *sharded = LHI_NEW(mem, lhi_chunk_sharded, desc.n_chunks);
+    lh_dp_op *ops;
+    if (!chunks || !links || !sharded)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < desc.n_chunks; i++) {
         chunks[i] = desc.chunks[i];
-        patch_chunk(&chunks[i], lh_pipeline_chunk(before, i),
-                    lh_pipeline_chunk(after, i));
-    }
-    for (uint32_t i = 0; i < desc.n_dp_ops; i++) {
-        ops[i] = desc.dp_ops[i];
-        patch_op(&ops[i], lh_pipeline_chunk(before, ops[i].chunk),
-                 lh_pipeline_chunk(after, ops[i].chunk));
+        chunks[i].dp_latency_ns = lh_pipeline_chunk(after, i)->dp_latency_ns;
     }
     for (uint32_t i = 0; i < desc.n_links; i++) {
         links[i] = desc.links[i];
         patch_link(&links[i], after);
     }
+    LHI_TRY(lhi_layout_sharded(job, config, sharded, err));
+    LHI_TRY(lhi_shares_sent(after, sharded, plan, mem, chunks, &ops,
+                            &desc.n_dp_ops, err));
     desc.chunks = chunks;
     desc.links = links;
     desc.dp_ops = ops;
-    return lh_pipeline_make(&desc, out, err);
+    lh_status status = lh_pipeline_make(&desc, out, err);
+    lh_elastic_ops_free(ops);
+    return status;
 }
 
 lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
@@ -274,8 +251,10 @@ lh_status lhi_changed_pipeline(const lh_job *before, const lh_job *job,
     if (status == LH_OK) {
         *after_ns += choice->optimizer_ns + choice->overhead_ns -
                      old.optimizer_ns - old.overhead_ns;
-        status = patch(pipeline, old.pipeline, new.pipeline, mem, out, err);
         lh_pipeline_free(old.pipeline);
+        lh_job plain = lhi_config_job(job, &config);
+        status = patch(&plain, &config, choice->elastic, pipeline, new.pipeline,
+                       mem, out, err);
     }
     lh_pipeline_free(new.pipeline);
     return status;

@@ -70,11 +70,21 @@ static bool has_leaders(const counter *c)
            c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
 }
 
-/* How often the buffers of a slice go round: [Raj section 7]. */
+/* How often the buffers of a slice go round: [Raj section 7]. In an elastic
+ * plan its shares do so with every group that comes to a chunk, but for the
+ * last chunk's first group backwards, which finds them gathered. */
 static void find_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = c->job->training.zero;
     double microbatches = c->config->microbatches;
+    const lh_plan_elastic *e = c->config->elastic;
+    if (e) {
+        double chunks = c->config->layout.chunks_per_device;
+        *gathers = 1 + e->parameters *
+                           (e->n_enqueue - 1.0 + e->n_dequeue - 1 / chunks);
+        *reductions = 1 + e->gradients * (e->n_dequeue - 1.0);
+        return;
+    }
     *gathers = zero >= 3 ? 2 * microbatches : zero > 0;
     *reductions = zero >= 2 ? microbatches : zero == 1 ? 1 : 2;
     if (zero > 0 && c->config->layout.sharding > LH_SHARDING_FULL) {

@@ -154,7 +154,7 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
                            &schedule, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's */
-    lh_status status = lhi_money_set(s->job, NULL, s->mem, &choice, err);
+    lh_status status = lhi_money_set(s->job, s->mem, &choice, err);
     if (status == LH_OK && s->front)
         status = lhi_front_add(s->front, &choice, err);
     if (status != LH_OK) {
@@ -178,6 +178,18 @@ static lh_status run_one(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
+/* Groups that communicate once each are an elastic plan's. Where there are such
+ * plans, their order with what ZeRO 2 and 3 send in every pass is no other
+ * schedule, but the same at a price that nobody has to pay. A job that asks for
+ * elastic schedules alone has it looked at, so that layouts can be compared. */
+static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
+                            const lhi_method *method)
+{
+    return lhi_schedule_asked(s->job) != LHI_ASKED_METHOD &&
+           strcmp(method->name, LHI_ELASTIC) == 0 && c->config.zero >= 2 &&
+           lhi_elastic_suits(s->job, &c->config);
+}
+
 lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
                                 const lhi_built *built, lh_schedule **best,
                                 lh_choice *all, uint32_t *n_all, lh_error *err)
@@ -190,6 +202,7 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
         for (uint32_t m = 0; m < lhi_n_methods; m++) {
             const lhi_method *method = &lhi_methods[m];
             if (!lhi_method_considered(s->job, &s->options, method) ||
+                is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
                  !is_worth_it(s, c)))

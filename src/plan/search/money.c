@@ -80,38 +80,7 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Time that data parallelism takes on the devices' links. */
-static double data_ns(const lh_pipeline *p)
-{
-    double ns = 0;
-    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++) {
-        const lh_chunk *chunk = lh_pipeline_chunk(p, c);
-        ns += (double)chunk->all_gather_ns + (double)chunk->reduce_scatter_ns;
-    }
-    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(p); i++)
-        ns += (double)lh_pipeline_dp_op(p, i)->transfer_ns;
-    return ns;
-}
-
-/* An elastic plan shards other things, and so sends other amounts: as many
- * times more as it communicates longer. */
-static lh_status scale_data(const lh_job *job, const lhi_config *config,
-                            const lh_pipeline *elastic, double *scale,
-                            lh_error *err)
-{
-    lhi_built plain;
-    *scale = 1;
-    if (!elastic)
-        return LH_OK;
-    LHI_TRY(lhi_layout_build(job, config, &plain, err));
-    double ns = data_ns(plain.pipeline);
-    if (ns > 0)
-        *scale = data_ns(elastic) / ns;
-    lh_pipeline_free(plain.pipeline);
-    return LH_OK;
-}
-
-/* `scale`: of what data parallelism sends. */
+/* `scale`: of what data parallelism sends, 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem, lhi_price *out,
                              lh_error *err)
@@ -147,12 +116,9 @@ static lh_status price(const lh_job *job, const lhi_config *config,
 }
 
 lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
-                          const lh_pipeline *elastic, lhi_price *out,
-                          lh_error *err)
+                          lhi_price *out, lh_error *err)
 {
-    double scale;
-    LHI_TRY(scale_data(job, config, elastic, &scale, err));
-    return price(job, config, scale, out, err);
+    return price(job, config, 1, out, err);
 }
 
 lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
@@ -169,8 +135,8 @@ double lhi_money_usd(const lhi_price *price, double iteration_ns)
 /* --- choices -----------------------------------------------------------------
  */
 
-lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
-                        lhi_arena *mem, lh_choice *choice, lh_error *err)
+lh_status lhi_money_set(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+                        lh_error *err)
 {
     const lh_plan_cost *was = choice->cost;
     lhi_config config = lhi_config_of(choice);
@@ -186,7 +152,7 @@ lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
         its = (lhi_price){was->gpus, was->usd_per_hour, was->between_gb,
                           was->between_usd};
     else
-        LHI_TRY(lhi_money_price(job, &config, elastic, &its, err));
+        LHI_TRY(lhi_money_price(job, &config, &its, err));
     double tokens =
         (double)job->training.global_batch * (double)job->training.sequence;
     *cost = (lh_plan_cost){.gpus = its.gpus,
@@ -204,7 +170,7 @@ static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++)
-        LHI_TRY(lhi_money_set(job, NULL, mem, (lh_choice *)&list[i], err));
+        LHI_TRY(lhi_money_set(job, mem, (lh_choice *)&list[i], err));
     return LH_OK;
 }
 
@@ -214,7 +180,7 @@ lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err)
     const lh_plan_sensitivity *s = plan->sensitivity;
     if (!lhi_money_is_priced(job))
         return LH_OK;
-    LHI_TRY(lhi_money_set(job, NULL, mem, &plan->best, err));
+    LHI_TRY(lhi_money_set(job, mem, &plan->best, err));
     LHI_TRY(fill_list(job, mem, plan->methods, plan->n_methods, err));
     LHI_TRY(fill_list(job, mem, plan->alternatives, plan->n_alternatives, err));
     for (uint32_t i = 0; i < plan->n_answers; i++) {

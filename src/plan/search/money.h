@@ -21,11 +21,8 @@ bool lhi_money_is_priced(const lh_job *job);
 lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
                         lhi_arena *mem, lh_job *out, lh_error *err);
 
-/* `elastic`: the pipeline of an elastic plan on this layout, whose
- * data-parallel communication is its own; else NULL. */
 lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
-                          const lh_pipeline *elastic, lhi_price *out,
-                          lh_error *err);
+                          lhi_price *out, lh_error *err);
 /* Less than any layout costs that adds chunks to this one, or just as much:
  * without data parallelism, unless `whole`. */
 lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
@@ -36,8 +33,8 @@ double lhi_money_usd(const lhi_price *price, double iteration_ns);
 /* Sets choice->cost, where the job has prices and the choice a time. One that
  * is there already, such as that of an elastic plan, is brought up to date
  * with its time. */
-lh_status lhi_money_set(const lh_job *job, const lh_pipeline *elastic,
-                        lhi_arena *mem, lh_choice *choice, lh_error *err);
+lh_status lhi_money_set(const lh_job *job, lhi_arena *mem, lh_choice *choice,
+                        lh_error *err);
 /* The same for all choices of a plan. */
 lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err);
 

@@ -66,8 +66,7 @@ static lh_status search_elastic(lhi_layout_search *s, lh_error *err)
         lhi_choice_rates(s->job, &s->elastic.rows[i]);
     }
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
-        LHI_TRY(lhi_money_set(s->job, s->elastic.results[i].built.pipeline,
-                              s->mem, &s->elastic.rows[i], err));
+        LHI_TRY(lhi_money_set(s->job, s->mem, &s->elastic.rows[i], err));
     for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_front_add(s->front, &s->elastic.rows[i], err));
     return LH_OK;

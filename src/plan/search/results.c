@@ -9,6 +9,7 @@
 #include <longhaul/methods.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
 {
@@ -276,6 +277,16 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
     return LH_OK;
 }
 
+/* A job that asks for elastic schedules with ZeRO 2 or 3 has elastic plans; the
+ * same order with communication in every pass is not listed beside them. */
+static bool is_elastic_alone(const lhi_layout_search *s)
+{
+    return lhi_schedule_asked(s->job) == LHI_ASKED_METHOD &&
+           strcmp(s->job->layout.schedule, LHI_ELASTIC) == 0 &&
+           s->job->training.zero >= 2 && s->elastic.n_rows &&
+           s->elastic.rows[0].status == LH_CHOICE_OK;
+}
+
 /* The elastic plan takes the place of the best of the others. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
@@ -295,7 +306,9 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     double ahead = 100 * lhi_behind(&s->options, &other, won);
     const char *better =
         s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
-    if (other.iteration_ns > 0 && plan->n_left)
+    if (is_elastic_alone(s))
+        snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
+    else if (other.iteration_ns > 0 && plan->n_left)
         snprintf(why, sizeof why,
                  "%.1f %% %s than the best found of other schedules (%" PRIu32
                  " layouts not looked at): %s",
@@ -393,7 +406,8 @@ void lhi_plan_standing(const lh_plan *plan, lh_plan_goal goal, char *text,
 lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
                                    lh_error *err)
 {
-    lhi_candidate *best = lhi_layout_search_best(s);
+    lhi_candidate *best =
+        is_elastic_alone(s) ? NULL : lhi_layout_search_best(s);
     if (!best && !s->elastic.n_rows)
         return refuse(s, err);
     count(s, plan);

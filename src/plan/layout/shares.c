@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares of a chunk's parameters communicate layer by layer, as all of them do
+ * outside elastic plans (cost/sharding.h): one layer's gather begins when the
+ * one before it has arrived, so that each pays its latencies. What is not
+ * sharded communicates at once, with one latency. Where a plan shards something
+ * the device's data-parallel link is taken for the latencies, too: they belong
+ * to what is on it, and not to a chunk. */
+#include "plan/layout/shares.h"
+
+#include "base/whole.h"
+#include "cost/sharding.h"
+#include "elastic/elastic_own.h"
+
+#include <math.h>
+
+/* Shares as whole numbers: of so many parameters. */
+#define ALL (INT64_C(1) << 40)
+
+static lh_status time_chunk(const lh_job *job, const lhi_config *config,
+                            const lhi_spread *spread, uint32_t chunk,
+                            lhi_busiest *known, lhi_chunk_sharded *out,
+                            lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    lh_cost_slice slice = lhi_config_slice(job, config, spread, chunk);
+    *out = (lhi_chunk_sharded){0};
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        double gather, reduce;
+        lhi_chunk_sharded here;
+        if (lhi_spread_repeats(job, &config->layout, spread, i))
+            continue;
+        slice.datacenter = spread->sites[i].datacenter;
+        LHI_TRY(lhi_sharded_time(job, &config->layout, &slice, &options, known,
+                                 &gather, &reduce, err));
+        LHI_TRY(lhi_whole(gather, "an all-gather", &here.gather_ns, err));
+        LHI_TRY(lhi_whole(reduce, "a reduce-scatter", &here.scatter_ns, err));
+        out->gather_ns = lhi_most(out->gather_ns, here.gather_ns);
+        out->scatter_ns = lhi_most(out->scatter_ns, here.scatter_ns);
+    }
+    return LH_OK;
+}
+
+lh_status lhi_layout_sharded(const lh_job *job, const lhi_config *config,
+                             lhi_chunk_sharded *chunks, lh_error *err)
+{
+    const lh_layout *l = &config->layout;
+    uint32_t n_chunks = l->pipeline * l->chunks_per_device;
+    lhi_busiest known = {0};
+    lhi_places places;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_layout_place(job, l, mem, &places, err);
+    for (uint32_t c = 0; status == LH_OK && c < n_chunks; c++)
+        status = time_chunk(job, config,
+                            &places.spreads[lhi_config_device(config, c)], c,
+                            &known, &chunks[c], err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+static lhi_elastic_times times_of(const lh_chunk *plain,
+                                  const lhi_chunk_sharded *sharded, bool shares)
+{
+    int64_t latency = shares ? plain->dp_latency_ns : 0;
+    lhi_elastic_times t = {0};
+    if (plain->all_gather_ns > 0)
+        t.gather_ns = plain->all_gather_ns + latency;
+    if (plain->reduce_scatter_ns > 0)
+        t.scatter_ns = plain->reduce_scatter_ns + latency;
+    t.sharded_gather_ns = lhi_most(t.gather_ns, sharded->gather_ns);
+    t.sharded_scatter_ns = lhi_most(t.scatter_ns, sharded->scatter_ns);
+    return t;
+}
+
+static void set_ends(const lh_elastic_case *g, const lh_elastic_plan *plan,
+                     const lhi_elastic_times *t, bool first, lh_chunk *chunk)
+{
+    chunk->all_gather_ns = chunk->reduce_scatter_ns = 0;
+    if (plan->params_g > 0)
+        chunk->dp_latency_ns = 0;
+    if (!first)
+        return;
+    chunk->all_gather_ns = lhi_elastic_whole_ns(
+        t->gather_ns, t->sharded_gather_ns, plan->params_p, g->params);
+    chunk->reduce_scatter_ns = lhi_elastic_whole_ns(
+        t->scatter_ns, t->sharded_scatter_ns, plan->params_g, g->params);
+}
+
+lh_status lhi_shares_sent(const lh_pipeline *plain,
+                          const lhi_chunk_sharded *sharded,
+                          const lh_plan_elastic *plan, lhi_arena *mem,
+                          lh_chunk *chunks, lh_dp_op **ops, uint32_t *n_ops,
+                          lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_chunks(plain), P = lh_pipeline_n_devices(plain);
+    lh_elastic_case g = {.stages = P,
+                         .replicas = 1,
+                         .chunks = n / P,
+                         .microbatches = lh_pipeline_n_microbatches(plain),
+                         .f_ns = 1,
+                         .b_ns = 1,
+                         .params = ALL};
+    lh_elastic_plan shares = {
+        .n_enqueue = plan->n_enqueue,
+        .n_dequeue = plan->n_dequeue,
+        .enqueue = plan->enqueue,
+        .dequeue = plan->dequeue,
+        .params_g = (int64_t)llround(plan->gradients * (double)ALL),
+        .params_p = (int64_t)llround(plan->parameters * (double)ALL),
+        .scatter_buckets = plan->scatter_buckets,
+        .forward_buckets = plan->forward_buckets,
+        .backward_buckets = plan->backward_buckets};
+    lhi_elastic_times *times = LHI_NEW(mem, lhi_elastic_times, n);
+    if (!times)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n; c++)
+        times[c] = times_of(lh_pipeline_chunk(plain, c), &sharded[c],
+                            shares.params_g > 0);
+    LHI_TRY(lhi_elastic_operations(&g, &shares, times, ops, n_ops, err));
+    for (uint32_t c = 0; c < n; c++)
+        set_ends(&g, &shares, &times[c], c < P, &chunks[c]);
+    return LH_OK;
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What plans share over their replicas, and what that costs in every row."""
+import json
+
+from harness import check, finish, run, test, write, WORK
+
+FAR = """\
+longhaul: job/1
+model: llama3-70b
+training: {global_batch: 512, sequence: 4096, precision: bf16, zero: 3}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 64}, {name: east, nodes: 64}]
+  links: [{between: [west, east], latency_ms: 80, gbps: 3200}]
+layout: {tensor: 2, pipeline: 1, data: 512%s}
+"""
+LAYERS, LATENCY = 80, 0.08
+
+# GPT-3 58B on 96 V100s, as PipeMesh has it.
+NEAR = """\
+longhaul: job/1
+model: {layers: 72, hidden: 8192, ffn: 32768, heads: 64, vocab: 51200,
+        gated: false}
+training: {global_batch: 72, sequence: 3072, precision: fp16, zero: %d}
+cluster:
+  gpu: v100-32g
+  gpus_per_node: 8
+  node_link: {gbps: 1200, latency_us: 2}
+  fabric: {gbps: 100, latency_us: %d}
+  datacenters: [{name: a, nodes: 12}]
+layout: {tensor: 8, pipeline: 4, data: 3, micro_batch: 1%s}
+"""
+
+
+def plan(job, *options):
+    write("job.yaml", job)
+    done = run("plan", "job.yaml", "-o", "plan.json", *options)
+    check(done.returncode == 0, done.stderr)
+    return json.loads((WORK / "plan.json").read_text())
+
+
+def rows_of(made):
+    for row in [made] + made["methods"] + made["alternatives"]:
+        if row["status"] == "ok" or row is made:
+            yield row
+
+
+def rounds(row):
+    """How often each layer goes over the link at least, forwards, backwards,
+    and its gradients; of an elastic plan by its groups and shares."""
+    elastic = row.get("elastic")
+    if not elastic:
+        return 3 * row["microbatches"]
+    chunks = row["layout"]["chunks_per_device"]
+    forward, backward = len(elastic["enqueue"]), len(elastic["dequeue"])
+    gathered = forward + backward - 1 / chunks  # the last is still there
+    return (elastic["parameters"] * gathered +
+            elastic["gradients"] * backward)
+
+
+@test
+def parameters_of_far_sites_pay_every_layer():
+    seen = {"elastic": 0, "other": 0, "hybrid": 0}
+    open_made = plan(FAR % "", "--no-optimal", "--top", "100")
+    full_made = plan(FAR % ", sharding: full", "--no-optimal", "--top", "100")
+    for row in [*rows_of(open_made), *rows_of(full_made)]:
+        if row["layout"].get("sharding", "full") != "full":
+            seen["hybrid"] += 1
+            continue
+        seen["elastic" if "elastic" in row else "other"] += 1
+        least = LAYERS * rounds(row) * LATENCY
+        check(row["iteration_s"] >= least,
+              f"{row['iteration_s']} s, {rounds(row)} latencies for each of "
+              f"{LAYERS} layers are {least} s: {row['why']}")
+    check(min(seen.values()) > 1, f"rows: {seen}")
+    check(open_made["layout"]["sharding"].startswith("hybrid"),
+          "what is shared inside each site is faster")
+
+
+def of(zero, latency_us, schedule):
+    more = f", schedule: {schedule}" if schedule else ""
+    return plan(NEAR % (zero, latency_us, more), "--no-optimal")
+
+
+@test
+def latency_of_replicas_is_in_every_schedule():
+    """With all on ranks of their own, and no messages to speak of."""
+    for schedule in ["1f1b", "interleaved-1f1b", "elastic"]:
+        for zero in [1, 2, 3]:
+            near, far = (of(zero, us, schedule) for us in (50, 10000))
+            what = f"{schedule}, ZeRO {zero}"
+            check(far["iteration_s"] > near["iteration_s"], what)
+            check(far["account"]["data_parallel_s"] >
+                  near["account"]["data_parallel_s"], what)
+
+
+@test
+def tensor_and_data_parallelism_are_apart_in_every_account():
+    """What passes send among tensor-parallel GPUs is the same whatever the
+    order is and whatever is shared; so is what they compute."""
+    plain = of(1, 50, "1f1b")["account"]
+    check(plain["inside_s"] > 1, f"sent in passes: {plain['inside_s']}")
+    for schedule in ["1f1b", "elastic"]:
+        for zero in [1, 2, 3]:
+            own = plan(NEAR.replace("fp16,", "fp16, recompute: none,") %
+                       (zero, 50, f", schedule: {schedule}"), "--no-optimal")
+            its, what = own["account"], f"{schedule}, ZeRO {zero}"
+            check(abs(its["inside_s"] - plain["inside_s"]) < 1e-3,
+                  f"{what}: {its['inside_s']} s sent in passes")
+            check(abs(its["compute_s"] - plain["compute_s"]) < 1e-3,
+                  f"{what}: {its['compute_s']} s computed")
+            check(its["data_parallel_s"] > 0, f"{what}: nothing exposed")
+
+
+finish()
