@@ -154,12 +154,13 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
 /* The same on other sites, where it takes as long. */
 static bool is_twin(const lh_choice *list, uint32_t n, const lhi_candidate *c)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; c->simulated && i < n; i++) {
+        if (list[i].iteration_ns != c->choice.iteration_ns)
+            continue;
         lhi_config listed = lhi_config_of(&list[i]);
         listed.layout.sites = c->config.layout.sites;
         listed.layout.outermost = c->config.layout.outermost;
-        if (c->simulated && list[i].iteration_ns == c->choice.iteration_ns &&
-            lhi_config_same(&listed, &c->config))
+        if (lhi_config_same(&listed, &c->config))
             return true;
     }
     return false;
