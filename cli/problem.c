@@ -3,19 +3,71 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Seconds: often enough to be live, and seldom enough to be read in a log. */
+#define SHOWN_EVERY_S 0.1
+#define SAID_EVERY_S 10
+
+/* What is on its way: the context of what is shown. */
+typedef struct planning {
+    const cli *c;
+    double shown_at; /* on the terminal, by cli_now() */
+    double said_at;  /* in a line, in seconds of the processor's time */
+} planning;
 
 static bool show_progress(void *context, uint32_t done, uint32_t total,
                           int64_t best_ns)
 {
+    planning *p = context;
     char time[CLI_TIME_TEXT];
+    if (cli_now() - p->shown_at < SHOWN_EVERY_S)
+        return cli_interrupts() > 0;
+    p->shown_at = cli_now();
     if (best_ns > 0 && best_ns < INT64_MAX)
-        cli_progress(context,
-                     "planning: layout %" PRIu32 " of %" PRIu32
-                     ", best so far %s",
-                     done, total, cli_time_text(best_ns, time));
+        cli_progress(
+            p->c, "planning: layout %" PRIu32 " of %" PRIu32 ", best so far %s",
+            done, total, cli_time_text(best_ns, time));
     else
-        cli_progress(context, "planning: layout %" PRIu32 " of %" PRIu32, done,
+        cli_progress(p->c, "planning: layout %" PRIu32 " of %" PRIu32, done,
                      total);
+    return cli_interrupts() > 0;
+}
+
+/* "best 16.1 s, bound 10.2 s, 45.0 % of 4145931 layouts closed" */
+static void describe(const lh_plan_progress *now, char *text, size_t size)
+{
+    char best[CLI_TIME_TEXT], bound[CLI_TIME_TEXT];
+    uint64_t all = now->n_closed + now->n_open;
+    int n = 0;
+    if (now->best_ns > 0)
+        n = snprintf(text, size, "best %s, ",
+                     cli_time_text(now->best_ns, best));
+    if (now->bound_ns > 0)
+        n += snprintf(text + n, size - (size_t)n, "bound %s, ",
+                      cli_time_text(now->bound_ns, bound));
+    snprintf(text + n, size - (size_t)n, "%.1f %% of %" PRIu64 " closed",
+             all ? 100 * (double)now->n_closed / (double)all : 0.0, all);
+}
+
+/* Live on a terminal; where there is none, a line now and then. */
+static bool show_search(void *context, const lh_plan_progress *now)
+{
+    planning *p = context;
+    char text[160];
+    double used = (double)clock() / CLOCKS_PER_SEC;
+    if (cli_now() - p->shown_at >= SHOWN_EVERY_S) {
+        p->shown_at = cli_now();
+        describe(now, text, sizeof text);
+        cli_progress(p->c, "planning: %s", text);
+    }
+    if (used - p->said_at >= SAID_EVERY_S) {
+        p->said_at = used;
+        describe(now, text, sizeof text);
+        if (!isatty(STDERR_FILENO))
+            cli_note(p->c, "planning: %s", text);
+    }
     return cli_interrupts() > 0;
 }
 
@@ -39,8 +91,10 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
                        const lh_plan_options *options, lh_plan **out)
 {
     lh_plan_options with = *options;
+    planning now = {c, -1, (double)clock() / CLOCKS_PER_SEC};
     with.progress = show_progress;
-    with.context = c;
+    with.watch = show_search;
+    with.context = &now;
     cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
     lh_status status = lh_plan_make(job, &with, out, &c->err);
     bool interrupted = cli_interrupts_end() > 0;

@@ -316,6 +316,15 @@ typedef struct lh_plan_sampling {
     uint64_t seed;       /* 1 */
 } lh_plan_sampling;
 
+/* Where a search over layouts stands. */
+typedef struct lh_plan_progress {
+    int64_t best_ns;   /* the fastest iteration so far; -1: none */
+    int64_t bound_ns;  /* no plan of those that it looks for is faster; 0: not
+                          known */
+    uint64_t n_closed; /* layouts: ruled out, too large or built */
+    uint64_t n_open;   /* others that are known so far */
+} lh_plan_progress;
+
 typedef struct lh_plan_options {
     size_t size;         /* sizeof(lh_plan_options) */
     uint32_t top;        /* alternatives to keep; 0: 10 */
@@ -326,7 +335,8 @@ typedef struct lh_plan_options {
                      int64_t best_ns);
     void *context;
     /* Work for finding optimal schedules of the best layouts, in the units of
-     * lh_solve_options; 0: 400000, about half a second. */
+     * lh_solve_options; 0: 400000, about half a second. The search over layouts
+     * has 75 times as much, unless layout_effort says otherwise. */
     uint64_t effort;
     bool no_optimal; /* no such search: methods alone */
     bool quick; /* for many plans of like jobs: even chunks, neither look-ahead
@@ -348,6 +358,14 @@ typedef struct lh_plan_options {
     double range;     /* factors up to this, and down to 1 / this; 0: 16 */
     double tolerance; /* of the factors found; 0: 0.01 */
     bool curves;      /* fill in plan->curves, too */
+    /* Work for the search over layouts, in units of about a microsecond; it
+     * ends before where nothing is more than 0.5 % faster. 0: 75 * effort. */
+    uint64_t layout_effort;
+    /* Seconds of processor time, in place of that work; the plan then depends
+     * on the machine, and says so. 0: not looked at. */
+    double seconds;
+    /* As `progress`, by the search over layouts; may be NULL. */
+    bool (*watch)(void *context, const lh_plan_progress *now);
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

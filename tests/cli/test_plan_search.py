@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What the search of a plan does with what a job asks for."""
+import json
+import re
+
 from harness import check, finish, run, test, write
 
 JOB = """longhaul: job/1
@@ -48,6 +51,51 @@ def unknown_schedules_are_refused_where_they_stand():
     check(said.stderr.startswith(f"longhaul: job.yaml:{LINE + 1}: "
                                  "layout.schedule: there is no method 'zb-x'"),
           said.stderr)
+
+
+# Millions of layouts.
+LARGE = """longhaul: job/1
+model: deepseek-v3
+training: {global_batch: 4096, sequence: 4096}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 64}, {name: east, nodes: 64}]
+  links: [{between: [west, east], latency_ms: 35, gbps: 800}]
+"""
+PLAN = ["plan", "job.yaml", "--no-optimal", "--search", "even"]
+
+
+def plan_large(*options):
+    write("job.yaml", LARGE)
+    said = run(*PLAN, *options, "--json")
+    check(said.returncode == 0, said.stderr)
+    return said.stdout
+
+
+# The same work, the same plan; less of it, and less is looked at.
+@test
+def effort_limits_the_search_over_layouts():
+    first, again = (plan_large("--effort", "400") for _ in range(2))
+    check(first == again, "the same effort made two plans")
+    less, more = json.loads(first), json.loads(plan_large("--effort", "4000"))
+    left = less["search"]["left"]
+    check(left > more["search"]["left"] > 100000, f"{left} were left")
+    check(less["iteration_ns"] >= more["iteration_ns"], "more work, worse plan")
+    check(re.match(rf"(\d.*: )?best found; {left} layouts not looked at; at "
+                   r"most \d+\.\d % faster is possible; ", less["why"]),
+          less["why"])
+
+
+@test
+def a_plan_says_that_a_clock_ended_its_search():
+    plan = json.loads(plan_large("--time", "0.1"))
+    left = plan["search"]["left"]
+    check(left > 100000, f"{left} were left")
+    check("best found in 0.1 s of processor time; "
+          f"{left} layouts not looked at" in plan["why"], plan["why"])
 
 
 finish()

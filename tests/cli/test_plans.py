@@ -243,9 +243,7 @@ def options_of_plans_go_together():
              "--objective cost does not go with --search monte-carlo"),
             (["--draws", "5"], "--draws needs --search monte-carlo"),
             (["--search", "even", "--max-chunk-ratio", "2"],
-             "--max-chunk-ratio does nothing with --search even"),
-            (["--no-optimal", "--effort", "9"],
-             "--effort does nothing with --no-optimal")]:
+             "--max-chunk-ratio does nothing with --search even")]:
         case(" ".join(options), ["plan", "job.yaml", *options], 2,
              err=re.escape(says))
 

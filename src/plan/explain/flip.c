@@ -215,6 +215,7 @@ lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
     f.options.jitter = NULL;
     f.options.front = false;
     f.options.progress = watch;
+    f.options.watch = NULL;
     f.options.context = &f;
     plan->sensitivity = s;
     f.sites = lhi_arena_make(0);

@@ -8,6 +8,7 @@
 #include "plan/layout/relinked.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
+#include "plan/search/search_limits.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/simulate.h>
@@ -54,6 +55,8 @@ static lh_status keep_layout(const lh_plan *plan, const lh_job *job,
     return status;
 }
 
+enum { QUESTION = 10 }; /* has one of so many parts of the plan's work */
+
 static lh_status search_again(const lh_job *job, const lh_plan_options *options,
                               lhi_arena *mem, lh_choice *best, lh_error *err)
 {
@@ -64,6 +67,8 @@ static lh_status search_again(const lh_job *job, const lh_plan_options *options,
     quiet.jitter = NULL;
     quiet.front = false;
     quiet.top = 1;
+    quiet.layout_effort = lhi_layout_effort(options) / QUESTION;
+    quiet.seconds /= QUESTION;
     lh_status status = lhi_plan_find(job, &quiet, mem, NULL, &there, err);
     *best = there.best;
     lh_pipeline_free((lh_pipeline *)there.pipeline);

@@ -6,32 +6,32 @@
  * proven to be no better; see docs/theory/plan-search.md. */
 #include "plan/layout/uneven.h"
 #include "plan/search/goal.h"
+#include "plan/search/search_limits.h"
 
 #include "base/heap.h"
+#include "base/whole.h"
 
-#include <longhaul/methods.h>
 #include <stdlib.h>
 
 enum {
     SIMULATED_AT_LEAST = 8, /* so that runners-up are times, not bounds */
     BUILT_PER_TRY = 16,     /* then the most promising of them is simulated */
-    MOST_BUILT = 4000,
-    MOST_NODES = 400000, /* waiting at once */
+    MOST_BUILT = 1000000,
+    MOST_NODES = 4000000, /* waiting at once */
+    PARTS = 5,       /* of all work, of which the last is for every method */
+    LEAST_PART = 30, /* before which no plan is good enough */
     NO_NODE = -1
 };
 
-/* Passes that methods have ordered, or layers whose costs were summed: what
- * one search may take, and without finding anything faster. What is left then
- * is not ruled out, but neither could it make the proof any better: what was
- * built first has the least bounds. */
-#define MOST_WORK UINT64_C(60000000)
-#define MOST_IN_VAIN UINT64_C(1500000)
+/* Where nothing is faster by more, the search has done what it can. */
+static const double GOOD_ENOUGH = 1.005;
 
 typedef struct node {
     lhi_config config;
     lhi_floor floor;
     lhi_level level;
     bool done;
+    uint64_t n_layouts; /* below it */
 } node;
 
 typedef struct branch {
@@ -44,8 +44,10 @@ typedef struct branch {
     uint32_t n_nodes, room;
     uint32_t *unused; /* nodes to use again */
     uint32_t n_unused, unused_room;
+    lhi_search_limits limits;
     uint64_t seq, work;
-    uint64_t work_then;          /* when something faster was found */
+    int64_t least_floor;         /* of what was built, of all partitions */
+    uint64_t n_open;             /* layouts below nodes that wait */
     uint32_t n_built, since_try; /* built; and since the last simulation */
     /* While a node grows: */
     lhi_level level; /* of its children */
@@ -114,6 +116,8 @@ static lh_status push(branch *b, const node *n, int64_t bound, uint32_t *at,
 {
     LHI_TRY(new_node(b, at, err));
     b->nodes[*at] = *n;
+    b->nodes[*at].n_layouts = lhi_space_count(&b->space, n->level, &n->config);
+    b->n_open += b->nodes[*at].n_layouts;
     lhi_event event = {.time_ns = bound,
                        /* Of equal bounds the one that is nearer to an end. */
                        .rank = (uint64_t)(LHI_LEVEL_WHOLE - n->level),
@@ -148,7 +152,7 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
     lh_error why = {0};
     lh_status status =
         lhi_floors_find(b->floors, b->level, config, &child.floor, &why);
-    b->work += s->job->n_datacenters;
+    b->work += lhi_work_of_bound(b->level, s->job->n_datacenters);
     if (status != LH_OK &&
         lhi_layout_search_refused(s, status, &why,
                                   lhi_space_count(&b->space, b->level, config)))
@@ -214,12 +218,13 @@ static lh_status build(branch *b, const node *n, lh_error *err)
     lhi_candidate *c = &s->candidates[s->n];
     *c = (lhi_candidate){.config = n->config, .floor = n->floor};
     LHI_TRY(lhi_candidate_bound(s, c, err));
-    b->work += s->job->model->layers;
+    b->work += lhi_work_of_pipeline(&c->config);
     b->n_built++;
     b->since_try++;
     uint32_t at = s->n++;
     if (c->bound_ns == INT64_MAX)
         return LH_OK;
+    b->least_floor = lhi_least(b->least_floor, c->floor.ns);
     lhi_floor own = floor_of_built(c);
     lhi_event event = {.time_ns =
                            bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own),
@@ -232,23 +237,17 @@ static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
                          lh_error *err)
 {
     lhi_layout_search *s = b->s;
-    uint64_t passes = (uint64_t)c->config.microbatches *
-                      c->config.layout.pipeline *
-                      c->config.layout.chunks_per_device * 3;
     if (thorough)
         LHI_TRY(lhi_candidate_simulate(s, c, err));
     else
         LHI_TRY(lhi_candidate_glance(s, c, err));
-    b->work += c->thorough ? passes * lh_n_methods() : passes;
+    b->work += lhi_work_of_schedules(&c->config, c->thorough);
     if (c->choice.status != LH_CHOICE_OK)
         return LH_OK;
     int64_t value = lhi_value_of(&s->options, &c->choice);
     if (value < s->best_value)
         s->best_value = value;
-    if (c->choice.iteration_ns < s->best_ns) {
-        s->best_ns = c->choice.iteration_ns;
-        b->work_then = b->work;
-    }
+    s->best_ns = lhi_least(s->best_ns, c->choice.iteration_ns);
     if (s->objective)
         return s->objective->offer(s->objective->context, c, err);
     return LH_OK;
@@ -269,6 +268,7 @@ static lh_status take_up(branch *b, uint32_t at, lh_error *err)
 {
     node n = b->nodes[at];
     b->nodes[at].done = true;
+    b->n_open -= n.n_layouts;
     b->least_child = NO_NODE;
     if (n.level == LHI_LEVEL_WHOLE)
         return build(b, &n, err);
@@ -287,28 +287,65 @@ static lh_status plunge(branch *b, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
+static bool asked_to_stop(lhi_layout_search *s, uint32_t total)
+{
+    const lh_plan_options *o = &s->options;
+    return o->progress &&
+           o->progress(o->context, (uint32_t)s->n_simulated, total,
+                       s->best_ns == INT64_MAX ? -1 : s->best_ns);
+}
+
 bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total, bool works)
 {
-    bool found = s->best_ns != INT64_MAX;
-    if (!s->options.progress ||
-        !s->options.progress(s->options.context, (uint32_t)s->n_simulated,
-                             total, found ? s->best_ns : -1) ||
-        (!found && !works))
+    if (!asked_to_stop(s, total) || (s->best_ns == INT64_MAX && !works))
         return false;
     s->options.quick = true;
     return true;
 }
 
-static bool has_stopped(branch *b)
+/* No plan with chunks as the search has them is faster. */
+static int64_t least_left(const branch *b)
+{
+    int64_t ns = lhi_least(b->s->best_ns, b->least_floor);
+    return b->open.count ? lhi_least(ns, b->open.items[0].time_ns) : ns;
+}
+
+static bool is_good_enough(const branch *b)
+{
+    const lhi_layout_search *s = b->s;
+    return !s->objective && has_enough(s) &&
+           lhi_search_limits_reached(&b->limits, b->work, 1, LEAST_PART) &&
+           (double)s->best_ns <= GOOD_ENOUGH * (double)least_left(b);
+}
+
+static bool is_watched_to_the_end(const branch *b)
+{
+    const lhi_layout_search *s = b->s;
+    const lh_plan_options *o = &s->options;
+    int64_t bound_ns = least_left(b);
+    lh_plan_progress now = {
+        .best_ns = s->best_ns == INT64_MAX ? -1 : s->best_ns,
+        .bound_ns = s->objective || bound_ns == INT64_MAX ? 0 : bound_ns,
+        .n_closed = s->n_memory + b->n_built,
+        .n_open = b->n_open};
+    for (int k = 0; k < LHI_N_FLOORS; k++)
+        now.n_closed += s->pruned[k];
+    return o->watch && o->watch(o->context, &now);
+}
+
+/* `parts` of PARTS are done, or the caller wants what there is. */
+static bool has_stopped(branch *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
-    bool works = s->best_ns != INT64_MAX;
-    if (lhi_layout_search_stopped(s, b->n_built, false))
-        return true;
-    bool vain =
-        !s->objective && has_enough(s) && b->work - b->work_then > MOST_IN_VAIN;
-    return works && (vain || b->work > MOST_WORK || b->n_built > MOST_BUILT ||
-                     b->n_nodes - b->n_unused > MOST_NODES);
+    bool stop = is_watched_to_the_end(b);
+    if (asked_to_stop(s, b->n_built) || stop) {
+        s->options.quick = s->options.quick || s->best_ns != INT64_MAX;
+        return s->best_ns != INT64_MAX;
+    }
+    if (s->best_ns == INT64_MAX)
+        return false;
+    return lhi_search_limits_reached(&b->limits, b->work, parts, PARTS) ||
+           b->n_built > MOST_BUILT || b->n_nodes - b->n_unused > MOST_NODES;
 }
 
 /* Whether the most promising of what is built comes before the next node. */
@@ -344,15 +381,16 @@ static lh_status drop(branch *b, const lhi_event *e, lh_error *err)
     const node *n = &b->nodes[e->what];
     if (n->done)
         return LH_OK;
-    b->s->pruned[n->floor.kind] +=
-        lhi_space_count(&b->space, n->level, &n->config);
+    b->s->pruned[n->floor.kind] += n->n_layouts;
+    b->n_open -= n->n_layouts;
     return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
 static lh_status open_all(branch *b, lh_error *err)
 {
     lhi_event e;
-    while ((b->open.count || b->built.count) && !has_stopped(b)) {
+    while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
+           !is_good_enough(b)) {
         bool built = is_built_next(b), hopeless = is_next_hopeless(b, built);
         if (hopeless && built) {
             lhi_heap_pop(&b->built, &e);
@@ -405,13 +443,12 @@ static lh_status look_closer(branch *b, lh_error *err)
         if (c->simulated && !c->thorough && !lhi_heap_push(&line, e))
             status = lhi_fail_nomem(err);
     }
-    b->work_then = b->work;
     while (status == LH_OK && lhi_heap_pop(&line, &e)) {
         lhi_candidate *c = &s->candidates[e.what];
         bool few = n < SIMULATED_AT_LEAST && !s->options.quick;
         if (!few && !can_win(s, c))
             continue;
-        if (n > 0 && has_stopped(b)) {
+        if (n > 0 && has_stopped(b, PARTS)) {
             s->complete = false;
             break;
         }
@@ -436,7 +473,7 @@ static lh_status prove(branch *b, lh_error *err)
             LHI_TRY(drop(b, &e, err));
             continue;
         }
-        s->n_left += lhi_space_count(&b->space, n->level, &n->config);
+        s->n_left += n->n_layouts;
         LHI_TRY(note_dropped(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
@@ -468,7 +505,9 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 
 lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
 {
-    branch b = {.s = s};
+    branch b = {.s = s,
+                .limits = lhi_search_limits_of(&s->options, s->sharing),
+                .least_floor = INT64_MAX};
     lhi_config none = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
     double ratio = lhi_uneven_ratio(&s->options);

@@ -13,6 +13,7 @@
  *   goal.h         the time or the cost (money.h); front.h: neither alone
  *   refine.h       optimal schedules for those that may win
  *   robust.h       the choice under delays that vary
+ *   search_limits.h  how much it may do
  *   unseen.h       bounds of what was not looked at, for each dimension
  *   results.c      what the search came to, and why the others lost */
 #ifndef LHI_CANDIDATE_H
@@ -63,6 +64,7 @@ typedef struct lhi_layout_search {
     uint32_t n, room;
     struct lhi_front *front; /* NULL: the best alone is wanted */
     lhi_unseen *unseen; /* takes bounds of what is not simulated, or NULL */
+    uint32_t sharing;   /* so many searches share its work; 0: one */
     int64_t best_ns;    /* the fastest iteration so far; INT64_MAX: none */
     int64_t best_value; /* the best by the objective: lhi_value_of() */
     bool complete;      /* nothing is left that could be of use */

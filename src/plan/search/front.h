@@ -24,7 +24,8 @@ typedef struct lhi_front {
 
 lhi_front_point lhi_point_of(const lh_choice *choice);
 /* As good as the other in everything. */
-bool lhi_point_covers(const lhi_front_point *point, const lhi_front_point *other);
+bool lhi_point_covers(const lhi_front_point *point,
+                      const lhi_front_point *other);
 /* Whether some choice is as good as that in everything. */
 bool lhi_front_covers(const lhi_front *front, const lhi_front_point *point);
 /* Takes a copy of a choice that works, unless one there covers it, and drops

@@ -11,7 +11,10 @@
 
 #include <stdlib.h>
 
-enum { ELASTIC_LAYOUTS = 2 }; /* the fastest by other schedules */
+enum {
+    ELASTIC_LAYOUTS = 2, /* the fastest by other schedules */
+    FRONT_SEARCHES = 3   /* one of so many parts of the plan's work each */
+};
 
 /* --- elastic plans ---------------------------------------------------------
  */
@@ -139,7 +142,8 @@ static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
         lhi_layout_search s = {.job = like->job,
                                .options = like->options,
                                .mem = like->mem,
-                               .front = like->front};
+                               .front = like->front,
+                               .sharing = FRONT_SEARCHES};
         s.options.jitter = NULL;
         if (!whole)
             s.options.goal = like->options.goal == LH_PLAN_FASTEST

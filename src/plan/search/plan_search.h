@@ -25,8 +25,8 @@ enum { LHI_STANDING_TEXT = 200 };
 
 /* What plan->best is among all layouts: "the fastest of 9 layouts ..." only
  * where all of them were closed, else how many were not looked at. */
-void lhi_plan_standing(const lh_plan *plan, lh_plan_goal goal, char *text,
-                       size_t size);
+void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
+                       char *text, size_t size);
 
 /* A layout with that bound, built but not simulated when the search ended, was
  * simulated since. If it was left then, it still counts as left: so the plan

@@ -317,7 +317,7 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
     char standing[LHI_STANDING_TEXT], text[3 * LHI_STANDING_TEXT];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
-    lhi_plan_standing(p, r->options->goal, standing, sizeof standing);
+    lhi_plan_standing(p, r->options, standing, sizeof standing);
     if (p->best.iteration_ns <= p->best.lower_bound_ns)
         snprintf(text, sizeof text,
                  "%s; no schedule of this layout is faster (%s)", standing,

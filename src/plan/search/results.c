@@ -381,13 +381,16 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
     return LH_OK;
 }
 
-void lhi_plan_standing(const lh_plan *plan, lh_plan_goal goal, char *text,
-                       size_t size)
+void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
+                       char *text, size_t size)
 {
-    bool cost = goal == LH_PLAN_CHEAPEST;
+    bool cost = options->goal == LH_PLAN_CHEAPEST;
     const char *best = cost ? "cheapest" : "fastest";
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
-    char more[80] = "";
+    char more[80] = "", in_time[60] = "";
+    if (options->seconds > 0)
+        snprintf(in_time, sizeof in_time, " in %g s of processor time",
+                 options->seconds);
     if (bound > 0 && bound < ns && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
                  100 * ((double)ns / (double)bound - 1));
@@ -395,8 +398,8 @@ void lhi_plan_standing(const lh_plan *plan, lh_plan_goal goal, char *text,
         snprintf(text, size, "the %s of %" PRIu32 " layouts that were drawn",
                  best, plan->n_layouts);
     else if (plan->n_left)
-        snprintf(text, size, "%s found; %" PRIu32 " layouts not looked at%s",
-                 cost ? "cheapest" : "best", plan->n_left, more);
+        snprintf(text, size, "%s found%s; %" PRIu32 " layouts not looked at%s",
+                 cost ? "cheapest" : "best", in_time, plan->n_left, more);
     else
         snprintf(text, size,
                  "the %s of %" PRIu32 " layouts under every schedule%s%s", best,
@@ -426,7 +429,7 @@ lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
     double gap = (double)best->choice.iteration_ns /
                      (double)best->choice.lower_bound_ns -
                  1;
-    lhi_plan_standing(plan, s->options.goal, standing, sizeof standing);
+    lhi_plan_standing(plan, &s->options, standing, sizeof standing);
     snprintf(why, sizeof why,
              "%s; no schedule of this layout is more than %.1f %% faster (%s)",
              standing, 100 * gap, best->bound_text);

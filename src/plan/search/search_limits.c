@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search/search_limits.h"
+
+#include <time.h>
+
+enum {
+    EFFORT = 400000, /* where the options name none */
+    PER_EFFORT = 75, /* so much work for layouts: about 30 s */
+    QUICK = 15,      /* a quick plan has one of so many */
+};
+
+static double processor_s(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+uint64_t lhi_layout_effort(const lh_plan_options *options)
+{
+    uint64_t effort = options->effort ? options->effort : EFFORT;
+    if (options->layout_effort)
+        return options->layout_effort;
+    return effort < UINT64_MAX / PER_EFFORT ? effort * PER_EFFORT : UINT64_MAX;
+}
+
+lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
+                                       uint32_t sharing)
+{
+    uint32_t parts = (options->quick ? QUICK : 1) * (sharing ? sharing : 1);
+    if (options->seconds > 0)
+        return (lhi_search_limits){UINT64_MAX,
+                                   processor_s() + options->seconds / parts};
+    return (lhi_search_limits){.most_work =
+                                   lhi_layout_effort(options) / parts + 1};
+}
+
+bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
+                               uint32_t parts, uint32_t of)
+{
+    if (work > limits->most_work / of * parts)
+        return true;
+    return limits->until_s > 0 && processor_s() >= limits->until_s;
+}
+
+uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters)
+{
+    return level < LHI_LEVEL_DEGREES    ? 10
+           : level == LHI_LEVEL_DEGREES ? 1
+                                        : 8 * (1 + (uint64_t)n_datacenters);
+}
+
+static uint64_t chunks_of(const lhi_config *config)
+{
+    return (uint64_t)config->layout.pipeline * config->layout.chunks_per_device;
+}
+
+uint64_t lhi_work_of_pipeline(const lhi_config *config)
+{
+    return 20 + 2 * chunks_of(config);
+}
+
+uint64_t lhi_work_of_schedules(const lhi_config *config, bool every_method)
+{
+    uint64_t passes = 3 * chunks_of(config) * config->microbatches;
+    return lhi_work_of_pipeline(config) + passes / (every_method ? 2 : 5);
+}
