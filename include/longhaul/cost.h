@@ -303,13 +303,13 @@ typedef enum lh_collective_kind {
     LH_ALL_GATHER,     /* (n-1) a + (n-1)/n S/b   [Tha section 4.1] */
     LH_REDUCE_SCATTER, /* the same                [Tha section 4.2] */
     LH_ALL_REDUCE,     /* one after the other     [Tha section 4.4] */
-    LH_ALL_TO_ALL,     /* pairwise: the same as a gather [Tha section 4.3] */
+    LH_ALL_TO_ALL,     /* all at once: a + (n-1)/n S/b */
 } lh_collective_kind;
 
 /* Ring algorithms on n GPUs for S = `bytes`, the size of the whole buffer that
  * each GPU holds before a reduction or after a gather (all-to-all: what each
  * sends and keeps). *transfer_ns is the bandwidth term, *latency_ns the sum of
- * the steps' latencies. n = 1 costs nothing. */
+ * the steps' latencies, of which an all-to-all has one. n = 1 costs nothing. */
 LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
                                double bytes, const lh_cost_path *path,
                                double *transfer_ns, double *latency_ns);
@@ -326,8 +326,9 @@ LH_API void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind,
  * node over node_link; to those on other nodes of the datacenter over its own
  * interface; to those elsewhere over its share of the link between
  * datacenters. What goes over the interface comes one after the other, and the
- * node's links work meanwhile. One latency for each other member. (A job may
- * say that tokens go to experts otherwise: training.dispatcher.) */
+ * node's links work meanwhile. All messages are on their way at once, as in a
+ * group of NCCL's calls: the longest latency counts, once. (A job may say that
+ * tokens go to experts otherwise: training.dispatcher.) */
 LH_API lh_status lh_cost_all_to_all(const lh_job *job,
                                     const lh_cost_group *group, double bytes,
                                     const lh_cost_options *options,

@@ -47,16 +47,20 @@ double lhi_all_to_all_share(const lhi_members *members, uint32_t part,
     return shares_in(members, part, exchange).member;
 }
 
-/* Messages to other nodes: one for each member there, or for each node. */
-static double messages_to(const lhi_exchange *exchange, double members,
-                          double nodes)
+/* All messages are on their way at once, so that the longest latency is paid
+ * once (NCCL's user guide, "Point-to-point communication": the calls of a group
+ * progress independently). DeepEP hands on within the node what came from
+ * others. */
+static double latency_of(const lhi_exchange *exchange, double node_ns,
+                         double away_ns)
 {
-    return exchange->dispatcher == LH_DISPATCHER_DEEPEP ? nodes : members;
+    return exchange->dispatcher == LH_DISPATCHER_DEEPEP
+               ? node_ns + away_ns
+               : fmax(node_ns, away_ns);
 }
 
 /* Links to other datacenters, from one of them. */
 static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
-                           const lhi_exchange *exchange,
                            const lh_cost_options *options, lhi_busiest *known,
                            lhi_exchange_time *sum, lh_error *err)
 {
@@ -72,8 +76,7 @@ static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
                             fmax(1, here->senders), options, known, &path,
                             err));
         sum->ns_per_byte += there->members * 1e9 / path.bytes_per_s;
-        sum->latency_ns += messages_to(exchange, there->members, there->nodes) *
-                           path.latency_ns;
+        sum->latency_ns = fmax(sum->latency_ns, path.latency_ns);
     }
     return LH_OK;
 }
@@ -88,24 +91,23 @@ static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
 {
     const lhi_part *p = &m->at[at];
     lhi_exchange_time away = {0};
-    double far = p->members - p->near, node = 0;
+    double far = p->members - p->near, node = 0, near_ns = 0;
     shares s = shares_in(m, at, exchange);
     lh_cost_path path;
 
-    LHI_TRY(go_across(job, m, at, exchange, options, known, &away, err));
+    LHI_TRY(go_across(job, m, at, options, known, &away, err));
     if (far > 0) {
         LHI_TRY(lhi_inside(job, p->datacenter, false, 1, options, &path, err));
         away.ns_per_byte += far * 1e9 / path.bytes_per_s;
-        away.latency_ns +=
-            messages_to(exchange, far, p->nodes - 1) * path.latency_ns;
+        away.latency_ns = fmax(away.latency_ns, path.latency_ns);
     }
     if (p->near > 1) {
         LHI_TRY(lhi_inside(job, p->datacenter, true, 1, options, &path, err));
         node = s.node * 1e9 / path.bytes_per_s;
-        away.latency_ns += (p->near - 1) * path.latency_ns;
+        near_ns = path.latency_ns;
     }
     out->ns_per_byte = fmax(node, s.member * away.ns_per_byte);
-    out->latency_ns = away.latency_ns;
+    out->latency_ns = latency_of(exchange, near_ns, away.latency_ns);
     return LH_OK;
 }
 
@@ -185,9 +187,8 @@ lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
     for (double k = 1; k <= near; k++) {
         shares s = shares_of(exchange, size, k, nodes);
         double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
-        double late =
-            (k - 1) * node.latency_ns +
-            messages_to(exchange, size - k, nodes - 1) * away.latency_ns;
+        double late = latency_of(exchange, k > 1 ? node.latency_ns : 0,
+                                 k < size ? away.latency_ns : 0);
 
         least.ns_per_byte =
             fmin(least.ns_per_byte, fmax(s.node * 1e9 / node.bytes_per_s, far));

@@ -17,6 +17,9 @@ static void rings(void)
     CHECK_NEAR(latency, 14 * 5000, 0);
     lh_cost_collective(LH_ALL_TO_ALL, 4, 1e9, &path, &transfer, &latency);
     CHECK_NEAR(transfer, 3.0 / 4 * 1e7, 1e-6);
+    CHECK_NEAR(latency, 5000, 0);
+    lh_cost_collective(LH_ALL_TO_ALL, 1, 1e9, &path, &transfer, &latency);
+    CHECK_NEAR(transfer + latency, 0, 0);
     lh_cost_collective(LH_ALL_REDUCE, 1, 1e9, &path, &transfer, &latency);
     CHECK_NEAR(transfer + latency, 0, 0);
 }
