@@ -88,11 +88,13 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
         return;
     }
     /* Tokens as dispatched, all that GPUs which share an expert have gathered,
-     * and the experts' results, which the gradients of the router need. */
+     * and the experts' results where the router weighs these. */
     double moved = e * m->hidden * shape->dispatched;
     double gathered = moved * (shape->folded ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
-    p->moved += gathered + moved + routed;
+    p->moved += gathered + routed;
+    if (shape->weighs_results)
+        p->moved += moved;
     keep_mlp(shape, shape->expert_rows,
              (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
     if (m->shared_expert_ffn)

@@ -135,7 +135,8 @@ static void add_mlp(lister *l, double rows, double inner, double matrices,
                false);
 }
 
-/* Dispatched tokens and the experts' results stay: they have travelled. */
+/* Dispatched tokens stay, and the experts' results where they do: they have
+ * travelled. */
 static void add_experts(lister *l)
 {
     const lhi_shape *s = l->shape;
@@ -146,7 +147,7 @@ static void add_experts(lister *l)
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                 m->experts, 1, false);
-    router->stored = gathered + moved + routed;
+    router->stored = gathered + routed + (s->weighs_results ? moved : 0);
     add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
             (double)m->experts / s->expert, false);
     if (m->shared_expert_ffn)

@@ -223,6 +223,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };
+    out->weighs_results = job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
     out->folded = layout->expert > 1 || out->expert_tensor != layout->tensor;
     if (m->experts) {
         out->dispatched =

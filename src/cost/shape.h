@@ -31,6 +31,10 @@ typedef struct lhi_shape {
     /* Experts are spread otherwise than the rest, so that tokens go to them:
      * each GPU sends 1/tensor of what its tensor-parallel group has. */
     bool folded;
+    /* The router's weights are applied to the experts' results, as DeepSpeed
+     * does, which keeps these for the weights' gradients; else between the
+     * experts' products (Megatron Core, weighted_bias_swiglu_impl()). */
+    bool weighs_results;
     double dispatched;  /* copies of a token, of `tokens`, that a GPU sends */
     double expert_rows; /* and that its experts work on */
     double tokens;      /* per GPU and microbatch */

@@ -123,10 +123,10 @@ static void experts_layer(void)
               4096LL * 2 * 3 * 2048);
     CHECK_NEAR(d.flops, 3 * 2 * t * h * 2048, 1);
     CHECK_INT(d.communication_ns, 0);
-    /* All of it: tokens sent and returned, 256 weights in fp32, nine experts;
-     * the router's matrix again, and two of four all-to-alls. */
+    /* All of it: tokens sent, 256 weights in fp32, nine experts; the router's
+     * matrix again, and two of four all-to-alls. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d),
-              4096LL * (2 * 2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
+              4096LL * (2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
     CHECK_NEAR(d.flops, 2 * t * h * 256 + 9 * 3 * 2 * t * h * 2048, 2);
     recompute(&f, 0);
     COST(&f);
@@ -139,9 +139,14 @@ static void experts_layer(void)
                       1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT |
                           1u << LH_MODULE_SHARED_EXPERTS,
                       &same),
-              4096LL * (2 * 2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
+              4096LL * (2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
     CHECK_INT(same.communication_ns, d.communication_ns);
     CHECK_INT(same.kernel_ns, d.kernel_ns);
+    /* Where results are weighed, they stay too. */
+    int64_t kept = dropped(&f, 1u << LH_MODULE_MOE, &d);
+    f.job.framework.preset = LH_FRAMEWORK_DEEPSPEED;
+    CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d) - kept,
+              4096LL * 2 * 8 * 7168);
     /* A layer of it without experts. */
     f.slice.first_layer = 0;
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d), 0);
