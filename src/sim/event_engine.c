@@ -11,6 +11,7 @@
  * Whether a message enters at time t is settled before any message does, so
  * first in, first out with ties to the lower sending device is exact even
  * where passes take no time. */
+#include "sim/dp_clock.h"
 #include "sim/timeline.h"
 
 #include "base/heap.h"
@@ -43,7 +44,6 @@ typedef struct device_state {
     bool running;
     uint64_t stalled_on; /* input whose issue waits for a queue entry */
     uint32_t in_flight;
-    int64_t dp_free_ns; /* of its data-parallel link */
 } device_state;
 
 typedef struct link_state {
@@ -62,14 +62,8 @@ typedef struct engine {
     uint64_t n_events, n_issued, n_half; /* N above */
     input *inputs;
     device_state *devices;
-    link_state *links;     /* by resource */
-    int64_t *gathered_ns;  /* per chunk: its all-gather arrived */
-    uint32_t *next_gather; /* per chunk: whose all-gather its first forward
-                              issues, or LH_NONE */
-    uint32_t *line;        /* of one device: chunks by first forward */
-    uint32_t *releases;    /* per chunk: W and B passes to go */
-    uint32_t *dp_left;    /* per point: operations not launched that it needs */
-    int64_t *dp_ready_ns; /* per point: the last of those launched arrives */
+    link_state *links; /* by resource */
+    lhi_dp_clock data;
     bool no_memory;
 } engine;
 
@@ -112,36 +106,6 @@ static void push(engine *e, int64_t time_ns, enum event_kind kind,
         e->no_memory = true;
 }
 
-/* What the pass at `point` launches as it starts. */
-static void launch(engine *e, device_state *dev, size_t point, int64_t now)
-{
-    const lh_pipeline *p = e->p;
-    for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
-        const lh_dp_op *op = &p->dp_ops[i];
-        lh_collective *c = &e->t->collectives[e->t->n_collectives++];
-        c->chunk = op->chunk;
-        c->device = p->chunks[op->chunk].device;
-        c->is_reduce_scatter = op->is_reduce_scatter;
-        c->op = i;
-        c->ready_ns = now;
-        c->depart_ns = now > dev->dp_free_ns ? now : dev->dp_free_ns;
-        c->sent_ns = dev->dp_free_ns = c->depart_ns + op->transfer_ns;
-        c->arrive_ns = c->sent_ns + p->chunks[op->chunk].dp_latency_ns;
-        if (c->arrive_ns > e->t->makespan_ns)
-            e->t->makespan_ns = c->arrive_ns;
-        if (op->before.chunk == LH_NONE)
-            continue;
-        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
-                                   op->before.backward);
-        e->dp_left[waiting]--;
-        if (c->arrive_ns > e->dp_ready_ns[waiting])
-            e->dp_ready_ns[waiting] = c->arrive_ns;
-    }
-}
-
-static void add_collective(engine *e, uint32_t chunk, bool is_scatter,
-                           int64_t now);
-
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -160,21 +124,11 @@ static void try_start(engine *e, uint32_t d)
             start = in->arrive_ns;
         run->message = in->message;
     }
-    if (pass->kind == LH_F && e->gathered_ns[pass->chunk] > start)
-        start = e->gathered_ns[pass->chunk];
-    if (e->dp_left && pass->kind != LH_W) {
-        size_t point =
-            lhi_point(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
-        if (e->dp_left[point] > 0)
-            return; /* for ever: only this device's later passes launch it */
-        if (e->dp_ready_ns[point] > start)
-            start = e->dp_ready_ns[point];
-        launch(e, dev, point, start);
-    }
-    if (pass->kind == LH_F && e->next_gather[pass->chunk] != LH_NONE) {
-        add_collective(e, e->next_gather[pass->chunk], false, start);
-        e->next_gather[pass->chunk] = LH_NONE;
-    }
+    /* False for ever: only this device's later passes launch what is missing.
+     */
+    if (!lhi_dp_clock_ready(&e->data, pass, &start))
+        return;
+    lhi_dp_clock_started(&e->data, pass, start);
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
@@ -239,28 +193,6 @@ static void issue(engine *e, uint32_t d, uint64_t out, int64_t now)
         push(e, now, ENTER, d, out);
 }
 
-static void add_collective(engine *e, uint32_t chunk, bool is_scatter,
-                           int64_t now)
-{
-    const lh_chunk *c = &e->p->chunks[chunk];
-    device_state *dev = &e->devices[c->device];
-    lh_collective *op = &e->t->collectives[e->t->n_collectives++];
-    op->chunk = chunk;
-    op->device = c->device;
-    op->is_reduce_scatter = is_scatter;
-    op->op = LH_NONE;
-    op->ready_ns = now;
-    op->depart_ns = now > dev->dp_free_ns ? now : dev->dp_free_ns;
-    op->sent_ns =
-        op->depart_ns + (is_scatter ? c->reduce_scatter_ns : c->all_gather_ns);
-    op->arrive_ns = op->sent_ns + c->dp_latency_ns;
-    dev->dp_free_ns = op->sent_ns;
-    if (!is_scatter)
-        e->gathered_ns[chunk] = op->arrive_ns;
-    if (op->arrive_ns > e->t->makespan_ns)
-        e->t->makespan_ns = op->arrive_ns;
-}
-
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -270,10 +202,7 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     dev->running = false;
     if (now > e->t->makespan_ns)
         e->t->makespan_ns = now;
-    if ((pass->kind == LH_W || pass->kind == LH_B) &&
-        --e->releases[pass->chunk] == 0 &&
-        e->p->chunks[pass->chunk].reduce_scatter_ns > 0)
-        add_collective(e, pass->chunk, true, now);
+    lhi_dp_clock_ended(&e->data, pass, now);
     if (out != NO_INPUT && route->message) {
         uint32_t queue = e->options.coupled_queue;
         e->inputs[out].produced_ns = now;
@@ -361,35 +290,13 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
-/* The all-gather of the device's n-th chunk that has one: at the start, or, as
- * many chunks after another as are issued then, by that one's first forward. */
-static void gather(engine *e, uint32_t *line, uint32_t n, uint32_t chunk)
-{
-    uint32_t first = e->p->first_gathers;
-    line[n] = chunk;
-    if (first == 0 || n < first) {
-        add_collective(e, chunk, false, 0);
-        return;
-    }
-    e->gathered_ns[chunk] = INT64_MAX; /* issued before it is asked for */
-    e->next_gather[line[n - first]] = chunk;
-}
-
 static void start_all(engine *e)
 {
     const lh_pipeline *p = e->p;
-    for (uint32_t d = 0; d < p->n_devices; d++) {
-        device_state *dev = &e->devices[d];
-        uint32_t n = 0;
-        for (uint32_t i = 0; i < dev->count; i++) {
-            uint32_t c = dev->order[i].chunk;
-            if (dev->order[i].kind == LH_F && p->chunks[c].all_gather_ns > 0 &&
-                e->gathered_ns[c] == 0)
-                gather(e, e->line, n++, c);
-            if (dev->order[i].kind == LH_W || dev->order[i].kind == LH_B)
-                e->releases[c]++;
-        }
-    }
+    lhi_dp_clock_begin(&e->data, 0);
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        lhi_dp_clock_device(&e->data, e->devices[d].order, sizeof(lh_pass),
+                            e->devices[d].count, 0);
     for (uint32_t d = 0; d < p->n_devices; d++)
         post_next(e, &e->devices[d], 0, false);
     for (uint32_t d = 0; d < p->n_devices; d++)
@@ -432,8 +339,8 @@ static lh_status refuse_deadlock(const engine *e, uint32_t d, lh_error *err)
     size_t point =
         lhi_point(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
     lh_pass_text(pass, here);
-    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->dp_left &&
-        e->dp_left[point] > 0 &&
+    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->data.left &&
+        e->data.left[point] > 0 &&
         (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
         return refuse_late_launch(e, d, point, here, err);
     if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
@@ -564,10 +471,6 @@ static lh_status allocate(engine *e, lh_error *err)
     e->inputs = LHI_NEW(e->mem, input, 2 * e->n_half);
     e->devices = LHI_NEW(e->mem, device_state, p->n_devices);
     e->links = LHI_NEW(e->mem, link_state, p->n_resources);
-    e->gathered_ns = LHI_NEW(e->mem, int64_t, p->n_chunks);
-    e->releases = LHI_NEW(e->mem, uint32_t, p->n_chunks);
-    e->next_gather = LHI_NEW(e->mem, uint32_t, p->n_chunks);
-    e->line = LHI_NEW(e->mem, uint32_t, p->n_chunks);
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_timeline_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
@@ -576,19 +479,12 @@ static lh_status allocate(engine *e, lh_error *err)
     t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
-    if (!e->inputs || !e->devices || !e->links || !e->gathered_ns ||
-        !e->releases || !e->next_gather || !e->line || !t->offsets ||
-        !t->runs || !t->messages || !t->collectives || !t->peak_memory ||
+    if (!e->inputs || !e->devices || !e->links || !t->offsets || !t->runs ||
+        !t->messages || !t->collectives || !t->peak_memory ||
         !t->memory_limits || !t->resource_names)
         return lhi_fail_nomem(err);
-    memset(e->next_gather, 0xff, p->n_chunks * sizeof *e->next_gather);
-    if (p->n_dp_ops == 0)
-        return LH_OK;
-    e->dp_left = LHI_NEW(e->mem, uint32_t, 2 * e->n_half);
-    e->dp_ready_ns = LHI_NEW(e->mem, int64_t, 2 * e->n_half);
-    if (!e->dp_left || !e->dp_ready_ns)
-        return lhi_fail_nomem(err);
-    memcpy(e->dp_left, p->dp_waits, 2 * e->n_half * sizeof *e->dp_left);
+    LHI_TRY(lhi_dp_clock_make(p, e->mem, &e->data, err));
+    e->data.sent = t->collectives;
     return LH_OK;
 }
 
@@ -660,6 +556,9 @@ static void add_up(engine *e)
     const lh_pipeline *p = e->p;
     lh_timeline *t = e->t;
     uint32_t first = p->chunks[0].device;
+    t->n_collectives = e->data.n_sent;
+    if (e->data.last_ns > t->makespan_ns)
+        t->makespan_ns = e->data.last_ns;
     int64_t *memory = t->peak_memory;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         memory[p->chunks[c].device] += p->chunks[c].mem_static;

@@ -67,8 +67,8 @@ static lh_status refuse_missing(const lh_pipeline *p, const lhi_seen *seen,
                     : !(state & LHI_SEEN_D) ? 'I'
                                             : 'W';
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "pass %" PRIu32 "%c%" PRIu32
-                        " of device %" PRIu32 " is missing",
+                        "pass %" PRIu32 "%c%" PRIu32 " of device %" PRIu32
+                        " is missing",
                         c, what, m, p->chunks[c].device);
     }
     return LH_OK;

@@ -7,6 +7,8 @@
  *
  *   orders.c        whether the orders are complete, before anything runs
  *   event_engine.c  the model itself: events in order of time
+ *   dp_clock.h      when data-parallel communication happens, for whoever runs
+ *                   passes
  *   simulate.c      lh_simulate() by that engine, and looking into a timeline
  *   evaluator.c     makespans alone, without a clock where none is needed
  *   analysis.c      idle time by cause, critical path, links, slack

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/dp_clock.h"
+
+#include <string.h>
+
+lh_status lhi_dp_clock_make(const lh_pipeline *p, lhi_arena *mem,
+                            lhi_dp_clock *out, lh_error *err)
+{
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    lhi_dp_clock c = {.p = p,
+                      .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
+                      .gathered_ns = LHI_NEW(mem, int64_t, p->n_chunks),
+                      .next_gather = LHI_NEW(mem, uint32_t, p->n_chunks),
+                      .line = LHI_NEW(mem, uint32_t, p->n_chunks),
+                      .releases = LHI_NEW(mem, uint32_t, p->n_chunks)};
+    if (!c.free_ns || !c.gathered_ns || !c.next_gather || !c.line ||
+        !c.releases)
+        return lhi_fail_nomem(err);
+    if (p->n_dp_ops) {
+        c.left = LHI_NEW(mem, uint32_t, points);
+        c.ready_ns = LHI_NEW(mem, int64_t, points);
+        if (!c.left || !c.ready_ns)
+            return lhi_fail_nomem(err);
+    }
+    *out = c;
+    return LH_OK;
+}
+
+void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
+{
+    const lh_pipeline *p = c->p;
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    c->last_ns = INT64_MIN;
+    c->n_sent = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        c->free_ns[d] = now;
+    for (uint32_t i = 0; i < p->n_chunks; i++) {
+        c->gathered_ns[i] = INT64_MIN;
+        c->next_gather[i] = LH_NONE;
+        c->releases[i] = 0;
+    }
+    if (!c->left)
+        return;
+    memcpy(c->left, p->dp_waits, points * sizeof *c->left);
+    for (size_t i = 0; i < points; i++)
+        c->ready_ns[i] = now;
+}
+
+/* Sends it as soon as the device's link is free; returns when it arrives. */
+static int64_t send(lhi_dp_clock *c, lh_collective what, int64_t transfer_ns,
+                    int64_t now)
+{
+    int64_t *free_ns = &c->free_ns[what.device];
+    what.ready_ns = now;
+    what.depart_ns = now > *free_ns ? now : *free_ns;
+    what.sent_ns = *free_ns = what.depart_ns + transfer_ns;
+    what.arrive_ns = what.sent_ns + c->p->chunks[what.chunk].dp_latency_ns;
+    if (what.arrive_ns > c->last_ns)
+        c->last_ns = what.arrive_ns;
+    if (c->sent)
+        c->sent[c->n_sent] = what;
+    c->n_sent++;
+    return what.arrive_ns;
+}
+
+static void send_whole(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
+                       int64_t now)
+{
+    const lh_chunk *k = &c->p->chunks[chunk];
+    int64_t arrives =
+        send(c,
+             (lh_collective){.chunk = chunk,
+                             .device = k->device,
+                             .is_reduce_scatter = is_scatter,
+                             .op = LH_NONE},
+             is_scatter ? k->reduce_scatter_ns : k->all_gather_ns, now);
+    if (!is_scatter)
+        c->gathered_ns[chunk] = arrives;
+}
+
+/* The all-gather of the device's n-th chunk that has one: at the start, or, as
+ * many chunks after another as are issued then, by that one's first forward. */
+static void gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
+{
+    uint32_t first = c->p->first_gathers;
+    c->line[n] = chunk;
+    if (first == 0 || n < first) {
+        send_whole(c, chunk, false, now);
+        return;
+    }
+    c->gathered_ns[chunk] = INT64_MAX; /* issued before it is asked for */
+    c->next_gather[c->line[n - first]] = chunk;
+}
+
+void lhi_dp_clock_device(lhi_dp_clock *c, const lh_pass *order, size_t stride,
+                         uint32_t count, int64_t now)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const lh_pass *pass =
+            (const void *)((const char *)order + (size_t)i * stride);
+        if (pass->kind == LH_F && c->p->chunks[pass->chunk].all_gather_ns > 0 &&
+            c->gathered_ns[pass->chunk] == INT64_MIN)
+            gather(c, n++, pass->chunk, now);
+        if (pass->kind == LH_W || pass->kind == LH_B)
+            c->releases[pass->chunk]++;
+    }
+}
+
+static size_t point_of(const lhi_dp_clock *c, const lh_pass *pass)
+{
+    return lhi_point(c->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+}
+
+bool lhi_dp_clock_ready(const lhi_dp_clock *c, const lh_pass *pass,
+                        int64_t *start)
+{
+    if (pass->kind == LH_F && c->gathered_ns[pass->chunk] > *start)
+        *start = c->gathered_ns[pass->chunk];
+    if (!c->left || pass->kind == LH_W)
+        return true;
+    size_t point = point_of(c, pass);
+    if (c->ready_ns[point] > *start)
+        *start = c->ready_ns[point];
+    return c->left[point] == 0;
+}
+
+/* What the pass at `point` launches as it starts. */
+static void launch(lhi_dp_clock *c, size_t point, int64_t now)
+{
+    const lh_pipeline *p = c->p;
+    for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
+        const lh_dp_op *op = &p->dp_ops[i];
+        int64_t arrives =
+            send(c,
+                 (lh_collective){.chunk = op->chunk,
+                                 .device = p->chunks[op->chunk].device,
+                                 .is_reduce_scatter = op->is_reduce_scatter,
+                                 .op = i},
+                 op->transfer_ns, now);
+        if (op->before.chunk == LH_NONE)
+            continue;
+        size_t waiting = lhi_point(p, op->before.chunk, op->before.microbatch,
+                                   op->before.backward);
+        c->left[waiting]--;
+        if (arrives > c->ready_ns[waiting])
+            c->ready_ns[waiting] = arrives;
+    }
+}
+
+void lhi_dp_clock_started(lhi_dp_clock *c, const lh_pass *pass, int64_t start)
+{
+    if (c->left && pass->kind != LH_W)
+        launch(c, point_of(c, pass), start);
+    if (pass->kind != LH_F || c->next_gather[pass->chunk] == LH_NONE)
+        return;
+    send_whole(c, c->next_gather[pass->chunk], false, start);
+    c->next_gather[pass->chunk] = LH_NONE;
+}
+
+void lhi_dp_clock_ended(lhi_dp_clock *c, const lh_pass *pass, int64_t now)
+{
+    if ((pass->kind == LH_W || pass->kind == LH_B) &&
+        --c->releases[pass->chunk] == 0 &&
+        c->p->chunks[pass->chunk].reduce_scatter_ns > 0)
+        send_whole(c, pass->chunk, true, now);
+}
