@@ -125,7 +125,7 @@ typedef struct lh_optical_policy {
     double bubble_ratio, bubble_ratio_sd;
     double blocking_probability, blocking_probability_sd;
     double slots_held, collateral;
-    double bound_s; /* iteration with no time for messages */
+    double bound_s; /* iteration with no time for communication */
     uint32_t n_runs;
     const lh_optical_run *runs; /* one per seed */
 } lh_optical_policy;

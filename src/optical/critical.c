@@ -12,16 +12,19 @@ typedef struct critical {
     uint32_t *next;          /* of each device */
 } critical;
 
-/* The fastest that a message can be: 0 within a site. False: no memory. */
+/* The fastest that a message can be. False: no memory. */
 static bool fastest(lhi_network *network, const lhi_run_job *job, uint32_t task,
                     uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
     uint32_t from = job->sites[t->device];
     uint32_t to = job->sites[job->program->tasks[t->consumer].device];
+    const lhi_route *route = lhi_program_route(job->program, task);
     *out = 0;
-    if (from == to)
+    if (from == to) {
+        *out = route ? route->transfer_ns + route->latency_ns : 0;
         return true;
+    }
     const lhi_paths *paths = lhi_network_paths(network, from, to);
     if (!paths)
         return false;

@@ -53,7 +53,8 @@ static void sum_up(lh_optical_job *job, const lhi_policy *policy,
         job->blocked += out->refused[i];
     }
     /* Orders that change on the way have a bound of their own. */
-    job->bound_ns = policy->fill_idle ? program->least_ns : program->bound_ns;
+    job->bound_ns = program->after_ns +
+                    (policy->fill_idle ? program->least_ns : program->bound_ns);
     job->iteration_s = total / n / 1e9;
     job->bubble_ratio = bubble / n;
     job->blocking_probability = requested > 0 ? refused / requested : 0;

@@ -58,7 +58,7 @@ static void fit_square(uint32_t n, double *x)
 }
 
 lh_status lhi_map_layout(const lh_topology *topology, double *x, double *y,
-                     lh_error *err)
+                         lh_error *err)
 {
     uint32_t n = topology->n_nodes;
     int64_t *km = malloc((size_t)n * n * sizeof *km);

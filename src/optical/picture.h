@@ -12,7 +12,7 @@ void lhi_html_text(lhi_text *out, const char *text);
 /* Places of the nodes in a unit square, such that distances are near to those
  * over the network. LH_ENOMEM. */
 lh_status lhi_map_layout(const lh_topology *topology, double *x, double *y,
-                     lh_error *err);
+                         lh_error *err);
 
 /* The topology, the stages of job 0, and by width how much its messages held
  * of each cable. */

@@ -80,10 +80,18 @@ static lh_status make_links(const lh_scenario *s, const lhi_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             lhi_arena *mem, links *out, lh_error *err)
 {
-    uint32_t n = job->devices;
-    *out = (links){.items = LHI_NEW(mem, lh_link, 2 * (size_t)n)};
+    const lh_pipeline *base = lhi_job_pipeline(job);
+    uint32_t n = job->devices, n_own = base ? lh_pipeline_n_links(base) : 0;
+    *out = (links){.items = LHI_NEW(mem, lh_link, 2 * (size_t)n + n_own)};
     if (!out->items)
         return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_own; i++) {
+        const lh_link *own = lh_pipeline_link(base, i);
+        uint32_t site = lh_pipeline_device_site(base, own->from);
+        if (site != LH_NONE && site == lh_pipeline_device_site(base, own->to) &&
+            sites[own->from] == sites[own->to])
+            out->items[out->count++] = *own;
+    }
     for (uint32_t d = 0; d + 1 < n; d++)
         LHI_TRY(add_links(s, job, policy, sites, d, d + 1, out, err));
     if (n > 2)
@@ -132,26 +140,6 @@ static lh_status chain_chunks(const lhi_job_spec *job, lh_placement placement,
     return LH_OK;
 }
 
-static lh_status copied_chunks(const lh_pipeline *from, uint32_t devices,
-                               lhi_arena *mem, lh_pipeline_desc *desc,
-                               lh_error *err)
-{
-    uint32_t n = lh_pipeline_n_chunks(from);
-    lh_chunk *chunks = LHI_NEW(mem, lh_chunk, n);
-    int64_t *limits = LHI_NEW(mem, int64_t, devices);
-    if (!chunks || !limits)
-        return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c < n; c++)
-        chunks[c] = *lh_pipeline_chunk(from, c);
-    for (uint32_t d = 0; d < devices; d++)
-        limits[d] = lh_pipeline_memory_limit(from, d);
-    desc->n_chunks = n;
-    desc->chunks = chunks;
-    desc->memory_limits = limits;
-    desc->joint = lh_pipeline_is_joint(from);
-    return LH_OK;
-}
-
 static lh_status order_passes(const lh_pipeline *pipeline,
                               const lhi_job_spec *job, const char *method,
                               lhi_arena *mem, lhi_program *out, lh_error *err)
@@ -179,14 +167,14 @@ static lh_status run_method(const lh_scenario *s, const lhi_job_spec *job,
                              .n_microbatches = job->chain.microbatches};
     links between;
     LHI_TRY(make_links(s, job, policy, sites, mem, &between, err));
-    desc.n_links = between.count;
-    desc.links = between.items;
     lh_status status = LH_EUNSUPPORTED;
     for (uint32_t i = 0; status == LH_EUNSUPPORTED && i < (base ? 1 : 3); i++) {
         if (base)
-            LHI_TRY(copied_chunks(base, job->devices, mem, &desc, err));
+            LHI_TRY(lh_pipeline_describe(base, &desc, err));
         else
             LHI_TRY(chain_chunks(job, placements[i], mem, &desc, err));
+        desc.n_links = between.count;
+        desc.links = between.items;
         lh_pipeline *pipeline;
         LHI_TRY(lh_pipeline_make(&desc, &pipeline, err));
         status = order_passes(pipeline, job, method, mem, out, err);
@@ -202,15 +190,24 @@ static lh_status order(const lh_scenario *s, const lhi_job_spec *job,
     const char *method = policy->schedule ? policy->schedule : job->schedule;
     const lh_pipeline *pipeline = lhi_job_pipeline(job);
     lhi_chain chain = job->chain;
+    lh_status status;
     if (!pipeline && lhi_chain_order(method, &chain.order)) {
         if (policy->warm_up_factor > 0)
             chain.warm_up_factor = policy->warm_up_factor;
         return lhi_program_chain(&chain, mem, out, err);
     }
-    if (!method)
-        return lhi_program_schedule(pipeline, job->plan->schedule, chain.bits,
-                                    mem, out, err);
-    return run_method(s, job, policy, sites, method, mem, out, err);
+    if (method)
+        status = run_method(s, job, policy, sites, method, mem, out, err);
+    else
+        status = lhi_program_schedule(pipeline, job->plan->schedule, chain.bits,
+                                      mem, out, err);
+    if (status != LH_OK)
+        return status;
+    out->pipeline = pipeline;
+    if (job->plan)
+        out->after_ns =
+            job->plan->best.optimizer_ns + job->plan->best.overhead_ns;
+    return LH_OK;
 }
 
 lh_status lhi_prepare(const lh_scenario *scenario, const lhi_policy *policy,

@@ -89,6 +89,21 @@ static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
     return find_bound(p, err);
 }
 
+const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task)
+{
+    const lh_pipeline *p = program->pipeline;
+    const lhi_task *t = &program->tasks[task];
+    if (!p || t->consumer == LH_NONE)
+        return NULL;
+    uint32_t site = lh_pipeline_device_site(p, t->device);
+    uint32_t there =
+        lh_pipeline_device_site(p, program->tasks[t->consumer].device);
+    if (site == LH_NONE || site != there)
+        return NULL;
+    return t->pass.kind == LH_F ? &p->forward[t->pass.chunk]
+                                : &p->backward[t->pass.chunk];
+}
+
 static bool too_many(uint64_t n_tasks)
 {
     return n_tasks > MAX_TASKS;

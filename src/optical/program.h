@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/fail.h"
+#include "pipe/pipeline_own.h"
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
@@ -31,6 +32,10 @@ typedef struct lhi_program {
     int64_t max_bits;
     uint32_t max_edge;    /* most messages of one pair of devices */
     lh_receives receives; /* when they are posted */
+    /* Where the passes are from: what they send within a site, and their
+     * data-parallel communication, are its. NULL: there is none of either. */
+    const lh_pipeline *pipeline;
+    int64_t after_ns; /* follows in every iteration */
     /* Messages from device a to device b: [a * n_devices + b]. */
     const uint32_t *edges;
 } lhi_program;
@@ -47,6 +52,10 @@ typedef struct lhi_chain {
     lhi_program_order order;
     uint32_t warm_up_factor; /* 1F1B: warm-up forwards, 1: p-1-s on stage s */
 } lhi_chain;
+
+/* The link that the message of a task takes where both its ends are on one
+ * site of the pipeline; NULL: it is there at once. */
+const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 
 lh_status lhi_program_chain(const lhi_chain *chain, lhi_arena *mem,
                             lhi_program *out, lh_error *err);

@@ -17,7 +17,9 @@ enum {
     ARRIVAL,    /* what: job, task that made the message */
     TASK_END,   /* what: job, task */
     ASK,        /* what: job, task: a request again, or late */
+    WAKE,       /* what: job, device: its next task has what it needs */
     BEGIN,      /* what: job */
+    END,        /* what: job: of the iteration */
 };
 
 /* A job has at most so many times its iterations. */
@@ -54,6 +56,9 @@ typedef struct job {
     bool *refused;      /* message: in this iteration */
     bool *deferred;     /* message: in its port's queue */
     bool *posted;       /* message: may go; without late receives unused */
+    lhi_dp_clock data;  /* if the program has a pipeline */
+    int64_t *wake_ns;   /* by device: when it will be woken up */
+    int64_t *link_free; /* by resource of the pipeline */
 } job;
 
 typedef struct run {
@@ -115,12 +120,29 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 
 static void ask(run *r, job *j, uint32_t task);
 
+/* Within a site: over the pipeline's own link, as lh_simulate() has it. */
+static int64_t send_inside(const run *r, job *j, uint32_t task)
+{
+    const lhi_route *route = lhi_program_route(j->program, task);
+    int64_t depart = r->now;
+    if (!route)
+        return depart;
+    if (route->resource != LH_NONE) {
+        int64_t *free_ns = &j->link_free[route->resource];
+        depart = *free_ns > depart ? *free_ns : depart;
+        *free_ns = depart + route->transfer_ns;
+    }
+    return depart + route->transfer_ns + route->latency_ns;
+}
+
 static void send_message(run *r, job *j, uint32_t task)
 {
-    if (crosses(j, task))
+    if (crosses(j, task)) {
         ask(r, j, task);
-    else
-        push(r, r->now, ARRIVAL, name_of(j, task));
+        return;
+    }
+    j->arrive[task] = send_inside(r, j, task);
+    push(r, j->arrive[task], ARRIVAL, name_of(j, task));
 }
 
 /* Late receives: what the device posts on coming to task i. */
@@ -140,6 +162,24 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
         send_message(r, j, m);
 }
 
+/* Whether its data-parallel communication lets the task start; *since: from
+ * when on. */
+static bool has_data(run *r, job *j, uint32_t device, uint32_t i,
+                     int64_t *since)
+{
+    const lh_pass *pass = &j->program->tasks[i].pass;
+    if (!j->program->pipeline || !lhi_dp_clock_ready(&j->data, pass, since))
+        return !j->program->pipeline;
+    if (*since <= r->now) {
+        lhi_dp_clock_started(&j->data, pass, r->now);
+        return true;
+    }
+    if (j->wake_ns[device] != *since)
+        push(r, *since, WAKE, (uint64_t)j->index << 32 | device);
+    j->wake_ns[device] = *since;
+    return false;
+}
+
 static void try_start(run *r, job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
@@ -155,12 +195,27 @@ static void try_start(run *r, job *j, uint32_t device)
     uint32_t m = p->tasks[i].producer;
     if (m != LH_NONE && !j->there[m])
         i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
-    if (i == LH_NONE)
+    int64_t since = j->free_ns[device];
+    if (i == LH_NONE || !has_data(r, j, device, i, &since))
         return;
     j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
-    j->before[i] = j->free_ns[device];
+    j->before[i] = since;
     push(r, r->now + p->tasks[i].duration_ns, TASK_END, name_of(j, i));
+}
+
+static void begin_data(const run *r, job *j)
+{
+    const lhi_program *p = j->program;
+    lhi_dp_clock_begin(&j->data, r->now);
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        const lhi_task *first = &p->tasks[p->first[d]];
+        lhi_dp_clock_device(&j->data, &first->pass, sizeof *first,
+                            p->first[d + 1] - p->first[d], r->now);
+        j->wake_ns[d] = -1;
+    }
+    for (uint32_t i = 0; i < p->pipeline->n_resources; i++)
+        j->link_free[i] = r->now;
 }
 
 static void begin_iteration(run *r, job *j)
@@ -181,6 +236,8 @@ static void begin_iteration(run *r, job *j)
     }
     for (uint32_t i = 0; i < p->n_tasks; i++)
         j->arrive[i] = -1;
+    if (p->pipeline)
+        begin_data(r, j);
     for (uint32_t d = 0; d < p->n_devices; d++)
         try_start(r, j, d);
 }
@@ -436,6 +493,19 @@ static void end_iteration(run *r, job *j)
     begin_iteration(r, j);
 }
 
+/* The last reductions may take longer. */
+static void end_passes(run *r, job *j)
+{
+    int64_t end = r->now;
+    if (j->program->pipeline && j->data.last_ns > end)
+        end = j->data.last_ns;
+    end += j->program->after_ns;
+    if (end > r->now)
+        push(r, end, END, name_of(j, 0));
+    else
+        end_iteration(r, j);
+}
+
 static void end_task(run *r, job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -448,9 +518,11 @@ static void end_task(run *r, job *j, uint32_t task)
         if (j->program->receives == LH_RECEIVES_EARLY || j->posted[task])
             send_message(r, j, task);
     }
+    if (j->program->pipeline)
+        lhi_dp_clock_ended(&j->data, &t->pass, r->now);
     try_start(r, j, t->device);
     if (--j->left == 0)
-        end_iteration(r, j);
+        end_passes(r, j);
 }
 
 static void arrive(run *r, job *j, uint32_t task)
@@ -495,6 +567,12 @@ static void happen(run *r, const lhi_event *e)
     case ASK:
         ask(r, j, low);
         break;
+    case WAKE:
+        try_start(r, j, low);
+        break;
+    case END:
+        end_iteration(r, j);
+        break;
     default:
         if (j->index == 0)
             r->counting = false;
@@ -527,6 +605,16 @@ static lh_status loop(run *r, lh_error *err)
                             "the jobs do not end within 146 years");
     }
     return LH_OK;
+}
+
+static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
+{
+    const lh_pipeline *p = j->program->pipeline;
+    j->wake_ns = LHI_NEW(mem, int64_t, p->n_devices);
+    j->link_free = LHI_NEW(mem, int64_t, p->n_resources);
+    if (!j->wake_ns || !j->link_free)
+        return lhi_fail_nomem(err);
+    return lhi_dp_clock_make(p, mem, &j->data, err);
 }
 
 static lh_status make_job(run *r, uint32_t index, lh_error *err)
@@ -568,6 +656,8 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         !j->attempt || !j->there || !j->label || !j->flag || !j->refused ||
         !j->posted)
         return lhi_fail_nomem(err);
+    if (p->pipeline)
+        LHI_TRY(make_data(j, mem, err));
     for (size_t i = 0; i < n; i++)
         j->allowed[i] = -1;
     if (r->in->policy->assignment != LH_CRITICAL)

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "optical/choose.h"
 #include "optical/program.h"
+#include "sim/dp_clock.h"
 
 typedef struct lhi_background {
     double erlang; /* 0: none */

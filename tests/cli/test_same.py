@@ -215,4 +215,52 @@ def exports_say_the_time_and_the_state_of_the_plan():
     check(chosen - {1}, "no plan chose ZeRO 2 or 3: nothing is shown")
 
 
+def network_of(plan):
+    """A network with the links of the plan's pipeline and nothing else on it,
+    where it is simple enough: no messages between sites, or with one chunk per
+    device over one pair of sites. Light takes 5000 ns per km, and a bit takes
+    1 ns in a slot of 1 Gb/s."""
+    pipeline = plan["pipeline"]
+    at = {device: site["name"] for site in pipeline["sites"]
+          for device in site["devices"]}
+    far = [link for link in pipeline.get("links", [])
+           if at[link["from"]] != at[link["to"]]]
+    pairs = {tuple(sorted((at[link["from"]], at[link["to"]]))) for link in far}
+    if len(pairs) > 1 or (far and plan["layout"]["chunks_per_device"] > 1):
+        return None
+    names = [site["name"] for site in pipeline["sites"]]
+    bits, km = 1, 1
+    if far:
+        bits, km = far[0]["transfer"], far[0]["latency"] // 5000
+        pair = pairs.pop()
+        names = [*pair, *(name for name in names if name not in pair)]
+    nodes = ", ".join(f"{{id: {i}}}" for i in range(len(names) + 1))
+    links = ", ".join(f"{{a: {i}, b: {i + 1}, km: {km if i == 0 else 9999}}}"
+                      for i in range(len(names)))
+    where = ", ".join(f"{name}: {i}" for i, name in enumerate(names))
+    return (f"longhaul: optical/1\n"
+            f"topology: {{nodes: [{nodes}], links: [{links}]}}\n"
+            f"gbps_per_slot: 1\nrequest_slots: 1\niterations: 2\nseeds: [1]\n"
+            f"job: {{plan: plan.json, message_bits: {bits}, "
+            f"sites: {{{where}}}}}\npolicies: {{ksp-ff: {{}}}}\n")
+
+
+@test
+def a_network_that_nobody_else_uses_takes_the_time_of_the_plan():
+    n = {"elastic": 0, "one site": 0, "two sites": 0}
+    for seed, _, plan in plans():
+        scenario = network_of(plan)
+        if not scenario:
+            continue
+        (WORK / "optical.yaml").write_text(scenario)
+        found = json_case(f"optical {seed}", ["optical", "optical.yaml"],
+                          err=ANY)
+        times = found["policies"]["ksp-ff"]["seeds"][0]["iteration_ns"]
+        check(set(times) == {plan["iteration_ns"]},
+              f"job {seed}: {times} ns, in the plan {plan['iteration_ns']}")
+        n["elastic" if "elastic" in plan else
+          "two sites" if "bits: 1," not in scenario else "one site"] += 1
+    check(min(n.values()) > 0, f"{n} of plans: less is shown than it says")
+
+
 finish()
