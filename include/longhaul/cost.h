@@ -79,7 +79,8 @@ LH_API const lh_cost_constants *lh_cost_defaults(void);
  * options that are given add to that or take its place, as written below. */
 typedef struct lh_cost_options {
     size_t size;                        /* sizeof(lh_cost_options) */
-    const lh_cost_constants *constants; /* NULL: lh_cost_defaults() */
+    const lh_cost_constants *constants; /* NULL: the job's, or, without,
+                                           lh_cost_defaults() */
     /* Attention writes the sequence x sequence scores to memory and computes
      * all of them, causal or not. False: as the job has it, flash attention
      * [Dao] unless it says otherwise. */
@@ -91,8 +92,8 @@ typedef struct lh_cost_options {
     /* Every GPU of a tensor-parallel group sends the whole message to the next
      * pipeline rank; else its share [Nar section 4.1]. */
     bool whole_messages;
-    /* Models with layer norm are taken to train with dropout, as GPT-2 and
-     * GPT-3 did; these do not. */
+    /* No dropout. False: as the job has it, which is with models that have
+     * layer norm unless it says otherwise. */
     bool no_dropout;
     /* A shape that the profile lacks is estimated; else it is refused. */
     bool estimate_missing;

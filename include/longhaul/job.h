@@ -72,6 +72,9 @@ typedef struct lh_training {
     /* False: the file did not say; the value above is the default (ZeRO 1,
      * no recomputation). */
     bool zero_given, recompute_given;
+    /* Layers drop activations, and keep the masks. Not given: models with
+     * layer norm do, as GPT-2 and GPT-3 did. */
+    bool dropout_given, dropout;
     lh_dispatcher dispatcher; /* LH_DISPATCHER_ALL_TO_ALL where not given */
     /* With LH_RECOMPUTE_MODULES: 1 << lh_module of each, added up. */
     uint32_t recompute_modules;
@@ -154,6 +157,8 @@ typedef struct lh_datacenter {
     double usd_per_gpu_hour; /* 0: no price is given */
 } lh_datacenter;
 
+struct lh_cost_constants;
+
 /* From one datacenter to another: for all traffic in this direction. */
 typedef struct lh_wan {
     double gbps;             /* 10^9 BITS per second, total */
@@ -220,6 +225,10 @@ typedef struct lh_layout {
     /* GPUs that share each expert, of the `expert` x expert_tensor that share
      * a layer's experts; 0: lh_layout_expert_tensor() says. */
     uint32_t expert_tensor;
+    /* How many layers each chunk has, in the order of the model; NULL: not
+     * given, and in a choice, whose chunk_layers say it. */
+    uint32_t n_chunk_layers;
+    const uint32_t *chunk_layers;
 } lh_layout;
 
 /* The layout's own expert_tensor, or what holds where it has none: 1 where
@@ -243,6 +252,9 @@ typedef struct lh_job {
     uint32_t n_gpus, n_nodes; /* in all datacenters together */
     lh_layout layout;
     const lh_profile *profile; /* NULL: none */
+    /* Of the cost model; NULL, as in what is read: lh_cost_defaults(). For
+     * those who fit them to measured runs: a copy of a job with its own. */
+    const struct lh_cost_constants *constants;
     /* Paths, as they were opened, of the files that it names. */
     uint32_t n_files;
     const char *const *files;

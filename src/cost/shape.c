@@ -25,6 +25,11 @@ const lh_cost_constants *lh_cost_defaults(void)
     return &defaults;
 }
 
+const lh_cost_constants *lhi_constants_of(const lh_job *job)
+{
+    return job->constants ? job->constants : &defaults;
+}
+
 const char *lh_cost_source_name(lh_cost_source source)
 {
     switch (source) {
@@ -79,7 +84,7 @@ lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
 
     LHI_TRY(LHI_OPTIONS_TAKE(lh_cost_options, &options, in, err));
     if (!options.constants)
-        options.constants = &defaults;
+        options.constants = lhi_constants_of(job);
     add_framework(&job->framework, &options);
     if (options.gradient_bytes > 8 || options.gradient_wire_bytes > 8)
         return lhi_fail(err, LH_EINVAL,
@@ -187,6 +192,13 @@ bool lhi_recomputes(const lhi_shape *shape, lh_module module)
            (shape->modules >> module & 1) != 0;
 }
 
+/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout. */
+static bool drops(const lh_job *job)
+{
+    return job->training.dropout_given ? job->training.dropout
+                                       : job->model->norm == LH_NORM_LAYER;
+}
+
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err)
@@ -218,8 +230,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .expert_divisor =
             options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,
-        /* GPT-2 and GPT-3, and who else has layer norm, trained with it. */
-        .dropout = m->norm == LH_NORM_LAYER && !options->no_dropout,
+        .dropout = drops(job) && !options->no_dropout,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };

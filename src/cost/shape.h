@@ -60,6 +60,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err);
 
+/* The constants that hold for a job. */
+const lh_cost_constants *lhi_constants_of(const lh_job *job);
+
 /* The options with their defaults, and what they leave to the job, filled in.
  * LH_EINVAL: a wrong size or a constant out of range. */
 lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,

@@ -149,6 +149,12 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
                         "or other objective");
+    if (job->layout.chunk_layers &&
+        (checked.partition == LH_PARTITION_EXACT ||
+         checked.partition == LH_PARTITION_MONTE_CARLO))
+        return lhi_fail(err, LH_EINVAL,
+                        "layout.layers of the job leaves no partition to be "
+                        "searched");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
     if (!plan) {

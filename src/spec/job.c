@@ -176,7 +176,7 @@ static lh_status read_training(reader *r, lh_error *err)
 {
     static const char *const keys[] = {
         "global_batch", "sequence", "precision",  "optimizer", "zero",
-        "recompute",    "rings",    "dispatcher", NULL};
+        "recompute",    "rings",    "dispatcher", "dropout",   NULL};
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
     uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
@@ -209,6 +209,10 @@ static lh_status read_training(reader *r, lh_error *err)
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
+    node = lhi_find(map, "dropout");
+    t->dropout_given = node != NULL;
+    if (node)
+        LHI_TRY(lhi_get_bool(r->doc, node, &t->dropout, err));
     t->zero = 1;
     if (!(node = lhi_find(map, "zero")))
         return LH_OK;
@@ -278,6 +282,36 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
     return check_block(r, map, err);
 }
 
+/* How many layers each chunk has. */
+static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    const uint32_t layers = r->job->model->layers;
+    uint64_t sum = 0;
+    LHI_TRY(lhi_want_list(r->doc, list, err));
+    if (chunks == 0 || list->n_items != chunks)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "must have an entry for each of pipeline x "
+                            "chunks_per_device chunks, both of which have to "
+                            "be given");
+    uint32_t *out = LHI_NEW(r->mem, uint32_t, list->n_items);
+    if (!out)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *node = list->first; node; node = node->next) {
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, layers, &out[node->index], err));
+        sum += out[node->index];
+    }
+    if (sum != layers)
+        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
+                            "add up to %llu, but %s has %u layers",
+                            (unsigned long long)sum, r->job->model->name,
+                            layers);
+    l->chunk_layers = out;
+    l->n_chunk_layers = list->n_items;
+    return LH_OK;
+}
+
 /* What no search over the degrees left open could mend. */
 static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 {
@@ -325,7 +359,7 @@ static lh_status read_layout(reader *r, lh_error *err)
         "tensor",    "context",  "expert",      "expert_tensor",
         "pipeline",  "data",     "micro_batch", "chunks_per_device",
         "outermost", "sharding", "schedule",    "sites",
-        NULL};
+        "layers",    NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;
@@ -359,6 +393,8 @@ static lh_status read_layout(reader *r, lh_error *err)
     if ((node = lhi_find(map, "sites")))
         LHI_TRY(
             lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
+    if ((node = lhi_find(map, "layers")))
+        LHI_TRY(read_layers(r, node, err));
     return check_layout(r, map, err);
 }
 

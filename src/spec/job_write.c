@@ -50,6 +50,8 @@ static json_t *training_to_json(const lh_training *t)
         (!t->zero_given || lhi_json_set(map, "zero", json_integer(t->zero))) &&
         (!t->recompute_given ||
          lhi_json_set(map, "recompute", recompute_to_json(t))) &&
+        (!t->dropout_given ||
+         lhi_json_set(map, "dropout", json_boolean(t->dropout))) &&
         (t->rings == LH_RING_LOCKSTEP ||
          lhi_json_set(map, "rings", json_string("pipelined"))) &&
         (t->dispatcher == LH_DISPATCHER_ALL_TO_ALL ||
@@ -173,28 +175,39 @@ static json_t *cluster_to_json(const lh_job *job)
     return lhi_json_done(map, ok);
 }
 
+static json_t *layers_to_json(const lh_layout *l)
+{
+    json_t *list = json_array();
+    bool ok = list != NULL;
+    for (uint32_t i = 0; ok && i < l->n_chunk_layers; i++)
+        ok = !json_array_append_new(list, json_integer(l->chunk_layers[i]));
+    return lhi_json_done(list, ok);
+}
+
 static json_t *layout_to_json(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
     json_t *map = json_object();
-    bool ok = map && set_given(map, "tensor", l->tensor) &&
-              set_given(map, "context", l->context) &&
-              set_given(map, "expert", l->expert) &&
-              set_given(map, "expert_tensor", l->expert_tensor) &&
-              set_given(map, "pipeline", l->pipeline) &&
-              set_given(map, "data", l->data) &&
-              set_given(map, "micro_batch", l->micro_batch) &&
-              set_given(map, "chunks_per_device", l->chunks_per_device) &&
-              (l->outermost == LH_OUTERMOST_ANY ||
-               lhi_json_set(map, "outermost",
-                            json_string(lh_outermost_name(l->outermost)))) &&
-              (l->sharding == LH_SHARDING_ANY ||
-               lhi_json_set(map, "sharding",
-                            json_string(lh_sharding_name(l->sharding)))) &&
-              (!l->schedule ||
-               lhi_json_set(map, "schedule", json_string(l->schedule))) &&
-              (!l->sites ||
-               lhi_json_set(map, "sites", lhi_sites_to_json(job, l->sites)));
+    bool ok =
+        map && set_given(map, "tensor", l->tensor) &&
+        set_given(map, "context", l->context) &&
+        set_given(map, "expert", l->expert) &&
+        set_given(map, "expert_tensor", l->expert_tensor) &&
+        set_given(map, "pipeline", l->pipeline) &&
+        set_given(map, "data", l->data) &&
+        set_given(map, "micro_batch", l->micro_batch) &&
+        set_given(map, "chunks_per_device", l->chunks_per_device) &&
+        (l->outermost == LH_OUTERMOST_ANY ||
+         lhi_json_set(map, "outermost",
+                      json_string(lh_outermost_name(l->outermost)))) &&
+        (l->sharding == LH_SHARDING_ANY ||
+         lhi_json_set(map, "sharding",
+                      json_string(lh_sharding_name(l->sharding)))) &&
+        (!l->schedule ||
+         lhi_json_set(map, "schedule", json_string(l->schedule))) &&
+        (!l->sites ||
+         lhi_json_set(map, "sites", lhi_sites_to_json(job, l->sites))) &&
+        (!l->chunk_layers || lhi_json_set(map, "layers", layers_to_json(l)));
     return lhi_json_done(map, ok);
 }
 

@@ -22,6 +22,10 @@ static lhi_elastic_freedom freedom_of(const lh_job *job)
 {
     const lh_training *t = &job->training;
     lhi_elastic_freedom f = {.recompute = !t->recompute_given, .uneven = true};
+    if (job->layout.chunk_layers) {
+        f.layers = job->layout.chunk_layers;
+        f.uneven = false;
+    }
     if (t->zero_given)
         f.shardings = bit(t->zero == 1   ? LH_ELASTIC_ZERO1
                           : t->zero == 2 ? LH_ELASTIC_ZERO2
@@ -146,7 +150,7 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
     all.chunks = best->layout.chunks_per_device;
     lhi_elastic_freedom even = all, f;
     even.uneven = false;
-    if (best->layers)
+    if (best->layers && !job->layout.chunk_layers)
         LHI_TRY(
             add_row(job, best, &even, "chunks of equal layers", mem, out, err));
     all.layers = best->layers;

@@ -12,6 +12,7 @@
 #include "plan/layout/traffic.h"
 
 #include "cost/cost_links.h"
+#include "cost/shape.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>
@@ -93,7 +94,7 @@ static void fill_loads(advisor *a)
 {
     const lhi_traffic *t = a->traffic;
     lh_link_load use =
-        lhi_link_load(a->job, t->from, t->to, lh_cost_defaults());
+        lhi_link_load(a->job, t->from, t->to, lhi_constants_of(a->job));
     a->messages = a->data = use;
     a->messages.senders = (double)t->message_flows;
     a->messages.message_bytes =

@@ -4,6 +4,7 @@
 
 #include "base/whole.h"
 #include "cost/cost_links.h"
+#include "cost/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -394,7 +395,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
     }
     /* A device's last reduction comes after its last pass. */
     b->built->overhead_ns +=
-        (int64_t)lh_cost_defaults()->iteration_ns + b->late_ns;
+        (int64_t)lhi_constants_of(b->job)->iteration_ns + b->late_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,
@@ -534,6 +535,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a wave has 2 chunks per device, not %" PRIu32,
                         layout->chunks_per_device);
+    config.layers = lhi_layers_asked(job, layout);
     LHI_TRY(lhi_layout_build(job, &config, &built, err));
     *out = built.pipeline;
     if (optimizer_ns)

@@ -69,6 +69,10 @@ typedef struct lhi_config {
                                        ZeRO-1; NULL: it is none */
 } lhi_config;
 
+/* The layers of each chunk, where the job has them for layouts with so many
+ * chunks; else NULL. */
+const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
+
 /* What a configuration comes to, before any schedule. */
 typedef struct lhi_built {
     lh_pipeline *pipeline;

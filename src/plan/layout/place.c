@@ -347,6 +347,13 @@ void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
     *count = each + (chunk >= from && chunk < from + more);
 }
 
+const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout)
+{
+    uint64_t chunks = (uint64_t)layout->pipeline * layout->chunks_per_device;
+    const lh_layout *asked = &job->layout;
+    return asked->n_chunk_layers == chunks ? asked->chunk_layers : NULL;
+}
+
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count)
 {

@@ -5,6 +5,7 @@
 #include "plan/layout/layout.h"
 
 #include "cost/cost_links.h"
+#include "cost/shape.h"
 
 #include <math.h>
 #include <string.h>
@@ -161,7 +162,7 @@ static lh_status read_links(ring *r, const lh_job *job,
                             lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
-                               .constants = lh_cost_defaults()};
+                               .constants = lhi_constants_of(job)};
     lhi_busiest known = {0};
     for (uint32_t i = 0; i < r->n; i++)
         for (uint32_t j = 0; j < r->n; j++) {

@@ -4,6 +4,8 @@
  * of very many are, depends on it. */
 #include "plan/layout/sites_own.h"
 
+#include "cost/shape.h"
+
 #include <math.h>
 
 typedef struct ranker {
@@ -119,11 +121,11 @@ static lh_status add_ring(ranker *r, uint32_t n_stages, lh_error *err)
 lh_status lhi_sites_rank(const lhi_site_case *c, lhi_busiest *known,
                          lhi_draft *d, lh_error *err)
 {
-    ranker r = {
-        .c = c,
-        .options = {.size = sizeof r.options, .constants = lh_cost_defaults()},
-        .known = known,
-        .d = d};
+    ranker r = {.c = c,
+                .options = {.size = sizeof r.options,
+                            .constants = lhi_constants_of(c->job)},
+                .known = known,
+                .d = d};
     for (uint32_t g = 0; g < d->n_groups; g++) {
         r.at[g] = d->from[g];
         r.left[g] = d->stages[d->from[g]];
@@ -152,7 +154,7 @@ lh_status lhi_sites_hop_ns(const lhi_site_case *c, uint32_t a, uint32_t b,
                            lhi_busiest *known, double *ns, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
-                               .constants = lh_cost_defaults()};
+                               .constants = lhi_constants_of(c->job)};
     *ns = 0;
     for (int back = 0; back < 2; back++) {
         lh_cost_path path;

@@ -291,6 +291,7 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
         ++*n;
         l->chunks_per_device = chunks;
         g->config.placement = placement;
+        g->config.layers = lhi_layers_asked(g->space->job, l);
         if (visit)
             LHI_TRY(show(g, err));
     }

@@ -25,7 +25,8 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
                          const lh_plan_options *options)
 {
     uint32_t n = count_chunks(config);
-    return options->partition != LH_PARTITION_EVEN && n > 1 &&
+    return !job->layout.chunk_layers &&
+           options->partition != LH_PARTITION_EVEN && n > 1 &&
            job->model->layers > n && lhi_uneven_ratio(options) > 1;
 }
 

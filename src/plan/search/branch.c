@@ -503,6 +503,18 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
+/* Largest to smallest chunk: as layers may be moved, or as the job has them. */
+static double ratio_of(const lhi_layout_search *s)
+{
+    const lh_layout *l = &s->job->layout;
+    double ratio = lhi_uneven_ratio(&s->options);
+    for (uint32_t i = 0; i < l->n_chunk_layers; i++)
+        for (uint32_t k = 0; k < l->n_chunk_layers; k++)
+            if (l->chunk_layers[i] > ratio * l->chunk_layers[k])
+                ratio = (double)l->chunk_layers[i] / l->chunk_layers[k];
+    return ratio;
+}
+
 lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
 {
     branch b = {.s = s,
@@ -510,7 +522,7 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
                 .least_floor = INT64_MAX};
     lhi_config none = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
-    double ratio = lhi_uneven_ratio(&s->options);
+    double ratio = ratio_of(s);
     lh_status status = lhi_space_init(s->job, s->mem, &b.space, err);
     if (status == LH_OK)
         status = lhi_floors_make(s->job, ratio, &b.floors, err);

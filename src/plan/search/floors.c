@@ -5,6 +5,7 @@
 
 #include "base/whole.h"
 #include "cost/cost_links.h"
+#include "cost/shape.h"
 #include "plan/layout/alike.h"
 
 #include <stdlib.h>
@@ -583,7 +584,7 @@ static void take_all(const lhi_floors *f, lhi_level level,
     int64_t optimizer = INT64_MAX;
     for (uint32_t k = 0; c->at && k < c->stages; k++)
         optimizer = lhi_least(optimizer, f->sites[c->at[k]].optimizer);
-    out->ns += (int64_t)lh_cost_defaults()->iteration_ns;
+    out->ns += (int64_t)lhi_constants_of(f->job)->iteration_ns;
     if (level >= LHI_LEVEL_STATE)
         out->ns += optimizer / c->stages;
     take_memory(f, c, out);

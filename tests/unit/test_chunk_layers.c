@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `layers` of a job's layout: read, written, kept by every plan. And `dropout`
+ * of its training. */
+#include "test_spec.h"
+
+#include "jobs.h"
+
+#include <longhaul/cost.h>
+#include <longhaul/plan.h>
+
+#define PP2 "layout: {tensor: 2, pipeline: 2, chunks_per_device: 2, layers: "
+
+static void bad_layers_are_refused(void)
+{
+    refuse(JOB PP2 "8}\n", "layout.layers: must be a list");
+    refuse(JOB PP2 "[16, 16]}\n", "layout.layers: must have an entry for each");
+    refuse(JOB "layout: {pipeline: 2, layers: [16, 16]}\n",
+           "both of which have to be given");
+    refuse(JOB PP2 "[8, 8, 8, 9]}\n",
+           "layout.layers: add up to 33, but llama3-8b has 32 layers");
+    refuse(JOB PP2 "[32, 0, 0, 0]}\n", "layout.layers[1]: ");
+    refuse(JOB "layout: {pipeline: 2, layers: []}\n",
+           "both of which have to be given");
+}
+
+static void the_text_has_them(void)
+{
+    lh_error err;
+    char *text = NULL;
+    lh_job *back = NULL;
+    lh_job *j = parse(JOB PP2 "[7, 8, 8, 9]}\n", &err);
+    CHECK_MSG(j, "%s", err.text);
+    if (!j)
+        return;
+    CHECK_OK(lh_job_format(j, &text, NULL, &err), err);
+    CHECK_OK(lh_job_parse(text, strlen(text), "again", NULL, &back, &err), err);
+    CHECK(back && back->layout.n_chunk_layers == 4 &&
+          back->layout.chunk_layers[3] == 9);
+    lh_text_free(text);
+    lh_job_free(back);
+    lh_job_free(j);
+}
+
+static void check_layers(const lh_choice *c, const uint32_t *want, uint32_t n)
+{
+    uint32_t chunks = c->layout.pipeline * c->layout.chunks_per_device;
+    if (c->status != LH_CHOICE_OK || chunks != n)
+        return;
+    CHECK(c->chunk_layers != NULL);
+    for (uint32_t i = 0; c->chunk_layers && i < n; i++)
+        CHECK_INT(c->chunk_layers[i], want[i]);
+}
+
+/* More uneven than the search itself would have it, and so no bound on what it
+ * would have may be above. */
+static void every_plan_keeps_them(void)
+{
+    static const uint32_t want[] = {2, 14, 14, 2};
+    lh_job *job = job_with(JOB_TWO_SITES,
+                           "layout: {tensor: 2, context: 1, pipeline: 2, "
+                           "chunks_per_device: 2, layers: [2, 14, 14, 2]}\n");
+    lh_plan_options o = {.size = sizeof o};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan) {
+        CHECK(plan->best.chunk_layers != NULL);
+        check_layers(&plan->best, want, 4);
+        for (uint32_t i = 0; i < plan->n_alternatives; i++)
+            check_layers(&plan->alternatives[i], want, 4);
+        CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
+    }
+    lh_plan_free(plan);
+    plan = NULL;
+    o.partition = LH_PARTITION_EXACT;
+    CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "layout.layers");
+    lh_job_free(job);
+}
+
+/* Masks are held, with attention, its output and the MLP's. */
+static void dropout_is_the_jobs_to_say(void)
+{
+    static const char *const says[] = {"", ", dropout: false",
+                                       ", dropout: true"};
+    int64_t bytes[2][3];
+    for (int norm = 0; norm < 2; norm++)
+        for (int k = 0; k < 3; k++) {
+            lh_layout layout = {.tensor = 1,
+                                .context = 1,
+                                .expert = 1,
+                                .pipeline = 1,
+                                .data = 1,
+                                .micro_batch = 1,
+                                .chunks_per_device = 1};
+            lh_cost_slice slice = {.n_layers = 2};
+            lh_cost cost = {0};
+            lh_error err = {0};
+            lh_job *job = job_with(
+                JOB_SMALL,
+                "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 8, "
+                "vocab: 1000, norm: %s}\n"
+                "training: {global_batch: 8, sequence: 1024%s}\n",
+                norm ? "layer" : "rms", says[k]);
+            CHECK_OK(lh_cost_chunk(job, &layout, &slice, NULL, &cost, &err),
+                     err);
+            bytes[norm][k] = cost.activation_bytes;
+            lh_job_free(job);
+        }
+    CHECK_INT(bytes[0][0], bytes[0][1]); /* rms: without */
+    CHECK_INT(bytes[1][0], bytes[1][2]); /* layer: with */
+    CHECK(bytes[0][2] > bytes[0][1] && bytes[1][2] > bytes[1][1]);
+}
+
+int main(void)
+{
+    RUN(bad_layers_are_refused);
+    RUN(the_text_has_them);
+    RUN(every_plan_keeps_them);
+    RUN(dropout_is_the_jobs_to_say);
+    return test_summary();
+}
