@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured runs that the cost model is compared with. */
+/* Measured runs that the cost model is compared with. Each is a job as a text,
+ * so that nothing is predicted that a job file cannot say. */
 #ifndef VALIDATE_H
 #define VALIDATE_H
 
@@ -7,19 +8,10 @@
 
 #include <longhaul/cost.h>
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_STAGES = 64 };
-
-/* A stage of a pipeline as a run had it: what to ask the cost model. Replicas
- * on several kinds of GPU: one job each, the slowest sets the pace. */
-typedef struct stage {
-    uint32_t n_jobs;
-    const lh_job *jobs[4];
-    lh_cost_slice slice;
-} stage;
+enum { JOB_TEXT = 65536 };
 
 /* One measured run, or one measured collective. */
 typedef struct run {
@@ -29,28 +21,31 @@ typedef struct run {
     double measured_s;
     double measured_bytes; /* peak memory; 0: not known */
     bool held_out;
-    const char *excluded; /* why it does not count; NULL: it does */
+    const char *excluded; /* why it does not count, and has no job; or NULL */
     /* A collective: */
     uint32_t all_reduce_gpus; /* 0: this is a training run */
     double all_reduce_bytes;
-    /* A training run: */
-    lh_layout layout;
-    lh_cost_options options; /* but for the constants */
-    uint32_t n_microbatches, n_stages;
-    const lh_job *job; /* for communication */
-    stage stages[MAX_STAGES];
+    char *text; /* the job; NULL: that of the run before */
+    lh_job *job;
 } run;
 
 /* The runs of one file; owns everything they point to. */
 typedef struct dataset {
-    const char *name, *about;
+    const char *name;
+    const char *about;
     uint32_t n_runs;
     run *runs;
-    uint32_t n_owned;
-    void *owned[1024];
 } dataset;
 
-bool dataset_own(dataset *set, void *memory); /* frees it on failure */
+/* A text that grows up to JOB_TEXT bytes. */
+typedef struct writer {
+    char *text;
+    size_t used;
+} writer;
+
+void append(writer *w, const char *format, ...);
+/* Gives the run its job. false: a message went to stderr. */
+bool take_job(run *r, const char *text);
 void dataset_fini(dataset *set);
 
 /* false: a message went to stderr. */
@@ -60,6 +55,10 @@ bool load_all_reduce(const char *folder, dataset *out);
 /* `profiles`: "" or a prefix of the profiles' file names; NULL: none. */
 bool load_sailor(const char *folder, const char *name, const char *cluster,
                  const char *profiles, dataset *out);
+
+/* Shares of what was measured between two GPUs of Sailor's clusters, with which
+ * its jobs say their networks: fitted. */
+extern const double sailor_gh200_share, sailor_mit_share;
 
 /* Seconds per iteration (or of the collective) by the model. *bytes (may be
  * NULL) is the largest peak of a GPU. */

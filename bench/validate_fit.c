@@ -31,6 +31,7 @@ double *constant_by_name(lh_cost_constants *c, const char *name)
         {"layer_host_ns", &c->layer_host_ns},
         {"node_efficiency", &c->node_efficiency},
         {"fabric_efficiency", &c->fabric_efficiency},
+        {"wan_efficiency", &c->wan_efficiency},
         {"iteration_ns", &c->iteration_ns},
     };
 

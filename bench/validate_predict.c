@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a run to a pipeline to a makespan. */
+/* From the job of a run to its pipeline to its iteration, by the function that
+ * plans of jobs whose layout is given rest on. */
 #include "validate.h"
 
 #include <longhaul/methods.h>
+#include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool say(const run *r, const lh_error *err)
@@ -15,8 +19,46 @@ static bool say(const run *r, const lh_error *err)
     return false;
 }
 
-static bool all_reduce(const run *r, const lh_cost_options *options,
-                       double *seconds)
+void append(writer *w, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(w->text + w->used, JOB_TEXT - w->used, format, args);
+    va_end(args);
+    if (n > 0)
+        w->used += (size_t)n;
+    if (w->used >= JOB_TEXT)
+        w->used = JOB_TEXT - 1;
+}
+
+bool take_job(run *r, const char *text)
+{
+    lh_error err;
+
+    r->text = malloc(strlen(text) + 1);
+    if (!r->text)
+        return false;
+    strcpy(r->text, text);
+    return lh_job_parse(text, strlen(text), r->name, NULL, &r->job, &err) ==
+               LH_OK ||
+           say(r, &err);
+}
+
+void dataset_fini(dataset *set)
+{
+    for (uint32_t i = 0; i < set->n_runs; i++) {
+        if (!set->runs[i].text)
+            continue;
+        lh_job_free(set->runs[i].job);
+        free(set->runs[i].text);
+    }
+    free(set->runs);
+    *set = (dataset){0};
+}
+
+static bool all_reduce(const run *r, const lh_job *job, double *seconds)
 {
     lh_cost_group group = {.size = r->all_reduce_gpus,
                            .per_node = r->all_reduce_gpus,
@@ -25,7 +67,7 @@ static bool all_reduce(const run *r, const lh_cost_options *options,
     lh_error err;
     double transfer, latency;
 
-    if (lh_cost_group_path(r->job, &group, options, &path, &err) != LH_OK)
+    if (lh_cost_group_path(job, &group, NULL, &path, &err) != LH_OK)
         return say(r, &err);
     lh_cost_collective(LH_ALL_REDUCE, group.size, r->all_reduce_bytes, &path,
                        &transfer, &latency);
@@ -33,143 +75,51 @@ static bool all_reduce(const run *r, const lh_cost_options *options,
     return true;
 }
 
-/* The slowest of a stage's replicas. */
-static bool cost_stage(const run *r, const stage *s,
-                       const lh_cost_options *options, lh_cost *out)
-{
-    for (uint32_t i = 0; i < s->n_jobs; i++) {
-        lh_cost cost;
-        lh_error err;
-
-        if (lh_cost_chunk(s->jobs[i], &r->layout, &s->slice, options, &cost,
-                          &err) != LH_OK)
-            return say(r, &err);
-        if (i == 0 || cost.f.total_ns + cost.d.total_ns + cost.w.total_ns >
-                          out->f.total_ns + out->d.total_ns + out->w.total_ns)
-            *out = cost;
-    }
-    return true;
-}
-
-static bool makespan(const run *r, const lh_pipeline_desc *desc,
-                     lh_timeline **out)
-{
-    lh_pipeline *pipeline = NULL;
-    lh_schedule *schedule = NULL;
-    lh_error err;
-    /* Megatron-LM and DeepSpeed post a receive when they need it. */
-    lh_sim_options sim = {.size = sizeof sim, .receives = LH_RECEIVES_LATE};
-    bool ok = false;
-
-    if (lh_pipeline_make(desc, &pipeline, &err) == LH_OK &&
-        lh_method_run("1f1b", pipeline, NULL, &schedule, NULL, &err) == LH_OK &&
-        lh_simulate(pipeline, schedule, &sim, out, &err) == LH_OK)
-        ok = true;
-    else
-        say(r, &err);
-    lh_schedule_free(schedule);
-    lh_pipeline_free(pipeline);
-    return ok;
-}
-
-static bool make_links(const run *r, const lh_cost_options *options,
-                       lh_link *links)
-{
-    uint32_t stride = r->layout.tensor * r->layout.data;
-
-    for (uint32_t i = 0; i + 1 < r->n_stages; i++) {
-        lh_cost_hop hop = {.from_gpu = i * stride, .to_gpu = (i + 1) * stride};
-        lh_cost_message m;
-        lh_error err;
-
-        if (lh_cost_hop_message(r->job, &r->layout, &hop, options, &m, &err) !=
-            LH_OK)
-            return say(r, &err);
-        links[2 * i] = (lh_link){.from = i,
-                                 .to = i + 1,
-                                 .latency_ns = m.latency_ns,
-                                 .transfer_ns = m.transfer_ns};
-        links[2 * i + 1] = links[2 * i];
-        links[2 * i + 1].from = i + 1;
-        links[2 * i + 1].to = i;
-    }
-    return true;
-}
-
 /* What was measured is all that the driver counts as used, with contexts,
  * libraries and what the allocator keeps: what a job sets aside. */
-static double set_aside(const stage *s)
+static double set_aside(const lh_job *job, const lh_pipeline *pipeline,
+                        uint32_t device)
 {
-    const lh_gpu *gpu = &s->jobs[0]->datacenters->gpu;
+    uint32_t site = lh_pipeline_device_site(pipeline, device);
+    const lh_gpu *gpu = &job->datacenters[site].gpu;
 
-    return (double)gpu->memory_bytes * LH_MEMORY_RESERVE_PERCENT / 100;
+    return (double)(gpu->memory_bytes - lh_gpu_usable_bytes(gpu));
 }
 
 bool predict(const run *r, const lh_cost_constants *constants, double *seconds,
              double *bytes)
 {
-    lh_cost_options options = r->options;
-    lh_chunk chunks[MAX_STAGES];
-    lh_link links[2 * MAX_STAGES];
+    lh_job job = *r->job;
+    lh_pipeline *pipeline = NULL;
+    lh_schedule *schedule = NULL;
     lh_timeline *timeline = NULL;
-    lh_cost_hop ends = {0};
     lh_error err;
-    int64_t step = 0, tied = 0;
+    int64_t after_ns;
+    bool ok;
 
-    options.size = sizeof options;
-    options.constants = constants;
+    job.constants = constants;
     if (r->all_reduce_gpus)
-        return all_reduce(r, &options, seconds);
-    for (uint32_t i = 0; i < r->n_stages; i++) {
-        lh_cost c = {0};
-
-        if (!cost_stage(r, &r->stages[i], &options, &c))
-            return false;
-        chunks[i] = (lh_chunk){
-            .device = i,
-            .f_ns = c.f.total_ns,
-            .d_ns = c.d.total_ns,
-            .w_ns = c.w.total_ns,
-            .mem_f = c.activation_bytes,
-            .mem_d = c.weight_input_bytes - c.activation_bytes,
-            .mem_w = -c.weight_input_bytes,
-            .mem_static = c.static_bytes,
-            .all_gather_ns = c.all_gather_ns,
-            .reduce_scatter_ns = c.reduce_scatter_ns,
-            .dp_latency_ns = c.data_latency_ns,
-        };
-        if (c.optimizer_ns > step)
-            step = c.optimizer_ns;
-    }
-    if (!make_links(r, &options, links))
-        return false;
-    lh_pipeline_desc desc = {.size = sizeof desc,
-                             .n_devices = r->n_stages,
-                             .n_microbatches = r->n_microbatches,
-                             .joint = true,
-                             .n_chunks = r->n_stages,
-                             .chunks = chunks,
-                             .n_links = 2 * (r->n_stages - 1),
-                             .links = links};
-    if (!makespan(r, &desc, &timeline))
-        return false;
-    ends.to_gpu = (r->n_stages - 1) * r->layout.tensor * r->layout.data;
-    if (lh_cost_tied_embedding(r->job, &r->layout, &ends, &options, &tied,
-                               &err) != LH_OK) {
-        lh_timeline_free(timeline);
-        return say(r, &err);
-    }
-    *seconds = ((double)lh_timeline_makespan(timeline) + (double)step +
-                (double)tied + constants->iteration_ns) /
-               1e9;
-    if (bytes) {
+        return all_reduce(r, &job, seconds);
+    ok = lh_plan_pipeline(&job, &job.layout, LH_PLACEMENT_UD,
+                          job.training.recompute, &pipeline, &after_ns,
+                          &err) == LH_OK &&
+         lh_method_run(job.layout.schedule, pipeline, NULL, &schedule, NULL,
+                       &err) == LH_OK &&
+         lh_simulate(pipeline, schedule, NULL, &timeline, &err) == LH_OK;
+    if (ok)
+        *seconds = (double)(lh_timeline_makespan(timeline) + after_ns) / 1e9;
+    else
+        say(r, &err);
+    if (ok && bytes) {
         *bytes = 0;
-        for (uint32_t i = 0; i < r->n_stages; i++)
-            *bytes = fmax(*bytes, (double)lh_timeline_peak_memory(timeline, i) +
-                                      set_aside(&r->stages[i]));
+        for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++)
+            *bytes = fmax(*bytes, (double)lh_timeline_peak_memory(timeline, d) +
+                                      set_aside(&job, pipeline, d));
     }
     lh_timeline_free(timeline);
-    return true;
+    lh_schedule_free(schedule);
+    lh_pipeline_free(pipeline);
+    return ok;
 }
 
 errors add_errors(const errors *a, const errors *b)

@@ -4,53 +4,69 @@
  * and on nodes with RTX 3090, RTX 2080 and Titan RTX (mit). */
 #include "validate.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct setup {
-    lh_model model;
-    lh_datacenter site;
-    lh_wan none;
-    lh_profile profile;
-    lh_job job;
-} setup;
+enum { SEQUENCE = 2048, MAX_NODES = 64 };
 
-enum { SEQUENCE = 2048 };
+const double sailor_gh200_share = 0.2162, sailor_mit_share = 0.791;
 
-static void make_model(const char *name, lh_model *out)
+typedef struct shape {
+    const char *name;
+    uint32_t layers, hidden, heads;
+} shape;
+
+static const shape opt = {"OPT-350", 24, 1024, 16};
+static const shape neo = {"GPT-Neo-2.7", 32, 2560, 32};
+
+/* How a job calls a GPU of the data, and what it says of it. GH200: the preset
+ * has 16-bit tensor operations; fp32 training there runs in TF32, half as fast
+ * (NVIDIA H100 data sheet: 494 dense). The others' passes are all measured. */
+typedef struct gpu {
+    const char *name, *job_name, *text;
+} gpu;
+
+static const gpu gpus[] = {
+    {"GH-96", "gh200", "{preset: gh200, tflops: 494.75}"},
+    {"RTX-3090", "rtx-3090",
+     "{name: rtx-3090, tflops: 35.6, memory_gib: 24, memory_gbps: 936}"},
+    {"RTX-2080", "rtx-2080",
+     "{name: rtx-2080, tflops: 10.1, memory_gib: 8, memory_gbps: 448}"},
+    {"Titan-RTX", "titan-rtx",
+     "{name: titan-rtx, tflops: 16.3, memory_gib: 24, memory_gbps: 672}"},
+};
+
+static const gpu *find_gpu(const char *name)
 {
-    bool opt = !strcmp(name, "OPT-350");
-    uint32_t hidden = opt ? 1024 : 2560;
-
-    *out = (lh_model){
-        .name = opt ? "OPT-350" : "GPT-Neo-2.7",
-        .layers = opt ? 24 : 32,
-        .hidden = hidden,
-        .ffn = 4 * hidden,
-        .vocab = 50304,
-        .heads = opt ? 16 : 32,
-        .kv_heads = opt ? 16 : 32,
-        .head_dim = opt ? 64 : 80,
-        /* Their own count of parameters has the matrix at both ends. */
-        .tied_embeddings = true,
-        .qkv_bias = true,
-        .output_bias = true,
-        .mlp_bias = true,
-        .norm = LH_NORM_LAYER,
-        .positions = SEQUENCE,
-    };
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (!strcmp(gpus[i].name, name))
+            return &gpus[i];
+    fprintf(stderr, "validate: no GPU '%s'\n", name);
+    return NULL;
 }
 
-/* Entries of one microbatch and tensor degree: embedding, a layer (the mean of
- * all), head. Upstream's backward is one number; a joint backward needs no
- * more. */
-static bool add_entries(const json_t *layers, uint32_t micro, uint32_t tensor,
-                        const lh_model *m, lh_profile_entry *out)
+/* Their own count of parameters has the embedding's matrix at both ends. */
+static void append_model(writer *w, const shape *m)
 {
-    size_t n = json_object_size(layers);
+    append(w,
+           "longhaul: job/1\n"
+           "model: {name: %s, layers: %u, hidden: %u, ffn: %u, heads: %u, "
+           "vocab: 50304, gated: false, tied_embeddings: true, "
+           "qkv_bias: true, output_bias: true, mlp_bias: true, norm: layer, "
+           "positions: %u}\n",
+           m->name, m->layers, m->hidden, 4 * m->hidden, m->heads, SEQUENCE);
+}
 
-    if (n != m->layers + 2)
+/* Of one microbatch: embedding, a layer (the mean of all), head. Upstream's
+ * backward is one number; a joint backward needs no more. */
+static bool append_entries(writer *w, const json_t *layers, uint32_t micro,
+                           uint32_t tensor, const shape *m, const gpu *g)
+{
+    static const char *const kinds[] = {"embedding", "layer", "head"};
+
+    if (json_object_size(layers) != m->layers + 2)
         return false;
     for (uint32_t part = 0; part < 3; part++) {
         uint32_t first = part == 0 ? 0 : part == 1 ? 1 : m->layers + 1;
@@ -66,42 +82,31 @@ static bool add_entries(const json_t *layers, uint32_t micro, uint32_t tensor,
             f += json_number_value(json_array_get(times, 0)) / count;
             b += json_number_value(json_array_get(times, 1)) / count;
         }
-        out[part] = (lh_profile_entry){
-            .kind = part == 0   ? LH_PROFILE_EMBEDDING
-                    : part == 1 ? LH_PROFILE_LAYER
-                                : LH_PROFILE_HEAD,
-            .tensor = tensor,
-            .context = 1,
-            .expert = 1,
-            .micro_batch = micro,
-            .sequence = SEQUENCE,
-            .communication = true,
-            .f_ns = (int64_t)(f * 1e9),
-            .d_ns = (int64_t)(b * 5e8),
-            .w_ns = (int64_t)(b * 5e8),
-            .activation_bytes = LH_NOT_MEASURED,
-            .static_bytes = LH_NOT_MEASURED,
-        };
+        append(w,
+               "    - {kind: %s, gpu: %s, tensor: %u, micro_batch: %u, "
+               "sequence: %u, communication: true, F_us: %.3f, D_us: %.3f, "
+               "W_us: %.3f}\n",
+               kinds[part], g->job_name, tensor, micro, SEQUENCE, f * 1e6,
+               b * 5e5, b * 5e5);
     }
     return true;
 }
 
-static bool load_profile(const char *folder, const char *prefix,
-                         const char *model, const char *gpu, dataset *set,
-                         const lh_model *m, lh_profile *out)
+/* What was measured on one kind of GPU, at the run's tensor degree. */
+static bool append_profile(writer *w, const char *folder, const char *prefix,
+                           const shape *m, const gpu *g, const char *tensor)
 {
     char path[512];
     json_error_t where;
-    json_t *root, *by_tensor, *layers;
-    const char *micro, *tensor;
-    lh_profile_entry *entries = calloc(512, sizeof *entries);
-    uint32_t n = 0;
-    bool ok = dataset_own(set, entries);
+    json_t *root, *by_tensor;
+    const char *micro;
+    bool ok = true;
 
-    snprintf(path, sizeof path, "%s/%s%s__%s.json", folder, prefix, model, gpu);
+    snprintf(path, sizeof path, "%s/%s%s__%s.json", folder, prefix, m->name,
+             g->name);
     root = json_load_file(path, 0, &where);
     if (!root && *prefix) { /* only some have a variant */
-        snprintf(path, sizeof path, "%s/%s__%s.json", folder, model, gpu);
+        snprintf(path, sizeof path, "%s/%s__%s.json", folder, m->name, g->name);
         root = json_load_file(path, 0, &where);
     }
     if (!root) {
@@ -109,20 +114,20 @@ static bool load_profile(const char *folder, const char *prefix,
         return false;
     }
     json_object_foreach(root, micro, by_tensor)
-        json_object_foreach(by_tensor, tensor, layers) if (ok && n + 3 <= 512)
     {
-        ok = add_entries(layers, (uint32_t)atoi(micro), (uint32_t)atoi(tensor),
-                         m, entries + n);
-        n += 3;
+        const json_t *layers = json_object_get(by_tensor, tensor);
+
+        if (ok && layers)
+            ok = append_entries(w, layers, (uint32_t)atoi(micro),
+                                (uint32_t)atoi(tensor), m, g);
     }
     json_decref(root);
-    *out = (lh_profile){.name = gpu, .n_entries = n, .entries = entries};
     return ok;
 }
 
 /* Measured bytes per second of a GPU to another node. */
-static double measured_rate(const char *folder, const char *gpu,
-                            const char *gpus)
+static double measured_rate(const char *folder, const char *kind,
+                            const char *per_node)
 {
     char path[512];
     json_t *root;
@@ -131,74 +136,11 @@ static double measured_rate(const char *folder, const char *gpu,
     snprintf(path, sizeof path, "%s/network_coeffs_all_homo.json", folder);
     root = json_load_file(path, 0, NULL);
     rate = json_number_value(json_array_get(
-        json_object_get(json_object_get(json_object_get(root, "inter"), gpu),
-                        gpus),
+        json_object_get(json_object_get(json_object_get(root, "inter"), kind),
+                        per_node),
         1));
     json_decref(root);
     return rate;
-}
-
-/* GH200: the preset has 16-bit tensor operations; fp32 training there runs in
- * TF32, half as fast (NVIDIA H100 data sheet: 494 dense). The others are only
- * used with profiles, and have 24 GiB of memory, the RTX 2080 8. */
-static void make_gpu(const char *name, lh_gpu *out)
-{
-    *out = *lh_gpu_preset("gh200");
-    if (strcmp(name, "GH-96") != 0)
-        out->memory_bytes = (strcmp(name, "RTX-2080") ? 24LL : 8LL) << 30;
-    out->name = name;
-    out->tflops /= 2;
-    out->flops_per_s /= 2;
-    out->efficiency = 0;
-}
-
-static bool make_job(const char *folder, const char *prefix, const table *t,
-                     uint32_t row, const char *gpu, dataset *set,
-                     const lh_job **out)
-{
-    setup *s = calloc(1, sizeof *s);
-    bool mit = !strcmp(table_text(t, row, "cluster"), "mit");
-    uint32_t used = table_count(t, row, "gpus") / table_count(t, row, "nodes");
-    char *name = strdup(gpu);
-
-    if (!dataset_own(set, s) || !dataset_own(set, name))
-        return false;
-    make_model(table_text(t, row, "model"), &s->model);
-    s->site = (lh_datacenter){
-        .name = mit ? "mit" : "clariden",
-        .nodes = table_count(t, row, "nodes"),
-        .gpus_per_node = used,
-        .gpus = table_count(t, row, "gpus"),
-        /* NVLink 4 between four GH200: 150 GB/s to each of the others. */
-        .node_link = {.bytes_per_s = 150e9, .latency_ns = 5000},
-        .fabric = {.latency_ns = mit ? 50000 : 10000},
-    };
-    make_gpu(name, &s->site.gpu);
-    /* mit: pairs of different GPUs are joined by one gigabit interface per
-     * node, which the GPUs used share; measured with the RTX 3090. */
-    s->site.fabric.bytes_per_s =
-        mit ? measured_rate(folder, "RTX-3090", "8") / used
-            : measured_rate(folder, "GH-96", "1");
-    s->job = (lh_job){
-        .name = "sailor",
-        .model = &s->model,
-        .training = {.global_batch = table_count(t, row, "gbs"),
-                     .sequence = SEQUENCE,
-                     .precision = LH_PRECISION_FP32},
-        .n_datacenters = 1,
-        .datacenters = &s->site,
-        .wans = &s->none,
-        .n_gpus = s->site.gpus,
-        .n_nodes = s->site.nodes,
-    };
-    if (prefix) {
-        if (!load_profile(folder, prefix, s->model.name, gpu, set, &s->model,
-                          &s->profile))
-            return false;
-        s->job.profile = &s->profile;
-    }
-    *out = &s->job;
-    return true;
 }
 
 static const char *reason_to_exclude(const char *file)
@@ -212,79 +154,167 @@ static const char *reason_to_exclude(const char *file)
     return NULL;
 }
 
-/* "12|14": layers of each stage, embedding and head counted as layers. */
-static bool make_stages(const char *folder, const char *prefix, const table *t,
-                        uint32_t row, dataset *set, run *r)
+/* The GPUs of a run: of the replicas of each stage, in their order. */
+typedef struct nodes {
+    uint32_t stages, replicas, n;
+    const gpu *at[MAX_NODES]; /* [stage * replicas + replica] */
+    bool used[sizeof gpus / sizeof *gpus];
+} nodes;
+
+/* "A+B|C": of each stage; replicas beyond those named are as the last. */
+static bool read_nodes(const table *t, uint32_t row, nodes *out)
 {
-    const char *counts = table_text(t, row, "layers_per_stage");
-    char gpus[256], *save = NULL, *of_stage;
-    uint32_t at = 0;
+    char text[256], *save = NULL, *stage;
 
-    snprintf(gpus, sizeof gpus, "%s",
+    *out = (nodes){.stages = table_count(t, row, "pp"),
+                   .replicas = table_count(t, row, "dp")};
+    snprintf(text, sizeof text, "%s",
              table_text(t, row, "gpu_types_per_stage"));
-    of_stage = strtok_r(gpus, "|", &save);
-    for (uint32_t i = 0; i < r->n_stages; i++) {
-        stage *s = &r->stages[i];
-        uint32_t count = (uint32_t)strtoul(counts, NULL, 10);
-        char *inner = NULL,
-             *gpu = of_stage ? strtok_r(of_stage, "+", &inner) : NULL;
+    stage = strtok_r(text, "|", &save);
+    for (uint32_t i = 0; i < out->stages; i++) {
+        char *inner = NULL, *name = stage ? strtok_r(stage, "+", &inner) : NULL;
+        const gpu *g = NULL;
 
-        s->slice.embedding = i == 0;
-        s->slice.head = i == r->n_stages - 1;
-        s->slice.first_layer = i == 0 ? 0 : at - 1;
-        s->slice.n_layers = count - s->slice.embedding - s->slice.head;
-        at += count;
-        for (; gpu && s->n_jobs < 4; gpu = strtok_r(NULL, "+", &inner))
-            if (!make_job(folder, prefix, t, row, gpu, set,
-                          &s->jobs[s->n_jobs++]))
+        for (uint32_t k = 0; k < out->replicas; k++) {
+            if (name && !(g = find_gpu(name)))
                 return false;
-        of_stage = strtok_r(NULL, "|", &save);
-        counts = strchr(counts, '|');
-        counts = counts ? counts + 1 : "0";
-        if (!s->n_jobs)
-            return false;
+            if (!g || out->n == MAX_NODES)
+                return false;
+            out->at[out->n++] = g;
+            out->used[g - gpus] = true;
+            if (name)
+                name = strtok_r(NULL, "+", &inner);
+        }
+        stage = strtok_r(NULL, "|", &save);
     }
-    r->job = r->stages[0].jobs[0];
-    return true;
+    return out->n > 0;
 }
 
-static bool make_run(const char *folder, const char *prefix, const table *t,
-                     uint32_t row, dataset *set, run *r)
+/* Nodes of four, 150 GB/s to each of the others over NVLink 4. */
+static void append_clariden(writer *w, const char *folder, const table *t,
+                            uint32_t row)
 {
+    uint32_t count = table_count(t, row, "nodes");
+
+    append(w,
+           "cluster:\n"
+           "  gpu: %s\n"
+           "  gpus_per_node: %u\n"
+           "  node_link: {gbps: 1200, latency_us: 5}\n"
+           "  fabric: {gbps: %.6g, latency_us: 10}\n"
+           "  datacenters: [{name: clariden, nodes: %u}]\n",
+           gpus[0].text, table_count(t, row, "gpus") / count,
+           sailor_gh200_share * measured_rate(folder, "GH-96", "1") * 8e-9,
+           count);
+}
+
+/* A node for each replica of each stage, each a place of its own with its own
+ * GPUs. Pairs of different ones are joined by one gigabit interface, which the
+ * GPUs of a node share; measured with the RTX 3090. */
+static void append_mit(writer *w, const char *folder, const table *t,
+                       uint32_t row, const nodes *n)
+{
+    double gbps =
+        sailor_mit_share * measured_rate(folder, "RTX-3090", "8") * 8e-9;
+
+    append(w,
+           "cluster:\n"
+           "  gpu: %s\n"
+           "  gpus_per_node: %u\n"
+           "  node_link: {gbps: 1200, latency_us: 5}\n"
+           "  fabric: {gbps: %.6g, latency_us: 50}\n"
+           "  datacenters:\n",
+           gpus[1].text, table_count(t, row, "tp"), gbps);
+    for (uint32_t i = 0; i < n->n; i++)
+        append(w, "    - {name: n%u, nodes: 1, gpu: %s}\n", i, n->at[i]->text);
+    if (n->n > 1)
+        append(w, "  links:\n");
+    for (uint32_t i = 0; i < n->n; i++)
+        for (uint32_t k = i + 1; k < n->n; k++)
+            append(w,
+                   "    - {between: [n%u, n%u], latency_ms: 0.05, gbps: "
+                   "%.6g}\n",
+                   i, k, gbps);
+}
+
+/* "12|14": layers of each stage, embedding and head counted as layers. */
+static void append_layout(writer *w, const table *t, uint32_t row,
+                          const nodes *n, bool mit)
+{
+    const char *counts = table_text(t, row, "layers_per_stage");
+
+    append(w,
+           "layout:\n"
+           "  tensor: %u\n  context: 1\n  expert: 1\n  pipeline: %u\n"
+           "  data: %u\n  micro_batch: %u\n  chunks_per_device: 1\n"
+           "  schedule: 1f1b\n",
+           table_count(t, row, "tp"), n->stages, n->replicas,
+           table_count(t, row, "mbs"));
+    if (!mit)
+        append(w, "  outermost: pipeline\n");
+    append(w, "  layers: [");
+    for (uint32_t i = 0; i < n->stages; i++) {
+        uint32_t layers = (uint32_t)strtoul(counts, NULL, 10);
+
+        append(w, "%s%u", i ? ", " : "",
+               layers - (i == 0) - (i + 1 == n->stages));
+        counts = strchr(counts, '|');
+        counts = counts ? counts + 1 : "0";
+    }
+    append(w, "]\n");
+    if (mit)
+        append(w, "  sites:\n");
+    for (uint32_t k = 0; mit && k < n->replicas; k++) {
+        append(w, "    - replicas: 1\n      pipeline: [");
+        for (uint32_t i = 0; i < n->stages; i++)
+            append(w, "%s{datacenter: n%u, stages: 1}", i ? ", " : "",
+                   i * n->replicas + k);
+        append(w, "]\n");
+    }
+}
+
+/* DeepSpeed's engine, gradients in fp32, and no masks of dropout in their count
+ * of what a layer keeps (llm_info.json). */
+static bool make_run(const char *folder, const char *prefix, const table *t,
+                     uint32_t row, run *r)
+{
+    static char text[JOB_TEXT];
+    writer w = {.text = text};
     const char *file = table_text(t, row, "file");
-    uint32_t per_step;
+    const char *model = table_text(t, row, "model");
+    const shape *m = !strcmp(model, opt.name) ? &opt : &neo;
+    bool mit = !strcmp(table_text(t, row, "cluster"), "mit");
+    nodes n;
 
     snprintf(r->name, sizeof r->name, "%s", file);
-    snprintf(r->group, sizeof r->group, "%s batch %s, %s GPUs",
-             table_text(t, row, "model"), table_text(t, row, "gbs"),
-             table_text(t, row, "gpus"));
+    snprintf(r->group, sizeof r->group, "%s batch %s, %s GPUs", model,
+             table_text(t, row, "gbs"), table_text(t, row, "gpus"));
     r->excluded = reason_to_exclude(file);
     r->measured_s = table_number(t, row, "measured_iter_s");
     r->measured_bytes = table_number(t, row, "measured_max_mem_bytes");
-    r->layout = (lh_layout){
-        .tensor = table_count(t, row, "tp"),
-        .context = 1,
-        .expert = 1,
-        .pipeline = table_count(t, row, "pp"),
-        .data = table_count(t, row, "dp"),
-        .micro_batch = table_count(t, row, "mbs"),
-        .chunks_per_device = 1,
-        .outermost = LH_OUTERMOST_PIPELINE,
-    };
-    r->options = (lh_cost_options){.size = sizeof r->options,
-                                   .unfused_attention = true,
-                                   .no_sequence_parallel = true,
-                                   /* Their count of what a layer keeps
-                                    * (llm_info.json) has no masks. */
-                                   .no_dropout = true,
-                                   .gradient_bytes = 4,
-                                   .gradient_wire_bytes = 4};
-    r->n_stages = r->layout.pipeline;
-    per_step = r->layout.data * r->layout.micro_batch;
-    if (!r->n_stages || r->n_stages > MAX_STAGES || !per_step)
+    if (r->excluded)
+        return true;
+    if (!read_nodes(t, row, &n))
         return false;
-    r->n_microbatches = table_count(t, row, "gbs") / per_step;
-    return make_stages(folder, prefix, t, row, set, r);
+    append_model(&w, m);
+    append(&w,
+           "training: {global_batch: %u, sequence: %u, precision: fp32, zero: "
+           "0, recompute: none, dropout: false}\n"
+           "framework: {preset: deepspeed, attention: unfused}\n",
+           table_count(t, row, "gbs"), SEQUENCE);
+    if (mit)
+        append_mit(&w, folder, t, row, &n);
+    else
+        append_clariden(&w, folder, t, row);
+    append_layout(&w, t, row, &n, mit);
+    if (!prefix)
+        return take_job(r, text);
+    append(&w, "profile:\n  longhaul: profile/1\n  entries:\n");
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (n.used[i] && !append_profile(&w, folder, prefix, m, &gpus[i],
+                                         table_text(t, row, "tp")))
+            return false;
+    return take_job(r, text);
 }
 
 bool load_sailor(const char *folder, const char *name, const char *cluster,
@@ -306,10 +336,10 @@ bool load_sailor(const char *folder, const char *name, const char *cluster,
 
         if (strcmp(table_text(&t, i, "cluster"), cluster) != 0)
             continue;
-        ok = make_run(folder, profiles, &t, i, out, r);
+        ok = make_run(folder, profiles, &t, i, r);
         if (!r->excluded)
             r->held_out = counted++ % 2 == 1;
-        out->n_runs += ok;
+        out->n_runs++;
     }
     if (!ok)
         fprintf(stderr, "validate: %s/measured_runs.csv does not make sense\n",

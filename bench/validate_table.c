@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-#include "validate.h"
+#include "table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -100,22 +100,4 @@ uint32_t table_count(const table *t, uint32_t row, const char *column)
     double value = table_number(t, row, column);
 
     return value >= 0 && value < 4e9 ? (uint32_t)lround(value) : 0;
-}
-
-bool dataset_own(dataset *set, void *memory)
-{
-    if (!memory || set->n_owned == sizeof set->owned / sizeof *set->owned) {
-        free(memory);
-        return false;
-    }
-    set->owned[set->n_owned++] = memory;
-    return true;
-}
-
-void dataset_fini(dataset *set)
-{
-    for (uint32_t i = 0; i < set->n_owned; i++)
-        free(set->owned[i]);
-    free(set->runs);
-    *set = (dataset){0};
 }

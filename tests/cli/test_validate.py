@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measured runs as job files: `longhaul plan` predicts of them what bench/validate
+prints, so that what docs/validation.md says holds for jobs that people write."""
+import json
+import os
+import subprocess
+
+from harness import ANY, ROOT, case, check, finish, read, test, write
+
+VALIDATE = os.environ["VALIDATE"]
+# One of each set, with replicas and stages; of mit with unlike GPUs.
+SETS = {"vtrain multi": 3, "vtrain single": 100, "sailor clariden": 3,
+        "sailor mit": 3, "clariden, no profiles": 5}
+
+
+def validate(*args):
+    return subprocess.run([VALIDATE, *args, str(ROOT / "bench/data")],
+                          check=True, capture_output=True, text=True).stdout
+
+
+@test
+def a_measured_run_is_planned_as_it_is_validated():
+    files = json.loads(validate("--rows", "--json"))["files"]
+    for name, n in SETS.items():
+        runs = [run for run in files[name]["runs"] if not run["excluded"]]
+        for run in runs[n::max(1, len(runs) // 3)][:3]:
+            if name == "clariden, no profiles":
+                continue # has the names of another set's runs
+            # More memory than any needs: those that ran fit, by our count or
+            # not, and their time is what is compared.
+            text = validate("--job", run["run"])
+            write("job.yaml", text.replace("gpu: a100-80g",
+                                           "gpu: {preset: a100-80g, "
+                                           "memory_gib: 1000}"))
+            case(run["run"], ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+            plan = json.loads(read("plan.json"))
+            check(abs(plan["iteration_s"] / run["predicted_s"] - 1) < 1e-5,
+                  f"{name}, {run['run']}: plan {plan['iteration_s']}, "
+                  f"validate {run['predicted_s']}")
+            peak = max(sum(value for key, value in rank.items()
+                           if key.endswith("_bytes"))
+                       for rank in plan["memory"])
+            if name != "sailor clariden":
+                continue
+            peak += 0.06 * 96 * 2**30 # the reserve
+            check(abs(peak / run["predicted_bytes"] - 1) < 1e-5,
+                  f"{name}, {run['run']}: plan {peak} bytes, validate "
+                  f"{run['predicted_bytes']}")
+
+
+finish()
