@@ -8,6 +8,8 @@
 
 #include <longhaul/cost.h>
 
+#include <stdio.h>
+
 enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
 
 /* What a run's recipe does beyond its layout, as a job can say it. */
@@ -48,5 +50,24 @@ typedef struct prediction {
 } prediction;
 
 bool published_predict(const published *run, prediction *out);
+
+typedef struct predicted {
+    const published *run;
+    prediction by_us;
+    double error; /* predicted / measured - 1 */
+} predicted;
+
+/* "TP 4 PP 8x4 DP 8 mb 1" */
+void published_layout(const published *run, char *text, size_t room);
+
+/* Of models, systems and batches with several layouts: by how much the one
+ * that is predicted to be the fastest is slower than the fastest measured. */
+void published_choices(const predicted *rows, uint32_t n, bool markdown,
+                       FILE *to);
+
+/* Whether the part of a page between two lines that begin with
+ * "<!-- validate-published" is `made`, give or take 2 % or 1 of each number;
+ * or writes it there. false: a message is on stderr. */
+bool published_page(const char *path, bool write, const char *made);
 
 #endif

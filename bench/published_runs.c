@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order that decides which half a run is of. */
+/* In the order that decides which half a run is of: with it, each GPU that two
+ * dense models ran on has one of them in either half. */
 static const struct {
     const char *name, *preset;
 } models[] = {
     {"LLAMA3_8B", "llama3-8b"},
-    {"LLAMA3_70B", "llama3-70b"},
     {"LLAMA3.1_405B", "llama3.1-405b"},
+    {"LLAMA3_70B", "llama3-70b"},
     {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
     {"Qwen3_235B_a22B", "qwen3-235b-a22b"},
     {"GPT OSS 120B", "gpt-oss-120b"},

@@ -16,6 +16,8 @@ typedef struct table {
     char **cells; /* n_rows x n_columns */
 } table;
 
+/* A whole file, to be freed; NULL: a message went to stderr. */
+char *table_text_of(const char *path);
 /* false: a message went to stderr. */
 bool table_read(const char *folder, const char *file, table *out);
 void table_fini(table *t);

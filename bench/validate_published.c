@@ -1,64 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of jobs that others ran and published, beside what they measured.
  *
- *     validate-published [--markdown] [--check PAGE] [--job N] [FOLDER]
+ *     validate-published [--check PAGE | --write PAGE | --job N] [FOLDER]
  *
  * FOLDER holds megatron-bridge/ and meta/ (default bench/data). Each run
  * becomes a job file whose layout is given, which is planned as `longhaul plan`
- * does; --job prints that of row N. Runs that no job can say are listed with
- * the reason. --markdown prints the tables of docs/validation.md, --check fails
- * where PAGE has others. */
+ * does; --job prints that of row N, counted from 0. Runs that no job can say
+ * are listed with the reason. --write puts all of it into PAGE
+ * (docs/validation.md), between the two lines that begin with
+ * "<!-- validate-published"; --check fails where what PAGE has there is not
+ * what comes out now. */
 #define _POSIX_C_SOURCE 200809L
 #include "published.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct row {
-    const published *run;
-    prediction by_us;
-    double error; /* predicted / measured - 1 */
-} row;
-
-typedef struct mean {
-    uint32_t n;
-    double sum, worst;
-} mean;
-
-static void layout_text(const published *r, char *text, size_t room)
-{
-    char expert[24] = "", context[24] = "", chunks[24] = "";
-
-    if (r->expert > 1)
-        snprintf(expert, sizeof expert, " EP %u", r->expert);
-    if (r->context > 1)
-        snprintf(context, sizeof context, " CP %u", r->context);
-    if (r->pipeline > 1 && r->chunks > 1)
-        snprintf(chunks, sizeof chunks, "x%u", r->chunks);
-    snprintf(text, room, "TP %u%s PP %u%s%s DP %u mb %u", r->tensor, context,
-             r->pipeline, chunks, expert, r->data, r->micro);
-}
-
-static const char *half_name(const published *run)
-{
-    return run->held_out ? "held out" : "fitted";
-}
-
 /* Equal jobs of several releases are planned once. */
-static bool predict_rows(const published_set *set, row *rows, uint32_t *n)
+static bool predict_rows(const published_set *set, predicted *rows, uint32_t *n)
 {
     static char texts[MAX_PUBLISHED][JOB_TEXT];
 
     *n = 0;
     for (uint32_t i = 0; i < set->n; i++) {
-        row *one = &rows[*n];
+        predicted *one = &rows[*n];
         uint32_t k = 0;
 
         if (set->runs[i].left_out)
             continue;
-        *one = (row){.run = &set->runs[i]};
+        *one = (predicted){.run = &set->runs[i]};
         published_job(one->run, false, texts[*n]);
         while (k < *n && strcmp(texts[k], texts[*n]) != 0)
             k++;
@@ -72,58 +43,101 @@ static bool predict_rows(const published_set *set, row *rows, uint32_t *n)
     return true;
 }
 
-static void print_row(const row *r, bool markdown, FILE *to)
+static const char *precision_of(const published *run)
+{
+    return run->precision[0] ? run->precision : "FP8"; /* 25.09 has no word */
+}
+
+static void print_row(const predicted *r, bool markdown, FILE *to)
 {
     const published *run = r->run;
     char layout[96];
 
-    layout_text(run, layout, sizeof layout);
+    published_layout(run, layout, sizeof layout);
     fprintf(to,
             markdown ? "| %s | %s | %s %s | %u | %s | %.2f | %.2f | %+.1f %% | "
                        "%.0f of %.0f%s | %s |\n"
                      : "%-8s %-22s %-5s %-6s %5u %-34s %7.2f %7.2f %+6.1f%% "
                        "%4.0f/%-4.0f%s %s\n",
-            run->release, run->model, run->system,
-            run->precision[0] ? run->precision : "FP8", run->gpus, layout,
-            run->measured_s, r->by_us.seconds, 100 * r->error,
+            run->release, run->model, run->system, precision_of(run), run->gpus,
+            layout, run->measured_s, r->by_us.seconds, 100 * r->error,
             r->by_us.peak_bytes / 0x1p30, r->by_us.usable_bytes / 0x1p30,
-            r->by_us.refused ? " (refused)" : "", half_name(run));
+            r->by_us.refused ? ", refused" : "",
+            run->held_out ? "held out" : "fitted");
 }
 
-static void add_mean(mean *m, double error)
+typedef struct mean {
+    uint32_t n;
+    double percent, worst;
+} mean;
+
+static mean mean_of(const predicted *rows, uint32_t n, bool moe, bool held_out)
 {
-    m->n++;
-    m->sum += fabs(error);
-    m->worst = fmax(m->worst, fabs(error));
+    mean m = {0};
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].run->moe != moe || rows[i].run->held_out != held_out)
+            continue;
+        m.n++;
+        sum += 100 * fabs(rows[i].error);
+        m.worst = fmax(m.worst, 100 * fabs(rows[i].error));
+    }
+    m.percent = m.n ? sum / m.n : 0;
+    return m;
 }
 
-static void print_means(const row *rows, uint32_t n, bool markdown, FILE *to)
+static void print_means(const predicted *rows, uint32_t n, bool markdown,
+                        FILE *to)
 {
-    fputs(markdown ? "| runs | half | runs | mean | worst |\n"
-                     "| --- | --- | --- | --- | --- |\n"
-                   : "",
-          to);
-    for (int moe = 0; moe < 2; moe++)
-        for (int held = 0; held < 2; held++) {
-            mean m = {0};
+    if (markdown)
+        fputs("| runs | fitted half: runs, mean, worst | held-out half: runs, "
+              "mean, worst |\n| --- | --- | --- |\n",
+              to);
+    for (int moe = 0; moe < 2; moe++) {
+        mean f = mean_of(rows, n, moe, false), h = mean_of(rows, n, moe, true);
 
-            for (uint32_t i = 0; i < n; i++)
-                if (rows[i].run->moe == moe && rows[i].run->held_out == held)
-                    add_mean(&m, rows[i].error);
-            fprintf(to,
-                    markdown ? "| %s | %s | %u | %.1f %% | %.1f %% |\n"
-                             : "%-8s %-8s %4u %6.1f%% %6.1f%%\n",
-                    moe ? "experts" : "dense", held ? "held out" : "fitted",
-                    m.n, m.n ? 100 * m.sum / m.n : 0, 100 * m.worst);
-        }
+        fprintf(to,
+                markdown ? "| %s | %u, %.1f %%, %.1f %% | **%u, %.1f %%, %.1f "
+                           "%%** |\n"
+                         : "%-8s fitted %4u %6.1f%% %6.1f%%   held out %4u "
+                           "%6.1f%% %6.1f%%\n",
+                moe ? "experts" : "dense", f.n, f.percent, f.worst, h.n,
+                h.percent, h.worst);
+    }
 }
 
-static void print_all(const published_set *set, const row *rows, uint32_t n,
-                      bool markdown, FILE *to)
+/* All of one reason and model, with the first. */
+static void print_alike(const published_set *set, uint32_t first, bool *printed,
+                        FILE *to)
 {
+    const published *a = &set->runs[first];
+    const char *release = "";
+
+    fprintf(to, "%s: %s", a->model, a->left_out);
+    for (uint32_t i = first; i < set->n; i++) {
+        const published *b = &set->runs[i];
+
+        if (!b->left_out || strcmp(a->left_out, b->left_out) != 0 ||
+            strcmp(a->model, b->model) != 0)
+            continue;
+        printed[i] = true;
+        if (strcmp(release, b->release) != 0)
+            fprintf(to, "; %s", b->release);
+        fprintf(to, " %s %s", b->system, precision_of(b));
+        release = b->release;
+    }
+    fputc('\n', to);
+}
+
+static void print_all(const published_set *set, const predicted *rows,
+                      uint32_t n, bool markdown, FILE *to)
+{
+    static bool printed[MAX_PUBLISHED];
     uint32_t refused = 0;
 
     print_means(rows, n, markdown, to);
+    published_choices(rows, n, markdown, to);
     fputs(markdown
               ? "\n| release | model | system | GPUs | layout | measured, s | "
                 "predicted, s | error | memory, GiB | half |\n"
@@ -135,51 +149,96 @@ static void print_all(const published_set *set, const row *rows, uint32_t n,
         print_row(&rows[i], markdown, to);
         refused += rows[i].by_us.refused;
     }
-    fprintf(to, "\n%u of %u are refused for want of memory.\n\n", refused, n);
+    fprintf(to,
+            "\n%u of these %u runs are refused for want of memory. The other "
+            "%u of %u cannot be said:\n\n",
+            refused, n, set->n - n, set->n);
+    memset(printed, 0, sizeof printed);
     for (uint32_t i = 0; i < set->n; i++) {
-        const published *run = &set->runs[i];
-
-        if (run->left_out)
-            fprintf(to, "%s%s %s %s %s, %u GPUs: %s\n", markdown ? "* " : "",
-                    run->release, run->model, run->system,
-                    run->precision[0] ? run->precision : "FP8", run->gpus,
-                    run->left_out);
+        if (!set->runs[i].left_out || printed[i])
+            continue;
+        fputs(markdown ? "* " : "", to);
+        print_alike(set, i, printed, to);
     }
+}
+
+static int print_job(const published_set *set, long job)
+{
+    char text[JOB_TEXT];
+
+    if (job >= (long)set->n || set->runs[job].left_out) {
+        fprintf(stderr, "validate-published: no job says row %ld: %s\n", job,
+                job < (long)set->n ? set->runs[job].left_out : "there is none");
+        return 1;
+    }
+    published_job(&set->runs[job], false, text);
+    fputs(text, stdout);
+    return 0;
+}
+
+static bool keep_in_step(const published_set *set, const predicted *rows,
+                         uint32_t n, const char *page, bool write)
+{
+    char *made = NULL;
+    size_t len = 0;
+    FILE *to = open_memstream(&made, &len);
+    bool ok = false;
+
+    if (!to)
+        return false;
+    print_all(set, rows, n, true, to);
+    if (fclose(to) == 0)
+        ok = published_page(page, write, made);
+    free(made);
+    return ok;
+}
+
+typedef struct arguments {
+    const char *folder, *page;
+    bool write;
+    long job;
+} arguments;
+
+static bool read_arguments(int argc, char **argv, arguments *a)
+{
+    *a = (arguments){.folder = "bench/data", .job = -1};
+    for (int i = 1; i < argc; i++) {
+        bool more = i + 1 < argc;
+
+        if (!strcmp(argv[i], "--job") && more) {
+            a->job = strtol(argv[++i], NULL, 10);
+        } else if (more && (!strcmp(argv[i], "--check") ||
+                            !strcmp(argv[i], "--write"))) {
+            a->write = !strcmp(argv[i], "--write");
+            a->page = argv[++i];
+        } else if (argv[i][0] != '-') {
+            a->folder = argv[i];
+        } else {
+            fprintf(stderr, "usage: validate-published [--check PAGE | "
+                            "--write PAGE | --job N] [FOLDER]\n");
+            return false;
+        }
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
 {
     static published_set set;
-    static row rows[MAX_PUBLISHED];
-    const char *folder = "bench/data";
-    bool markdown = false;
-    long job = -1;
+    static predicted rows[MAX_PUBLISHED];
+    arguments a;
     uint32_t n = 0;
 
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--markdown")) {
-            markdown = true;
-        } else if (!strcmp(argv[i], "--job") && i + 1 < argc) {
-            job = strtol(argv[++i], NULL, 10);
-        } else if (argv[i][0] != '-') {
-            folder = argv[i];
-        } else {
-            fprintf(stderr, "usage: validate-published [--markdown] "
-                            "[--job N] [FOLDER]\n");
-            return 2;
-        }
-    }
-    if (!published_read(folder, &set))
+    if (!read_arguments(argc, argv, &a))
+        return 2;
+    if (!published_read(a.folder, &set))
         return 1;
-    if (job >= 0 && job < (long)set.n) {
-        char text[JOB_TEXT];
-
-        published_job(&set.runs[job], false, text);
-        fputs(text, stdout);
-        return 0;
-    }
+    if (a.job >= 0)
+        return print_job(&set, a.job);
     if (!predict_rows(&set, rows, &n))
         return 1;
-    print_all(&set, rows, n, markdown, stdout);
+    if (a.page)
+        return !keep_in_step(&set, rows, n, a.page, a.write);
+    print_all(&set, rows, n, false, stdout);
     return 0;
 }

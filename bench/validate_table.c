@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(const char *path)
+char *table_text_of(const char *path)
 {
     FILE *f = fopen(path, "rb");
     char *text = NULL;
@@ -51,7 +51,7 @@ bool table_read(const char *folder, const char *file, table *out)
 
     *out = (table){0};
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    out->text = read_text(path);
+    out->text = table_text_of(path);
     if (!out->text)
         return false;
     for (const char *c = out->text; *c; c++)

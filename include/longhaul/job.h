@@ -96,7 +96,8 @@ typedef enum lh_gradient {
 
 typedef enum lh_fp8 {
     LH_FP8_NONE,
-    LH_FP8_MATMUL, /* the products of layers, forward and backward */
+    LH_FP8_MATMUL,   /* the products of layers, forward and backward */
+    LH_FP8_DISPATCH, /* these, and tokens on their way to experts */
 } lh_fp8;
 
 /* How the program that trains behaves: `framework` of a job, what its preset
@@ -119,6 +120,9 @@ typedef struct lh_framework {
      * all-to-alls of experts goes on behind compute, 0..1. */
     double overlap_tensor, overlap_expert;
     lh_fp8 fp8;
+    /* Experts' products, their activation function and what makes it 8 bits
+     * are one kernel; else a kernel each. */
+    bool fused_experts;
 } lh_framework;
 
 /* A file's numbers, each followed by what it means in base units. */
@@ -137,6 +141,9 @@ typedef struct lh_gpu {
     double efficiency; /* share of tflops that whole passes reach, all their
                           kernels but no communication (longhaul/cost.h);
                           0: the cost model's own */
+    /* Peak of products in 8 bits, dense, 10^12 per second; 0: it has none, or
+     * it is not known. */
+    double fp8_tflops;
 } lh_gpu;
 
 /* Per GPU and direction. gbps 0: there is no such network, and nothing that

@@ -41,9 +41,11 @@ static void keep_attention(const lhi_shape *shape, parts *p)
     if (m->kv_lora_rank)
         latent = (double)m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim;
     p->input += e * hidden;
-    p->norms += e * hidden;
+    p->norms += shape->factor * hidden;
     p->heads += e * (q + kv);
     p->rest += e * (o + latent);
+    if (shape->fp8) /* beside what attention itself keeps */
+        p->rest += shape->factor * o;
     if (shape->dropout)
         p->rest += hidden;
     if (shape->unfused) {
@@ -52,8 +54,8 @@ static void keep_attention(const lhi_shape *shape, parts *p)
     } else {
         p->core += 4 * shape->heads; /* log-sum-exp, fp32 */
     }
-    p->linear_in += e * (hidden + o + latent);
-    p->linear_grad += e * (q + kv + hidden + latent);
+    p->linear_in += shape->factor * (hidden + o + latent);
+    p->linear_grad += shape->factor * (q + kv + hidden + latent);
 }
 
 /* An MLP on `rows` copies of each token. */
@@ -65,9 +67,9 @@ static void keep_mlp(const lhi_shape *shape, double rows, double local,
     double into = (shape->model->gated ? 2 : 1) * inner;
 
     mlp->into += e * into;
-    mlp->product += e * inner;
-    p->linear_in += e * inner;
-    p->linear_grad += e * into;
+    mlp->product += shape->factor * inner;
+    p->linear_in += shape->factor * inner;
+    p->linear_grad += shape->factor * into;
 }
 
 static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
@@ -78,19 +80,20 @@ static void keep_layer(const lhi_shape *shape, uint32_t layer, parts *p)
 
     keep_attention(shape, p);
     p->rest += e * hidden; /* the second norm's input */
-    p->norms += e * hidden;
+    p->norms += shape->factor * hidden;
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {
         keep_mlp(shape, 1, (double)m->ffn / shape->tensor, &p->dense, p);
-        p->linear_in += e * hidden;
-        p->linear_grad += e * hidden;
+        p->linear_in += shape->factor * hidden;
+        p->linear_grad += shape->factor * hidden;
         return;
     }
     /* Tokens as dispatched, all that GPUs which share an expert have gathered,
      * and the experts' results where the router weighs these. */
     double moved = e * m->hidden * shape->dispatched;
-    double gathered = moved * (shape->folded ? shape->expert_tensor : 1);
+    double gathered = shape->factor * m->hidden * shape->dispatched *
+                      (shape->folded ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
     p->moved += gathered + routed;
     if (shape->weighs_results)

@@ -31,9 +31,7 @@ static lhi_op *add_linear(lister *l, const char *name, double m, double k,
 {
     double e = l->shape->element;
     lhi_op *op = add_op(l, name, keep ? m * n * e : 0);
-    op->again.flops = 2 * m * k * n;
-    op->again.bytes = (m * (k + n) + matrices * k * n) * e;
-    op->again.kernels = 1;
+    lhi_work_linear(l->shape, m, k, n, matrices, &op->again);
     op->fixed = !keep;
     return op;
 }
@@ -49,8 +47,8 @@ static void add_pointwise(lister *l, const char *name, double stored,
 static void add_norm(lister *l, const char *name)
 {
     const lhi_shape *s = l->shape;
-    double values = s->tokens * s->norm_share * s->model->hidden * s->element;
-    add_pointwise(l, name, values, 2 * values);
+    double values = s->tokens * s->norm_share * s->model->hidden;
+    add_pointwise(l, name, values * s->factor, 2 * values * s->element);
 }
 
 static void add_projections(lister *l)
@@ -68,17 +66,15 @@ static void add_projections(lister *l)
      * them. */
     double latent = (double)m->kv_lora_rank + m->qk_rope_head_dim;
     lhi_op *down = add_op(l, "latent", t * e * (latent + m->q_lora_rank));
-    down->again.flops = 2 * t * h * (latent + m->q_lora_rank);
-    down->again.bytes = (t + latent + m->q_lora_rank) * h * e;
-    down->again.kernels = m->q_lora_rank ? 2 : 1;
+    lhi_work_linear(s, t, h, latent, 1, &down->again);
+    if (m->q_lora_rank)
+        lhi_work_linear(s, t, h, m->q_lora_rank, 1, &down->again);
     add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
                s->heads * s->qk_dim, 1, true);
     lhi_op *kv = add_op(l, "key and value",
                         t * e * s->kv_heads * (s->qk_dim + s->v_dim));
     double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
-    kv->again.flops = 2 * t * m->kv_lora_rank * out;
-    kv->again.bytes = (t * (m->kv_lora_rank + out) + m->kv_lora_rank * out) * e;
-    kv->again.kernels = 1;
+    lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->again);
 }
 
 static void add_core(lister *l, uint32_t layer)
@@ -92,6 +88,8 @@ static void add_core(lister *l, uint32_t layer)
                    : t * s->heads * lhi_visible(s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
+    if (s->fp8) /* what the next product multiplies, beside it */
+        kept += s->factor * s->heads * s->v_dim * t;
     lhi_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
     op->again.flops = op->again.core_flops = 2 * pairs * dims;
     op->again.bytes = (s->heads + s->kv_heads) * dims * t * e +
@@ -124,13 +122,14 @@ static void add_mlp(lister *l, double rows, double inner, double matrices,
 {
     const lhi_shape *s = l->shape;
     double h = s->model->hidden;
-    double values = rows * inner * s->element;
+    double values = rows * inner;
     add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
     if (s->model->gated)
         add_linear(l, shared ? "shared gate" : "gate", rows, h, inner, matrices,
                    true);
-    add_pointwise(l, shared ? "shared activation" : "activation", values,
-                  (s->model->gated ? 3 : 2) * values);
+    add_pointwise(l, shared ? "shared activation" : "activation",
+                  values * s->factor,
+                  (s->model->gated ? 3 : 2) * values * s->element);
     add_linear(l, shared ? "shared down" : "down", rows, inner, h, matrices,
                false);
 }
@@ -143,7 +142,8 @@ static void add_experts(lister *l)
     const lh_model *m = s->model;
     double e = s->element, t = s->tokens;
     double moved = t * s->dispatched * m->hidden * e;
-    double gathered = moved * (s->folded ? s->expert_tensor : 1);
+    double gathered = t * s->dispatched * m->hidden * s->factor *
+                      (s->folded ? s->expert_tensor : 1);
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                 m->experts, 1, false);

@@ -155,6 +155,11 @@ lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
         gpu->flops_per_s / 1e9 *
         (p->by_efficiency ? gpu->efficiency
                           : c->matmul_efficiency * lhi_gpu_sustained(gpu));
+    p->grouped = lhi_gpu_grouped(gpu, job->framework.fused_experts);
+    p->fp8_flops_per_ns =
+        gpu->fp8_tflops * 1e3 *
+        (p->by_efficiency ? gpu->efficiency
+                          : c->matmul_efficiency * lhi_gpu_fp8_sustained(gpu));
     p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
     return LH_OK;
 }

@@ -17,15 +17,43 @@ static double price_rings(const lhi_prices *p, uint32_t gpus,
     return calls * (transfer + latency);
 }
 
+static double price_products(const lhi_prices *p, const lhi_work *work)
+{
+    double ns = (work->flops - work->fp8_flops) / p->flops_per_ns;
+
+    if (work->fp8_flops > 0)
+        ns += work->fp8_flops / p->fp8_flops_per_ns;
+    if (p->by_efficiency)
+        return ns;
+    if (work->grouped_flops > 0)
+        ns += work->grouped_flops * (1 / p->grouped - 1) /
+              (p->shape.fp8 ? p->fp8_flops_per_ns : p->flops_per_ns);
+    return ns;
+}
+
+/* What is left of `ns` where the share `overlap` goes on behind others that
+ * have this much time. */
+static double left_exposed(double ns, double overlap, double behind)
+{
+    return ns - fmin(overlap * ns, behind);
+}
+
 double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
 {
-    double ns = price_rings(p, p->tensor_group.size, &p->tensor,
-                            work->tensor_bytes, work->tensor_calls);
+    const lh_framework *f = &p->job->framework;
+    double tensor = price_rings(p, p->tensor_group.size, &p->tensor,
+                                work->tensor_bytes, work->tensor_calls);
+    double expert = work->expert_bytes * p->expert.ns_per_byte +
+                    work->expert_calls * p->expert.latency_ns;
+    double behind = price_products(p, work);
+    double ns = left_exposed(tensor, f->overlap_tensor, behind);
 
+    behind -= tensor - ns;
+    if (!p->by_efficiency)
+        behind += work->bytes / p->bytes_per_ns;
+    ns += left_exposed(expert, f->overlap_expert, behind);
     ns += price_rings(p, p->shape.expert_tensor, &p->sharing,
                       work->sharing_bytes, work->sharing_calls);
-    ns += work->expert_bytes * p->expert.ns_per_byte +
-          work->expert_calls * p->expert.latency_ns;
     if (work->context_calls > 0) {
         double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
                       work->context_calls * p->context.latency_ns;
@@ -41,7 +69,7 @@ void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
     const lh_cost_constants *c = p->options.constants;
 
     *out = (lhi_spent){.flops = work->flops};
-    out->matmul = work->flops / p->flops_per_ns;
+    out->matmul = price_products(p, work);
     if (!p->by_efficiency) {
         out->memory = work->bytes / p->bytes_per_ns;
         out->kernel = work->kernels * c->kernel_ns;

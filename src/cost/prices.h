@@ -14,7 +14,8 @@ typedef struct lhi_prices {
     lhi_busiest *known;
     lh_cost_options options;
     lhi_shape shape;
-    double flops_per_ns, bytes_per_ns; /* as reached */
+    double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* as reached */
+    double grouped; /* share of these rates that experts' products reach */
     bool by_efficiency;
     bool least; /* what experts send takes no longer than anywhere */
     lh_cost_group tensor_group, context_group;

@@ -42,6 +42,9 @@ typedef struct lhi_shape {
                            1/tensor with sequence parallelism */
     double sequence;    /* tokens that attention may look at */
     double element;     /* bytes */
+    bool fp8;           /* products of layers are in 8 bits */
+    double factor;      /* bytes of an element of what these multiply */
+    double dispatch;    /* bytes of one on its way to an expert */
     double gradient;    /* bytes of a gradient element in memory */
     double heads, kv_heads; /* per GPU */
     double qk_dim, v_dim;   /* of one head */

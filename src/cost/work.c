@@ -3,7 +3,8 @@
  *
  * A matrix product of m x k by k x n takes 2mkn operations and moves its three
  * matrices once; D and W of a linear layer are one such product each. W adds
- * its result to the gradient in memory. Everything else is bound by memory:
+ * its result to the gradient in memory. In FP8 the factors have half the bytes,
+ * and passes that make them so come on top. Everything else is bound by memory:
  * each operand is read or written once per kernel. */
 #include "cost/work.h"
 
@@ -34,6 +35,58 @@ static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;
     work->kernels += kernels;
+}
+
+static void add_product(lhi_work *work, double flops, double bytes)
+{
+    work->flops += flops;
+    work->fp8_flops += flops;
+    add_pointwise(work, bytes, 1);
+}
+
+/* From 16 bits to two copies in 8, along rows and along columns: products want
+ * the dimension that they sum over to lie together, and blocks that share a
+ * scale lie along it. */
+static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
+{
+    add_pointwise(work, elements * (shape->element + 2 * shape->factor), 1);
+}
+
+/* Weights are in 8 bits already, as the optimizer leaves them. What products
+ * make is in 16 bits. F quantises the input and D the gradient of the output,
+ * of both of which W reads the other copy. */
+static void add_fp8_linear(const lhi_shape *shape, lhi_passes *out, double m,
+                           double k, double n, double matrices)
+{
+    double flops = 2 * m * k * n, weights = matrices * k * n;
+
+    quantise(shape, m * k, &out->f);
+    add_product(&out->f, flops,
+                (m * k + weights) * shape->factor + m * n * shape->element);
+    quantise(shape, m * n, &out->d);
+    add_product(&out->d, flops,
+                (m * n + weights) * shape->factor + m * k * shape->element);
+    add_product(&out->w, flops,
+                m * (k + n) * shape->factor + weights * 2 * shape->gradient);
+}
+
+/* A linear map inside of a layer. */
+static void add_map(const lhi_shape *shape, lhi_passes *out, double m, double k,
+                    double n, double matrices)
+{
+    if (shape->fp8)
+        add_fp8_linear(shape, out, m, k, n, matrices);
+    else
+        add_linear(shape, out, m, k, n, matrices);
+}
+
+void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
+                     double matrices, lhi_work *f)
+{
+    lhi_passes all = {0};
+
+    add_map(shape, &all, m, k, n, matrices);
+    lhi_work_add(f, &all.f, 1);
 }
 
 double lhi_visible(const lh_model *model, uint32_t layer, double sequence)
@@ -107,11 +160,11 @@ static void add_up_projections(const lhi_shape *shape, lhi_passes *out)
     const lh_model *m = shape->model;
     double heads = shape->heads;
 
-    add_linear(shape, out, shape->tokens,
-               m->q_lora_rank ? m->q_lora_rank : m->hidden,
-               heads * shape->qk_dim, 1);
-    add_linear(shape, out, shape->tokens, m->kv_lora_rank,
-               heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+    add_map(shape, out, shape->tokens,
+            m->q_lora_rank ? m->q_lora_rank : m->hidden, heads * shape->qk_dim,
+            1);
+    add_map(shape, out, shape->tokens, m->kv_lora_rank,
+            heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
 /* The projections of multi-head latent attention (arXiv:2405.04434, 2.1);
@@ -122,11 +175,11 @@ static void add_latent(const lhi_shape *shape, lhi_passes *out)
     double h = m->hidden;
 
     if (m->q_lora_rank)
-        add_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
-    add_linear(shape, out, shape->tokens, h,
-               (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
+        add_map(shape, out, shape->tokens, h, m->q_lora_rank, 1);
+    add_map(shape, out, shape->tokens, h,
+            (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
     add_up_projections(shape, out);
-    add_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
+    add_map(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
 }
 
 static void add_rotation(const lhi_shape *shape, lhi_work *work)
@@ -146,10 +199,10 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
     if (m->kv_lora_rank) {
         add_latent(shape, out);
     } else {
-        add_linear(shape, out, shape->tokens, m->hidden,
-                   (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
-        add_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
-                   m->hidden, 1);
+        add_map(shape, out, shape->tokens, m->hidden,
+                (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
+        add_map(shape, out, shape->tokens, shape->heads * shape->v_dim,
+                m->hidden, 1);
     }
     add_rotation(shape, &out->f);
     add_rotation(shape, &out->d);
@@ -177,10 +230,10 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
 {
     double h = shape->model->hidden;
 
-    add_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
-               matrices);
+    add_map(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
+            matrices);
     add_activation(shape, rows, local, &out->f, &out->d);
-    add_linear(shape, out, rows, local, h, matrices);
+    add_map(shape, out, rows, local, h, matrices);
 }
 
 /* Messages of experts that do not lie as all else does, F as D: dispatch and
@@ -191,7 +244,7 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
 static void send_tokens(const lhi_shape *shape, double moved, lhi_work *out)
 {
     if (shape->expert > 1) {
-        out->expert_bytes += 2 * moved;
+        out->expert_bytes += moved * (1 + shape->dispatch / shape->element);
         out->expert_calls += 2;
     }
     if (shape->expert_tensor > 1) {
@@ -214,6 +267,25 @@ static void add_shared_experts(const lhi_shape *shape, lhi_passes *out)
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
+static void add_grouped(lhi_work *to, const lhi_work *products)
+{
+    lhi_work_add(to, products, 1);
+    to->grouped_flops += products->flops;
+}
+
+static void add_routed(const lhi_shape *shape, lhi_passes *out)
+{
+    const lh_model *m = shape->model;
+    lhi_passes all = {0};
+
+    add_mlp(shape, shape->tokens * shape->expert_rows,
+            (double)m->expert_ffn / shape->expert_tensor,
+            (double)m->experts / shape->expert, &all);
+    add_grouped(&out->f, &all.f);
+    add_grouped(&out->d, &all.d);
+    add_grouped(&out->w, &all.w);
+}
+
 /* Router, dispatch, experts, combine. Tokens spread evenly over experts, and
  * each GPU's experts see as many as it sent (GShard, arXiv:2006.16668). */
 static void add_experts(const lhi_shape *shape, lhi_passes *out)
@@ -230,9 +302,7 @@ static void add_experts(const lhi_shape *shape, lhi_passes *out)
         send_tokens(shape, moved, &out->f);
         send_tokens(shape, moved, &out->d);
     }
-    add_mlp(shape, shape->tokens * shape->expert_rows,
-            (double)m->expert_ffn / shape->expert_tensor,
-            (double)m->experts / shape->expert, out);
+    add_routed(shape, out);
     add_shared_experts(shape, out);
 }
 
@@ -271,6 +341,8 @@ static void add_tensor(const lhi_shape *shape, uint32_t layer, lhi_passes *out)
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
 {
     to->flops += times * what->flops;
+    to->fp8_flops += times * what->fp8_flops;
+    to->grouped_flops += times * what->grouped_flops;
     to->bytes += times * what->bytes;
     to->kernels += times * what->kernels;
     to->tensor_bytes += times * what->tensor_bytes;
@@ -453,8 +525,8 @@ void lhi_work_head(const lhi_shape *shape, lhi_passes *out)
         lhi_work_add(&out->f, &layer.f, 1);
         lhi_work_add(&out->d, &layer.d, 1);
         lhi_work_add(&out->w, &layer.w, 1);
-        add_linear(shape, out, shape->tokens, 2.0 * m->hidden,
-                   (double)m->hidden / shape->tensor, 1);
+        add_map(shape, out, shape->tokens, 2.0 * m->hidden,
+                (double)m->hidden / shape->tensor, 1);
         add_vocabulary(shape, out);
     }
 }

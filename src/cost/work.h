@@ -7,8 +7,10 @@
 #include "cost/shape.h"
 
 typedef struct lhi_work {
-    double flops; /* of matrix products */
-    double bytes; /* to and from memory */
+    double flops;         /* of matrix products */
+    double fp8_flops;     /* of these, in 8 bits */
+    double grouped_flops; /* of flops: of many matrices at once, experts' */
+    double bytes;         /* to and from memory */
     double kernels;
     /* Communication, in units that prices.c prices: */
     double tensor_bytes; /* through all-gathers (or half all-reduces) */
@@ -25,6 +27,12 @@ typedef struct lhi_work {
 typedef struct lhi_passes {
     lhi_work f, d, w;
 } lhi_passes;
+
+/* The forward product of a layer's linear map: m rows of k by `matrices` of
+ * k x n (experts; 1 else), which these rows share. In FP8 with the pass over
+ * its input that makes it so. */
+void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
+                     double matrices, lhi_work *f);
 
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 

@@ -102,8 +102,9 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                               lh_error *err)
 {
     static const char *const keys[] = {
-        "name",        "preset",     "tflops",         "memory_gib",
-        "memory_gbps", "efficiency", "memory_reserve", NULL};
+        "name",       "preset",         "tflops",
+        "fp8_tflops", "memory_gib",     "memory_gbps",
+        "efficiency", "memory_reserve", NULL};
     const lhi_node *node;
     lh_gpu g = {.name = "custom"};
     LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
@@ -123,6 +124,8 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                       double, double *, lh_error *) =
         own ? read_number : read_optional;
     LHI_TRY(read(r->doc, map, "tflops", 1e-6, 1e6, &g.tflops, err));
+    LHI_TRY(read_optional(r->doc, map, "fp8_tflops", 1e-6, 1e6, &g.fp8_tflops,
+                          err));
     LHI_TRY(read(r->doc, map, "memory_gib", 1e-3, 1e6, &g.memory_gib, err));
     LHI_TRY(read(r->doc, map, "memory_gbps", 1e-3, 1e9, &g.memory_gbps, err));
     LHI_TRY(

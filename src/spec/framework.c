@@ -7,7 +7,8 @@ static const char *const preset_names[] = {"none", "megatron", "torchtitan",
                                            "deepspeed", NULL};
 static const char *const attention_names[] = {"fused", "unfused", NULL};
 static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
-static const char *const fp8_names[] = {"none", "matmul", NULL};
+static const char *const fp8_names[] = {"none", "matmul", "dispatch", NULL};
+static const char *const expert_names[] = {"grouped", "fused", NULL};
 /* In the order of lh_receives. */
 static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
 
@@ -134,6 +135,8 @@ static const lhi_field framework_rows[] = {
     {"overlap", LHI_PART(lh_framework), .table = &overlap_table,
      .when = LHI_KEPT},
     {"fp8", LHI_NAME(lh_framework, fp8), .names = fp8_names, .when = LHI_KEPT},
+    {"experts", LHI_NAME(lh_framework, fused_experts), .names = expert_names,
+     .when = LHI_KEPT},
 };
 
 static lh_status check_gradients(const lhi_reading *r, const lhi_node *map,
@@ -157,10 +160,26 @@ static lh_status check_overlap(const lhi_reading *r, const lhi_node *map,
     if (f->overlap_expert > 0 && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_find(overlap, "expert"), err, LH_EINPUT,
                             "%s has no experts", job->model->name);
+    if (f->fused_experts && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_find(map, "experts"), err, LH_EINPUT,
+                            "%s has none", job->model->name);
     if (f->overlap_tensor > 0 && job->layout.tensor == 1)
         return lhi_doc_fail(r->doc, lhi_find(overlap, "tensor"), err, LH_EINPUT,
                             "there is nothing to overlap, as layout.tensor "
                             "is 1");
+    return LH_OK;
+}
+
+static lh_status check_fp8(const lhi_reading *r, const lhi_node *map,
+                           const lh_framework *f, const lh_job *job,
+                           lh_error *err)
+{
+    for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
+        if (!(job->datacenters[i].gpu.fp8_tflops > 0))
+            return lhi_doc_fail(r->doc, lhi_find(map, "fp8"), err, LH_EINPUT,
+                                "the rate of %s in FP8 is not known; give its "
+                                "fp8_tflops, or leave this out",
+                                job->datacenters[i].gpu.name);
     return LH_OK;
 }
 
@@ -171,6 +190,7 @@ static lh_status check_framework(const lhi_reading *r, const lhi_node *map,
     const around *a = r->context;
     f->receives_given = lhi_find(map, "receives") != NULL;
     LHI_TRY(check_gradients(r, map, f, a->job, err));
+    LHI_TRY(check_fp8(r, map, f, a->job, err));
     return check_overlap(r, map, f, a->job, err);
 }
 

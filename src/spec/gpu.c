@@ -9,11 +9,11 @@
 
 typedef struct row {
     lh_gpu gpu;
-    double sustained, host_gbps;
+    double sustained, fp8_sustained, host_gbps;
     bool fp16_only; /* Volta's tensor cores know nothing else */
 } row;
 
-#define GPU(name_, peak, gib, gbytes)                                          \
+#define GPU(name_, peak, fp8, gib, gbytes)                                     \
     .gpu = {.name = name_,                                                     \
             .preset = name_,                                                   \
             .tflops = peak,                                                    \
@@ -21,25 +21,28 @@ typedef struct row {
             .memory_gib = gib,                                                 \
             .memory_bytes = INT64_C(gib) << 30,                                \
             .memory_gbps = gbytes,                                             \
-            .memory_bytes_per_s = gbytes * 1e9}
+            .memory_bytes_per_s = gbytes * 1e9,                                \
+            .fp8_tflops = fp8}
 
 /* `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
  * (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of
  * 2250 on B200 (arXiv:2604.23466, tables III and IV), each over A100's share;
  * the others of a generation are taken to be like it. `host_gbps`: PCIe 3.0 to
  * 6.0, and NVLink-C2C between a Grace processor and its GPUs. */
+static const double grouped_experts = 0.65, fused_experts = 0.80;
+
 static const row rows[] = {
-    {GPU("v100-32g", 125, 32, 900), 1, 32, true},
-    {GPU("a100-40g", 312, 40, 1555), 1, 64, false},
-    {GPU("a100-80g", 312, 80, 2039), 1, 64, false},
-    {GPU("h100-sxm", 989.5, 80, 3350), 0.87, 128, false},
-    {GPU("h200", 989.5, 141, 4800), 0.87, 128, false},
-    {GPU("gh200", 989.5, 96, 4000), 0.87, 900, false},
-    {GPU("b200", 2250, 180, 8000), 0.80, 128, false},
-    {GPU("b300", 2250, 270, 8000), 0.80, 256, false},
+    {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true},
+    {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false},
+    {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false},
+    {GPU("h100-sxm", 989.5, 1979, 80, 3350), 0.87, 0.67, 128, false},
+    {GPU("h200", 989.5, 1979, 141, 4800), 0.87, 0.67, 128, false},
+    {GPU("gh200", 989.5, 1979, 96, 4000), 0.87, 0.67, 900, false},
+    {GPU("b200", 2250, 4500, 180, 8000), 0.80, 0.63, 128, false},
+    {GPU("b300", 2250, 4500, 270, 8000), 0.80, 0.84, 256, false},
     /* A Grace has 900 GB/s for its two GPUs. */
-    {GPU("gb200", 2500, 186, 8000), 0.80, 450, false},
-    {GPU("gb300", 2500, 279, 8000), 0.80, 450, false},
+    {GPU("gb200", 2500, 5000, 186, 8000), 0.80, 0.63, 450, false},
+    {GPU("gb300", 2500, 5000, 279, 8000), 0.80, 0.84, 450, false},
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -105,6 +108,26 @@ double lhi_gpu_sustained(const lh_gpu *gpu)
 {
     const row *r = row_of(gpu->preset);
     return r ? r->sustained : 1;
+}
+
+double lhi_gpu_fp8_sustained(const lh_gpu *gpu)
+{
+    const row *r = row_of(gpu->preset);
+    return r ? r->fp8_sustained : 1;
+}
+
+double lhi_gpu_grouped(const lh_gpu *gpu, bool fused)
+{
+    const row *r = row_of(gpu->preset);
+    if (!r || !(r->gpu.fp8_tflops > 0))
+        return 1;
+    return fused ? fused_experts : grouped_experts;
+}
+
+double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
+{
+    return fp8 == LH_FP8_NONE ? gpu->flops_per_s
+                              : fmax(gpu->flops_per_s, gpu->fp8_tflops * 1e12);
 }
 
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)

@@ -82,6 +82,14 @@ bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
  * cost model's matmul_efficiency is fitted: later GPUs cannot hold their
  * highest clock while all their matrix units work. 1 without preset. */
 double lhi_gpu_sustained(const lh_gpu *gpu);
+/* The same of fp8_tflops. */
+double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
+/* The share of these rates that experts' products reach, many small ones at
+ * once; `fused`: with activation and quantisation in the same kernel. 1 where
+ * no run tells of it. */
+double lhi_gpu_grouped(const lh_gpu *gpu, bool fused);
+/* What no product of the job can be faster than on it. */
+double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
 /* From a GPU to its host, one way: what NVIDIA's datasheets give for both ways
  * halved, of which long copies reach about four fifths. GPUs without preset are
  * taken to have PCIe 4.0. */

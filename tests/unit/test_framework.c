@@ -110,7 +110,10 @@ static void presets_and_keys_mean_what_they_say(void)
 static void all_keys_survive_a_round_trip(void)
 {
     lh_error err;
-    lh_job *j = parse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK
+    lh_job *j = parse("longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING
+                      "cluster: {gpu: h100, gpus_per_node: 1,"
+                      " fabric: {gbps: 100, latency_us: 7},"
+                      " datacenters: [{name: a, nodes: 2}]}\n"
                       "framework: {preset: torchtitan, attention: unfused,"
                       " sequence_parallel: false, gradients: bf16,"
                       " reduce: fp16, receives: early,"

@@ -79,6 +79,7 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
     const char *q = b->preset ? b->preset : "";
     return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
            lhi_same(a->flops_per_s, b->flops_per_s) &&
+           lhi_same(a->fp8_tflops, b->fp8_tflops) &&
            a->memory_bytes == b->memory_bytes &&
            lh_gpu_usable_bytes(a) == lh_gpu_usable_bytes(b) &&
            lhi_same(a->memory_bytes_per_s, b->memory_bytes_per_s) &&

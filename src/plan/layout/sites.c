@@ -287,7 +287,8 @@ static lh_status make_case(finder *f, lh_error *err)
         const lh_gpu *gpu = &c->job->datacenters[i].gpu;
         double share = gpu->efficiency > 0 ? gpu->efficiency : 0.5;
         c->units[i] = c->job->datacenters[i].gpus / c->group;
-        c->speed[i] = gpu->flops_per_s * share;
+        c->speed[i] =
+            lhi_gpu_most_flops_per_s(gpu, c->job->framework.fp8) * share;
         c->same_speed = c->same_speed && !(c->speed[i] < c->speed[0]) &&
                         !(c->speed[i] > c->speed[0]);
     }

@@ -4,6 +4,8 @@
 #include "plan/layout/choice.h"
 #include "plan/layout/partition.h"
 #include "plan/layout/reuse.h"
+#include "base/same.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -271,9 +273,11 @@ static lh_status layer_times(const lh_job *job, const lhi_config *config,
 
 static bool is_mixed(const lh_job *job)
 {
+    double first =
+        lhi_gpu_most_flops_per_s(&job->datacenters[0].gpu, job->framework.fp8);
     for (uint32_t d = 1; d < job->n_datacenters; d++)
-        if (memcmp(&job->datacenters[d].gpu.flops_per_s,
-                   &job->datacenters[0].gpu.flops_per_s, sizeof(double)) != 0)
+        if (!lhi_same(first, lhi_gpu_most_flops_per_s(&job->datacenters[d].gpu,
+                                                      job->framework.fp8)))
             return true;
     return false;
 }

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of several layouts that ran on the same GPUs: which is named the fastest. */
+#include "published.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void published_layout(const published *r, char *text, size_t room)
+{
+    char expert[24] = "", context[24] = "", chunks[24] = "";
+
+    if (r->expert > 1)
+        snprintf(expert, sizeof expert, " EP %u", r->expert);
+    if (r->context > 1)
+        snprintf(context, sizeof context, " CP %u", r->context);
+    if (r->pipeline > 1 && r->chunks > 1)
+        snprintf(chunks, sizeof chunks, "x%u", r->chunks);
+    snprintf(text, room, "TP %u%s PP %u%s%s DP %u mb %u", r->tensor, context,
+             r->pipeline, chunks, expert, r->data, r->micro);
+}
+
+static bool same_group(const published *a, const published *b)
+{
+    return strcmp(a->model, b->model) == 0 &&
+           strcmp(a->system, b->system) == 0 &&
+           strcmp(a->precision, b->precision) == 0 && a->gpus == b->gpus &&
+           a->batch == b->batch && a->sequence == b->sequence;
+}
+
+static bool same_layout(const published *a, const published *b)
+{
+    char x[96], y[96];
+
+    published_layout(a, x, sizeof x);
+    published_layout(b, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
+typedef struct choice {
+    const predicted *fastest, *chosen;
+    uint32_t n_layouts;
+} choice;
+
+/* Of each layout the release that was fastest. */
+static bool is_best_release(const predicted *rows, uint32_t n, uint32_t i,
+                            bool *seen)
+{
+    const published *run = rows[i].run;
+    bool best = true;
+
+    *seen = false;
+    for (uint32_t k = 0; k < n; k++) {
+        const published *other = rows[k].run;
+
+        if (k == i || !same_group(other, run) || !same_layout(other, run))
+            continue;
+        *seen = *seen || k < i;
+        best = best && (run->measured_s < other->measured_s ||
+                        (k > i && !(run->measured_s > other->measured_s)));
+    }
+    return best;
+}
+
+static choice choose_in_group(const predicted *rows, uint32_t n, uint32_t of)
+{
+    choice c = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        const predicted *one = &rows[i];
+        bool seen;
+
+        if (!same_group(one->run, rows[of].run))
+            continue;
+        bool best = is_best_release(rows, n, i, &seen);
+        c.n_layouts += !seen;
+        if (!best)
+            continue;
+        if (!c.fastest || one->run->measured_s < c.fastest->run->measured_s)
+            c.fastest = one;
+        if (!c.chosen || one->by_us.seconds < c.chosen->by_us.seconds)
+            c.chosen = one;
+    }
+    return c;
+}
+
+static bool is_first_of_group(const predicted *rows, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (same_group(rows[k].run, rows[i].run))
+            return false;
+    return true;
+}
+
+static void print_choice(const choice *c, bool markdown, FILE *to)
+{
+    const published *run = c->chosen->run;
+    char fastest[96], chosen[96];
+
+    published_layout(c->fastest->run, fastest, sizeof fastest);
+    published_layout(run, chosen, sizeof chosen);
+    fprintf(to,
+            markdown ? "| %s, %u | %s %s | %u | %u | %s | %s | %.1f %% |\n"
+                     : "%s, %u %s %s %u GPUs, %u layouts: %s; named %s, slower "
+                       "by %.1f%%\n",
+            run->model, run->batch, run->system,
+            run->precision[0] ? run->precision : "FP8", run->gpus, c->n_layouts,
+            fastest, chosen,
+            100 * (run->measured_s / c->fastest->run->measured_s - 1));
+}
+
+void published_choices(const predicted *rows, uint32_t n, bool markdown,
+                       FILE *to)
+{
+    uint32_t groups = 0, right = 0;
+    double sum = 0, worst = 0;
+
+    if (markdown)
+        fputs("\n| model, batch | system | GPUs | layouts | fastest measured | "
+              "predicted to be fastest | slower by |\n"
+              "| --- | --- | --- | --- | --- | --- | --- |\n",
+              to);
+    for (uint32_t i = 0; i < n; i++) {
+        choice c = choose_in_group(rows, n, i);
+        double behind;
+
+        if (!is_first_of_group(rows, i) || c.n_layouts < 2)
+            continue;
+        print_choice(&c, markdown, to);
+        behind = c.chosen->run->measured_s / c.fastest->run->measured_s - 1;
+        groups++;
+        right += c.chosen == c.fastest;
+        sum += behind;
+        worst = fmax(worst, behind);
+    }
+    fprintf(to,
+            "\nOf %u groups the fastest is named in %u; what is named is %.1f "
+            "%% slower on average, %.1f %% at worst.\n",
+            groups, right, groups ? 100 * sum / groups : 0, 100 * worst);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The part of a page that a program writes. */
+#define _POSIX_C_SOURCE 200809L
+#include "published.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char marker[] = "<!-- validate-published";
+
+/* The text between the two lines that begin with the marker. */
+static bool find_part(const char *page, const char **from, const char **to)
+{
+    const char *begin = strstr(page, marker);
+
+    begin = begin ? strchr(begin, '\n') : NULL;
+    *to = begin ? strstr(begin, marker) : NULL;
+    *from = begin ? begin + 1 : NULL;
+    return *to != NULL;
+}
+
+static bool near_enough(double a, double b)
+{
+    return fabs(a - b) <= fmax(1, 0.02 * fmax(fabs(a), fabs(b)));
+}
+
+static bool begins_number(const char *at)
+{
+    return isdigit((unsigned char)*at) ||
+           ((*at == '+' || *at == '-') && isdigit((unsigned char)at[1]));
+}
+
+/* Equal but for numbers that are near each other. */
+static bool texts_agree(const char *a, const char *a_end, const char *b)
+{
+    while (a < a_end && *b) {
+        if (begins_number(a) && begins_number(b)) {
+            char *a_next, *b_next;
+
+            if (!near_enough(strtod(a, &a_next), strtod(b, &b_next)))
+                return false;
+            a = a_next;
+            b = b_next;
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return a == a_end && !*b;
+}
+
+static bool write_page(const char *path, const char *page, const char *from,
+                       const char *to, const char *made)
+{
+    size_t before = (size_t)(from - page);
+    FILE *f = fopen(path, "wb");
+    bool ok = f && fwrite(page, 1, before, f) == before &&
+              fputs(made, f) >= 0 && fputs(to, f) >= 0;
+
+    if (f && fclose(f) != 0)
+        ok = false;
+    return ok;
+}
+
+bool published_page(const char *path, bool write, const char *made)
+{
+    char *page = table_text_of(path);
+    const char *from, *to;
+    bool ok = false;
+
+    if (!page)
+        return false;
+    if (!find_part(page, &from, &to))
+        fprintf(stderr, "validate-published: %s has no two lines '%s'\n", path,
+                marker);
+    else if (write)
+        ok = write_page(path, page, from, to, made);
+    else
+        ok = texts_agree(from, to, made);
+    if (!ok && !write)
+        fprintf(stderr,
+                "validate-published: %s has other numbers; --write %s puts "
+                "these there\n",
+                path, path);
+    free(page);
+    return ok;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products in 8 bits, what goes on behind them, and experts' products, worked
+ * out by hand; and that a job can say each of these. */
+#include "jobs.h"
+#include "test_cost.h"
+
+#include <string.h>
+
+/* TFLOP/s that large products reach on an H100: docs/theory/cost-model.md. */
+static double rate16(void)
+{
+    return 989.5 * 0.87 * lh_cost_defaults()->matmul_efficiency;
+}
+
+static double rate8(void)
+{
+    return 1979 * 0.67 * lh_cost_defaults()->matmul_efficiency;
+}
+
+static double memory_ns(double bytes)
+{
+    return bytes / (3350 * lh_cost_defaults()->memory_efficiency);
+}
+
+/* Of each linear map of a Llama 3 70B layer cut into 8: k x n. */
+static const double maps[][2] = {
+    {8192, (8 + 2) * 128}, {8 * 128, 8192}, {8192, 2 * 3584}, {3584, 8192}};
+enum { N_MAPS = 4 };
+static const double T = 8192; /* tokens */
+
+static void price_with(fixture *f, lh_fp8 fp8, lh_cost *out)
+{
+    f->job.framework.fp8 = fp8;
+    COST(f);
+    *out = f->cost;
+}
+
+/* F multiplies its input and makes it 8 bits twice, along rows and columns,
+ * reading 2 bytes and writing 1 + 1; so does D the gradient of the output; W
+ * reads the columns of both. Weights are 1 byte wherever they are read. */
+static void a_layer_by_hand(void)
+{
+    fixture f;
+    lh_cost wide, slim;
+    double in = 0, out = 0, weights = 0;
+    const double kernel = lh_cost_defaults()->kernel_ns;
+
+    for (int i = 0; i < N_MAPS; i++) {
+        in += T * maps[i][0];
+        out += T * maps[i][1];
+        weights += maps[i][0] * maps[i][1];
+    }
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    price_with(&f, LH_FP8_NONE, &wide);
+    price_with(&f, LH_FP8_MATMUL, &slim);
+    double linear = 2 * T * weights;
+    double core = wide.f.flops - linear;
+    CHECK_NEAR(slim.f.flops, wide.f.flops, 1);
+    CHECK_NEAR((double)wide.f.matmul_ns, wide.f.flops / rate16() / 1e3, 2);
+    CHECK_NEAR((double)slim.f.matmul_ns,
+               linear / rate8() / 1e3 + core / rate16() / 1e3, 2);
+    CHECK_NEAR((double)slim.w.matmul_ns, linear / rate8() / 1e3, 2);
+    CHECK_NEAR((double)(slim.f.memory_ns - wide.f.memory_ns),
+               memory_ns((4 + 1 - 2) * in - weights), 2);
+    CHECK_NEAR((double)(slim.d.memory_ns - wide.d.memory_ns),
+               memory_ns((4 + 1 - 2) * out - weights), 2);
+    CHECK_NEAR((double)(slim.w.memory_ns - wide.w.memory_ns),
+               memory_ns(-in - out), 2);
+    CHECK_NEAR((double)(slim.f.kernel_ns - wide.f.kernel_ns), N_MAPS * kernel,
+               2);
+    CHECK_NEAR((double)(slim.d.kernel_ns - wide.d.kernel_ns), N_MAPS * kernel,
+               2);
+    CHECK_INT(slim.w.kernel_ns, wide.w.kernel_ns);
+    CHECK_INT(slim.f.communication_ns, wide.f.communication_ns);
+}
+
+/* Outputs of both norms (1/8 of them on each GPU) and of the activation
+ * function are kept in 8 bits; attention's result in 8 beside 16. Weights are
+ * two copies of a byte in place of 2 bytes. */
+static void a_layer_holds(void)
+{
+    fixture f;
+    lh_cost wide, slim;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    price_with(&f, LH_FP8_NONE, &wide);
+    price_with(&f, LH_FP8_MATMUL, &slim);
+    CHECK_NEAR((double)(wide.activation_bytes - slim.activation_bytes),
+               T * (2 * 1024 + 3584 - 8 * 128), 1);
+    CHECK_INT(slim.weight_bytes, wide.weight_bytes);
+    CHECK_INT(slim.optimizer_bytes, wide.optimizer_bytes);
+}
+
+/* Two gathers and two scatters of T h elements in F: what is hidden is a share
+ * of them, and no more than products take. */
+static void tensor_goes_on_behind_products(void)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    for (int i = 0; i < 2; i++)
+        f.sites[i].node_link.latency_ns = 0;
+    COST(&f);
+    double sent =
+        4 * T * 8192 * 2 * 7 / 8 / (450 * lh_cost_defaults()->node_efficiency);
+    double alone = (double)f.cost.f.total_ns;
+    CHECK_NEAR((double)f.cost.f.communication_ns, sent, 2);
+    f.job.framework.overlap_tensor = 0.25;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, 0.75 * sent, 2);
+    CHECK_NEAR((double)f.cost.f.total_ns, alone - 0.25 * sent, 2);
+    f.job.framework.overlap_tensor = 1;
+    COST(&f);
+    CHECK(sent < (double)f.cost.f.matmul_ns);
+    CHECK_INT(f.cost.f.communication_ns, 0);
+    /* Links of a tenth: products end before. */
+    f.sites[0].node_link.bytes_per_s /= 10;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               10 * sent - (double)f.cost.f.matmul_ns, 20);
+}
+
+static void init_experts(fixture *f)
+{
+    fixture_init(f, "qwen3-30b-a3b");
+    f->layout.expert = f->layout.data = 8;
+    for (int i = 0; i < 2; i++)
+        f->sites[i].node_link.latency_ns = 0;
+}
+
+/* 8 copies of each of 8192 tokens of 2048 elements, 7/8 of them to others, go
+ * there and come back. */
+static void all_to_alls_by_hand(void)
+{
+    fixture f;
+    double sent = 8 * T * 2048 * 7 / 8 * (2 + 2) /
+                  (450 * lh_cost_defaults()->node_efficiency);
+
+    init_experts(&f);
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, sent, 2);
+    CHECK_NEAR((double)f.cost.d.communication_ns, sent, 2);
+    f.job.framework.fp8 = LH_FP8_MATMUL; /* tokens stay as they were */
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, sent, 2);
+    f.job.framework.fp8 = LH_FP8_DISPATCH; /* there in 8 bits, back in 16 */
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, 0.75 * sent, 2);
+    f.job.framework.overlap_expert = 0.5;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, 0.375 * sent, 2);
+}
+
+/* Experts' products, 8 of three 2048 x 768 per token, reach 65 % of what
+ * others do, fused with what lies between them 80 %. */
+static void experts_are_slower(void)
+{
+    fixture f;
+    double experts = 2 * T * 8 * 3 * 2048 * 768;
+
+    init_experts(&f);
+    COST(&f);
+    double rest = f.cost.f.flops - experts;
+    CHECK_NEAR((double)f.cost.f.matmul_ns,
+               (rest + experts / 0.65) / rate16() / 1e3, 2);
+    f.job.framework.fused_experts = true;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.matmul_ns,
+               (rest + experts / 0.80) / rate16() / 1e3, 2);
+    /* No run on these tells of it. */
+    for (int i = 0; i < 2; i++)
+        f.sites[i].gpu = *lh_gpu_preset("a100-80g");
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.matmul_ns,
+               f.cost.f.flops / (312 * lh_cost_defaults()->matmul_efficiency) /
+                   1e3,
+               2);
+}
+
+/* The efficiency of a GPU stands for its kernels, each at the rate of its
+ * precision. */
+static void an_efficiency_is_of_both_rates(void)
+{
+    fixture f;
+    lh_cost wide, slim;
+    double linear = 0;
+
+    for (int i = 0; i < N_MAPS; i++)
+        linear += 2 * T * maps[i][0] * maps[i][1];
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 8;
+    f.sites[0].gpu.efficiency = 0.5;
+    price_with(&f, LH_FP8_NONE, &wide);
+    price_with(&f, LH_FP8_MATMUL, &slim);
+    CHECK_NEAR(
+        (double)slim.f.matmul_ns,
+        linear / (1979e3 * 0.5) + (wide.f.flops - linear) / (989.5e3 * 0.5), 2);
+    CHECK_INT(slim.f.memory_ns, 0);
+}
+
+#define MOE                                                                    \
+    "longhaul: job/1\nmodel: qwen3-30b-a3b\n"                                  \
+    "training: {global_batch: 16, sequence: 4096}\n"                           \
+    "cluster:\n"                                                               \
+    "  gpu: %s\n"                                                              \
+    "  gpus_per_node: 8\n"                                                     \
+    "  node_link: {gbps: 3600, latency_us: 3}\n"                               \
+    "  datacenters: [{name: a, nodes: 1}]\n"                                   \
+    "framework: {%s}\n"
+
+static lh_job *parse_moe(const char *gpu, const char *framework, lh_error *err)
+{
+    char text[1024];
+    lh_job *job = NULL;
+
+    snprintf(text, sizeof text, MOE, gpu, framework);
+    if (lh_job_parse(text, strlen(text), "j.yaml", NULL, &job, err) != LH_OK)
+        return NULL;
+    return job;
+}
+
+static void expect_refusal(const char *gpu, const char *framework,
+                           const char *why)
+{
+    lh_error err = {0};
+    lh_job *job = parse_moe(gpu, framework, &err);
+
+    CHECK_MSG(!job && strstr(err.text, why), "%s", err.text);
+    lh_job_free(job);
+}
+
+static void a_rate_has_to_be_known(void)
+{
+    expect_refusal("a100", "fp8: matmul",
+                   "framework.fp8: the rate of a100-80g in FP8 is not known; "
+                   "give its fp8_tflops");
+    expect_refusal("{tflops: 100, memory_gib: 80, memory_gbps: 2000}",
+                   "fp8: dispatch", "the rate of custom in FP8 is not known");
+    expect_refusal("{preset: h100, fp8_tflops: 0}", "fp8: matmul",
+                   "fp8_tflops");
+}
+
+static void a_rate_reads_back(void)
+{
+    static const char *const gpus[] = {
+        "h100", "{preset: h100, fp8_tflops: 1500}",
+        "{tflops: 100, fp8_tflops: 190, memory_gib: 80, memory_gbps: 2000}"};
+
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        lh_error err = {0};
+        lh_job *job = parse_moe(gpus[i], "fp8: dispatch, experts: fused", &err);
+        lh_job *again = NULL;
+        char *text = NULL;
+        size_t len = 0;
+
+        CHECK_MSG(job, "%s", err.text);
+        if (!job)
+            continue;
+        CHECK_OK(lh_job_format(job, &text, &len, &err), err);
+        CHECK((strstr(text, "fp8_tflops") != NULL) == (i > 0));
+        CHECK_OK(lh_job_parse(text, len, "again", NULL, &again, &err), err);
+        if (again) {
+            CHECK_NEAR(again->datacenters[0].gpu.fp8_tflops,
+                       job->datacenters[0].gpu.fp8_tflops, 0);
+            CHECK_INT(again->framework.fp8, LH_FP8_DISPATCH);
+            CHECK(again->framework.fused_experts);
+        }
+        lh_text_free(text);
+        lh_job_free(again);
+        lh_job_free(job);
+    }
+    lh_error err = {0};
+    lh_job *dense = NULL;
+    const char *text = "longhaul: job/1\nmodel: llama3-8b\n"
+                       "training: {global_batch: 1, sequence: 512}\n"
+                       "cluster: {gpu: h100, gpus_per_node: 1, datacenters: "
+                       "[{name: a, nodes: 1}]}\n"
+                       "framework: {experts: fused}\n";
+    CHECK(lh_job_parse(text, strlen(text), "j", NULL, &dense, &err) ==
+          LH_EINPUT);
+    CHECK_MSG(strstr(err.text, "framework.experts: llama3-8b has none"), "%s",
+              err.text);
+}
+
+/* Every key changes what a layer takes. */
+static void each_key_counts(void)
+{
+    static const char *const keys[] = {
+        "",
+        "fp8: matmul",
+        "fp8: dispatch",
+        "experts: fused",
+        "overlap: {expert: 0.5}",
+        "overlap: {tensor: 0.5}",
+    };
+    enum { N_KEYS = sizeof keys / sizeof *keys };
+    int64_t ns[N_KEYS] = {0};
+    lh_layout layout = {.tensor = 2,
+                        .context = 1,
+                        .expert = 4,
+                        .pipeline = 1,
+                        .data = 4,
+                        .micro_batch = 1};
+    lh_cost_slice slice = {.n_layers = 1};
+
+    for (int i = 0; i < N_KEYS; i++) {
+        lh_error err = {0};
+        lh_job *job = parse_moe("h100", keys[i], &err);
+        lh_cost cost = {0};
+
+        CHECK_MSG(job, "%s: %s", keys[i], err.text);
+        if (!job)
+            continue;
+        CHECK_OK(lh_cost_chunk(job, &layout, &slice, NULL, &cost, &err), err);
+        ns[i] = cost.f.total_ns + cost.d.total_ns + cost.w.total_ns;
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(ns[i] != ns[k], "%s: as %s", keys[i], keys[k]);
+        lh_job_free(job);
+    }
+}
+
+int main(void)
+{
+    RUN(a_layer_by_hand);
+    RUN(a_layer_holds);
+    RUN(tensor_goes_on_behind_products);
+    RUN(all_to_alls_by_hand);
+    RUN(experts_are_slower);
+    RUN(an_efficiency_is_of_both_rates);
+    RUN(a_rate_has_to_be_known);
+    RUN(a_rate_reads_back);
+    RUN(each_key_counts);
+    return test_summary();
+}
