@@ -151,9 +151,9 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     if (!s)
         return;
     cli_print(c,
-              "\nHow far the links may change until another layout is best "
-              "(to %.2g %%)\n"
-              "  by quick searches, whose best here is %s\n",
+              "\nHow far the links may change until another layout is better "
+              "than this plan's\n"
+              "  (to %.2g %%, by quick searches): %s\n",
               100 * s->tolerance, layout_of(&s->here, layout, sizeof layout));
     for (uint32_t i = 0; i < s->n_ranges; i++)
         print_range(c, plan, &s->ranges[i]);

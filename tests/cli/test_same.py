@@ -10,7 +10,7 @@ import random
 from harness import (ANY, WORK, case, check, finish, is_sanitized,
                      json_case, read, run, test)
 
-JOBS = range(24 if is_sanitized() else 60)
+JOBS = range(16 if is_sanitized() else 60)
 
 
 def ns(seconds):

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where another layout becomes the best one. One quantity of the links is
- * scaled, and the job planned anew, at powers of two away from what it is,
- * until another layout comes out; then bisection finds where that begins. A
+/* Where another layout becomes better than the plan's. One quantity of the
+ * links is scaled, and the job planned anew, at powers of two away from what it
+ * is, until another layout comes out; then bisection finds where that begins. A
  * layout that is best only strictly between two powers of two is not seen.
  *
- * The searches are quick ones (lh_plan_options). */
+ * The searches are quick ones (lh_plan_options), and the plan's own layout and
+ * schedule compete with what they find. */
 #include "plan/explain/flip.h"
 
 #include "base/fail.h"
+#include "plan/explain/whatif.h"
 #include "plan/layout/alike.h"
 #include "plan/layout/relinked.h"
+#include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 
 #include <math.h>
@@ -64,9 +67,11 @@ static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
     return status;
 }
 
+/* The plan's own layout, unless the search finds a better one there. */
 static lh_status plan_at(flipper *f, double factor, lhi_arena *mem,
                          lh_choice *best, lh_error *err)
 {
+    lh_choice kept;
     lh_link_change changes[2] = {
         {f->range->from, f->range->to, f->range->quantity, true, factor},
         {f->range->to, f->range->from, f->range->quantity, true, factor}};
@@ -75,7 +80,14 @@ static lh_status plan_at(flipper *f, double factor, lhi_arena *mem,
     if (!job)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_changed_job(f->plan->job, changes, n, mem, job, err));
-    return plan_quickly(f, job, mem, best, err);
+    LHI_TRY(plan_quickly(f, job, mem, best, err));
+    lh_status status = lhi_plan_kept(f->plan, job, mem, &kept, err);
+    if (status == LH_EUNSUPPORTED) /* times that no pipeline holds */
+        return LH_OK;
+    LHI_TRY(status);
+    if (lhi_value_of(f->given, &kept) <= lhi_value_of(f->given, best))
+        *best = kept;
+    return LH_OK;
 }
 
 /* A choice without what it points to, but for sites: enough to compare
@@ -185,7 +197,8 @@ static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
         for (uint32_t b = a + 1; b < n; b++)
             add_range(ranges, &s->n_ranges, a, b);
     s->ranges = ranges;
-    LHI_TRY(plan_quickly(f, f->plan->job, f->mem, &s->here, err));
+    s->here = f->plan->best;
+    s->here.why = "";
     for (uint32_t i = 0; i < s->n_ranges && !f->stopped; i++)
         LHI_TRY(find_flips(f, &ranges[i], err));
     return LH_OK;

@@ -40,8 +40,8 @@ static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
     return LH_OK;
 }
 
-static lh_status keep_layout(const lh_plan *plan, const lh_job *job,
-                             lhi_arena *mem, lh_choice *kept, lh_error *err)
+lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+                        lh_choice *kept, lh_error *err)
 {
     lh_pipeline *p;
     int64_t after_ns;
@@ -86,7 +86,7 @@ static lh_status answer(const lh_plan_question *question,
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
                             mem, job, err));
-    LHI_TRY(keep_layout(plan, job, mem, &out->kept, err));
+    LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
     LHI_TRY(search_again(job, options, mem, &out->best, err));
     /* The schedule that is there may be better than one found from nothing. */
     if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))

@@ -12,6 +12,11 @@ lh_status lhi_plan_check_questions(const lh_job *job,
                                    const lh_plan_options *options,
                                    lh_error *err);
 
+/* The plan's layout with its schedule, order for order, where the job's links
+ * are those of `job`. */
+lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+                        lh_choice *kept, lh_error *err);
+
 /* Answers options->questions for a plan that is complete but for them. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
                           lh_plan *plan, lh_error *err);
