@@ -10,7 +10,7 @@ import random
 from harness import (ANY, WORK, case, check, finish, is_sanitized,
                      json_case, read, run, test)
 
-JOBS = range(16 if is_sanitized() else 60)
+JOBS = range(24 if is_sanitized() else 60)
 
 
 def ns(seconds):
@@ -21,7 +21,8 @@ def ns(seconds):
 def sites_of(r):
     gpus = [{"tflops": 200, "memory_gib": 80, "memory_gbps": 2000},
             {"tflops": 400, "memory_gib": 40, "memory_gbps": 3000},
-            {"tflops": 120, "memory_gib": 24, "memory_gbps": 900}]
+            {"tflops": 120, "memory_gib": 24, "memory_gbps": 900},
+            {"tflops": 120, "memory_gib": 5, "memory_gbps": 900}]
     mixed = r.random() < .35
     sites = [{"name": f"s{i}", "nodes": r.randint(1, 3),
               **({"gpu": r.choice(gpus)} if mixed else {})}
@@ -31,7 +32,8 @@ def sites_of(r):
               "gbps": r.choice([10, 100, 800]),
               **({"loss": 1e-5} if r.random() < .2 else {})}
              for i, a in enumerate(sites) for b in sites[i + 1:]]
-    return {"gpu": r.choice(gpus), "gpus_per_node": r.choice([2, 4]),
+    return {"gpu": r.choice([*gpus, gpus[-1]]),
+            "gpus_per_node": r.choice([2, 4]),
             "node_link": {"gbps": 1000, "latency_us": 3},
             "fabric": {"gbps": r.choice([50, 200]), "latency_us": 8},
             "datacenters": sites, **({"links": links} if links else {})}
@@ -43,7 +45,8 @@ def layout_of(r, experts):
                "outermost": (.2, ["pipeline", "data"]),
                "sharding": (.3, ["full", "hybrid", "hybrid-leaders"]),
                "expert": (.3 if experts else 0, [1, 2]),
-               "schedule": (.2, ["1f1b", "greedy", "optimal"])}
+               "schedule": (.35, ["1f1b", "greedy", "optimal", "elastic",
+                                  "elastic"])}
     return {key: r.choice(values) for key, (chance, values) in chances.items()
             if r.random() < chance}
 
