@@ -127,6 +127,10 @@ typedef struct lh_pass_cost {
     int64_t communication_ns;
     double flops;    /* of matrix products, per GPU */
     int64_t data_ns; /* of communication_ns, what ZeRO 2 and 3 send */
+    /* Of data_ns, what the whole slice waits for: the gather before the first
+     * layer of F, the reduction after the last of W. 0 with hybrid sharding,
+     * where both stay inside a datacenter. */
+    int64_t end_ns;
 } lh_pass_cost;
 
 /* Data-parallel replicas in one datacenter. */

@@ -36,6 +36,7 @@ static lh_status fill_pass(const lhi_spent *s, lh_pass_cost *out, lh_error *err)
     LHI_TRY(lhi_whole(s->kernel, "a pass", &out->kernel_ns, err));
     LHI_TRY(lhi_whole(s->communication, "a pass", &out->communication_ns, err));
     LHI_TRY(lhi_whole(s->data, "a pass", &out->data_ns, err));
+    LHI_TRY(lhi_whole(s->end, "a pass", &out->end_ns, err));
     out->flops = s->flops;
     return LH_OK;
 }

@@ -56,6 +56,10 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
         const lhi_slice_part *one =
             find_part(p, s, i, &times, &gather, &reduce);
 
+        if (gathers && s->time.f.end <= 0)
+            s->time.f.end = gather;
+        if (s->time.w.end <= 0)
+            s->time.w.end = reduce; /* the backward ends with it */
         lhi_relay_add(&f, gather, scale[0] * one->used.f.total);
         one = find_part(p, s, n - 1 - i, &times, &gather, &reduce);
         lhi_relay_add(&d, gather, scale[1] * one->used.d.total);
@@ -98,6 +102,8 @@ lh_status lhi_time_data_parallel(const lhi_prices *p, const lhi_params *params,
     if (zero >= 2) {
         LHI_TRY(share_by_layer(p, zero >= 3, s, err));
         t.reduce = (lhi_collective){0};
+        if (t.between.transfer > 0)
+            s->time.f.end = s->time.w.end = 0;
     }
     if (zero >= 3)
         t.gather = (lhi_collective){0};

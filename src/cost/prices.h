@@ -28,6 +28,7 @@ typedef struct lhi_prices {
 typedef struct lhi_spent {
     double total, matmul, memory, kernel, communication, flops;
     double data; /* of communication: what ZeRO 2 and 3 send */
+    double end;  /* of data: before the first layer, or after the last */
 } lhi_spent;
 
 typedef struct lhi_spent_passes {

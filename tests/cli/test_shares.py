@@ -99,6 +99,35 @@ def latency_of_replicas_is_in_every_schedule():
 
 
 @test
+def first_gathers_and_last_reductions_are_operations():
+    """Of every rank, whatever is shared: in the pipeline and in its trace."""
+    for schedule in ["1f1b", "zb-h1", "elastic"]:
+        for zero in [1, 2, 3]:
+            own, what = of(zero, 50, schedule), f"{schedule}, ZeRO {zero}"
+            entry = own["pipeline"].get("data_parallel", [])
+            chunks = entry["chunks"] if isinstance(entry, dict) else entry
+            ranks = {c["chunk"] for c in chunks
+                     if c.get("all_gather", 0) > 0 and
+                     c.get("reduce_scatter", 0) > 0}
+            check(ranks >= set(range(4)), f"{what}: of chunks {ranks}")
+            done = run("simulate", "plan.json", "--trace", "trace.json")
+            check(done.returncode == 0, done.stderr)
+            trace = json.loads((WORK / "trace.json").read_text())
+            events = trace["traceEvents"] if isinstance(trace, dict) else trace
+            sent = [e for e in events if e.get("cat") == "collective"]
+            passes = [e for e in events if e.get("cat") == "pass"]
+            first = min(e["ts"] for e in passes)
+            last = max(e["ts"] + e["dur"] for e in passes)
+            check(any(e["args"]["op"] == "all-gather" and
+                      e["args"]["arrive_ns"] / 1e3 <= first for e in sent),
+                  f"{what}: the first pass waits for no gather")
+            check(any(e["args"]["op"] == "reduce-scatter" and
+                      e["args"]["depart_ns"] / 1e3 >= last - 0.001
+                      for e in sent),
+                  f"{what}: nothing is reduced after the last pass")
+
+
+@test
 def tensor_and_data_parallelism_are_apart_in_every_account():
     """What passes send among tensor-parallel GPUs is the same whatever the
     order is and whatever is shared; so is what they compute."""

@@ -329,6 +329,79 @@ static void far_sites_cost_a_latency_per_layer(void)
     lh_job_free(job);
 }
 
+static void schedule_of(const lh_pipeline *p, lh_timeline **t)
+{
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, t, &err), err);
+    lh_schedule_free(s);
+}
+
+/* Before everything a rank gathers its first layer, after everything it reduces
+ * that one's gradients: these are operations, which no pass hides, and all
+ * passes together take so much less. More latency is in both. */
+static void ends_are_operations(void)
+{
+    int64_t before[4] = {0};
+    for (int i = 0; i < 3; i++) {
+        static const double ms[] = {0.05, 10, 80};
+        for (uint32_t zero = 1; zero <= 3; zero++) {
+            lh_job *job = job_with(
+                JOB_70B,
+                "  links: [{between: [west, east], latency_ms: %g, gbps: "
+                "800}]\n"
+                "training: {global_batch: 32, sequence: 4096, zero: %u}\n",
+                ms[i], zero);
+            lh_layout l = {.tensor = 8,
+                           .context = 1,
+                           .expert = 1,
+                           .pipeline = 4,
+                           .data = 8,
+                           .micro_batch = 1,
+                           .chunks_per_device = 1,
+                           .outermost = LH_OUTERMOST_DATA};
+            lh_pipeline *p = NULL;
+            lh_timeline *t = NULL;
+            lh_error err = {0};
+            CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD,
+                                      LH_RECOMPUTE_NONE, &p, NULL, &err),
+                     err);
+            schedule_of(p, &t);
+            int64_t ns = lh_timeline_makespan(t);
+            uint32_t n_collectives;
+            lh_timeline_collectives(t, &n_collectives);
+            CHECK_INT(n_collectives, 8);
+            for (uint32_t c = 0; c < 4; c++) {
+                const lh_chunk *k = lh_pipeline_chunk(p, c);
+                lh_cost_slice one = {.first_layer = 20 * c,
+                                     .n_layers = 20,
+                                     .embedding = c == 0,
+                                     .head = c == 3,
+                                     .data_datacenters = 2};
+                lh_cost cost;
+                CHECK_OK(lh_cost_chunk(job, &l, &one, NULL, &cost, &err), err);
+                CHECK(k->all_gather_ns > 0 && k->reduce_scatter_ns > 0);
+                if (zero == 1)
+                    continue;
+                int64_t sent = 4 * (k->f_ns + k->w_ns) + k->reduce_scatter_ns +
+                               k->dp_latency_ns;
+                int64_t whole = 4 * (cost.f.total_ns + cost.w.total_ns);
+                if (zero == 3)
+                    sent += k->all_gather_ns;
+                CHECK(sent >= whole && sent < whole + 8);
+                CHECK(cost.w.end_ns > (int64_t)(1e6 * ms[i]));
+                CHECK((cost.f.end_ns > (int64_t)(1e6 * ms[i])) == (zero == 3));
+            }
+            CHECK_MSG(ns > before[zero], "ZeRO %u, %g ms", zero, ms[i]);
+            before[zero] = ns;
+            lh_timeline_free(t);
+            lh_pipeline_free(p);
+            lh_job_free(job);
+        }
+    }
+}
+
 /* Where the job leaves it open, parameters are gathered inside each site. */
 static void far_sites_do_not_share_layers(void)
 {
@@ -358,6 +431,7 @@ int main(void)
     RUN(more_is_never_faster);
     RUN(measured_in_one_piece);
     RUN(far_sites_cost_a_latency_per_layer);
+    RUN(ends_are_operations);
     RUN(far_sites_do_not_share_layers);
     return test_summary();
 }

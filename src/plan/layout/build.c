@@ -161,6 +161,26 @@ static int64_t raise_to(int64_t *most, int64_t value)
     return more;
 }
 
+/* With ZeRO 2 and 3 the gather before the first layer of the first F, and the
+ * reduction after the last W, are operations of their own, as they are with
+ * ZeRO 0 and 1. All passes of a chunk take one time, so that those of each
+ * microbatch become shorter by what is then theirs of it. Returns by how much.
+ */
+static int64_t take_ends(const builder *b, const lh_cost *cost, lh_chunk *chunk)
+{
+    int64_t n = lhi_most(b->config->microbatches, 1);
+    int64_t gather = cost->f.end_ns / n, reduce = cost->w.end_ns / n;
+    if (cost->f.end_ns > 0)
+        chunk->all_gather_ns =
+            lhi_most(cost->f.end_ns - chunk->dp_latency_ns, 1);
+    if (cost->w.end_ns > 0)
+        chunk->reduce_scatter_ns =
+            lhi_most(cost->w.end_ns - chunk->dp_latency_ns, 1);
+    chunk->f_ns -= gather;
+    chunk->w_ns -= reduce;
+    return gather + reduce;
+}
+
 static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
 {
     lh_cost cost;
@@ -171,6 +191,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->f_ns = cost.f.total_ns;
     chunk->d_ns = cost.d.total_ns;
     chunk->w_ns = cost.w.total_ns;
+    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
     chunk->mem_f = cost.activation_bytes;
     chunk->mem_d = cost.weight_input_bytes - cost.activation_bytes;
     chunk->mem_w = -cost.weight_input_bytes;
@@ -189,12 +210,11 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
-    b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
-    b->optimizer_ns[d] += cost.optimizer_ns;
-    int64_t data_ns = cost.f.data_ns + cost.d.data_ns + cost.w.data_ns;
-    b->built->data_ns += data_ns;
     b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
                            cost.w.communication_ns - data_ns;
+    b->built->data_ns += data_ns - take_ends(b, &cost, chunk);
+    b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
+    b->optimizer_ns[d] += cost.optimizer_ns;
     if (c == 0)
         b->built->source = cost.time_source;
     else if (b->built->source != cost.time_source)

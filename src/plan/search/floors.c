@@ -6,8 +6,10 @@
 #include "base/whole.h"
 #include "cost/cost_links.h"
 #include "cost/shape.h"
+#include "cost/sharding.h"
 #include "plan/layout/alike.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -377,6 +379,27 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
+/* With ZeRO 2 and 3 the first gather and the last reduction of each chunk are
+ * no part of its passes (build.c). Which layers begin a chunk is not known:
+ * passes are at least as long as if each did. */
+static lh_status take_ends(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, const lh_cost_slice *slice,
+                           lh_cost *cost, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    double gather, reduce, step = (double)layout->data * layout->micro_batch;
+    double n = fmax(1, floor(job->training.global_batch / step));
+    if (cost->f.end_ns == 0 && cost->w.end_ns == 0)
+        return LH_OK;
+    LHI_TRY(lhi_sharded_time(job, layout, slice, &options, &f->busiest, &gather,
+                             &reduce, err));
+    if (cost->f.end_ns > 0)
+        cost->f.total_ns -= (int64_t)ceil(gather / n);
+    cost->w.total_ns -= (int64_t)ceil(reduce / n);
+    return LH_OK;
+}
+
 /* What depends on where all replicas of a stage are: of the model as one
  * piece. */
 static lh_status add_state(lhi_floors *f, const lh_job *job,
@@ -393,6 +416,7 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
                            .sites = spread->sites,
                            .sharing = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
+    LHI_TRY(take_ends(f, job, layout, &slice, &whole, err));
     s->f = lhi_most(s->f, rounded_down(whole.f.total_ns));
     s->d = lhi_most(s->d, rounded_down(whole.d.total_ns));
     s->w = lhi_most(s->w, rounded_down(whole.w.total_ns));
