@@ -149,11 +149,14 @@ typedef struct lh_gpu {
 /* Per GPU and direction. gbps 0: there is no such network, and nothing that
  * would use it. */
 typedef struct lh_network {
-    double gbps; /* 10^9 BITS per second */
-    double bytes_per_s;
-    int64_t latency_ns; /* one way */
+    double gbps;             /* 10^9 BITS per second */
+    double bytes_per_s;      /* while all GPUs send: after oversubscription */
+    int64_t latency_ns;      /* one way */
+    double oversubscription; /* >= 1; 0: nothing is given */
 } lh_network;
 
+/* Or, where a datacenter lists zones, one of these: zones of a datacenter
+ * follow each other, and the links between them are wans like others. */
 typedef struct lh_datacenter {
     const char *name;
     uint32_t nodes, gpus_per_node;
@@ -162,11 +165,16 @@ typedef struct lh_datacenter {
     lh_network node_link;    /* inside a node; there if gpus_per_node > 1 */
     lh_network fabric;       /* between nodes; there if the job has > 1 node */
     double usd_per_gpu_hour; /* 0: no price is given */
+    const char *zone_of;     /* the datacenter of a zone, whose name is then
+                                zone_of/...; NULL: none */
+    lh_network zone_link;    /* of a zone, to others of its datacenter */
 } lh_datacenter;
 
 struct lh_cost_constants;
 
-/* From one datacenter to another: for all traffic in this direction. */
+/* From one datacenter to another: for all traffic in this direction. Zones of
+ * the one reach those of the other over the same link, and between two zones
+ * there is what their GPUs have together. */
 typedef struct lh_wan {
     double gbps;             /* 10^9 BITS per second, total */
     double bytes_per_s;      /* gbps / 8, before oversubscription and loss */

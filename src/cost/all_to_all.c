@@ -59,6 +59,19 @@ static double latency_of(const lhi_exchange *exchange, double node_ns,
                : fmax(node_ns, away_ns);
 }
 
+/* GPUs that use the link from one part to another at once. */
+static double senders_over(const lh_job *job, const lhi_members *m,
+                           uint32_t from, uint32_t to)
+{
+    uint32_t a = m->at[from].datacenter, b = m->at[to].datacenter;
+    double senders = 0;
+
+    for (uint32_t i = 0; i < m->n; i++)
+        if (lhi_one_link(job, a, b, m->at[i].datacenter, b))
+            senders += m->at[i].senders;
+    return fmax(1, senders);
+}
+
 /* Links to other datacenters, from one of them. */
 static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
                            const lh_cost_options *options, lhi_busiest *known,
@@ -73,7 +86,7 @@ static lh_status go_across(const lh_job *job, const lhi_members *m, uint32_t at,
         if (i == at)
             continue;
         LHI_TRY(lhi_between(job, here->datacenter, there->datacenter,
-                            fmax(1, here->senders), options, known, &path,
+                            senders_over(job, m, at, i), options, known, &path,
                             err));
         sum->ns_per_byte += there->members * 1e9 / path.bytes_per_s;
         sum->latency_ns = fmax(sum->latency_ns, path.latency_ns);

@@ -9,6 +9,33 @@
 #include <math.h>
 #include <string.h>
 
+bool lhi_zones_of_one(const lh_job *job, uint32_t a, uint32_t b)
+{
+    const char *x = job->datacenters[a].zone_of;
+
+    return x && x == job->datacenters[b].zone_of;
+}
+
+static bool is_one_site(const lh_job *job, uint32_t a, uint32_t b)
+{
+    return a == b || lhi_zones_of_one(job, a, b);
+}
+
+bool lhi_one_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+                  uint32_t y)
+{
+    if (lhi_zones_of_one(job, a, b))
+        return a == x && x != y && lhi_zones_of_one(job, x, y);
+    return is_one_site(job, a, x) && is_one_site(job, b, y);
+}
+
+/* By its own name, or by that of the datacenter of which it is a zone. */
+static bool is_called(const lh_datacenter *dc, const char *name)
+{
+    return !strcmp(dc->name, name) ||
+           (dc->zone_of && !strcmp(dc->zone_of, name));
+}
+
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to)
 {
@@ -16,15 +43,15 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
 
     for (uint32_t i = 0; p && i < p->n_links; i++) {
         const lh_profile_link *link = &p->links[i];
-        const char *site = job->datacenters[from].name;
+        const lh_datacenter *site = &job->datacenters[from];
 
         if (link->path != kind)
             continue;
         if (kind == LH_PATH_WAN) {
-            if (!strcmp(link->from, site) &&
-                !strcmp(link->to, job->datacenters[to].name))
+            if (is_called(site, link->from) &&
+                is_called(&job->datacenters[to], link->to))
                 return link;
-        } else if (!link->site || !strcmp(link->site, site)) {
+        } else if (!link->site || is_called(site, link->site)) {
             return link;
         }
     }
@@ -98,6 +125,18 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
     };
 }
 
+/* What one GPU has of the network between zones, whoever else sends. */
+static double between_two_gpus(const lh_job *job, uint32_t from, uint32_t to,
+                               const lh_cost_constants *constants)
+{
+    const lh_datacenter *a = &job->datacenters[from];
+    const lh_datacenter *b = &job->datacenters[to];
+    double gpus = a->gpus < b->gpus ? a->gpus : b->gpus;
+
+    return job->wans[(size_t)from * job->n_datacenters + to].bytes_per_s *
+           constants->fabric_efficiency / gpus;
+}
+
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
                       lhi_busiest *known, lh_cost_path *out, lh_error *err)
@@ -111,7 +150,8 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     if (!(wan->bytes_per_s > 0))
         return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
                         job->datacenters[from].name, job->datacenters[to].name);
-    own = job->datacenters[from].fabric.bytes_per_s;
+    own = job->datacenters[from].fabric.bytes_per_s *
+          options->constants->fabric_efficiency;
     if (!lh_link_setting_is_default(&wan->setting)) {
         lh_link_load use = lhi_link_load(job, from, to, options->constants);
         lh_link_effect effect;
@@ -125,7 +165,9 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     rate = wan->bytes_per_s * options->constants->wan_efficiency *
            (1 - wan->loss) / (wan->oversubscription * concurrent);
     if (own > 0)
-        rate = fmin(rate, own * options->constants->fabric_efficiency);
+        rate = fmin(rate, own);
+    if (lhi_zones_of_one(job, from, to))
+        rate = fmin(rate, between_two_gpus(job, from, to, options->constants));
     out->bytes_per_s = rate;
     out->latency_ns = (double)wan->latency_ns;
     return LH_OK;
@@ -198,7 +240,29 @@ static lh_status around_nodes(const lh_job *job, const lh_cost_group *group,
     return LH_OK;
 }
 
-/* Through n datacenters as they are listed, or else from the first on. */
+/* The i-th of a group's n datacenters, as they are listed or else from the
+ * first on. */
+static uint32_t site_at(const lh_cost_group *group, uint32_t i, uint32_t n)
+{
+    return group->n_sites > 1 ? group->sites[i % n].datacenter
+                              : group->datacenter + i % n;
+}
+
+/* Hops of a ring over the link that the i-th uses: where zones of two
+ * datacenters take turns there are several. */
+static uint32_t hops_alike(const lh_job *job, const lh_cost_group *group,
+                           uint32_t i, uint32_t n)
+{
+    uint32_t from = site_at(group, i, n), to = site_at(group, i + 1, n);
+    uint32_t alike = 0;
+
+    for (uint32_t k = 0; k < n; k++)
+        alike += lhi_one_link(job, from, to, site_at(group, k, n),
+                              site_at(group, k + 1, n));
+    return alike;
+}
+
+/* Through n datacenters. */
 static lh_status around(const lh_job *job, const lh_cost_group *group,
                         uint32_t n, const lh_cost_options *options,
                         lhi_busiest *known, lh_cost_path *out, lh_error *err)
@@ -207,16 +271,11 @@ static lh_status around(const lh_job *job, const lh_cost_group *group,
     ring r = {0};
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t from = group->datacenter + i;
-        uint32_t to = group->datacenter + (i + 1) % n;
         lh_cost_path path;
 
-        if (group->n_sites > 1) {
-            from = group->sites[i].datacenter;
-            to = group->sites[(i + 1) % n].datacenter;
-        }
-        LHI_TRY(
-            lhi_between(job, from, to, concurrent, options, known, &path, err));
+        LHI_TRY(lhi_between(job, site_at(group, i, n), site_at(group, i + 1, n),
+                            concurrent * hops_alike(job, group, i, n), options,
+                            known, &path, err));
         add_hops(&r, &path, 1);
     }
     *out = close_ring(&r);

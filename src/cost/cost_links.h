@@ -11,6 +11,13 @@
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to);
 
+/* Whether both are zones of one datacenter. */
+bool lhi_zones_of_one(const lh_job *job, uint32_t a, uint32_t b);
+/* Whether what goes from a to b and from x to y uses the same link: between
+ * datacenters that between any of their zones, out of a zone the only one. */
+bool lhi_one_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
+                  uint32_t y);
+
 /* Inside a datacenter; `options` with defaults filled in. Between nodes a
  * group drives so many `interfaces` at once. */
 lh_status lhi_inside(const lh_job *job, uint32_t datacenter, bool same_node,
@@ -37,7 +44,8 @@ lh_status lhi_link_effect(const lh_link_load *use,
                           const lh_link_setting *setting, lhi_busiest *known,
                           lh_link_effect *out, lh_error *err);
 
-/* Between datacenters, for one of `concurrent` equal shares of the link. */
+/* Between datacenters, or between zones of one, for one of `concurrent` equal
+ * shares of the link. */
 lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
                       double concurrent, const lh_cost_options *options,
                       lhi_busiest *known, lh_cost_path *out, lh_error *err);

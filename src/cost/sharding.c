@@ -77,28 +77,90 @@ static lh_status inside(const sharer *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* Between the datacenters, one member in each: of as many rings at once as a
- * datacenter has members, or of one ring. Only the few members of such a ring
- * pay the long latency. */
-static lh_status between(const sharer *s, lh_collective_kind kind,
-                         const lh_cost_group *group, double bytes,
-                         bool one_ring, lhi_collective *out, lh_error *err)
+/* One ring over these, of `rings` like it at once. */
+static lh_status time_ring(const sharer *s, lh_collective_kind kind,
+                           const lh_cost_site *sites, uint32_t n, double rings,
+                           double bytes, lhi_collective *out, lh_error *err)
 {
-    uint32_t n = spread_of(group);
-    lh_cost_group ring = *group;
+    lh_cost_group ring = {.size = n,
+                          .per_node = 1,
+                          .per_datacenter = 1,
+                          .datacenter = sites[0].datacenter,
+                          .concurrent = (uint32_t)fmin(UINT32_MAX, rings),
+                          .n_sites = n,
+                          .sites = sites};
     lh_cost_path path;
 
     *out = (lhi_collective){0};
     if (n < 2)
         return LH_OK;
-    ring.size = n;
-    ring.per_node = ring.per_datacenter = 1;
-    if (one_ring)
-        ring.concurrent = group->concurrent / group->per_datacenter;
     LHI_TRY(lhi_group_path(s->job, &ring, s->options, s->known, &path, err));
-    lh_cost_collective_ring(s->options->rings, kind, n,
-                            one_ring ? bytes : bytes / group->per_datacenter,
-                            &path, &out->transfer, &out->latency);
+    lh_cost_collective_ring(s->options->rings, kind, n, bytes, &path,
+                            &out->transfer, &out->latency);
+    return LH_OK;
+}
+
+/* The i-th of those that a group lies over. */
+static uint32_t datacenter_of(const lh_cost_group *group, uint32_t i)
+{
+    return group->n_sites > 1 ? group->sites[i].datacenter
+                              : group->datacenter + i;
+}
+
+/* Of n that a group lies over, those that are zones of one datacenter with the
+ * i-th; 0 where an earlier one is. */
+static uint32_t find_zones(const sharer *s, const lh_cost_group *group,
+                           uint32_t n, uint32_t i, lh_cost_site *zones)
+{
+    uint32_t first = datacenter_of(group, i), count = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t dc = datacenter_of(group, k);
+
+        if (k != i && !lhi_zones_of_one(s->job, first, dc))
+            continue;
+        if (k < i)
+            return 0;
+        zones[count++] = (lh_cost_site){dc, 1};
+    }
+    return count;
+}
+
+/* Between the datacenters, one member in each: of as many rings at once as a
+ * datacenter has members, or of one ring. Only the few members of such a ring
+ * pay the long latency. Zones of a datacenter do so among themselves first, and
+ * what is left of each share then goes between datacenters. */
+static lh_status between(const sharer *s, lh_collective_kind kind,
+                         const lh_cost_group *group, double bytes,
+                         bool one_ring, lhi_collective *out, lh_error *err)
+{
+    uint32_t n = spread_of(group), n_sites = 0, fewest = UINT32_MAX;
+    lh_cost_site sites[LH_MAX_DATACENTERS], zones[LH_MAX_DATACENTERS];
+    double rings = group->concurrent ? group->concurrent : 1;
+    lhi_collective far;
+
+    *out = (lhi_collective){0};
+    if (n < 2)
+        return LH_OK;
+    if (one_ring)
+        rings = group->concurrent / group->per_datacenter;
+    else
+        bytes /= group->per_datacenter;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t count = find_zones(s, group, n, i, zones);
+        lhi_collective here;
+
+        if (!count)
+            continue;
+        LHI_TRY(time_ring(s, kind, zones, count, rings, bytes, &here, err));
+        if (here.transfer + here.latency > out->transfer + out->latency)
+            *out = here;
+        sites[n_sites++] = zones[0];
+        fewest = count < fewest ? count : fewest;
+    }
+    LHI_TRY(time_ring(s, kind, sites, n_sites, rings * fewest, bytes / fewest,
+                      &far, err));
+    add_times(out, &far);
     return LH_OK;
 }
 

@@ -12,9 +12,10 @@ typedef struct reader {
     const lhi_node *map;
     lhi_arena *mem;
     lh_precision precision;
-    lh_datacenter *sites;
-    lh_wan *wans;
+    lhi_listed_site *sites;
+    lh_wan *wans; /* between them */
     bool *linked; /* as wans: there is a link already */
+    bool zoned;   /* some have zones */
     uint32_t n_sites;
     double usd_per_gb; /* of links without a price of their own */
 } reader;
@@ -148,16 +149,21 @@ static lh_status read_gpu(reader *r, const lhi_node *node, lh_gpu *gpu,
     return read_preset(r, node, false, gpu, err);
 }
 
-static lh_status read_network(reader *r, const lhi_node *map, lh_network *out,
-                              lh_error *err)
+static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
+                              bool shared, lh_network *out, lh_error *err)
 {
-    static const char *const keys[] = {"gbps", "latency_us", NULL};
+    const char *const keys[] = {"gbps", "latency_us",
+                                shared ? "oversubscription" : NULL, NULL};
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(read_number(r->doc, map, "gbps", 1e-6, 1e9, &out->gbps, err));
+    LHI_TRY(lhi_known_keys(doc, map, keys, err));
+    LHI_TRY(read_number(doc, map, "gbps", 1e-6, 1e9, &out->gbps, err));
+    LHI_TRY(read_optional(doc, map, "oversubscription", 1, 1e6,
+                          &out->oversubscription, err));
     out->bytes_per_s = out->gbps * 1e9 / 8;
-    LHI_TRY(lhi_need(r->doc, map, "latency_us", &node, err));
-    return lhi_get_short_time(r->doc, node, 1000, &out->latency_ns, err);
+    if (out->oversubscription > 1)
+        out->bytes_per_s /= out->oversubscription;
+    LHI_TRY(lhi_need(doc, map, "latency_us", &node, err));
+    return lhi_get_short_time(doc, node, 1000, &out->latency_ns, err);
 }
 
 /* The key of a datacenter, or, where it has none, of the cluster. */
@@ -180,51 +186,18 @@ static lh_status need_for_site(const reader *r, const lhi_node *site,
     return LH_OK;
 }
 
-/* Names become those of links, "west>east", and so cells of CSV files. */
-static lh_status check_name(const reader *r, const lhi_node *node,
-                            const char *name, lh_error *err)
+static lh_status read_nodes(reader *r, const lhi_node *map,
+                            lhi_listed_site *listed, lh_error *err)
 {
-    size_t len = strlen(name);
-    bool bad = len == 0 || name[0] == ' ' || name[len - 1] == ' ';
-    for (const char *at = name; *at; at++) {
-        unsigned char c = (unsigned char)*at;
-        bad = bad || c < ' ' || c == 0x7f || strchr(",\"'>", *at);
-    }
-    if (bad)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "must not be empty, hold commas, quotes, '>' or "
-                            "control characters, or have blanks around it");
-    if (len > 60)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "longer than 60 bytes");
-    return LH_OK;
-}
-
-static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
-                           lh_error *err)
-{
-    static const char *const keys[] = {"name",
-                                       "nodes",
-                                       "gpu",
-                                       "gpus_per_node",
-                                       "node_link",
-                                       "fabric",
-                                       "usd_per_gpu_hour",
-                                       "memory_reserve",
-                                       NULL};
+    lh_datacenter *site = &listed->site;
     const lhi_node *node;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
-    LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
-    LHI_TRY(lhi_get_string(r->doc, node, &site->name, err));
-    LHI_TRY(check_name(r, node, site->name, err));
-    for (const lh_datacenter *other = r->sites; other < site; other++)
-        if (strcmp(other->name, site->name) == 0)
-            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "datacenter '%s' is there twice", site->name);
-    if (!(site->name = lhi_arena_strdup(r->mem, site->name)))
-        return lhi_fail_nomem(err);
-    LHI_TRY(lhi_need(r->doc, map, "nodes", &node, err));
-    LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
+    if (lhi_find(map, "zones")) {
+        r->zoned = true;
+        LHI_TRY(lhi_zones_from_node(r->doc, map, r->mem, listed, err));
+    } else {
+        LHI_TRY(lhi_need(r->doc, map, "nodes", &node, err));
+        LHI_TRY(lhi_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
+    }
     LHI_TRY(need_for_site(r, map, "gpus_per_node", &node, err));
     LHI_TRY(lhi_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
     if (site->nodes > LH_MAX_GPUS / site->gpus_per_node)
@@ -232,6 +205,30 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
                             "%u nodes of %u GPUs are more than %u GPUs",
                             site->nodes, site->gpus_per_node, LH_MAX_GPUS);
     site->gpus = site->nodes * site->gpus_per_node;
+    return LH_OK;
+}
+
+static lh_status read_site(reader *r, const lhi_node *map,
+                           lhi_listed_site *listed, lh_error *err)
+{
+    static const char *const keys[] = {
+        "name",           "nodes",  "zones",
+        "zone_link",      "gpu",    "gpus_per_node",
+        "node_link",      "fabric", "usd_per_gpu_hour",
+        "memory_reserve", NULL};
+    lh_datacenter *site = &listed->site;
+    const lhi_node *node;
+    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_need(r->doc, map, "name", &node, err));
+    LHI_TRY(lhi_get_string(r->doc, node, &site->name, err));
+    LHI_TRY(lhi_check_site_name(r->doc, node, site->name, err));
+    for (const lhi_listed_site *other = r->sites; other < listed; other++)
+        if (strcmp(other->site.name, site->name) == 0)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "datacenter '%s' is there twice", site->name);
+    if (!(site->name = lhi_arena_strdup(r->mem, site->name)))
+        return lhi_fail_nomem(err);
+    LHI_TRY(read_nodes(r, map, listed, err));
     LHI_TRY(need_for_site(r, map, "gpu", &node, err));
     LHI_TRY(read_gpu(r, node, &site->gpu, err));
     /* The GPU's own, the datacenter's, the cluster's, the usual one. */
@@ -249,18 +246,29 @@ static lh_status read_site(reader *r, const lhi_node *map, lh_datacenter *site,
 
 /* Networks, once it is known what there is to connect. */
 static lh_status read_site_networks(reader *r, const lhi_node *map,
-                                    uint32_t n_nodes, lh_datacenter *site,
+                                    uint32_t n_nodes, lhi_listed_site *listed,
                                     lh_error *err)
 {
+    lh_datacenter *site = &listed->site;
     const lhi_node *node = find_for_site(r, map, "node_link");
     if (!node && site->gpus_per_node > 1)
         LHI_TRY(need_for_site(r, map, "node_link", &node, err));
     if (node)
-        LHI_TRY(read_network(r, node, &site->node_link, err));
+        LHI_TRY(read_network(r->doc, node, false, &site->node_link, err));
     node = find_for_site(r, map, "fabric");
     if (!node && n_nodes > 1)
         LHI_TRY(need_for_site(r, map, "fabric", &node, err));
-    return node ? read_network(r, node, &site->fabric, err) : LH_OK;
+    if (node)
+        LHI_TRY(read_network(r->doc, node, true, &site->fabric, err));
+    node = lhi_find(map, "zone_link");
+    if (node && !listed->n_zones)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "there are no zones that it could connect; name "
+                            "'zones' or leave it out");
+    if (!listed->n_zones)
+        return LH_OK;
+    LHI_TRY(need_for_site(r, map, "zone_link", &node, err));
+    return read_network(r->doc, node, true, &site->zone_link, err);
 }
 
 static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
@@ -272,14 +280,14 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
                             "%u datacenters; from 1 to %u are possible",
                             list->n_items, LH_MAX_DATACENTERS);
     r->n_sites = list->n_items;
-    r->sites = LHI_NEW(r->mem, lh_datacenter, r->n_sites);
+    r->sites = LHI_NEW(r->mem, lhi_listed_site, r->n_sites);
     r->wans = LHI_NEW(r->mem, lh_wan, (size_t)r->n_sites * r->n_sites);
     r->linked = LHI_NEW(r->mem, bool, (size_t)r->n_sites * r->n_sites);
     if (!r->sites || !r->wans || !r->linked)
         return lhi_fail_nomem(err);
     for (const lhi_node *n = list->first; n; n = n->next) {
-        lh_datacenter *site = &r->sites[n->index];
-        LHI_TRY(read_site(r, n, site, err));
+        const lh_datacenter *site = &r->sites[n->index].site;
+        LHI_TRY(read_site(r, n, &r->sites[n->index], err));
         if (site->gpus > LH_MAX_GPUS - job->n_gpus)
             return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                                 "more than %u GPUs in all", LH_MAX_GPUS);
@@ -289,6 +297,11 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     for (const lhi_node *n = list->first; n; n = n->next)
         LHI_TRY(
             read_site_networks(r, n, job->n_nodes, &r->sites[n->index], err));
+    const lhi_node *zone_link = lhi_find(r->map, "zone_link");
+    if (zone_link && !r->zoned)
+        return lhi_doc_fail(r->doc, zone_link, err, LH_EINPUT,
+                            "no datacenter has zones that it could connect; "
+                            "name 'zones' or leave it out");
     return LH_OK;
 }
 
@@ -298,7 +311,7 @@ static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
     const char *name;
     LHI_TRY(lhi_get_string(r->doc, node, &name, err));
     for (uint32_t i = 0; i < r->n_sites; i++)
-        if (strcmp(r->sites[i].name, name) == 0) {
+        if (strcmp(r->sites[i].site.name, name) == 0) {
             *out = i;
             return LH_OK;
         }
@@ -349,7 +362,7 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
     if (r->linked[i])
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "a second link from '%s' to '%s'; keep one",
-                            r->sites[from].name, r->sites[to].name);
+                            r->sites[from].site.name, r->sites[to].site.name);
     r->linked[i] = true;
     r->wans[i] = *wan;
     return LH_OK;
@@ -418,11 +431,11 @@ static lh_status read_links(reader *r, lh_error *err)
     for (uint32_t a = 0; a < r->n_sites; a++)
         for (uint32_t b = 0; b < r->n_sites; b++)
             if (a != b && !r->linked[(size_t)a * r->n_sites + b])
-                return lhi_doc_fail(r->doc, list ? list : r->map, err,
-                                    LH_EINPUT,
-                                    "there is no link from '%s' to '%s'; "
-                                    "every pair of datacenters needs one",
-                                    r->sites[a].name, r->sites[b].name);
+                return lhi_doc_fail(
+                    r->doc, list ? list : r->map, err, LH_EINPUT,
+                    "there is no link from '%s' to '%s'; "
+                    "every pair of datacenters needs one",
+                    r->sites[a].site.name, r->sites[b].site.name);
     return LH_OK;
 }
 
@@ -432,10 +445,10 @@ static lh_status check_prices(const reader *r, const lhi_node *list,
 {
     const lh_datacenter *priced = NULL, *free = NULL;
     for (uint32_t i = 0; i < r->n_sites; i++)
-        if (r->sites[i].usd_per_gpu_hour > 0)
-            priced = &r->sites[i];
+        if (r->sites[i].site.usd_per_gpu_hour > 0)
+            priced = &r->sites[i].site;
         else
-            free = &r->sites[i];
+            free = &r->sites[i].site;
     if (priced && free)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "'%s' has a usd_per_gpu_hour and '%s' has none; "
@@ -454,16 +467,10 @@ static lh_status check_prices(const reader *r, const lhi_node *list,
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err)
 {
-    static const char *const keys[] = {"gpu",
-                                       "gpus_per_node",
-                                       "node_link",
-                                       "fabric",
-                                       "datacenters",
-                                       "links",
-                                       "usd_per_gpu_hour",
-                                       "usd_per_gb",
-                                       "memory_reserve",
-                                       NULL};
+    static const char *const keys[] = {
+        "gpu",        "gpus_per_node",  "node_link", "fabric",
+        "zone_link",  "datacenters",    "links",     "usd_per_gpu_hour",
+        "usd_per_gb", "memory_reserve", NULL};
     const lhi_node *list;
     reader r = {.doc = doc,
                 .map = map,
@@ -476,8 +483,6 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(read_sites(&r, list, job, err));
     LHI_TRY(read_links(&r, err));
     LHI_TRY(check_prices(&r, list, err));
-    job->n_datacenters = r.n_sites;
-    job->datacenters = r.sites;
-    job->wans = r.wans;
-    return LH_OK;
+    return lhi_zones_spread(doc, list, r.sites, r.n_sites, r.wans, mem, job,
+                            err);
 }

@@ -114,8 +114,11 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
     if (same_number(network->gbps, 0))
         return true;
     json_t *value = json_object();
-    bool ok = value && set_number(value, "gbps", network->gbps) &&
-              set_time(value, "latency_us", network->latency_ns, 1e3);
+    bool ok =
+        value && set_number(value, "gbps", network->gbps) &&
+        set_time(value, "latency_us", network->latency_ns, 1e3) &&
+        (same_number(network->oversubscription, 0) ||
+         set_number(value, "oversubscription", network->oversubscription));
     return lhi_json_set(map, key, lhi_json_done(value, ok));
 }
 
@@ -124,12 +127,53 @@ static bool set_price(json_t *map, const char *key, double usd)
     return same_number(usd, 0) || set_number(map, key, usd);
 }
 
-static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
+/* Zones of one datacenter follow each other. */
+static bool same_site(const lh_datacenter *a, const lh_datacenter *b)
 {
+    return a == b || (a->zone_of && b->zone_of && a->zone_of == b->zone_of);
+}
+
+/* The first of its datacenter is the job's i-th. */
+static json_t *zones_to_json(const lh_job *job, uint32_t i)
+{
+    const lh_datacenter *first = &job->datacenters[i];
+    size_t prefix = strlen(first->zone_of) + 1;
+    json_t *list = json_array();
+    for (; list && i < job->n_datacenters; i++) {
+        const lh_datacenter *zone = &job->datacenters[i];
+        json_t *map;
+        if (!same_site(first, zone))
+            break;
+        map = json_object();
+        bool ok = map &&
+                  lhi_json_set(map, "name", json_string(zone->name + prefix)) &&
+                  lhi_json_set(map, "nodes", json_integer(zone->nodes));
+        if (json_array_append_new(list, lhi_json_done(map, ok))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static bool set_place(json_t *map, const lh_job *job, uint32_t i)
+{
+    const lh_datacenter *site = &job->datacenters[i];
+    if (!site->zone_of)
+        return lhi_json_set(map, "name", json_string(site->name)) &&
+               lhi_json_set(map, "nodes", json_integer(site->nodes));
+    return lhi_json_set(map, "name", json_string(site->zone_of)) &&
+           lhi_json_set(map, "zones", zones_to_json(job, i)) &&
+           set_network(map, "zone_link", &site->zone_link);
+}
+
+static json_t *site_to_json(const lh_job *job, uint32_t i)
+{
+    const lh_datacenter *site = &job->datacenters[i];
+    lh_precision precision = job->training.precision;
     json_t *map = json_object();
     bool ok =
-        map && lhi_json_set(map, "name", json_string(site->name)) &&
-        lhi_json_set(map, "nodes", json_integer(site->nodes)) &&
+        map && set_place(map, job, i) &&
         lhi_json_set(map, "gpus_per_node", json_integer(site->gpus_per_node)) &&
         lhi_json_set(map, "gpu", gpu_to_json(&site->gpu, precision)) &&
         set_reserve(map, &site->gpu) &&
@@ -141,17 +185,26 @@ static json_t *site_to_json(const lh_datacenter *site, lh_precision precision)
 
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 {
+    const lh_datacenter *a = &job->datacenters[from],
+                        *b = &job->datacenters[to];
     const lhi_job_link link = {
-        job->datacenters[from].name, job->datacenters[to].name,
+        a->zone_of ? a->zone_of : a->name, b->zone_of ? b->zone_of : b->name,
         job->wans[(size_t)from * job->n_datacenters + to]};
     return lhi_fields_write(&lhi_job_link_table, &link, NULL);
+}
+
+/* Not a further zone of the datacenter before it. */
+static bool begins_site(const lh_job *job, uint32_t i)
+{
+    const lh_datacenter *dcs = job->datacenters;
+    return i == 0 || !same_site(&dcs[i - 1], &dcs[i]);
 }
 
 static bool add_sites(json_t *list, const lh_job *job)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (json_array_append_new(list, site_to_json(&job->datacenters[i],
-                                                     job->training.precision)))
+        if (begins_site(job, i) &&
+            json_array_append_new(list, site_to_json(job, i)))
             return false;
     return true;
 }
@@ -160,7 +213,8 @@ static bool add_links(json_t *list, const lh_job *job)
 {
     for (uint32_t a = 0; a < job->n_datacenters; a++)
         for (uint32_t b = 0; b < job->n_datacenters; b++)
-            if (a != b && json_array_append_new(list, link_to_json(job, a, b)))
+            if (begins_site(job, a) && begins_site(job, b) && a != b &&
+                json_array_append_new(list, link_to_json(job, a, b)))
                 return false;
     return true;
 }

@@ -4,7 +4,8 @@
  *
  *   job.c, job_write.c   a job, but for its parts; job_names.c: its words
  *   cluster.c            its datacenters and the links between them;
- *                        link_setting.c: what their ends are set to
+ *                        link_setting.c: what their ends are set to;
+ *                        zones.c: datacenters become their zones
  *   framework.c          how the program that trains behaves
  *   spec_sites.c         which datacenters have which stages of a layout
  *   model_map.c          its model; model_config.c: as config.json;
@@ -98,6 +99,31 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
  * known already. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
+
+/* Whether links can be called by it: LH_EINPUT says why not. */
+lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
+                              const char *name, lh_error *err);
+
+/* A datacenter as the job lists it, with the zones that it has: n_zones 0 or at
+ * least 2. */
+typedef struct lhi_listed_site {
+    lh_datacenter site;
+    uint32_t n_zones;
+    const char **names; /* "datacenter/zone" */
+    uint32_t *nodes;
+} lhi_listed_site;
+
+/* `zones` of a datacenter whose name is known; its nodes are then theirs. */
+lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
+                              lhi_arena *mem, lhi_listed_site *out,
+                              lh_error *err);
+/* Fills in the job's datacenters, n_datacenters and wans from those listed and
+ * the links between them, wans[from * n + to]. `at` is what messages point to.
+ */
+lh_status lhi_zones_spread(const lhi_doc *doc, const lhi_node *at,
+                           const lhi_listed_site *listed, uint32_t n,
+                           const lh_wan *wans, lhi_arena *mem, lh_job *job,
+                           lh_error *err);
 
 /* What the ends of a link are set to, and the link from one datacenter to
  * another as a job has it. */

@@ -15,6 +15,7 @@
 enum {
     JOBS = 1500,
     FAR_JOBS = 500,
+    ZONED_JOBS = 300,
     LAYOUTS_PER_JOB = 4,
     METHODS = 3,
     MOST_LAYERS = 6
@@ -59,14 +60,46 @@ static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
     return len;
 }
 
+/* One datacenter of two or three zones, or two of two, with any ZeRO. */
+static size_t add_zones(lhi_random *r, char *text, size_t room)
+{
+    uint32_t n = pick(r, 1, 2), n_zones = n == 1 ? pick(r, 2, 3) : 2;
+    size_t len = (size_t)snprintf(
+        text, room,
+        "  zone_link: {gbps: %u, latency_us: %u, oversubscription: %u}\n"
+        "  gpu: {tflops: %u, memory_gib: 80, memory_gbps: 2000}\n"
+        "  datacenters:\n",
+        pick(r, 1, 4) * 50, pick(r, 1, 500), pick(r, 1, 16),
+        pick(r, 1, 5) * 60);
+    for (uint32_t i = 0; i < n; i++) {
+        len += (size_t)snprintf(text + len, room - len,
+                                "   - name: s%u\n     zones:\n", i);
+        for (uint32_t k = 0; k < n_zones; k++)
+            len += (size_t)snprintf(text + len, room - len,
+                                    "      - {name: z%u, nodes: %u}\n", k,
+                                    pick(r, 1, 3));
+    }
+    len += (size_t)snprintf(text + len, room - len,
+                            n > 1 ? "  links: [{between: [s0, s1], "
+                                    "latency_ms: %u, gbps: %u}]\n"
+                                  : "  links: []\n",
+                            pick(r, 0, 20), pick(r, 1, 100));
+    return len;
+}
+
+typedef enum kind {
+    ANY,
+    FAR,  /* ZeRO 3, and two sites or three */
+    ZONED /* datacenters have zones */
+} kind;
+
 /* Tokens are sent to experts only where there are some. */
 static const char *suited(const char *training, bool experts)
 {
     return experts || !strstr(training, "dispatcher") ? training : "";
 }
 
-/* `far`: ZeRO 3, and two sites or three. */
-static lh_job *random_job(lhi_random *r, bool far)
+static lh_job *random_job(lhi_random *r, kind of)
 {
     static const char *const more[] = {
         "",
@@ -88,8 +121,9 @@ static lh_job *random_job(lhi_random *r, bool far)
     static const char *const layouts[] = {
         "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
         "layout: {expert: 2, outermost: data}\n"};
-    uint32_t kind = pick(r, 0, 8);
-    bool experts = kind < 6 && strstr(more[kind], "experts: ");
+    bool far = of == FAR;
+    uint32_t model = pick(r, 0, 8);
+    bool experts = model < 6 && strstr(more[model], "experts: ");
     char sites[4096];
     uint32_t n_sites = pick(r, far ? 2 : 1, 3);
     size_t len = (size_t)snprintf(sites, sizeof sites,
@@ -97,7 +131,11 @@ static lh_job *random_job(lhi_random *r, bool far)
                                   "  node_link: {gbps: 1000, latency_us: 3}\n"
                                   "  fabric: {gbps: %u, latency_us: 8}\n",
                                   pick(r, 1, 2) * 2, pick(r, 1, 4) * 50);
-    len += add_datacenters(r, n_sites, far, sites + len, sizeof sites - len);
+    if (of == ZONED)
+        len += add_zones(r, sites + len, sizeof sites - len);
+    else
+        len +=
+            add_datacenters(r, n_sites, far, sites + len, sizeof sites - len);
     CHECK(len < sizeof sites);
     return job_with(
         JOB_SMALL,
@@ -105,7 +143,7 @@ static lh_job *random_job(lhi_random *r, bool far)
         "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
         "training: {global_batch: %u, sequence: 4096%s}\n%s",
         sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
-        pick(r, 1, 40) * 1000, more[kind], pick(r, 1, 3) * 4,
+        pick(r, 1, 40) * 1000, more[model], pick(r, 1, 3) * 4,
         far ? all_shared[pick(r, 0, 1)] : suited(zero[pick(r, 0, 4)], experts),
         experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)] : "");
 }
@@ -290,10 +328,10 @@ static void check_job(lhi_random *r, const lh_job *job)
     lhi_arena_free(mem);
 }
 
-static void check_seed(uint64_t seed, bool far)
+static void check_seed(uint64_t seed, kind of)
 {
     lhi_random r = {seed};
-    lh_job *job = random_job(&r, far);
+    lh_job *job = random_job(&r, of);
     if (job)
         check_job(&r, job);
     lh_job_free(job);
@@ -305,9 +343,9 @@ static void nothing_is_below_its_bounds(void)
      * a stage are where layers, and where ends, take the longest. */
     static const uint64_t known[] = {6052, 13596};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        check_seed(known[i], false);
+        check_seed(known[i], ANY);
     for (uint64_t seed = 1; seed <= JOBS; seed++)
-        check_seed(seed, false);
+        check_seed(seed, ANY);
     /* Both kinds occur, or this would prove little. */
     CHECK_MSG(n_fit > JOBS / 2 && n_refused > 5 && n_tight > 2,
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
@@ -321,15 +359,29 @@ static void nothing_is_below_its_bounds(void)
 static void nothing_far_is_below_its_bounds(void)
 {
     for (uint64_t seed = 1; seed <= FAR_JOBS; seed++)
-        check_seed(seed, true);
+        check_seed(seed, FAR);
     CHECK_MSG(n_shared > FAR_JOBS / 10,
               "%lu layouts gather between datacenters",
               (unsigned long)n_shared);
+}
+
+static void nothing_in_zones_is_below_its_bounds(void)
+{
+    unsigned long before = (unsigned long)n_fit,
+                  dispatched = (unsigned long)n_across;
+
+    for (uint64_t seed = 1; seed <= ZONED_JOBS; seed++)
+        check_seed(seed, ZONED);
+    CHECK_MSG(n_fit - before > ZONED_JOBS && n_across > dispatched,
+              "%lu layouts fit, %lu send tokens between zones",
+              (unsigned long)n_fit - before,
+              (unsigned long)n_across - dispatched);
 }
 
 int main(void)
 {
     RUN(nothing_is_below_its_bounds);
     RUN(nothing_far_is_below_its_bounds);
+    RUN(nothing_in_zones_is_below_its_bounds);
     return test_summary();
 }

@@ -741,7 +741,7 @@ static void try_document(const char *path, int n_blocks)
 
 static void documents_show_what_is_accepted(void)
 {
-    try_document(SOURCE_ROOT "/docs/formats/job.md", 5);
+    try_document(SOURCE_ROOT "/docs/formats/job.md", 6);
     try_document(SOURCE_ROOT "/docs/formats/profile.md", 2);
 }
 

@@ -624,6 +624,15 @@ static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
     return simulate(a, wans, ns, err);
 }
 
+/* Their traffic shares links that have one setting: nothing is advised. */
+static bool has_zones(const lh_job *job)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        if (job->datacenters[i].zone_of)
+            return true;
+    return false;
+}
+
 lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                           lh_error *err)
 {
@@ -634,6 +643,7 @@ lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
     const lhi_traffic *traffic;
     uint32_t n;
     LHI_TRY(lhi_traffic_of(job, &a.config, mem, &traffic, &n, err));
+    n = has_zones(job) ? 0 : n;
     lh_link_advice *links = LHI_NEW(mem, lh_link_advice, n + (size_t)1);
     if (!links)
         return lhi_fail_nomem(err);

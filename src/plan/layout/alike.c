@@ -134,6 +134,7 @@ bool lhi_wan_same(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
            lhi_same(p->oversubscription, q->oversubscription) &&
            lhi_same(p->usd_per_gb, q->usd_per_gb) &&
            same_setting(&p->setting, &q->setting) &&
+           lhi_zones_of_one(job, a, b) == lhi_zones_of_one(job, x, y) &&
            same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
                              lhi_profile_link(job, LH_PATH_WAN, x, y));
 }

@@ -222,6 +222,19 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     return LH_OK;
 }
 
+/* From one stage to another, over the same link or within one datacenter. */
+static bool crosses_alike(const builder *b, uint32_t i, uint32_t g,
+                          uint32_t from, uint32_t to)
+{
+    uint32_t a = rank_of(b, g, from)->datacenter;
+    uint32_t z = rank_of(b, g, to)->datacenter;
+    uint32_t x = rank_of(b, i, from)->datacenter;
+    uint32_t y = rank_of(b, i, to)->datacenter;
+
+    return a == z || x == y ? a == x && z == y
+                            : lhi_one_link(b->job, a, z, x, y);
+}
+
 /* How many replicas send at once where group g does, from one stage to
  * another: those of all groups that cross the same link there. */
 static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
@@ -230,9 +243,7 @@ static uint32_t senders(const builder *b, uint32_t g, uint32_t from,
     const lh_sites *sites = b->places.sites;
     uint32_t replicas = 0;
     for (uint32_t i = 0; i < sites->n_groups; i++)
-        if (rank_of(b, i, from)->datacenter ==
-                rank_of(b, g, from)->datacenter &&
-            rank_of(b, i, to)->datacenter == rank_of(b, g, to)->datacenter)
+        if (crosses_alike(b, i, g, from, to))
             replicas += sites->groups[i].replicas;
     return replicas;
 }
@@ -277,12 +288,19 @@ static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
     return LH_OK;
 }
 
-/* The link between datacenters that a group uses, plus 1; 0: none. */
+/* The link between datacenters that a group uses, as the first pair of zones
+ * that do, plus 1; 0: none. */
 static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
 {
     uint32_t from = rank_of(b, g, link->from)->datacenter;
     uint32_t to = rank_of(b, g, link->to)->datacenter;
-    return from == to ? 0 : from * b->job->n_datacenters + to + 1;
+    uint32_t n = b->job->n_datacenters, pair = 0;
+    if (from == to)
+        return 0;
+    while (pair / n == pair % n ||
+           !lhi_one_link(b->job, from, to, pair / n, pair % n))
+        pair++;
+    return pair + 1;
 }
 
 /* Those of a set lead to its least member. */
@@ -293,15 +311,25 @@ static uint32_t least_of(uint32_t *shared, uint32_t pair)
     return pair;
 }
 
+/* What lies at the end of a link: between zones the rest of their datacenter,
+ * else all of it. */
+static const char *end_name(const lh_job *job, uint32_t at)
+{
+    const lh_datacenter *dc = &job->datacenters[at];
+    return dc->zone_of ? dc->zone_of : dc->name;
+}
+
 static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
                            lh_error *err)
 {
-    const lh_datacenter *dcs = b->job->datacenters;
-    uint32_t n = b->job->n_datacenters;
+    const lh_job *job = b->job;
+    uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
+    bool zones = lhi_zones_of_one(job, from, to);
     /* No site has '>' in its name, so no two links get one name. */
     char name[256];
-    snprintf(name, sizeof name, "%s->%s", dcs[pair / n].name,
-             dcs[pair % n].name);
+    snprintf(name, sizeof name, "%s->%s",
+             zones ? job->datacenters[from].name : end_name(job, from),
+             end_name(job, to));
     link->name = lhi_arena_strdup(b->mem, name);
     return link->name ? LH_OK : lhi_fail_nomem(err);
 }

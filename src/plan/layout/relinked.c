@@ -2,6 +2,7 @@
 #include "plan/layout/relinked.h"
 
 #include "base/fail.h"
+#include "cost/cost_links.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/shares.h"
 
@@ -76,7 +77,8 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++) {
             lh_wan *wan = &wans[(size_t)a * n + b];
-            if (a == b || (!all && (a != change->from || b != change->to)))
+            if (a == b ||
+                (!all && !lhi_one_link(job, change->from, change->to, a, b)))
                 continue;
             double value = change->value;
             if (change->relative)
@@ -96,7 +98,9 @@ static double rate_of(const lh_wan *wan)
 static uint32_t find_site(const lh_job *job, const char *name)
 {
     uint32_t i = 0;
-    while (i < job->n_datacenters && strcmp(job->datacenters[i].name, name))
+    while (i < job->n_datacenters && strcmp(job->datacenters[i].name, name) &&
+           (!job->datacenters[i].zone_of ||
+            strcmp(job->datacenters[i].zone_of, name)))
         i++;
     return i;
 }
