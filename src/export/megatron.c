@@ -317,6 +317,41 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
         lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
 }
 
+/* What its distributed optimizer gathers in 8 bits nothing else keeps so. */
+static void put_fp8(lhi_text *out, const lh_plan *plan)
+{
+    const lh_framework *f = &plan->job->framework;
+    if (f->fp8 == LH_FP8_NONE)
+        return;
+    lhi_text_puts(out, "--fp8-format hybrid\n");
+    if (plan->best.zero > 0)
+        lhi_text_puts(out, "--fp8-param-gather\n");
+    else
+        lhi_text_puts(out, "# Not expressed: weights in 8 bits, for which "
+                           "Megatron-LM wants its distributed optimizer.\n");
+    if (f->fp8 == LH_FP8_DISPATCH && plan->best.layout.expert > 1)
+        lhi_text_puts(out, "# Not expressed: tokens go to experts in 8 "
+                           "bits.\n");
+}
+
+/* What the plan was costed with, where it is not Megatron-LM's default. */
+static void put_framework(lhi_text *out, const lh_plan *plan)
+{
+    const lh_framework *f = &plan->job->framework;
+    if (plan->job->training.precision == LH_PRECISION_BF16 &&
+        f->gradients == LH_GRADIENT_BF16 && f->reduce == LH_GRADIENT_BF16)
+        lhi_text_puts(out, "--grad-reduce-in-bf16\n");
+    put_fp8(out, plan);
+    if (f->overlap_tensor > 0 && plan->best.layout.tensor > 1)
+        lhi_text_puts(out, "--tp-comm-overlap\n");
+    if (f->overlap_expert > 0 && plan->best.layout.expert > 1)
+        lhi_text_puts(out, "--overlap-moe-expert-parallel-comm\n");
+    if (f->fused_experts)
+        lhi_text_puts(out, "# In the environment: "
+                           "NVTE_CUTEDSL_FUSED_GROUPED_MLP=1\n"
+                           "--use-transformer-engine-op-fuser\n");
+}
+
 static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
@@ -348,6 +383,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     if (job->training.precision != LH_PRECISION_FP32)
         lhi_text_printf(out, "--%s\n",
                         lh_precision_name(job->training.precision));
+    put_framework(out, plan);
     put_memory(out, plan);
 }
 

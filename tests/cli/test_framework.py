@@ -120,4 +120,49 @@ def an_optical_network_waits_for_late_receives():
     check(took["late"] == took["late-fd"], f"{took}")
 
 
+MOE = """
+    longhaul: job/1
+    model: {{name: moe, layers: 4, hidden: 1024, ffn: 0, heads: 16, vocab: 32000,
+            experts: 8, experts_per_token: 2, expert_ffn: 1024}}
+    training: {{global_batch: 16, sequence: 2048, zero: {zero}, recompute: none}}
+    framework: {{{framework}}}
+    cluster:
+      gpu: h100
+      gpus_per_node: 8
+      node_link: {{gbps: 3600, latency_us: 3}}
+      datacenters: [{{name: west, nodes: 1}}]
+    layout: {{tensor: 2, context: 1, expert: 4, pipeline: 1, data: 4, micro_batch: 1,
+             chunks_per_device: 1, schedule: 1f1b}}
+"""
+
+
+@test
+def megatron_gets_what_was_costed():
+    def flags(framework, zero=1):
+        write("job.yaml", MOE.format(framework=framework, zero=zero))
+        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+        return case("export", ["export", "plan.json", "--to", "megatron"],
+                    out=ANY).stdout.splitlines()
+
+    rows = (
+        ("gradients: bf16, reduce: bf16", ["--grad-reduce-in-bf16"]),
+        ("fp8: matmul", ["--fp8-format hybrid", "--fp8-param-gather"]),
+        ("fp8: dispatch", ["--fp8-format hybrid", "# Not expressed: tokens go to "
+                           "experts in 8 bits."]),
+        ("overlap: {tensor: 0.5}", ["--tp-comm-overlap"]),
+        ("overlap: {expert: 0.5}", ["--overlap-moe-expert-parallel-comm"]),
+        ("experts: fused", ["--use-transformer-engine-op-fuser"]),
+    )
+    bare = flags("preset: megatron")
+    for keys, expected in rows:
+        got = flags(f"preset: megatron, {keys}")
+        for flag in expected:
+            check(flag not in bare, f"{flag} without {keys}")
+            check(flag in got, f"{flag} with {keys}: {got}")
+    # What fp32 sums of bf16 gradients are is Megatron-LM's default.
+    check("--grad-reduce-in-bf16" not in flags("reduce: bf16"), "half of it")
+    check("--fp8-param-gather" not in flags("fp8: matmul", zero=0),
+          "8 bits without the distributed optimizer")
+
+
 finish()
