@@ -331,12 +331,13 @@ void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
 lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
                            const lh_cost_slice *slice,
                            const lh_cost_options *options, lhi_busiest *known,
-                           double *gather, double *reduce, lh_error *err)
+                           lhi_sharded *out, lh_error *err)
 {
     lh_cost_options full;
     lhi_shape shape;
     lhi_part_times times;
     lhi_relay gathers = {0}, reductions = {0};
+    lhi_sharded sum = {0};
 
     LHI_TRY(lhi_cost_options(job, options, &full, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
@@ -350,9 +351,12 @@ lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
         lhi_part_sent(job, slice, &times, i, &g, &r);
         lhi_relay_add(&gathers, g, 0);
         lhi_relay_add(&reductions, 0, r);
+        sum.longest_gather = fmax(sum.longest_gather, g);
+        sum.longest_reduce = fmax(sum.longest_reduce, r);
     }
-    *gather = lhi_relay_ns(&gathers);
-    *reduce = lhi_relay_ns(&reductions);
+    sum.gather = lhi_relay_ns(&gathers);
+    sum.reduce = lhi_relay_ns(&reductions);
+    *out = sum;
     return LH_OK;
 }
 

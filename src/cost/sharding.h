@@ -46,12 +46,17 @@ void lhi_part_sent(const lh_job *job, const lh_cost_slice *slice,
                    double *reduce);
 
 /* All parts of a slice one after the other, with nothing computed in between:
- * where a whole chunk is gathered or reduced layer by layer. In ns; `options`
- * as lh_cost_chunk() takes them. */
+ * where a whole chunk is gathered or reduced layer by layer. In ns. */
+typedef struct lhi_sharded {
+    double gather, reduce;
+    double longest_gather, longest_reduce; /* of any part */
+} lhi_sharded;
+
+/* `options` as lh_cost_chunk() takes them. */
 lh_status lhi_sharded_time(const lh_job *job, const lh_layout *layout,
                            const lh_cost_slice *slice,
                            const lh_cost_options *options, lhi_busiest *known,
-                           double *gather, double *reduce, lh_error *err);
+                           lhi_sharded *out, lh_error *err);
 
 /* Layers pass through two stages, each of which has one of them at a time, and
  * the first works one layer ahead: the gathers of a pass and its computation,

@@ -338,6 +338,47 @@ static void schedule_of(const lh_pipeline *p, lh_timeline **t)
     lh_schedule_free(s);
 }
 
+/* On one rank chunks follow each other as layers do: where latencies are all
+ * there is, none of them hides behind another. */
+static void chunks_save_no_latencies(void)
+{
+    lh_job *job = job_with(
+        JOB_70B,
+        "  datacenters: [{name: west, nodes: 64}, {name: east, nodes: 64}]\n"
+        "  links: [{between: [west, east], latency_ms: 80, gbps: 3200}]\n"
+        "training: {global_batch: 512, sequence: 4096, zero: 3}\n");
+    int64_t one = 0;
+    for (uint32_t chunks = 1; chunks <= 8; chunks *= 2) {
+        lh_layout l = {.tensor = 2,
+                       .context = 1,
+                       .expert = 1,
+                       .pipeline = 1,
+                       .data = 512,
+                       .micro_batch = 1,
+                       .chunks_per_device = chunks,
+                       .outermost = LH_OUTERMOST_DATA};
+        lh_placement placement =
+            chunks == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
+        lh_pipeline *p = NULL;
+        lh_schedule *s = NULL;
+        lh_timeline *t = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_pipeline(job, &l, placement, LH_RECOMPUTE_NONE, &p,
+                                  NULL, &err),
+                 err);
+        CHECK_OK(lh_method_run("gpipe", p, NULL, &s, NULL, &err), err);
+        CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+        int64_t ns = lh_timeline_makespan(t);
+        one = chunks == 1 ? ns : one;
+        CHECK_MSG(ns >= one, "%u chunks take %.3f s, one %.3f", chunks,
+                  (double)ns / 1e9, (double)one / 1e9);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    lh_job_free(job);
+}
+
 /* Before everything a rank gathers its first layer, after everything it reduces
  * that one's gradients: these are operations, which no pass hides, and all
  * passes together take so much less. More latency is in both. */
@@ -432,6 +473,7 @@ int main(void)
     RUN(measured_in_one_piece);
     RUN(far_sites_cost_a_latency_per_layer);
     RUN(ends_are_operations);
+    RUN(chunks_save_no_latencies);
     RUN(far_sites_do_not_share_layers);
     return test_summary();
 }

@@ -161,13 +161,17 @@ static int64_t raise_to(int64_t *most, int64_t value)
     return more;
 }
 
-/* With ZeRO 2 and 3 the gather before the first layer of the first F, and the
- * reduction after the last W, are operations of their own, as they are with
- * ZeRO 0 and 1. All passes of a chunk take one time, so that those of each
- * microbatch become shorter by what is then theirs of it. Returns by how much.
- */
-static int64_t take_ends(const builder *b, const lh_cost *cost, lh_chunk *chunk)
+/* With ZeRO 2 and 3 the gather before the first layer of a device's first F,
+ * and the reduction after its last W, are operations of their own, as they are
+ * with ZeRO 0 and 1. Both are of its first chunk; those of others would be on
+ * the link while passes gather and reduce, and save nothing. All passes of a
+ * chunk take one time, so that those of each microbatch become shorter by what
+ * is then theirs of it. Returns by how much. */
+static int64_t take_ends(const builder *b, const lh_cost *cost, uint32_t c,
+                         lh_chunk *chunk)
 {
+    if (c >= b->config->layout.pipeline)
+        return 0;
     int64_t n = lhi_most(b->config->microbatches, 1);
     int64_t gather = cost->f.end_ns / n, reduce = cost->w.end_ns / n;
     if (cost->f.end_ns > 0)
@@ -212,7 +216,7 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
     b->built->inside_ns += cost.f.communication_ns + cost.d.communication_ns +
                            cost.w.communication_ns - data_ns;
-    b->built->data_ns += data_ns - take_ends(b, &cost, chunk);
+    b->built->data_ns += data_ns - take_ends(b, &cost, c, chunk);
     b->late_ns = lhi_most(b->late_ns, cost.data_late_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
     if (c == 0)

@@ -26,15 +26,16 @@ static lh_status time_chunk(const lh_job *job, const lhi_config *config,
     lh_cost_slice slice = lhi_config_slice(job, config, spread, chunk);
     *out = (lhi_chunk_sharded){0};
     for (uint32_t i = 0; i < spread->n_sites; i++) {
-        double gather, reduce;
+        lhi_sharded times;
         lhi_chunk_sharded here;
         if (lhi_spread_repeats(job, &config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
         LHI_TRY(lhi_sharded_time(job, &config->layout, &slice, &options, known,
-                                 &gather, &reduce, err));
-        LHI_TRY(lhi_whole(gather, "an all-gather", &here.gather_ns, err));
-        LHI_TRY(lhi_whole(reduce, "a reduce-scatter", &here.scatter_ns, err));
+                                 &times, err));
+        LHI_TRY(lhi_whole(times.gather, "an all-gather", &here.gather_ns, err));
+        LHI_TRY(
+            lhi_whole(times.reduce, "a reduce-scatter", &here.scatter_ns, err));
         out->gather_ns = lhi_most(out->gather_ns, here.gather_ns);
         out->scatter_ns = lhi_most(out->scatter_ns, here.scatter_ns);
     }

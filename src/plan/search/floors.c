@@ -379,24 +379,26 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* With ZeRO 2 and 3 the first gather and the last reduction of each chunk are
- * no part of its passes (build.c). Which layers begin a chunk is not known:
- * passes are at least as long as if each did. */
+/* With ZeRO 2 and 3 the first gather and the last reduction of each rank are no
+ * part of its passes (build.c). Which layers begin a rank is not known: passes
+ * are at least as long as if it were the one that is gathered longest. */
 static lh_status take_ends(lhi_floors *f, const lh_job *job,
                            const lh_layout *layout, const lh_cost_slice *slice,
                            lh_cost *cost, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    double gather, reduce, step = (double)layout->data * layout->micro_batch;
+    lhi_sharded sent;
+    double step = (double)layout->data * layout->micro_batch;
     double n = fmax(1, floor(job->training.global_batch / step));
+    double each = layout->pipeline / n;
     if (cost->f.end_ns == 0 && cost->w.end_ns == 0)
         return LH_OK;
-    LHI_TRY(lhi_sharded_time(job, layout, slice, &options, &f->busiest, &gather,
-                             &reduce, err));
+    LHI_TRY(lhi_sharded_time(job, layout, slice, &options, &f->busiest, &sent,
+                             err));
     if (cost->f.end_ns > 0)
-        cost->f.total_ns -= (int64_t)ceil(gather / n);
-    cost->w.total_ns -= (int64_t)ceil(reduce / n);
+        cost->f.total_ns -= (int64_t)ceil(each * sent.longest_gather);
+    cost->w.total_ns -= (int64_t)ceil(each * sent.longest_reduce);
     return LH_OK;
 }
 
