@@ -29,7 +29,7 @@ typedef struct row {
  * 2250 on B200 (arXiv:2604.23466, tables III and IV), each over A100's share;
  * the others of a generation are taken to be like it. `host_gbps`: PCIe 3.0 to
  * 6.0, and NVLink-C2C between a Grace processor and its GPUs. */
-static const double grouped_experts = 0.65, fused_experts = 0.80;
+static const double grouped_experts = 0.63, fused_experts = 0.75;
 
 static const row rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true},
@@ -38,10 +38,10 @@ static const row rows[] = {
     {GPU("h100-sxm", 989.5, 1979, 80, 3350), 0.87, 0.67, 128, false},
     {GPU("h200", 989.5, 1979, 141, 4800), 0.87, 0.67, 128, false},
     {GPU("gh200", 989.5, 1979, 96, 4000), 0.87, 0.67, 900, false},
-    {GPU("b200", 2250, 4500, 180, 8000), 0.80, 0.63, 128, false},
+    {GPU("b200", 2250, 4500, 180, 8000), 0.80, 0.62, 128, false},
     {GPU("b300", 2250, 4500, 270, 8000), 0.80, 0.84, 256, false},
     /* A Grace has 900 GB/s for its two GPUs. */
-    {GPU("gb200", 2500, 5000, 186, 8000), 0.80, 0.63, 450, false},
+    {GPU("gb200", 2500, 5000, 186, 8000), 0.80, 0.62, 450, false},
     {GPU("gb300", 2500, 5000, 279, 8000), 0.80, 0.84, 450, false},
 };
 

@@ -154,8 +154,8 @@ static void all_to_alls_by_hand(void)
     CHECK_NEAR((double)f.cost.f.communication_ns, 0.375 * sent, 2);
 }
 
-/* Experts' products, 8 of three 2048 x 768 per token, reach 65 % of what
- * others do, fused with what lies between them 80 %. */
+/* Experts' products, 8 of three 2048 x 768 per token, reach 63 % of what
+ * others do, fused with what lies between them 75 %. */
 static void experts_are_slower(void)
 {
     fixture f;
@@ -165,11 +165,11 @@ static void experts_are_slower(void)
     COST(&f);
     double rest = f.cost.f.flops - experts;
     CHECK_NEAR((double)f.cost.f.matmul_ns,
-               (rest + experts / 0.65) / rate16() / 1e3, 2);
+               (rest + experts / 0.63) / rate16() / 1e3, 2);
     f.job.framework.fused_experts = true;
     COST(&f);
     CHECK_NEAR((double)f.cost.f.matmul_ns,
-               (rest + experts / 0.80) / rate16() / 1e3, 2);
+               (rest + experts / 0.75) / rate16() / 1e3, 2);
     /* No run on these tells of it. */
     for (int i = 0; i < 2; i++)
         f.sites[i].gpu = *lh_gpu_preset("a100-80g");
