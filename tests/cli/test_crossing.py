@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines or replicas over two buildings: plans of the jobs of ScaleAcross
+Explorer say what the page about it says."""
+import re
+
+from harness import ROOT, WORK, check, finish, json_case, test
+
+PAGE = (ROOT / "docs/papers/scaleacross.md").read_text()
+
+
+def seconds(example, batch, layout, outermost):
+    text = (ROOT / "examples" / example).read_text()
+    text = re.sub("global_batch: [0-9]+, sequence: 8192",
+                  f"global_batch: {batch}, sequence: 8192, zero: 1, "
+                  "rings: pipelined, recompute: none", text)
+    (WORK / "job.yaml").write_text(
+        text + f"layout: {{{layout}, context: 1, pipeline: 2, "
+        f"outermost: {outermost}, sharding: full, schedule: dorapp}}\n")
+    return json_case(outermost, ["plan", "job.yaml"])["iteration_s"]
+
+
+def check_ratio(name, slower, faster, page):
+    check(abs(slower / faster / page - 1) < 0.02,
+          f"{name}: {slower:.3f} s against {faster:.3f} s, but the page "
+          f"says {page}")
+
+
+@test
+def pipelines_of_the_dense_model_cross_as_the_page_says():
+    row = re.search(r"\| 1:16 \|.*\| \+([0-9.]+) % \|$", PAGE, re.M)
+    page = 1 + float(row[1]) / 100
+    check(1.2 <= page <= 1.45, f"{page} is not what was published")
+    layout = ("tensor: 8, expert: 1, data: 4, micro_batch: 4, "
+              "chunks_per_device: 24")
+    job = ["dense-17b-two-buildings.yaml", 704, layout]
+    check_ratio("dense", seconds(*job, "pipeline"), seconds(*job, "data"), page)
+
+
+@test
+def replicas_of_the_mixture_cross_as_the_page_says():
+    row = re.search(r"\(table 2\) \|.*: ([0-9.]+) \|$", PAGE, re.M)
+    page = float(row[1])
+    check(page >= 1.49, f"{page} is not what was published")
+    layout = ("tensor: 4, expert: 16, data: 16, micro_batch: 1, "
+              "chunks_per_device: 12")
+    job = ["moe-40b-two-buildings.yaml", 64, layout]
+    check_ratio("mixture", seconds(*job, "data"), seconds(*job, "pipeline"),
+                page)
+
+
+finish()
