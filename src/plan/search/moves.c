@@ -2,16 +2,19 @@
 /* Layers moved between the chunks of layouts: first of those that are fastest
  * as they are, then of the others that their bounds over all partitions leave
  * a chance, the least bound first, whether or not even chunks of them fit. */
+#include "plan/layout/alike.h"
 #include "plan/layout/uneven.h"
 #include "plan/search/goal.h"
 
 #include <stdlib.h>
 
 enum {
-    FASTEST = 6,                /* layouts */
-    PASSES_OF_FASTEST = 150000, /* scheduled for each */
+    FASTEST = 12,               /* layouts */
+    PASSES_OF_FASTEST = 100000, /* scheduled for each */
     PASSES_OF_OTHERS = 30000,
-    PASSES = 3000000, /* for all of them */
+    PASSES = 3000000, /* for all of these */
+    NEAR = 2,         /* dimensions */
+    PASSES_OF_NEAR = 2000000,
 };
 
 /* A layout is tried under every method if a quick one's time on its partition
@@ -28,8 +31,15 @@ typedef struct effort {
 typedef struct mover {
     lhi_layout_search *s;
     uint64_t passes;
-    bool *done; /* of each candidate */
+    bool *done;  /* of each candidate */
+    bool *tried; /* with as much effort as the fastest */
 } mover;
+
+/* The caller wants what there is. */
+static bool is_over(const mover *m)
+{
+    return lhi_layout_search_stopped(m->s, m->s->n, true);
+}
 
 /* Where a slow method is best, the one that stands for all. */
 static const char *quick_method(const mover *m, const lhi_candidate *c)
@@ -110,14 +120,29 @@ static lh_status move_layers(mover *m, lhi_candidate *c, const effort *how,
     return simulate(m, c, &moved, err);
 }
 
-/* The fastest of those not done yet. */
-static lhi_candidate *next_fastest(const mover *m)
+/* The same chunks: what differs are places, state and what is made again, which
+ * changes less which layers suit whom. */
+static bool is_like(const lhi_candidate *a, const lhi_candidate *b)
+{
+    const lh_layout *x = &a->config.layout, *y = &b->config.layout;
+    return lhi_degrees_same(x, y) &&
+           x->chunks_per_device == y->chunks_per_device &&
+           a->config.placement == b->config.placement;
+}
+
+/* The fastest that is like none of those that are known; of these there are
+ * often more than one can try. */
+static lhi_candidate *next_fastest(const mover *m, lhi_candidate *const *known,
+                                   int n)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        if (lhi_candidate_works(c) && !m->done[i] &&
-            (!best || value(m, c) < value(m, best)))
+        bool like = !lhi_candidate_works(c) || m->done[i] ||
+                    (best && value(m, c) >= value(m, best));
+        for (int k = 0; k < n && !like; k++)
+            like = is_like(known[k], c);
+        if (!like)
             best = c;
     }
     return best;
@@ -158,7 +183,7 @@ static lh_status move_fastest(mover *m, lh_error *err)
     lhi_candidate *c, *fastest[FASTEST];
     effort how[FASTEST];
     int n = 0;
-    while (n < FASTEST && (c = next_fastest(m))) {
+    while (n < FASTEST && !is_over(m) && (c = next_fastest(m, fastest, n))) {
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
@@ -171,6 +196,7 @@ static lh_status move_fastest(mover *m, lh_error *err)
         note_best(m, fastest[i]);
     for (int i = 0; i < n; i++) {
         how[i].steepest = false;
+        m->tried[fastest[i] - m->s->candidates] = true;
         if (!is_hopeless(m, fastest[i]))
             LHI_TRY(move_layers(m, fastest[i], &how[i], err));
         note_best(m, fastest[i]);
@@ -181,9 +207,65 @@ static lh_status move_fastest(mover *m, lh_error *err)
 static lh_status move_others(mover *m, lh_error *err)
 {
     lhi_candidate *c;
-    while (m->passes > 0 && (c = next_promising(m))) {
+    while (m->passes > 0 && !is_over(m) && (c = next_promising(m))) {
         effort how = {c->config.layers, PASSES_OF_OTHERS, false, false};
         m->done[c - m->s->candidates] = true;
+        LHI_TRY(move_layers(m, c, &how, err));
+        note_best(m, c);
+    }
+    return LH_OK;
+}
+
+/* How many dimensions a candidate has other values in. Degrees cannot change
+ * one by one, as all together are the GPUs: they count once. */
+static int distance(const lhi_candidate *a, const lhi_candidate *b)
+{
+    bool degrees = false;
+    int n = 0;
+    for (int d = 0; d < LHI_N_DIMENSIONS; d++) {
+        if (lhi_dimension_value((lhi_dimension)d, &a->config) ==
+            lhi_dimension_value((lhi_dimension)d, &b->config))
+            continue;
+        if (d <= LHI_DIMENSION_DATA)
+            degrees = true;
+        else
+            n++;
+    }
+    return n + degrees;
+}
+
+/* What it takes with the layers that it has, as far as that is known. */
+static int64_t known_ns(const lhi_candidate *c)
+{
+    return lhi_candidate_works(c) ? c->choice.iteration_ns : c->bound_ns;
+}
+
+/* The most promising of those near to the best so far. */
+static lhi_candidate *next_near(const mover *m, const lhi_candidate *best)
+{
+    lhi_candidate *found = NULL;
+    for (uint32_t i = 0; i < m->s->n; i++) {
+        lhi_candidate *c = &m->s->candidates[i];
+        if (c != best && !m->tried[i] && !is_hopeless(m, c) &&
+            (!found || known_ns(c) < known_ns(found)) &&
+            distance(c, best) <= NEAR)
+            found = c;
+    }
+    return found;
+}
+
+/* With the layers of the best to begin with, and with more effort than before:
+ * the search has seen them with even chunks, or under one method. */
+static lh_status move_near(mover *m, lh_error *err)
+{
+    m->passes = PASSES_OF_NEAR;
+    while (m->passes > 0) {
+        const lhi_candidate *best = lhi_layout_search_best(m->s);
+        lhi_candidate *c = best ? next_near(m, best) : NULL;
+        if (!c || is_over(m))
+            break;
+        effort how = {c->config.layers, PASSES_OF_FASTEST, false, true};
+        m->tried[c - m->s->candidates] = true;
         LHI_TRY(move_layers(m, c, &how, err));
         note_best(m, c);
     }
@@ -196,9 +278,14 @@ lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
         return LH_OK;
     mover m = {.s = s, .passes = PASSES};
     m.done = calloc(s->n + (size_t)1, sizeof *m.done);
-    lh_status status = m.done ? move_fastest(&m, err) : lhi_fail_nomem(err);
+    m.tried = calloc(s->n + (size_t)1, sizeof *m.tried);
+    lh_status status =
+        m.done && m.tried ? move_fastest(&m, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = move_others(&m, err);
+    if (status == LH_OK)
+        status = move_near(&m, err);
     free(m.done);
+    free(m.tried);
     return status;
 }
