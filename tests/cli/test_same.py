@@ -190,6 +190,41 @@ def a_layout_that_is_given_again_takes_no_longer():
     check(n_elastic > 0, "no plan is elastic: less is shown than it says")
 
 
+def layers_of(job, choice):
+    """Of each chunk: as even as they go, the larger ones in the middle, where
+    the plan does not say otherwise."""
+    n = (choice["layout"]["pipeline"] * choice["layout"]["chunks_per_device"])
+    each, more = divmod(job["model"]["layers"], n)
+    first = (n - more) // 2
+    return choice.get("chunk_layers") or [
+        each + (first <= chunk < first + more) for chunk in range(n)]
+
+
+@test
+def a_layout_that_is_given_to_the_last_layer_takes_the_same_time():
+    """The plan's, and those beside it. Two chunks go in a loop or in a wave,
+    which a job does not say: there it may be less."""
+    n = 0
+    for seed, job, plan in plans():
+        for choice in [plan, *plan["alternatives"][:2]]:
+            layout = choice["layout"]
+            if choice["status"] != "ok" or layout["schedule"] in (
+                    "optimal", "elastic"):
+                continue
+            given = fixed(job, choice)
+            given["layout"]["layers"] = layers_of(job, choice)
+            again = planned(given, "again")
+            n += 1
+            if not check(again, f"job {seed}: {layout} is refused"):
+                continue
+            less = choice["iteration_ns"] - again["iteration_ns"]
+            check(less == 0 or (less > 0 and layout["pipeline"] > 1 and
+                                layout["chunks_per_device"] == 2),
+                  f"job {seed}: {choice['iteration_ns']} ns, and given again "
+                  f"{again['iteration_ns']}: {layout}")
+    check(n > 20, f"{n} layouts: less is shown than it says")
+
+
 def exported(target):
     done = run("export", "plan.json", "--to", target)
     check(done.returncode in (0, 1), done.stderr)
