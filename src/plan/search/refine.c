@@ -267,6 +267,42 @@ static lh_status improve_other(refiner *r, lh_choice *list, uint32_t i,
     return status;
 }
 
+/* What the best layout comes to on its other placement, if it has one. */
+static const lh_choice *other_placement(const lh_plan *p)
+{
+    const lh_choice *best = &p->best;
+    for (uint32_t i = 0; i < p->n_methods; i++) {
+        const lh_choice *c = &p->methods[i];
+        if (c->status == LH_CHOICE_OK && !is_elastic(c) &&
+            c->placement != best->placement &&
+            c->layout.chunks_per_device == best->layout.chunks_per_device &&
+            c->chunk_layers == best->chunk_layers)
+            return c;
+    }
+    return NULL;
+}
+
+/* Methods are listed there, too, and a search may find what none of them do. */
+static lh_status improve_placement(refiner *r, char *why, size_t room,
+                                   lh_error *err)
+{
+    lh_plan *p = r->plan;
+    const lh_choice *other = other_placement(p);
+    if (!other || r->stopped ||
+        lhi_value_at(r->options, other, other->lower_bound_ns) >=
+            lhi_value_of(r->options, &p->best))
+        return LH_OK;
+    lh_choice there = *other, before = p->best;
+    bool won;
+    before.why = "";
+    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / SHARE, &won, why, room,
+                          err));
+    if (won)
+        return add_method(r, &before, err);
+    return lh_best_is_search(there.layout.schedule) ? add_method(r, &there, err)
+                                                    : LH_OK;
+}
+
 /* Only what is simulated and whose bound is below the best can still win. */
 static lh_status improve_others(refiner *r, char *why, size_t room,
                                 lh_error *err)
@@ -342,6 +378,8 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);
     if (!is_elastic(&plan->best))
         LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
+    if (!is_elastic(&plan->best))
+        LHI_TRY(improve_placement(&r, why, sizeof why, err));
     LHI_TRY(improve_others(&r, why, sizeof why, err));
     if (!r.changed || is_elastic(&plan->best))
         return LH_OK;
