@@ -162,6 +162,42 @@ static void not_with_hybrid_sharding(void)
     }
 }
 
+/* Sharding takes no more of a state than a profile measured of it, which may be
+ * less than what the model counts. */
+static void less_state_than_counted(void)
+{
+#define ENTRY(kind, us, bytes)                                                 \
+    "    - {kind: " kind ", tensor: 2, sequence: 4096, F_us: " us              \
+    ", D_us: " us ", W_us: " us ", static_bytes: " bytes "}\n"
+    lh_job *job = job_with(
+        JOB_A100S,
+        "  gpu: {preset: a100-80g, memory_gib: 16}\n"
+        "training: {global_batch: 32, sequence: 4096}\n"
+        "layout: {tensor: 2, context: 1, pipeline: 2, data: 4, "
+        "micro_batch: 1, outermost: data, schedule: elastic}\n"
+        "profile:\n"
+        "  longhaul: profile/1\n"
+        "  entries:\n" ENTRY("layer", "8000", "1000000")
+            ENTRY("embedding", "80", "1000") ENTRY("head", "800", "1000"));
+#undef ENTRY
+    lh_plan_options even = {.size = sizeof even,
+                            .partition = LH_PARTITION_EVEN};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    bool sharded = false;
+    CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
+    for (uint32_t i = 0; plan && i < plan->n_methods; i++) {
+        const lh_choice *row = &plan->methods[i];
+        sharded |= row->elastic && row->elastic->gradients > 0;
+        CHECK(row->status != LH_CHOICE_OK || row->peak_memory_bytes >= 0);
+    }
+    CHECK(sharded);
+    if (plan)
+        plan_reads_back(plan);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* How often the search asks whether to go on. */
 typedef struct asked {
     uint32_t n, most; /* true from call number `most` on */
@@ -261,6 +297,7 @@ int main(void)
     RUN(beside_elastic_plans);
     RUN(not_with_hybrid_sharding);
     RUN(smaller_first_chunks);
+    RUN(less_state_than_counted);
     RUN(stopped_in_between);
     RUN(stopped_as_soon_as_it_works);
     return test_summary();

@@ -115,9 +115,10 @@ static lh_status find_state(shaper *s, lh_error *err)
                           &slice.first_layer, &slice.n_layers);
         LHI_TRY(lh_cost_chunk(s->job, &s->config->layout, &slice, &options,
                               &cost, err));
-        s->weights[c] = cost.weight_bytes;
-        s->gradients[c] = cost.gradient_bytes;
-        s->optimizer[c % s->P] += cost.optimizer_bytes;
+        lhi_state_parts state = lhi_state_parts_of(&cost);
+        s->weights[c] = state.weights;
+        s->gradients[c] = state.gradients;
+        s->optimizer[c % s->P] += state.optimizer;
         s->params[c % s->P] += cost.params;
     }
     return LH_OK;

@@ -133,24 +133,30 @@ static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
     return LH_OK;
 }
 
-/* A profile may have measured state that is more or less than what the model
- * counts: each part is its share of that, and the last one what is left. */
+lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
+{
+    int64_t state = state_bytes(cost);
+    lhi_state_parts out = {cost->weight_bytes, cost->gradient_bytes,
+                           cost->optimizer_bytes};
+    double counted =
+        (double)out.weights + (double)out.gradients + (double)out.optimizer;
+    if (state != out.weights + out.gradients + out.optimizer) {
+        double scale = counted > 0 ? (double)state / counted : 0;
+        out.weights = (int64_t)((double)out.weights * scale);
+        out.gradients = (int64_t)((double)out.gradients * scale);
+        out.weights = lhi_least(out.weights, state);
+        out.gradients = lhi_least(out.gradients, state - out.weights);
+    }
+    out.optimizer = state - out.weights - out.gradients;
+    return out;
+}
+
 static void add_state(const lh_cost *cost, lh_plan_memory *to)
 {
-    int64_t state = state_bytes(cost), weights = cost->weight_bytes,
-            gradients = cost->gradient_bytes;
-    double counted =
-        (double)weights + (double)gradients + (double)cost->optimizer_bytes;
-    if (state != weights + gradients + cost->optimizer_bytes) {
-        double scale = counted > 0 ? (double)state / counted : 0;
-        weights = (int64_t)((double)weights * scale);
-        gradients = (int64_t)((double)gradients * scale);
-        weights = weights < state ? weights : state;
-        gradients = gradients < state - weights ? gradients : state - weights;
-    }
-    to->parameters_bytes += weights;
-    to->gradients_bytes += gradients;
-    to->optimizer_bytes += state - weights - gradients;
+    lhi_state_parts state = lhi_state_parts_of(cost);
+    to->parameters_bytes += state.weights;
+    to->gradients_bytes += state.gradients;
+    to->optimizer_bytes += state.optimizer;
 }
 
 /* Returns by how much. */

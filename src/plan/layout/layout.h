@@ -73,6 +73,14 @@ typedef struct lhi_config {
  * chunks; else NULL. */
 const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
 
+/* What a slice holds of state, bytes. A profile may have measured more or less
+ * of it, in one piece, than the model counts: each part is its share of that,
+ * and the last one what is left. */
+typedef struct lhi_state_parts {
+    int64_t weights, gradients, optimizer;
+} lhi_state_parts;
+lhi_state_parts lhi_state_parts_of(const lh_cost *cost);
+
 /* What a configuration comes to, before any schedule. */
 typedef struct lhi_built {
     lh_pipeline *pipeline;
