@@ -77,6 +77,23 @@ static void append_cluster(const published *run, bool lifted, writer *w)
            node, m->link_gbps, m->fabric_gbps, run->gpus / node);
 }
 
+/* Where chunks are more than layers the ends have none, as Megatron counts
+ * with --account-for-embedding-in-pipeline-split and -for-loss-. */
+static void append_layers(const published *run, writer *w)
+{
+    uint32_t n = run->pipeline * run->chunks;
+    uint32_t layers = lh_model_preset(published_model(run))->layers;
+
+    if (n <= layers)
+        return;
+    append(w, ", layers: [");
+    for (uint32_t i = 0; i < n; i++) {
+        bool none = i == 0 || (i + 1 == n && n > layers + 1);
+        append(w, "%s%d", i ? ", " : "", none ? 0 : 1);
+    }
+    append(w, "]");
+}
+
 /* Meta's interleaved schedule takes as many microbatches ahead as memory and
  * messages allow (arXiv:2407.21783, section 3.3.2), not as many as Megatron's.
  * Which, is not published: it is left to the planner. */
@@ -97,6 +114,7 @@ static void append_layout(const published *run, writer *w)
         append(w, ", schedule: %s",
                run->pipeline > 1 && run->chunks > 1 ? "interleaved-1f1b"
                                                     : "1f1b");
+    append_layers(run, w);
     append(w, "}\n");
 }
 

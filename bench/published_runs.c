@@ -67,8 +67,8 @@ static const char *why_not(const published *run)
     if (!published_model(run))
         return "no such model";
     if (run->pipeline * run->chunks >
-        lh_model_preset(published_model(run))->layers)
-        return "a chunk for the embedding alone, without a layer";
+        lh_model_preset(published_model(run))->layers + 2)
+        return "more chunks than layers";
     if (run->expert > run->tensor * run->context * run->data)
         return "experts over more GPUs than a stage has, as published";
     return NULL;

@@ -21,7 +21,9 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
     for (uint32_t i = 0; i < chunks; i++) {
         uint32_t first, count;
         lh_plan_layers(plan, i, &first, &count);
-        lhi_text_printf(out, "%st*%" PRIu32, i ? "|" : "", count);
+        lhi_text_puts(out, i ? "|" : "");
+        if (count)
+            lhi_text_printf(out, "t*%" PRIu32, count);
     }
     if (plan->job->model->mtp_layers)
         lhi_text_printf(out, "m*%" PRIu32, plan->job->model->mtp_layers);

@@ -299,7 +299,10 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     if (!out)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
-        LHI_TRY(lhi_get_u32(r->doc, node, 1, layers, &out[node->index], err));
+        /* The ends have the embedding or the head all the same. */
+        bool at_end = node->index == 0 || node->index + 1 == list->n_items;
+        LHI_TRY(lhi_get_u32(r->doc, node, at_end ? 0 : 1, layers,
+                            &out[node->index], err));
         sum += out[node->index];
     }
     if (sum != layers)

@@ -4,8 +4,10 @@
 #include "test_spec.h"
 
 #include "jobs.h"
+#include "plans.h"
 
 #include <longhaul/cost.h>
+#include <longhaul/export.h>
 #include <longhaul/plan.h>
 
 #define PP2 "layout: {tensor: 2, pipeline: 2, chunks_per_device: 2, layers: "
@@ -78,6 +80,64 @@ static void every_plan_keeps_them(void)
     lh_job_free(job);
 }
 
+/* Llama 3 405B as Meta cut it: one layer in each of 128 chunks but the first,
+ * which has the embedding alone, and the last, with the head alone
+ * (arXiv:2407.21783, section 3.3.2). */
+static void ends_without_layers(void)
+{
+    uint32_t want[128];
+    char text[1024], layers[512];
+    size_t len = 0;
+    for (int i = 0; i < 128; i++) {
+        want[i] = i > 0 && i < 127;
+        len += (size_t)snprintf(layers + len, sizeof layers - len, "%s%u",
+                                i ? ", " : "", want[i]);
+    }
+    snprintf(text, sizeof text,
+             "longhaul: job/1\n"
+             "model: llama3-405b\n"
+             "training: {global_batch: 128, sequence: 8192, zero: 1}\n"
+             "cluster:\n"
+             "  gpu: h200\n"
+             "  gpus_per_node: 8\n"
+             "  node_link: {gbps: 3600, latency_us: 3}\n"
+             "  fabric: {gbps: 400, latency_us: 8}\n"
+             "  datacenters: [{name: west, nodes: 64}]\n"
+             "layout: {tensor: 8, context: 1, pipeline: 16, micro_batch: 1, "
+             "chunks_per_device: 8,\n         layers: [%s]}\n",
+             layers);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_job *job = parse(text, &err);
+    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan) {
+        lh_layout l = plan->best.layout;
+        lh_cost_slice slice = {.embedding = true, .n_sites = 0};
+        lh_cost cost = {0};
+        check_layers(&plan->best, want, 128);
+        CHECK(!plan->best.elastic);
+        CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
+        CHECK(plan->best.lower_bound_ns <= plan->best.iteration_ns);
+        CHECK_OK(lh_cost_chunk(job, &l, &slice, NULL, &cost, &err), err);
+        CHECK_INT(lh_pipeline_chunk(plan->pipeline, 0)->f_ns, cost.f.total_ns);
+        char *megatron = NULL, *same = NULL;
+        CHECK_OK(lh_export_megatron(plan, &megatron, NULL, &err), err);
+        CHECK_HAS(megatron, "--pipeline-model-parallel-layout E|t*1|t*1|");
+        CHECK_HAS(megatron, "|t*1|L\n");
+        lh_text_free(megatron);
+        lh_plan_free(plan_again(plan, &same));
+        if (same) { /* no other chunk may be without */
+            char *at = strstr(strstr(same, "\"chunk_layers\""), "1");
+            *at = '0';
+            plan_refused(same, "only the first and the last may have none");
+        }
+        lh_text_free(same);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* Masks are held, with attention, its output and the MLP's. */
 static void dropout_is_the_jobs_to_say(void)
 {
@@ -117,6 +177,7 @@ int main(void)
     RUN(bad_layers_are_refused);
     RUN(the_text_has_them);
     RUN(every_plan_keeps_them);
+    RUN(ends_without_layers);
     RUN(dropout_is_the_jobs_to_say);
     return test_summary();
 }

@@ -27,7 +27,7 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
     return wanted && shards && l->data * l->context > 1 &&
            !lhi_layout_is_folded(l) && config->microbatches >= l->pipeline &&
            config->microbatches <= MOST_MICROBATCHES && passes <= MOST_PASSES &&
-           !job->model->mtp_layers;
+           !job->model->mtp_layers && lhi_layers_least(job) > 0;
 }
 
 static bool can_go_on(lh_status status)

@@ -24,13 +24,20 @@ static lh_status check_layers(const checker *k, lh_error *err)
     uint32_t layers = k->job->model->layers;
     uint64_t n = (uint64_t)c->layout.pipeline * c->layout.chunks_per_device;
     uint64_t sum = 0;
-    if (n > layers)
+    if (n > layers && !c->chunk_layers)
         return lhi_doc_fail(k->doc, lhi_find(k->map, "layout"), err, LH_EINPUT,
                             "%" PRIu64 " chunks are more than the model's "
                             "%" PRIu32 " layers",
                             n, layers);
-    for (uint32_t i = 0; c->chunk_layers && i < n; i++)
+    for (uint32_t i = 0; c->chunk_layers && i < n; i++) {
         sum += c->chunk_layers[i];
+        if (c->chunk_layers[i] == 0 && i > 0 && i + 1 < n)
+            return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,
+                                LH_EINPUT,
+                                "chunk %" PRIu32 " has no layers; only the "
+                                "first and the last may have none",
+                                i);
+    }
     if (!c->chunk_layers || sum == layers)
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_find(k->map, "chunk_layers"), err,

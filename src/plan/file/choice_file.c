@@ -93,10 +93,8 @@ static const lhi_table elastic_table = {
 static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
                                               NULL};
 
-static const lhi_field layers_row = {.width = sizeof(uint32_t),
-                                     .of = LHI_F_WHOLE,
-                                     .least = 1,
-                                     .most = LH_MAX_CHUNKS};
+static const lhi_field layers_row = {
+    .width = sizeof(uint32_t), .of = LHI_F_WHOLE, .most = LH_MAX_CHUNKS};
 
 static lh_status read_layers(const lhi_reading *r, const lhi_node *node,
                              void *owner, lh_error *err)

@@ -522,7 +522,7 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
                  .parts = parts,
                  .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
-    if (n_chunks > job->model->layers)
+    if (n_chunks > job->model->layers && !config->layers)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%" PRIu64 " chunks (pipeline x chunks_per_device) are "
                         "more than the model's %" PRIu32 " layers",

@@ -72,6 +72,8 @@ typedef struct lhi_config {
 /* The layers of each chunk, where the job has them for layouts with so many
  * chunks; else NULL. */
 const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout);
+/* Of the chunk that the job gives fewest; 1 where it gives none. */
+uint32_t lhi_layers_least(const lh_job *job);
 
 /* What a slice holds of state, bytes. A profile may have measured more or less
  * of it, in one piece, than the model counts: each part is its share of that,

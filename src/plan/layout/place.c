@@ -354,6 +354,16 @@ const uint32_t *lhi_layers_asked(const lh_job *job, const lh_layout *layout)
     return asked->n_chunk_layers == chunks ? asked->chunk_layers : NULL;
 }
 
+uint32_t lhi_layers_least(const lh_job *job)
+{
+    const lh_layout *asked = &job->layout;
+    uint32_t least = asked->n_chunk_layers ? UINT32_MAX : 1;
+    for (uint32_t i = 0; i < asked->n_chunk_layers; i++)
+        if (asked->chunk_layers[i] < least)
+            least = asked->chunk_layers[i];
+    return least;
+}
+
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count)
 {

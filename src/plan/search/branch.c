@@ -510,7 +510,8 @@ static double ratio_of(const lhi_layout_search *s)
     double ratio = lhi_uneven_ratio(&s->options);
     for (uint32_t i = 0; i < l->n_chunk_layers; i++)
         for (uint32_t k = 0; k < l->n_chunk_layers; k++)
-            if (l->chunk_layers[i] > ratio * l->chunk_layers[k])
+            if (l->chunk_layers[k] &&
+                l->chunk_layers[i] > ratio * l->chunk_layers[k])
                 ratio = (double)l->chunk_layers[i] / l->chunk_layers[k];
     return ratio;
 }

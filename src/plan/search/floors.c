@@ -642,12 +642,12 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
                         .chunks_per_device = v,
                         .microbatches = config->microbatches,
                         .placement = v ? config->placement : LH_PLACEMENT_OTHER,
-                        .least_layers = 1,
+                        .least_layers = lhi_layers_least(f->job) ? 1 : 0,
                         .first_ns =
                             f->sites[1].f + f->sites[1].d + f->sites[1].w,
                         .sites = f->sites};
     memcpy(c.n_of_part, f->n_of_part, sizeof c.n_of_part);
-    if (v)
+    if (v && c.least_layers)
         c.least_layers =
             lhi_floor_least_layers(c.layers, c.stages * v, f->ratio);
     if (level < LHI_LEVEL_PLACED) {
