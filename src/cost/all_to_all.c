@@ -119,7 +119,8 @@ static lh_status time_part(const lh_job *job, const lhi_members *m, uint32_t at,
         node = s.node * 1e9 / path.bytes_per_s;
         near_ns = path.latency_ns;
     }
-    out->ns_per_byte = fmax(node, s.member * away.ns_per_byte);
+    out->wire_ns_per_byte = s.member * away.ns_per_byte;
+    out->ns_per_byte = fmax(node, out->wire_ns_per_byte);
     out->latency_ns = latency_of(exchange, near_ns, away.latency_ns);
     return LH_OK;
 }
@@ -138,6 +139,8 @@ lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,
             time_part(job, members, i, exchange, options, known, &here, err));
         worst.ns_per_byte = fmax(worst.ns_per_byte, here.ns_per_byte);
         worst.latency_ns = fmax(worst.latency_ns, here.latency_ns);
+        worst.wire_ns_per_byte =
+            fmax(worst.wire_ns_per_byte, here.wire_ns_per_byte);
     }
     *out = worst;
     return LH_OK;
@@ -188,7 +191,7 @@ lh_status lhi_all_to_all_least(const lh_job *job, uint32_t datacenter,
                                const lh_cost_options *options,
                                lhi_exchange_time *out, lh_error *err)
 {
-    lhi_exchange_time least = {INFINITY, INFINITY};
+    lhi_exchange_time least = {INFINITY, INFINITY, 0};
     double near = job->datacenters[datacenter].gpus_per_node, most = 0, nodes;
     lh_cost_path node, away;
 

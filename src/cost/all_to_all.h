@@ -31,6 +31,7 @@ typedef struct lhi_exchange {
  * and the latencies. `options` with defaults filled in. */
 typedef struct lhi_exchange_time {
     double ns_per_byte, latency_ns;
+    double wire_ns_per_byte; /* of the GPU's own interface; least: 0 */
 } lhi_exchange_time;
 
 lh_status lhi_all_to_all(const lh_job *job, const lhi_members *members,

@@ -35,6 +35,26 @@ static void wait_for(lhi_spent *pass, const lhi_relay *relay)
     pass->total += waits;
 }
 
+/* Whether gathers use the network between nodes, and only that: links between
+ * datacenters are slower and leave room on interfaces. Bounds count nothing. */
+static lh_status meet_in_fabric(const lhi_prices *p, bool *out, lh_error *err)
+{
+    lh_cost_group group;
+
+    LHI_TRY(lh_cost_group_of(p->job, p->layout, LH_COST_DATA_SHARED, p->slice,
+                             &group, err));
+    *out = !p->least && group.n_sites < 2 &&
+           group.size <= group.per_datacenter && group.size > group.per_node;
+    return LH_OK;
+}
+
+/* A gather, and what the layer before it sends between nodes meanwhile, share
+ * an interface: together they take as long as one after the other. */
+static double meets(double gather, double used, bool shared)
+{
+    return gather > 0 && shared ? gather + used : gather;
+}
+
 /* Layer by layer, as FSDP does by default: a layer's parameters are gathered
  * while the one before it computes, and its gradients reduced while the one
  * after it does. The backward begins with the head. */
@@ -42,11 +62,14 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
                                 lh_error *err)
 {
     uint32_t n = p->slice->n_layers + 2;
+    double used_f = 0, used_d = 0; /* the network, by the layer before */
     const lhi_spent *whole[] = {&s->time.f, &s->time.d, &s->time.w};
     double scale[3];
+    bool shared;
     lhi_part_times times;
     lhi_relay f = {0}, d = {0}, w = {0};
 
+    LHI_TRY(meet_in_fabric(p, &shared, err));
     LHI_TRY(lhi_data_time_parts(p->job, p->layout, p->slice, &p->options,
                                 &p->shape, p->known, &times, err));
     for (int i = 0; i < 3; i++) /* 1, but where it was measured in one piece */
@@ -60,9 +83,13 @@ static lh_status share_by_layer(const lhi_prices *p, bool gathers, lhi_sums *s,
             s->time.f.end = gather;
         if (s->time.w.end <= 0)
             s->time.w.end = reduce; /* the backward ends with it */
-        lhi_relay_add(&f, gather, scale[0] * one->used.f.total);
+        lhi_relay_add(&f, meets(gather, used_f, shared),
+                      scale[0] * one->used.f.total);
+        used_f = scale[0] * one->used.f.wire;
         one = find_part(p, s, n - 1 - i, &times, &gather, &reduce);
-        lhi_relay_add(&d, gather, scale[1] * one->used.d.total);
+        lhi_relay_add(&d, meets(gather, used_d, shared),
+                      scale[1] * one->used.d.total);
+        used_d = scale[1] * one->used.d.wire;
         lhi_relay_add(&w, scale[2] * one->used.w.total, reduce);
     }
     if (gathers) {

@@ -29,6 +29,8 @@ static lh_status price_senders(lhi_prices *p, const lhi_fold *fold,
                                p->known, &here, err));
         p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
         p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
+        p->expert.wire_ns_per_byte =
+            fmax(p->expert.wire_ns_per_byte, here.wire_ns_per_byte);
     }
     return LH_OK;
 }

@@ -64,6 +64,23 @@ double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
     return ns;
 }
 
+/* Of a ring, where it leaves the node. */
+static double wire_of(const lh_cost_path *path, uint32_t gpus, double bytes)
+{
+    if (gpus < 2 || path->kind == LH_PATH_NODE)
+        return 0;
+    return (gpus - 1.0) / gpus * bytes * 1e9 / path->bytes_per_s;
+}
+
+double lhi_price_wire(const lhi_prices *p, const lhi_work *work)
+{
+    double ns = wire_of(&p->tensor, p->tensor_group.size, work->tensor_bytes);
+
+    if (work->context_calls > 0 && p->context.kind != LH_PATH_NODE)
+        ns += work->context_bytes * 1e9 / p->context.bytes_per_s;
+    return ns + work->expert_bytes * p->expert.wire_ns_per_byte;
+}
+
 void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
 {
     const lh_cost_constants *c = p->options.constants;
@@ -76,6 +93,7 @@ void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out)
     }
     out->communication = lhi_price_communication(p, work);
     out->total = out->matmul + out->memory + out->kernel + out->communication;
+    out->wire = fmin(lhi_price_wire(p, work), out->total);
 }
 
 /* The host issues kernels ahead of the GPU, but not faster than it can. */

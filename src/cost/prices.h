@@ -27,6 +27,7 @@ typedef struct lhi_prices {
 /* Nanoseconds, in parts. */
 typedef struct lhi_spent {
     double total, matmul, memory, kernel, communication, flops;
+    double wire; /* for how long the network between nodes is in use */
     double data; /* of communication: what ZeRO 2 and 3 send */
     double end;  /* of data: before the first layer, or after the last */
 } lhi_spent;
@@ -43,6 +44,8 @@ lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
                           lhi_busiest *known, lhi_prices *p, lh_error *err);
 
 double lhi_price_communication(const lhi_prices *p, const lhi_work *work);
+/* How long it uses the network between nodes. */
+double lhi_price_wire(const lhi_prices *p, const lhi_work *work);
 void lhi_price_work(const lhi_prices *p, const lhi_work *work, lhi_spent *out);
 /* All passes of a layer or of what lies at an end. */
 void lhi_price_passes(const lhi_prices *p, const lhi_passes *work,

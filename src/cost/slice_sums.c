@@ -24,6 +24,8 @@ static void use_measured_time(const lhi_prices *p, const lhi_measured *m,
         out->d.communication = lhi_price_communication(p, &work->d);
         out->f.total += out->f.communication;
         out->d.total += out->d.communication;
+        out->f.wire = lhi_price_wire(p, &work->f);
+        out->d.wire = lhi_price_wire(p, &work->d);
     }
     if (!m->recompute_done && is_layer) {
         /* Full: all of F again. Selective: what the estimate adds. */

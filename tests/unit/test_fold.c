@@ -328,7 +328,8 @@ static lhi_exchange_time naive_member(const stage *s, uint32_t rank)
             late = fmax(late, 3000);
         }
     }
-    return (lhi_exchange_time){fmax(node, away) / s->expert, late};
+    return (lhi_exchange_time){fmax(node, away) / s->expert, late,
+                               away / s->expert};
 }
 
 /* Of all GPUs whose block reaches into the datacenter. */

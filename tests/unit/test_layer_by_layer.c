@@ -287,6 +287,44 @@ static void measured_in_one_piece(void)
     CHECK_NEAR((double)f.cost.d.total_ns, 32 * g + 20e6, 100);
 }
 
+/* Tensor parallelism over two nodes of a slow fabric, which gathers use as
+ * well: all that a layer sends and the next one's gather take as long as one
+ * after the other, which is longer than the layer. Two layers: 5 and 7 before 6
+ * of which 2 are sent would take 5 + (7 + 2) + 6. */
+static void an_interface_is_shared(void)
+{
+    fixture f;
+    alone one;
+    double used, whole;
+
+    fixture_init(&f, "llama3-8b");
+    f.sites[0].fabric.bytes_per_s = 5e9;
+    f.layout.tensor = 16;
+    f.layout.data = 4;
+    f.slice.n_layers = 1;
+    one = cost_alone(&f, f.slice);
+    /* Two all-gathers and two reduce-scatters of all tokens, at the rate of
+     * the eight interfaces of a node. */
+    used = 4 * 15.0 / 16 * 8192 * 4096 * 2 / (8 * 0.985 * 5);
+    CHECK(used < one.f && one.gather < one.f && one.gather + used > one.f);
+    f.slice.n_layers = 2;
+    f.job.training.zero = 3;
+    COST(&f);
+    whole = one.gather + (one.gather + used) + one.f;
+    CHECK_NEAR((double)f.cost.f.total_ns, whole, 4);
+    /* Gathers within a node meet nobody. */
+    f.layout.tensor = 1;
+    f.layout.data = 8;
+    f.slice.n_layers = 1;
+    f.job.training.zero = 1;
+    one = cost_alone(&f, f.slice);
+    f.slice.n_layers = 2;
+    f.job.training.zero = 3;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.total_ns,
+               one.gather + fmax(one.f, one.gather) + one.f, 4);
+}
+
 /* --- a job ---------------------------------------------------------------- */
 
 /* 80 layers over 80 ms each way: data parallelism over both sites and no
@@ -471,6 +509,7 @@ int main(void)
     RUN(waiting_is_communication);
     RUN(more_is_never_faster);
     RUN(measured_in_one_piece);
+    RUN(an_interface_is_shared);
     RUN(far_sites_cost_a_latency_per_layer);
     RUN(ends_are_operations);
     RUN(chunks_save_no_latencies);
