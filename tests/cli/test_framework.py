@@ -26,11 +26,12 @@ JOB = """
 
 
 def plan(framework, name="plan.json", precision="bf16", zero=1,
-         outermost="pipeline"):
+         outermost="pipeline", change=lambda text: text):
     if framework is not None:
         framework = f"framework: {{{framework}}}"
-    write("job.yaml", JOB.format(framework=framework or "", zero=zero,
-                                 precision=precision, outermost=outermost))
+    write("job.yaml", change(JOB.format(framework=framework or "", zero=zero,
+                                        precision=precision,
+                                        outermost=outermost)))
     case("plan", ["plan", "job.yaml", "--no-optimal", "-o", name], out=ANY)
     return json.loads(read(name))
 
@@ -61,6 +62,29 @@ def each_key_changes_the_plan():
         best = plan(f"preset: {preset}")
         check(best["iteration_s"] > bare["iteration_s"],
               f"{preset} is as fast as receives posted early")
+
+
+def with_experts(text):
+    return text.replace("gated: false", "gated: false, experts: 8, "
+                        "experts_per_token: 2, expert_ffn: 4096").replace(
+        "layout: {", "layout: {expert: 4, ")
+
+
+def on_h100(text):
+    """With enough tokens that the host does not set the pace."""
+    return text.replace("a100-80g", "h100-sxm").replace("micro_batch: 1",
+                                                        "micro_batch: 8")
+
+
+@test
+def overlap_and_fp8_make_it_faster():
+    for keys, change in (("overlap: {tensor: 1}", str),
+                         ("overlap: {expert: 1}", with_experts),
+                         ("fp8: matmul", on_h100)):
+        alone = plan("preset: none", change=change)
+        behind = plan(keys, change=change)
+        check(behind["iteration_s"] < alone["iteration_s"],
+              f"{keys}: {alone['iteration_s']}, then {behind['iteration_s']}")
 
 
 @test
