@@ -293,9 +293,12 @@ char *cli_time_text(int64_t ns, char *buffer)
 
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer)
 {
-    if (strcmp(unit, "bytes") == 0 && amount >= INT64_C(1) << 20) {
-        double gib = (double)amount / (double)(INT64_C(1) << 30);
-        snprintf(buffer, CLI_MEMORY_TEXT, "%.*f GiB", gib < 10 ? 2 : 1, gib);
+    const double mib = (double)amount / (double)(INT64_C(1) << 20);
+    if (strcmp(unit, "bytes") == 0 && mib >= 1) {
+        const bool small = mib < 102.4;
+        const double value = small ? mib : mib / 1024;
+        snprintf(buffer, CLI_MEMORY_TEXT, "%.*f %s", value < 10 ? 2 : 1, value,
+                 small ? "MiB" : "GiB");
     } else {
         snprintf(buffer, CLI_MEMORY_TEXT, "%" PRId64 "%s%.40s", amount,
                  *unit ? " " : "", unit);

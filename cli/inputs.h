@@ -151,7 +151,7 @@ json_t *cli_seconds(int64_t ns);
 /* "312.000 ms", in the unit that suits. */
 #define CLI_TIME_TEXT 32
 char *cli_time_text(int64_t ns, char *buffer);
-/* "12.5 GiB" where the unit is bytes, else the number and the unit. */
+/* "12.5 GiB" or "31.0 MiB" where the unit is bytes, else number and unit. */
 #define CLI_MEMORY_TEXT 64
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 json_t *cli_peak_memory(const lh_timeline *timeline);

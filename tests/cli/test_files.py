@@ -19,8 +19,8 @@ NO_SPACE = r"No space left on device"
 PLAYED = ["-s", "1f1b", "--speed", "100", "--message-bytes", "64"]
 
 
-@makes("p.yaml", "s.csv", "plan.json", "trace.json", "scenario.yaml",
-       "job.yaml")
+@makes("p.yaml", "s.csv", "plan.json", "trace.json",
+       "scenario.yaml", "job.yaml")
 def inputs():
     uniform("p.yaml", devices=2, microbatches=4, latency=8)
     run("schedule", "p.yaml", "-m", "1f1b", "-o", "s.csv")
@@ -215,6 +215,7 @@ def an_output_that_a_job_or_a_scenario_names_is_refused():
     write("optical.yaml", re.sub(r"^topology:.*$", "topology: sub/net.yaml",
                                  scenario, flags=re.M))
     os.symlink("sub/config.json", WORK / "link.json")
+    write("s.links.csv", "0-1,0F0,0F1,0F2,0F3\n")
     before = {path: (WORK / path).read_bytes() for path in (
         "sub/config.json", "sub/profile.json", "sub/net.yaml", "s.links.csv")}
     for args in (["plan", "named.yaml", "-o", "sub/config.json"],
@@ -229,6 +230,7 @@ def an_output_that_a_job_or_a_scenario_names_is_refused():
         case("a file that is named", args, 2, err=ONE_FILE)
     for path, was in before.items():
         check((WORK / path).read_bytes() == was, f"{path} is as it was")
+    (WORK / "s.links.csv").unlink()
 
 
 @test
