@@ -135,7 +135,9 @@ static const char *lacks_module(const lh_model *m, uint32_t module)
     case LH_MODULE_MLA_UP_PROJ:
         return m->kv_lora_rank ? NULL : "multi-head latent attention";
     case LH_MODULE_MLP:
-        return m->ffn ? NULL : "layers without experts";
+        return lh_model_moe_layers(m, 0, m->layers) < m->layers
+                   ? NULL
+                   : "layers without experts";
     default:
         return NULL;
     }
