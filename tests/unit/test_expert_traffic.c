@@ -88,6 +88,9 @@ static void one_block_over_both(void)
     /* Forward's are repeated. */
     s.config.recompute = LH_RECOMPUTE_FULL;
     check(&s, 3 * s.dense, 6 * 4 * 2.0 * 2 / 6);
+    /* In 8 bits to the experts, in 16 back. */
+    s.job->framework.fp8 = LH_FP8_DISPATCH;
+    check(&s, 3 * s.dense, 6 * 4 * 2.0 * 2 / 6 * 3 / 4);
     finish(&s);
 }
 

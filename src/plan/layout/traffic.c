@@ -164,9 +164,10 @@ static lh_status count_tokens(counter *c, const lhi_fold *fold,
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
     LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
-    /* Of one GPU. */
-    double each = shape.tokens * shape.dispatched * m->hidden * shape.element *
-                  passes * layers * c->config->microbatches;
+    /* Of one GPU; every other one goes to experts, the rest come back. */
+    double each = shape.tokens * shape.dispatched * m->hidden *
+                  (shape.dispatch + shape.element) / 2 * passes * layers *
+                  c->config->microbatches;
     for (uint32_t i = 0; lhi_fold_across(fold, i, &block); i++)
         for (uint32_t a = 0; a < block.n; a++)
             for (uint32_t b = 0; b < block.n; b++)
