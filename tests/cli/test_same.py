@@ -139,7 +139,7 @@ def check_compared(seed, plan):
     for row in rows:
         if row["status"] != "ok":
             continue
-        # An elastic plan shards by chunk, and bounds of the search by layer.
+        # Bounds of the search are of layouts that share nothing by chunk.
         least = max(0 if row["pipeline"] == "plan" else
                     plan["search"].get("lower_bound_ns", 0),
                     plan["lower_bound_ns"] if row["pipeline"] == own else 0)
@@ -154,6 +154,10 @@ def a_plan_is_simulated_and_compared_at_its_own_time():
     for seed, _, plan in plans():
         after = plan["optimizer_ns"] + plan["overhead_ns"]
         check(plan["iteration_ns"] == plan["makespan_ns"] + after, seed)
+        least = plan["search"].get("lower_bound_ns", 0)
+        check(plan["iteration_ns"] >= least,
+              f"job {seed}: its plan takes {plan['iteration_ns']} ns, and no "
+              f"layout less than {least}")
         alone = json_case(f"simulate {seed}", ["simulate", "plan.json"],
                           err=ANY)
         check(ns(alone["makespan_s"]) == plan["makespan_ns"] and
