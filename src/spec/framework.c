@@ -84,9 +84,7 @@ static void start_framework(const lhi_reading *r, void *it)
         break;
     case LH_FRAMEWORK_DEEPSPEED:
         f->no_sequence_parallel = true;
-        f->reduce = gradient_of(precision);
-        if (precision == LH_PRECISION_FP16)
-            f->gradients = LH_GRADIENT_FP16;
+        f->gradients = f->reduce = gradient_of(precision);
         break;
     case LH_FRAMEWORK_NONE:
     case LH_FRAMEWORK_TORCHTITAN:

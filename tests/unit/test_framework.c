@@ -42,7 +42,7 @@ static const expected presets[] = {
      LH_GRADIENT_FP16, LH_RECEIVES_LATE, LH_RECEIVES_EARLY},
     {JOB "framework: {preset: torchtitan}\n", false, false, LH_GRADIENT_FP32,
      LH_GRADIENT_FP32, LH_RECEIVES_EARLY, LH_RECEIVES_EARLY},
-    {JOB "framework: {preset: deepspeed}\n", false, true, LH_GRADIENT_FP32,
+    {JOB "framework: {preset: deepspeed}\n", false, true, LH_GRADIENT_BF16,
      LH_GRADIENT_BF16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
     {FP16 "framework: {preset: deepspeed, attention: unfused}\n", true, true,
      LH_GRADIENT_FP16, LH_GRADIENT_FP16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
@@ -202,6 +202,7 @@ static void a_job_costs_what_options_cost(void)
         {"framework: {preset: deepspeed}\n",
          {.size = sizeof(lh_cost_options),
           .no_sequence_parallel = true,
+          .gradient_bytes = 2,
           .gradient_wire_bytes = 2}},
     };
     lh_job *plain = job_with(JOB_A100S, "%s", "");
