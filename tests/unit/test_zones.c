@@ -4,6 +4,8 @@
 #include "jobs.h"
 #include "test_spec.h"
 
+#include "plan/layout/traffic.h"
+
 #include <longhaul/cost.h>
 #include <longhaul/plan.h>
 
@@ -331,6 +333,57 @@ static void every_key_changes_something(void)
     }
 }
 
+/* Of each replica's buffer half stays in a zone's ring; of the other half two
+ * rings between the datacenters send a half each. Parameters in two bytes and
+ * gradients in four: three bytes for each of the model. */
+static void bytes_between_datacenters_by_hand(void)
+{
+    static const lh_site_stages parts[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
+    const lh_site_group groups[] = {{1, 1, &parts[0]},
+                                    {1, 1, &parts[1]},
+                                    {1, 1, &parts[2]},
+                                    {1, 1, &parts[3]}};
+    const lh_sites sites = {4, groups};
+    const lhi_config config = {.layout = {.tensor = 1,
+                                          .context = 1,
+                                          .expert = 1,
+                                          .pipeline = 1,
+                                          .data = 4,
+                                          .micro_batch = 1,
+                                          .chunks_per_device = 1,
+                                          .outermost = LH_OUTERMOST_DATA,
+                                          .sites = &sites},
+                               .placement = LH_PLACEMENT_UD,
+                               .microbatches = 2};
+    lh_job *job = job_with(
+        JOB_SMALL, "  zone_link: {gbps: 400, latency_us: 20}\n"
+                   "  datacenters:\n"
+                   "    - {name: a, zones: [{name: x, nodes: 1}, {name: y, "
+                   "nodes: 1}]}\n"
+                   "    - {name: b, zones: [{name: x, nodes: 1}, {name: y, "
+                   "nodes: 1}]}\n"
+                   "  links: [{between: [a, b], latency_ms: 1, gbps: 100}]\n"
+                   "training: {global_batch: 8, sequence: 1024, zero: 1}\n");
+    lhi_arena *mem = lhi_arena_make(0);
+    double bytes = 3 * (double)lh_model_params(job->model),
+           across[2][2] = {{0}};
+    const lhi_traffic *t = NULL;
+    lh_error err = {0};
+    uint32_t n = 0;
+
+    CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
+    for (uint32_t i = 0; i < n; i++) {
+        across[t[i].from / 2][t[i].to / 2] += (double)t[i].data_bytes;
+        if (t[i].from / 2 == t[i].to / 2)
+            CHECK_NEAR((double)t[i].data_bytes, bytes, 8);
+    }
+    CHECK_NEAR(across[0][1], bytes, 8);
+    CHECK_NEAR(across[1][0], bytes, 8);
+    CHECK_NEAR(across[0][0], 2 * bytes, 16);
+    lh_job_free(job);
+    lhi_arena_free(mem);
+}
+
 int main(void)
 {
     RUN(zones_are_read_and_written);
@@ -338,6 +391,7 @@ int main(void)
     RUN(all_to_all_by_hand);
     RUN(data_parallelism_by_hand);
     RUN(messages_by_hand);
+    RUN(bytes_between_datacenters_by_hand);
     RUN(stages_fill_zones);
     RUN(experts_stay_in_zones);
     RUN(every_key_changes_something);

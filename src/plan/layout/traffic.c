@@ -3,6 +3,7 @@
  * them: docs/theory/placement.md. */
 #include "plan/layout/traffic.h"
 
+#include "cost/cost_links.h"
 #include "cost/fold.h"
 #include "cost/shape.h"
 
@@ -101,21 +102,55 @@ typedef struct ring {
     double members; /* in the smallest of them */
 } ring;
 
-/* Rings between the datacenters for buffers of `each` bytes on every GPU: one
- * such buffer for each group, in as many parts as the smallest datacenter has
- * members, or in one. */
-static void count_rings(counter *c, const ring *r, double each, double rounds)
+/* `rings` of them over n datacenters, each for a buffer of `bytes`. */
+static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
+                       double bytes)
 {
-    uint32_t n = c->job->n_datacenters, k = r->n_sites;
-    double members = has_leaders(c) ? 1 : r->members;
-    double step = each / members / k;
-    for (uint32_t i = 0; i < k; i++) {
-        size_t pair = (size_t)r->sites[i].datacenter * n +
-                      r->sites[(i + 1) % k].datacenter;
-        c->bytes[pair] += r->groups * members * rounds * (k - 1) * step;
-        if (rounds > 0 && step > (double)c->pairs[pair].data_step_bytes)
+    double step = bytes / n;
+    for (uint32_t i = 0; i < n && n > 1 && rings > 0; i++) {
+        size_t pair = (size_t)at[i] * c->job->n_datacenters + at[(i + 1) % n];
+        c->bytes[pair] += rings * (n - 1) * step;
+        if (step > (double)c->pairs[pair].data_step_bytes)
             c->pairs[pair].data_step_bytes = (int64_t)ceil(step);
     }
+}
+
+/* Those that are zones of one datacenter with the i-th; 0 where an earlier one
+ * is. */
+static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
+                           uint32_t *at)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < r->n_sites; k++) {
+        if (k != i && !lhi_zones_of_one(c->job, r->sites[i].datacenter,
+                                        r->sites[k].datacenter))
+            continue;
+        if (k < i)
+            return 0;
+        at[n++] = r->sites[k].datacenter;
+    }
+    return n;
+}
+
+/* Rings between the datacenters for buffers of `each` bytes on every GPU: one
+ * such buffer for each group, in as many parts as the smallest datacenter has
+ * members, or in one. Among zones of a datacenter first, as in
+ * cost/sharding.c. */
+static void count_rings(counter *c, const ring *r, double each, double rounds)
+{
+    double members = has_leaders(c) ? 1 : r->members;
+    double rings = r->groups * members * rounds, share = each / members;
+    uint32_t zones[LH_MAX_DATACENTERS], firsts[LH_MAX_DATACENTERS];
+    uint32_t n_firsts = 0, fewest = r->n_sites;
+    for (uint32_t i = 0; i < r->n_sites; i++) {
+        uint32_t n = zones_with(c, r, i, zones);
+        if (!n)
+            continue;
+        count_ring(c, zones, n, rings, share);
+        firsts[n_firsts++] = zones[0];
+        fewest = n < fewest ? n : fewest;
+    }
+    count_ring(c, firsts, n_firsts, rings * fewest, share / fewest);
 }
 
 static void count_params(counter *c, const ring *r, double params)
