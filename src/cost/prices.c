@@ -45,23 +45,23 @@ double lhi_price_communication(const lhi_prices *p, const lhi_work *work)
                                 work->tensor_bytes, work->tensor_calls);
     double expert = work->expert_bytes * p->expert.ns_per_byte +
                     work->expert_calls * p->expert.latency_ns;
-    double behind = price_products(p, work);
-    double ns = left_exposed(tensor, f->overlap_tensor, behind);
+    double ring = 0, under = 0; /* of keys and values; behind attention's */
+    double behind = price_products(p, work), ns;
 
+    if (work->context_calls > 0) {
+        ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
+               work->context_calls * p->context.latency_ns;
+        under = fmin(ring, work->core_flops / p->flops_per_ns);
+    }
+    behind = fmax(0, behind - under);
+    ns = left_exposed(tensor, f->overlap_tensor, behind);
     behind -= tensor - ns;
     if (!p->by_efficiency)
         behind += work->bytes / p->bytes_per_ns;
     ns += left_exposed(expert, f->overlap_expert, behind);
     ns += price_rings(p, p->shape.expert_tensor, &p->sharing,
                       work->sharing_bytes, work->sharing_calls);
-    if (work->context_calls > 0) {
-        double ring = work->context_bytes * 1e9 / p->context.bytes_per_s +
-                      work->context_calls * p->context.latency_ns;
-        double hidden = work->core_flops / p->flops_per_ns;
-
-        ns += fmax(0, ring - hidden);
-    }
-    return ns;
+    return ns + (ring - under);
 }
 
 /* Of a ring, where it leaves the node. */

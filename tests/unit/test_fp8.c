@@ -123,6 +123,28 @@ static void tensor_goes_on_behind_products(void)
                10 * sent - (double)f.cost.f.matmul_ns, 20);
 }
 
+/* Keys and values of four GPUs go on behind attention, and no gather or scatter
+ * behind the same products. */
+static void nothing_hides_behind_what_hides_else(void)
+{
+    fixture f;
+
+    fixture_init(&f, "llama3-70b");
+    f.layout.tensor = 2;
+    f.layout.context = 4;
+    f.job.framework.overlap_tensor = 1;
+    for (int i = 0; i < 2; i++) {
+        f.sites[i].node_link.latency_ns = 0;
+        f.sites[i].node_link.bytes_per_s /= 100;
+    }
+    COST(&f);
+    double rate = 4.5 * lh_cost_defaults()->node_efficiency;
+    double tensor = 4 * T / 4 * 8192 * 2 / 2 / rate;
+    double ring = 3 * 4 * 256 * T / 4 * 2 / rate;
+    CHECK_NEAR((double)f.cost.f.communication_ns,
+               tensor + ring - (double)f.cost.f.matmul_ns, 4);
+}
+
 static void init_experts(fixture *f)
 {
     fixture_init(f, "qwen3-30b-a3b");
@@ -327,6 +349,7 @@ int main(void)
     RUN(a_layer_by_hand);
     RUN(a_layer_holds);
     RUN(tensor_goes_on_behind_products);
+    RUN(nothing_hides_behind_what_hides_else);
     RUN(all_to_alls_by_hand);
     RUN(experts_are_slower);
     RUN(an_efficiency_is_of_both_rates);
