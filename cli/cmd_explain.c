@@ -52,7 +52,17 @@ static const char *what_text(const lh_instruction *in, char *buffer,
     return buffer;
 }
 
-static void print_line(cli *c, const lh_exec *exec, const lh_instruction *in)
+/* What a data-parallel communication crosses; NULL: is none, or unknown. */
+static const char *data_link(const cli_view *v, const lh_instruction *in)
+{
+    if (in->stream != LH_STREAM_DATA)
+        return NULL;
+    const lh_chunk *chunk = lh_pipeline_chunk(v->pipeline, in->pass.chunk);
+    return lh_pipeline_dp_link(v->pipeline, chunk->device);
+}
+
+static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
+                       const lh_instruction *in)
 {
     char what[64], time[CLI_TIME_TEXT];
     cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
@@ -62,6 +72,9 @@ static void print_line(cli *c, const lh_exec *exec, const lh_instruction *in)
                   in->peer);
     if (in->link != LH_NONE)
         cli_print(c, " over %.60s", lh_exec_link_name(exec, in->link));
+    const char *crossed = data_link(v, in);
+    if (crossed)
+        cli_print(c, " over %.200s", crossed);
     if (in->slot != LH_NONE)
         cli_print(c, ", buffer %" PRIu32, in->slot);
     if (in->turn != UINT64_MAX)
@@ -99,11 +112,12 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_exec *exec)
                   counts[LH_STREAM_DATA]);
     cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
     for (uint32_t i = 0; i < n; i++)
-        print_line(c, exec, &in[i]);
+        print_line(c, v, exec, &in[i]);
     return LH_OK;
 }
 
-static json_t *instruction_json(const lh_exec *exec, const lh_instruction *in)
+static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
+                                const lh_instruction *in)
 {
     char what[64];
     json_t *j = json_pack(
@@ -124,6 +138,9 @@ static json_t *instruction_json(const lh_exec *exec, const lh_instruction *in)
     if (in->link != LH_NONE)
         json_object_set_new(j, "link",
                             json_string(lh_exec_link_name(exec, in->link)));
+    const char *crossed = data_link(v, in);
+    if (crossed)
+        json_object_set_new(j, "link", json_string(crossed));
     if (in->slot != LH_NONE)
         json_object_set_new(j, "buffer", json_integer(in->slot));
     if (in->turn != UINT64_MAX)
@@ -138,7 +155,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
     const lh_instruction *in = lh_exec_instructions(exec, s->rank, &n);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, instruction_json(exec, &in[i]))) {
+        if (json_array_append_new(list, instruction_json(v, exec, &in[i]))) {
             json_decref(list);
             list = NULL;
         }

@@ -131,6 +131,22 @@ static json_t *slack_json(const cli_view *v)
     return list;
 }
 
+/* Of each device; null where it has no name. NULL: no memory, or nowhere. */
+static json_t *dp_links_json(const lh_pipeline *p)
+{
+    uint32_t P = lh_pipeline_n_devices(p), named = 0;
+    json_t *list = json_array();
+    for (uint32_t d = 0; d < P; d++) {
+        const char *name = lh_pipeline_dp_link(p, d);
+        json_array_append_new(list, name ? json_string(name) : json_null());
+        named += name != NULL;
+    }
+    if (named > 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 /* Of a plan: what follows the pipeline, too. */
 static int64_t iteration_ns(const work *w)
 {
@@ -170,6 +186,9 @@ static lh_status print_json(cli *c, const work *w)
     }
     if (j && w->problem.plan)
         json_object_set_new(j, "iteration_s", cli_seconds(iteration_ns(w)));
+    json_t *dp_links = j ? dp_links_json(v->pipeline) : NULL;
+    if (dp_links)
+        json_object_set_new(j, "dp_links", dp_links);
     if (j && w->jitter.samples)
         json_object_set_new(j, "jitter", cli_jitter_json(&w->jitter));
     return cli_put_json(c, j);
@@ -264,6 +283,37 @@ static void print_links(cli *c, const cli_view *v)
     more_rows(c, count);
 }
 
+static bool same_dp_link(const lh_pipeline *p, uint32_t a, uint32_t b)
+{
+    const char *x = lh_pipeline_dp_link(p, a), *y = lh_pipeline_dp_link(p, b);
+    return x && y ? strcmp(x, y) == 0 : x == y;
+}
+
+/* Devices one after another whose data-parallel links have one name, a row. */
+static void print_dp_links(cli *c, const cli_view *v)
+{
+    const lh_pipeline *p = v->pipeline;
+    uint32_t P = lh_pipeline_n_devices(p), rows = 0;
+    for (uint32_t d = 0, end; d < P; d = end) {
+        const char *name = lh_pipeline_dp_link(p, d);
+        for (end = d + 1; end < P && same_dp_link(p, d, end);)
+            end++;
+        if (!name)
+            continue;
+        if (rows++ == 0)
+            cli_print(c, "\nData-parallel links\n");
+        if (rows > MOST_ROWS)
+            continue;
+        char devices[32];
+        snprintf(devices, sizeof devices, "device %" PRIu32, d);
+        if (end - d > 1)
+            snprintf(devices, sizeof devices, "devices %" PRIu32 "-%" PRIu32, d,
+                     end - 1);
+        cli_print(c, "  %-20s %s\n", devices, name);
+    }
+    more_rows(c, rows);
+}
+
 static void print_jitter(cli *c, const lh_jitter_result *r)
 {
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
@@ -321,6 +371,7 @@ static lh_status print_text(cli *c, const work *w)
     print_path(c, v);
     print_slack(c, v);
     print_links(c, v);
+    print_dp_links(c, v);
     return LH_OK;
 }
 

@@ -110,6 +110,11 @@ typedef struct lh_pipeline_desc {
     const uint32_t *enqueue, *dequeue;
     /* When receives are posted, where simulations and runs do not say. */
     lh_receives receives;
+    /* What each device's own data-parallel link stands for: the name of the
+     * network that its communications cross, as a link's name, for people; NULL
+     * where it has none. NULL: nowhere. Dropped where a device has no
+     * data-parallel communication. */
+    const char *const *dp_links;
 } lh_pipeline_desc;
 
 /* LH_EINPUT: a value is out of range or contradicts another; `err` says
@@ -158,6 +163,9 @@ LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
 LH_API uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline);
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
+/* The description's, of the device's data-parallel link; NULL: no name. */
+LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
+                                       uint32_t device);
 /* LH_NO_LIMIT where there is none. */
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);

@@ -23,8 +23,8 @@ typedef struct lh_trace_run {
     uint32_t waits_for; /* index of the message that this pass had to wait
                            for, LH_NONE: none */
     int64_t start_ns, end_ns;
-    int64_t issued_ns; /* the device may go on; later than end_ns only where
-                          its sends are blocked */
+    int64_t issued_ns;    /* the device may go on; later than end_ns only where
+                             its sends are blocked */
     int64_t memory;       /* on the device from the start of the pass on */
     int64_t memory_after; /* from its end on */
 } lh_trace_run;
@@ -49,11 +49,13 @@ typedef struct lh_trace_device {
     uint32_t site;         /* index into site_names */
     int64_t memory_static; /* held from beginning to end */
     int64_t memory_limit;  /* LH_NO_LIMIT: none */
+    const char *dp_link;   /* what its data-parallel link stands for; NULL: has
+                              no name */
 } lh_trace_device;
 
 typedef struct lh_trace {
-    const char *title;  /* "" where none was given */
-    const char *source; /* "simulated" or "measured" */
+    const char *title;       /* "" where none was given */
+    const char *source;      /* "simulated" or "measured" */
     const char *memory_unit; /* "" where none was given */
     int64_t makespan_ns;
     uint32_t n_devices, n_sites, n_links;
@@ -61,7 +63,7 @@ typedef struct lh_trace {
     const char *const *site_names; /* at least one; "" where it has no name */
     const char *const *link_names;
     uint32_t n_runs, n_messages, n_collectives;
-    const lh_trace_run *runs; /* by device, then in order */
+    const lh_trace_run *runs;         /* by device, then in order */
     const lh_trace_message *messages; /* by readiness */
     const lh_trace_collective *collectives;
 } lh_trace;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel operations that passes launch: checked, sorted, numbered. */
 #include "pipe/pipeline_own.h"
+#include "pipe/schedule_own.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static lh_status refuse(const lhi_pipeline_origin *origin, uint32_t i,
                         lh_error *err, const char *format, ...)
@@ -151,6 +153,43 @@ lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
     }
     p->n_dp_ops = n;
     return LH_OK;
+}
+
+static lh_status keep_link(lh_pipeline *p, const lh_pipeline_desc *desc,
+                           uint32_t device, lh_error *err)
+{
+    const char *name = desc->dp_links[device];
+    if (!name || (p->dp_links && p->dp_links[device]))
+        return LH_OK;
+    if (!lhi_link_name_ok(name, strlen(name)))
+        return lhi_fail(err, LH_EINPUT,
+                        "pipeline: data_parallel: the name of device %" PRIu32
+                        "'s link must not be empty, hold commas, quotes or "
+                        "control characters, or have blanks around it",
+                        device);
+    if (!p->dp_links)
+        p->dp_links = LHI_NEW(p->mem, const char *, p->n_devices);
+    if (!p->dp_links || !(p->dp_links[device] = lhi_arena_strdup(p->mem, name)))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
+lh_status lhi_dp_links_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err)
+{
+    if (!desc->dp_links)
+        return LH_OK;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].all_gather_ns || p->chunks[c].reduce_scatter_ns)
+            LHI_TRY(keep_link(p, desc, p->chunks[c].device, err));
+    for (uint32_t i = 0; i < p->n_dp_ops; i++)
+        LHI_TRY(keep_link(p, desc, p->chunks[p->dp_ops[i].chunk].device, err));
+    return LH_OK;
+}
+
+const char *lh_pipeline_dp_link(const lh_pipeline *pipeline, uint32_t device)
+{
+    return pipeline->dp_links ? pipeline->dp_links[device] : NULL;
 }
 
 uint32_t lh_pipeline_first_gathers(const lh_pipeline *pipeline)

@@ -349,6 +349,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
         p->has_collectives = p->has_collectives || p->chunks[c].all_gather_ns ||
                              p->chunks[c].reduce_scatter_ns;
     LHI_TRY(lhi_dp_ops_take(p, desc, origin, err));
+    LHI_TRY(lhi_dp_links_take(p, desc, err));
     LHI_TRY(lhi_dp_groups_take(p, desc, err));
     LHI_TRY(lhi_prefetch_take(p, desc, err));
     count_routes(p);
@@ -519,6 +520,7 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.enqueue = p->enqueue;
     all.dequeue = p->dequeue;
     all.receives = p->receives;
+    all.dp_links = p->dp_links;
     if (!fits(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline has more than fits into an "

@@ -59,6 +59,7 @@ struct lh_pipeline {
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
     lh_receives receives;
+    const char **dp_links; /* per device; NULL: no device's has a name */
 };
 
 /* NULL-terminated, by value of lh_receives. */
@@ -86,6 +87,9 @@ lh_status lhi_prefetch_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                             lh_error *err);
 lh_status lhi_dp_groups_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                              lh_error *err);
+/* What each device's data-parallel link is called; after the operations. */
+lh_status lhi_dp_links_take(lh_pipeline *p, const lh_pipeline_desc *desc,
+                            lh_error *err);
 lh_status lhi_dp_ops_take(lh_pipeline *p, const lh_pipeline_desc *desc,
                           const lhi_pipeline_origin *origin, lh_error *err);
 

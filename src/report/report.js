@@ -415,7 +415,8 @@ function collectiveTip(t, c) {
   const x = t.collectives;
   return [heading(4, `${x.rs[c] ? 'reduce-scatter' : 'all-gather'} of chunk ` +
     `${x.chunk[c]}`),
-  el('p', {}, `data-parallel link of ${place(t, x.device[c])}`),
+  el('p', {}, `data-parallel link of ${place(t, x.device[c])}` +
+    (t.dpLink[x.device[c]] ? `: ${t.dpLink[x.device[c]]}` : '')),
   list(['starts', exact(x.depart[c])],
     x.depart[c] > x.ready[c] && ['in the queue',
       exact(x.depart[c] - x.ready[c])],

@@ -96,6 +96,12 @@ static void add_devices(columns *c)
         else
             lhi_text_printf(c->out, "%" PRId64, t->devices[d].memory_limit);
     }
+    lhi_text_puts(c->out, "],\"dpLink\":[");
+    for (uint32_t d = 0; d < t->n_devices; d++) {
+        const char *link = t->devices[d].dp_link;
+        lhi_text_puts(c->out, d ? "," : "");
+        lhi_json_add_string(c->out, link ? link : "");
+    }
     lhi_text_puts(c->out, "]");
 }
 

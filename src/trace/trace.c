@@ -187,6 +187,8 @@ static bool texts_ok(const lh_trace *t)
         ok = lhi_utf8_ok(t->site_names[i]);
     for (uint32_t i = 0; ok && i < t->n_links; i++)
         ok = lhi_utf8_ok(t->link_names[i]);
+    for (uint32_t i = 0; ok && i < t->n_devices; i++)
+        ok = !t->devices[i].dp_link || lhi_utf8_ok(t->devices[i].dp_link);
     return ok;
 }
 
@@ -340,6 +342,13 @@ static bool copy_heading(lhi_arena *mem, const lh_trace *from, lh_trace *to)
     lh_trace_device *devices = LHI_NEW(mem, lh_trace_device, from->n_devices);
     if (devices)
         memcpy(devices, from->devices, from->n_devices * sizeof *devices);
+    for (uint32_t d = 0; devices && d < from->n_devices; d++) {
+        const char *link = devices[d].dp_link;
+        if (!link || !link[0])
+            devices[d].dp_link = NULL;
+        else if (!(devices[d].dp_link = lhi_arena_strdup(mem, link)))
+            return false;
+    }
     to->devices = devices;
     to->title = lhi_arena_strdup(mem, from->title);
     to->source = lhi_arena_strdup(mem, from->source);

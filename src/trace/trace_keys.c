@@ -12,6 +12,8 @@ static const lhi_field device_rows[] = {
     {"memory_limit", LHI_WHOLE(lh_trace_device, memory_limit),
      .least = INT64_MIN, .most = INT64_MAX - 1, .when = LHI_LEFT_OUT,
      .absent = LH_NO_LIMIT},
+    {"dp_link", LHI_TEXT(lh_trace_device, dp_link), .least = 1, .quoted = true,
+     .when = LHI_LEFT_OUT},
 };
 static const lhi_table device_table = {
     LHI_ROWS("device", lh_trace_device, device_rows)};

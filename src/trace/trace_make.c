@@ -21,6 +21,7 @@ static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
         uint32_t site = lh_pipeline_device_site(pipeline, d);
         devices[d].site = site == LH_NONE ? 0 : site;
         devices[d].memory_limit = lh_pipeline_memory_limit(pipeline, d);
+        devices[d].dp_link = lh_pipeline_dp_link(pipeline, d);
     }
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(pipeline); c++) {
         const lh_chunk *chunk = lh_pipeline_chunk(pipeline, c);

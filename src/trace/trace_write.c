@@ -257,6 +257,19 @@ static void add_heading(writer *w)
     json_decref(heading);
 }
 
+static void add_dp_thread(writer *w, uint32_t device)
+{
+    const char *link = w->t->devices[device].dp_link;
+    lhi_text name = {0};
+    lhi_text_printf(&name, "device %" PRIu32 " data-parallel link%s%s", device,
+                    link ? ": " : "", link ? link : "");
+    w->out.failed |= name.failed;
+    if (!name.failed)
+        add_thread(w, device_pid(w, device), w->t->n_devices + device + 1,
+                   name.data);
+    lhi_text_fini(&name);
+}
+
 /* Processes and the first lane of every thread. */
 static void add_tracks(writer *w)
 {
@@ -276,9 +289,8 @@ static void add_tracks(writer *w)
     for (uint32_t i = 0; has && i < t->n_collectives; i++)
         has[t->collectives[i].device] = true;
     for (uint32_t d = 0; has && d < t->n_devices; d++) {
-        snprintf(text, sizeof text, "device %" PRIu32 " data-parallel link", d);
         if (has[d])
-            add_thread(w, device_pid(w, d), t->n_devices + d + 1, text);
+            add_dp_thread(w, d);
     }
     w->out.failed |= !has;
     for (uint32_t i = 0; i < t->n_messages; i++)

@@ -87,6 +87,7 @@ static const uint32_t device_sites[] = {1, 0};
 static const lh_dp_op ops[] = {
     {1, true, 1, 2, 30, {1, 2, false}, {LH_NONE, 0, false}},
     {1, false, 0, 1, 31, {1, 2, true}, {1, 3, true}}};
+static const char *const dp_links[] = {"a->b + b->a", "fabric of a"};
 static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 
 #pragma GCC diagnostic push
@@ -95,7 +96,7 @@ static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 static const lh_pipeline_desc all = {
     sizeof all, 2, 5, true, 2, chunks, 2, links, limits, "KiB", 2, sites,
     device_sites, 2, ops, 2, 2, 3, enqueue, dequeue,
-    LH_RECEIVES_LATE_FD};
+    LH_RECEIVES_LATE_FD, dp_links};
 /* clang-format on */
 #pragma GCC diagnostic pop
 
@@ -138,7 +139,7 @@ static void every_field_is_described(void)
     CHECK_INT(d.n_dequeue, all.n_dequeue);
     CHECK_INT(d.receives, all.receives);
     CHECK(d.chunks && d.links && d.memory_limits && d.sites);
-    CHECK(d.device_sites && d.dp_ops && d.enqueue && d.dequeue);
+    CHECK(d.device_sites && d.dp_ops && d.enqueue && d.dequeue && d.dp_links);
     for (uint32_t i = 0; i < 2 && !test_state.bad; i++) {
         CHECK(memcmp(&d.chunks[i], &chunks[i], sizeof *chunks) == 0);
         CHECK(same_link(&links[i], &d.links[i]));
@@ -148,6 +149,7 @@ static void every_field_is_described(void)
         CHECK(same_op(&d.dp_ops[i], &ops[i]));
         CHECK_INT(d.enqueue[i], enqueue[i]);
         CHECK_INT(d.dequeue[i], dequeue[i]);
+        CHECK_STR(d.dp_links[i], dp_links[i]);
     }
     check_same(p, make(&d));
 }
@@ -178,6 +180,7 @@ static void other_sizes(void)
     lh_pipeline_free(p);
     lh_pipeline_desc less = all;
     less.receives = LH_RECEIVES_EARLY;
+    less.dp_links = NULL;
     less.n_dp_ops = less.first_gathers = less.n_enqueue = less.n_dequeue = 0;
     p = make(&less);
     small.size = offsetof(lh_pipeline_desc, n_dp_ops);

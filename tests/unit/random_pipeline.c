@@ -53,6 +53,7 @@ typedef struct maker {
     int64_t *limits;
     char (*names)[16];
     uint32_t *device_sites;
+    const char **dp_links;
     lh_dp_op *ops;
     uint32_t *enqueue, *dequeue;
     uint32_t scale;               /* largest time of a pass */
@@ -186,6 +187,11 @@ static void give_sites(maker *m)
     for (uint32_t d = 0; d < n; d++)
         m->device_sites[d] = rng_below(m->r, m->desc.n_sites);
     m->desc.device_sites = m->device_sites;
+    /* Without drawing: cases stay as they are. */
+    m->dp_links = grab(n, sizeof *m->dp_links);
+    for (uint32_t d = 0; d < n; d++)
+        m->dp_links[d] = (d + n) % 3 == 0 ? NULL : sites[d % 3 / 2 * 2].name;
+    m->desc.dp_links = m->dp_links;
 }
 
 /* Some chunk on that device. */
@@ -271,6 +277,7 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     free(m.names);
     free(m.limits);
     free(m.device_sites);
+    free(m.dp_links);
     free(m.ops);
     free(m.enqueue);
     free(m.dequeue);

@@ -9,8 +9,8 @@
 
 static const char *const small_sites[] = {"west", "east & <b>"};
 static const char *const small_links[] = {"west-east", "east-west"};
-static const lh_trace_device small_devices[] = {{0, 5, 40},
-                                                {1, 0, LH_NO_LIMIT}};
+static const lh_trace_device small_devices[] = {{0, 5, 40, "fabric of <w>"},
+                                                {1, 0, LH_NO_LIMIT, NULL}};
 static const lh_trace_run small_runs[] = {
     {{0, 0, 0, 1, LH_F}, 0, LH_NONE, 100, 200, 200, 15, 15},
     {{0, 1, 0, 1, LH_F}, 0, LH_NONE, 200, 300, 350, 25, 25},

@@ -127,8 +127,47 @@ static void everything_reads_back(void)
                            " - {chunk: 1, all_gather: 1, latency: 1}\n");
     round_trip(HEAD CHUNKS "data_parallel: {prefetch: 0}\n");
     round_trip(HEAD CHUNKS "data_parallel:\n"
+                           " - {chunk: 0, all_gather: 1, link: fabric of x}\n"
+                           " - {chunk: 1, latency: 1}\n");
+    round_trip(HEAD CHUNKS "data_parallel:\n"
+                           "  chunks: [{chunk: 1, link: \"a->b + b->a\"}]\n"
+                           "  operations:\n"
+                           "   - {chunk: 1, all_gather: 2, launch: 1F0}\n");
+    round_trip(HEAD CHUNKS "data_parallel:\n"
                            "  chunks: [{chunk: 1, all_gather: 1}]\n"
                            "  prefetch: 2\n");
+}
+
+/* A device that communicates nothing has no such link, so no name of it. */
+static void names_of_links_follow_communication(void)
+{
+    static const char *const names[] = {"x", "y"}, *const odd[] = {"x", "y "};
+    lh_chunk chunks[] = {{.device = 0, .f_ns = 1},
+                         {.device = 1, .f_ns = 1, .reduce_scatter_ns = 2}};
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = 2,
+                             .n_microbatches = 1,
+                             .n_chunks = 2,
+                             .chunks = chunks,
+                             .dp_links = names};
+    lh_pipeline_desc back = {.size = sizeof back};
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+    CHECK(lh_pipeline_dp_link(p, 0) == NULL);
+    CHECK_STR(lh_pipeline_dp_link(p, 1), "y");
+    CHECK_OK(lh_pipeline_describe(p, &back, &err), err);
+    CHECK_STR(back.dp_links[1], "y");
+    lh_pipeline_free(p);
+    desc.dp_links = odd;
+    CHECK_INT(lh_pipeline_make(&desc, &p, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "device 1's link");
+    chunks[1].reduce_scatter_ns = 0;
+    CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+    CHECK(lh_pipeline_dp_link(p, 1) == NULL);
+    CHECK_OK(lh_pipeline_describe(p, &back, &err), err);
+    CHECK(back.dp_links == NULL);
+    lh_pipeline_free(p);
 }
 
 static void refuses(const char *text, const char *why)
@@ -197,6 +236,20 @@ static void refusals_name_line_and_key(void)
             "1 of 2 devices are at no site");
     refuses(HEAD CHUNKS "data_parallel: {prefetch: -1}\n",
             "data_parallel.prefetch: -1 is out of range");
+    refuses(HEAD CHUNKS "data_parallel:\n - {chunk: 1, latency: 2, link: x}\n",
+            "data_parallel[0].link: has no effect");
+    refuses(HEAD CHUNKS
+            "data_parallel:\n - {chunk: 1, all_gather: 2, link: \"x,y\"}\n",
+            "data_parallel[0].link: must not hold commas");
+    refuses(HEAD "chunks: [{device: 0, F: 1, D: 1, W: 1},"
+                 " {device: 0, F: 1, D: 1, W: 1}]\n"
+                 "data_parallel:\n"
+                 " - {chunk: 0, all_gather: 2, link: x}\n"
+                 " - {chunk: 1, all_gather: 2, link: y}\n",
+            "data_parallel[1].link: another chunk of device 0 says 'x'");
+    refuses(HEAD CHUNKS
+            "data_parallel:\n - {chunk: 1, all_gather: 2, links: x}\n",
+            "links");
     refuses(HEAD CHUNKS "data_parallel:\n - {chunk: 7}\n",
             "data_parallel[0].chunk: 7 is out of range");
     refuses(HEAD "uniform: {placement: wave, chunks_per_device: 3, F: 1, D: 1, "
@@ -413,6 +466,7 @@ int main(void)
     RUN(shorthands_expand);
     RUN(documentation_is_right);
     RUN(everything_reads_back);
+    RUN(names_of_links_follow_communication);
     RUN(refusals_name_line_and_key);
     RUN(schedules_read_back);
     RUN(pytorch_cells_are_taken);

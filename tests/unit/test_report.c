@@ -176,7 +176,7 @@ static void pictures_of_extremes(void)
 {
     static const char *const sites[] = {""};
     const int64_t far = INT64_C(1) << 53;
-    lh_trace_device device = {0, 0, LH_NO_LIMIT};
+    lh_trace_device device = {0, 0, LH_NO_LIMIT, NULL};
     lh_trace_run runs[] = {
         {{0, 0, 0, 1, LH_F}, 0, LH_NONE, 0, 0, 0, 0, 0},
         {{0, 0, 0, 1, LH_B}, 0, LH_NONE, far, far, far, INT64_MAX, INT64_MIN}};
@@ -214,7 +214,7 @@ static void svg_of_many(void)
 {
     enum { N = 3000 };
     static const char *const sites[] = {""};
-    lh_trace_device device = {0, 0, LH_NO_LIMIT};
+    lh_trace_device device = {0, 0, LH_NO_LIMIT, NULL};
     lh_trace_run *runs = calloc(N, sizeof *runs);
     for (uint32_t i = 0; i < N; i++)
         runs[i] = (lh_trace_run){{0, i / 3, 0, 1, (uint8_t)(i % 3)},

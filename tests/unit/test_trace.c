@@ -166,7 +166,8 @@ static void odd_names_survive(void)
     static const char *const sites[] = {"", "a\"b\\c</script>"};
     static const char *const links[] = {
         "l\xe2\x80\xa8\x7f\xc2\x85 \xf0\x9f\x9a\x80"};
-    lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT}, {1, -5, -7}};
+    lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT, "\"<\xe2\x80\xa8"},
+                                 {1, -5, -7, ""}};
     lh_trace_run runs[] = {{.pass = pass(0, LH_F, 0),
                             .waits_for = LH_NONE,
                             .end_ns = INT64_C(1) << 53,
@@ -189,6 +190,7 @@ static void odd_names_survive(void)
     char *text = NULL;
     CHECK_OK(lh_trace_copy(&t, &copy, &err), err);
     same_again(copy);
+    CHECK(copy && copy->devices[1].dp_link == NULL);
     CHECK_OK(lh_trace_format(copy, &text, NULL, &err), err);
     CHECK(text && !strchr(text, '<'));
     CHECK_HAS(text, "\\u2028");
@@ -202,7 +204,7 @@ static void odd_names_survive(void)
 static void nothing_at_all(void)
 {
     static const char *const names[] = {""};
-    lh_trace_device device = {0, 0, LH_NO_LIMIT};
+    lh_trace_device device = {0, 0, LH_NO_LIMIT, NULL};
     lh_trace t = {.source = "simulated",
                   .n_devices = 1,
                   .n_sites = 1,
@@ -220,7 +222,8 @@ static void nothing_at_all(void)
 static void put_in_order(void)
 {
     static const char *const names[] = {"x"};
-    lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT}, {0, 0, LH_NO_LIMIT}};
+    lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT, NULL},
+                                 {0, 0, LH_NO_LIMIT, NULL}};
     lh_trace_run runs[] = {
         {pass(1, LH_F, 1), 1, 0, 90, 100, 100, 0, 0},
         {pass(1, LH_F, 0), 1, 1, 70, 90, 95, 0, 0},

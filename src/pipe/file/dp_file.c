@@ -23,6 +23,7 @@ static const lhi_field chunk_rows[] = {
     {"reduce_scatter", LHI_TIME(lhi_dp_chunk, reduce_scatter_ns),
      .when = LHI_KEPT},
     {"latency", LHI_TIME(lhi_dp_chunk, latency_ns), .when = LHI_KEPT},
+    {"link", LHI_TEXT(lhi_dp_chunk, link), .least = 1, .when = LHI_LEFT_OUT},
 };
 static const lhi_table chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
@@ -46,6 +47,55 @@ static lh_status take_chunks(const lhi_reading *r, const lhi_node *list,
         chunk->reduce_scatter_ns = from->reduce_scatter_ns;
         chunk->dp_latency_ns = from->latency_ns;
     }
+    return LH_OK;
+}
+
+static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
+{
+    bool any = it->all_gather_ns > 0 || it->reduce_scatter_ns > 0;
+    for (uint32_t i = 0; !any && i < text->n_ops; i++)
+        any = text->ops[i].chunk == it->chunk;
+    return any;
+}
+
+static lh_status take_link(const lhi_reading *r, const lhi_node *item,
+                           const lhi_pipeline_text *text, const char **links,
+                           lh_error *err)
+{
+    const lhi_dp_chunk *from = &text->dp_chunks[item->index];
+    const char **link = &links[text->desc.chunks[from->chunk].device];
+    const lhi_node *node = lhi_find(item, "link");
+    if (!from->link)
+        return LH_OK;
+    if (!lhi_link_name_ok(from->link, strlen(from->link)))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "must not hold commas, quotes or control "
+                            "characters, or have blanks around it");
+    if (!communicates(text, from))
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "has no effect: chunk %" PRIu32
+                            " communicates nothing; give 'all_gather' or "
+                            "'reduce_scatter', or leave it out",
+                            from->chunk);
+    if (*link && strcmp(*link, from->link) != 0)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "another chunk of device %" PRIu32
+                            " says '%s'; a device has one such link",
+                            text->desc.chunks[from->chunk].device, *link);
+    *link = from->link;
+    return LH_OK;
+}
+
+/* Once the operations are known, too. */
+static lh_status take_links(const lhi_reading *r, const lhi_node *list,
+                            lhi_pipeline_text *text, lh_error *err)
+{
+    const char **links = LHI_NEW(r->mem, const char *, text->desc.n_devices);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *n = list->first; n; n = n->next)
+        LHI_TRY(take_link(r, n, text, links, err));
+    text->desc.dp_links = links;
     return LH_OK;
 }
 
@@ -164,8 +214,10 @@ static lh_status read_map(const lhi_reading *r, const lhi_node *map,
         return LH_OK;
     const lhi_node *chunks = lhi_find(map, "chunks");
     const lhi_node *operations = lhi_find(map, "operations");
-    if (chunks)
+    if (chunks) {
         LHI_TRY(take_chunks(r, chunks, text, err));
+        LHI_TRY(take_links(r, chunks, text, err));
+    }
     if (operations && !(text->origin.op_nodes = lhi_items(r, operations)))
         return lhi_fail_nomem(err);
     d->n_dp_ops = text->n_ops;
@@ -189,7 +241,8 @@ lh_status lhi_dp_read(const lhi_reading *r, const lhi_node *node, void *owner,
     LHI_TRY(
         lhi_list_read(r, node, &dp_rows[0], &items, &text->n_dp_chunks, err));
     text->dp_chunks = items;
-    return take_chunks(r, node, text, err);
+    LHI_TRY(take_chunks(r, node, text, err));
+    return take_links(r, node, text, err);
 }
 
 json_t *lhi_dp_write(const void *owner, const void *context)

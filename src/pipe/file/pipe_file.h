@@ -51,6 +51,7 @@ typedef struct lhi_site_text {
 typedef struct lhi_dp_chunk {
     uint32_t chunk;
     int64_t all_gather_ns, reduce_scatter_ns, latency_ns;
+    const char *link; /* of its device; NULL: no name */
 } lhi_dp_chunk;
 
 typedef struct lhi_dp_groups {

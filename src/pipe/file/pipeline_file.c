@@ -276,17 +276,32 @@ static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
+/* A name is said of a device's chunks that have times of their own here; where
+ * none has, of the first with operations. */
 static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
                                 lh_error *err)
 {
-    lhi_dp_chunk *list = LHI_NEW(mem, lhi_dp_chunk, text->desc.n_chunks);
-    if (!list)
+    const lh_pipeline_desc *d = &text->desc;
+    lhi_dp_chunk *list = LHI_NEW(mem, lhi_dp_chunk, d->n_chunks);
+    bool *sends = LHI_NEW(mem, bool, d->n_chunks);
+    bool *said = LHI_NEW(mem, bool, d->n_devices);
+    if (!list || !sends || !said)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < text->desc.n_chunks; i++) {
-        const lh_chunk *c = &text->desc.chunks[i];
-        if (c->all_gather_ns || c->reduce_scatter_ns || c->dp_latency_ns)
-            list[text->n_dp_chunks++] = (lhi_dp_chunk){
-                i, c->all_gather_ns, c->reduce_scatter_ns, c->dp_latency_ns};
+    for (uint32_t i = 0; i < d->n_dp_ops; i++)
+        sends[d->dp_ops[i].chunk] = true;
+    for (uint32_t i = 0; i < d->n_chunks; i++)
+        said[d->chunks[i].device] |=
+            d->chunks[i].all_gather_ns || d->chunks[i].reduce_scatter_ns;
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        const lh_chunk *c = &d->chunks[i];
+        bool ends = c->all_gather_ns || c->reduce_scatter_ns;
+        bool says = d->dp_links && (ends || (sends[i] && !said[c->device]));
+        const char *link = says ? d->dp_links[c->device] : NULL;
+        said[c->device] |= says;
+        if (ends || c->dp_latency_ns || link)
+            list[text->n_dp_chunks++] =
+                (lhi_dp_chunk){i, c->all_gather_ns, c->reduce_scatter_ns,
+                               c->dp_latency_ns, link};
     }
     text->dp_chunks = list;
     return LH_OK;

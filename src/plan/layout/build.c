@@ -2,6 +2,7 @@
 /* From a layout to the scheduling problem: costs become passes, hops links. */
 #include "plan/layout/reuse.h"
 
+#include "base/text.h"
 #include "base/whole.h"
 #include "cost/cost_links.h"
 #include "cost/shape.h"
@@ -20,7 +21,8 @@ typedef struct builder {
     uint32_t n_chunks, n_links;
     lh_link *links;
     uint32_t *last_link, *link_before; /* per device, per link: see hop_to() */
-    uint32_t *shared; /* per pair of datacenters: see share_links() */
+    uint32_t *shared;      /* per pair of datacenters: see share_links() */
+    const char **dp_links; /* per device; NULL: sends nothing */
     lhi_busiest busiest;
     int64_t late_ns; /* of the reductions, beside the chunks' latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
@@ -298,19 +300,22 @@ static lh_status add_link(builder *b, uint32_t from, uint32_t to, lh_error *err)
     return LH_OK;
 }
 
-/* The link between datacenters that a group uses, as the first pair of zones
- * that do, plus 1; 0: none. */
+/* A link between datacenters, as the first pair of zones that use it. */
+static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
+{
+    uint32_t n = job->n_datacenters, pair = 0;
+    while (pair / n == pair % n ||
+           !lhi_one_link(job, from, to, pair / n, pair % n))
+        pair++;
+    return pair;
+}
+
+/* The one that a group uses, plus 1; 0: none. */
 static uint32_t crossed(const builder *b, uint32_t g, const lh_link *link)
 {
     uint32_t from = rank_of(b, g, link->from)->datacenter;
     uint32_t to = rank_of(b, g, link->to)->datacenter;
-    uint32_t n = b->job->n_datacenters, pair = 0;
-    if (from == to)
-        return 0;
-    while (pair / n == pair % n ||
-           !lhi_one_link(b->job, from, to, pair / n, pair % n))
-        pair++;
-    return pair + 1;
+    return from == to ? 0 : first_pair(b->job, from, to) + 1;
 }
 
 /* Those of a set lead to its least member. */
@@ -329,17 +334,23 @@ static const char *end_name(const lh_job *job, uint32_t at)
     return dc->zone_of ? dc->zone_of : dc->name;
 }
 
-static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
-                           lh_error *err)
+enum { LINK_NAME = 256 };
+
+static void name_of(const lh_job *job, uint32_t pair, char name[LINK_NAME])
 {
-    const lh_job *job = b->job;
     uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
     bool zones = lhi_zones_of_one(job, from, to);
     /* No site has '>' in its name, so no two links get one name. */
-    char name[256];
-    snprintf(name, sizeof name, "%s->%s",
+    snprintf(name, LINK_NAME, "%s->%s",
              zones ? job->datacenters[from].name : end_name(job, from),
              end_name(job, to));
+}
+
+static lh_status name_link(builder *b, uint32_t pair, lh_link *link,
+                           lh_error *err)
+{
+    char name[LINK_NAME];
+    name_of(b->job, pair, name);
     link->name = lhi_arena_strdup(b->mem, name);
     return link->name ? LH_OK : lhi_fail_nomem(err);
 }
@@ -377,6 +388,90 @@ static lh_status share_links(builder *b, lh_error *err)
     return LH_OK;
 }
 
+/* The links of a ring through a stage's datacenters, each once, by the names
+ * that they have as links of the pipeline. */
+static void name_ring(builder *b, const lhi_spread *spread, lhi_text *out)
+{
+    uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        const lh_cost_site *next = &spread->sites[(i + 1) % spread->n_sites];
+        uint32_t pair =
+            least_of(b->shared, first_pair(b->job, spread->sites[i].datacenter,
+                                           next->datacenter));
+        uint32_t k = 0;
+        while (k < n && pairs[k] != pair)
+            k++;
+        if (k < n)
+            continue;
+        char name[LINK_NAME];
+        name_of(b->job, pair, name);
+        lhi_text_printf(out, "%s%s", n ? " + " : "", name);
+        pairs[n++] = pair;
+    }
+}
+
+/* Through the same datacenters in the same order. */
+static bool same_ring(const lhi_spread *a, const lhi_spread *b)
+{
+    bool same = a->n_sites == b->n_sites;
+    for (uint32_t i = 0; same && i < a->n_sites; i++)
+        same = a->sites[i].datacenter == b->sites[i].datacenter;
+    return same;
+}
+
+/* Whether GPUs of several nodes of one datacenter reduce together; copies of
+ * experts may be further apart than those of the rest. */
+static lh_status leaves_node(const builder *b, const lhi_spread *spread,
+                             uint32_t chunk, bool *leaves, lh_error *err)
+{
+    const lh_layout *l = &b->config->layout;
+    lh_cost_slice slice = lhi_config_slice(b->job, b->config, spread, chunk);
+    lh_cost_group all, copies;
+    slice.datacenter = spread->sites[0].datacenter;
+    LHI_TRY(
+        lh_cost_group_of(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
+    LHI_TRY(lh_cost_group_of(b->job, l, LH_COST_DATA, &slice, &copies, err));
+    *leaves = all.size > all.per_node || copies.size > copies.per_node;
+    return LH_OK;
+}
+
+/* What the data-parallel communication of a chunk crosses, at its slowest
+ * level: that is what the data-parallel link of its device stands for. */
+static lh_status name_dp_link(builder *b, uint32_t chunk, lh_error *err)
+{
+    uint32_t d = b->chunks[chunk].device;
+    const lhi_spread *spread = &b->places.spreads[d];
+    lhi_text name = {0};
+    if (spread->n_sites > 1 && d > 0 && b->dp_links[d - 1] &&
+        same_ring(spread, spread - 1)) {
+        b->dp_links[d] = b->dp_links[d - 1];
+        return LH_OK;
+    }
+    if (spread->n_sites > 1) {
+        name_ring(b, spread, &name);
+    } else {
+        bool leaves;
+        LHI_TRY(leaves_node(b, spread, chunk, &leaves, err));
+        lhi_text_printf(&name, "%s of %s", leaves ? "fabric" : "node links",
+                        b->job->datacenters[spread->sites[0].datacenter].name);
+    }
+    if (!name.failed)
+        b->dp_links[d] = lhi_arena_strdup(b->mem, name.data);
+    lhi_text_fini(&name);
+    return b->dp_links[d] ? LH_OK : lhi_fail_nomem(err);
+}
+
+static lh_status name_dp_links(builder *b, lh_error *err)
+{
+    for (uint32_t c = 0; c < b->n_chunks; c++) {
+        const lh_chunk *chunk = &b->chunks[c];
+        if (!b->dp_links[chunk->device] &&
+            (chunk->all_gather_ns || chunk->reduce_scatter_ns))
+            LHI_TRY(name_dp_link(b, c, err));
+    }
+    return LH_OK;
+}
+
 /* Links of a device are chained, the latest first, to find repeated ones. */
 static lh_status hop_to(builder *b, uint32_t from, uint32_t to, lh_error *err)
 {
@@ -400,8 +495,10 @@ static lh_status allocate(builder *b, lh_error *err)
     b->optimizer_ns = LHI_NEW(b->mem, int64_t, P);
     b->workspace = LHI_NEW(b->mem, int64_t, P);
     b->buffers = LHI_NEW(b->mem, int64_t, P);
+    b->dp_links = LHI_NEW(b->mem, const char *, P);
     if (!b->shared || !b->chunks || !b->links || !b->link_before ||
-        !b->last_link || !b->optimizer_ns || !b->workspace || !b->buffers)
+        !b->last_link || !b->optimizer_ns || !b->workspace || !b->buffers ||
+        !b->dp_links)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -469,6 +566,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         .device_sites = at,
         .receives = lh_framework_receives(&b->job->framework,
                                           b->config->layout.chunks_per_device),
+        .dp_links = b->dp_links,
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)
@@ -494,6 +592,7 @@ static lh_status build(builder *b, lh_error *err)
         LHI_TRY(hop_to(b, b->chunks[c + 1].device, b->chunks[c].device, err));
     }
     LHI_TRY(share_links(b, err));
+    LHI_TRY(name_dp_links(b, err));
     LHI_TRY(add_tied_embedding(b, err));
     return make_pipeline(b, err);
 }
