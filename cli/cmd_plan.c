@@ -507,6 +507,25 @@ static lh_status check_drawn(cli *c)
     return LH_OK;
 }
 
+/* The search over layouts has work or time, that for optimal schedules work
+ * alone; draws have neither. */
+static lh_status check_limits(cli *c)
+{
+    const settings *s = c->settings;
+    const bool drawn = s->search == LH_PARTITION_MONTE_CARLO;
+    if (drawn && s->seconds > 0)
+        return cli_usage(c, "--time does nothing with --search monte-carlo; "
+                            "--draws says how much it does");
+    if (drawn && s->no_optimal && s->effort)
+        return cli_usage(c, "--effort does nothing with --no-optimal and "
+                            "--search monte-carlo; --draws says how much it "
+                            "does");
+    if (s->no_optimal && s->seconds > 0 && s->effort)
+        return cli_usage(c, "--effort does nothing with --no-optimal and "
+                            "--time; leave one of them out");
+    return LH_OK;
+}
+
 /* What would have no effect is not taken. */
 static lh_status check_options(cli *c)
 {
@@ -515,6 +534,7 @@ static lh_status check_options(cli *c)
     if (!s->jitter.spec && cli_given(c, "by"))
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
     CLI_TRY(check_drawn(c));
+    CLI_TRY(check_limits(c));
     if (s->search == LH_PARTITION_EVEN && cli_given(c, "max-chunk-ratio"))
         return cli_usage(c, "--max-chunk-ratio does nothing with --search "
                             "even, which leaves chunks as even as they go");

@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,9 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &jitter, checked.jitter, err));
         checked.jitter = &jitter;
     }
+    if (!(checked.seconds >= 0 && checked.seconds <= DBL_MAX))
+        return lhi_fail(err, LH_EINVAL, "lh_plan_options.seconds is %g",
+                        checked.seconds);
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
         (checked.jitter || checked.front || checked.goal != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,

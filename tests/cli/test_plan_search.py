@@ -89,6 +89,20 @@ def effort_limits_the_search_over_layouts():
           less["why"])
 
 
+# What is built waits for its simulation; a bound below the best does not say
+# that it is slower.
+@test
+def what_was_not_simulated_is_not_called_slower():
+    plan = json.loads(plan_large("--effort", "3000", "--top", "9999"))
+    waited = [a for a in plan["alternatives"] if a["status"] == "bounded" and
+              a["lower_bound_ns"] < plan["iteration_ns"]]
+    check(waited, "nothing was left that may win")
+    for other in waited:
+        check(re.match(r"not simulated when the search ended; at most \d+\.\d "
+                       "% faster by its lower bound: ", other["why"]),
+              other["why"])
+
+
 @test
 def a_plan_says_that_a_clock_ended_its_search():
     plan = json.loads(plan_large("--time", "0.1"))

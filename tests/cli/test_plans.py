@@ -243,7 +243,14 @@ def options_of_plans_go_together():
              "--objective cost does not go with --search monte-carlo"),
             (["--draws", "5"], "--draws needs --search monte-carlo"),
             (["--search", "even", "--max-chunk-ratio", "2"],
-             "--max-chunk-ratio does nothing with --search even")]:
+             "--max-chunk-ratio does nothing with --search even"),
+            (["--search", "monte-carlo", "--time", "5"],
+             "--time does nothing with --search monte-carlo"),
+            (["--search", "monte-carlo", "--no-optimal", "--effort", "5"],
+             "--effort does nothing with --no-optimal and --search "
+             "monte-carlo"),
+            (["--no-optimal", "--time", "5", "--effort", "5"],
+             "--effort does nothing with --no-optimal and --time")]:
         case(" ".join(options), ["plan", "job.yaml", *options], 2,
              err=re.escape(says))
 

@@ -4,6 +4,7 @@
 #include "plans.h"
 
 #include <longhaul/plan.h>
+#include <math.h>
 #include <stdlib.h>
 
 static lh_job *job_of(const char *layout)
@@ -25,7 +26,8 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
     return w->simulated && best_ns > 0 && done >= w->simulated;
 }
 
-static lh_plan *make(const char *layout, uint32_t simulated)
+static lh_plan *make_for(lh_plan_goal goal, const char *layout,
+                         uint32_t simulated)
 {
     lh_plan *plan = NULL;
     lh_error err = {0};
@@ -33,12 +35,19 @@ static lh_plan *make(const char *layout, uint32_t simulated)
     watcher w = {simulated};
     lh_plan_options o = {.size = sizeof o,
                          .no_optimal = true,
+                         .goal = goal,
+                         .usd_per_gpu_hour = 2,
                          .partition = LH_PARTITION_EVEN,
                          .progress = watch,
                          .context = &w};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     lh_job_free(job);
     return plan;
+}
+
+static lh_plan *make(const char *layout, uint32_t simulated)
+{
+    return make_for(LH_PLAN_FASTEST, layout, simulated);
 }
 
 static void check_counts(const lh_plan *p)
@@ -126,8 +135,62 @@ static void no_plan_is_below_what_is_said(void)
     check_runners(0);
 }
 
+/* What a bound does not rule out is not said to be slower, or dearer. */
+static uint32_t check_alternatives(const lh_plan *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
+        const lh_choice *c = &p->alternatives[i];
+        if (c->status != LH_CHOICE_BOUNDED)
+            continue;
+        bool cost = p->goal == LH_PLAN_CHEAPEST;
+        double hours = (double)c->lower_bound_ns / 3.6e12;
+        const lh_layout *l = &c->layout;
+        double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
+        bool may_win = cost ? 2 * ceil(gpus / 4) * 4 * hours <
+                                  p->best.cost->usd * (1 - 1e-9)
+                            : c->lower_bound_ns < p->best.iteration_ns;
+        bool said = strstr(c->why, "not simulated when the search ended");
+        CHECK_MSG(said == may_win, "%s, of %g to %g hours", c->why, hours,
+                  (double)p->best.iteration_ns / 3.6e12);
+        n += may_win && (!cost || c->lower_bound_ns >= p->best.iteration_ns);
+    }
+    return n;
+}
+
+static void alternatives_say_if_nobody_looked(void)
+{
+    for (int goal = LH_PLAN_FASTEST; goal <= LH_PLAN_CHEAPEST; goal++) {
+        uint32_t n = 0;
+        for (uint32_t simulated = 1; simulated < 9; simulated += 4) {
+            lh_plan *part = make_for((lh_plan_goal)goal, "", simulated);
+            check_counts(part);
+            n += check_alternatives(part);
+            lh_plan_free(part);
+        }
+        CHECK_MSG(n > 0 || goal == LH_PLAN_FASTEST, "no cheaper one was left");
+    }
+}
+
+static void nonsense_is_refused(void)
+{
+    lh_job *job = job_of("");
+    const double no_seconds[] = {-1, NAN, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        lh_plan_options o = {.size = sizeof o, .seconds = no_seconds[i]};
+        CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
+        CHECK_HAS(err.text, "lh_plan_options.seconds is ");
+        lh_plan_free(plan);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(alternatives_say_if_nobody_looked);
+    RUN(nonsense_is_refused);
     RUN(fastest_only_if_closed);
     RUN(no_plan_is_below_what_is_said);
     return test_summary();

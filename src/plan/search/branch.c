@@ -478,8 +478,10 @@ static lh_status prove(branch *b, lh_error *err)
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
     for (uint32_t i = 0; i < s->n; i++) {
-        const lhi_candidate *c = &s->candidates[i];
+        lhi_candidate *c = &s->candidates[i];
         int64_t ns = c->floor.ns;
+        c->open = !s->complete && !c->thorough && c->bound_ns < INT64_MAX &&
+                  can_win(s, c);
         if (!lhi_uneven_possible(s->job, &c->config, &s->options) &&
             c->bound_ns > ns)
             ns = c->bound_ns;

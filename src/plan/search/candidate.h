@@ -32,6 +32,7 @@ typedef struct lhi_candidate {
     uint32_t missing_on; /* device */
     bool simulated;
     bool thorough;    /* under every method, not only the first glance's */
+    bool open;        /* left when the search ended, though it may be better */
     lh_choice choice; /* best method, once simulated */
     char bound_text[160];
 } lhi_candidate;

@@ -113,6 +113,14 @@ static lh_status refuse(const lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
+/* Not ruled out, by time or by cost, and not tried under every method: one is
+ * not all of them. What was found since may have ruled it out. */
+static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    bool cost = s->options.goal == LH_PLAN_CHEAPEST;
+    return c->open && !c->thorough && (cost || c->bound_ns < s->best_ns);
+}
+
 /* Why a layout that was looked at is not the best one. */
 static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
@@ -120,7 +128,19 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
     char text[320];
     const lh_choice *o = &c->choice;
     bool cost = s->options.goal == LH_PLAN_CHEAPEST;
-    if (!c->simulated && cost) {
+    double ahead =
+        100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
+    if (!c->simulated && is_open(s, c) && !cost && ahead > 0) {
+        snprintf(text, sizeof text,
+                 "not simulated when the search ended; at most %.1f %% faster "
+                 "by its lower bound: %s",
+                 ahead, c->bound_text);
+    } else if (!c->simulated && is_open(s, c)) {
+        snprintf(text, sizeof text,
+                 "not simulated when the search ended; its lower bound does "
+                 "not rule it out: %s",
+                 c->bound_text);
+    } else if (!c->simulated && cost) {
         snprintf(text, sizeof text, "dearer even by its lower bound: %s",
                  c->bound_text);
     } else if (o->status == LH_CHOICE_OK && cost) {
@@ -339,17 +359,12 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
         bounded += s->pruned[k];
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
-        /* One method is not all of them. */
-        bool open = c->simulated && !c->thorough && !s->complete &&
-                    c->bound_ns < s->best_ns;
+        bool open = is_open(s, c);
         left += open;
-        simulated -= open;
-        if (c->simulated || c->bound_ns == INT64_MAX)
-            continue;
-        if (s->complete || c->bound_ns >= s->best_ns)
-            bounded++;
-        else
-            left++;
+        if (c->simulated)
+            simulated -= open;
+        else if (c->bound_ns < INT64_MAX)
+            bounded += !open;
     }
     plan->n_layouts = at_most(s->n_memory + bounded + simulated + left);
     plan->n_left = at_most(left);
@@ -363,7 +378,9 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
 
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
 {
-    if (plan->n_left > 0 && bound_ns < plan->best.iteration_ns)
+    /* A cheaper one may be slower: whether it was left is not known here. */
+    bool cost = plan->goal == LH_PLAN_CHEAPEST;
+    if (plan->n_left > 0 && (cost || bound_ns < plan->best.iteration_ns))
         return;
     plan->n_bounded--;
     plan->n_simulated++;
