@@ -172,6 +172,11 @@ static lh_status check_fp8(const lhi_reading *r, const lhi_node *map,
                            const lh_framework *f, const lh_job *job,
                            lh_error *err)
 {
+    if (f->fp8 == LH_FP8_DISPATCH && !job->model->experts)
+        return lhi_doc_fail(r->doc, lhi_find(map, "fp8"), err, LH_EINPUT,
+                            "%s has no experts to dispatch tokens to; matmul "
+                            "is without",
+                            job->model->name);
     for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
         if (!(job->datacenters[i].gpu.fp8_tflops > 0))
             return lhi_doc_fail(r->doc, lhi_find(map, "fp8"), err, LH_EINPUT,

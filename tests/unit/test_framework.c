@@ -150,6 +150,8 @@ static void what_makes_no_sense_is_refused(void)
     refuse(F("{overlap: {data: 1}}"), "framework.overlap.data: unknown key");
     refuse(F("{overlap: {expert: 0.5}}"),
            "framework.overlap.expert: llama3-8b has no experts");
+    refuse(F("{fp8: dispatch}"),
+           "framework.fp8: llama3-8b has no experts to dispatch tokens to");
     refuse(F("{overlap: {tensor: 0.5}}") "layout: {tensor: 1}\n",
            "framework.overlap.tensor: there is nothing to overlap");
     refuse(F("{fp8: all}"), "framework.fp8: ");
