@@ -380,8 +380,46 @@ static void fronts_own_their_layers(void)
     lhi_arena_free(front.mem);
 }
 
+typedef struct watched {
+    uint64_t closed[8]; /* layouts, at the end of each search */
+    int n;
+} watched;
+
+static bool watch_searches(void *context, const lh_plan_progress *now)
+{
+    watched *w = context;
+    if (w->n == 0 || now->n_closed < w->closed[w->n - 1])
+        w->n += w->n < 8;
+    w->closed[w->n - 1] = now->n_closed;
+    return false;
+}
+
+/* What is searched for the front alone has a third of the work each, that for
+ * the fastest, from which the cheapest are begun, too. */
+static void the_front_shares_work(void)
+{
+    watched w = {0};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_job *job = job_of(2, 0.01, 40, "{}");
+    lh_plan_options o = {.size = sizeof o,
+                         .front = true,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN,
+                         .layout_effort = 60000,
+                         .watch = watch_searches,
+                         .context = &w};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    CHECK_MSG(w.n >= 2 && w.closed[1] < w.closed[0],
+              "%d searches, %d layouts of the first and %d of the second", w.n,
+              (int)w.closed[0], (int)w.closed[1]);
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(the_front_shares_work);
     RUN(fronts_keep_what_is_best_in_something);
     RUN(costs_need_prices);
     RUN(fronts_are_true);

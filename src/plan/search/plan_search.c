@@ -82,7 +82,8 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
     lhi_layout_search s = {.job = like->job,
                            .options = like->options,
                            .mem = like->mem,
-                           .front = like->front};
+                           .front = like->front,
+                           .sharing = like->sharing};
     s.options.goal = LH_PLAN_FASTEST;
     lh_status status = lhi_layout_search_branch(&s, err);
     s.options.goal = like->options.goal;
