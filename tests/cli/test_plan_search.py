@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import check, finish, run, test, write
+from harness import ROOT, check, finish, run, test, write
 
 JOB = """longhaul: job/1
 model: llama3-70b
@@ -101,6 +101,18 @@ def what_was_not_simulated_is_not_called_slower():
         check(re.match(r"not simulated when the search ended; at most \d+\.\d "
                        "% faster by its lower bound: ", other["why"]),
               other["why"])
+
+
+# Of other schedules the best is known, not that there is none better.
+@test
+def an_elastic_plan_says_what_it_was_compared_with():
+    job = str(ROOT / "examples/llama3-70b-elastic.yaml")
+    plan = json.loads(run("plan", job, "--no-optimal", "--json").stdout)
+    check(plan["layout"]["schedule"] == "elastic", plan["layout"])
+    others = plan["iteration_ns"] * float(
+        re.match(r"(\d+\.\d) % faster than ", plan["why"])[1]) / 100
+    proven = plan["search"]["lower_bound_ns"] >= plan["iteration_ns"] + others
+    check(("than any other schedule" in plan["why"]) == proven, plan["why"])
 
 
 @test

@@ -337,6 +337,12 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                  "%.1f %% %s than the best found of other schedules (%" PRIu32
                  " layouts not looked at): %s",
                  ahead, better, plan->n_left, won->why);
+    else if (other.iteration_ns > 0 && s->options.goal == LH_PLAN_FASTEST &&
+             s->proven_ns < other.iteration_ns)
+        snprintf(why, sizeof why,
+                 "%.1f %% faster than the best found of other schedules on any "
+                 "layout: %s",
+                 ahead, won->why);
     else if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
                  "%.1f %% %s than any other schedule on any layout: %s", ahead,
