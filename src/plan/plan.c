@@ -55,6 +55,20 @@ static uint64_t hash_text(const char *text, size_t len)
     return hash;
 }
 
+/* No text says those of the cost model. */
+static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
+                                lh_error *err)
+{
+    if (!job->constants)
+        return LH_OK;
+    lh_cost_constants *own = LHI_NEW(plan->mem, lh_cost_constants, 1);
+    if (!own)
+        return lhi_fail_nomem(err);
+    *own = *job->constants;
+    plan->job->constants = own;
+    return LH_OK;
+}
+
 /* A copy that the plan can keep: through the canonical text, whose hash names
  * the input. */
 static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
@@ -72,6 +86,7 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, hash_text(text, len));
     lh_text_free(text);
     LHI_TRY(status);
+    LHI_TRY(keep_constants(job, plan, err));
     plan->plan.job = plan->job;
     plan->plan.name = lhi_arena_strdup(plan->mem, job->name);
     plan->plan.version = lhi_arena_strdup(plan->mem, lh_version());

@@ -502,9 +502,36 @@ static void refusals_say_by_how_much(void)
     lh_job_free(job);
 }
 
+/* Of a job with its own, the plan has the costs, and what is made of it later.
+ */
+static void constants_are_the_jobs(void)
+{
+    lh_job *job = job_with(JOB_A100S, "layout: {tensor: 4, pipeline: 4, "
+                                      "data: 1, micro_batch: 1, "
+                                      "schedule: 1f1b}\n");
+    lh_cost_constants constants = *lh_cost_defaults();
+    lh_plan *usual = NULL, *slow = NULL;
+    lh_error err = {0};
+
+    CHECK_OK(lh_plan_make(job, NULL, &usual, &err), err);
+    constants.matmul_efficiency /= 2;
+    job->constants = &constants;
+    CHECK_OK(lh_plan_make(job, NULL, &slow, &err), err);
+    job->constants = NULL;
+    CHECK((double)slow->best.iteration_ns >
+          1.5 * (double)usual->best.iteration_ns);
+    CHECK(slow->job->constants && slow->job->constants != &constants);
+    CHECK(slow->job->constants->matmul_efficiency ==
+          constants.matmul_efficiency);
+    lh_plan_free(usual);
+    lh_plan_free(slow);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(layers_are_even);
+    RUN(constants_are_the_jobs);
     RUN(ranks_are_placed);
     RUN(pipelines_are_built);
     RUN(replicas_differ);
