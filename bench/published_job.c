@@ -8,8 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How much of what runs beside other work is hidden: fitted. */
-static const double TENSOR_OVERLAP = 0.82, EXPERT_OVERLAP = 0.76;
+fitted published_fitted(void)
+{
+    const lh_cost_constants *c = lh_cost_defaults();
+
+    return (fitted){.tensor_overlap = 0.82,
+                    .expert_overlap = 0.76,
+                    .experts = c->experts_efficiency,
+                    .fused_experts = c->fused_experts_efficiency,
+                    .fp8 = {1, 1, 1}};
+}
 
 typedef struct writer {
     char *text;
@@ -135,7 +143,7 @@ static void append_recompute(const published *run, writer *w)
 
 /* Megatron-Bridge's recipes reduce gradients as they come, Meta in fp32
  * (arXiv:2407.21783, section 3.3.2). */
-static void append_framework(const published *run, writer *w)
+static void append_framework(const published *run, const fitted *by, writer *w)
 {
     bool bridge = strcmp(run->release, "Meta") != 0;
     bool fp8 = strcmp(run->precision, "BF16") != 0;
@@ -148,14 +156,16 @@ static void append_framework(const published *run, writer *w)
     if (run->how.fused_experts && run->moe)
         append(w, "  experts: fused\n");
     if (run->how.tensor_overlap && run->tensor > 1)
-        append(w, "  overlap: {tensor: %g}\n", TENSOR_OVERLAP);
+        append(w, "  overlap: {tensor: %g}\n", by->tensor_overlap);
     if (run->how.expert_overlap && run->moe)
-        append(w, "  overlap: {expert: %g}\n", EXPERT_OVERLAP);
+        append(w, "  overlap: {expert: %g}\n", by->expert_overlap);
 }
 
-void published_job(const published *run, bool lifted, char text[JOB_TEXT])
+void published_job(const published *run, const fitted *by, bool lifted,
+                   char text[JOB_TEXT])
 {
     writer w = {.text = text};
+
     append(&w, "longhaul: job/1\nmodel: %s\n",
            strstr(run->model, "w/o MTP") ? without_mtp : published_model(run));
     append(&w,
@@ -163,51 +173,96 @@ void published_job(const published *run, bool lifted, char text[JOB_TEXT])
            "1, ",
            run->batch, run->sequence);
     append_recompute(run, &w);
-    append_framework(run, &w);
+    append_framework(run, by, &w);
     append_cluster(run, lifted, &w);
     append_layout(run, &w);
 }
 
-static lh_status plan_run(const published *run, bool lifted, lh_plan **plan,
-                          double *usable, lh_error *err)
+static double fp8_rate(const published *run, const fitted *by)
+{
+    if (strcmp(run->system, "H100") == 0)
+        return by->fp8[0];
+    return by->fp8[strstr(run->system, "300") ? 2 : 1];
+}
+
+static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
+                           lh_plan **plan, lh_error *err)
+{
+    const lh_datacenter *as_parsed = job->datacenters;
+    lh_datacenter site = as_parsed[0]; /* there is one */
+    lh_cost_constants constants = *lh_cost_defaults();
+    lh_status status;
+
+    site.gpu.fp8_tflops *= fp8_rate(run, by);
+    constants.experts_efficiency = by->experts;
+    constants.fused_experts_efficiency = by->fused_experts;
+    job->datacenters = &site;
+    job->constants = &constants;
+    status = lh_plan_make(job, NULL, plan, err);
+    job->datacenters = as_parsed;
+    job->constants = NULL;
+    return status;
+}
+
+static lh_status plan_run(const published *run, const fitted *by, bool lifted,
+                          lh_plan **plan, double *usable, lh_error *err)
 {
     char text[JOB_TEXT];
     lh_job *job = NULL;
     lh_status status;
 
-    published_job(run, lifted, text);
+    published_job(run, by, lifted, text);
     status = lh_job_parse(text, strlen(text), "published", NULL, &job, err);
     if (status == LH_OK && !lifted)
         *usable = (double)lh_gpu_usable_bytes(&job->datacenters[0].gpu);
     if (status == LH_OK)
-        status = lh_plan_make(job, NULL, plan, err);
+        status = plan_with(job, run, by, plan, err);
     lh_job_free(job);
     return status;
+}
+
+static bool tell_why(const published *run, const lh_error *err)
+{
+    fprintf(stderr, "validate-published: %s %s %s: %s\n", run->release,
+            run->model, run->system, err->text);
+    return false;
+}
+
+bool published_seconds(const published *run, const fitted *by, double *out)
+{
+    lh_plan *plan = NULL;
+    lh_error err;
+    double usable;
+
+    if (plan_run(run, by, !has_own_schedule(run), &plan, &usable, &err) !=
+        LH_OK)
+        return tell_why(run, &err);
+    *out = (double)plan->best.iteration_ns / 1e9;
+    lh_plan_free(plan);
+    return true;
 }
 
 /* Memory, or rather the want of it, does not change what a run took: where our
  * count says that it does not fit, or only with layers moved from one chunk to
  * another, time and peak are those of the job on GPUs that have more. Where the
  * schedule is the planner's, memory decides on it. */
-bool published_predict(const published *run, prediction *out)
+bool published_predict(const published *run, const fitted *by, prediction *out)
 {
     lh_plan *as_it_is = NULL, *lifted = NULL, *used;
     lh_error err;
     double usable = 0;
-    lh_status status = plan_run(run, false, &as_it_is, &usable, &err);
+    lh_status status = plan_run(run, by, false, &as_it_is, &usable, &err);
 
     *out = (prediction){.refused = status == LH_EINFEASIBLE,
                         .usable_bytes = usable};
     used = has_own_schedule(run) ? as_it_is : NULL;
     if (!used && (status == LH_OK || out->refused)) {
-        status = plan_run(run, true, &lifted, &usable, &err);
+        status = plan_run(run, by, true, &lifted, &usable, &err);
         used = lifted;
     }
     if (status != LH_OK) {
         lh_plan_free(as_it_is);
-        fprintf(stderr, "validate-published: %s %s %s: %s\n", run->release,
-                run->model, run->system, err.text);
-        return false;
+        return tell_why(run, &err);
     }
     out->seconds = (double)used->best.iteration_ns / 1e9;
     out->peak_bytes = (double)used->best.peak_memory_bytes;

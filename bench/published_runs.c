@@ -192,11 +192,12 @@ static void read_meta(const table *t, uint32_t row, published *run)
 /* TFLOP/s per GPU become a time by the operations that we count. */
 static bool time_meta(published *run, double tflops)
 {
+    const fitted by = published_fitted();
     char text[JOB_TEXT];
     lh_job *job = NULL;
     lh_error err;
 
-    published_job(run, true, text);
+    published_job(run, &by, true, text);
     if (lh_job_parse(text, strlen(text), "meta", NULL, &job, &err) != LH_OK) {
         fprintf(stderr, "validate-published: %s\n", err.text);
         return false;

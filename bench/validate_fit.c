@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nelder and Mead's simplex (The Computer Journal 7(4), 1965) on the logarithm
- * of each constant, so that they stay positive. */
+/* Constants that make the mean error of the fitted halves least. */
+#include "simplex.h"
 #include "validate.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { MAX_CONSTANTS = 10 };
 
 typedef struct problem {
     const dataset *const *sets;
@@ -16,7 +12,6 @@ typedef struct problem {
     const char *const *names;
     uint32_t n;
     lh_cost_constants base;
-    bool failed;
 } problem;
 
 double *constant_by_name(lh_cost_constants *c, const char *name)
@@ -51,108 +46,46 @@ static void constants_at(const problem *p, const double *x,
 {
     *out = p->base;
     for (uint32_t i = 0; i < p->n; i++)
-        *constant_by_name(out, p->names[i]) = exp(x[i]);
+        *constant_by_name(out, p->names[i]) = x[i];
 }
 
-static double value_at(problem *p, const double *x)
+static bool value_at(void *context, const double *x, double *value)
 {
+    const problem *p = context;
     lh_cost_constants c;
-    double sum = 0;
 
     for (uint32_t i = 0; i < p->n; i++)
-        if (is_share(p->names[i]) && x[i] > 0)
-            return 10 + x[i]; /* more than all of it */
+        if (is_share(p->names[i]) && x[i] > 1) {
+            *value = 10 + log(x[i]); /* more than all of it */
+            return true;
+        }
     constants_at(p, x, &c);
+    *value = 0;
     for (uint32_t i = 0; i < p->n_sets; i++) {
         errors e;
 
-        if (!measure_errors(p->sets[i], FITTED, &c, &e)) {
-            p->failed = true;
-            return HUGE_VAL;
-        }
-        sum += e.mean;
+        if (!measure_errors(p->sets[i], FITTED, &c, &e))
+            return false;
+        *value += e.mean;
     }
-    return sum;
-}
-
-typedef struct vertex {
-    double x[MAX_CONSTANTS];
-    double value;
-} vertex;
-
-static int by_value(const void *a, const void *b)
-{
-    double x = ((const vertex *)a)->value, y = ((const vertex *)b)->value;
-
-    return (x > y) - (x < y);
-}
-
-static vertex along(problem *p, const double *centre, const double *worst,
-                    double by)
-{
-    vertex v;
-
-    for (uint32_t i = 0; i < p->n; i++)
-        v.x[i] = centre[i] + by * (centre[i] - worst[i]);
-    v.value = value_at(p, v.x);
-    return v;
-}
-
-static void shrink(problem *p, vertex *s)
-{
-    for (uint32_t k = 1; k <= p->n; k++) {
-        for (uint32_t i = 0; i < p->n; i++)
-            s[k].x[i] = s[0].x[i] + 0.5 * (s[k].x[i] - s[0].x[i]);
-        s[k].value = value_at(p, s[k].x);
-    }
-}
-
-static void step(problem *p, vertex *s)
-{
-    double centre[MAX_CONSTANTS] = {0};
-    vertex *worst = &s[p->n], next, further;
-
-    qsort(s, p->n + 1, sizeof *s, by_value);
-    for (uint32_t k = 0; k < p->n; k++)
-        for (uint32_t i = 0; i < p->n; i++)
-            centre[i] += s[k].x[i] / p->n;
-    next = along(p, centre, worst->x, 1);
-    if (next.value < s[0].value) {
-        further = along(p, centre, worst->x, 2);
-        *worst = further.value < next.value ? further : next;
-    } else if (next.value < s[p->n - 1].value) {
-        *worst = next;
-    } else {
-        further =
-            along(p, centre, worst->x, next.value < worst->value ? 0.5 : -0.5);
-        if (further.value < fmin(next.value, worst->value))
-            *worst = further;
-        else
-            shrink(p, s);
-    }
+    return true;
 }
 
 bool fit(const dataset *const *sets, uint32_t n_sets, const char *const *names,
          uint32_t n_names, uint32_t iterations, lh_cost_constants *constants)
 {
-    problem p = {sets, n_sets, names, n_names, *constants, false};
-    vertex simplex[MAX_CONSTANTS + 1];
+    problem p = {sets, n_sets, names, n_names, *constants};
+    double x[SIMPLEX_MOST];
 
-    for (uint32_t k = 0; k <= n_names; k++) {
-        for (uint32_t i = 0; i < n_names; i++) {
-            double *c = constant_by_name(constants, names[i]);
+    for (uint32_t i = 0; i < n_names; i++) {
+        const double *c = constant_by_name(constants, names[i]);
 
-            if (!c)
-                return false;
-            simplex[k].x[i] = log(fmax(*c, 1e-3));
-            if (i + 1 == k)
-                simplex[k].x[i] -= 0.2;
-        }
-        simplex[k].value = value_at(&p, simplex[k].x);
+        if (!c)
+            return false;
+        x[i] = *c;
     }
-    for (uint32_t i = 0; i < iterations && !p.failed; i++)
-        step(&p, simplex);
-    qsort(simplex, n_names + 1, sizeof *simplex, by_value);
-    constants_at(&p, simplex[0].x, constants);
-    return !p.failed;
+    if (!simplex_search(value_at, &p, n_names, iterations, x))
+        return false;
+    constants_at(&p, x, constants);
+    return true;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of jobs that others ran and published, beside what they measured.
  *
- *     validate-published [--check PAGE | --write PAGE | --job N] [FOLDER]
+ *     validate-published [--check PAGE | --write PAGE | --job N |
+ *                         --fit [--iterations N]] [FOLDER]
  *
  * FOLDER holds megatron-bridge/ and meta/ (default bench/data). Each run
  * becomes a job file whose layout is given, which is planned as `longhaul plan`
@@ -9,7 +10,9 @@
  * are listed with the reason. --write puts all of it into PAGE
  * (docs/validation.md), between the two lines that begin with
  * "<!-- validate-published"; --check fails where what PAGE has there is not
- * what comes out now. */
+ * what comes out now. --fit fits the constants again to the runs that are not
+ * held out, from what they are, and prints them with the means of both halves;
+ * after 80 steps unless --iterations says otherwise. */
 #define _POSIX_C_SOURCE 200809L
 #include "published.h"
 
@@ -18,7 +21,8 @@
 #include <string.h>
 
 /* Equal jobs of several releases are planned once. */
-static bool predict_rows(const published_set *set, predicted *rows, uint32_t *n)
+static bool predict_rows(const published_set *set, const fitted *by,
+                         predicted *rows, uint32_t *n)
 {
     static char texts[MAX_PUBLISHED][JOB_TEXT];
 
@@ -30,12 +34,12 @@ static bool predict_rows(const published_set *set, predicted *rows, uint32_t *n)
         if (set->runs[i].left_out)
             continue;
         *one = (predicted){.run = &set->runs[i]};
-        published_job(one->run, false, texts[*n]);
+        published_job(one->run, by, false, texts[*n]);
         while (k < *n && strcmp(texts[k], texts[*n]) != 0)
             k++;
         if (k < *n)
             one->by_us = rows[k].by_us;
-        else if (!published_predict(one->run, &one->by_us))
+        else if (!published_predict(one->run, by, &one->by_us))
             return false;
         one->error = one->by_us.seconds / one->run->measured_s - 1;
         ++*n;
@@ -137,6 +141,7 @@ static void print_all(const published_set *set, const predicted *rows,
     uint32_t refused = 0;
 
     print_means(rows, n, markdown, to);
+    published_models(rows, n, markdown, to);
     published_choices(rows, n, markdown, to);
     fputs(markdown
               ? "\n| release | model | system | GPUs | layout | measured, s | "
@@ -171,7 +176,8 @@ static int print_job(const published_set *set, long job)
                 job < (long)set->n ? set->runs[job].left_out : "there is none");
         return 1;
     }
-    published_job(&set->runs[job], false, text);
+    const fitted by = published_fitted();
+    published_job(&set->runs[job], &by, false, text);
     fputs(text, stdout);
     return 0;
 }
@@ -195,17 +201,22 @@ static bool keep_in_step(const published_set *set, const predicted *rows,
 
 typedef struct arguments {
     const char *folder, *page;
-    bool write;
+    bool write, fit;
+    uint32_t iterations;
     long job;
 } arguments;
 
 static bool read_arguments(int argc, char **argv, arguments *a)
 {
-    *a = (arguments){.folder = "bench/data", .job = -1};
+    *a = (arguments){.folder = "bench/data", .job = -1, .iterations = 80};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
 
-        if (!strcmp(argv[i], "--job") && more) {
+        if (!strcmp(argv[i], "--fit")) {
+            a->fit = true;
+        } else if (!strcmp(argv[i], "--iterations") && more) {
+            a->iterations = (uint32_t)strtoul(argv[++i], NULL, 10);
+        } else if (!strcmp(argv[i], "--job") && more) {
             a->job = strtol(argv[++i], NULL, 10);
         } else if (more && (!strcmp(argv[i], "--check") ||
                             !strcmp(argv[i], "--write"))) {
@@ -215,10 +226,36 @@ static bool read_arguments(int argc, char **argv, arguments *a)
             a->folder = argv[i];
         } else {
             fprintf(stderr, "usage: validate-published [--check PAGE | "
-                            "--write PAGE | --job N] [FOLDER]\n");
+                            "--write PAGE | --job N | --fit [--iterations N]] "
+                            "[FOLDER]\n");
             return false;
         }
     }
+    return true;
+}
+
+static void print_fitted(const fitted *by)
+{
+    printf("overlap: {tensor: %.3f, expert: %.3f}\n", by->tensor_overlap,
+           by->expert_overlap);
+    printf("experts_efficiency %.3f\nfused_experts_efficiency %.3f\n",
+           by->experts, by->fused_experts);
+    printf("fp8, times what presets say: Hopper %.3f, B200 and GB200 %.3f, "
+           "B300 and GB300 %.3f\n",
+           by->fp8[0], by->fp8[1], by->fp8[2]);
+}
+
+static bool fit_again(const published_set *set, uint32_t iterations,
+                      predicted *rows)
+{
+    fitted by = published_fitted();
+    uint32_t n = 0;
+
+    if (!published_fit(set, iterations, &by) ||
+        !predict_rows(set, &by, rows, &n))
+        return false;
+    print_fitted(&by);
+    print_means(rows, n, false, stdout);
     return true;
 }
 
@@ -226,6 +263,7 @@ int main(int argc, char **argv)
 {
     static published_set set;
     static predicted rows[MAX_PUBLISHED];
+    const fitted by = published_fitted();
     arguments a;
     uint32_t n = 0;
 
@@ -235,7 +273,9 @@ int main(int argc, char **argv)
         return 1;
     if (a.job >= 0)
         return print_job(&set, a.job);
-    if (!predict_rows(&set, rows, &n))
+    if (a.fit)
+        return !fit_again(&set, a.iterations, rows);
+    if (!predict_rows(&set, &by, rows, &n))
         return 1;
     if (a.page)
         return !keep_in_step(&set, rows, n, a.page, a.write);

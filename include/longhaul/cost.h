@@ -71,6 +71,10 @@ typedef struct lh_cost_constants {
     double fabric_efficiency; /* of fabric's rate */
     double wan_efficiency;    /* of a datacenter link's rate */
     double iteration_ns;      /* once per iteration: data, logging, clipping */
+    /* Of the rate of others, experts' products, many small ones at once, where
+     * the GPU has products in 8 bits: no run on older ones tells of it. */
+    double experts_efficiency;
+    double fused_experts_efficiency; /* with framework.experts: fused */
 } lh_cost_constants;
 
 LH_API const lh_cost_constants *lh_cost_defaults(void);

@@ -117,8 +117,8 @@ static void add_attention(lister *l, uint32_t layer)
 }
 
 /* `shared`: another set of names. */
-static void add_mlp(lister *l, double rows, double inner, double matrices,
-                    bool shared)
+static lhi_op *add_mlp(lister *l, double rows, double inner, double matrices,
+                       bool shared)
 {
     const lhi_shape *s = l->shape;
     double h = s->model->hidden;
@@ -130,8 +130,8 @@ static void add_mlp(lister *l, double rows, double inner, double matrices,
     add_pointwise(l, shared ? "shared activation" : "activation",
                   values * s->factor,
                   (s->model->gated ? 3 : 2) * values * s->element);
-    add_linear(l, shared ? "shared down" : "down", rows, inner, h, matrices,
-               false);
+    return add_linear(l, shared ? "shared down" : "down", rows, inner, h,
+                      matrices, false);
 }
 
 /* Dispatched tokens stay, and the experts' results where they do: they have
@@ -148,8 +148,11 @@ static void add_experts(lister *l)
     lhi_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                 m->experts, 1, false);
     router->stored = gathered + routed + (s->weighs_results ? moved : 0);
-    add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
-            (double)m->experts / s->expert, false);
+    lhi_op *down =
+        add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
+                (double)m->experts / s->expert, false);
+    lhi_work ignored = {0};
+    lhi_work_biases(s, &down->again, &ignored);
     if (m->shared_expert_ffn)
         add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
 }

@@ -157,7 +157,9 @@ lh_status lhi_prices_make(const lh_job *job, const lh_layout *layout,
         gpu->flops_per_s / 1e9 *
         (p->by_efficiency ? gpu->efficiency
                           : c->matmul_efficiency * lhi_gpu_sustained(gpu));
-    p->grouped = lhi_gpu_grouped(gpu, job->framework.fused_experts);
+    p->grouped = !lhi_gpu_slows_experts(gpu)    ? 1
+                 : job->framework.fused_experts ? c->fused_experts_efficiency
+                                                : c->experts_efficiency;
     p->fp8_flops_per_ns =
         gpu->fp8_tflops * 1e3 *
         (p->by_efficiency ? gpu->efficiency

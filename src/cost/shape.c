@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Fitted by `validate --fit` (bench/): docs/validation.md has the runs. Not
- * fitted: links between datacenters, which a job gives as they are. */
+/* Fitted by `validate --fit`, experts' by `validate-published --fit` (bench/):
+ * docs/validation.md has the runs. Not fitted: links between datacenters, which
+ * a job gives as they are. */
 static const lh_cost_constants defaults = {
     .matmul_efficiency = 0.8335,
     .memory_efficiency = 0.841,
@@ -18,6 +19,8 @@ static const lh_cost_constants defaults = {
     .fabric_efficiency = 0.985,
     .wan_efficiency = 1,
     .iteration_ns = 2.5e6,
+    .experts_efficiency = 0.63,
+    .fused_experts_efficiency = 0.75,
 };
 
 const lh_cost_constants *lh_cost_defaults(void)
@@ -95,6 +98,9 @@ lh_status lhi_cost_options(const lh_job *job, const lh_cost_options *in,
     LHI_TRY(check_share(c->node_efficiency, "node_efficiency", err));
     LHI_TRY(check_share(c->fabric_efficiency, "fabric_efficiency", err));
     LHI_TRY(check_share(c->wan_efficiency, "wan_efficiency", err));
+    LHI_TRY(check_share(c->experts_efficiency, "experts_efficiency", err));
+    LHI_TRY(check_share(c->fused_experts_efficiency, "fused_experts_efficiency",
+                        err));
     LHI_TRY(check_amount(c->kernel_ns, "kernel_ns", err));
     LHI_TRY(check_amount(c->layer_host_ns, "layer_host_ns", err));
     LHI_TRY(check_amount(c->iteration_ns, "iteration_ns", err));
@@ -237,6 +243,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };
+    out->adds_biases = m->experts && m->mlp_bias &&
+                       job->framework.preset == LH_FRAMEWORK_MEGATRON &&
+                       !job->framework.fused_experts;
     out->weighs_results = job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
     out->folded = layout->expert > 1 || out->expert_tensor != layout->tensor;
     if (m->experts) {

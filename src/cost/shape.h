@@ -35,6 +35,9 @@ typedef struct lhi_shape {
      * does, which keeps these for the weights' gradients; else between the
      * experts' products (Megatron Core, weighted_bias_swiglu_impl()). */
     bool weighs_results;
+    /* The biases of experts' results are added expert by expert, as Megatron
+     * Core does (TEGroupedMLP._apply_bias()) where experts are not fused. */
+    bool adds_biases;
     double dispatched;  /* copies of a token, of `tokens`, that a GPU sends */
     double expert_rows; /* and that its experts work on */
     double tokens;      /* per GPU and microbatch */

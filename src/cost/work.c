@@ -273,6 +273,24 @@ static void add_grouped(lhi_work *to, const lhi_work *products)
     to->grouped_flops += products->flops;
 }
 
+/* results + bias * weight for each expert, in fp32 as the weights are; then all
+ * of them copied together, and back to the precision of training. F: product,
+ * sum, copy, conversion. D: two conversions, for the gradients of bias and
+ * weight a product and a sum each, copies together. */
+void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double values = shape->tokens * shape->expert_rows * m->hidden;
+    double experts = (double)m->experts / shape->expert;
+    double e = shape->element;
+
+    if (!shape->adds_biases)
+        return;
+    add_pointwise(f, values * (4 + (e + 8) + 8 + (4 + e)), 2 * experts + 2);
+    add_pointwise(d, values * ((e + 4) + (4 + e) + 2 * 12 + 2 * e),
+                  5 * experts + 2);
+}
+
 static void add_routed(const lhi_shape *shape, lhi_passes *out)
 {
     const lh_model *m = shape->model;
@@ -284,6 +302,7 @@ static void add_routed(const lhi_shape *shape, lhi_passes *out)
     add_grouped(&out->f, &all.f);
     add_grouped(&out->d, &all.d);
     add_grouped(&out->w, &all.w);
+    lhi_work_biases(shape, &out->f, &out->d);
 }
 
 /* Router, dispatch, experts, combine. Tokens spread evenly over experts, and

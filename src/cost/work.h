@@ -34,6 +34,10 @@ typedef struct lhi_passes {
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
 
+/* What it takes to add the biases of experts' results, apart from the products:
+ * F, and D without it; nothing where shape->adds_biases is false. */
+void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
+
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 
 /* One layer; what recomputation repeats is in d. */

@@ -24,14 +24,12 @@ typedef struct row {
             .memory_bytes_per_s = gbytes * 1e9,                                \
             .fp8_tflops = fp8}
 
-/* Fitted, as `fp8_sustained` below: docs/validation.md has the runs. */
-static const double grouped_experts = 0.63, fused_experts = 0.75;
-
-/* `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
- * (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of
- * 2250 on B200 (arXiv:2604.23466, tables III and IV), each over A100's share;
- * the others of a generation are taken to be like it. `host_gbps`: PCIe 3.0 to
- * 6.0, and NVLink-C2C between a Grace processor and its GPUs. */
+/* `fp8_sustained` is fitted: docs/validation.md has the runs. `sustained`: see
+ * lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200 (SemiAnalysis,
+ * MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of 2250 on B200
+ * (arXiv:2604.23466, tables III and IV), each over A100's share; the others of
+ * a generation are taken to be like it. `host_gbps`: PCIe 3.0 to 6.0, and
+ * NVLink-C2C between a Grace processor and its GPUs. */
 static const row rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true},
     {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false},
@@ -117,12 +115,10 @@ double lhi_gpu_fp8_sustained(const lh_gpu *gpu)
     return r ? r->fp8_sustained : 1;
 }
 
-double lhi_gpu_grouped(const lh_gpu *gpu, bool fused)
+bool lhi_gpu_slows_experts(const lh_gpu *gpu)
 {
     const row *r = row_of(gpu->preset);
-    if (!r || !(r->gpu.fp8_tflops > 0))
-        return 1;
-    return fused ? fused_experts : grouped_experts;
+    return r && r->gpu.fp8_tflops > 0;
 }
 
 double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)

@@ -85,10 +85,9 @@ bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
 double lhi_gpu_sustained(const lh_gpu *gpu);
 /* The same of fp8_tflops. */
 double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
-/* The share of these rates that experts' products reach, many small ones at
- * once; `fused`: with activation and quantisation in the same kernel. 1 where
- * no run tells of it. */
-double lhi_gpu_grouped(const lh_gpu *gpu, bool fused);
+/* Whether experts' products reach less than others on it, as runs tell of
+ * presets with products in 8 bits; of others none does. */
+bool lhi_gpu_slows_experts(const lh_gpu *gpu);
 /* What no product of the job can be faster than on it. */
 double lhi_gpu_most_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
 /* From a GPU to its host, one way: what NVIDIA's datasheets give for both ways

@@ -41,9 +41,9 @@ static void presets(void)
     static const struct {
         const char *preset;
         uint32_t layer;
-    } rows[] = {{"llama3-8b", 3},    {"llama3-70b", 79},  {"gpt3-175b", 0},
-                {"qwen2.5-32b", 10}, {"mixtral-8x7b", 2}, {"deepseek-v3", 0},
-                {"deepseek-v3", 30}, {"crosspipe-m70", 1}};
+    } rows[] = {{"llama3-8b", 3},    {"llama3-70b", 79},   {"gpt3-175b", 0},
+                {"qwen2.5-32b", 10}, {"mixtral-8x7b", 2},  {"deepseek-v3", 0},
+                {"deepseek-v3", 30}, {"crosspipe-m70", 1}, {"gpt-oss-120b", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (uint32_t tensor = 1; tensor <= 8; tensor *= 8)
             for (int kind = 0; kind < 4; kind++)
