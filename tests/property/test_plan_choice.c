@@ -36,8 +36,8 @@ static setting random_setting(lhi_random *r)
     static const char *const models[] = {
         "", "", ", kv_heads: 4, gated: true",
         ", experts: 8, experts_per_token: 2, expert_ffn: 2048",
-        ", experts: 4, experts_per_token: 1, expert_ffn: 4096, "
-        "shared_expert_ffn: 1024, dense_layers: 1"};
+        (", experts: 4, experts_per_token: 1, expert_ffn: 4096, "
+         "shared_expert_ffn: 1024, dense_layers: 1")};
     setting s = {.n_sites = pick(r, 1, large ? MOST_SITES : 3),
                  .gpus_per_node = 1u << pick(r, 0, large ? 2 : 1),
                  .layers = pick(r, 4, large ? 10 : 6),
