@@ -501,9 +501,9 @@ const cli_command cmd_simulate = {
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "
         "the makespan, iteration_s of a plan the makespan with what follows "
-        "the pipeline. A schedule that needs more memory than the limit is "
-        "shown all the same, with a warning: fits is false, the exit status "
-        "0.",
+        "the pipeline. A schedule from a file that needs more memory than the "
+        "limit is shown all the same, with a warning: fits is false, the exit "
+        "status 0. A method whose schedule would is an error.",
     .output_help = "Write what would be printed to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

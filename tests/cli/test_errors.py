@@ -148,6 +148,13 @@ case("check of a wrong cell", ["check", "good.yaml", "bad.csv"], 1,
 uniform("tight.yaml", limit=1)
 case("no room", ["schedule", "tight.yaml", "-m", "zb-h2"], 1,
      err=r"\Alonghaul: zb-h2: device 0 needs memory 7, its limit is 1\n\Z")
+uniform("bytes.yaml", limit=3 << 30, memory=f"{{F: {1 << 30}, D: 0, W: "
+        f"{-(1 << 30)}}}")
+with (WORK / "bytes.yaml").open("a") as bytes_file:
+    bytes_file.write("memory_unit: bytes\n")
+case("no room, in bytes", ["simulate", "bytes.yaml", "-s", "zb-h2"], 1,
+     err=r"\Alonghaul: zb-h2: device 0 needs memory 7\.0 GiB, its limit is "
+         r"3\.0 GiB\n\Z")
 uniform("loop.yaml", placement="loop", chunks=2)
 case("another placement", ["schedule", "loop.yaml", "-m", "zb-h1"], 1,
      err=r"\Alonghaul: zb-h1: needs placement ud[^\n]*\n\Z")
