@@ -271,6 +271,35 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
     return read_network(r->doc, node, true, &site->zone_link, err);
 }
 
+/* What the cluster says of a network has to hold somewhere: whoever changes it
+ * there would else wonder why nothing follows. */
+static lh_status check_common(const reader *r, const lhi_node *list,
+                              lh_error *err)
+{
+    static const char *const keys[] = {"node_link", "fabric", "zone_link"};
+    const lhi_node *zone_link = lhi_find(r->map, "zone_link");
+
+    if (zone_link && !r->zoned)
+        return lhi_doc_fail(r->doc, zone_link, err, LH_EINPUT,
+                            "no datacenter has zones that it could connect; "
+                            "name 'zones' or leave it out");
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const lhi_node *common = lhi_find(r->map, keys[k]);
+        bool zones = strcmp(keys[k], "zone_link") == 0;
+        bool used = !common;
+
+        for (const lhi_node *n = list->first; n && !used; n = n->next)
+            used = !lhi_find(n, keys[k]) && (!zones || lhi_find(n, "zones"));
+        if (!used)
+            return lhi_doc_fail(
+                r->doc, common, err, LH_EINPUT,
+                "every datacenter%s has a '%s' of its own, so that this one "
+                "holds nowhere; leave out this one or theirs",
+                zones ? " with zones" : "", keys[k]);
+    }
+    return LH_OK;
+}
+
 static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
                             lh_error *err)
 {
@@ -297,12 +326,7 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     for (const lhi_node *n = list->first; n; n = n->next)
         LHI_TRY(
             read_site_networks(r, n, job->n_nodes, &r->sites[n->index], err));
-    const lhi_node *zone_link = lhi_find(r->map, "zone_link");
-    if (zone_link && !r->zoned)
-        return lhi_doc_fail(r->doc, zone_link, err, LH_EINPUT,
-                            "no datacenter has zones that it could connect; "
-                            "name 'zones' or leave it out");
-    return LH_OK;
+    return check_common(r, list, err);
 }
 
 static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,

@@ -105,6 +105,18 @@ static void what_says_nothing_is_refused(void)
          "{name: y, nodes: 1}]}, {name: a/x, nodes: 1}]\n"
          "  links: [{between: [a, a/x], latency_ms: 1, gbps: 1}]\n",
          "the name of a datacenter and of a zone"},
+        {"  zone_link: {gbps: 1, latency_us: 1}\n"
+         "  datacenters: [{name: a, zone_link: {gbps: 2, latency_us: 1}, "
+         "zones: [{name: x, nodes: 1}, {name: y, nodes: 1}]}, "
+         "{name: b, nodes: 1}]\n"
+         "  links: [{between: [a, b], latency_ms: 1, gbps: 1}]\n",
+         "every datacenter with zones has a 'zone_link' of its own"},
+        {"  datacenters: [{name: a, nodes: 2, fabric: {gbps: 1, latency_us: "
+         "1}}]\n",
+         "every datacenter has a 'fabric' of its own"},
+        {"  datacenters: [{name: a, nodes: 2, node_link: {gbps: 1, "
+         "latency_us: 1}}]\n",
+         "every datacenter has a 'node_link' of its own"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
