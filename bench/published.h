@@ -87,9 +87,4 @@ void published_models(const predicted *rows, uint32_t n, bool markdown,
 void published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 
-/* Whether the part of a page between two lines that begin with
- * "<!-- validate-published" is `made`, give or take 2 % or 1 of each number;
- * or writes it there. false: a message is on stderr. */
-bool published_page(const char *path, bool write, const char *made);
-
 #endif

@@ -14,6 +14,7 @@
  * held out, from what they are, and prints them with the means of both halves;
  * after 80 steps unless --iterations says otherwise. */
 #define _POSIX_C_SOURCE 200809L
+#include "page_part.h"
 #include "published.h"
 
 #include <math.h>
@@ -194,7 +195,7 @@ static bool keep_in_step(const published_set *set, const predicted *rows,
         return false;
     print_all(set, rows, n, true, to);
     if (fclose(to) == 0)
-        ok = published_page(page, write, made);
+        ok = page_part("validate-published", page, write, 1, made);
     free(made);
     return ok;
 }

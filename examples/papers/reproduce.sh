@@ -5,9 +5,11 @@ set -eu
 cd "$(dirname "$0")/../.."
 [ -d build ] || meson setup build --buildtype=release >/dev/null
 ninja -C build >/dev/null
+ninja -C build bench/validate-scaleacross >/dev/null
 mkdir -p out docs/papers
 build/examples/crosspipe out/crosspipe.html >docs/papers/crosspipe.md
 build/examples/scaleacross >docs/papers/scaleacross.md
+build/bench/validate-scaleacross --write docs/papers/scaleacross-figures.md
 build/examples/pipemesh out/pipemesh.html >docs/papers/pipemesh.md
 # About a quarter of an hour; SECONDS_EACH=0 leaves that page as it is.
 seconds=${SECONDS_EACH:-60}
@@ -16,6 +18,6 @@ if [ "$seconds" != 0 ]; then
     mv out/crosspipe-optimal.md docs/papers/crosspipe-optimal.md
 fi
 echo "docs/papers/crosspipe.md, docs/papers/scaleacross.md,"
-echo "docs/papers/pipemesh.md,"
+echo "docs/papers/scaleacross-figures.md, docs/papers/pipemesh.md,"
 echo "docs/papers/crosspipe-optimal.md"
 echo "out/crosspipe.html, out/pipemesh.html"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of a page that a program writes. */
 #define _POSIX_C_SOURCE 200809L
-#include "published.h"
+#include "page_part.h"
+
+#include "table.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char marker[] = "<!-- validate-published";
-
 /* The text between the two lines that begin with the marker. */
-static bool find_part(const char *page, const char **from, const char **to)
+static bool find_part(const char *page, const char *marker, const char **from,
+                      const char **to)
 {
     const char *begin = strstr(page, marker);
 
@@ -22,9 +23,9 @@ static bool find_part(const char *page, const char **from, const char **to)
     return *to != NULL;
 }
 
-static bool near_enough(double a, double b)
+static bool near_enough(double a, double b, double give)
 {
-    return fabs(a - b) <= fmax(1, 0.02 * fmax(fabs(a), fabs(b)));
+    return fabs(a - b) <= fmax(give, 0.02 * fmax(fabs(a), fabs(b)));
 }
 
 static bool begins_number(const char *at)
@@ -34,13 +35,14 @@ static bool begins_number(const char *at)
 }
 
 /* Equal but for numbers that are near each other. */
-static bool texts_agree(const char *a, const char *a_end, const char *b)
+static bool texts_agree(const char *a, const char *a_end, const char *b,
+                        double give)
 {
     while (a < a_end && *b) {
         if (begins_number(a) && begins_number(b)) {
             char *a_next, *b_next;
 
-            if (!near_enough(strtod(a, &a_next), strtod(b, &b_next)))
+            if (!near_enough(strtod(a, &a_next), strtod(b, &b_next), give))
                 return false;
             a = a_next;
             b = b_next;
@@ -64,26 +66,29 @@ static bool write_page(const char *path, const char *page, const char *from,
     return ok;
 }
 
-bool published_page(const char *path, bool write, const char *made)
+bool page_part(const char *program, const char *path, bool write, double give,
+               const char *made)
 {
+    char marker[80];
     char *page = table_text_of(path);
     const char *from, *to;
     bool ok = false;
 
     if (!page)
         return false;
-    if (!find_part(page, &from, &to))
-        fprintf(stderr, "validate-published: %s has no two lines '%s'\n", path,
+    snprintf(marker, sizeof marker, "<!-- %s", program);
+    if (!find_part(page, marker, &from, &to))
+        fprintf(stderr, "%s: %s has no two lines '%s'\n", program, path,
                 marker);
     else if (write)
         ok = write_page(path, page, from, to, made);
     else
-        ok = texts_agree(from, to, made);
+        ok = texts_agree(from, to, made, give);
     if (!ok && !write)
         fprintf(stderr,
-                "validate-published: %s has other numbers; --write %s puts "
-                "these there\n",
-                path, path);
+                "%s: %s has other numbers; --write %s puts these "
+                "there\n",
+                program, path, path);
     free(page);
     return ok;
 }

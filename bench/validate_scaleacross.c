@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures of ScaleAcross Explorer (2026) from jobs, beside what the paper says.
+ *
+ *     validate-scaleacross [--check PAGE | --write PAGE | --job TOPOLOGY]
+ *                          [--pipeline-out] [--quick] [FOLDER]
+ *
+ * FOLDER holds scaleacross/findings.csv (default bench/data). Every figure is a
+ * ratio of iteration times of job files that the planner or the simulator
+ * reads; --job prints the one of a topology of table 3, A1 to B4, with data
+ * parallelism between the buildings or, with --pipeline-out, pipelines. --quick
+ * leaves out the figures that search for layouts, half a minute. --write puts
+ * all of it into PAGE (docs/papers/scaleacross-figures.md), between lines that
+ * begin with "<!-- validate-scaleacross"; --check fails where PAGE has other
+ * numbers. */
+#define _POSIX_C_SOURCE 200809L
+#include "across.h"
+#include "page_part.h"
+#include "table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_VALUES = 128, FIRST_SEARCHED = 23 };
+
+typedef struct computed {
+    uint32_t n;
+    char keys[MOST_VALUES][64];
+    double values[MOST_VALUES];
+} computed;
+
+static void keep_value(void *to, const char *key, double value)
+{
+    computed *all = to;
+
+    if (all->n == MOST_VALUES)
+        return;
+    snprintf(all->keys[all->n], sizeof all->keys[0], "%s", key);
+    all->values[all->n++] = value;
+}
+
+static bool find_value(const computed *all, const char *key, double *out)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        if (strcmp(all->keys[i], key) == 0) {
+            *out = all->values[i];
+            return true;
+        }
+    fprintf(stderr, "validate-scaleacross: nothing computes '%s'\n", key);
+    return false;
+}
+
+/* What the paper says: a number, a range, or which of two is larger. */
+typedef struct finding {
+    bool has_low, has_high;
+    double low, high;
+} finding;
+
+static finding finding_of(const table *t, uint32_t row)
+{
+    return (finding){.has_low = *table_text(t, row, "low") != '\0',
+                     .has_high = *table_text(t, row, "high") != '\0',
+                     .low = table_number(t, row, "low"),
+                     .high = table_number(t, row, "high")};
+}
+
+/* Ratios of three digits after the point tell nothing smaller apart. */
+static const double as_good = 0.0005;
+
+static bool agrees(const finding *f, double value)
+{
+    if (f->has_low && f->has_high)
+        return value >= f->low - as_good && value <= f->high + as_good;
+    return f->has_low ? value > f->low + as_good : value < f->high - as_good;
+}
+
+static void say_paper(const finding *f, char *text, size_t room)
+{
+    if (f->has_low && f->has_high && f->low == f->high)
+        snprintf(text, room, "%.3f", f->low);
+    else if (f->has_low && f->has_high)
+        snprintf(text, room, "%.3f to %.3f", f->low, f->high);
+    else
+        snprintf(text, room, "%s %.2f", f->has_low ? "above" : "below",
+                 f->has_low ? f->low : f->high);
+}
+
+/* Off the nearest that the paper says; of a direction whether it is right. */
+static void say_error(const finding *f, double value, char *text, size_t room)
+{
+    double nearest = value;
+
+    if (f->has_low && f->has_high) {
+        nearest = fmin(fmax(value, f->low), f->high);
+        snprintf(text, room, "%+.1f %%", 100 * (value / nearest - 1));
+    } else {
+        snprintf(text, room, agrees(f, value) ? "as there" : "not as there");
+    }
+}
+
+/* How many of a kind there are, and how many agree; of numbers, the mean of
+ * what they are off. */
+typedef struct tally {
+    uint32_t directions, right, numbers, within;
+    double off;
+} tally;
+
+static void count(const finding *f, double value, tally *t)
+{
+    double nearest = fmin(fmax(value, f->low), f->high);
+
+    if (!f->has_low || !f->has_high) {
+        t->directions++;
+        t->right += agrees(f, value);
+        return;
+    }
+    t->numbers++;
+    t->off += fabs(value / nearest - 1);
+    t->within += fabs(value / nearest - 1) <= 0.05;
+}
+
+/* Rows of figures that are searched for, or of the others. */
+static bool print_part(const table *t, const computed *all, bool searched,
+                       FILE *to)
+{
+    tally sum = {0};
+
+    fputs("| figure, section | ratio of iteration times | longhaul | paper | "
+          "error | why, as far as known |\n"
+          "| --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (uint32_t i = 0; i < t->n_rows; i++) {
+        const char *key = table_text(t, i, "key");
+        finding f = finding_of(t, i);
+        char paper[60], error[40];
+        double value;
+
+        if ((atoi(key) >= FIRST_SEARCHED) != searched)
+            continue;
+        if (!find_value(all, key, &value))
+            return false;
+        say_paper(&f, paper, sizeof paper);
+        say_error(&f, value, error, sizeof error);
+        count(&f, value, &sum);
+        fprintf(to, "| %d, §%s | %s | %.3f | %s | %s | %s |\n", atoi(key),
+                table_text(t, i, "section"), table_text(t, i, "finding"), value,
+                paper, error, table_text(t, i, "why"));
+    }
+    if (sum.directions)
+        fprintf(to, "\nDirections: %u of %u as in the paper. ", sum.right,
+                sum.directions);
+    fprintf(to,
+            "%sNumbers: %u of %u within 5 %% of the paper's number or range, "
+            "%.1f %% off in the mean.\n",
+            sum.directions ? "" : "\n", sum.within, sum.numbers,
+            100 * sum.off / fmax(1, sum.numbers));
+    return true;
+}
+
+static bool keep_part(const table *t, const computed *all, bool searched,
+                      const char *page, bool write)
+{
+    char *made = NULL;
+    size_t len = 0;
+    FILE *to = page ? open_memstream(&made, &len) : stdout;
+    bool ok = to && print_part(t, all, searched, to);
+
+    if (!page)
+        return ok;
+    if (to && fclose(to) != 0)
+        ok = false;
+    ok = ok && page_part(searched ? "validate-scaleacross searches"
+                                  : "validate-scaleacross figures",
+                         page, write, 0.005, made);
+    free(made);
+    return ok;
+}
+
+typedef struct arguments {
+    const char *folder, *page, *job;
+    bool write, quick, pipeline_out;
+} arguments;
+
+static bool read_arguments(int argc, char **argv, arguments *a)
+{
+    *a = (arguments){.folder = "bench/data"};
+    for (int i = 1; i < argc; i++) {
+        bool more = i + 1 < argc;
+
+        if (!strcmp(argv[i], "--quick")) {
+            a->quick = true;
+        } else if (!strcmp(argv[i], "--pipeline-out")) {
+            a->pipeline_out = true;
+        } else if (!strcmp(argv[i], "--job") && more) {
+            a->job = argv[++i];
+        } else if (more && (!strcmp(argv[i], "--check") ||
+                            !strcmp(argv[i], "--write"))) {
+            a->write = !strcmp(argv[i], "--write");
+            a->page = argv[++i];
+        } else if (argv[i][0] != '-') {
+            a->folder = argv[i];
+        } else {
+            fprintf(stderr, "usage: validate-scaleacross [--check PAGE | "
+                            "--write PAGE | --job TOPOLOGY] [--pipeline-out] "
+                            "[--quick] [FOLDER]\n");
+            return false;
+        }
+    }
+    return true;
+}
+
+static int print_job(const arguments *a)
+{
+    const topology *on = across_topology(a->job);
+    crossing c = {.outermost = a->pipeline_out ? PIPELINE_OUT : DATA_OUT,
+                  .over = 3,
+                  .latency_us = 50};
+    workload w;
+    char *text;
+
+    if (!on) {
+        fprintf(stderr,
+                "validate-scaleacross: no topology '%s'; there are A1 to A4 "
+                "and B1 to B4\n",
+                a->job);
+        return 1;
+    }
+    w = across_100k(on);
+    text = across_job(&w, on, &c);
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static computed all;
+    char folder[512];
+    arguments a;
+    table t;
+    bool ok;
+
+    if (!read_arguments(argc, argv, &a))
+        return 2;
+    if (a.job)
+        return print_job(&a);
+    snprintf(folder, sizeof folder, "%s/scaleacross", a.folder);
+    if (!table_read(folder, "findings.csv", &t))
+        return 1;
+    across_figures(keep_value, &all);
+    ok = keep_part(&t, &all, false, a.page, a.write);
+    if (!a.quick) {
+        across_searches(keep_value, &all);
+        ok = keep_part(&t, &all, true, a.page, a.write) && ok;
+    }
+    table_fini(&t);
+    return !ok;
+}
