@@ -47,6 +47,9 @@ typedef enum cli_words {
     CLI_WORDS_METHODS_OR_FILES,
     CLI_WORDS_COMMANDS,
     CLI_WORDS_ENGINES, /* of the search for optimal schedules */
+    CLI_WORDS_MODELS,  /* or files */
+    CLI_WORDS_GPUS,
+    CLI_N_WORDS
 } cli_words;
 
 typedef struct cli_option {
@@ -190,10 +193,18 @@ void cli_help_all(FILE *out, uint32_t width);
 void cli_man(FILE *out, const cli_command *command);
 /* The completion script for "bash", "zsh" or "fish"; false: another shell. */
 bool cli_complete(FILE *out, const char *shell);
-/* An option of the command takes a method's name. */
-bool cli_names_methods(const cli_command *command);
-/* Or names of engines of the method optimal. */
-bool cli_names_engines(const cli_command *command);
+/* An option of the command takes such words; methods also where files are
+ * taken, too. */
+bool cli_names(const cli_command *command, cli_words words);
+/* The i-th of methods, engines, models or GPUs; NULL after the last, and of
+ * other words. */
+const char *cli_word(cli_words words, uint32_t i);
+/* What is to be known of it, in `text` or elsewhere. */
+#define CLI_ABOUT_TEXT 80
+const char *cli_word_about(cli_words words, uint32_t i,
+                           char text[CLI_ABOUT_TEXT]);
+/* What a list of them is called in help, NULL: it has none. */
+const char *cli_words_title(cli_words words);
 
 /* --- output -------------------------------------------------------------- */
 

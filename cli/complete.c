@@ -2,20 +2,18 @@
 /* Completion for bash, zsh and fish, from the tables. */
 #include "cli.h"
 
-#include <longhaul/best.h>
-
 #include <string.h>
 
-static void put_methods(FILE *out)
+static void put_words(FILE *out, cli_words words)
 {
-    for (uint32_t i = 0; i < lh_n_best(); i++)
-        fprintf(out, "%s%s", i ? " " : "", lh_best_name(i));
+    for (uint32_t i = 0; cli_word(words, i); i++)
+        fprintf(out, "%s%s", i ? " " : "", cli_word(words, i));
 }
 
-static void put_engines(FILE *out)
+static bool takes_files(const cli_option *o)
 {
-    for (uint32_t i = 0; i < lh_n_solve_engines(); i++)
-        fprintf(out, "%s%s", i ? " " : "", lh_solve_engine_name(i));
+    return o->words == CLI_WORDS_FILES || o->words == CLI_WORDS_MODELS ||
+           o->words == CLI_WORDS_METHODS_OR_FILES;
 }
 
 static void put_bash_words(FILE *out, const cli_option *o)
@@ -25,16 +23,10 @@ static void put_bash_words(FILE *out, const cli_option *o)
         for (uint32_t i = 0; cli_choice(o, i); i++)
             fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputs("\" -- \"$cur\"))", out);
-    } else if (o->words == CLI_WORDS_METHODS ||
-               o->words == CLI_WORDS_METHODS_OR_FILES) {
+    } else if (cli_word(o->words, 0)) {
         fputs("COMPREPLY=($(compgen -W \"", out);
-        put_methods(out);
-        fprintf(out, "\"%s -- \"$cur\"))",
-                o->words == CLI_WORDS_METHODS ? "" : " -f");
-    } else if (o->words == CLI_WORDS_ENGINES) {
-        fputs("COMPREPLY=($(compgen -W \"", out);
-        put_engines(out);
-        fputs("\" -- \"$cur\"))", out);
+        put_words(out, o->words);
+        fprintf(out, "\"%s -- \"$cur\"))", takes_files(o) ? " -f" : "");
     } else if (o->words == CLI_WORDS_FILES) {
         fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", out);
     } else {
@@ -127,14 +119,12 @@ static void put_zsh_option(FILE *out, const cli_option *o)
         for (uint32_t i = 0; cli_choice(o, i); i++)
             fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputc(')', out);
-    } else if (o->words == CLI_WORDS_METHODS) {
+    } else if (cli_word(o->words, 0) && !takes_files(o)) {
         fputc('(', out);
-        put_methods(out);
+        put_words(out, o->words);
         fputc(')', out);
-    } else if (o->words == CLI_WORDS_ENGINES) {
-        fputc('(', out);
-        put_engines(out);
-        fputc(')', out);
+    } else if (o->words == CLI_WORDS_MODELS) {
+        fputs("_longhaul_models_or_files", out);
     } else if (o->words == CLI_WORDS_METHODS_OR_FILES) {
         fputs("_longhaul_methods_or_files", out);
     } else if (o->words == CLI_WORDS_FILES) {
@@ -143,18 +133,24 @@ static void put_zsh_option(FILE *out, const cli_option *o)
     fputc('\'', out);
 }
 
+static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
+{
+    fprintf(out, "_longhaul_%ss_or_files()\n{\n    local -a words=(", what);
+    put_words(out, words);
+    fprintf(out,
+            ")\n    _alternative '%ss:%s:compadd -a words' "
+            "'files:file:_files'\n}\n",
+            what, what);
+}
+
 static void put_zsh(FILE *out)
 {
     fputs("#compdef longhaul\n"
-          "# zsh completion for longhaul, made from the program's tables\n"
-          "_longhaul_methods_or_files()\n{\n"
-          "    local -a methods=(",
+          "# zsh completion for longhaul, made from the program's tables\n",
           out);
-    put_methods(out);
-    fputs(")\n    _alternative 'methods:method:compadd -a methods' "
-          "'files:file:_files'\n}\n"
-          "_longhaul()\n{\n    local -a commands=(\n",
-          out);
+    put_zsh_words_or_files(out, "method", CLI_WORDS_METHODS);
+    put_zsh_words_or_files(out, "model", CLI_WORDS_MODELS);
+    fputs("_longhaul()\n{\n    local -a commands=(\n", out);
     for (uint32_t i = 0; cli_commands[i]; i++) {
         fprintf(out, "        '%s:", cli_commands[i]->name);
         put_short_help(out, cli_commands[i]->about);
@@ -185,24 +181,15 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
         fprintf(out, " -s %c", o->letter);
     fprintf(out, " -l %s", o->name);
     if (o->type != CLI_FLAG)
-        fputs(o->words == CLI_WORDS_FILES ||
-                      o->words == CLI_WORDS_METHODS_OR_FILES
-                  ? " -r -F"
-                  : " -x",
-              out);
+        fputs(takes_files(o) ? " -r -F" : " -x", out);
     if (o->type == CLI_CHOICE) {
         fputs(" -a '", out);
         for (uint32_t i = 0; cli_choice(o, i); i++)
             fprintf(out, "%s%s", i ? " " : "", cli_choice(o, i));
         fputc('\'', out);
-    } else if (o->words == CLI_WORDS_METHODS ||
-               o->words == CLI_WORDS_METHODS_OR_FILES) {
+    } else if (cli_word(o->words, 0)) {
         fputs(" -a '", out);
-        put_methods(out);
-        fputc('\'', out);
-    } else if (o->words == CLI_WORDS_ENGINES) {
-        fputs(" -a '", out);
-        put_engines(out);
+        put_words(out, o->words);
         fputc('\'', out);
     }
     fputs(" -d '", out);

@@ -2,8 +2,6 @@
 /* --help, from the tables. */
 #include "cli.h"
 
-#include <longhaul/best.h>
-
 #include <string.h>
 
 enum { HELP_COLUMN = 26 };
@@ -74,21 +72,14 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
-static void print_methods(FILE *out, uint32_t width)
+static void print_words(FILE *out, cli_words words, uint32_t width)
 {
-    fputs("\nMethods:\n", out);
-    for (uint32_t i = 0; i < lh_n_best(); i++) {
-        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_best_name(i));
-        wrap(out, lh_best_about(i), HELP_COLUMN, HELP_COLUMN, width);
-    }
-}
-
-static void print_engines(FILE *out, uint32_t width)
-{
-    fputs("\nEngines of the method optimal:\n", out);
-    for (uint32_t i = 0; i < lh_n_solve_engines(); i++) {
-        fprintf(out, "  %-*s", HELP_COLUMN - 2, lh_solve_engine_name(i));
-        wrap(out, lh_solve_engine_about(i), HELP_COLUMN, HELP_COLUMN, width);
+    char text[CLI_ABOUT_TEXT];
+    fprintf(out, "\n%s:\n", cli_words_title(words));
+    for (uint32_t i = 0; cli_word(words, i); i++) {
+        fprintf(out, "  %-*s", HELP_COLUMN - 2, cli_word(words, i));
+        wrap(out, cli_word_about(words, i, text), HELP_COLUMN, HELP_COLUMN,
+             width);
     }
 }
 
@@ -112,10 +103,9 @@ void cli_help(FILE *out, const cli_command *k, uint32_t width)
         bool is_output = strcmp(o->name, "output") == 0 && k->output_help;
         print_option(out, o, is_output ? k->output_help : o->help, width);
     }
-    if (cli_names_methods(k))
-        print_methods(out, width);
-    if (cli_names_engines(k))
-        print_engines(out, width);
+    for (cli_words w = 0; w < CLI_N_WORDS; w++)
+        if (cli_words_title(w) && cli_names(k, w))
+            print_words(out, w, width);
     if (k->n_examples)
         fputs("\nExamples:\n", out);
     for (uint32_t i = 0; i < k->n_examples; i++) {
@@ -141,6 +131,7 @@ void cli_help_all(FILE *out, uint32_t width)
     }
     fputs("\n'longhaul COMMAND --help' tells more about a command, 'man "
           "longhaul' about\neverything.\n\nExamples:\n"
+          "  longhaul init --model llama3-70b --sites 2 -o job.yaml\n"
           "  longhaul plan job.yaml -o plan.json\n"
           "  longhaul simulate plan.json --html report.html\n"
           "  longhaul compare pipeline.yaml --sweep latency=0:2:0.25\n",

@@ -2,8 +2,6 @@
 /* Man pages (mdoc), from the tables. */
 #include "cli.h"
 
-#include <longhaul/best.h>
-
 #include <ctype.h>
 #include <string.h>
 
@@ -126,22 +124,16 @@ static void put_man_commands(FILE *out)
     fputc('\n', out);
 }
 
-static void put_man_methods(FILE *out)
+static void put_man_words(FILE *out, cli_words words)
 {
-    fputs(".Sh METHODS\n.Bl -tag -width Ds\n", out);
-    for (uint32_t i = 0; i < lh_n_best(); i++) {
-        fprintf(out, ".It Cm %s\n", lh_best_name(i));
-        put_roff(out, lh_best_about(i));
-    }
-    fputs(".El\n", out);
-}
-
-static void put_man_engines(FILE *out)
-{
-    fputs(".Sh ENGINES\nOf the method optimal:\n.Bl -tag -width Ds\n", out);
-    for (uint32_t i = 0; i < lh_n_solve_engines(); i++) {
-        fprintf(out, ".It Cm %s\n", lh_solve_engine_name(i));
-        put_roff(out, lh_solve_engine_about(i));
+    char text[CLI_ABOUT_TEXT];
+    fputs(".Sh ", out);
+    for (const char *p = cli_words_title(words); *p; p++)
+        fputc(toupper((unsigned char)*p), out);
+    fputs("\n.Bl -tag -width Ds\n", out);
+    for (uint32_t i = 0; cli_word(words, i); i++) {
+        fprintf(out, ".It Cm %s\n", cli_word(words, i));
+        put_roff(out, cli_word_about(words, i, text));
     }
     fputs(".El\n", out);
 }
@@ -179,10 +171,9 @@ static void put_man_command(FILE *out, const cli_command *k)
         put_man_option(out, o, is_output ? k->output_help : o->help);
     }
     fputs(".El\n", out);
-    if (cli_names_methods(k))
-        put_man_methods(out);
-    if (cli_names_engines(k))
-        put_man_engines(out);
+    for (cli_words w = 0; w < CLI_N_WORDS; w++)
+        if (cli_words_title(w) && cli_names(k, w))
+            put_man_words(out, w);
     put_man_status(out);
     put_man_examples(out, k);
     fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);

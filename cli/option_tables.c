@@ -2,6 +2,9 @@
 /* The options that every command has, and questions to tables of options. */
 #include "cli.h"
 
+#include <longhaul/best.h>
+#include <longhaul/job.h>
+
 #include <string.h>
 
 const cli_option cli_common_options[] = {
@@ -80,19 +83,82 @@ const char *cli_choice(const cli_option *option, uint32_t i)
     return option->choices ? option->choices[i] : option->choice_name(i);
 }
 
-bool cli_names_engines(const cli_command *k)
+bool cli_names(const cli_command *k, cli_words words)
 {
     for (uint32_t i = 0; i < k->n_options; i++)
-        if (k->options[i].words == CLI_WORDS_ENGINES)
+        if (k->options[i].words == words ||
+            (k->options[i].words == CLI_WORDS_METHODS_OR_FILES &&
+             words == CLI_WORDS_METHODS))
             return true;
     return false;
 }
 
-bool cli_names_methods(const cli_command *k)
+static const char *name_of(const char *const *names, uint32_t i)
 {
-    for (uint32_t i = 0; i < k->n_options; i++)
-        if (k->options[i].words == CLI_WORDS_METHODS ||
-            k->options[i].words == CLI_WORDS_METHODS_OR_FILES)
-            return true;
-    return false;
+    for (uint32_t k = 0; k < i && *names; k++)
+        names++;
+    return *names;
+}
+
+const char *cli_word(cli_words words, uint32_t i)
+{
+    switch (words) {
+    case CLI_WORDS_METHODS:
+    case CLI_WORDS_METHODS_OR_FILES:
+        return i < lh_n_best() ? lh_best_name(i) : NULL;
+    case CLI_WORDS_ENGINES:
+        return i < lh_n_solve_engines() ? lh_solve_engine_name(i) : NULL;
+    case CLI_WORDS_MODELS:
+        return name_of(lh_model_presets(), i);
+    case CLI_WORDS_GPUS:
+        return name_of(lh_gpu_presets(), i);
+    case CLI_WORDS_NONE:
+    case CLI_WORDS_FILES:
+    case CLI_WORDS_COMMANDS:
+    case CLI_N_WORDS:
+        break;
+    }
+    return NULL;
+}
+
+const char *cli_word_about(cli_words words, uint32_t i,
+                           char text[CLI_ABOUT_TEXT])
+{
+    if (words == CLI_WORDS_ENGINES)
+        return lh_solve_engine_about(i);
+    if (words == CLI_WORDS_MODELS) {
+        const lh_model *m = lh_model_preset(cli_word(words, i));
+        snprintf(text, CLI_ABOUT_TEXT, "%u layers, %.2f billion parameters%s",
+                 m->layers, (double)lh_model_params(m) / 1e9,
+                 m->experts ? ", with experts" : "");
+        return text;
+    }
+    if (words == CLI_WORDS_GPUS) {
+        const lh_gpu *g = lh_gpu_preset(cli_word(words, i));
+        snprintf(text, CLI_ABOUT_TEXT, "%g TFLOP/s in 16 bits, %g GiB",
+                 g->tflops, g->memory_gib);
+        return text;
+    }
+    return lh_best_about(i);
+}
+
+const char *cli_words_title(cli_words words)
+{
+    switch (words) {
+    case CLI_WORDS_METHODS:
+        return "Methods";
+    case CLI_WORDS_ENGINES:
+        return "Engines of the method optimal";
+    case CLI_WORDS_MODELS:
+        return "Models";
+    case CLI_WORDS_GPUS:
+        return "GPUs";
+    case CLI_WORDS_NONE:
+    case CLI_WORDS_FILES:
+    case CLI_WORDS_METHODS_OR_FILES:
+    case CLI_WORDS_COMMANDS:
+    case CLI_N_WORDS:
+        break;
+    }
+    return NULL;
 }

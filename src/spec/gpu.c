@@ -11,6 +11,7 @@ typedef struct row {
     lh_gpu gpu;
     double sustained, fp8_sustained, host_gbps;
     bool fp16_only; /* Volta's tensor cores know nothing else */
+    lhi_server server;
 } row;
 
 #define GPU(name_, peak, fp8, gib, gbytes)                                     \
@@ -29,19 +30,57 @@ typedef struct row {
  * MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500 of 2250 on B200
  * (arXiv:2604.23466, tables III and IV), each over A100's share; the others of
  * a generation are taken to be like it. `host_gbps`: PCIe 3.0 to 6.0, and
- * NVLink-C2C between a Grace processor and its GPUs. */
+ * NVLink-C2C between a Grace processor and its GPUs. `server`: DGX-1, DGX A100
+ * to B300 and NVL72, of whose 72 GPUs degrees of powers of two take 64;
+ * docs/formats/job.md. GH200: nodes of four as Alps has them, six NVLinks of
+ * 200 Gb/s to each of the others. */
 static const row rows[] = {
-    {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true},
-    {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false},
-    {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false},
-    {GPU("h100-sxm", 989.5, 1979, 80, 3350), 0.87, 0.67, 128, false},
-    {GPU("h200", 989.5, 1979, 141, 4800), 0.87, 0.67, 128, false},
-    {GPU("gh200", 989.5, 1979, 96, 4000), 0.87, 0.67, 900, false},
-    {GPU("b200", 2250, 4500, 180, 8000), 0.80, 0.62, 128, false},
-    {GPU("b300", 2250, 4500, 270, 8000), 0.80, 0.84, 256, false},
+    {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
+    {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
+    {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false, {8, 2400, 200}},
+    {GPU("h100-sxm", 989.5, 1979, 80, 3350),
+     0.87,
+     0.67,
+     128,
+     false,
+     {8, 3600, 400}},
+    {GPU("h200", 989.5, 1979, 141, 4800),
+     0.87,
+     0.67,
+     128,
+     false,
+     {8, 3600, 400}},
+    {GPU("gh200", 989.5, 1979, 96, 4000),
+     0.87,
+     0.67,
+     900,
+     false,
+     {4, 1200, 200}},
+    {GPU("b200", 2250, 4500, 180, 8000),
+     0.80,
+     0.62,
+     128,
+     false,
+     {8, 7200, 400}},
+    {GPU("b300", 2250, 4500, 270, 8000),
+     0.80,
+     0.84,
+     256,
+     false,
+     {8, 7200, 800}},
     /* A Grace has 900 GB/s for its two GPUs. */
-    {GPU("gb200", 2500, 5000, 186, 8000), 0.80, 0.62, 450, false},
-    {GPU("gb300", 2500, 5000, 279, 8000), 0.80, 0.84, 450, false},
+    {GPU("gb200", 2500, 5000, 186, 8000),
+     0.80,
+     0.62,
+     450,
+     false,
+     {64, 7200, 400}},
+    {GPU("gb300", 2500, 5000, 279, 8000),
+     0.80,
+     0.84,
+     450,
+     false,
+     {64, 7200, 800}},
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -85,6 +124,11 @@ const lh_gpu *lh_gpu_preset(const char *name)
 {
     const row *r = row_of(name);
     return r ? &r->gpu : NULL;
+}
+
+lhi_server lhi_gpu_server(const lh_gpu *preset)
+{
+    return row_of(preset->name)->server;
 }
 
 bool lhi_gpu_preset_has(const char *preset, lh_precision precision)

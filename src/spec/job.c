@@ -176,9 +176,6 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_training(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "global_batch", "sequence", "precision",  "optimizer", "zero",
-        "recompute",    "rings",    "dispatcher", "dropout",   NULL};
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
     uint32_t precision = LH_PRECISION_BF16, optimizer = LH_OPTIMIZER_ADAMW;
@@ -186,7 +183,7 @@ static lh_status read_training(reader *r, lh_error *err)
     uint32_t dispatcher = LH_DISPATCHER_ALL_TO_ALL;
     bool given;
     LHI_TRY(lhi_need(r->doc, r->map, "training", &map, err));
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_known_keys(r->doc, map, lhi_training_keys, err));
     LHI_TRY(lhi_need(r->doc, map, "global_batch", &node, err));
     LHI_TRY(lhi_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
     LHI_TRY(lhi_need(r->doc, map, "sequence", &node, err));
@@ -360,18 +357,13 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
 
 static lh_status read_layout(reader *r, lh_error *err)
 {
-    static const char *const keys[] = {
-        "tensor",    "context",  "expert",      "expert_tensor",
-        "pipeline",  "data",     "micro_batch", "chunks_per_device",
-        "outermost", "sharding", "schedule",    "sites",
-        "layers",    NULL};
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
     uint32_t outermost, sharding;
     bool given;
     if (!map)
         return LH_OK;
-    LHI_TRY(lhi_known_keys(r->doc, map, keys, err));
+    LHI_TRY(lhi_known_keys(r->doc, map, lhi_layout_keys, err));
     LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
     LHI_TRY(read_degree(r, map, "context", &l->context, err));
     LHI_TRY(read_degree(r, map, "expert", &l->expert, err));

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the values of a job's enums are called in its file. */
+/* How keys of a job, and the values of its enums, are called in its file. */
 #include "spec/spec.h"
 
+const char *const lhi_training_keys[] = {
+    "global_batch", "sequence", "precision",  "optimizer", "zero",
+    "recompute",    "rings",    "dispatcher", "dropout",   NULL};
+const char *const lhi_layout_keys[] = {
+    "tensor",    "context",  "expert",      "expert_tensor",
+    "pipeline",  "data",     "micro_batch", "chunks_per_device",
+    "outermost", "sharding", "schedule",    "sites",
+    "layers",    NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};

@@ -2,7 +2,8 @@
 /* From files to jobs. In: the text of a job, a model or a profile. Out: lh_job,
  * lh_model, lh_profile, with every number checked, and their text again.
  *
- *   job.c, job_write.c   a job, but for its parts; job_names.c: its words
+ *   job.c, job_write.c   a job, but for its parts; job_names.c: its words;
+ *                        job_draft.c: one to begin with
  *   cluster.c            its datacenters and the links between them;
  *                        link_setting.c: what their ends are set to;
  *                        zones.c: datacenters become their zones
@@ -76,6 +77,14 @@ typedef struct lhi_alias {
 
 /* What `name` stands for; itself where it is no alias. */
 const char *lhi_alias_of(const lhi_alias *list, const char *name);
+
+/* What a preset is usually sold in: GPUs of a node, and the networks of each,
+ * 10^9 bits per second and direction. */
+typedef struct lhi_server {
+    uint32_t gpus_per_node;
+    double node_gbps, fabric_gbps;
+} lhi_server;
+lhi_server lhi_gpu_server(const lh_gpu *preset);
 
 /* False: the preset's peak is not of this precision. */
 bool lhi_gpu_preset_has(const char *preset, lh_precision precision);
@@ -162,6 +171,9 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               lh_layout *layout, lh_error *err);
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
+/* The keys of `training` and `layout`; NULL-terminated. */
+extern const char *const lhi_training_keys[];
+extern const char *const lhi_layout_keys[];
 /* NULL-terminated names, by value of the enum. */
 extern const char *const lhi_precision_names[];
 extern const char *const lhi_optimizer_names[];

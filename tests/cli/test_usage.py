@@ -4,7 +4,7 @@
 from harness import (ANY, ROOT, case, check, finish, json_case, read, run, uniform,
                      write)
 
-COMMANDS = ("plan", "compare", "simulate", "schedule", "check", "report",
+COMMANDS = ("init", "plan", "compare", "simulate", "schedule", "check", "report",
             "export")
 TRY = r"[^\n]*\nTry 'longhaul {} --help'\.\n\Z"
 

@@ -11,6 +11,7 @@
 #include <longhaul/certificate.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
+#include <longhaul/draft.h>
 #include <longhaul/engine.h>
 #include <longhaul/jitter.h>
 #include <longhaul/optical.h>
@@ -437,6 +438,12 @@ static lh_status plan_trained(const void *given, lh_error *err)
     return status;
 }
 
+static lh_status drafted(const void *given, lh_error *err)
+{
+    char *text = NULL;
+    return say_text(lh_job_draft(given, &text, NULL, err), text);
+}
+
 /* --- the structs ---------------------------------------------------------- */
 
 typedef struct taker {
@@ -508,6 +515,13 @@ static const lh_terminal_options terminal = {
     .size = sizeof terminal, .width = 70, .ascii = true};
 static const lh_optical_options optical = {.size = sizeof optical,
                                            .threads = 1};
+static const lh_draft_site draft_sites[] = {{.gpu = "h200"}, {.gpu = "b200"}};
+static const lh_draft_options draft = {.size = sizeof draft,
+                                       .model = "qwen2.5-32b",
+                                       .n_sites = 2,
+                                       .sites = draft_sites,
+                                       .gbps = 7,
+                                       .sequence = 99};
 static const lh_traffic traffic = {.size = sizeof traffic,
                                    .erlang = 5,
                                    .holding_s = 1,
@@ -546,6 +560,7 @@ static const taker takers[] = {
     TAKER(lh_terminal_options, plotted_on, &terminal, width),
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
+    TAKER(lh_draft_options, drafted, &draft, sequence),
 };
 
 enum { BEYOND = 64, MOST = 512 };

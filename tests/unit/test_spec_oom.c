@@ -2,6 +2,7 @@
 /* Jobs, models and profiles when memory runs out: each allocation fails in
  * turn, and every time the answer is LH_ENOMEM, with nothing leaked and no
  * output touched. */
+#include <longhaul/draft.h>
 #include <longhaul/job.h>
 
 #include "fail_alloc.h"
@@ -127,6 +128,32 @@ static void jobs_are_written_or_not(void)
     lh_job_free(job);
 }
 
+static void drafts_are_written_or_not(void)
+{
+    static const char *const models[] = {"deepseek-v3",
+                                         "configs/Qwen3-30B-A3B/config.json"};
+    const lh_draft_site sites[] = {{.gpu = "h100"}, {.gpu = "v100"}};
+    for (size_t i = 0; i < 2; i++)
+        for (uint64_t n = 1;; n++) {
+            const lh_draft_options o = {.size = sizeof o,
+                                        .model = models[i],
+                                        .n_sites = 2,
+                                        .sites = sites,
+                                        .folder = TEST_DATA};
+            char *text = NULL;
+            lh_error err = {0};
+            fail_alloc_at(n);
+            lh_status status = lh_job_draft(&o, &text, NULL, &err);
+            if (!fail_alloc_done()) {
+                CHECK_MSG(status == LH_OK, "%s", err.text);
+                CHECK(n > 10);
+                lh_text_free(text);
+                break;
+            }
+            check_failed(status, &err, text, n);
+        }
+}
+
 static void profiles_and_models_are_read_or_not(void)
 {
     for (uint64_t n = 1;; n++) {
@@ -166,6 +193,7 @@ int main(void)
     RUN(jobs_are_read_or_not);
     RUN(job_files_are_read_or_not);
     RUN(jobs_are_written_or_not);
+    RUN(drafts_are_written_or_not);
     RUN(profiles_and_models_are_read_or_not);
     return test_summary();
 }

@@ -12,6 +12,7 @@
 #include <longhaul/check.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
+#include <longhaul/draft.h>
 #include <longhaul/elastic.h>
 #include <longhaul/engine.h>
 #include <longhaul/jitter.h>
@@ -411,6 +412,17 @@ static lh_status lists_ops(bool bad)
     return left_alone(status, ops, sizeof ops);
 }
 
+static lh_status drafts(bool bad)
+{
+    POISONED(char *, out);
+    POISONED(size_t, len);
+    const lh_draft_options o = {.size = sizeof o, .n_sites = bad ? 65 : 0};
+    lh_status status = CALL(lh_job_draft(&o, &out, &len, &err), out);
+    if (status == LH_OK)
+        lh_text_free(out);
+    return left_alone(status, &len, sizeof len);
+}
+
 static lh_status finds_group(bool bad)
 {
     POISONED(lh_cost_group, out);
@@ -630,6 +642,7 @@ WRITER(writes_terminal, lh_report_terminal(trace, NULL, &out, &len, &err))
     X(compares)                                                                \
     X(prices)                                                                  \
     X(lists_ops)                                                               \
+    X(drafts)                                                                  \
     X(finds_group)                                                             \
     X(finds_path)                                                              \
     X(exchanges)                                                               \

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a job to begin with. What a key takes is said by the tables and
+ * lists that read it, and the text is read before it is handed out: no rule of
+ * the format stands here a second time. */
+#include <longhaul/draft.h>
+
+#include "base/take_options.h"
+#include "base/text.h"
+#include "spec/spec.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { REMARKS_AT = 44, WIDTH = 100 };
+
+/* A node's link is waited for so long, and that between nodes, one way. */
+#define NODE_US 3
+#define FABRIC_US 8
+
+typedef struct draft {
+    lhi_text text;
+    lh_draft_options o;
+    const lh_model *model;
+    lh_model *loaded; /* of a config.json; NULL: a preset */
+    lh_precision precision;
+} draft;
+
+/* --- lines ---------------------------------------------------------------- */
+
+/* `words` behind "# ", from column `at`, further lines below it. */
+static void add_remark(lhi_text *text, size_t at, const char *words)
+{
+    size_t column = at + 1;
+    lhi_text_puts(text, "#");
+    while (*words) {
+        size_t len = strcspn(words, " ");
+        if (column > at + 1 && column + 1 + len > WIDTH) {
+            lhi_text_printf(text, "\n%*s#", (int)at, "");
+            column = at + 1;
+        }
+        lhi_text_printf(text, " %.*s", (int)len, words);
+        column += 1 + len;
+        words += len;
+        words += strspn(words, " ");
+    }
+    lhi_text_puts(text, "\n");
+}
+
+/* "key: value", which `left` is, and what is to be known of it. */
+static void add_line(lhi_text *text, const char *left, const char *remark)
+{
+    size_t at = strlen(left) + 2 > REMARKS_AT ? strlen(left) + 2 : REMARKS_AT;
+    if (!*remark) {
+        lhi_text_printf(text, "%s\n", left);
+    } else if (at + 30 > WIDTH) {
+        size_t indent = strspn(left, " ");
+        lhi_text_printf(text, "%*s", (int)indent, "");
+        add_remark(text, indent, remark);
+        lhi_text_printf(text, "%s\n", left);
+    } else {
+        lhi_text_printf(text, "%-*s", (int)at, left);
+        add_remark(text, at, remark);
+    }
+}
+
+/* The words of a list, with commas, after `before`. */
+static void join_words(lhi_text *out, const char *before,
+                       const char *const *words)
+{
+    lhi_text_puts(out, before);
+    for (uint32_t i = 0; words[i]; i++)
+        lhi_text_printf(out, "%s%s", i ? ", " : "", words[i]);
+}
+
+static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
+{
+    add_line(text, left, remark->data ? remark->data : "");
+    text->failed = text->failed || remark->failed;
+    lhi_text_fini(remark);
+}
+
+/* A line whose remark ends with the words that there are. */
+static void add_choice(lhi_text *text, const char *left, const char *remark,
+                       const char *const *words, const char *after)
+{
+    lhi_text all = {0};
+    join_words(&all, remark, words);
+    lhi_text_puts(&all, after);
+    add_line_of(text, left, &all);
+}
+
+static LHI_PRINTF(3, 4) void add_value(lhi_text *text, const char *remark,
+                                       const char *format, ...)
+{
+    char left[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(left, sizeof left, format, list);
+    va_end(list);
+    add_line(text, left, remark);
+}
+
+/* Keys of a table that is no part of another: of one row each. */
+typedef struct key_list {
+    const lhi_table *table, *setting;
+    lhi_text text;
+    const char *const *but; /* which are written already */
+} key_list;
+
+static void list_key(const lhi_table *table, const lhi_field *row, void *list)
+{
+    key_list *all = list;
+    if (!row->key || (table != all->table && table != all->setting))
+        return;
+    for (uint32_t i = 0; all->but[i]; i++)
+        if (strcmp(all->but[i], row->key) == 0)
+            return;
+    lhi_text_printf(&all->text, "%s%s", all->text.len ? ", " : "", row->key);
+}
+
+static lhi_text keys_of(const lhi_table *table, const lhi_table *setting,
+                        const char *const *but)
+{
+    key_list all = {table, setting, {0}, but};
+    lhi_fields_walk(table, list_key, &all);
+    return all.text;
+}
+
+/* --- parts ------------------------------------------------------------------
+ */
+
+static void add_head(draft *d)
+{
+    lhi_text *t = &d->text;
+    add_remark(t, 0,
+               "A training job, which can be planned as it is: longhaul plan "
+               "FILE. Change what is different. All keys and what they take: "
+               "docs/formats/job.md; lines such as '# zero: 1' hold once "
+               "their first # is gone.");
+    lhi_text_puts(t, "longhaul: job/1\n\n");
+}
+
+static void add_model(draft *d)
+{
+    lhi_text *t = &d->text;
+    const lh_model *m = d->model;
+    char size[160];
+    snprintf(size, sizeof size,
+             "The model (docs/models.md): %u layers, %.2f billion parameters, "
+             "%.2f of which a token passes.",
+             m->layers, (double)lh_model_params(m) / 1e9,
+             (double)lh_model_active_params(m) / 1e9);
+    add_remark(t, 0, size);
+    if (d->loaded) {
+        json_t *path = json_string(d->o.model);
+        char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
+        t->failed = t->failed || !text;
+        add_value(t, "a config.json as Hugging Face has it", "model: %s",
+                  text ? text : "");
+        free(text);
+        json_decref(path);
+        return;
+    }
+    char left[96];
+    snprintf(left, sizeof left, "model: %s", m->name);
+    add_choice(t, left, "one of ", lh_model_presets(),
+               "; the path of a Hugging Face config.json; or a map of sizes");
+}
+
+static void add_training(draft *d)
+{
+    lhi_text *t = &d->text;
+    const lh_draft_options *o = &d->o;
+    lhi_text_puts(t, "\n");
+    add_remark(t, 0, "How it is trained: docs/formats/job.md#training");
+    add_line(t, "training:", "");
+    add_value(t, "sequences of an iteration, all replicas together",
+              "  global_batch: %u", o->global_batch);
+    add_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
+    char left[64];
+    snprintf(left, sizeof left, "  precision: %s",
+             lh_precision_name(d->precision));
+    add_choice(t, left, "what passes compute in: ", lhi_precision_names, "");
+    add_choice(t, "  optimizer: adamw", "", lhi_optimizer_names, "");
+    add_line(t, "  # zero: 1",
+             "ZeRO stage, 0 to 3: what replicas share; left out, 1 to 3 are "
+             "tried");
+    add_choice(t, "  # recompute: none",
+               "what the backward pass makes again: ", lhi_recompute_names,
+               ", or a list of modules; left out, these are tried");
+    static const char *const written[] = {"global_batch", "sequence",
+                                          "precision",    "optimizer",
+                                          "zero",         "recompute"};
+    const char *others[16];
+    uint32_t n = 0;
+    for (uint32_t i = 0; lhi_training_keys[i] && n < 15; i++) {
+        bool is_there = false;
+        for (size_t j = 0; j < sizeof written / sizeof *written; j++)
+            is_there =
+                is_there || strcmp(written[j], lhi_training_keys[i]) == 0;
+        if (!is_there)
+            others[n++] = lhi_training_keys[i];
+    }
+    others[n] = NULL;
+    lhi_text all = {0};
+    join_words(&all, "Further keys: ", others);
+    lhi_text_puts(t, "  ");
+    add_remark(t, 2, all.data ? all.data : "");
+    t->failed = t->failed || all.failed;
+    lhi_text_fini(&all);
+}
+
+static void add_framework(draft *d)
+{
+    lhi_text *t = &d->text;
+    static const char *const but[] = {"preset", NULL};
+    const lhi_field *preset = lhi_fields_find(&lhi_framework_table, "preset");
+    lhi_text keys = keys_of(&lhi_framework_table, NULL, but);
+    lhi_text_puts(t, "\n");
+    add_remark(t, 0,
+               "The program that trains, whose habits times and memory follow "
+               "(docs/formats/job.md#framework)");
+    lhi_text all = {0};
+    join_words(&all, "", preset->names);
+    lhi_text_printf(&all, "; and %s", keys.data ? keys.data : "");
+    all.failed = all.failed || keys.failed;
+    lhi_text_fini(&keys);
+    add_line_of(t, "# framework: {preset: megatron}", &all);
+}
+
+/* What a site has in its GPUs, where the caller does not say. */
+static lhi_server server_of(const lh_draft_site *site)
+{
+    lhi_server server = lhi_gpu_server(lh_gpu_preset(site->gpu));
+    if (site->gpus_per_node)
+        server.gpus_per_node = site->gpus_per_node;
+    return server;
+}
+
+#define NETWORK "{gbps: %.15g, latency_us: %d}"
+
+static void add_machine(draft *d)
+{
+    lhi_text *t = &d->text;
+    const lh_draft_site *first = &d->o.sites[0];
+    const lhi_server m = server_of(first);
+    char left[96];
+    snprintf(left, sizeof left, "  gpu: %s", lh_gpu_preset(first->gpu)->name);
+    add_choice(t, left, "one of ", lh_gpu_presets(),
+               "; or a map of tflops, memory_gib, memory_gbps");
+    add_value(t, "GPUs of a node", "  gpus_per_node: %u", m.gpus_per_node);
+    add_value(t,
+              "between GPUs of a node, for each GPU: 10^9 bits per second in "
+              "each direction; microseconds, one way",
+              "  node_link: " NETWORK, m.node_gbps, NODE_US);
+    add_value(t, "between the nodes of a datacenter, likewise for each GPU",
+              "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
+    char reserve[64];
+    snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
+             LH_MEMORY_RESERVE_PERCENT);
+    add_line(t, reserve,
+             "of a GPU's memory, which no plan may use: a share, or GiB");
+    add_line(t, "  # usd_per_gpu_hour: 2.5",
+             "any one currency; a plan then says what training costs");
+}
+
+/* Names that links can be called by. */
+static const char *name_of_site(uint32_t i, char text[16])
+{
+    static const char *const names[] = {"west", "east", "north", "south"};
+    if (i < sizeof names / sizeof *names)
+        return names[i];
+    snprintf(text, 16, "site%u", i + 1);
+    return text;
+}
+
+/* What of a site differs from the first, of which the cluster's keys are. */
+static void add_site(draft *d, uint32_t i)
+{
+    lhi_text *t = &d->text;
+    const lh_draft_site *first = &d->o.sites[0], *site = &d->o.sites[i];
+    const lh_gpu *gpu = lh_gpu_preset(site->gpu);
+    const lhi_server a = server_of(first), b = server_of(site);
+    const bool same = gpu == lh_gpu_preset(first->gpu);
+    char own[16];
+    lhi_text_printf(t, "    - {name: %s, nodes: %u", name_of_site(i, own),
+                    site->nodes);
+    if (!same)
+        lhi_text_printf(t, ", gpu: %s", gpu->name);
+    if (a.gpus_per_node != b.gpus_per_node)
+        lhi_text_printf(t, ", gpus_per_node: %u", b.gpus_per_node);
+    if (!same)
+        lhi_text_printf(t, ",\n       node_link: " NETWORK ", fabric: " NETWORK,
+                        b.node_gbps, NODE_US, b.fabric_gbps, FABRIC_US);
+    lhi_text_puts(t, "}\n");
+}
+
+static void add_links(draft *d)
+{
+    lhi_text *t = &d->text;
+    static const char *const but[] = {"between", "from",       "to",
+                                      "gbps",    "latency_ms", NULL};
+    const double ms = (double)d->o.latency_ns / 1e6;
+    lhi_text keys = keys_of(&lhi_job_link_table, &lhi_link_setting_table, but);
+    lhi_text all = {0};
+    lhi_text_printf(&all,
+                    "one for each pair: milliseconds, one way; 10^9 bits per "
+                    "second for all traffic of one direction. 'from: west, "
+                    "to: east' in place of 'between' is one direction. "
+                    "Further keys: %s",
+                    keys.data ? keys.data : "");
+    all.failed = all.failed || keys.failed;
+    lhi_text_fini(&keys);
+    add_line_of(t, "  links:", &all);
+    for (uint32_t a = 0; a < d->o.n_sites; a++)
+        for (uint32_t b = a + 1; b < d->o.n_sites; b++) {
+            char x[16], y[16];
+            lhi_text_printf(t,
+                            "    - {between: [%s, %s], latency_ms: %.15g, "
+                            "gbps: %.15g}\n",
+                            name_of_site(a, x), name_of_site(b, y), ms,
+                            d->o.gbps);
+        }
+}
+
+static void add_cluster(draft *d)
+{
+    lhi_text *t = &d->text;
+    lhi_text_puts(t, "\n");
+    add_remark(t, 0, "The machines: docs/formats/job.md#cluster");
+    add_line(t, "cluster:", "");
+    add_machine(d);
+    add_line(t, "  datacenters:",
+             "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
+             "wins over those above");
+    for (uint32_t i = 0; i < d->o.n_sites; i++)
+        add_site(d, i);
+    if (d->o.n_sites > 1)
+        add_links(d);
+}
+
+static void add_layout(draft *d)
+{
+    lhi_text *t = &d->text;
+    lhi_text_puts(t, "\n");
+    add_remark(t, 0,
+               "What of the layout is decided already; the rest is searched "
+               "(docs/formats/job.md#layout)");
+    add_choice(t, "# layout: {pipeline: 2, micro_batch: 1}", "any of ",
+               lhi_layout_keys, "");
+}
+
+/* --- what was not said ------------------------------------------------------
+ */
+
+static lh_status find_model(draft *d, lh_error *err)
+{
+    const char *name = d->o.model ? d->o.model : lh_model_presets()[0];
+    d->o.model = name;
+    d->model = lh_model_preset(name);
+    if (d->model)
+        return LH_OK;
+    /* The job that is read at the end says where it looks, and what is wrong
+     * with other names; its size is to be known before. */
+    lhi_text path = {0};
+    if (d->o.folder && *d->o.folder && name[0] != '/')
+        lhi_text_printf(&path, "%s/", d->o.folder);
+    lhi_text_puts(&path, name);
+    lh_status status = path.failed ? lhi_fail_nomem(err)
+                                   : lh_model_read(path.data, &d->loaded, err);
+    lhi_text_fini(&path);
+    d->model = d->loaded;
+    return status;
+}
+
+/* The least power of two of nodes that are a site's part of what the training
+ * state takes four times: 16-bit weights and gradients or more, and 12 bytes
+ * of the optimizer, of each parameter. */
+static uint32_t enough_nodes(const draft *d, const lh_draft_site *site)
+{
+    const double bytes =
+        4 * 18.0 * (double)lh_model_params(d->model) / d->o.n_sites;
+    const double node = (double)lh_gpu_preset(site->gpu)->memory_bytes *
+                        server_of(site).gpus_per_node;
+    uint32_t nodes = 1;
+    while (nodes < LH_MAX_GPUS / 2 && nodes * node < bytes)
+        nodes *= 2;
+    return nodes;
+}
+
+static lh_status check_gpus(const draft *d, lh_error *err)
+{
+    for (uint32_t i = 0; i < d->o.n_sites; i++) {
+        const char *name = d->o.sites[i].gpu;
+        lhi_text known = {0};
+        if (name && lh_gpu_preset(name))
+            continue;
+        join_words(&known, "", lh_gpu_presets());
+        if (!known.failed)
+            lhi_fail(err, LH_EINPUT, "no GPU '%.60s'; known are %s",
+                     name ? name : "", known.data);
+        lh_status status = known.failed ? lhi_fail_nomem(err) : LH_EINPUT;
+        lhi_text_fini(&known);
+        return status;
+    }
+    return LH_OK;
+}
+
+static void choose_rest(draft *d, lh_draft_site *sites)
+{
+    lh_draft_options *o = &d->o;
+    const uint32_t positions = d->model->positions;
+    for (uint32_t i = 0; i < o->n_sites; i++) {
+        if (!sites[i].nodes)
+            sites[i].nodes = enough_nodes(d, &sites[i]);
+        if (!lhi_gpu_preset_has(sites[i].gpu, d->precision))
+            d->precision = LH_PRECISION_FP16;
+    }
+    if (!o->sequence)
+        o->sequence = positions && positions < LH_DRAFT_SEQUENCE
+                          ? positions
+                          : LH_DRAFT_SEQUENCE;
+    if (!o->global_batch)
+        o->global_batch =
+            LH_DRAFT_TOKENS > o->sequence ? LH_DRAFT_TOKENS / o->sequence : 1;
+    if (!o->latency_ns)
+        o->latency_ns = LH_DRAFT_LATENCY_NS;
+    if (!(o->gbps > 0))
+        o->gbps = LH_DRAFT_GBPS;
+}
+
+static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
+{
+    lh_job *job = NULL;
+    add_head(d);
+    add_model(d);
+    add_training(d);
+    add_framework(d);
+    add_cluster(d);
+    add_layout(d);
+    if (d->text.failed)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lh_job_parse(d->text.data, d->text.len, "draft", d->o.folder, &job,
+                         err));
+    lh_job_free(job);
+    return lhi_text_take(&d->text, text, len, err);
+}
+
+lh_status lh_job_draft(const lh_draft_options *options, char **text,
+                       size_t *len, lh_error *err)
+{
+    draft d = {.precision = LH_PRECISION_BF16};
+    const lh_draft_site usual = {.gpu = "h100-sxm"};
+    lh_draft_site sites[LH_MAX_DATACENTERS];
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_draft_options, &d.o, options, err));
+    if (d.o.n_sites > LH_MAX_DATACENTERS)
+        return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are possible",
+                        d.o.n_sites, LH_MAX_DATACENTERS);
+    if (d.o.n_sites == 0) {
+        d.o.n_sites = 1;
+        d.o.sites = &usual;
+    }
+    memcpy(sites, d.o.sites, d.o.n_sites * sizeof *sites);
+    d.o.sites = sites;
+    LHI_TRY(check_gpus(&d, err));
+    lh_status status = find_model(&d, err);
+    if (status == LH_OK) {
+        choose_rest(&d, sites);
+        status = write_draft(&d, text, len, err);
+    }
+    lhi_text_fini(&d.text);
+    lh_model_free(d.loaded);
+    return status;
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul init: a job to begin with, which plans as it is."""
+import json
+import os
+
+from harness import (ROOT, WORK, case, check, finish, json_case, read, run,
+                     test, write)
+
+SMALL = ["-m", "llama3-8b", "--nodes", "1", "--gpus-per-node", "2", "--batch",
+         "16"]
+
+
+def planned(*options):
+    """The plan of what init says with these options."""
+    text = run("init", *options).stdout
+    write("job.yaml", text)
+    return json_case(f"plan of init {' '.join(options)}",
+                     ["plan", "job.yaml", "--json", "-q"])
+
+
+@test
+def without_options_a_job_is_printed():
+    done = case("init", ["init"], out=r"\A# A training job.*\nlonghaul: job/1\n"
+                r".*\nmodel: llama3-70b .*\ncluster:\n  gpu: h100-sxm ")
+    check("links" not in done.stdout.replace("linked", ""), "one site: no link")
+
+
+@test
+def what_is_printed_plans_as_it_is():
+    one = planned(*SMALL)
+    check(one["iteration_s"] > 0, "a plan")
+    two = planned(*SMALL, "--sites", "2", "--latency-ms", "1")
+    far = planned(*SMALL, "--sites", "2", "--latency-ms", "2000",
+                  "--link-gbps", "0.5")
+    check(two["iteration_s"] < one["iteration_s"], "two sites are faster")
+    check(far["iteration_s"] > two["iteration_s"], "unless they are far")
+    mixed = planned(*SMALL, "--sites", "2", "--gpu", "h100,v100")
+    check(mixed["iteration_s"] > 0, "unequal sites")
+
+
+@test
+def each_option_is_in_the_job():
+    told = json_case("json", ["init", "--json", "-m", "mixtral-8x7b", "-g",
+                              "a100", "-s", "3", "-n", "4,2,1", "-b", "96",
+                              "--sequence", "512", "--link-gbps", "40.5",
+                              "--latency-ms", "0.25", "--gpus-per-node", "4"])
+    check(told["model"] == "mixtral-8x7b" and told["sites"] == 3 and
+          told["gpus"] == 28 and told["parameters"] > 46e9, "what it says")
+    for line in ("model: mixtral-8x7b ", "  global_batch: 96 ",
+                 "  sequence: 512 ", "  gpu: a100-80g ", "  gpus_per_node: 4 ",
+                 "    - {name: west, nodes: 4}", "    - {name: east, nodes: 2}",
+                 "    - {name: north, nodes: 1}",
+                 "    - {between: [west, east], latency_ms: 0.25, gbps: 40.5}",
+                 "    - {between: [west, north], latency_ms: 0.25, gbps: 40.5}",
+                 "    - {between: [east, north], latency_ms: 0.25, gbps: 40.5}"):
+        check("\n" + line in told["job"], line)
+    check("file" not in told, "no file is written")
+
+
+@test
+def a_file_is_written_and_not_overwritten():
+    case("file", ["init", "-s", "2", "-o", "job.yaml"],
+         out=r"model   llama3-70b, 70\.55 billion parameters\n"
+             r"GPUs    64 in 2 datacenters\njob     job\.yaml\n"
+             r"next    longhaul plan job\.yaml\n\Z")
+    first = read("job.yaml")
+    check(first == run("init", "-s", "2").stdout, "what would be printed")
+    case("again", ["init", "-m", "kimi-k2", "-o", "job.yaml"], 1,
+         err=r"\Alonghaul: job\.yaml is there already; name another file, or "
+             r"write over it with --force\n\Z")
+    check(read("job.yaml") == first, "it is as it was")
+    json_case("told to", ["init", "-m", "kimi-k2", "-o", "job.yaml", "--force",
+                          "--json"])
+    check("\nmodel: kimi-k2 " in read("job.yaml"), "it is another one")
+    case("wrong, and told to", ["init", "-m", "gpt3-175b", "--sequence", "4096",
+                                "-o", "job.yaml", "-f"], 1,
+         err=r"sequence: gpt3-175b has learned 2048 positions")
+    check("\nmodel: kimi-k2 " in read("job.yaml"), "it stays")
+    case("force without a file", ["init", "-f"], 2, err="--force is for -o FILE")
+    case("no folder", ["init", "-o", "nowhere/job.yaml"], 1, err="nowhere")
+
+
+@test
+def unknown_names_give_the_nearest():
+    for name, near in (("llama-70b", "llama3-70b"), ("deepseek", "deepseek-v3"),
+                       ("qwen2.5-72", "qwen2.5-72b")):
+        case(name, ["init", "--model", name], 2,
+             err=rf"\Alonghaul: init: --model: there is no '{name}'; did you "
+                 rf"mean {near}\? There are llama3-8b, [^\n]*crosspipe-m70\n")
+    case("gpu", ["init", "--gpu", "h100,h20", "--sites", "2"], 2,
+         err=r"--gpu: there is no 'h20'; did you mean h200\? There are "
+             r"v100-32g, [^\n]*gb300\n")
+    case("none near", ["init", "--gpu", "xyzzyxy"], 2,
+         err=r"--gpu: there is no 'xyzzyxy'; there are v100-32g")
+    case("aliases", ["init", "-m", "deepseek-r1", "-g", "v100"],
+         out=r"\nmodel: deepseek-v3 .*precision: fp16 .*gpu: v100-32g ")
+
+
+@test
+def wrong_numbers_are_refused():
+    for options, says in (
+            (["--sites", "0"], "'0' is not a whole number from 1 to 64"),
+            (["--sites", "65"], "'65' is not a whole number from 1 to 64"),
+            (["--nodes", "0"], "--nodes: '0' is not a whole number"),
+            (["--nodes", "4,"], "--nodes: 2 values for 1 site; give one"),
+            (["-s", "2", "--nodes", "4,"], "--nodes: '' is not a whole number"),
+            (["-s", "3", "--nodes", "4,2"],
+             "--nodes: 2 values for 3 sites; give one, or one for each"),
+            (["-s", "3", "--gpu", "h100,h200"], "--gpu: 2 values for 3 sites"),
+            (["--gpus-per-node", "x"], "--gpus-per-node: 'x' is not"),
+            (["--latency-ms", "5"], "--latency-ms does nothing with one site"),
+            (["--link-gbps", "5"], "--link-gbps does nothing with one site"),
+            (["-s", "2", "--latency-ms", "20ms"], "'20ms' is not a number"),
+            (["-s", "2", "--link-gbps", "0"], "'0' is not a number above 0"),
+            (["--batch", "0"], "'0' is not a whole number from 1"),
+            (["job.yaml"], "'job.yaml' is one argument too many; it takes "
+             "none")):
+        case(" ".join(options), ["init", *options], 2, err=says)
+    case("GPUs of a node", ["init", "--gpus-per-node", "2000"], 1,
+         err="gpus_per_node")
+
+
+@test
+def a_config_json_is_a_model():
+    config = ROOT / "tests/data/configs/Qwen3-30B-A3B/config.json"
+    os.makedirs(WORK / "jobs", exist_ok=True)
+    write("jobs/config.json", config.read_text())
+    case("there", ["init", "-m", "config.json", "-o", "jobs/job.yaml"],
+         out=r"30\.53 billion parameters")
+    check('\nmodel: "config.json" ' in read("jobs/job.yaml"), "its path")
+    case("elsewhere", ["init", "-m", "jobs/config.json"],
+         out=r'model: "jobs/config\.json" ')
+    case("itself", ["init", "-m", "config.json", "-o", "jobs/config.json",
+                    "--force"], 2, err="would overwrite")
+    check(json.loads(read("jobs/config.json")), "it is as it was")
+    case("missing", ["init", "-m", "nowhere/config.json"], 2,
+         err=r"--model: there is no 'nowhere/config\.json'; there are")
+
+
+@test
+def completions_know_the_names():
+    for shell in ("bash", "zsh", "fish"):
+        case(shell, ["__generate", shell],
+             out=r"llama3-8b llama3-70b.*v100-32g a100-40g")
+    case("manual", ["__generate", "man", "init"],
+         out=r"MODELS\n.*It Cm deepseek\\?-v3\n61 layers.*GPUS\n.*It Cm h200\n")
+    case("help", ["init", "--help"],
+         out=r"Models:\n  llama3-8b +32 layers.*GPUs:\n  v100-32g +125 TFLOP/s")
+
+
+finish()
