@@ -2,13 +2,12 @@
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
 #include "jitter_view.h"
-#include "plan_cost.h"
 #include "plan_links.h"
+#include "plan_screen.h"
 #include "plan_why.h"
 #include "values.h"
 #include "view.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +25,7 @@ typedef struct settings {
     const char *what_if;
     uint32_t objective;
     bool pareto;
+    const char *show;
     double gpu_hour_usd, per_gb_usd;
 } settings;
 
@@ -159,6 +159,13 @@ static const cli_option options[] = {
              "where replicas over them are: curves over oversubscription and, "
              "of mixtures of experts, over the number of experts; also in the "
              "report."},
+    {.name = "show",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, show),
+     .arg = "PART[,PART...]",
+     .adds_up = true,
+     .help = "Print more than one screen: " CLI_SHOW_NAMES ", or all. JSON and "
+             "the report always have all of it."},
     CLI_OUTPUT_ROW(
         settings, html,
         "Write a report for the browser: the plan's timeline, and every "
@@ -172,242 +179,13 @@ static const cli_example examples[] = {
      "The same to another file, with a report."},
     {"longhaul plan job.yaml --what-if latency=40,bandwidth=/2 --sensitivity",
      "What slower links would cost, and from where on another layout is best."},
+    {"longhaul plan job.yaml --show layouts,search",
+     "Also the other layouts that were tried, and how the search went."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
      "The plan whose unlucky iterations are the shortest."},
 };
-
-/* --- text
- * ---------------------------------------------------------------------- */
-
-/* Why it lost stands behind, or below where the line would be too long. */
-static void print_choice(cli *c, const lh_choice *x, bool chosen,
-                         bool show_layout)
-{
-    char time[CLI_TIME_TEXT + 40], layout[120], method[64], line[280];
-    const char *why = chosen ? "chosen" : x->why;
-    snprintf(method, sizeof method, "%s %s",
-             x->layout.schedule ? x->layout.schedule : "any schedule",
-             lh_placement_name(x->placement));
-    if (x->jitter)
-        snprintf(time, sizeof time, "%8.3f s  %8.3f s  %8.3f s",
-                 (double)x->iteration_ns / 1e9, x->jitter->mean_ns / 1e9,
-                 (double)x->jitter->p95_ns / 1e9);
-    else if (x->iteration_ns >= 0)
-        snprintf(time, sizeof time, "%8.3f s", (double)x->iteration_ns / 1e9);
-    else
-        snprintf(time, sizeof time, "%10s", "-");
-    int len =
-        snprintf(line, sizeof line, "  %s  %-21s%s%s", time, method,
-                 show_layout ? "  " : "",
-                 show_layout ? cli_layout_text(x, layout, sizeof layout) : "");
-    while (!*why && len > 0 && line[len - 1] == ' ')
-        line[--len] = '\0';
-    bool fits = cli_columns(line) + 2 + cli_columns(why) <= cli_width();
-    if (!*why)
-        cli_print(c, "%s\n", line);
-    else
-        cli_print(c, fits ? "%s  %s\n" : "%s\n              %s\n", line, why);
-}
-
-/* Whether a method was looked at with other chunks than the plan has. */
-static bool differs(const lh_choice *x, const lh_choice *best)
-{
-    return x->layout.chunks_per_device != best->layout.chunks_per_device ||
-           x->recompute != best->recompute;
-}
-
-enum { MOST_SHOWN = 64 }; /* chunks */
-
-static void print_modules(cli *c, const lh_plan *p)
-{
-    if (p->best.recompute != LH_RECOMPUTE_MODULES)
-        return;
-    cli_print(c, "recomputed   ");
-    for (uint32_t i = 0; i < LH_N_MODULES; i++)
-        if (p->job->training.recompute_modules >> i & 1)
-            cli_print(c, " %s", lh_module_name((lh_module)i));
-    cli_print(c, "\n");
-}
-
-static void print_layers(cli *c, const lh_choice *b)
-{
-    uint32_t n = b->layout.pipeline * b->layout.chunks_per_device;
-    cli_print(c, "layers        ");
-    for (uint32_t i = 0; i < n && i < MOST_SHOWN; i++)
-        cli_print(c, "%s%" PRIu32, i ? " " : "", b->chunk_layers[i]);
-    cli_print(c, "%s in the chunks\n", n > MOST_SHOWN ? " ..." : "");
-}
-
-static void print_jitter(cli *c, const lh_plan *p)
-{
-    const lh_jitter_result *r = p->best.jitter;
-    const lh_plan_robust *how = p->robust;
-    cli_print(c,
-              "with jitter   mean %.3f s, 95 %% within %.3f s, 99 %% within "
-              "%.3f s (%" PRIu32 " iterations)\n",
-              r->mean_ns / 1e9, (double)r->p95_ns / 1e9,
-              (double)r->p99_ns / 1e9, r->samples);
-    cli_print(c,
-              "chosen by     %s, among %" PRIu32 " schedules of %" PRIu32
-              " layouts\n",
-              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
-              how->n_schedules, how->n_layouts);
-    if (!how->complete)
-        cli_print(c, "              layouts that may be better were not "
-                     "tried: there are too many\n");
-}
-
-/* " (80 GiB less 6 % reserve)" of the GPU whose limit is the plan's. */
-static const char *reserve_text(const lh_plan *p, char *text, size_t size)
-{
-    const lh_gpu *gpu = NULL;
-    for (uint32_t i = 0; i < p->job->n_datacenters && !gpu; i++)
-        if (lh_gpu_usable_bytes(&p->job->datacenters[i].gpu) ==
-            p->best.memory_limit_bytes)
-            gpu = &p->job->datacenters[i].gpu;
-    *text = '\0';
-    if (gpu && gpu->reserve_gib > 0)
-        snprintf(text, size, " (%g GiB less %g GiB reserve)", gpu->memory_gib,
-                 gpu->reserve_gib);
-    else if (gpu && gpu->reserve_percent > 0)
-        snprintf(text, size, " (%g GiB less %g %% reserve)", gpu->memory_gib,
-                 gpu->reserve_percent);
-    return text;
-}
-
-static void print_best(cli *c, const lh_plan *p)
-{
-    const lh_choice *b = &p->best;
-    char layout[120], used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT];
-    char reserve[80];
-    char sites[CLI_SITES_TEXT];
-    cli_print(c, "%s\n\n", p->name);
-    cli_print(c,
-              "iteration     %.3f s: pipeline %.3f s, optimizer and "
-              "overhead %.3f s\n",
-              (double)b->iteration_ns / 1e9, (double)b->makespan_ns / 1e9,
-              (double)(b->optimizer_ns + b->overhead_ns) / 1e9);
-    cli_plan_account(c, p);
-    cli_print(c, "throughput    %.0f tokens/s, %.1f %% of peak FLOPs\n",
-              b->tokens_per_s, 100 * b->mfu);
-    cli_print(c, "layout        %s, %" PRIu32 " microbatches\n",
-              cli_layout_text(b, layout, sizeof layout), b->microbatches);
-    print_modules(c, p);
-    if (b->layout.sites)
-        cli_print(c, "datacenters   %s\n",
-                  cli_sites_text(p->job, b->layout.sites, sites, sizeof sites));
-    if (b->chunk_layers)
-        print_layers(c, b);
-    if (lh_plan_gpus(p) < p->job->n_gpus)
-        cli_print(c, "GPUs          %" PRIu32 " of %" PRIu32 "\n",
-                  lh_plan_gpus(p), p->job->n_gpus);
-    cli_print(c, "schedule      %s, chunks placed as %s\n", b->layout.schedule,
-              lh_placement_name(b->placement));
-    cli_print(c, "bubble        %.2f %%\n", 100 * b->bubble_ratio);
-    cli_print(c, "memory        %s of %s%s on the fullest device\n",
-              cli_memory_text(b->peak_memory_bytes, "bytes", used),
-              cli_memory_text(b->memory_limit_bytes, "bytes", limit),
-              reserve_text(p, reserve, sizeof reserve));
-    cli_plan_memory(c, p);
-    if (b->jitter)
-        print_jitter(c, p);
-    cli_print_cost(c, b);
-    cli_print(c, "pass times    %s\n", p->cost_source);
-    cli_print(c, "why           %s\n", b->why);
-}
-
-/* Where they are not the plan's. */
-static void print_other_sites(cli *c, const lh_plan *p, const lh_choice *x)
-{
-    char here[CLI_SITES_TEXT], best[CLI_SITES_TEXT] = "";
-    if (!x->layout.sites)
-        return;
-    cli_sites_text(p->job, x->layout.sites, here, sizeof here);
-    if (p->best.layout.sites)
-        cli_sites_text(p->job, p->best.layout.sites, best, sizeof best);
-    if (strcmp(here, best) != 0)
-        cli_print(c, "              %s\n", here);
-}
-
-static void print_search(cli *c, const lh_plan *p)
-{
-    cli_print(c,
-              "\nOf %" PRIu32 " layouts %" PRIu32
-              " do not fit in memory, %" PRIu32
-              " are ruled out by a bound, %" PRIu32 " were simulated",
-              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
-    if (p->n_left)
-        cli_print(c, ", %" PRIu32 " were not looked at", p->n_left);
-    cli_print(c, ".\n");
-    if (lh_plan_gap(p) < 0)
-        return;
-    for (uint32_t i = 0; i < p->n_pruned; i++)
-        cli_print(c,
-                  i + 1 < p->n_pruned ? "%s%" PRIu64 " by %s"
-                                      : "%s%" PRIu64 " by %s.\n",
-                  i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound);
-    if (lh_plan_gap(p) > 0 && p->goal == LH_PLAN_CHEAPEST)
-        return; /* what is proven is about time, and cheap plans take long */
-    if (lh_plan_gap(p) > 0)
-        cli_print(c,
-                  "No layout and schedule is more than %.1f %% faster "
-                  "(proven).\n",
-                  100 * lh_plan_gap(p));
-    else
-        cli_print(c, "No layout and schedule is faster (proven).\n");
-}
-
-/* Those that do not fit, each method once, in one line; by how much is in the
- * plan. */
-static void print_too_large(cli *c, const lh_plan *p)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < p->n_methods; i++) {
-        const char *name = p->methods[i].layout.schedule;
-        bool again = p->methods[i].status != LH_CHOICE_MEMORY;
-        for (uint32_t k = 0; k < p->n_methods && !again; k++)
-            again = strcmp(p->methods[k].layout.schedule, name) == 0 &&
-                    (k < i || p->methods[k].status == LH_CHOICE_OK);
-        if (again)
-            continue;
-        cli_print(c, "%s%s", any ? ", " : "  do not fit in memory: ", name);
-        any = true;
-    }
-    if (any)
-        cli_print(c, "\n");
-}
-
-static void print_text(cli *c, const lh_plan *p, const char *path)
-{
-    const settings *s = c->settings;
-    print_best(c, p);
-    cli_plan_runners(c, p);
-    cli_plan_network(c, p);
-    cli_plan_curves(c, p);
-    cli_print(c, "\nSchedules on this layout%s\n",
-              p->robust ? ": without jitter, its mean, its 95th percentile"
-                        : "");
-    for (uint32_t i = 0; i < p->n_methods; i++)
-        if (p->methods[i].status == LH_CHOICE_OK)
-            print_choice(c, &p->methods[i], i == 0,
-                         differs(&p->methods[i], &p->best));
-    print_too_large(c, p);
-    cli_print(c, "\nOther layouts\n");
-    for (uint32_t i = 0; i < p->n_alternatives; i++) {
-        print_choice(c, &p->alternatives[i], false, true);
-        print_other_sites(c, p, &p->alternatives[i]);
-    }
-    print_search(c, p);
-    cli_print_front(c, p);
-    cli_print_answers(c, p);
-    cli_print_sensitivity(c, p);
-    if (path)
-        cli_print(c, "plan          %s\n", path);
-    if (s->html)
-        cli_print(c, "report        %s\n", s->html);
-}
 
 /* --- the report
  * ------------------------------------------------------------------ */
@@ -533,6 +311,8 @@ static lh_status check_options(cli *c)
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_given(c, "by"))
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+    if (s->show && c->common.json)
+        return cli_usage(c, "--show does nothing with --json, which has all");
     CLI_TRY(check_drawn(c));
     CLI_TRY(check_limits(c));
     if (s->search == LH_PARTITION_EVEN && cli_given(c, "max-chunk-ratio"))
@@ -578,7 +358,7 @@ static lh_status make_plan(cli *c, lh_plan **plan)
     return status;
 }
 
-static lh_status deliver(cli *c, const lh_plan *plan)
+static lh_status deliver(cli *c, const lh_plan *plan, uint32_t parts)
 {
     const settings *s = c->settings;
     const char *path =
@@ -592,17 +372,20 @@ static lh_status deliver(cli *c, const lh_plan *plan)
     if (status == LH_OK && c->common.json)
         cli_put_file(c, text, len);
     else if (status == LH_OK)
-        print_text(c, plan, path);
+        cli_plan_screen(c, plan, &(cli_plan_shown){parts, path, s->html});
     lh_text_free(text);
     return status;
 }
 
 static lh_status run_plan(cli *c)
 {
+    const settings *s = c->settings;
     lh_plan *plan = NULL;
+    uint32_t parts;
+    CLI_TRY(cli_show_parse(c, s->show, &parts));
     lh_status status = make_plan(c, &plan);
     if (status == LH_OK)
-        status = deliver(c, plan);
+        status = deliver(c, plan, parts);
     lh_plan_free(plan);
     return status;
 }

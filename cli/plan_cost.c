@@ -2,6 +2,7 @@
 #include "plan_cost.h"
 #include "plan_links.h"
 #include "view.h"
+#include "wrap.h"
 
 #include <inttypes.h>
 
@@ -20,36 +21,46 @@ void cli_print_cost(cli *c, const lh_choice *choice)
     char one[AMOUNT], tokens[AMOUNT], hour[AMOUNT], gb[AMOUNT];
     if (!x)
         return;
-    cli_print(c,
-              "cost          USD %s per iteration, %s per 10^9 tokens; %" PRIu32
-              " GPUs at %s an hour\n",
-              amount(x->usd, one), amount(x->usd_per_1e9_tokens, tokens),
-              x->gpus, amount(x->usd_per_hour, hour));
+    cli_wrap(c, "cost", 2,
+             "USD %s per iteration, %s per 10^9 tokens; %" PRIu32
+             " GPUs at USD %s an hour",
+             amount(x->usd, one), amount(x->usd_per_1e9_tokens, tokens),
+             x->gpus, amount(x->usd_per_hour, hour));
     if (x->between_gb > 0)
-        cli_print(c, "              of it %s for %s GB between datacenters\n",
-                  amount(x->between_usd, one), amount(x->between_gb, gb));
+        cli_wrap(c, "", 2, "of it USD %s for %s GB between datacenters",
+                 amount(x->between_usd, one), amount(x->between_gb, gb));
 }
 
 void cli_print_front(cli *c, const lh_plan *plan)
 {
     bool priced = plan->best.cost != NULL;
+    cli_table t = {0};
+    static const char *const head[] = {"#iteration", "#memory", "#cost",
+                                       "layout, schedule"};
+    const char *free_head[] = {head[0], head[1], head[3]};
     if (!plan->n_front)
         return;
     cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
               plan->front_whole ? "" : " that was tried", priced ? "," : " and",
               priced ? " and cost" : "");
-    cli_print(c, "  %10s  %9s%s\n", "iteration", "memory",
-              priced ? "        cost" : "");
+    cli_table_row(&t, priced ? 4 : 3, priced ? head : free_head);
     for (uint32_t i = 0; i < plan->n_front; i++) {
         const lh_choice *x = &plan->front[i];
-        char memory[CLI_MEMORY_TEXT], layout[240], usd[AMOUNT] = "";
-        cli_print(c, "  %8.3f s  %9s", (double)x->iteration_ns / 1e9,
-                  cli_memory_text(x->peak_memory_bytes, "bytes", memory));
-        if (x->cost)
-            cli_print(c, "  USD %6s", amount(x->cost->usd, usd));
-        cli_print(c, "  %s, %s %s\n", cli_layout_text(x, layout, sizeof layout),
-                  x->layout.schedule ? x->layout.schedule : "",
-                  lh_placement_name(x->placement));
-        cli_print_sites(c, plan, x, &plan->best, "              ");
+        char time[CLI_TIME_TEXT], memory[CLI_MEMORY_TEXT], what[400],
+            layout[240];
+        char usd[AMOUNT] = "-", cost[AMOUNT + 4];
+        cli_plan_time(plan, (double)x->iteration_ns, time);
+        cli_memory_text(x->peak_memory_bytes, "bytes", memory);
+        snprintf(cost, sizeof cost, "USD %s",
+                 x->cost ? amount(x->cost->usd, usd) : usd);
+        snprintf(what, sizeof what, "%s, %s %s",
+                 cli_layout_text(x, layout, sizeof layout),
+                 x->layout.schedule ? x->layout.schedule : "",
+                 lh_placement_name(x->placement));
+        const char *cells[] = {time, memory, cost, what};
+        const char *free_cells[] = {time, memory, what};
+        cli_table_row(&t, priced ? 4 : 3, priced ? cells : free_cells);
+        cli_note_sites(&t, plan, x, &plan->best);
     }
+    cli_table_print(c, "", &t);
 }

@@ -9,61 +9,89 @@
 
 enum { LAYOUT_TEXT = 240 };
 
-void cli_print_sites(cli *c, const lh_plan *plan, const lh_choice *choice,
-                     const lh_choice *than, const char *indent)
+/* "" where they are the same as those of `than`. */
+static const char *other_sites(const lh_plan *plan, const lh_choice *choice,
+                               const lh_choice *than, char *text)
 {
-    char here[CLI_SITES_TEXT] = "", there[CLI_SITES_TEXT] = "";
+    char there[CLI_SITES_TEXT] = "";
+    *text = '\0';
     if (choice->layout.sites)
-        cli_sites_text(plan->job, choice->layout.sites, here, sizeof here);
+        cli_sites_text(plan->job, choice->layout.sites, text, CLI_SITES_TEXT);
     if (than->layout.sites)
         cli_sites_text(plan->job, than->layout.sites, there, sizeof there);
-    if (strcmp(here, there) != 0)
-        cli_print(c, "%s%s\n", indent,
-                  *here ? here : "datacenters in the job's order");
+    if (strcmp(text, there) == 0)
+        return "";
+    return *text ? text : "datacenters in the job's order";
 }
+
+void cli_note_sites(cli_table *table, const lh_plan *plan,
+                    const lh_choice *choice, const lh_choice *than)
+{
+    char sites[CLI_SITES_TEXT];
+    const char *text = other_sites(plan, choice, than, sites);
+    if (*text)
+        cli_table_note(table, text);
+}
+
+/* A layout and its placement, with its sites where they differ. */
+static const char *layout_of(const lh_plan *plan, const lh_choice *x,
+                             const lh_choice *than, char *text, size_t room)
+{
+    char layout[LAYOUT_TEXT], own[LAYOUT_TEXT], sites[CLI_SITES_TEXT];
+    const char *other = other_sites(plan, x, than, sites);
+    cli_layout_text(x, layout, sizeof layout);
+    cli_layout_text(than, own, sizeof own);
+    snprintf(text, room, "%s, %s %s%s%s",
+             !*other && strcmp(layout, own) == 0 ? "this layout" : layout,
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement), *other ? ", " : "", other);
+    return text;
+}
+
+enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what if ----------------------------------------------------------------
  */
 
-static void print_answer(cli *c, const lh_plan *p, const lh_plan_answer *a)
+static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
 {
-    char layout[LAYOUT_TEXT];
-    double kept = (double)a->kept.iteration_ns / 1e9;
-    double best = (double)a->best.iteration_ns / 1e9;
-    double more = 100 * (kept / ((double)p->best.iteration_ns / 1e9) - 1);
-    bool cost = p->goal == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
-    cli_print(c, "  %s\n", a->text);
+    const bool cost =
+        p->goal == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
+    const double kept = cost ? a->kept.cost->usd : (double)a->kept.iteration_ns;
+    const double best = cost ? a->best.cost->usd : (double)a->best.iteration_ns;
+    const double now = cost ? p->best.cost->usd : (double)p->best.iteration_ns;
+    char takes[60], more[40], least[60], text[CHOICE_TEXT];
+    char gain[CHOICE_TEXT + 60];
     if (cost) {
-        kept = a->kept.cost->usd;
-        best = a->best.cost->usd;
-        more = 100 * (kept / p->best.cost->usd - 1);
+        snprintf(takes, sizeof takes, "USD %.4g", kept);
+        snprintf(least, sizeof least, "USD %.4g", best);
+    } else {
+        cli_plan_time(p, kept, takes);
+        cli_plan_time(p, best, least);
     }
-    cli_print(c,
-              cost ? "    this plan costs USD %.4g (%+.1f %%)"
-                   : "    this plan takes %.3f s (%+.1f %%)",
-              kept, more);
+    snprintf(more, sizeof more, "%+.1f %%", 100 * (kept / now - 1));
     if (kept <= best)
-        cli_print(c, ", and is the best\n");
+        snprintf(gain, sizeof gain, "this plan");
     else
-        cli_print(c,
-                  cost ? ", keeping it costs %.1f %%\n"
-                         "    the best costs USD %.4g: %s, %s %s\n"
-                       : ", keeping it costs %.1f %%\n"
-                         "    the best takes %.3f s: %s, %s %s\n",
-                  100 * (kept / best - 1), best,
-                  cli_layout_text(&a->best, layout, sizeof layout),
-                  a->best.layout.schedule ? a->best.layout.schedule : "",
-                  lh_placement_name(a->best.placement));
-    if (kept > best)
-        cli_print_sites(c, p, &a->best, &p->best, "      ");
+        snprintf(gain, sizeof gain, "%s (keeping this plan costs %.1f %%)",
+                 layout_of(p, &a->best, &p->best, text, sizeof text),
+                 100 * (kept / best - 1));
+    const char *cells[] = {a->text, takes, more, least, gain};
+    cli_table_row(t, 5, cells);
 }
 
 void cli_print_answers(cli *c, const lh_plan *plan)
 {
-    if (plan->n_answers)
-        cli_print(c, "\nIf the links were others\n");
+    static const char *const head[] = {"links", "#this plan", "#change",
+                                       "#best found", "with"};
+    cli_table t = {0};
+    if (!plan->n_answers)
+        return;
+    cli_print(c, "\nIf the links were others\n");
+    cli_table_row(&t, 5, head);
     for (uint32_t i = 0; i < plan->n_answers; i++)
-        print_answer(c, plan, &plan->answers[i]);
+        add_answer(&t, plan, &plan->answers[i]);
+    cli_table_print(c, "", &t);
 }
 
 /* --- sensitivity ------------------------------------------------------------
@@ -101,60 +129,72 @@ static double value_of(const lh_job *job, const lh_plan_range *r)
     return least < most ? 0 : most;
 }
 
-static const char *layout_of(const lh_choice *x, char *text, size_t room)
+/* Where the plan's layout stays the best. */
+static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
+                      double *low, double *high)
 {
-    char layout[LAYOUT_TEXT];
-    snprintf(text, room, "%s %s", cli_layout_text(x, layout, sizeof layout),
-             lh_placement_name(x->placement));
-    return text;
+    *low = s->least;
+    *high = s->most;
+    for (uint32_t i = 0; i < r->n_flips; i++) {
+        const double at = r->flips[i].factor_below;
+        if (at < 1 && r->flips[i].factor_above <= 1)
+            *low = r->flips[i].factor_above;
+        if (at >= 1 && at < *high)
+            *high = at;
+    }
 }
 
-static void print_range(cli *c, const lh_plan *p, const lh_plan_range *r)
+static void add_flip(cli_table *t, const lh_plan *p, const lh_plan_range *r,
+                     const lh_plan_flip *f, double job)
+{
+    char at[40], layout[CHOICE_TEXT], note[CHOICE_TEXT + 60];
+    const bool up = f->factor_below >= 1;
+    snprintf(
+        note, sizeof note, "%s %s: %s", up ? "from" : "up to",
+        show(r, job, up ? f->factor_above : f->factor_below, at, sizeof at),
+        layout_of(p, up ? &f->above : &f->below, &p->best, layout,
+                  sizeof layout));
+    cli_table_note(t, note);
+}
+
+static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
     const lh_datacenter *sites = p->job->datacenters;
-    double job = value_of(p->job, r);
-    double low = s->least, high = s->most;
-    char name[160], a[40], b[40], layout[LAYOUT_TEXT + 10];
-    for (uint32_t i = 0; i < r->n_flips; i++) {
-        double at = r->flips[i].factor_below;
-        if (at < 1 && r->flips[i].factor_above <= 1)
-            low = r->flips[i].factor_above;
-        if (at >= 1 && at < high)
-            high = at;
-    }
+    const double job = value_of(p->job, r);
+    double low, high;
+    char name[160], a[40], b[40];
+    find_ends(s, r, &low, &high);
     if (r->from == LH_ALL_LINKS)
         snprintf(name, sizeof name, "%s",
                  p->job->n_datacenters > 2 ? "all links" : "the link");
     else
-        snprintf(name, sizeof name, "%s-%s", sites[r->from].name,
+        snprintf(name, sizeof name, "%.70s-%.70s", sites[r->from].name,
                  sites[r->to].name);
-    cli_print(c, "  %s, %s: stays the best from %s to %s%s\n",
-              lh_link_quantity_name(r->quantity), name,
-              show(r, job, low, a, sizeof a), show(r, job, high, b, sizeof b),
-              r->n_flips ? "" : ", all that was looked at");
-    for (uint32_t i = 0; i < r->n_flips; i++) {
-        const lh_plan_flip *f = &r->flips[i];
-        bool up = f->factor_below >= 1;
-        cli_print(
-            c, "    %s %s: %s\n", up ? "from" : "up to",
-            show(r, job, up ? f->factor_above : f->factor_below, a, sizeof a),
-            layout_of(up ? &f->above : &f->below, layout, sizeof layout));
-        cli_print_sites(c, p, up ? &f->above : &f->below, &s->here, "      ");
-    }
+    const char *cells[] = {name, lh_link_quantity_name(r->quantity),
+                           show(r, job, low, a, sizeof a),
+                           show(r, job, high, b, sizeof b),
+                           r->n_flips ? "" : "all that was looked at"};
+    cli_table_row(t, 5, cells);
+    for (uint32_t i = 0; i < r->n_flips; i++)
+        add_flip(t, p, r, &r->flips[i], job);
 }
 
 void cli_print_sensitivity(cli *c, const lh_plan *plan)
 {
+    static const char *const head[] = {"links", "quantity", "#best from", "#to",
+                                       ""};
     const lh_plan_sensitivity *s = plan->sensitivity;
-    char layout[LAYOUT_TEXT + 10];
+    cli_table t = {0};
     if (!s)
         return;
     cli_print(c,
               "\nHow far the links may change until another layout is better "
               "than this plan's\n"
-              "  (to %.2g %%, by quick searches): %s\n",
-              100 * s->tolerance, layout_of(&s->here, layout, sizeof layout));
+              "  (to %.2g %%, by quick searches)\n",
+              100 * s->tolerance);
+    cli_table_row(&t, 5, head);
     for (uint32_t i = 0; i < s->n_ranges; i++)
-        print_range(c, plan, &s->ranges[i]);
+        add_range(&t, plan, &s->ranges[i]);
+    cli_table_print(c, "", &t);
 }

@@ -5,6 +5,7 @@
 #define CLI_PLAN_LINKS_H
 
 #include "cli.h"
+#include "wrap.h"
 
 #include <longhaul/plan.h>
 
@@ -25,10 +26,10 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
 void cli_questions_fini(cli_questions *questions);
 
-/* A line with the datacenters of a choice, if they are others than those of
+/* A note with the datacenters of a choice, if they are others than those of
  * `than`. */
-void cli_print_sites(cli *c, const lh_plan *plan, const lh_choice *choice,
-                     const lh_choice *than, const char *indent);
+void cli_note_sites(cli_table *table, const lh_plan *plan,
+                    const lh_choice *choice, const lh_choice *than);
 
 /* The plan's answers, and where its layout stops being the best. */
 void cli_print_answers(cli *c, const lh_plan *plan);

@@ -2,6 +2,7 @@
 #include "plan_why.h"
 
 #include "view.h"
+#include "wrap.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,17 +25,6 @@ static void fill_parts(const lh_plan_account *a, lh_report_part *parts)
     memcpy(parts, all, sizeof all);
 }
 
-/* One more of a list that stands behind a label; *column: 0 at first. */
-static void print_item(cli *c, const char *text, size_t *column)
-{
-    const size_t label = 14, len = strlen(text);
-    const bool ends = *column + len + 3 > cli_width();
-    if (*column > 0)
-        cli_print(c, ends ? ",\n              " : ", ");
-    cli_print(c, "%s", text);
-    *column = (*column == 0 || ends ? label : *column) + len + 2;
-}
-
 void cli_plan_account(cli *c, const lh_plan *p)
 {
     const lh_plan_account *a = p->account;
@@ -44,17 +34,16 @@ void cli_plan_account(cli *c, const lh_plan *p)
     fill_parts(a, parts);
     parts[OPTIMIZER].name = "optimizer and overhead";
     parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
-    size_t column = 0;
-    cli_print(c, "made of       ");
+    char text[600];
+    size_t len = 0;
     for (uint32_t i = 0; i <= OPTIMIZER; i++) {
-        char text[60];
-        if (parts[i].ns < 500000 && i > 0)
-            continue;
-        snprintf(text, sizeof text, "%s %.3f s", parts[i].name,
-                 (double)parts[i].ns / 1e9);
-        print_item(c, text, &column);
+        char time[CLI_TIME_TEXT];
+        if (i == 0 || parts[i].ns * 10000 >= p->best.iteration_ns)
+            len += (size_t)snprintf(
+                text + len, sizeof text - len, "%s%s %s", len ? ", " : "",
+                parts[i].name, cli_plan_time(p, (double)parts[i].ns, time));
     }
-    cli_print(c, "\n");
+    cli_wrap(c, "made of", 4, "%s", text);
 }
 
 static int64_t memory_of(const lh_plan_memory *m)
@@ -76,33 +65,62 @@ static const lh_plan_memory *fullest(const lh_plan *p)
 
 enum { MEMORY_PARTS = 6 };
 
-/* Parts that would be 0.0 are left out. */
-void cli_plan_memory(cli *c, const lh_plan *p)
+/* " (80 GiB less 6 % reserve)" of the GPU whose limit is the plan's. */
+static const char *reserve_text(const lh_plan *p, char *text, size_t size)
+{
+    const lh_gpu *gpu = NULL;
+    for (uint32_t i = 0; i < p->job->n_datacenters && !gpu; i++)
+        if (lh_gpu_usable_bytes(&p->job->datacenters[i].gpu) ==
+            p->best.memory_limit_bytes)
+            gpu = &p->job->datacenters[i].gpu;
+    *text = '\0';
+    if (gpu && gpu->reserve_gib > 0)
+        snprintf(text, size, " (%g GiB less %g GiB reserve)", gpu->memory_gib,
+                 gpu->reserve_gib);
+    else if (gpu && gpu->reserve_percent > 0)
+        snprintf(text, size, " (%g GiB less %g %% reserve)", gpu->memory_gib,
+                 gpu->reserve_percent);
+    return text;
+}
+
+/* "parameters 8.8, gradients 17.5 GiB"; parts that would be 0.0 are left out.
+ */
+static void memory_parts(const lh_plan *p, char *text, size_t room)
 {
     const lh_plan_memory *m = fullest(p);
-    if (!m)
-        return;
     const char *names[MEMORY_PARTS] = {"parameters",  "gradients", "optimizer",
                                        "activations", "buffers",   "temporary"};
+    const double gib = (double)(INT64_C(1) << 30);
+    const double peak = (double)p->best.peak_memory_bytes;
+    const double unit = peak < 0.1 * gib ? gib / 1024 : gib;
+    const bool small = peak < 10 * unit;
+    size_t len = 0;
+    *text = '\0';
+    if (!m)
+        return;
     const int64_t bytes[MEMORY_PARTS] = {
         m->parameters_bytes,  m->gradients_bytes, m->optimizer_bytes,
         m->activations_bytes, m->buffers_bytes,   m->temporary_bytes};
-    const double gib = (double)(INT64_C(1) << 30);
-    const bool small = (double)p->best.peak_memory_bytes < 10 * gib;
-    char texts[MEMORY_PARTS][60];
-    size_t n = 0, column = 0;
     for (size_t i = 0; i < MEMORY_PARTS; i++)
-        if ((double)bytes[i] >= (small ? 0.005 : 0.05) * gib)
-            snprintf(texts[n++], sizeof texts[0], "%s %.*f", names[i],
-                     small ? 2 : 1, (double)bytes[i] / gib);
-    if (n == 0)
-        return;
-    const size_t len = strlen(texts[n - 1]);
-    snprintf(texts[n - 1] + len, sizeof texts[0] - len, " GiB");
-    cli_print(c, "              ");
-    for (size_t i = 0; i < n; i++)
-        print_item(c, texts[i], &column);
-    cli_print(c, "\n");
+        if ((double)bytes[i] >= (small ? 0.005 : 0.05) * unit)
+            len += (size_t)snprintf(text + len, room - len, "%s%s %.*f",
+                                    len ? ", " : "", names[i], small ? 2 : 1,
+                                    (double)bytes[i] / unit);
+    if (len)
+        snprintf(text + len, room - len, unit < gib ? " MiB" : " GiB");
+}
+
+void cli_plan_memory(cli *c, const lh_plan *p)
+{
+    char used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT], reserve[80];
+    char text[400];
+    cli_wrap(c, "memory", 2, "%s of %s%s on the fullest device",
+             cli_memory_text(p->best.peak_memory_bytes, "bytes", used),
+             cli_memory_text(p->best.memory_limit_bytes, "bytes", limit),
+             reserve_text(p, reserve, sizeof reserve));
+    memory_parts(p, text, sizeof text);
+    if (*text)
+        cli_wrap(c, "", 2, "%s", text);
 }
 
 /* Of a dimension that is a number, the number. */
@@ -205,6 +223,7 @@ static bool says_nothing(const lh_plan *p)
 
 void cli_plan_network(cli *c, const lh_plan *p)
 {
+    char time[CLI_TIME_TEXT];
     if (!p->n_network)
         return;
     cli_print(c, "\nNetwork\n");
@@ -222,8 +241,8 @@ void cli_plan_network(cli *c, const lh_plan *p)
     if (p->network_ns < 0)
         return;
     double more = (double)p->network_ns / (double)p->best.iteration_ns - 1;
-    cli_print(c, "  iteration with all of it  %.3f s (%+.2f %%)\n",
-              (double)p->network_ns / 1e9, 100 * more);
+    cli_print(c, "  iteration with all of it  %s (%+.2f %%)\n",
+              cli_plan_time(p, (double)p->network_ns, time), 100 * more);
     if (more > 0.001 && says_nothing(p))
         cli_print(c, "  The job says nothing of its links' ends, so the plan "
                      "takes them as ideal.\n");
@@ -251,32 +270,39 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-static void print_curve(cli *c, const lh_plan_curve *curve)
+static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
-    char text[200];
+    char text[200], numbers[CLI_MOST_COLUMNS][40];
+    const char *cells[CLI_MOST_COLUMNS];
+    const uint32_t n = curve->n_points < CLI_MOST_COLUMNS
+                           ? curve->n_points
+                           : CLI_MOST_COLUMNS - 1;
+    cli_table t = {0};
     curve_text(curve, text, sizeof text);
-    cli_print(c, "\nFaster over %s: %s\n  %-18s",
-              lh_curve_over_name(curve->over), text,
-              lh_curve_over_name(curve->over));
-    for (uint32_t i = 0; i < curve->n_points; i++)
-        cli_print(c, "%11.6g", curve->xs[i]);
-    for (uint32_t s = 0; s < curve->n_series; s++) {
-        cli_print(c, "\n  %-18s", curve->series[s]);
-        for (uint32_t i = 0; i < curve->n_points; i++) {
-            int64_t ns = curve->iteration_ns[(size_t)s * curve->n_points + i];
-            if (ns < 0)
-                cli_print(c, "%11s", "-");
-            else
-                cli_print(c, "%9.3f s", (double)ns / 1e9);
-        }
+    cli_print(c, "\nFaster over %s: %s\n", lh_curve_over_name(curve->over),
+              text);
+    cells[0] = lh_curve_over_name(curve->over);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(numbers[i], sizeof numbers[i], "#%.6g", curve->xs[i]);
+        cells[i + 1] = numbers[i];
     }
-    cli_print(c, "\n");
+    cli_table_row(&t, n + 1, cells);
+    for (uint32_t s = 0; s < curve->n_series; s++) {
+        cells[0] = curve->series[s];
+        for (uint32_t i = 0; i < n; i++) {
+            const size_t at = (size_t)s * curve->n_points + i;
+            cells[i + 1] =
+                cli_plan_time(p, (double)curve->iteration_ns[at], numbers[i]);
+        }
+        cli_table_row(&t, n + 1, cells);
+    }
+    cli_table_print(c, "", &t);
 }
 
 void cli_plan_curves(cli *c, const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_curves; i++)
-        print_curve(c, &p->curves[i]);
+        print_curve(c, p, &p->curves[i]);
 }
 
 /* --- in a report -----------------------------------------------------------

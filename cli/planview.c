@@ -41,6 +41,17 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
     return buffer;
 }
 
+char *cli_plan_time(const lh_plan *plan, double ns, char *text)
+{
+    const bool small = plan->best.iteration_ns < INT64_C(1000000000);
+    if (ns < 0)
+        snprintf(text, CLI_TIME_TEXT, "-");
+    else
+        snprintf(text, CLI_TIME_TEXT, "%.3f %s", ns / (small ? 1e6 : 1e9),
+                 small ? "ms" : "s");
+    return text;
+}
+
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {
@@ -63,7 +74,7 @@ static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
 
 lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
 {
-    char iteration[40], layout[120], sites[CLI_SITES_TEXT] = "";
+    char iteration[CLI_TIME_TEXT], layout[120], sites[CLI_SITES_TEXT] = "";
     char cost[120] = "";
     if (p->best.cost)
         snprintf(cost, sizeof cost,
@@ -71,8 +82,7 @@ lh_status cli_plan_facts(cli *c, const lh_plan *p, lh_report *report)
                  p->best.cost->usd, p->best.cost->usd_per_1e9_tokens);
     if (p->best.layout.sites)
         cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites);
-    snprintf(iteration, sizeof iteration, "%.3f s",
-             (double)p->best.iteration_ns / 1e9);
+    cli_plan_time(p, (double)p->best.iteration_ns, iteration);
     const struct {
         const char *name, *value;
     } facts[] = {

@@ -26,11 +26,11 @@ static void append(text *t, const char *format, ...)
     memcpy(t->buffer + t->room - 4, "...", 4); /* too long */
 }
 
-/* "west -> mid -> east (4, 2, 2 stages)" */
+/* "west>mid>east (4, 2, 2 stages)" */
 static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
 {
     for (uint32_t i = 0; i < group->n_parts; i++)
-        append(t, "%s%s", i ? " -> " : "",
+        append(t, "%s%s", i ? ">" : "",
                job->datacenters[group->parts[i].datacenter].name);
     for (uint32_t i = 0; group->n_parts > 1 && i < group->n_parts; i++)
         append(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);

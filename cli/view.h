@@ -45,13 +45,17 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
  * outermost. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
 enum { CLI_SITES_TEXT = 600 };
-/* "pipeline west -> mid -> east (4, 2, 2 stages)", "replicas west 3, east 1",
- * "2 groups: 1 x a -> c (2, 2 stages); 1 x b -> d (2, 2 stages)". */
+/* "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1",
+ * "2 groups: 1 x a>c (2, 2 stages); 1 x b>d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
 /* A plan's heading, and all that it compared. */
 lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
+
+/* "14.492 s", "63.504 ms", "-" below 0: all times of a plan in one unit, ms
+ * where its iteration takes less than a second. `text`: CLI_TIME_TEXT. */
+char *cli_plan_time(const lh_plan *plan, double ns, char *text);
 
 /* As standard output is: its width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);

@@ -38,8 +38,9 @@ def job():
 def plan():
     """Its plan, a report and what the program says."""
     job()
-    told = case("plan", ["plan", "job.yaml", "--html", "plan.html"],
-                out=r"iteration .*layout .*Schedules on this layout.*"
-                    r"Other layouts.*plan +plan\.json\n"
+    told = case("plan", ["plan", "job.yaml", "--html", "plan.html",
+                         "--show", "all"],
+                out=r"iteration .*layout .*Other layouts.*"
+                    r"Schedules on this layout.*plan +plan\.json\n"
                     r"report +plan\.html\n\Z").stdout
     write("told", told)

@@ -46,10 +46,11 @@ def varied():
     write("fewer.yaml", SITES + "layout: {tensor: 8, context: 1, pipeline: 4,"
           " chunks_per_device: 2, micro_batch: 1}\n")
     case("a plan under jitter", ["plan", "fewer.yaml", "-o", "varied.json",
-                                 "--by", "p95", *VARIED],
+                                 "--by", "p95", *VARIED, "--show",
+                                 "schedules"],
          out=r"^with jitter +mean [0-9.]+ s, 95 % within [0-9.]+ s.*"
              r"^chosen by +the 95th percentile, among \d+ schedules of "
-             r"\d+ layouts.*without jitter, its mean, its 95th percentile")
+             r"\d+ layouts.*iteration +mean with jitter +95th percentile")
 
 
 @makes("priced.json")
@@ -57,8 +58,8 @@ def priced():
     case("a plan with prices", ["plan", LINKED, *EVEN, "-o", "priced.json",
                                 *PRICES],
          out=r"^cost +USD [\d.]+ per iteration, [\d.]+ per 10\^9 tokens; "
-             r"32 GPUs at 96 an hour\n"
-             r" +of it [\d.]+ for [\d.]+ GB between datacenters$")
+             r"32 GPUs at\s+USD 96 an hour\n"
+             r" +of it USD [\d.]+ for [\d.]+ GB between datacenters$")
 
 
 @makes("links.json")
@@ -68,13 +69,16 @@ def linked():
         write("chunked.yaml", file.read().replace(
             "data: 1,", "data: 1, chunks_per_device: 2,"))
     case("what if", ["plan", "chunked.yaml", *EVEN, "-o", "links.json",
-                     "--what-if", "latency=x1,x8", "--sensitivity"],
-         out=r"If the links were others\n  latency=x1\n"
-             r"    this plan takes [\d.]+ s \(\+0\.0 %\), and is the best\n"
-             r"  latency=x8\n    this plan takes.*"
+                     "--what-if", "latency=x1,x8", "--sensitivity", "--show",
+                     "all"],
+         out=r"If the links were others\n"
+             r"  links +this plan +change +best found +with\n"
+             r"  latency=x1 +[\d.]+ s +\+0\.0 % +[\d.]+ s +this plan\n"
+             r"  latency=x8 +[\d.]+ s .*"
              r"How far the links may change.*"
-             r"latency, all links: stays the best from .*"
-             r"bandwidth, all links: stays the best from ")
+             r"  links +quantity +best from +to\n"
+             r"  all links +latency +[\d.]+ ms +[\d.]+ ms.*"
+             r"  all links +bandwidth +[\d.]+ Gb/s +[\d.]+ Gb/s")
 
 
 # --- jobs and plans --------------------------------------------------------------
@@ -285,11 +289,12 @@ def a_plan_with_prices_has_a_cost():
 def the_front_has_the_cheapest_and_the_fastest():
     priced()
     case("the cheapest plan", ["plan", LINKED, *EVEN, "-o", "cheap.json",
-                               *PRICES, "--objective", "cost", "--pareto"],
-         out=r"^why +the cheapest of \d+ layouts.* in cost, [-+][\d.]+ % in "
-             r"time, on \d+ GPUs.*\nNothing is as good in time, memory and "
-             r"cost as one of these\n +iteration +memory +cost\n"
-             r"( +[\d.]+ s +[\d.]+ GiB  USD +[\d.]+  TP [^\n]+\n)+")
+                               *PRICES, "--objective", "cost", "--pareto",
+                               "--show", "layouts"],
+         out=r"^why +the cheapest of \d+ layouts.*\nNothing is as good in time, memory and "
+             r"cost as one of these\n +iteration +memory +cost +layout, schedule"
+             r"\n( +[\d.]+ s +[\d.]+ GiB +USD +[\d.]+  TP [^\n]+\n)+.*"
+             r" in cost, [-+][\d.]+ % in time, on \d+ GPUs")
     cheap, fast = loaded("cheap.json"), loaded("priced.json")
     rows = [(f["iteration_ns"], f["peak_memory_bytes"], f["cost"]["usd"])
             for f in cheap["front"]]

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One screen of a plan. What options ask for has the lines that the rest of the
+ * screen leaves; all of it is in the parts, in JSON and in the report. */
+#define _XOPEN_SOURCE 700
+#include "plan_screen.h"
+#include "plan_cost.h"
+#include "plan_links.h"
+#include "plan_why.h"
+#include "view.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void print_part(cli *c, const lh_plan *plan);
+
+static const struct {
+    const char *name;
+    print_part *print;
+} parts[] = {
+#define ROW(id, name, print) {name, print},
+    CLI_PART_LIST(ROW)
+#undef ROW
+};
+
+/* --- --show ---------------------------------------------------------------
+ */
+
+static uint32_t find_part(const char *name, size_t len)
+{
+    if (len == 3 && strncmp(name, "all", len) == 0)
+        return CLI_SHOW_ALL;
+    for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
+        if (strlen(parts[i].name) == len &&
+            strncmp(parts[i].name, name, len) == 0)
+            return 1u << i;
+    return 0;
+}
+
+lh_status cli_show_parse(cli *c, const char *text, uint32_t *out)
+{
+    *out = 0;
+    while (text) {
+        const size_t len = strcspn(text, ",");
+        const uint32_t part = find_part(text, len);
+        if (!part)
+            return cli_usage(c,
+                             "--show: '%.*s' is not " CLI_SHOW_NAMES ", or all",
+                             len < 60 ? (int)len : 60, text);
+        *out |= part;
+        text = text[len] ? text + len + 1 : NULL;
+    }
+    return LH_OK;
+}
+
+/* --- the result -----------------------------------------------------------
+ */
+
+/* "of the 16-bit peak, 989.4 TFLOP/s a GPU" */
+static const char *peak_text(const lh_plan *p, char *text, size_t room)
+{
+    const lh_job *job = p->job;
+    const char *kind = job->training.precision == LH_PRECISION_FP32
+                           ? "of peak in fp32"
+                           : "of the 16-bit peak";
+    bool alike = true;
+    for (uint32_t i = 1; i < job->n_datacenters && alike; i++)
+        alike = job->datacenters[i].gpu.flops_per_s <=
+                    job->datacenters[0].gpu.flops_per_s &&
+                job->datacenters[i].gpu.flops_per_s >=
+                    job->datacenters[0].gpu.flops_per_s;
+    if (alike)
+        snprintf(text, room, "%s, %.4g TFLOP/s a GPU", kind,
+                 job->datacenters[0].gpu.tflops);
+    else
+        snprintf(text, room, "%s", kind);
+    return text;
+}
+
+static void print_jitter(cli *c, const lh_plan *p)
+{
+    const lh_jitter_result *r = p->best.jitter;
+    const lh_plan_robust *how = p->robust;
+    char mean[CLI_TIME_TEXT], p95[CLI_TIME_TEXT], p99[CLI_TIME_TEXT];
+    cli_wrap(c, "with jitter", 2,
+             "mean %s, 95 %% within %s, 99 %% within %s (%" PRIu32
+             " iterations)",
+             cli_plan_time(p, r->mean_ns, mean),
+             cli_plan_time(p, (double)r->p95_ns, p95),
+             cli_plan_time(p, (double)r->p99_ns, p99), r->samples);
+    cli_wrap(c, "chosen by", 2,
+             "%s, among %" PRIu32 " schedules of %" PRIu32 " layouts%s",
+             how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
+             how->n_schedules, how->n_layouts,
+             how->complete ? ""
+                           : "; layouts that may be better were not tried: "
+                             "there are too many");
+}
+
+/* How sure the time is: the formulas' or the clock's. */
+static const char *source_text(const lh_plan *p)
+{
+    return strcmp(p->cost_source, "profile") == 0 ? "from measured passes"
+           : strcmp(p->cost_source, "mixed") == 0
+               ? "from measured and modelled passes"
+           : strcmp(p->cost_source, "efficiency") == 0
+               ? "modelled, with the job's efficiency"
+               : "modelled";
+}
+
+static void print_result(cli *c, const lh_plan *p)
+{
+    const lh_choice *b = &p->best;
+    char peak[80], all[CLI_TIME_TEXT], pipe[CLI_TIME_TEXT];
+    char after[CLI_TIME_TEXT];
+    cli_wrap(
+        c, "iteration", 2, "%s (%s): pipeline %s, optimizer and overhead %s",
+        cli_plan_time(p, (double)b->iteration_ns, all), source_text(p),
+        cli_plan_time(p, (double)b->makespan_ns, pipe),
+        cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
+    cli_wrap(c, "throughput", 2, "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
+             100 * b->mfu, peak_text(p, peak, sizeof peak));
+    if (b->jitter)
+        print_jitter(c, p);
+    cli_print_cost(c, b);
+    cli_wrap(c, "why", 4, "%s", b->why);
+}
+
+/* --- the screen ----------------------------------------------------------- */
+
+/* What a part prints, as text; NULL: no memory. */
+static char *captured(cli *c, print_part *print, const lh_plan *p)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *kept = c->out, *memory = open_memstream(&text, &len);
+    if (!memory)
+        return NULL;
+    c->out = memory;
+    print(c, p);
+    c->out = kept;
+    if (fclose(memory) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static uint32_t count_lines(const char *text)
+{
+    uint32_t n = 0;
+    for (; text && *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* So many lines of it; the last of them says what is missing. */
+static void print_first(cli *c, const char *text, uint32_t most)
+{
+    const uint32_t n = count_lines(text), shown = n <= most ? n : most - 1;
+    for (uint32_t i = 0; i < shown; i++) {
+        const size_t len = strcspn(text, "\n");
+        cli_print(c, "%.*s\n", (int)len, text);
+        text += len + 1;
+    }
+    if (shown < n)
+        cli_print(c, "  ... and %" PRIu32 " lines more: --show all\n",
+                  n - shown);
+}
+
+/* What every plan has. */
+static void print_plan(cli *c, const lh_plan *p)
+{
+    char name[400];
+    cli_print(c, "%s\n\n",
+              cli_shorten(p->name, cli_width(), name, sizeof name));
+    print_result(c, p);
+    cli_plan_model(c, p);
+    cli_plan_layout(c, p);
+    cli_plan_sites(c, p);
+    cli_plan_account(c, p);
+    cli_plan_memory(c, p);
+}
+
+static void print_others(cli *c, const lh_plan *p)
+{
+    cli_plan_others(c, p);
+    cli_plan_gain(c, p);
+}
+
+/* The second, and what options ask for. */
+static print_part *const pieces[] = {print_others, cli_plan_curves,
+                                     cli_print_front, cli_print_answers,
+                                     cli_print_sensitivity};
+enum { PIECES = sizeof pieces / sizeof *pieces };
+
+/* The first is left out where the others have no room beside it. */
+static void leave_room(char *const *text, uint32_t *lines, uint32_t room)
+{
+    enum { EACH = 6 };
+    uint32_t wanted = 0, n = 0;
+    for (uint32_t i = 0; i < PIECES; i++)
+        lines[i] = count_lines(text[i]);
+    for (uint32_t i = 1; i < PIECES; i++) {
+        wanted += lines[i];
+        n += lines[i] > 0;
+    }
+    if (lines[0] + (wanted < EACH * n ? wanted : EACH * n) > room)
+        lines[0] = 0;
+}
+
+/* In so many lines, which they share. */
+static void print_pieces(cli *c, const lh_plan *p, uint32_t room, bool whole)
+{
+    char *text[PIECES];
+    uint32_t lines[PIECES], waiting = 0;
+    for (uint32_t i = 0; i < PIECES; i++)
+        text[i] = captured(c, pieces[i], p);
+    leave_room(text, lines, whole ? UINT32_MAX : room);
+    for (uint32_t i = 1; i < PIECES; i++)
+        waiting += lines[i] > 0;
+    for (uint32_t i = 0; i < PIECES; i++) {
+        const uint32_t share = i && waiting ? room / waiting : room;
+        const uint32_t most = whole || lines[i] < share ? lines[i] : share;
+        if (most > 0)
+            print_first(c, text[i], most);
+        waiting -= i && lines[i] > 0;
+        room -= most < room ? most : room;
+        free(text[i]);
+    }
+}
+
+static void print_files(cli *c, const cli_plan_shown *shown)
+{
+    if (shown->plan)
+        cli_wrap(c, "plan", 1, "%s", shown->plan);
+    if (shown->html)
+        cli_wrap(c, "report", 1, "%s", shown->html);
+}
+
+void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
+{
+    const bool all = shown->parts & CLI_SHOW_ALL;
+    const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
+    char *text = captured(c, print_plan, p);
+    const uint32_t used = count_lines(text) + end;
+    if (text)
+        print_first(c, text, CLI_SCREEN_LINES - end);
+    else
+        cli_print(c, "(out of memory)\n");
+    free(text);
+    print_pieces(c, p, used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used : 0,
+                 all);
+    for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
+        if (all || shown->parts >> i & 1)
+            parts[i].print(c, p);
+    print_files(c, shown);
+    if (!shown->parts)
+        cli_wrap(c, "more", 1, "--show " CLI_SHOW_NAMES ", or all");
+}

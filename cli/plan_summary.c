@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is planned, in words: the model, the GPUs, the layout, where it lies,
+ * what comes after it. */
+#include "plan_screen.h"
+#include "view.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum {
+    NAME = 24,  /* columns of a name in a list */
+    SITES = 5,  /* datacenters that are shown */
+    OTHERS = 3, /* layouts that are shown */
+    LINKS = 2,  /* links that are shown */
+};
+
+/* Words with what stands between them. */
+typedef struct words {
+    char text[1200];
+    size_t len;
+} words;
+
+static void add_words(words *w, const char *between, const char *format, ...)
+    CLI_PRINTF(3, 4);
+
+static void add_words(words *w, const char *between, const char *format, ...)
+{
+    va_list args;
+    int len = snprintf(w->text + w->len, sizeof w->text - w->len, "%s",
+                       w->len ? between : "");
+    w->len += len > 0 ? (size_t)len : 0;
+    if (w->len >= sizeof w->text)
+        w->len = sizeof w->text - 1;
+    va_start(args, format);
+    len = vsnprintf(w->text + w->len, sizeof w->text - w->len, format, args);
+    va_end(args);
+    w->len += len > 0 ? (size_t)len : 0;
+    if (w->len >= sizeof w->text)
+        w->len = sizeof w->text - 1;
+}
+
+/* --- model and GPUs -------------------------------------------------------
+ */
+
+/* "70.6 B" */
+static const char *params_text(uint64_t n, char *text, size_t room)
+{
+    const double x = (double)n;
+    if (x >= 1e12)
+        snprintf(text, room, "%.4g T", x / 1e12);
+    else if (x >= 1e9)
+        snprintf(text, room, "%.4g B", x / 1e9);
+    else
+        snprintf(text, room, "%.4g M", x / 1e6);
+    return text;
+}
+
+static void print_model(cli *c, const lh_plan *p)
+{
+    const lh_model *m = p->job->model;
+    const lh_training *t = &p->job->training;
+    const uint64_t all = lh_model_params(m), active = lh_model_active_params(m);
+    char name[4 * NAME + 4], a[20], b[20];
+    words w = {0};
+    add_words(&w, "", "%s: %s parameters",
+              cli_shorten(m->name, NAME, name, sizeof name),
+              params_text(all, a, sizeof a));
+    if (active < all)
+        add_words(&w, ", ", "%s of them active",
+                  params_text(active, b, sizeof b));
+    add_words(&w, ", ", "%" PRIu32 " layers", m->layers);
+    add_words(&w, "; ", "%" PRIu32 " sequences of %" PRIu32 " tokens, %s",
+              t->global_batch, t->sequence, lh_precision_name(t->precision));
+    if (p->job->framework.fp8 != LH_FP8_NONE)
+        add_words(&w, ", ", "%s in FP8",
+                  p->job->framework.fp8 == LH_FP8_MATMUL
+                      ? "products"
+                      : "products and dispatch");
+    cli_wrap(c, "model", 2, "%s", w.text);
+}
+
+/* Used in each datacenter; false: the plan does not say. */
+static bool count_gpus(const lh_plan *p, uint32_t *used)
+{
+    const lh_layout *l = &p->best.layout;
+    if (p->job->n_datacenters == 1)
+        used[0] = lh_plan_gpus(p);
+    for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
+        const lh_site_group *group = &l->sites->groups[g];
+        for (uint32_t i = 0; i < group->n_parts; i++)
+            used[group->parts[i].datacenter] += group->parts[i].stages *
+                                                group->replicas * l->tensor *
+                                                l->context;
+    }
+    return l->sites || p->job->n_datacenters == 1;
+}
+
+/* "256 h100-sxm, 128 a100-80g": of the GPUs in use, each kind once. */
+static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
+{
+    const lh_datacenter *all = p->job->datacenters;
+    for (uint32_t i = 0; i < p->job->n_datacenters; i++) {
+        uint32_t n = 0, k = 0;
+        while (strcmp(all[k].gpu.name, all[i].gpu.name) != 0)
+            k++;
+        for (uint32_t j = i; k == i && j < p->job->n_datacenters; j++)
+            if (strcmp(all[j].gpu.name, all[i].gpu.name) == 0)
+                n += used[j];
+        char name[4 * NAME + 4];
+        if (n)
+            add_words(w, w->text[w->len - 1] == ':' ? " " : ", ",
+                      "%" PRIu32 " %s", n,
+                      cli_shorten(all[i].gpu.name, NAME, name, sizeof name));
+    }
+}
+
+static void print_gpus(cli *c, const lh_plan *p)
+{
+    uint32_t used[LH_MAX_DATACENTERS] = {0};
+    words w = {0};
+    add_words(&w, "", "%" PRIu32 " of %" PRIu32, lh_plan_gpus(p),
+              p->job->n_gpus);
+    if (count_gpus(p, used)) {
+        add_words(&w, "", ":");
+        add_kinds(&w, p, used);
+    }
+    cli_wrap(c, "GPUs", 2, "%s", w.text);
+}
+
+void cli_plan_model(cli *c, const lh_plan *p)
+{
+    print_model(c, p);
+    print_gpus(c, p);
+}
+
+/* --- layout ---------------------------------------------------------------
+ */
+
+static void add_degree(words *w, const char *name, uint32_t degree)
+{
+    if (degree > 1)
+        add_words(w, " x ", "%s %" PRIu32, name, degree);
+}
+
+static void add_recomputed(words *w, const lh_plan *p)
+{
+    if (p->best.recompute == LH_RECOMPUTE_NONE)
+        return;
+    if (p->best.recompute != LH_RECOMPUTE_MODULES) {
+        add_words(w, "; ", "%s recomputation",
+                  lh_recompute_name(p->best.recompute));
+        return;
+    }
+    add_words(w, "; ", "recomputed:");
+    for (uint32_t i = 0; i < LH_N_MODULES; i++)
+        if (p->job->training.recompute_modules >> i & 1)
+            add_words(w, " ", "%s", lh_module_name((lh_module)i));
+}
+
+/* The letters of cli_layout_text(), said. */
+static void add_legend(words *w, const lh_plan *p)
+{
+    const lh_choice *b = &p->best;
+    const lh_layout *l = &b->layout;
+    add_degree(w, "tensor", l->tensor);
+    add_degree(w, "context", l->context);
+    add_degree(w, "pipeline", l->pipeline);
+    add_degree(w, "data", l->data);
+    if (!w->len)
+        add_words(w, "", "one GPU");
+    if (l->expert > 1)
+        add_words(w, ", ", "experts over %" PRIu32 " GPUs", l->expert);
+    if (l->expert_tensor > 1)
+        add_words(w, ", ", "each over %" PRIu32, l->expert_tensor);
+    add_words(w, "; ", "%" PRIu32 " chunk%s of layers per device",
+              l->chunks_per_device, l->chunks_per_device > 1 ? "s" : "");
+    add_words(w, "; ", "%" PRIu32 " sequence%s per microbatch", l->micro_batch,
+              l->micro_batch > 1 ? "s" : "");
+    if (p->job->n_datacenters > 1)
+        add_words(w, "; ", "%s",
+                  l->outermost == LH_OUTERMOST_DATA
+                      ? "replicas in different datacenters"
+                  : l->outermost == LH_OUTERMOST_MIXED
+                      ? "pipelines and replicas over datacenters"
+                      : "pipelines over datacenters");
+    add_words(w, "; ", "ZeRO %" PRIu32, b->zero);
+    if (l->sharding > LH_SHARDING_FULL)
+        add_words(w, ", ", "shards %s", lh_sharding_name(l->sharding));
+    add_recomputed(w, p);
+}
+
+void cli_plan_layout(cli *c, const lh_plan *p)
+{
+    const lh_choice *b = &p->best;
+    char layout[240];
+    words w = {0};
+    cli_wrap(c, "layout", 2, "%s, %" PRIu32 " microbatches",
+             cli_layout_text(b, layout, sizeof layout), b->microbatches);
+    add_legend(&w, p);
+    cli_wrap(c, "", 3, "%s", w.text);
+    cli_wrap(c, "schedule", 1, "%s, chunks placed as %s; bubble %.2f %%",
+             b->layout.schedule, lh_placement_name(b->placement),
+             100 * b->bubble_ratio);
+}
+
+/* --- where it lies --------------------------------------------------------
+ */
+
+/* Layers of the model on these devices: "40 layers, 0-19 and 60-79". */
+static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
+                       uint32_t n_devices)
+{
+    enum { MOST = 3 }; /* ranges */
+    words ranges = {0};
+    uint32_t n = 0, n_ranges = 0, begin = 0, end = 0;
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(p->pipeline); i++) {
+        const uint32_t device = lh_pipeline_chunk(p->pipeline, i)->device;
+        uint32_t first, count;
+        lh_plan_layers(p, i, &first, &count);
+        if (device < first_device || device >= first_device + n_devices ||
+            count == 0)
+            continue;
+        if (n > 0 && first != end && n_ranges++ < MOST)
+            add_words(&ranges, ", ", "%" PRIu32 "-%" PRIu32, begin, end - 1);
+        if (n == 0 || first != end)
+            begin = first;
+        end = first + count;
+        n += count;
+    }
+    add_words(w, ": ", "%" PRIu32 " layer%s", n, n == 1 ? "" : "s");
+    if (n > 1 && n < p->job->model->layers && n_ranges < MOST) {
+        add_words(&ranges, ", ", "%" PRIu32 "-%" PRIu32, begin, end - 1);
+        add_words(w, " ", "(%s)", ranges.text);
+    }
+}
+
+/* "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)" */
+static void add_part(words *w, const lh_plan *p, uint32_t first,
+                     uint32_t stages, uint32_t replicas)
+{
+    const uint32_t all = p->best.layout.pipeline;
+    if (stages == all)
+        add_words(w, "; ", "all %" PRIu32 " stage%s", all, all > 1 ? "s" : "");
+    else if (stages == 1)
+        add_words(w, "; ", "stage %" PRIu32, first);
+    else
+        add_words(w, "; ", "stages %" PRIu32 "-%" PRIu32, first,
+                  first + stages - 1);
+    add_words(w, " ", "of %" PRIu32 " replica%s", replicas,
+              replicas > 1 ? "s" : "");
+    add_layers(w, p, first, stages);
+}
+
+static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
+{
+    const lh_layout *l = &p->best.layout;
+    if (!l->sites) {
+        add_part(w, p, 0, l->pipeline, l->data);
+        return;
+    }
+    for (uint32_t g = 0; g < l->sites->n_groups; g++) {
+        const lh_site_group *group = &l->sites->groups[g];
+        uint32_t first = 0;
+        for (uint32_t i = 0; i < group->n_parts; i++) {
+            if (group->parts[i].datacenter == datacenter)
+                add_part(w, p, first, group->parts[i].stages, group->replicas);
+            first += group->parts[i].stages;
+        }
+    }
+    if (!w->len)
+        add_words(w, "", "idle");
+}
+
+void cli_plan_sites(cli *c, const lh_plan *p)
+{
+    uint32_t used[LH_MAX_DATACENTERS] = {0};
+    static const char *const head[] = {"datacenter", "#GPUs", "holds"};
+    const uint32_t n = p->job->n_datacenters;
+    char sites[CLI_SITES_TEXT];
+    cli_table t = {.bare = true, .labelled = true, .most = 2};
+    if (!count_gpus(p, used)) {
+        cli_wrap(c, "datacenters", 1, "in the job's order");
+        return;
+    }
+    if (n > 1)
+        cli_wrap(
+            c, "datacenters", 2, "%s",
+            cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites));
+    cli_table_row(&t, 3, head);
+    for (uint32_t i = 0; i < n && i < SITES; i++) {
+        char name[4 * NAME + 4], gpus[40];
+        words w = {0};
+        describe_site(p, i, &w);
+        snprintf(gpus, sizeof gpus, "%" PRIu32 " of %" PRIu32 " GPUs", used[i],
+                 p->job->datacenters[i].gpus);
+        const char *cells[] = {
+            cli_shorten(p->job->datacenters[i].name, NAME, name, sizeof name),
+            gpus, w.text};
+        cli_table_row(&t, 3, cells);
+    }
+    cli_table_print(c, n > 1 ? "" : "datacenters", &t);
+    if (n > SITES)
+        cli_wrap(c, "", 1, "and %" PRIu32 " more: --show layouts", n - SITES);
+}
+
+/* --- what lost ------------------------------------------------------------
+ */
+
+/* What the plan was chosen by; below 0: not known. */
+static double value_of(const lh_plan *p, const lh_choice *x)
+{
+    if (x->status != LH_CHOICE_OK)
+        return -1;
+    if (p->goal == LH_PLAN_CHEAPEST)
+        return x->cost ? x->cost->usd : -1;
+    if (p->robust && !x->jitter)
+        return -1;
+    if (p->robust)
+        return p->robust->by == LH_PLAN_BY_P95 ? (double)x->jitter->p95_ns
+                                               : x->jitter->mean_ns;
+    return (double)x->iteration_ns;
+}
+
+static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
+                      const char *more)
+{
+    char value[40], what[400], layout[240];
+    if (p->goal == LH_PLAN_CHEAPEST)
+        snprintf(value, sizeof value, "USD %.4g", x->cost->usd);
+    else
+        cli_plan_time(p, value_of(p, x), value);
+    snprintf(what, sizeof what, "%s %s  %s", x->layout.schedule,
+             lh_placement_name(x->placement),
+             cli_layout_text(x, layout, sizeof layout));
+    const char *cells[] = {more, value, what};
+    cli_table_row(t, 3, cells);
+}
+
+static const char *value_name(const lh_plan *p)
+{
+    if (p->goal == LH_PLAN_CHEAPEST)
+        return "#cost";
+    if (p->robust)
+        return p->robust->by == LH_PLAN_BY_P95 ? "#95th percentile" : "#mean";
+    return "#iteration";
+}
+
+/* Those that take as long as the plan, or as one above them, are ties and not
+ * other alternatives. */
+void cli_plan_others(cli *c, const lh_plan *p)
+{
+    const double best = value_of(p, &p->best);
+    const char *head[] = {p->goal == LH_PLAN_CHEAPEST ? "#dearer" : "#slower",
+                          value_name(p), "schedule, layout"};
+    char last[40] = "+0.0 %";
+    uint32_t shown = 0, ties = 0;
+    cli_table t = {.most = 2};
+    cli_table_row(&t, 3, head);
+    for (uint32_t i = 0; i < p->n_alternatives && shown < OTHERS; i++) {
+        const lh_choice *x = &p->alternatives[i];
+        const double value = value_of(p, x);
+        char more[40];
+        if (value < 0 || best <= 0 || !x->layout.schedule)
+            continue;
+        snprintf(more, sizeof more, "%+.1f %%",
+                 100 * (value > best ? value / best - 1 : 0));
+        if (strcmp(more, last) == 0) {
+            ties += shown == 0;
+            continue;
+        }
+        memcpy(last, more, sizeof last);
+        add_other(&t, p, x, more);
+        shown++;
+    }
+    t.bare = shown == 0;
+    cli_table_print(c, "alternatives", &t);
+    if (shown == 0)
+        cli_wrap(c, "alternatives", 1, "none takes another time");
+    if (ties)
+        cli_wrap(c, "", 1, "%" PRIu32 " more layout%s as good as the plan's",
+                 ties, ties > 1 ? "s are" : " is");
+}
+
+/* --- the network ----------------------------------------------------------
+ */
+
+static double gain_of(const lh_link_advice *a)
+{
+    const int64_t now = a->planned.iteration_ns, then = a->advised.iteration_ns;
+    return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
+}
+
+static void describe_gain(const lh_link_advice *a, words *w)
+{
+    char from[4 * NAME + 4], to[4 * NAME + 4];
+    add_words(w, "", "%s>%s: %+.1f %% faster with",
+              cli_shorten(a->from, NAME, from, sizeof from),
+              cli_shorten(a->to, NAME, to, sizeof to), 100 * gain_of(a));
+    bool any = false;
+    for (uint32_t k = 0; k < a->n_questions; k++) {
+        const lh_advice_question *q = &a->questions[k];
+        char text[80], now[80];
+        lh_advice_option_text(&a->advised, q->topic, text, sizeof text);
+        lh_advice_option_text(&a->planned, q->topic, now, sizeof now);
+        if (!q->matters || strcmp(text, now) == 0)
+            continue;
+        add_words(w, any ? ", " : " ", "%s", text);
+        any = true;
+    }
+}
+
+void cli_plan_gain(cli *c, const lh_plan *p)
+{
+    const double matters = 0.01;
+    uint32_t shown = 0, more = 0;
+    char time[CLI_TIME_TEXT];
+    for (uint32_t i = 0; i < p->n_network; i++) {
+        if (gain_of(&p->network[i]) <= matters)
+            continue;
+        if (shown == LINKS) {
+            more++;
+            continue;
+        }
+        words w = {0};
+        describe_gain(&p->network[i], &w);
+        cli_wrap(c, shown++ ? "" : "network", 2, "%s", w.text);
+    }
+    if (more)
+        cli_wrap(c, "", 1, "and %" PRIu32 " more links: --show network", more);
+    const double as_advised =
+        (double)p->network_ns / (double)p->best.iteration_ns - 1;
+    if (!shown && p->network_ns > 0 && as_advised > matters)
+        cli_wrap(c, "network", 2,
+                 "the ends of links are planned as ideal; set as --show "
+                 "network advises %s (%+.1f %%)",
+                 cli_plan_time(p, (double)p->network_ns, time),
+                 100 * as_advised);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wrap.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Columns of the first `len` bytes, which end where a character does. */
+static size_t columns_to(const char *text, size_t len)
+{
+    char small[256];
+    char *part = len < sizeof small ? small : malloc(len + 1);
+    if (!part)
+        return len;
+    memcpy(part, text, len);
+    part[len] = '\0';
+    const size_t columns = cli_columns(part);
+    if (part != small)
+        free(part);
+    return columns;
+}
+
+static size_t next_character(const char *text, size_t at)
+{
+    at++;
+    while (((unsigned char)text[at] & 0xc0) == 0x80)
+        at++;
+    return at;
+}
+
+/* The bytes that have room in so many columns. */
+static size_t fitting(const char *text, size_t columns)
+{
+    size_t at = 0;
+    /* Most characters take a column: begin there, and be exact behind it. */
+    while (text[at]) {
+        const size_t next = next_character(text, at);
+        if (columns_to(text, next) > columns)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+/* A number stays with its unit, and a short name with its number: "0.3 s",
+ * "TP 8". */
+static bool may_break(const char *text, size_t at)
+{
+    size_t word = 0;
+    const unsigned char before = at ? (unsigned char)text[at - 1] : ' ';
+    const unsigned char after = (unsigned char)text[at + 1];
+    if (text[at] != ' ' ||
+        (isdigit(before) && (islower(after) || after == '%')))
+        return false;
+    while (word < at && isalpha((unsigned char)text[at - word - 1]))
+        word++;
+    return !(isdigit(after) && word > 0 && word <= 4);
+}
+
+/* The bytes of the next line. */
+static size_t line_of(const char *text, size_t columns)
+{
+    const size_t len = fitting(text, columns);
+    if (!text[len])
+        return len;
+    for (size_t at = len; at > 0; at--)
+        if (may_break(text, at))
+            return at;
+    for (size_t at = len; at > 0; at--)
+        if (text[at] == ' ')
+            return at;
+    return len > 0 ? len : next_character(text, 0); /* a word without room */
+}
+
+/* From column `at` on, where the cursor is; lines after it from `below` on. */
+static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
+                        const char *text)
+{
+    const size_t width = cli_width();
+    for (uint32_t n = 1;; n++) {
+        const size_t room = width > at + 10 ? width - at : 10;
+        size_t len = line_of(text, room);
+        const char *rest = text + len + strspn(text + len, " ");
+        const bool cut = *rest && n == most;
+        if (cut)
+            len = line_of(text, room - 4);
+        cli_print(c, cut ? "%.*s ...\n" : "%.*s\n", (int)len, text);
+        if (!*rest || cut)
+            return;
+        at = below;
+        text = rest;
+        cli_print(c, "%*s", (int)at, "");
+    }
+}
+
+static char *compose(const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    const int len = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = len < 0 ? NULL : malloc((size_t)len + 1);
+    if (text)
+        vsnprintf(text, (size_t)len + 1, format, args);
+    return text;
+}
+
+void cli_wrap(cli *c, const char *label, uint32_t most, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = compose(format, args);
+    va_end(args);
+    cli_print(c, "%-*s", CLI_LABEL, label);
+    print_lines(c, CLI_LABEL, CLI_LABEL, most, text ? text : "(out of memory)");
+    free(text);
+}
+
+const char *cli_shorten(const char *text, size_t columns, char *buffer,
+                        size_t room)
+{
+    if (cli_columns(text) <= columns)
+        return text;
+    const size_t len = fitting(text, columns > 3 ? columns - 3 : 0);
+    snprintf(buffer, room, "%.*s...", (int)(len + 4 > room ? room - 4 : len),
+             text);
+    return buffer;
+}
+
+/* --- tables ---------------------------------------------------------------
+ */
+
+/* Room for a row more; false: none. */
+static bool make_room(cli_table *t)
+{
+    if (t->n_cells + t->n_columns > t->room) {
+        const size_t room = 2 * t->room + 64;
+        char **more = realloc(t->cells, room * sizeof *more);
+        t->failed = t->failed || !more;
+        if (!more)
+            return false;
+        t->cells = more;
+        t->room = room;
+    }
+    t->n_rows++;
+    return true;
+}
+
+static void add_cell(cli_table *t, const char *text)
+{
+    const size_t len = strlen(text) + 1;
+    char *copy = malloc(len);
+    if (copy)
+        memcpy(copy, text, len);
+    t->failed = t->failed || !copy;
+    t->cells[t->n_cells++] = copy;
+}
+
+void cli_table_row(cli_table *t, uint32_t n_columns, const char *const *cells)
+{
+    t->n_columns = n_columns;
+    if (make_room(t))
+        for (uint32_t i = 0; i < n_columns; i++)
+            add_cell(t, cells[i]);
+}
+
+void cli_table_note(cli_table *t, const char *text)
+{
+    if (!make_room(t))
+        return;
+    t->cells[t->n_cells++] = NULL;
+    add_cell(t, text);
+    for (uint32_t i = 2; i < t->n_columns; i++)
+        t->cells[t->n_cells++] = NULL;
+}
+
+/* Of headings: a '#' before them. */
+static bool is_right(const char *heading)
+{
+    return heading[0] == '#';
+}
+
+static void measure(const cli_table *t, size_t *widths)
+{
+    for (uint32_t row = 0; row < t->n_rows; row++) {
+        char *const *cells = t->cells + (size_t)row * t->n_columns;
+        const bool counts = cells[0] && (row > 0 || !t->bare);
+        for (uint32_t i = 0; counts && i < t->n_columns; i++) {
+            const size_t columns =
+                cli_columns(cells[i] + (row == 0 && is_right(cells[i])));
+            if (columns > widths[i])
+                widths[i] = columns;
+        }
+    }
+}
+
+/* Behind column `at`: in the rest of the line, or below where that is too
+ * little. */
+static void print_last(cli *c, size_t at, size_t below, uint32_t most,
+                       const char *text)
+{
+    enum { LEAST = 40 }; /* columns */
+    const size_t width = cli_width();
+    if (at + 2 + LEAST <= width)
+        below = at + 2;
+    else if (at + 2 + cli_columns(text) > width)
+        at = width; /* no room here */
+    if (at == width)
+        cli_print(c, "\n%*s", (int)below, "");
+    else
+        cli_print(c, "  ");
+    print_lines(c, at == width ? below : at + 2, below, most, text);
+}
+
+static void print_note(cli *c, size_t at, const char *text)
+{
+    enum { NOTE = 4 };
+    cli_print(c, "%*s", NOTE, "");
+    print_lines(c, at + NOTE, at + NOTE, 0, text);
+}
+
+static void print_row(cli *c, const char *label, const cli_table *t,
+                      const size_t *widths, uint32_t row)
+{
+    const size_t begin = t->labelled ? CLI_LABEL : 2;
+    char *const *cells = t->cells + (size_t)row * t->n_columns;
+    const bool heading = row == 0;
+    size_t at = begin;
+    uint32_t n = t->n_columns;
+    cli_print(c, "%-*s", (int)begin, label);
+    if (!cells[0]) {
+        print_note(c, begin, cells[1]);
+        return;
+    }
+    while (n > 1 && !*cells[n - 1])
+        n--; /* no blanks at the end of a line */
+    for (uint32_t i = 0; i < n; i++) {
+        const bool right = is_right(t->cells[i]);
+        const char *cell = cells[i] + (heading && is_right(cells[i]));
+        if (i > 0 && i == t->n_columns - 1 && !right) {
+            print_last(c, at, begin + 4, t->most, cell);
+            return;
+        }
+        const int width = i + 1 < n || right ? (int)widths[i] : 0;
+        cli_print(c, right ? "%s%*s" : "%s%-*s", i ? "  " : "", width, cell);
+        at += widths[i] + (i ? 2 : 0);
+    }
+    cli_print(c, "\n");
+}
+
+void cli_table_print(cli *c, const char *label, cli_table *t)
+{
+    size_t widths[CLI_MOST_COLUMNS] = {0};
+    t->labelled = t->labelled || *label;
+    if (t->failed)
+        cli_print(c, "(out of memory)\n");
+    else
+        measure(t, widths);
+    for (uint32_t i = t->bare; i < t->n_rows && !t->failed; i++)
+        print_row(c, i > t->bare ? "" : label, t, widths, i);
+    for (size_t k = 0; k < t->n_cells; k++)
+        free(t->cells[k]);
+    free(t->cells);
+    *t = (cli_table){0};
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A plan is one screen: so many lines and columns, whatever the job."""
+import json
+import re
+
+from harness import ROOT, WORK, case, check, finish, run, test, write
+
+LINES, COLUMNS = 40, 100
+WIDE = {"COLUMNS": str(COLUMNS)}
+# What is printed is asked for, not how good it is.
+SOON = ["--effort", "2000", "--no-optimal", "--search", "even", "-q"]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+SMALL = """longhaul: job/1
+model: {model}
+training: {{global_batch: 32, sequence: 2048{training}}}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 2
+  node_link: {{gbps: 3600, latency_us: 3}}
+  fabric: {{gbps: 400, latency_us: 8}}
+  datacenters:
+{sites}
+  links:
+{links}
+layout: {{{layout}}}
+"""
+MODEL = ("{layers: 12, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8, "
+         "head_dim: 128, vocab: 32000, gated: true, tied_embeddings: false}")
+EXPERTS = MODEL[:-1] + ", experts: 8, experts_per_token: 2, expert_ffn: 1024}"
+LONG = "a-datacenter-with-a-name-as-long-as-any-that-people-give-"
+
+
+def small(names=("west", "east"), nodes=(2, 2), model=MODEL, training="",
+          layout="", links=None, zones=None):
+    """A job over these datacenters, each linked with every other one."""
+    sites = "\n".join(
+        f"   - {{name: {name}, nodes: {n}}}" if not zones else
+        f"   - {{name: {name}, zones: [{{name: a, nodes: {n}}}, "
+        f"{{name: b, nodes: {n}}}], zone_link: {{gbps: 200, latency_us: 20}}}}"
+        for name, n in zip(names, nodes))
+    links = links or "latency_ms: 5, gbps: 200"
+    pairs = "\n".join(f"   - {{between: [{a}, {b}], {links}}}"
+                      for i, a in enumerate(names) for b in names[i + 1:])
+    return SMALL.format(model=model, training=training, sites=sites,
+                        links=pairs, layout=layout)
+
+
+def screen(name, job, *options, path="job.yaml"):
+    """What is said of a job, which has to be one screen."""
+    if job:
+        write(path, job)
+    done = run("plan", path, *SOON, "-o", "plan.json", *options, env=WIDE)
+    check(done.returncode == 0, f"{name}: {done.stderr}")
+    lines = done.stdout.splitlines()
+    check(len(lines) <= LINES, f"{name}: {len(lines)} lines\n{done.stdout}")
+    for line in lines:
+        check(len(line) <= COLUMNS, f"{name}: {len(line)} columns: {line}")
+        check(line == line.rstrip(), f"{name}: blanks at the end: {line!r}")
+    return done.stdout
+
+
+@test
+def examples_are_one_screen():
+    jobs = [path for path in EXAMPLES
+            if "longhaul: job/1" in path.read_text()]
+    check(len(jobs) >= 9, f"examples: {jobs}")
+    for path in jobs:
+        said = screen(path.name, None, path=str(path))
+        for label in ("iteration", "throughput", "why", "model", "GPUs",
+                      "layout", "schedule", "datacenters", "made of", "memory",
+                      "alternatives", "plan", "more"):
+            check(len(re.findall(rf"^{label} +\S", said, re.M)) == 1,
+                  f"{path.name}: one line of {label}\n{said}")
+
+
+@test
+def every_kind_of_job_is_one_screen():
+    three = ("north", "middle", "south")
+    prices = ["--gpu-hour", "3", "--per-gb", "0.02"]
+    asked = ["--what-if", "latency=1:20:2,bandwidth=/2", "--sensitivity",
+             "--curves"]
+    kinds = {
+        "experts": (small(model=EXPERTS), []),
+        "elastic": (small(layout="schedule: elastic"), []),
+        "unequal": (small(three, (1, 2, 4)), []),
+        "zones": (small(zones=True), []),
+        "cost": (small(), [*prices, "--objective", "cost"]),
+        "pareto": (small(), [*prices, "--pareto"]),
+        "jitter": (small(layout="tensor: 2, pipeline: 2"),
+                   ["--jitter", "latency=1,straggler=0.001x1.5", "--samples",
+                    "20"]),
+        "what if": (small(), ["--what-if", "latency=1,10,bandwidth=x2,/2"]),
+        "sensitivity": (small(three, (1, 1, 2), layout="tensor: 2"),
+                        ["--sensitivity"]),
+        "all at once": (small(layout="tensor: 2, micro_batch: 1"),
+                        [*prices, "--pareto", *asked, "--jitter",
+                         "latency=1", "--samples", "5"]),
+        "links with ends": (small(links="latency_ms: 5, gbps: 200, "
+                                        "load_balancing: spray, "
+                                        "queue_pairs: 1",
+                                  layout="tensor: 2, pipeline: 4"), []),
+    }
+    for name, (job, options) in kinds.items():
+        said = screen(name, job, *options)
+        if name == "links with ends":
+            check(re.search(r"^network +(west>east|east>west): \+[\d.]+ % "
+                            r"faster with ", said, re.M), said)
+
+
+@test
+def a_refused_job_is_no_screen():
+    write("job.yaml", small(layout="schedule: 1f1b, chunks_per_device: 2"))
+    done = case("refused", ["plan", "job.yaml"], 1, err=r"1f1b")
+    check(len(done.stderr.splitlines()) == 1, done.stderr)
+
+
+@test
+def long_names_do_not_collide():
+    names = [LONG + letter for letter in "abcdefgh"]
+    said = screen("long names", small(names, [1] * 8, layout="tensor: 2"))
+    rows = re.findall(r"^ +(\S+)\.\.\.  (\d) of 2 GPUs  \S", said, re.M)
+    check(len(rows) == 5 and "and 3 more: --show layouts" in said, said)
+    path = "j" * 240 + ".yaml"
+    screen("a long path", small(), "--html", "r" * 150 + ".html", path=path)
+
+
+@test
+def large_numbers_do_not_collide():
+    job = small(model=MODEL.replace("layers: 12", "layers: 120"),
+                layout="tensor: 1, pipeline: 8, micro_batch: 1",
+                links="latency_ms: 60000, gbps: 0.001")
+    said = screen("slow links", job.replace("global_batch: 32",
+                                            "global_batch: 64"))
+    check(re.search(r"^iteration +\d{4,}\.\d{3} s ", said, re.M), said)
+    head = re.search(r"^alternatives .*$", said, re.M)
+    check(head, said)
+
+
+@test
+def more_is_shown_on_request():
+    parts = {"network": "Network", "layouts": "Other layouts",
+             "schedules": "Schedules on this layout",
+             "dimensions": "The best with another", "search": "Search"}
+    write("job.yaml", small())
+    plan = ["plan", "job.yaml", *SOON, "-o", "plan.json"]
+    first = case("none", plan, out=r"^more +--show network, layouts").stdout
+    for shown in ([], ["search"], ["network", "dimensions"], list(parts)):
+        done = case(f"{shown}", [*plan, *(["--show", ",".join(shown)]
+                                          if shown else [])], out=r"layout")
+        found = {part for part, heading in parts.items()
+                 if re.search(rf"^{heading}$", done.stdout, re.M)}
+        check(found == set(shown), f"{shown}: {found}")
+        head = first[:first.index("\nplan ")]
+        check(done.stdout.startswith(head), f"{shown} comes after the screen")
+    all_of_it = case("all", [*plan, "--show", "all"], out=r"layout").stdout
+    check(all(re.search(rf"^{heading}$", all_of_it, re.M)
+              for heading in parts.values()), all_of_it)
+    twice = case("given twice", [*plan, "--show", "search", "--show",
+                                 "network"], out=r"^Network$.*^Search$")
+    check("Other layouts" not in twice.stdout, twice.stdout)
+
+
+@test
+def unknown_parts_are_refused_with_those_that_there_are():
+    write("job.yaml", small())
+    for bad in ("everything", "search,", "layouts,nets"):
+        case(f"--show {bad!r}", ["plan", "job.yaml", "--show", bad], 2,
+             err=r"--show: '\w*' is not network, layouts, schedules, "
+                 r"dimensions, search, or all")
+    case("with JSON", ["plan", "job.yaml", "--show", "all", "--json"], 2,
+         err=r"--show does nothing with --json")
+
+
+# Alternatives are told apart by what is printed of them.
+@test
+def alternatives_are_no_ties():
+    write("job.yaml", small())
+    said = run("plan", "job.yaml", "-q", "-o", "plan.json", env=WIDE).stdout
+    text = re.search(r"^alternatives .*\n((?: +.*\n)*)", said, re.M).group(1)
+    rows = re.findall(r"^ +\+([\d.]+) % +([\d.]+) (m?s)  \S.*$", text, re.M)
+    with open(WORK / "plan.json") as file:
+        plan = json.load(file)
+    best = plan["iteration_s"]
+    check(0 < len(rows) <= 3, said)
+    shares = [float(share) for share, _, _ in rows]
+    rows = [(share, float(time) / (1000 if unit == "ms" else 1))
+            for share, time, unit in rows]
+    check(shares == sorted(set(shares)) and shares[0] > 0, f"ties: {rows}")
+    for share, seconds in rows:
+        check(abs(100 * (seconds / best - 1) - float(share)) <= 0.06,
+              f"{share} % is not {seconds} s over {best} s")
+        check(any(abs(a["iteration_s"] - seconds) < 1e-6
+                  for a in plan["alternatives"]), f"{seconds}: no alternative")
+
+
+finish()
