@@ -37,6 +37,7 @@ def inputs():
 def commands():
     """Each command, as something that prints."""
     return {
+        "init": ["init", "-m", "llama3-8b"],
         "plan": ["plan", "job.yaml", "--no-optimal", "--json"],
         "compare": ["compare", "p.yaml", "-m", "1f1b,gpipe"],
         "simulate": ["simulate", "p.yaml", "-s", "s.csv"],
