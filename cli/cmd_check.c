@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul check: an independent judge of a schedule. */
 #include "commands.h"
-#include "inputs.h"
+#include "problem.h"
 
 #include <longhaul/check.h>
 
@@ -16,7 +16,8 @@ static const cli_option options[] = {
     {.name = "fifo",
      .type = CLI_FLAG,
      .at = offsetof(settings, fifo),
-     .help = "Do not read the link orders beside the schedule."},
+     .help = "Without the orders of links that lie beside the schedule, or "
+             "in the plan."},
     {.name = "certificate",
      .type = CLI_TEXT,
      .at = offsetof(settings, certificate),
@@ -28,6 +29,7 @@ static const cli_option options[] = {
 static const cli_example examples[] = {
     {"longhaul check pipeline.yaml s.csv",
      "Say whether s.csv is a schedule of this pipeline, and if not, why not."},
+    {"longhaul check plan.json", "The same of what a plan says."},
     {"longhaul check pipeline.yaml s.csv --json | jq .violations",
      "The same for programs."},
     {"longhaul check pipeline.yaml s.csv --certificate proof.json",
@@ -35,7 +37,8 @@ static const cli_example examples[] = {
 };
 
 typedef struct work {
-    lh_pipeline *pipeline;
+    cli_problem problem;
+    const lh_pipeline *pipeline; /* the problem's */
     lh_schedule *schedule;
     lh_verdict *verdict;
     lh_certificate *certificate;
@@ -100,7 +103,8 @@ static void print_text(cli *c, const work *w)
     uint64_t total;
     uint32_t kept = lh_verdict_n_violations(w->verdict, &total);
     if (lh_verdict_valid(w->verdict)) {
-        cli_print(c, "valid: %s takes %s\n", c->operands[1],
+        cli_print(c, "valid: %s takes %s\n",
+                  c->n_operands > 1 ? c->operands[1] : "the plan's schedule",
                   cli_time_text(lh_verdict_makespan(w->verdict), time));
         return;
     }
@@ -128,14 +132,16 @@ static lh_status judge_certificate(cli *c, work *w)
 static lh_status judge(cli *c, work *w)
 {
     const settings *s = c->settings;
-    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
-    CLI_TRY(lh_schedule_read(c->operands[1], s->fifo, &w->schedule, &c->err));
-    uint32_t skipped = lh_schedule_n_skipped(w->schedule);
-    if (skipped)
-        cli_note(c,
-                 "%s: skipped %" PRIu32 " communication cells; only passes "
-                 "are judged",
-                 c->operands[1], skipped);
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    w->pipeline = cli_problem_pipeline(&w->problem);
+    if (c->n_operands > 1)
+        CLI_TRY(cli_read_schedule(c, c->operands[1], s->fifo, &w->schedule));
+    else if (w->problem.plan)
+        CLI_TRY(cli_copy_schedule(c, w->problem.plan->schedule, !s->fifo,
+                                  &w->schedule));
+    else
+        return cli_usage(c, "an argument is missing: of a pipeline, which has "
+                            "no schedule, the one that is to be judged");
     CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
     c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
     if (s->certificate)
@@ -156,18 +162,20 @@ static lh_status run_check(cli *c)
     lh_certificate_free(w.certificate);
     lh_verdict_free(w.verdict);
     lh_schedule_free(w.schedule);
-    lh_pipeline_free(w.pipeline);
+    cli_problem_fini(&w.problem);
     return status;
 }
 
 const cli_command cmd_check = {
     .name = "check",
-    .operands = "PIPELINE SCHEDULE",
-    .least_operands = 2,
+    .operands = "PIPELINE|PLAN [SCHEDULE]",
+    .least_operands = 1,
     .most_operands = 2,
     .operand_words = CLI_WORDS_FILES,
     .about = "Judge whether a schedule is valid for a pipeline",
     .description =
+        "Of a plan its own pipeline, and its own schedule unless another one "
+        "is named: a CSV, or a plan that has it.\n\n"
         "Every pass once and on its device, cut passes complete, forward "
         "before backward, no deadlock, memory within its limits, link orders "
         "complete. The judge shares no code with what makes and simulates "

@@ -115,9 +115,9 @@ static lh_status read_problems(cli *c, work *w)
     for (uint32_t i = 0; i < c->n_operands; i++) {
         w->n = i + 1;
         CLI_TRY(cli_problem_read(c, c->operands[i], true, &w->problems[i]));
-        if (w->problems[i].plan && c->n_operands > 1)
-            return cli_usage(c, "a job or a plan is compared on its own; "
-                                "several files have to be pipelines");
+        if (w->problems[i].from_job && c->n_operands > 1)
+            return cli_usage(c, "a job is compared on its own; several files "
+                                "have to be pipelines or plans");
         name_base(w->names[i], sizeof w->names[i], c->operands[i]);
     }
     return LH_OK;
@@ -173,11 +173,11 @@ static lh_status compare_problems(cli *c, work *w,
 {
     const lh_plan *plan = w->problems[0].plan;
     lh_compare_base bases[MOST_PIPELINES] = {0};
-    if (plan)
+    if (plan && w->n == 1)
         return lh_compare_plan(plan, how, &w->x.all, &c->err);
     for (uint32_t i = 0; i < w->n; i++) {
         bases[i].name = cli_name(c, w->names[i]);
-        bases[i].pipeline = w->problems[i].pipeline;
+        bases[i].pipeline = cli_problem_pipeline(&w->problems[i]);
     }
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
@@ -332,7 +332,7 @@ static lh_status run_compare(cli *c)
 
 const cli_command cmd_compare = {
     .name = "compare",
-    .operands = "PIPELINE|JOB ...",
+    .operands = "PIPELINE|PLAN|JOB ...",
     .least_operands = 1,
     .most_operands = MOST_PIPELINES,
     .operand_words = CLI_WORDS_FILES,
@@ -343,7 +343,8 @@ const cli_command cmd_compare = {
         "plan's layout, where its own schedule has the time that the plan "
         "says; an elastic plan is there as \"elastic plan\". "
         "Of several pipelines, such as the same model placed in several ways, "
-        "all methods of all of them compete.\n\n"
+        "all methods of all of them compete; of a plan beside others its "
+        "pipeline.\n\n"
         "With --sweep the links between sites (all links, where the pipeline "
         "names no sites) get other latencies and transfer times, and there is "
         "a column per latency and a table per transfer time. A value is one "

@@ -36,7 +36,7 @@ static const cli_option options[] = {
      .letter = 's',
      .type = CLI_TEXT,
      .at = offsetof(settings, schedule),
-     .arg = "S.csv|METHOD",
+     .arg = "S.csv|PLAN|METHOD",
      .help = "Another schedule than the plan's; for a pipeline without one: "
              "auto.",
      .words = CLI_WORDS_METHODS_OR_FILES},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul schedule: an order for every device, by a named method. */
 #include "commands.h"
-#include "inputs.h"
+#include "problem.h"
 #include "tradeoff_view.h"
 #include "values.h"
 
@@ -107,12 +107,15 @@ static const cli_example examples[] = {
      "the fastest there is."},
     {"longhaul schedule p.yaml -m optimal --objective memory --makespan 4s",
      "The schedule of at most 4 s that needs the least memory."},
+    {"longhaul schedule plan.json --method zb-h1 -o s.csv",
+     "Another order for the pipeline of a plan."},
     {"longhaul schedule pipeline.yaml --method optimal --pareto",
      "What every memory limit costs in time."},
 };
 
 typedef struct work {
-    lh_pipeline *pipeline;
+    cli_problem problem;
+    const lh_pipeline *pipeline; /* the problem's */
     lh_schedule *schedule;
     lh_timeline *timeline;
     uint32_t *warmup, *enqueue, *dequeue;
@@ -133,7 +136,7 @@ static void work_fini(work *w)
 {
     lh_timeline_free(w->timeline);
     lh_schedule_free(w->schedule);
-    lh_pipeline_free(w->pipeline);
+    cli_problem_fini(&w->problem);
     free(w->warmup);
     free(w->enqueue);
     free(w->dequeue);
@@ -230,24 +233,11 @@ static lh_status make_whole(cli *c, work *w, lh_sim_options sim)
 /* The same orders without those of the links. */
 static lh_status drop_links(cli *c, work *w)
 {
-    uint32_t n = lh_schedule_n_devices(w->schedule);
-    const lh_pass **orders = calloc(n, sizeof *orders);
-    uint32_t *counts = calloc(n, sizeof *counts);
     lh_schedule *plain = NULL;
-    lh_status status = LH_OK;
-    if (!orders || !counts)
-        status = cli_no_memory(c);
-    for (uint32_t d = 0; status == LH_OK && d < n; d++)
-        orders[d] = lh_schedule_order(w->schedule, d, &counts[d]);
-    if (status == LH_OK)
-        status = lh_schedule_make(n, orders, counts, 0, NULL, &plain, &c->err);
-    if (status == LH_OK) {
-        lh_schedule_free(w->schedule);
-        w->schedule = plain;
-    }
-    free(orders);
-    free(counts);
-    return status;
+    CLI_TRY(cli_copy_schedule(c, w->schedule, false, &plain));
+    lh_schedule_free(w->schedule);
+    w->schedule = plain;
+    return LH_OK;
 }
 
 /* Link orders stay only where they gain something. */
@@ -403,7 +393,8 @@ static lh_status make_schedule(cli *c, work *w)
         CLI_TRY(cli_check_method(c, "--method", s->method));
     CLI_TRY(check_effects(c, s));
     CLI_TRY(check_tradeoff(c, s));
-    CLI_TRY(cli_read_pipeline(c, c->operands[0], &w->pipeline));
+    CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
+    w->pipeline = cli_problem_pipeline(&w->problem);
     if (s->tradeoff.pareto)
         return cli_pareto(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
                           w->pipeline);
@@ -610,13 +601,14 @@ static lh_status run_schedule(cli *c)
 
 const cli_command cmd_schedule = {
     .name = "schedule",
-    .operands = "PIPELINE",
+    .operands = "PIPELINE|PLAN",
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
     .about = "Make a schedule for a pipeline by a named method",
     .description =
-        "Reads a pipeline and puts the passes of every device in an order: F "
+        "Reads a pipeline, or takes that of a plan, and puts the passes of "
+        "every device in an order: F "
         "is a forward pass, I the input gradient, W the weight gradient, B "
         "both gradients as one pass. The schedule is CSV, a row per device and "
         "a cell such as 2F7 per pass (chunk 2, forward, microbatch 7), which "

@@ -164,18 +164,6 @@ bool cli_input_is_other(const cli_input *input, const char *kind)
     return false;
 }
 
-lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out)
-{
-    cli_input input;
-    lh_status status = cli_input_open(c, path, &input);
-    if (status == LH_OK && cli_input_is_other(&input, "pipeline"))
-        status = cli_input_refuse(c, &input, "a pipeline");
-    else if (status == LH_OK)
-        status = cli_input_pipeline(c, &input, out);
-    cli_input_close(&input);
-    return status;
-}
-
 bool cli_is_method(const char *name)
 {
     return lh_best_find(name, NULL) == LH_OK;

@@ -34,7 +34,6 @@ lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
 bool cli_input_is_other(const cli_input *input, const char *kind);
 /* `wants` says what the command can work on: "a pipeline or a plan". */
 lh_status cli_input_refuse(cli *c, const cli_input *input, const char *wants);
-lh_status cli_read_pipeline(cli *c, const char *path, lh_pipeline **out);
 
 bool cli_is_method(const char *name);
 /* Refuses a name as wrong usage, with the nearest that there is. */
@@ -64,9 +63,10 @@ extern const char *const cli_receives[], *const cli_objectives[];
 #define CLI_SCHEDULE_ROW(settings)                                             \
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
-        .at = offsetof(settings, schedule), .arg = "S.csv|METHOD",             \
-        .help = "The schedule: a CSV file, or a method that makes one; see "   \
-                "Methods below. Without it: auto for a pipeline, its own for " \
+        .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
+        .help = "The schedule: a CSV file, that of a plan, or a method that "  \
+                "makes one; see Methods below. Without it: auto for a "        \
+                "pipeline, its own for "                                       \
                 "a plan.",                                                     \
         .words = CLI_WORDS_METHODS_OR_FILES                                    \
     }

@@ -138,14 +138,17 @@ static void put_man_words(FILE *out, cli_words words)
     fputs(".El\n", out);
 }
 
-/* "[PLAN|TRACE ...]" becomes ".Op Ar PLAN | TRACE ...". */
+/* "PIPELINE|PLAN [SCHEDULE]" becomes ".Ar PIPELINE | PLAN" and ".Op Ar
+ * SCHEDULE". */
 static void put_man_operands(FILE *out, const char *operands)
 {
     if (!operands)
         return;
     fputs(*operands == '[' ? ".Op Ar " : ".Ar ", out);
     for (const char *p = operands; *p; p++) {
-        if (*p == '|')
+        if (p[0] == ' ' && p[1] == '[')
+            fputs("\n.Op Ar ", out);
+        else if (*p == '|')
             fputs(" | ", out);
         else if (*p != '[' && *p != ']')
             fputc(*p, out);

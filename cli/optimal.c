@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include "optimal.h"
+#include "problem.h"
 #include "values.h"
 
 #include <longhaul/certificate.h>
@@ -80,7 +81,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
     if (model->objective == CLI_FIRST_DEVICE)
         out->objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     if (search->start)
-        CLI_TRY(lh_schedule_read(search->start, model->fifo, start, &c->err));
+        CLI_TRY(cli_read_schedule(c, search->start, model->fifo, start));
     out->start = *start;
     return LH_OK;
 }

@@ -71,8 +71,9 @@ typedef struct cli_search {
          .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
-        .at = offsetof(settings, search.start), .arg = "S.csv",                \
-        .help = "optimal: a schedule to improve on.", .words = CLI_WORDS_FILES \
+        .at = offsetof(settings, search.start), .arg = "S.csv|PLAN",           \
+        .help = "optimal: a schedule to improve on, of a CSV or a plan.",      \
+        .words = CLI_WORDS_FILES                                               \
     }
 
 /* Refuses names in --without that no engine has. */

@@ -2,6 +2,7 @@
 #include "problem.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -149,6 +150,63 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
     if (status == LH_OK)
         status = read_input(c, &input, jobs, out);
     cli_input_close(&input);
+    return status;
+}
+
+lh_status cli_copy_schedule(cli *c, const lh_schedule *schedule, bool links,
+                            lh_schedule **out)
+{
+    const uint32_t n = lh_schedule_n_devices(schedule);
+    const uint32_t n_links = links ? lh_schedule_n_link_orders(schedule) : 0;
+    const lh_pass **orders = calloc(n, sizeof *orders);
+    uint32_t *counts = calloc(n, sizeof *counts);
+    lh_link_order *link_orders = calloc(n_links + 1, sizeof *link_orders);
+    lh_status status = LH_OK;
+    if (!orders || !counts || !link_orders)
+        status = cli_no_memory(c);
+    for (uint32_t d = 0; status == LH_OK && d < n; d++)
+        orders[d] = lh_schedule_order(schedule, d, &counts[d]);
+    for (uint32_t i = 0; status == LH_OK && i < n_links; i++)
+        link_orders[i] = *lh_schedule_link_order(schedule, i);
+    if (status == LH_OK)
+        status = lh_schedule_make(n, orders, counts, n_links, link_orders, out,
+                                  &c->err);
+    free(link_orders);
+    free(orders);
+    free(counts);
+    return status;
+}
+
+static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
+                               lh_schedule **out)
+{
+    if (strcmp(input->kind, "plan") == 0) {
+        lh_plan *plan = NULL;
+        CLI_TRY(cli_input_plan(c, input, &plan));
+        lh_status status = cli_copy_schedule(c, plan->schedule, !fifo, out);
+        lh_plan_free(plan);
+        return status;
+    }
+    if (*input->kind)
+        return cli_input_refuse(c, input,
+                                "a plan or a CSV where it takes a schedule");
+    if (input->text)
+        return lh_schedule_parse(input->text, input->len, input->path, out,
+                                 &c->err);
+    return lh_schedule_read(input->path, fifo, out, &c->err);
+}
+
+lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
+                            lh_schedule **out)
+{
+    cli_input input;
+    lh_status status = cli_input_open(c, path, &input);
+    if (status == LH_OK)
+        status = read_schedule(c, &input, fifo, out);
+    cli_input_close(&input);
+    if (status == LH_OK && lh_schedule_n_skipped(*out))
+        cli_note(c, "%s: skipped %" PRIu32 " communication cells", path,
+                 lh_schedule_n_skipped(*out));
     return status;
 }
 

@@ -23,6 +23,14 @@ const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* The plan's schedule; NULL where there is none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
+/* The schedule of a CSV, with the link orders beside it, or of a plan; `fifo`:
+ * without orders of links. Says how many cells were skipped. */
+lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
+                            lh_schedule **out);
+/* A copy, with the orders of links or without. */
+lh_status cli_copy_schedule(cli *c, const lh_schedule *schedule, bool links,
+                            lh_schedule **out);
+
 /* Reads a job and plans it, with progress on the terminal; `options` says the
  * rest. */
 lh_status cli_make_plan(cli *c, const cli_input *input,

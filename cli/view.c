@@ -24,17 +24,6 @@ static lh_status make_schedule(cli *c, cli_view *view, const char *name,
     return LH_OK;
 }
 
-static lh_status read_schedule(cli *c, cli_view *view, const char *path,
-                               const cli_model *model)
-{
-    CLI_TRY(lh_schedule_read(path, model->fifo, &view->own_schedule, &c->err));
-    uint32_t skipped = lh_schedule_n_skipped(view->own_schedule);
-    if (skipped)
-        cli_note(c, "%s: skipped %" PRIu32 " communication cells", path,
-                 skipped);
-    return LH_OK;
-}
-
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks)
 {
@@ -44,7 +33,7 @@ lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
     else if (!strpbrk(name, "./")) /* it was meant to be a method */
         return cli_check_method(c, "--schedule", name);
     else
-        CLI_TRY(read_schedule(c, view, name, model));
+        CLI_TRY(cli_read_schedule(c, name, model->fifo, &view->own_schedule));
     view->schedule = view->own_schedule;
     return LH_OK;
 }

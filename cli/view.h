@@ -21,7 +21,8 @@ typedef struct cli_view {
     lh_report_analysis *shown; /* the analysis as pictures take it */
 } cli_view;
 
-/* What `--schedule` names: a method, by which a schedule is made, or a CSV. */
+/* What `--schedule` names: a method, by which a schedule is made, or
+ * the file of one. */
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks);
 /* The schedule that --schedule gives; NULL: the plan's own, or of a pipeline

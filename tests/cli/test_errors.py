@@ -49,7 +49,7 @@ case("missing schedule", ["simulate", "good.yaml", "-s", "no.csv"], 1,
 # --- another kind of file ---------------------------------------------------
 write("job.yaml", "longhaul: job/1\nmodel: llama3-8b\n")
 case("a job is no pipeline", ["schedule", "job.yaml"], 1,
-     err=r"job\.yaml: is a job; 'schedule' takes a pipeline\n")
+     err=r"job\.yaml: is a job; 'schedule' takes a pipeline or a plan\n")
 case("a pipeline is no job", ["plan", "good.yaml"], 1,
      err=r"good\.yaml: is a pipeline; 'plan' takes a job\n")
 case("a job is not simulated", ["simulate", "job.yaml"], 1,

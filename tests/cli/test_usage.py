@@ -55,6 +55,8 @@ case("option first", ["--json", "plan"], 2,
 for command in ("plan", "simulate", "schedule", "export", "compare"):
     case(f"{command} of nothing", [command], 2,
          err=r"an argument is missing; it takes " + ANY)
+case("check of none", ["check"], 2, err=r"an argument is missing; it takes "
+     r"PIPELINE\|PLAN \[SCHEDULE\]")
 case("check of one", ["check", "p.yaml"], 2, err=r"an argument is missing")
 case("one too many", ["schedule", "p.yaml", "q.yaml"], 2,
      err=r"'q\.yaml' is one argument too many; it takes PIPELINE")
