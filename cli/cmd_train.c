@@ -60,8 +60,9 @@ static const cli_option options[] = {
      .arg = "LINK=DELAYS",
      .help = "Other delays on links: LINK=latency:20ms,gbps:10 or "
              "LINK=transfer:3ms; several with ';' between them. LINK is a "
-             "link's name, or FROM-TO. The schedule is made without them, the "
-             "prediction has them."},
+             "link's name, or two datacenters or devices: west-east, both "
+             "ways, or west>east, one way. The schedule is made without them, "
+             "the prediction has them."},
     CLI_BUFFERS_ROW(train_settings),
     {.name = "message-bytes",
      .type = CLI_COUNT,

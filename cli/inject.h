@@ -7,9 +7,9 @@
 
 /* A copy of the pipeline in which the links that `text` names have the delays
  * given there: LINK=KEY:VALUE,...;LINK=... with the keys latency and transfer
- * (times with a unit) and gbps (of messages of `message_bytes`). A link that
- * the pipeline does not have is added if its name is FROM-TO, two of the
- * pipeline's devices. */
+ * (times with a unit) and gbps (of messages of `message_bytes`). LINK is a name
+ * that the pipeline gives to links; `a-b` for those called `a>b` and `b>a`; or
+ * two devices, `0-1` or `0>1`, whose link is added where there is none. */
 lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
                      uint64_t message_bytes, lh_pipeline **out);
 

@@ -66,15 +66,17 @@ static bool find_datacenter(const void *context, const char *name, size_t len,
 }
 
 /* The letters of `west-east.` or `west>east.` before a quantity; datacenters
- * may have dots and '=' in their names. 0: there is no link. */
-static size_t find_link(const lh_job *job, const char *text, item *out)
+ * may have dots and '=' in their names. 0: there is no link. *n: how many links
+ * it may be. */
+static size_t find_link(const lh_job *job, const char *text, item *out,
+                        uint32_t *n)
 {
     for (size_t len = 1; text[len - 1]; len++) {
         cli_link link;
         if (text[len - 1] != '.' ||
             !find_quantity(text + len, strcspn(text + len, "="),
                            &out->quantity) ||
-            !cli_find_link(text, len - 1, find_datacenter, job, &link))
+            !(*n = cli_find_link(text, len - 1, find_datacenter, job, &link)))
             continue;
         out->from = link.from;
         out->to = link.to;
@@ -88,7 +90,14 @@ static size_t find_link(const lh_job *job, const char *text, item *out)
 static lh_status parse_name(parser *p, const char **text, item *out)
 {
     *out = (item){.from = LH_ALL_LINKS, .to = LH_ALL_LINKS};
-    size_t link = find_link(p->job, *text, out);
+    uint32_t n_links = 0;
+    size_t link = find_link(p->job, *text, out, &n_links);
+    if (n_links > 1)
+        return cli_usage(p->c,
+                         "--what-if: '%.*s' may be several links, for names of "
+                         "datacenters have dashes; say which way with '>', and "
+                         "the other way by itself",
+                         (int)(link < 120 ? link - 1 : 120), *text);
     size_t len = link + strcspn(*text + link, "=");
     if (len >= sizeof out->name ||
         !find_quantity(*text + link, len - link, &out->quantity))

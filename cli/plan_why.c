@@ -194,7 +194,7 @@ static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
 
 static void print_link(cli *c, const lh_link_advice *a)
 {
-    cli_print(c, "  %s to %s: ", a->from, a->to);
+    cli_print(c, "  %s>%s: ", a->from, a->to);
     if (a->messages)
         cli_print(c, "%" PRIu64 " messages of %.1f MB", a->messages,
                   (double)a->message_bytes / 1e6);
@@ -233,7 +233,7 @@ void cli_plan_network(cli *c, const lh_plan *p)
         while (k < i && !same_advice(&p->network[k], a))
             k++;
         if (k < i)
-            cli_print(c, "  %s to %s: as %s to %s\n", a->from, a->to,
+            cli_print(c, "  %s>%s: as %s>%s\n", a->from, a->to,
                       p->network[k].from, p->network[k].to);
         else
             print_link(c, a);
@@ -384,7 +384,7 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
     char title[200];
     lh_report_table table = {
         .size = sizeof table, .title = title, .n_columns = 6, .head = head};
-    snprintf(title, sizeof title, "Network: %.80s to %.80s", a->from, a->to);
+    snprintf(title, sizeof title, "Network: %.80s>%.80s", a->from, a->to);
     CLI_TRY(lh_report_add_table(report, &table, &c->err));
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];

@@ -148,7 +148,7 @@ lh_status lhi_between(const lh_job *job, uint32_t from, uint32_t to,
     if (use_measured(job, options, LH_PATH_WAN, from, to, 1 / concurrent, out))
         return LH_OK;
     if (!(wan->bytes_per_s > 0))
-        return lhi_fail(err, LH_EUNSUPPORTED, "no link from %s to %s",
+        return lhi_fail(err, LH_EUNSUPPORTED, "there is no link %s>%s",
                         job->datacenters[from].name, job->datacenters[to].name);
     own = job->datacenters[from].fabric.bytes_per_s *
           options->constants->fabric_efficiency;

@@ -211,7 +211,7 @@ static void add_reasons(lh_report *report)
         {"load_balancing", "ecmp, 4 queue pairs", "36.1 Gb/s"},
         {"", "spray <i>4</i>", "1.68 Gb/s"}};
     lh_report_table table = {.size = sizeof table,
-                             .title = "Network: west to east",
+                             .title = "Network: west>east",
                              .n_columns = 3,
                              .head = head};
     must(lh_report_add_parts(report, "What the iteration consists of", 4, parts,

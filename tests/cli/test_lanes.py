@@ -18,7 +18,7 @@ cluster:
   links: [%s]
 layout: {tensor: %d, pipeline: %d, data: %d, outermost: %s%s}
 """
-ACROSS = "west->east + east->west"
+ACROSS = "west>east + east>west"
 LINK = "latency_ms: 0.1, gbps: 6400"
 
 
@@ -57,7 +57,7 @@ def replicas_at_two_sites_cross_the_links_between_them():
 def a_ring_of_three_sites_takes_a_link_from_each():
     made = plan(8, 1, 6, "data", sites=("a", "b", "c"))
     names = names_of(made)[0].split(" + ")
-    ends = sorted(name.split("->") for name in names)
+    ends = sorted(name.split(">") for name in names)
     check([a for a, _ in ends] == ["a", "b", "c"] and
           sorted(b for _, b in ends) == ["a", "b", "c"], f"{names}")
 

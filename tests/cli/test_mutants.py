@@ -25,15 +25,15 @@ def what_is_wrong_with_a_start_names_its_file():
 def what_is_wrong_with_link_orders_names_the_schedule():
     uniform("p.yaml", devices=2, microbatches=2, latency=5, transfer=1)
     (WORK / "s.csv").write_text(run("schedule", "p.yaml", "-m", "gpipe").stdout)
-    order = "dc0-dc1,0F0,0F1\n"
+    order = "dc0>dc1,0F0,0F1\n"
     for name, text, message in (
             ("another link", order + "moon,0F0\n",
              "2: the schedule orders messages of link 'moon'"),
-            ("twice", order + order, "2: link 'dc0-dc1' has two"),
-            ("a message is missing", "dc0-dc1,0F1\n",
-             "1: link 'dc0-dc1': 1 messages are ordered"),
-            ("another pass", "dc0-dc1,0F0,1F1\n",
-             "1: link 'dc0-dc1': 1F1 sends nothing")):
+            ("twice", order + order, "2: link 'dc0>dc1' has two"),
+            ("a message is missing", "dc0>dc1,0F1\n",
+             "1: link 'dc0>dc1': 1 messages are ordered"),
+            ("another pass", "dc0>dc1,0F0,1F1\n",
+             "1: link 'dc0>dc1': 1F1 sends nothing")):
         write("s.links.csv", text)
         case(name, ["simulate", "p.yaml", "-s", "s.csv"], 1,
              err=rf"\Alonghaul: s\.csv: link order {message}[^\n]*\n\Z")

@@ -140,7 +140,7 @@ def simulate_accounts_for_all_time():
           "causes add up to the idle time")
     check(abs(found["bubble_ratio"] - idle / (4 * 0.458)) < 1e-12,
           "bubble ratio")
-    check([link["name"] for link in found["links"]] == ["dc0-dc1", "dc1-dc0"],
+    check([link["name"] for link in found["links"]] == ["dc0>dc1", "dc1>dc0"],
           "links by name")
 
 
@@ -186,7 +186,7 @@ def link_orders_beside_a_schedule_count():
     two_devices()
     simulate = ["simulate", "two.yaml", "-s", "two.csv"]
     fifo = json_case("first in, first out", simulate)["makespan_s"]
-    write("two.links.csv", "dc0-dc1,0F1,0F0\n")
+    write("two.links.csv", "dc0>dc1,0F1,0F0\n")
     held = json_case("0F0 waits for 0F1", simulate)["makespan_s"]
     # 0F1 leaves as it ends, 10 ms after 0F0, which then takes 5.
     check(round((held - fifo) * 1e3) == 15, f"{held} and {fifo}")
@@ -201,7 +201,7 @@ def link_orders_beside_a_schedule_count():
 @test
 def link_orders_have_every_message():
     two_devices()
-    write("two.links.csv", "dc0-dc1,0F1\n")
+    write("two.links.csv", "dc0>dc1,0F1\n")
     case("check", ["check", "two.yaml", "two.csv"], 1, out=r"not valid")
     case("simulate", ["simulate", "two.yaml", "-s", "two.csv"], 1,
          err=r"\Alonghaul: [^\n]+\n\Z")
@@ -210,7 +210,7 @@ def link_orders_have_every_message():
 @test
 def a_new_schedule_takes_old_link_orders_away():
     two_devices()
-    write("two.links.csv", "dc0-dc1,0F1,0F0\n")
+    write("two.links.csv", "dc0>dc1,0F1,0F0\n")
     run("schedule", "two.yaml", "-m", "gpipe", "-o", "two.csv")
     check("two.links.csv" not in names(), "an old links file goes")
 

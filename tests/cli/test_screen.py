@@ -173,6 +173,33 @@ def unknown_parts_are_refused_with_those_that_there_are():
          err=r"--show does nothing with --json")
 
 
+# Links are a-b, both ways, and a>b; names of datacenters have dashes.
+@test
+def links_are_named_by_their_ends():
+    write("job.yaml", small(("a", "a-b", "b-c", "c"), (1, 1, 1, 1),
+                            layout="tensor: 2, data: 1, pipeline: 4"))
+    plan = ["plan", "job.yaml", *SOON, "-o", "plan.json"]
+    case("two ways to read it", [*plan, "--what-if", "a-b-c.latency=5"], 2,
+         err=r"--what-if: 'a-b-c' may be several links.*'>'")
+    case("said", [*plan, "--what-if", "a>b-c.latency=5"],
+         out=r"^  a>b-c\.latency=5 ")
+    case("'>' in a name", ["plan", write("bad.yaml", small(("a", "b>c")))], 1,
+         err=r"bad\.yaml:\d+: cluster\.datacenters\[1\]\.name: .*'>'")
+    said = case("network", [*plan, "--show", "network"],
+                out=r"^Network$").stdout
+    check("a>a-b: " in said and " to a" not in said.split("Network\n")[1],
+          said)
+    with open(WORK / "plan.json") as file:
+        links = json.load(file)["pipeline"]["links"]
+    check(links and all(re.fullmatch(r"(a|a-b|b-c|c)>(a|a-b|b-c|c)",
+                                     link["name"]) for link in links), links)
+    delay = ["train", "plan.json", "-n", "1", "--speed", "1000", "--inject"]
+    case("one link of a plan", [*delay, "a>a-b=latency:9ms"], out=r"predicted")
+    case("both ways", [*delay, "a-a-b=latency:9ms"], out=r"predicted")
+    case("no link", [*delay, "a-c=latency:9ms"], 1,
+         err=r"'a-c' is no link of the pipeline: a>a-b, ")
+
+
 # Alternatives are told apart by what is printed of them.
 @test
 def alternatives_are_no_ties():

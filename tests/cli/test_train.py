@@ -81,12 +81,53 @@ slow = json_case("a slower link that was named by its ends", [
     *QUIET, "-n", "1", "--inject", "0-1=latency:20ms"])
 check(slow["predicted_s"] > 0.458, f"a link that was added: {slow}")
 
+
+def injected(text, file="p.yaml"):
+    found = json_case(text, ["train", file, "-s", "1f1b", "--speed", "1000",
+                             "-n", "1", "--inject", text])
+    return round(found["predicted_s"] * 1000, 6)
+
+
+# a-b is both ways, a>b one way; a name that the file gives is that link.
+write("named.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 4
+    devices: 2
+    uniform: {placement: ud, chunks_per_device: 1, F: 10, D: 10, W: 10,
+              memory: {F: 1, D: 0, W: -1}}
+    links: [{from: 0, to: 1, latency: 1, transfer: 0, name: a-b},
+            {from: 1, to: 0, latency: 1, transfer: 0, name: a>b}]
+    """)
+write("plain.yaml", """
+    longhaul: pipeline/1
+    time_unit: ms
+    microbatches: 4
+    devices: 2
+    uniform: {placement: ud, chunks_per_device: 1, F: 10, D: 10, W: 10,
+              memory: {F: 1, D: 0, W: -1}}
+    links: [{from: 0, to: 1, latency: 1, transfer: 0}]
+    """)
+for file, both, ways in [
+        ("p.yaml", "dc0-dc1", ["dc0>dc1", "dc1>dc0"]),
+        ("plain.yaml", "0-1", ["0>1", "1>0"])]:
+    delay = "=latency:40ms"
+    each = ";".join(way + delay for way in ways)
+    check(injected(both + delay, file) == injected(each, file),
+          f"{both} is {ways[0]} and {ways[1]}")
+    check(injected(ways[0] + delay, file) < injected(both + delay, file),
+          f"{ways[0]} is less than {both}")
+check(injected("a-b=latency:9ms;a>b=latency:9ms", "named.yaml") >
+      injected("a-b=latency:9ms", "named.yaml"),
+      "the file's own names are one link each")
+
 fast = json_case("five times as fast", [*QUIET, "-n", "1", "--speed", "5"])
 check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
       f"--speed: {fast}")
 
 # --- refusals ----------------------------------------------------------------------
-for text, why in [("x=latency:1ms", "no link 'x'"),
+for text, why in [("x=latency:1ms", "'x' is no link of the pipeline: dc0>dc1, "
+                   "dc1>dc0, nor two of its 4 devices"),
                   ("dc0-dc1", "LINK=latency"),
                   ("dc0-dc1=speed:3", "must be latency:TIME"),
                   ("dc0-dc1=gbps:0", "must be latency:TIME"),
@@ -264,6 +305,6 @@ else:
          out="between hosts .*are not measured")
     write("measured.yaml", read("job.yaml") + "profile: profile.json\n")
     case("plan by the profile", ["plan", "measured.yaml", "-o", "m.json"],
-         out="pass times +profile")
+         out="from measured passes")
 case("profile wants a job", ["profile", "p.yaml"], 1, err="a job")
 finish()

@@ -87,7 +87,7 @@ static const uint32_t device_sites[] = {1, 0};
 static const lh_dp_op ops[] = {
     {1, true, 1, 2, 30, {1, 2, false}, {LH_NONE, 0, false}},
     {1, false, 0, 1, 31, {1, 2, true}, {1, 3, true}}};
-static const char *const dp_links[] = {"a->b + b->a", "fabric of a"};
+static const char *const dp_links[] = {"a>b + b>a", "fabric of a"};
 static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 
 #pragma GCC diagnostic push

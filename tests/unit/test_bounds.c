@@ -64,7 +64,7 @@ static void link_limits(void)
     CHECK_INT(bound.kind, LH_BOUND_LINK);
     CHECK_NEAR((double)bound.ns / 1e6, 1 + 10 * 100 + 5 + 1 + 1 + 105 + 1 + 1,
                0);
-    CHECK_STR(bound.text, "all messages of link dc0-dc1");
+    CHECK_STR(bound.text, "all messages of link dc0>dc1");
     lh_pipeline_free(p);
 }
 

@@ -149,7 +149,7 @@ static void missing_networks(void)
     group = (lh_cost_group){16, 1, 8, 0, 1, 0, NULL};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EUNSUPPORTED);
-    CHECK_HAS(f.err.text, "no link from west to east");
+    CHECK_HAS(f.err.text, "no link west>east");
 }
 
 static lh_cost_group group_of(fixture *f, lh_cost_dimension dimension)

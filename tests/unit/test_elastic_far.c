@@ -244,7 +244,7 @@ static void more_latency_is_slower(void)
                      err);
             CHECK_STR(lh_pipeline_dp_link(p, 0),
                       lh_pipeline_dp_link(r.built.pipeline, 0));
-            CHECK_HAS(lh_pipeline_dp_link(p, 0), "->");
+            CHECK_HAS(lh_pipeline_dp_link(p, 0), ">");
             CHECK_OK(lh_simulate(p, r.schedule, NULL, &t, &err), err);
             int64_t ns = lh_timeline_makespan(t);
             if (i == 0) /* the links that it was made for */

@@ -56,7 +56,7 @@ static void shorthands_expand(void)
     CHECK_INT(lh_pipeline_n_links(p), 2);
     CHECK_INT(lh_pipeline_link(p, 0)->from, 1);
     CHECK_INT(lh_pipeline_link(p, 0)->to, 2);
-    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0-dc1");
+    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0>dc1");
     CHECK_INT(lh_pipeline_memory_limit(p, 3), 8);
     CHECK_INT(lh_pipeline_device_site(p, 2), 1);
     lh_pipeline_free(p);
@@ -67,10 +67,10 @@ static void shorthands_expand(void)
     CHECK_INT(lh_pipeline_n_chunks(p), 12);
     CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_LOOP);
     CHECK_INT(lh_pipeline_n_links(p), 4);
-    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0-dc1");
+    CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0>dc1");
     CHECK_INT(lh_pipeline_link(p, 2)->from, 3);
     CHECK_INT(lh_pipeline_link(p, 2)->to, 0);
-    CHECK_STR(lh_pipeline_link(p, 2)->name, "dc1-dc0");
+    CHECK_STR(lh_pipeline_link(p, 2)->name, "dc1>dc0");
     lh_pipeline_free(p);
 }
 
@@ -130,7 +130,7 @@ static void everything_reads_back(void)
                            " - {chunk: 0, all_gather: 1, link: fabric of x}\n"
                            " - {chunk: 1, latency: 1}\n");
     round_trip(HEAD CHUNKS "data_parallel:\n"
-                           "  chunks: [{chunk: 1, link: \"a->b + b->a\"}]\n"
+                           "  chunks: [{chunk: 1, link: \"a>b + b>a\"}]\n"
                            "  operations:\n"
                            "   - {chunk: 1, all_gather: 2, launch: 1F0}\n");
     round_trip(HEAD CHUNKS "data_parallel:\n"

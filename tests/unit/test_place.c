@@ -170,7 +170,7 @@ static void mixed_layouts_take_the_slower_group(void)
             CHECK(!strchr(link->name, '>'));
             continue;
         }
-        CHECK_STR(link->name, link->from == 1 ? "a->b" : "b->a");
+        CHECK_STR(link->name, link->from == 1 ? "a>b" : "b>a");
         CHECK_NEAR((double)link->transfer_ns, message / 25, 1);
         CHECK_INT(link->latency_ns, 1000000);
     }
@@ -219,9 +219,9 @@ static void links_are_shared(void)
         lh_sites sites;
         const char *names[3]; /* of the hops forward */
     } rows[] = {
-        {{2, two}, {"a->b", "c->d", NULL}},
-        {{3, three}, {"a->b", "a->b", NULL}},
-        {{5, five}, {"a->b", "a->b", "a->b"}},
+        {{2, two}, {"a>b", "c>d", NULL}},
+        {{3, three}, {"a>b", "a>b", NULL}},
+        {{5, five}, {"a>b", "a>b", "a>b"}},
     };
     for (size_t i = 0; i < 3; i++) {
         lh_layout l = layout_of(1, 4, rows[i].sites.n_groups, &rows[i].sites);

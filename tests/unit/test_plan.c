@@ -106,7 +106,7 @@ static void pipelines_are_built(void)
         bool wan = (k->from == 3 && k->to == 4) || (k->from == 4 && k->to == 3);
         CHECK(wan == (k->latency_ns >= 20000000));
         if (wan)
-            CHECK_STR(k->name, k->from == 3 ? "west->east" : "east->west");
+            CHECK_STR(k->name, k->from == 3 ? "west>east" : "east>west");
     }
     lh_pipeline_free(p);
     l = layout_of(1, 5, 3, LH_OUTERMOST_PIPELINE);

@@ -142,7 +142,7 @@ static void refuse(lh_link_change change, const char *says)
 static void impossible_links_are_refused(void)
 {
     refuse((lh_link_change){0, 1, LH_LINK_LATENCY, false, -1},
-           "what if q: latency of the link from west to mid-west: -1 is out "
+           "what if q: latency of the link west>mid-west: -1 is out "
            "of range; from 0 to 3.6e+06 ms");
     refuse((lh_link_change)ALL(LH_LINK_BANDWIDTH, true, 0), "bandwidth of");
     refuse((lh_link_change){0, 1, LH_LINK_LOSS, false, 1}, "0.99");

@@ -334,7 +334,7 @@ static void link_orders_name_what_runs(void)
         uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 2, NULL});
     lh_schedule *s = parse(two_by_two), *with = NULL;
     lh_pass names[2] = {{1, 0, 0, 1, LH_B}, {1, 1, 0, 1, LH_D}};
-    lh_link_order order = {"dc1-dc0", 2, names};
+    lh_link_order order = {"dc1>dc0", 2, names};
     const lh_pass *rows[2];
     uint32_t counts[2];
     for (uint32_t d = 0; d < 2; d++)
@@ -348,7 +348,7 @@ static void link_orders_name_what_runs(void)
         CHECK_INT(lh_simulate(p, with, NULL, &t, &err),
                   right ? LH_OK : LH_EINFEASIBLE);
         if (!right)
-            CHECK_HAS(err.text, "link 'dc1-dc0': no device runs 1B0");
+            CHECK_HAS(err.text, "link 'dc1>dc0': no device runs 1B0");
         lh_timeline_free(t);
         lh_schedule_free(with);
     }
@@ -377,7 +377,7 @@ static void slackness(void)
     CHECK_INT(slack[0].delay_ns, 6 * MS);
     const lh_link_use *links = lh_analysis_links(a, &n);
     CHECK_INT(n, 2);
-    CHECK_STR(links[0].name, "dc0-dc1");
+    CHECK_STR(links[0].name, "dc0>dc1");
     CHECK_INT(links[0].n_messages, 3);
     CHECK_INT(links[0].busy_ns, 6 * MS);
     lh_analysis_free(a);

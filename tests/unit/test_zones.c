@@ -264,10 +264,10 @@ static void stages_fill_zones(void)
              err);
     for (uint32_t d = 0; d < 4; d++)
         CHECK_INT(lh_pipeline_device_site(p, d), d);
-    CHECK(has_link(p, "west/a->west"));
-    CHECK(has_link(p, "west->east"));
-    CHECK(has_link(p, "east->west"));
-    CHECK(has_link(p, "east/b->east"));
+    CHECK(has_link(p, "west/a>west"));
+    CHECK(has_link(p, "west>east"));
+    CHECK(has_link(p, "east>west"));
+    CHECK(has_link(p, "east/b>east"));
     lh_pipeline_free(p);
     lh_job_free(job);
 }

@@ -168,7 +168,7 @@ static lh_status link_groups(const lhi_reading *r, lh_pipeline_desc *d,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         char name[32];
-        snprintf(name, sizeof name, "dc%" PRIu32 "-dc%" PRIu32,
+        snprintf(name, sizeof name, "dc%" PRIu32 ">dc%" PRIu32,
                  group[pairs[i].from], group[pairs[i].to]);
         links[i] = *model;
         links[i].from = pairs[i].from;

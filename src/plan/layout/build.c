@@ -341,7 +341,7 @@ static void name_of(const lh_job *job, uint32_t pair, char name[LINK_NAME])
     uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
     bool zones = lhi_zones_of_one(job, from, to);
     /* No site has '>' in its name, so no two links get one name. */
-    snprintf(name, LINK_NAME, "%s->%s",
+    snprintf(name, LINK_NAME, "%s>%s",
              zones ? job->datacenters[from].name : end_name(job, from),
              end_name(job, to));
 }

@@ -33,7 +33,7 @@ static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
         return lhi_fail(err, LH_EINVAL, "no such quantity of a link");
     if (!(value >= limits[quantity].least && value <= limits[quantity].most))
         return lhi_fail(err, LH_EINVAL,
-                        "%s of the link from %s to %s: %g is out of range; "
+                        "%s of the link %s>%s: %g is out of range; "
                         "from %g to %g%s is possible",
                         lh_link_quantity_name(quantity),
                         job->datacenters[from].name, job->datacenters[to].name,
