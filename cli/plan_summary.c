@@ -407,6 +407,11 @@ static void describe_gain(const lh_link_advice *a, words *w)
         if (!q->matters || strcmp(text, now) == 0)
             continue;
         add_words(w, any ? ", " : " ", "%s", text);
+        if (q->published)
+            add_words(w, " ", "(packet simulations: %.1f to %.1f %%)",
+                      100 * q->published->low, 100 * q->published->high);
+        else
+            add_words(w, " ", "(unsure)");
         any = true;
     }
 }

@@ -207,9 +207,12 @@ static void print_link(cli *c, const lh_link_advice *a)
                   (double)a->expert_bytes / 1e9);
     cli_print(c, "%s\n",
               a->measured ? "; as measured, whatever it is set to" : "");
-    for (uint32_t k = 0; k < a->n_questions; k++)
+    for (uint32_t k = 0; k < a->n_questions; k++) {
         print_why(c, lh_advice_topic_name(a->questions[k].topic),
                   a->questions[k].why);
+        if (a->questions[k].sure)
+            print_why(c, "", a->questions[k].sure);
+    }
 }
 
 /* Links are planned as if their ends lost nothing. */
@@ -221,9 +224,28 @@ static bool says_nothing(const lh_plan *p)
     return false;
 }
 
+static void print_network_times(cli *c, const lh_plan *p)
+{
+    char with[CLI_TIME_TEXT], now[CLI_TIME_TEXT];
+    const bool has_now = p->network_now_ns > 0;
+    cli_plan_time(p, (double)p->network_ns, with);
+    cli_plan_time(p, (double)p->network_now_ns, now);
+    if (has_now && p->network_ns >= p->network_now_ns)
+        cli_print(c, "  nothing to change: no other setting gains 1 %%\n");
+    else if (has_now)
+        cli_print(c, "  iteration with all of it  %s, without %s\n", with, now);
+    else
+        cli_print(c, "  iteration with all of it  %s\n", with);
+    if (has_now && says_nothing(p))
+        cli_print(c,
+                  "  The job says nothing of its links' ends, so the plan "
+                  "takes them as ideal;\n  with ecmp, one queue pair and "
+                  "go-back-n it takes %s.\n",
+                  now);
+}
+
 void cli_plan_network(cli *c, const lh_plan *p)
 {
-    char time[CLI_TIME_TEXT];
     if (!p->n_network)
         return;
     cli_print(c, "\nNetwork\n");
@@ -238,14 +260,8 @@ void cli_plan_network(cli *c, const lh_plan *p)
         else
             print_link(c, a);
     }
-    if (p->network_ns < 0)
-        return;
-    double more = (double)p->network_ns / (double)p->best.iteration_ns - 1;
-    cli_print(c, "  iteration with all of it  %s (%+.2f %%)\n",
-              cli_plan_time(p, (double)p->network_ns, time), 100 * more);
-    if (more > 0.001 && says_nothing(p))
-        cli_print(c, "  The job says nothing of its links' ends, so the plan "
-                     "takes them as ideal.\n");
+    if (p->network_ns >= 0)
+        print_network_times(c, p);
 }
 
 /* "PP-out up to 6.31, then DP-out" */
@@ -392,6 +408,9 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
             for (uint32_t i = 0; i < q->n_options; i++)
                 if (q->options[i].advised == !other)
                     CLI_TRY(add_option(c, q, &q->options[i], report));
+        const char *sure[] = {"", q->sure ? q->sure : "", "", "", "", ""};
+        if (q->sure)
+            CLI_TRY(lh_report_add_cells(report, 6, sure, &c->err));
     }
     return LH_OK;
 }

@@ -43,15 +43,31 @@ LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,
                                   size_t room);
 
+/* What simulations of packets that were published found that the wrong answer
+ * costs, as a share of an iteration; and where. */
+typedef struct lh_advice_published {
+    double low, high;
+    const char *where;
+} lh_advice_published;
+
+/* Rates come in closed form; what they are worth is said beside them. Shares
+ * are of an iteration's time. */
 typedef struct lh_advice_question {
     lh_advice_topic topic;
-    bool matters;    /* false: there is nothing to gain */
+    bool matters;    /* another answer than what holds now is advised: with it
+                        an iteration takes at least 1 % less */
     const char *why; /* the numbers, in words */
     uint32_t n_options;
     const lh_advice_option *options; /* all else as advised */
+    double gain; /* what holds now takes so much longer than the advised answer,
+                    or, if that is the same, than the fastest */
+    double differs; /* the most between an option and the advised one */
+    const lh_advice_published *published; /* NULL: none of such a link is */
+    const char *sure; /* how far to trust it, in words; NULL: a file without */
 } lh_advice_question;
 
-/* One direction between two datacenters that the plan uses. */
+/* One direction between two datacenters that the plan uses; where they have
+ * zones, what all of these send each other. */
 typedef struct lh_link_advice {
     const char *from, *to; /* names of datacenters */
     /* Per iteration: messages of the pipeline, of so many bytes from all GPUs
@@ -64,6 +80,9 @@ typedef struct lh_link_advice {
     bool measured;    /* by the job's profile, which no setting changes: then
                          there are no questions, nor where there are
                          expert_bytes alone */
+    /* `advised` is what holds now, with the answers of questions that matter:
+     * the job's, and where it says nothing ECMP with one queue pair, go-back-n,
+     * no congestion control and no code. */
     lh_advice_option planned, advised;
     uint32_t n_questions;
     const lh_advice_question *questions;

@@ -281,10 +281,11 @@ typedef struct lh_plan {
     const lh_plan_answer *answers;
     const lh_plan_sensitivity *sensitivity; /* NULL: not asked for */
     /* Every link between datacenters that the plan uses, by `from`, then `to`;
-     * and the iteration with all of them as advised, -1: not simulated. */
+     * and the iteration with all of them as advised, and as they are now where
+     * the job says it, else as simple as they come; -1: not simulated. */
     uint32_t n_network;
     const lh_link_advice *network;
-    int64_t network_ns;
+    int64_t network_ns, network_now_ns;
     const lh_plan_account *account; /* NULL: a file without */
     uint32_t n_runners;
     const lh_plan_runner *runners;

@@ -155,13 +155,15 @@ def a_plan_advises_on_its_links():
             check(len(advised) == 1 and advised[0] == link["advised"],
                   f"{q['question']}: one is advised")
             least = min(o["iteration_s"] for o in q["options"])
-            check(advised[0]["iteration_s"] <= least * 1.002,
-                  f"{q['question']}: the best is advised: {q['why']}")
-            check(q["matters"] != q["why"].startswith("nothing to gain"),
-                  q["why"])
+            check(advised[0]["iteration_s"] <= least * 1.0101,
+                  f"{q['question']}: nothing gains 1 %: {q['why']}")
+            check(q["matters"] == (" to gain" not in q["why"]), q["why"])
+            check(not q["matters"] or q["gain"] >= 0.01, q)
+            check("unsure" in q["sure"] or "here" in q["sure"] or
+                  "repeated" in q["sure"], f"how sure: {q['sure']}")
     check(re.search(r"^Network\n  west>east: \d+ messages of [0-9.]+ MB\n"
                     r"    load_balancing +\S.*"
-                    r"^  iteration with all of it +[0-9.]+ s",
+                    r"^  (iteration with all of it +[0-9.]+ s|nothing to change)",
                     read("told"), re.M | re.S), "advice in words")
 
 

@@ -4,8 +4,12 @@
  * sends with it; what the plan takes with the ones that are shown is simulated.
  * Questions are settled one after the other, which loses nothing: the rate is a
  * product of a share for each, and only the repeating depends on the others,
- * where a higher rate never asks for another answer than a lower one. */
+ * where a higher rate never asks for another answer than a lower one. What is
+ * advised then is only what gains enough against what holds otherwise. */
 #include "plan/explain/advise.h"
+
+#include "plan/explain/advice_words.h"
+#include "plan/explain/sureness.h"
 
 #include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
@@ -32,7 +36,7 @@ enum {
 static const double path_gbps = 400; /* of a wave or port, where nothing says */
 static const double close_enough = 1.01; /* a simpler setting is as good */
 static const double same = 1.0005;       /* no difference */
-static const double matter = 1.001;      /* one worth a word */
+static const double worth_it = 1.01;     /* of an iteration: advise it */
 static const double longest_ns = 0x1p53; /* that files hold */
 
 typedef struct advisor {
@@ -44,48 +48,6 @@ typedef struct advisor {
     lh_link_load messages, data;
     double queue_bytes; /* the job's, wherever congestion is controlled */
 } advisor;
-
-const char *const lhi_advice_topics[] = {
-    "load_balancing", "queue_pairs", "congestion_control",
-    "recovery",       "fec",         NULL};
-
-const char *lh_advice_topic_name(lh_advice_topic topic)
-{
-    return (unsigned)topic < LH_N_ADVICE_TOPICS ? lhi_advice_topics[topic]
-                                                : "unknown";
-}
-
-void lh_advice_option_text(const lh_advice_option *option,
-                           lh_advice_topic topic, char *text, size_t room)
-{
-    const lh_link_setting *s = &option->setting;
-    uint32_t pairs = s->queue_pairs ? s->queue_pairs : 1;
-    switch (topic) {
-    case LH_ADVICE_BALANCING:
-        snprintf(text, room, "%s, %" PRIu32 " queue pair%s",
-                 s->balancing == LH_BALANCING_SPRAY ? "spray" : "ecmp", pairs,
-                 pairs > 1 ? "s" : "");
-        break;
-    case LH_ADVICE_QUEUE_PAIRS:
-        snprintf(text, room, "%" PRIu32 " queue pair%s", pairs,
-                 pairs > 1 ? "s" : "");
-        break;
-    case LH_ADVICE_CONGESTION:
-        snprintf(text, room, "%s",
-                 s->congestion == LH_CONGESTION_ON ? "on" : "off");
-        break;
-    default:
-        snprintf(text, room, "%s",
-                 s->recovery == LH_RECOVERY_GO_BACK_N ? "go-back-n"
-                                                      : "selective-repeat");
-        if (topic == LH_ADVICE_FEC && s->fec_data)
-            snprintf(text + strlen(text), room - strlen(text),
-                     " with %" PRIu32 "+%" PRIu32, s->fec_data, s->fec_parity);
-        else if (topic == LH_ADVICE_FEC)
-            snprintf(text + strlen(text), room - strlen(text), " alone");
-        break;
-    }
-}
 
 /* --- rates -----------------------------------------------------------------
  */
@@ -194,16 +156,20 @@ static void control(const advisor *a, bool on, lh_link_setting *s)
     s->queue_bytes = on ? a->queue_bytes : 0;
 }
 
-/* Others on the same link need it; alone, it only costs. */
+/* Alone, it only costs; what others on the same link need is the job's to
+ * say. */
 static lh_status choose_congestion(const advisor *a, lh_link_setting *s,
                                    lh_error *err)
 {
     double on, off;
+    bool is_on = s->congestion == LH_CONGESTION_ON;
     control(a, false, s);
     LHI_TRY(sending_with(a, s, &off, err));
     control(a, true, s);
     LHI_TRY(sending_with(a, s, &on, err));
-    if (on > off * same && a->messages.oversubscription <= 1)
+    if (a->messages.oversubscription > 1)
+        control(a, is_on, s);
+    else if (on > off * same)
         control(a, false, s);
     return LH_OK;
 }
@@ -294,6 +260,17 @@ static lh_status copy_wans(const advisor *a, lh_wan **out, lh_error *err)
     return LH_OK;
 }
 
+/* Zones of two datacenters share the link between these. */
+static void set_link(const lh_job *job, const lhi_traffic *t,
+                     const lh_link_setting *setting, lh_wan *wans)
+{
+    uint32_t n = job->n_datacenters;
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = 0; b < n; b++)
+            if (a != b && lhi_one_link(job, t->from, t->to, a, b))
+                wans[(size_t)a * n + b].setting = *setting;
+}
+
 /* `o` on the link at hand, all else as the job has it. */
 static lh_status simulate_option(const advisor *a, lh_advice_option *o,
                                  lh_error *err)
@@ -302,7 +279,7 @@ static lh_status simulate_option(const advisor *a, lh_advice_option *o,
     lhi_mark mark = lhi_arena_mark(a->mem);
     lh_wan *wans;
     LHI_TRY(copy_wans(a, &wans, err));
-    wans[(size_t)t->from * a->job->n_datacenters + t->to].setting = o->setting;
+    set_link(a->job, t, &o->setting, wans);
     lh_status status = simulate(a, wans, &o->iteration_ns, err);
     lhi_arena_rewind(a->mem, mark);
     return status;
@@ -385,12 +362,13 @@ typedef struct options {
     lh_advice_option *all;
 } options;
 
-static void add_option(options *o, const lh_link_setting *s)
+static lh_advice_option *add_option(options *o, const lh_link_setting *s)
 {
     for (uint32_t i = 0; i < o->n; i++)
         if (same_ends(&o->all[i].setting, s))
-            return;
-    o->all[o->n++] = (lh_advice_option){.setting = *s};
+            return &o->all[i];
+    o->all[o->n] = (lh_advice_option){.setting = *s};
+    return &o->all[o->n++];
 }
 
 static lh_status list_codes(const advisor *a, const lh_link_setting *s,
@@ -452,107 +430,161 @@ static lh_status list_options(const advisor *a, lh_advice_topic topic,
     return LH_OK;
 }
 
-static double rate_of(const lh_advice_option *o)
+/* What holds where nothing is changed: the job's own setting, and where it says
+ * nothing the simplest there is. */
+static lh_link_setting plain_setting(const advisor *a,
+                                     const lh_link_setting *job, uint32_t paths)
 {
-    return o->message_bytes_per_s > 0 ? o->message_bytes_per_s
-                                      : o->data_bytes_per_s;
+    lh_link_setting s = *job;
+    uint32_t pairs = s.queue_pairs ? s.queue_pairs : 1;
+    if (s.balancing == LH_BALANCING_ANY)
+        s = balanced(&s, false, pairs, paths);
+    s.queue_pairs = pairs;
+    if (s.congestion == LH_CONGESTION_ANY)
+        control(a, false, &s);
+    if (s.recovery == LH_RECOVERY_ANY)
+        s.recovery = LH_RECOVERY_GO_BACK_N;
+    return s;
 }
 
-/* "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s (+3.10 %)" */
-static int describe(lh_advice_topic topic, const lh_advice_option *o,
-                    const lh_advice_option *advised, char *text, size_t room)
+/* `s` with the answer that `of` has to a question. */
+static lh_link_setting with_answer(const lh_link_setting *s,
+                                   lh_advice_topic topic,
+                                   const lh_link_setting *of)
 {
-    char name[80];
-    lh_advice_option_text(o, topic, name, sizeof name);
-    int n = snprintf(text, room, "%s: %.4g Gb/s a flow", name,
-                     rate_of(o) * 8 / 1e9);
-    if (o->message_ns >= 0)
-        n += snprintf(text + n, room - (size_t)n, ", %.4g ms a message",
-                      (double)o->message_ns / 1e6);
-    if (o->iteration_ns > 0)
-        n += snprintf(text + n, room - (size_t)n, ", iteration %.4g s",
-                      (double)o->iteration_ns / 1e9);
-    if (o != advised && o->iteration_ns > 0 && advised->iteration_ns > 0)
-        n += snprintf(
-            text + n, room - (size_t)n, " (%+.2f %%)",
-            100 *
-                ((double)o->iteration_ns / (double)advised->iteration_ns - 1));
-    return n;
-}
-
-/* "nothing to gain: ecmp 47.04 Gb/s a flow, spray 26.84 Gb/s" */
-static int describe_shortly(const lh_advice_question *q,
-                            const lh_advice_option *advised, char *text,
-                            size_t room)
-{
-    char name[80];
-    double most = 0;
-    lh_advice_option_text(advised, q->topic, name, sizeof name);
-    int n = snprintf(text, room, "nothing to gain: %s %.4g Gb/s a flow", name,
-                     rate_of(advised) * 8 / 1e9);
-    for (uint32_t i = 0; i < q->n_options; i++) {
-        const lh_advice_option *o = &q->options[i];
-        if (o == advised)
-            continue;
-        lh_advice_option_text(o, q->topic, name, sizeof name);
-        n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
-                      rate_of(o) * 8 / 1e9);
-        if (o->iteration_ns > 0)
-            most = fmax(
-                most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
+    lh_link_setting with = *s;
+    switch (topic) {
+    case LH_ADVICE_BALANCING:
+        with.balancing = of->balancing;
+        with.paths = of->paths;
+        with.queue_pairs = of->queue_pairs;
+        break;
+    case LH_ADVICE_QUEUE_PAIRS:
+        with.queue_pairs = of->queue_pairs;
+        break;
+    case LH_ADVICE_CONGESTION:
+        with.congestion = of->congestion;
+        with.queue_bytes = of->queue_bytes;
+        break;
+    case LH_ADVICE_RECOVERY:
+        with.recovery = of->recovery;
+        break;
+    default:
+        with.fec_data = of->fec_data;
+        with.fec_parity = of->fec_parity;
+        break;
     }
-    if (advised->iteration_ns > 0)
-        n += snprintf(text + n, room - (size_t)n,
-                      "; the iteration differs by %.2f %% at most",
-                      100 * most / (double)advised->iteration_ns);
-    return n;
+    return with;
 }
 
-/* Whether an answer makes a difference, and the numbers. */
-static lh_status say_why(const advisor *a, lh_advice_question *q, lh_error *err)
+/* Numbers of queue pairs found for one way of balancing say nothing of the
+ * other; and what a link that others share needs is not in these times. */
+static bool may_take(const advisor *a, lh_advice_topic topic,
+                     const lh_link_setting *to, const lh_link_setting *from)
 {
-    char text[1600];
-    const lh_advice_option *advised = NULL;
-    for (uint32_t i = 0; i < q->n_options; i++)
-        if (q->options[i].advised)
-            advised = &q->options[i];
-    for (uint32_t i = 0; i < q->n_options; i++) {
-        double more = worse(a, &q->options[i], advised);
-        q->matters = q->matters || more > matter || more < 1 / matter;
-    }
-    int n = q->matters ? describe(q->topic, advised, advised, text, sizeof text)
-                       : describe_shortly(q, advised, text, sizeof text);
-    for (uint32_t i = 0; i < q->n_options && q->matters; i++) {
-        if (&q->options[i] == advised)
-            continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, "; ");
-        n += describe(q->topic, &q->options[i], advised, text + n,
-                      sizeof text - (size_t)n);
-    }
-    if (q->topic == LH_ADVICE_CONGESTION && q->matters)
-        snprintf(text + n, sizeof text - (size_t)n, "; %s",
-                 a->messages.oversubscription > 1
-                     ? "others share the link"
-                     : "off as long as nothing else shares the link");
-    q->why = lhi_arena_strdup(a->mem, text);
-    return q->why ? LH_OK : lhi_fail_nomem(err);
+    if (topic == LH_ADVICE_QUEUE_PAIRS)
+        return to->balancing == from->balancing;
+    return topic != LH_ADVICE_CONGESTION || a->messages.oversubscription <= 1;
 }
 
-static lh_status ask(const advisor *a, lh_advice_topic topic,
-                     const lh_link_setting *advised, uint32_t paths,
-                     lh_advice_question *q, lh_error *err)
+/* What an iteration with another answer takes in times of that with `s`. */
+static lh_status compare(const advisor *a, const lh_link_setting *s,
+                         lh_advice_topic topic, const lh_link_setting *other,
+                         double *times, lh_error *err)
+{
+    lh_advice_option as_is = {.setting = *s};
+    lh_advice_option changed = {.setting = with_answer(s, topic, other)};
+    *times = 1;
+    if (same_ends(&as_is.setting, &changed.setting))
+        return LH_OK;
+    LHI_TRY(fill_option(a, &as_is, err));
+    LHI_TRY(fill_option(a, &changed, err));
+    *times = worse(a, &changed, &as_is);
+    return LH_OK;
+}
+
+/* From what holds now, the answers of the fastest setting that gain enough, the
+ * one that gains most first. */
+static lh_status take_answers(const advisor *a, const lh_link_setting *fastest,
+                              lh_link_setting *s, lh_error *err)
+{
+    for (int round = 0; round < LH_N_ADVICE_TOPICS; round++) {
+        double least = 1 / worth_it, times;
+        int best = -1;
+        for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
+            if (!may_take(a, (lh_advice_topic)i, s, fastest))
+                continue;
+            LHI_TRY(compare(a, s, (lh_advice_topic)i, fastest, &times, err));
+            if (times <= least) {
+                least = times;
+                best = i;
+            }
+        }
+        if (best < 0)
+            return LH_OK;
+        *s = with_answer(s, (lh_advice_topic)best, fastest);
+    }
+    return LH_OK;
+}
+
+/* What was taken and, with what was taken after it, no longer gains. */
+static lh_status give_back(const advisor *a, const lh_link_setting *now,
+                           lh_link_setting *s, lh_error *err)
+{
+    double times;
+    for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
+        LHI_TRY(compare(a, s, (lh_advice_topic)i, now, &times, err));
+        if (times < worth_it)
+            *s = with_answer(s, (lh_advice_topic)i, now);
+    }
+    return LH_OK;
+}
+
+/* Between any answer and the advised one, either way. */
+static double most_difference(const advisor *a, const options *all,
+                              const lh_advice_option *advised)
+{
+    double most = 1;
+    for (uint32_t i = 0; i < all->n; i++) {
+        double more = worse(a, &all->all[i], advised);
+        most = fmax(most, fmax(more, 1 / more));
+    }
+    return fmin(most, 1e12) - 1;
+}
+
+/* The three settings that a question is about. */
+typedef struct settings {
+    lh_link_setting now, fastest, advised;
+} settings;
+
+static lh_status ask(const advisor *a, lh_advice_topic topic, const settings *s,
+                     uint32_t paths, lh_advice_question *q, lh_error *err)
 {
     options o = {.all = LHI_NEW(a->mem, lh_advice_option, MOST_OPTIONS)};
+    lh_link_setting now = with_answer(&s->advised, topic, &s->now);
+    lh_link_setting fastest = with_answer(&s->advised, topic, &s->fastest);
+    lh_advice_option *advised, *others[2];
     if (!o.all)
         return lhi_fail_nomem(err);
-    LHI_TRY(list_options(a, topic, advised, paths, &o, err));
-    for (uint32_t i = 0; i < o.n; i++) {
+    LHI_TRY(list_options(a, topic, &s->advised, paths, &o, err));
+    advised = add_option(&o, &s->advised);
+    others[0] = add_option(&o, &now);
+    others[1] = add_option(&o, &fastest);
+    for (uint32_t i = 0; i < o.n; i++)
         LHI_TRY(fill_option(a, &o.all[i], err));
-        o.all[i].advised = same_ends(&o.all[i].setting, advised);
-    }
-    *q = (lh_advice_question){
-        .topic = topic, .n_options = o.n, .options = o.all};
-    return say_why(a, q, err);
+    advised->advised = true;
+    *q = (lh_advice_question){.topic = topic,
+                              .matters = others[0] != advised,
+                              .gain = others[0] != advised
+                                          ? worse(a, others[0], advised) - 1
+                                          : worse(a, advised, others[1]) - 1,
+                              .differs = most_difference(a, &o, advised),
+                              .n_options = o.n,
+                              .options = o.all};
+    q->gain = fmin(fmax(q->gain, 0), 1e12);
+    LHI_TRY(lhi_say_why(q, a->messages.oversubscription > 1, a->mem, err));
+    return lhi_say_sureness(q, a->messages.latency_ns / 1e6, a->messages.loss,
+                            a->mem, err);
 }
 
 /* --- links -----------------------------------------------------------------
@@ -564,18 +596,56 @@ static uint32_t count_paths(const lh_wan *wan)
     return (uint32_t)fmin(MOST_PATHS, ceil(wan->gbps / path_gbps));
 }
 
+/* The fastest, and then the simplest that is as fast. */
+static lh_status find_fastest(const advisor *a, uint32_t paths,
+                              lh_link_setting *s, lh_error *err)
+{
+    LHI_TRY(choose_recovery(a, s, err));
+    LHI_TRY(choose_balancing(a, paths, s, err));
+    LHI_TRY(choose_congestion(a, s, err));
+    LHI_TRY(choose_recovery(a, s, err)); /* at the rate that is left */
+    return simplify(a, paths, s, err);
+}
+
+static lh_status ask_all(const advisor *a, lh_link_advice *out, lh_error *err)
+{
+    settings s = {.now = plain_setting(a, &out->planned.setting, out->paths),
+                  .fastest = out->planned.setting};
+    lh_advice_question *q =
+        LHI_NEW(a->mem, lh_advice_question, LH_N_ADVICE_TOPICS);
+    if (!q)
+        return lhi_fail_nomem(err);
+    LHI_TRY(find_fastest(a, out->paths, &s.fastest, err));
+    s.advised = s.now;
+    LHI_TRY(take_answers(a, &s.fastest, &s.advised, err));
+    LHI_TRY(give_back(a, &s.now, &s.advised, err));
+    out->advised.setting = s.advised;
+    out->advised.advised = true;
+    LHI_TRY(fill_option(a, &out->advised, err));
+    for (int i = 0; i < LH_N_ADVICE_TOPICS; i++)
+        LHI_TRY(ask(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
+    out->questions = q;
+    out->n_questions = LH_N_ADVICE_TOPICS;
+    return LH_OK;
+}
+
+static const char *site_name(const lh_datacenter *dc)
+{
+    return dc->zone_of ? dc->zone_of : dc->name;
+}
+
 static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
     const lh_job *job = a->job;
     const lh_wan *wan =
         &job->wans[(size_t)t->from * job->n_datacenters + t->to];
-    lh_link_setting s = wan->setting;
+    const lh_link_setting s = wan->setting;
     a->queue_bytes = s.queue_bytes;
     fill_loads(a);
     *out = (lh_link_advice){
-        .from = job->datacenters[t->from].name,
-        .to = job->datacenters[t->to].name,
+        .from = site_name(&job->datacenters[t->from]),
+        .to = site_name(&job->datacenters[t->to]),
         .message_bytes = t->message_bytes,
         .messages = t->messages,
         .message_flows = t->message_flows,
@@ -592,45 +662,67 @@ static lh_status advise_link(advisor *a, lh_link_advice *out, lh_error *err)
     /* What experts send is a part of the passes, as it is planned. */
     if (out->measured || (!t->message_flows && !t->data_flows))
         return fill_option(a, &out->advised, err);
-    LHI_TRY(choose_recovery(a, &s, err));
-    LHI_TRY(choose_balancing(a, out->paths, &s, err));
-    LHI_TRY(choose_congestion(a, &s, err));
-    LHI_TRY(choose_recovery(a, &s, err)); /* at the rate that is left */
-    LHI_TRY(simplify(a, out->paths, &s, err));
-    out->advised.setting = s;
-    out->advised.advised = true;
-    LHI_TRY(fill_option(a, &out->advised, err));
-    lh_advice_question *q =
-        LHI_NEW(a->mem, lh_advice_question, LH_N_ADVICE_TOPICS);
-    if (!q)
-        return lhi_fail_nomem(err);
-    for (int i = 0; i < LH_N_ADVICE_TOPICS; i++)
-        LHI_TRY(ask(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
-    out->questions = q;
-    out->n_questions = LH_N_ADVICE_TOPICS;
-    return LH_OK;
+    return ask_all(a, out, err);
 }
 
-/* All links as advised, together. */
+/* All links as advised, or as they are, together. */
 static lh_status simulate_all(const advisor *a, const lhi_traffic *traffic,
                               const lh_link_advice *links, uint32_t n,
-                              int64_t *ns, lh_error *err)
+                              bool advised, int64_t *ns, lh_error *err)
 {
     lh_wan *wans;
     LHI_TRY(copy_wans(a, &wans, err));
-    for (uint32_t i = 0; i < n; i++)
-        wans[(size_t)traffic[i].from * a->job->n_datacenters + traffic[i].to]
-            .setting = links[i].advised.setting;
+    for (uint32_t i = 0; i < n; i++) {
+        lh_link_setting now =
+            plain_setting(a, &links[i].planned.setting, links[i].paths);
+        bool settled = links[i].n_questions > 0;
+        if (settled)
+            set_link(a->job, &traffic[i],
+                     advised ? &links[i].advised.setting : &now, wans);
+    }
     return simulate(a, wans, ns, err);
 }
 
-/* Their traffic shares links that have one setting: nothing is advised. */
-static bool has_zones(const lh_job *job)
+/* --- which links --- */
+
+/* One entry for each link between two datacenters, with the traffic of all of
+ * their zones; what goes between zones of one has no setting. */
+static lh_status links_of(const advisor *a, lhi_traffic **out, uint32_t *n_out,
+                          lh_error *err)
 {
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (job->datacenters[i].zone_of)
-            return true;
-    return false;
+    const lh_job *job = a->job;
+    const lhi_traffic *pairs;
+    lhi_traffic *links;
+    uint32_t n_pairs, n = 0;
+    LHI_TRY(lhi_traffic_of(job, &a->config, a->mem, &pairs, &n_pairs, err));
+    links = LHI_NEW(a->mem, lhi_traffic, n_pairs + (size_t)1);
+    if (!links)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        const lhi_traffic *t = &pairs[i];
+        uint32_t k = 0;
+        if (lhi_zones_of_one(job, t->from, t->to))
+            continue;
+        while (k < n &&
+               !lhi_one_link(job, links[k].from, links[k].to, t->from, t->to))
+            k++;
+        if (k == n) {
+            links[n++] = *t;
+            continue;
+        }
+        links[k].messages += t->messages;
+        links[k].message_flows += t->message_flows;
+        links[k].data_flows += t->data_flows;
+        links[k].data_bytes += t->data_bytes;
+        links[k].expert_bytes += t->expert_bytes;
+        if (t->message_bytes > links[k].message_bytes)
+            links[k].message_bytes = t->message_bytes;
+        if (t->data_step_bytes > links[k].data_step_bytes)
+            links[k].data_step_bytes = t->data_step_bytes;
+    }
+    *out = links;
+    *n_out = n;
+    return LH_OK;
 }
 
 lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
@@ -640,10 +732,9 @@ lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
                  .mem = mem,
                  .plan = plan,
                  .config = lhi_config_of(&plan->best)};
-    const lhi_traffic *traffic;
+    lhi_traffic *traffic;
     uint32_t n;
-    LHI_TRY(lhi_traffic_of(job, &a.config, mem, &traffic, &n, err));
-    n = has_zones(job) ? 0 : n;
+    LHI_TRY(links_of(&a, &traffic, &n, err));
     lh_link_advice *links = LHI_NEW(mem, lh_link_advice, n + (size_t)1);
     if (!links)
         return lhi_fail_nomem(err);
@@ -653,7 +744,10 @@ lh_status lhi_plan_advise(const lh_job *job, lhi_arena *mem, lh_plan *plan,
     }
     plan->network = links;
     plan->n_network = n;
-    plan->network_ns = -1;
-    return n ? simulate_all(&a, traffic, links, n, &plan->network_ns, err)
-             : LH_OK;
+    plan->network_ns = plan->network_now_ns = -1;
+    if (!n)
+        return LH_OK;
+    LHI_TRY(simulate_all(&a, traffic, links, n, true, &plan->network_ns, err));
+    return simulate_all(&a, traffic, links, n, false, &plan->network_now_ns,
+                        err);
 }

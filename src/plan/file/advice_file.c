@@ -22,11 +22,26 @@ static const lhi_field option_rows[] = {
 static const lhi_table option_table = {
     LHI_ROWS("option", lh_advice_option, option_rows)};
 
+static const lhi_field published_rows[] = {
+    {"low", LHI_REAL(lh_advice_published, low), .high = 1e9},
+    {"high", LHI_REAL(lh_advice_published, high), .high = 1e9},
+    {"where", LHI_TEXT(lh_advice_published, where)},
+};
+static const lhi_table published_table = {
+    LHI_ROWS("published", lh_advice_published, published_rows)};
+
 static const lhi_field question_rows[] = {
     {"question", LHI_NAME(lh_advice_question, topic),
      .names = lhi_advice_topics},
     {"matters", LHI_BOOL(lh_advice_question, matters)},
     {"why", LHI_TEXT(lh_advice_question, why)},
+    {"gain", LHI_REAL(lh_advice_question, gain), .high = 1e290,
+     .when = LHI_KEPT},
+    {"differs", LHI_REAL(lh_advice_question, differs), .high = 1e290,
+     .when = LHI_KEPT},
+    {"published", LHI_STRUCT_AT(lh_advice_question, published),
+     .table = &published_table, .when = LHI_LEFT_OUT},
+    {"sure", LHI_TEXT(lh_advice_question, sure), .when = LHI_LEFT_OUT},
     {"options", LHI_LIST(lh_advice_question, options, n_options),
      .table = &option_table},
 };
@@ -38,7 +53,9 @@ static lh_status check_site(const lhi_reading *r, const lhi_node *map,
 {
     const lh_job *job = ((const lh_plan *)r->context)->job;
     for (uint32_t i = 0; i < job->n_datacenters; i++)
-        if (strcmp(job->datacenters[i].name, name) == 0)
+        if (strcmp(job->datacenters[i].name, name) == 0 ||
+            (job->datacenters[i].zone_of &&
+             strcmp(job->datacenters[i].zone_of, name) == 0))
             return LH_OK;
     return lhi_doc_fail(r->doc, lhi_find(map, key), err, LH_EINPUT,
                         "the job has no datacenter '%.60s'", name);

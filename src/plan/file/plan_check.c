@@ -131,6 +131,8 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
     const lhi_node *with = lhi_find(doc->root, "network_iteration_s");
+    if (!with)
+        with = lhi_find(doc->root, "network_now_iteration_s");
     if (!with || p->n_network)
         return LH_OK;
     return lhi_doc_fail(doc, with, err, LH_EINPUT,

@@ -275,6 +275,8 @@ static const lhi_field plan_rows[] = {
      .table = &lhi_link_advice_table, .when = LHI_LEFT_OUT},
     {"network_iteration_s", LHI_SECONDS(lh_plan, network_ns), .high = 9e9,
      .when = LHI_LEFT_OUT, .absent = -1},
+    {"network_now_iteration_s", LHI_SECONDS(lh_plan, network_now_ns),
+     .high = 9e9, .when = LHI_LEFT_OUT, .absent = -1},
     {"robust", LHI_STRUCT_AT(lh_plan, robust), .table = &lhi_robust_table,
      .when = LHI_LEFT_OUT},
     {"methods", LHI_LIST(lh_plan, methods, n_methods),
