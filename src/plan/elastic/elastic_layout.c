@@ -3,9 +3,12 @@
  * and queue is built and run, and the fastest of these stays. */
 #include "plan/elastic/elastic_layout.h"
 
+#include "base/whole.h"
+#include "plan/elastic/elastic_bound.h"
 #include "plan/elastic/elastic_shape.h"
 #include "plan/layout/choice.h"
 
+#include <inttypes.h>
 #include <longhaul/elastic.h>
 #include <string.h>
 
@@ -68,45 +71,96 @@ static lh_status try_freedoms(const lh_job *job, const lhi_config *config,
     return works ? LH_OK : last;
 }
 
-static lh_status try_chunks(const lh_job *job, const lhi_config *like,
-                            const lhi_elastic_freedom *freedom, uint32_t M,
-                            const uint32_t *layers, lhi_arena *mem,
-                            lhi_elastic_result *out, lh_error *err)
+/* The shapes of a layout: so many chunks per device, of so many layers. */
+typedef lh_status shape_visit(void *context, uint32_t M, const uint32_t *layers,
+                              lh_error *err);
+
+/* What is tried, or bounded, of a layout. */
+typedef struct trial {
+    const lh_job *job;
+    const lhi_config *like;
+    const lhi_elastic_freedom *freedom;
+    lhi_arena *mem;
+    lhi_elastic_result *out; /* the fastest so far */
+    int64_t least_ns;        /* or the least floor so far, of iterations */
+} trial;
+
+/* ZeRO-1 on these chunks, from which elastic plans start. */
+static lhi_config plain_config(const trial *t, uint32_t M,
+                               const uint32_t *layers, lh_job *plain)
 {
-    lhi_config config = {.layout = like->layout,
-                         .microbatches = like->microbatches,
+    lhi_config config = {.layout = t->like->layout,
+                         .microbatches = t->like->microbatches,
                          .layers = layers};
     config.layout.chunks_per_device = M;
     config.placement = M == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
-    config.recompute = job->training.recompute_given ? job->training.recompute
-                                                     : LH_RECOMPUTE_NONE;
-    lh_job plain = *job;
-    plain.training.zero = 1;
-    plain.training.recompute = config.recompute;
-    return try_freedoms(&plain, &config, freedom, mem, out, err);
+    config.recompute = t->job->training.recompute_given
+                           ? t->job->training.recompute
+                           : LH_RECOMPUTE_NONE;
+    *plain = *t->job;
+    plain->training.zero = 1;
+    plain->training.recompute = config.recompute;
+    return config;
+}
+
+/* Whether something of the shape may be faster than what there is, and than
+ * what the caller has. */
+static lh_status check_chance(const trial *t, const lh_job *plain,
+                              const lhi_config *config, lh_error *err)
+{
+    lhi_elastic_floor floor;
+    int64_t most = t->freedom->below_ns;
+    LHI_TRY(lhi_elastic_floor_of(plain, config, t->freedom, &floor, err));
+    t->out->work += lhi_elastic_work_of_floor(config);
+    if (floor.makespan_ns == INT64_MAX && !most && !t->out->schedule)
+        return LH_OK; /* the search says by how much */
+    if (floor.makespan_ns == INT64_MAX)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no plan with %" PRIu32
+                        " chunks per device fits, whatever is sharded and "
+                        "recomputed",
+                        config->layout.chunks_per_device);
+    if ((most && floor.makespan_ns + floor.after_ns >= most) ||
+        (t->out->schedule && floor.makespan_ns >= t->out->makespan_ns))
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no plan with %" PRIu32
+                        " chunks per device is faster than %.3f s",
+                        config->layout.chunks_per_device,
+                        (double)(floor.makespan_ns + floor.after_ns) / 1e9);
+    return LH_OK;
+}
+
+static lh_status try_chunks(void *context, uint32_t M, const uint32_t *layers,
+                            lh_error *err)
+{
+    const trial *t = context;
+    lh_job plain;
+    lhi_config config = plain_config(t, M, layers, &plain);
+    LHI_TRY(check_chance(t, &plain, &config, err));
+    return try_freedoms(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
 /* For the same reason, from the fastest on: longer and shorter queues. */
-static lh_status climb_queues(const lh_job *job,
-                              const lhi_elastic_freedom *freedom,
-                              lhi_arena *mem, lhi_elastic_result *out,
-                              lh_error *err)
+static lh_status climb_queues(const trial *given, lh_error *err)
 {
     static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
-    lhi_elastic_freedom f = *freedom;
+    lhi_elastic_result *out = given->out;
+    lhi_elastic_freedom f = *given->freedom;
     bool better = !f.depth_first && !f.breadth_first;
     while (better) {
         int64_t before = out->makespan_ns;
         int64_t q = out->details->enqueue[0];
         lhi_config like = out->config;
+        trial t = *given;
+        t.like = &like;
+        t.freedom = &f;
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
             int64_t next = q + steps[i];
             if (next < like.layout.pipeline || next > like.microbatches)
                 continue;
             f.queue = (uint32_t)next;
             lh_status status =
-                try_chunks(job, &like, &f, like.layout.chunks_per_device,
-                           like.layers, mem, out, err);
+                try_chunks(&t, like.layout.chunks_per_device, like.layers, err);
             if (!can_go_on(status))
                 return status;
         }
@@ -133,71 +187,74 @@ static uint32_t *smaller_first(const lhi_config *like, uint32_t layers,
     return list;
 }
 
-static lh_status try_uneven(const lh_job *job, const lhi_config *like,
-                            const lhi_elastic_freedom *freedom, uint32_t M,
-                            lhi_arena *mem, lhi_elastic_result *out,
-                            lh_error *err)
+static lh_status each_uneven(trial *t, uint32_t M, shape_visit *visit,
+                             lh_error *err)
 {
-    uint32_t layers = job->model->layers, P = like->layout.pipeline;
+    uint32_t layers = t->job->model->layers, P = t->like->layout.pipeline;
     if (layers % (P * M) != 0)
         return LH_OK;
     for (uint32_t less = 1; less < layers / (P * M) && less < M; less++)
         for (int early = 0; early < 2; early++) {
             if (early && less == M - 1)
                 continue; /* all others get one either way */
-            uint32_t *list = smaller_first(like, layers, M, less, early, mem);
+            uint32_t *list =
+                smaller_first(t->like, layers, M, less, early, t->mem);
             if (!list)
                 return lhi_fail_nomem(err);
-            lh_status status =
-                try_chunks(job, like, freedom, M, list, mem, out, err);
+            lh_status status = visit(t, M, list, err);
             if (!can_go_on(status))
                 return status;
         }
     return LH_OK;
 }
 
+static uint32_t chunks_wanted(const trial *t)
+{
+    return t->freedom->chunks ? t->freedom->chunks
+                              : t->job->layout.chunks_per_device;
+}
+
 /* Every number of chunks, as even as the layers go; else the longest chunk
  * says it all. */
-static lh_status try_all(const lh_job *job, const lhi_config *like,
-                         const lhi_elastic_freedom *freedom, lhi_arena *mem,
-                         lhi_elastic_result *out, lh_error *err)
+static lh_status each_even(trial *t, shape_visit *visit, lh_error *err)
 {
-    uint32_t P = like->layout.pipeline, layers = job->model->layers;
-    uint32_t want =
-        freedom->chunks ? freedom->chunks : job->layout.chunks_per_device;
+    uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
+    uint32_t want = chunks_wanted(t);
     uint32_t most =
         P == 1 ? (layers < MOST_CHUNKS ? layers : MOST_CHUNKS) : layers / P;
     for (uint32_t M = 1; M <= most && M <= MOST_CHUNKS; M++) {
         if (want ? M != want : M > 2 && layers % (P * M) != 0)
             continue;
-        lh_status status =
-            try_chunks(job, like, freedom, M, freedom->layers, mem, out, err);
+        lh_status status = visit(t, M, t->freedom->layers, err);
         if (!can_go_on(status))
             return status;
     }
     return LH_OK;
 }
 
+static bool may_be_uneven(const trial *t, uint32_t M)
+{
+    uint32_t want = chunks_wanted(t);
+    return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
+}
+
 /* With the queue of the best so far, which may do for other chunks, too; and
  * smaller first chunks, with it and with any. */
-static lh_status try_again(const lh_job *job, const lhi_config *like,
-                           const lhi_elastic_freedom *freedom, lhi_arena *mem,
-                           lhi_elastic_result *out, lh_error *err)
+static lh_status try_again(trial *t, lh_error *err)
 {
-    lhi_elastic_freedom same = *freedom;
-    bool free_queue = !freedom->depth_first && !freedom->breadth_first;
-    bool uneven = freedom->uneven && !freedom->layers;
-    uint32_t want =
-        freedom->chunks ? freedom->chunks : job->layout.chunks_per_device;
-    same.queue = out->details->enqueue[0];
+    lhi_elastic_freedom same = *t->freedom;
+    bool free_queue = !same.depth_first && !same.breadth_first;
+    trial with = *t;
+    same.queue = t->out->details->enqueue[0];
+    with.freedom = &same;
     if (free_queue)
-        LHI_TRY(try_all(job, like, &same, mem, out, err));
-    for (uint32_t M = 1; uneven && M <= MOST_CHUNKS; M++) {
-        if (want && M != want)
+        LHI_TRY(each_even(&with, try_chunks, err));
+    for (uint32_t M = 1; M <= MOST_CHUNKS; M++) {
+        if (!may_be_uneven(t, M))
             continue;
         if (free_queue)
-            LHI_TRY(try_uneven(job, like, &same, M, mem, out, err));
-        LHI_TRY(try_uneven(job, like, freedom, M, mem, out, err));
+            LHI_TRY(each_uneven(&with, M, try_chunks, err));
+        LHI_TRY(each_uneven(t, M, try_chunks, err));
     }
     return LH_OK;
 }
@@ -207,20 +264,21 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
                              lhi_elastic_result *out, lh_error *err)
 {
     lh_error why = {0};
+    trial t = {job, like, freedom, mem, out, INT64_MAX};
     *out = (lhi_elastic_result){0};
-    lh_status status = try_all(job, like, freedom, mem, out, &why);
+    lh_status status = each_even(&t, try_chunks, &why);
     if (status == LH_OK && out->schedule)
-        status = climb_queues(job, freedom, mem, out, &why);
+        status = climb_queues(&t, &why);
     if (status == LH_OK && out->schedule) {
         int64_t before = out->makespan_ns;
-        status = try_again(job, like, freedom, mem, out, &why);
+        status = try_again(&t, &why);
         if (status == LH_OK && out->makespan_ns < before)
-            status = climb_queues(job, freedom, mem, out, &why);
+            status = climb_queues(&t, &why);
     }
     if (status != LH_OK) {
         lh_pipeline_free(out->built.pipeline);
         lh_schedule_free(out->schedule);
-        *out = (lhi_elastic_result){0};
+        *out = (lhi_elastic_result){.work = out->work};
         if (err)
             *err = why;
         return status;
@@ -228,5 +286,40 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
     if (!out->schedule)
         return lhi_fail(err, LH_EINFEASIBLE, "elastic: %s",
                         why.text[0] ? why.text : "no number of chunks works");
+    return LH_OK;
+}
+
+/* --- bounds ------------------------------------------------------------------
+ */
+
+static lh_status lower_floor(void *context, uint32_t M, const uint32_t *layers,
+                             lh_error *err)
+{
+    trial *t = context;
+    lh_job plain;
+    lhi_config config = plain_config(t, M, layers, &plain);
+    lhi_elastic_floor floor;
+    t->out->work += lhi_elastic_work_of_floor(&config);
+    LHI_TRY(lhi_elastic_floor_of(&plain, &config, t->freedom, &floor, err));
+    if (floor.makespan_ns < INT64_MAX)
+        t->least_ns =
+            lhi_least(t->least_ns, floor.makespan_ns + floor.after_ns);
+    return LH_OK;
+}
+
+lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
+                                   const lhi_elastic_freedom *freedom,
+                                   lhi_arena *mem, int64_t *out_ns,
+                                   uint64_t *work, lh_error *err)
+{
+    lhi_elastic_result none = {0};
+    trial t = {job, like, freedom, mem, &none, INT64_MAX};
+    lh_status status = each_even(&t, lower_floor, err);
+    for (uint32_t M = 1; M <= MOST_CHUNKS && status == LH_OK; M++)
+        if (may_be_uneven(&t, M))
+            status = each_uneven(&t, M, lower_floor, err);
+    *work += none.work;
+    LHI_TRY(status);
+    *out_ns = t.least_ns;
     return LH_OK;
 }

@@ -8,6 +8,7 @@
  *                      elastic_build.c makes of a plan
  *   elastic_shape.c    from a layout to such a search, and what it finds built
  *                      with the layout's own times, links and memory
+ *   elastic_bound.h    what no plan with given chunks is below
  *   elastic_layout.c   every number of chunks, sharding and queue by that
  *   elastic_choices.h  the best of all as rows of a plan, and what it would be
  *                      without each of its parts */
@@ -31,6 +32,8 @@ typedef struct lhi_elastic_freedom {
     const uint32_t *layers; /* of each chunk; NULL: as even as can be */
     uint32_t chunks;        /* per device; 0: any */
     uint32_t queue;         /* microbatches of the first group; 0: any */
+    int64_t below_ns; /* iterations that take as long or longer are of no use;
+                         0: all are */
     /* As in lh_elastic_setting, of the whole layout. */
     bool (*stopped)(void *context, bool works);
     void *context;
@@ -44,6 +47,7 @@ typedef struct lhi_elastic_result {
     int64_t offloaded_bytes;        /* per device, at most at once */
     int64_t copying_ns; /* of these to the host, and of these back */
     int64_t makespan_ns;
+    uint64_t work; /* what was done to find it, in about microseconds */
 } lhi_elastic_result;
 
 /* Whether elastic plans are for this job and layout at all. */
@@ -55,5 +59,13 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config);
 lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
                              const lhi_elastic_freedom *freedom, lhi_arena *mem,
                              lhi_elastic_result *out, lh_error *err);
+
+/* What no iteration is below of a plan that lhi_elastic_layout() could find,
+ * whatever the queue, the sharding and what is recomputed; INT64_MAX: nothing
+ * fits. Adds to *work as lhi_elastic_result has it. */
+lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
+                                   const lhi_elastic_freedom *freedom,
+                                   lhi_arena *mem, int64_t *out_ns,
+                                   uint64_t *work, lh_error *err);
 
 #endif

@@ -22,12 +22,6 @@ enum {
     MOST_TRIES = 6, /* budgets, where the real pipeline does not fit */
 };
 
-/* Recomputable operations of a layer. */
-typedef struct kinds {
-    lh_cost_op ops[LH_COST_MAX_OPS];
-    uint32_t n;
-} kinds;
-
 /* One number of chunks. */
 typedef struct shaper {
     const lh_job *job; /* ZeRO-1 */
@@ -39,10 +33,9 @@ typedef struct shaper {
     uint32_t layers; /* of an even chunk, rounded up */
     uint32_t moved;  /* of PARTS of every activation, to the host */
     double host_bytes_per_s;
-    kinds kinds;
-    int64_t *weights, *gradients; /* per chunk, bytes */
-    int64_t *optimizer, *params;  /* per device: bytes, and how many */
-    lhi_chunk_sharded *sharded;   /* per chunk */
+    lhi_elastic_kinds kinds;
+    lhi_elastic_state state;
+    lhi_chunk_sharded *sharded; /* per chunk */
     lh_elastic_case given;
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shaper;
@@ -75,52 +68,61 @@ static int64_t moving_ns(const shaper *s, int64_t bytes)
     return copying_ns(s, moved_of(s, bytes));
 }
 
-static lh_status find_kinds(shaper *s, lh_error *err)
+lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
+                                 lhi_elastic_kinds *out, lh_error *err)
 {
     lh_cost_op all[LH_COST_MAX_OPS];
     uint32_t n = 0;
     lh_cost_slice slice = {.n_layers = 1};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    s->kinds.n = 0;
-    if (!s->freedom->recompute)
-        return LH_OK;
-    LHI_TRY(lh_cost_layer_ops(s->job, &s->config->layout, &slice,
-                              s->job->model->layers / 2, &options, all, &n,
-                              err));
+    LHI_TRY(lh_cost_layer_ops(job, &config->layout, &slice,
+                              job->model->layers / 2, &options, all, &n, err));
+    out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (all[i].recomputable)
-            s->kinds.ops[s->kinds.n++] = all[i];
+            out->ops[out->n++] = all[i];
     return LH_OK;
 }
 
-/* Weights and gradients of each chunk; what a device holds of state. */
-static lh_status find_state(shaper *s, lh_error *err)
+static lh_status find_kinds(shaper *s, lh_error *err)
 {
+    s->kinds.n = 0;
+    if (!s->freedom->recompute)
+        return LH_OK;
+    return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
+}
+
+lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
+                                 lhi_arena *mem, lhi_elastic_state *out,
+                                 lh_error *err)
+{
+    uint32_t P = config->layout.pipeline;
+    uint32_t n_chunks = P * config->layout.chunks_per_device;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    s->optimizer = LHI_NEW(s->mem, int64_t, s->P);
-    s->params = LHI_NEW(s->mem, int64_t, s->P);
-    s->weights = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    s->gradients = LHI_NEW(s->mem, int64_t, s->n_chunks);
-    if (!s->optimizer || !s->params || !s->weights || !s->gradients)
+    lhi_elastic_state state = {
+        LHI_NEW(mem, int64_t, n_chunks), LHI_NEW(mem, int64_t, n_chunks),
+        LHI_NEW(mem, int64_t, P), LHI_NEW(mem, int64_t, P)};
+    if (!state.weights || !state.gradients || !state.optimizer || !state.params)
         return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c < s->n_chunks; c++) {
+    for (uint32_t c = 0; c < n_chunks; c++) {
         lh_cost_slice slice = {.embedding = c == 0,
-                               .head = c + 1 == s->n_chunks,
+                               .head = c + 1 == n_chunks,
                                .chunk = c,
-                               .of = s->n_chunks};
+                               .of = n_chunks};
         lh_cost cost;
-        lhi_config_layers(s->job->model->layers, s->config, c,
-                          &slice.first_layer, &slice.n_layers);
-        LHI_TRY(lh_cost_chunk(s->job, &s->config->layout, &slice, &options,
-                              &cost, err));
-        lhi_state_parts state = lhi_state_parts_of(&cost);
-        s->weights[c] = state.weights;
-        s->gradients[c] = state.gradients;
-        s->optimizer[c % s->P] += state.optimizer;
-        s->params[c % s->P] += cost.params;
+        lhi_config_layers(job->model->layers, config, c, &slice.first_layer,
+                          &slice.n_layers);
+        LHI_TRY(
+            lh_cost_chunk(job, &config->layout, &slice, &options, &cost, err));
+        lhi_state_parts parts = lhi_state_parts_of(&cost);
+        state.weights[c] = parts.weights;
+        state.gradients[c] = parts.gradients;
+        state.optimizer[c % P] += parts.optimizer;
+        state.params[c % P] += cost.params;
     }
+    *out = state;
     return LH_OK;
 }
 
@@ -197,7 +199,7 @@ static lh_status fill_case(shaper *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
     const lh_layout *l = &s->config->layout;
-    LHI_TRY(find_state(s, err));
+    LHI_TRY(lhi_elastic_state_find(s->job, s->config, s->mem, &s->state, err));
     lh_elastic_case *g = &s->given;
     *g = (lh_elastic_case){.stages = s->P,
                            .replicas = l->data * l->context,
@@ -217,13 +219,13 @@ static lh_status fill_case(shaper *s, lh_error *err)
         g->optimizer_bytes = 8;
     }
     for (uint32_t d = 0; d < s->P; d++) {
-        int64_t held = 0, state = s->optimizer[d], sent = 0;
+        int64_t held = 0, state = s->state.optimizer[d], sent = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P) {
             held += lh_pipeline_chunk(p, c)->mem_static;
-            state += s->weights[c] + s->gradients[c];
+            state += s->state.weights[c] + s->state.gradients[c];
             sent += lhi_most(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
         }
-        g->params = lhi_most(g->params, s->params[d]);
+        g->params = lhi_most(g->params, s->state.params[d]);
         g->sharded_ns = lhi_most(g->sharded_ns, (sent + s->M - 1) / s->M);
         g->other_bytes = lhi_most(g->other_bytes, held - state);
     }
@@ -256,8 +258,8 @@ static int64_t buffers_of(const shaper *s, uint32_t d, double share_g,
 {
     int64_t most_g = 0, most_p = 0;
     for (uint32_t c = d; c < s->n_chunks; c += s->P) {
-        most_g = lhi_most(most_g, s->gradients[c]);
-        most_p = lhi_most(most_p, s->weights[c]);
+        most_g = lhi_most(most_g, s->state.gradients[c]);
+        most_p = lhi_most(most_p, s->state.weights[c]);
     }
     return (int64_t)ceil(2 * share_g * (double)most_g +
                          4 * share_p * (double)most_p);
@@ -318,8 +320,9 @@ static void fill_chunks(const shaper *s, const lh_elastic_best *best,
         chunk->mem_f -= dropped;
         chunk->mem_d = -chunk->mem_f;
         chunk->mem_w = 0;
-        chunk->mem_static -= saved(s->gradients[c], share_g, g->replicas) +
-                             saved(s->weights[c], share_p, g->replicas);
+        chunk->mem_static -=
+            saved(s->state.gradients[c], share_g, g->replicas) +
+            saved(s->state.weights[c], share_p, g->replicas);
     }
     for (uint32_t d = 0; d < s->P; d++)
         chunks[d].mem_static += buffers_of(s, d, share_g, share_p);
@@ -468,13 +471,13 @@ static lh_status share_memory(shaper *s, const lh_plan_elastic *plan,
                               lh_plan_memory *parts, lh_error *err)
 {
     uint32_t replicas = s->config->layout.data * s->config->layout.context;
-    LHI_TRY(find_state(s, err));
+    LHI_TRY(lhi_elastic_state_find(s->job, s->config, s->mem, &s->state, err));
     for (uint32_t c = 0; c < s->n_chunks; c++) {
         lh_plan_memory *part = &parts[c % s->P];
         part->gradients_bytes -=
-            saved(s->gradients[c], plan->gradients, replicas);
+            saved(s->state.gradients[c], plan->gradients, replicas);
         part->parameters_bytes -=
-            saved(s->weights[c], plan->parameters, replicas);
+            saved(s->state.weights[c], plan->parameters, replicas);
     }
     for (uint32_t d = 0; d < s->P; d++) {
         parts[d].gradients_bytes = lhi_most(parts[d].gradients_bytes, 0);
@@ -523,6 +526,12 @@ static bool is_stopped(void *context, bool works)
     return f->stopped && f->stopped(f->context, works || a->out->schedule);
 }
 
+/* About what as many event runs take. */
+static uint64_t work_of_runs(const shaper *s, uint32_t n)
+{
+    return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
+}
+
 static lh_status search_budgets(shaper *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
@@ -547,7 +556,9 @@ static lh_status search_budgets(shaper *s, lhi_arena *mem,
             .context = &ask};
         lh_elastic_best *best;
         int64_t missing, before = out->makespan_ns;
+        out->work += work_of_runs(s, 1); /* its tables */
         LHI_TRY(lh_elastic_search_events(1, &setting, budget, &best, err));
+        out->work += work_of_runs(s, best->n_runs);
         lh_status status = realise(s, best, out, &missing, err);
         if (status == LH_OK && out->schedule && out->makespan_ns != before)
             status = describe(s, best, mem, &out->details, err);

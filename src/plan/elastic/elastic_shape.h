@@ -5,6 +5,26 @@
 
 #include "plan/elastic/elastic_layout.h"
 
+/* Operations of a layer that can be recomputed. */
+typedef struct lhi_elastic_kinds {
+    lh_cost_op ops[LH_COST_MAX_OPS];
+    uint32_t n;
+} lhi_elastic_kinds;
+
+lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
+                                 lhi_elastic_kinds *out, lh_error *err);
+
+/* What the layout's chunks hold before anything is sharded. */
+typedef struct lhi_elastic_state {
+    int64_t *weights, *gradients; /* of each chunk, bytes */
+    int64_t *optimizer, *params;  /* of each device: bytes, and how many */
+} lhi_elastic_state;
+
+/* Of a job with ZeRO-1, in `mem`. */
+lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
+                                 lhi_arena *mem, lhi_elastic_state *out,
+                                 lh_error *err);
+
 /* The fastest elastic plan of `config`, whose chunks are given, into *out if it
  * is faster than what stands there (or nothing does). `job` is one with ZeRO-1.
  * LH_EINFEASIBLE, LH_EUNSUPPORTED: there is none; `err` says why. */

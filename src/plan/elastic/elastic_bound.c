@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A bound of elastic plans. Their chunks take what those of the layout with
+ * ZeRO-1 take, and what is recomputed; both ends of an iteration send at least
+ * as much. So a bound of the layout's own pipeline is one of theirs, once every
+ * stage has the recomputation that its memory asks for in any case. */
+#include "plan/elastic/elastic_bound.h"
+
+#include "base/whole.h"
+#include "plan/elastic/elastic_shape.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/elastic.h>
+#include <math.h>
+
+typedef struct bounder {
+    const lh_job *job;
+    const lhi_config *config;
+    const lhi_elastic_freedom *freedom;
+    lhi_arena *mem;
+    lhi_built built;
+    uint32_t P, M, layers;   /* of an even chunk, rounded up */
+    lhi_elastic_kinds kinds; /* those that take least for a byte first */
+    lhi_elastic_state state;
+} bounder;
+
+static uint32_t layers_of(const bounder *b, uint32_t chunk)
+{
+    uint32_t first, n;
+    lhi_config_layers(b->job->model->layers, b->config, chunk, &first, &n);
+    return n;
+}
+
+static double price_of(const lh_cost_op *op)
+{
+    return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
+}
+
+static void sort_kinds(lhi_elastic_kinds *k)
+{
+    for (uint32_t i = 1; i < k->n; i++)
+        for (uint32_t at = i;
+             at > 0 && price_of(&k->ops[at]) < price_of(&k->ops[at - 1]);
+             at--) {
+            lh_cost_op op = k->ops[at];
+            k->ops[at] = k->ops[at - 1];
+            k->ops[at - 1] = op;
+        }
+}
+
+/* --- memory ------------------------------------------------------------------
+ */
+
+static bool may_shard(const bounder *b, lh_elastic_sharding sharding)
+{
+    uint32_t all = b->freedom->shardings;
+    bool mixed = !all || (all >> LH_ELASTIC_MIXED & 1);
+    return mixed || (all >> sharding & 1);
+}
+
+/* The most that sharding takes from device `d`. It is linear in the shares,
+ * which are at least 0 and at most 1, those of parameters no more than those of
+ * gradients: so it is most at one of three corners. */
+static double most_saved(const bounder *b, uint32_t d)
+{
+    const lh_layout *l = &b->config->layout;
+    double rest = 1 - 1.0 / ((double)l->data * l->context);
+    double g = 0, w = 0, most_g = 0, most_w = 0;
+    for (uint32_t c = d; c < b->P * b->M; c += b->P) {
+        g += (double)b->state.gradients[c];
+        w += (double)b->state.weights[c];
+        most_g = fmax(most_g, (double)b->state.gradients[c]);
+        most_w = fmax(most_w, (double)b->state.weights[c]);
+    }
+    double of_g = g * rest - 2 * most_g, of_w = w * rest - 4 * most_w;
+    double saved = may_shard(b, LH_ELASTIC_ZERO1) ? 0 : -INFINITY;
+    if (may_shard(b, LH_ELASTIC_ZERO2))
+        saved = fmax(saved, of_g);
+    if (may_shard(b, LH_ELASTIC_ZERO3))
+        saved = fmax(saved, of_g + of_w);
+    return saved;
+}
+
+/* What a stage keeps of passes at once, at least. */
+typedef struct kept {
+    double bytes; /* with nothing recomputed */
+    double less;  /* if one layer of an even chunk drops one byte, in all of the
+                     stage's chunks in proportion */
+    double slack; /* and beyond that, for each byte of a layer */
+    double layers; /* of all chunks together, in even chunks */
+} kept;
+
+/* The order of passes has run that many forwards of each chunk before its first
+ * backward (elastic_order.c): groups have P microbatches or more. */
+static kept kept_by(const bounder *b, uint32_t d)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    double P = b->P, all = (double)b->M * b->config->microbatches;
+    double passes = fmin((b->M - 1) * P + 2 * (P - 1 - (double)d) + 1, all);
+    double of_last = fmin(P, 2 * (P - 1 - (double)d) + 1);
+    if (b->M == 1)
+        of_last = passes; /* there is no other chunk */
+    double other = passes - (b->M - 1) * P - of_last, least = INFINITY;
+    bool even = true;
+    kept k = {0};
+    for (uint32_t c = d; c < b->P * b->M; c += b->P) {
+        double each = c + b->P < b->P * b->M ? P : of_last;
+        double bytes = (double)lh_pipeline_chunk(p, c)->mem_f;
+        double share = (double)layers_of(b, c) / b->layers;
+        bool same = layers_of(b, c) == b->layers;
+        even = even && same;
+        k.bytes += each * bytes;
+        k.less += each * share;
+        k.slack += same ? 0 : each; /* its layers are rounded up */
+        k.layers += share;
+        least = fmin(least, bytes);
+    }
+    if (even && other > 0) { /* of chunks that it is open which */
+        k.bytes += other * least;
+        k.less += other;
+    }
+    return k;
+}
+
+/* What device `d` has to do again for each microbatch, in ns, if it takes least
+ * for what does not fit; INFINITY: all of it is not enough. */
+static double least_again(const bounder *b, uint32_t d)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    int64_t limit = lh_pipeline_memory_limit(p, d);
+    double held = 0, whole = 0, ns = 0;
+    if (limit == LH_NO_LIMIT)
+        return 0;
+    for (uint32_t c = d; c < b->P * b->M; c += b->P)
+        held += (double)lh_pipeline_chunk(p, c)->mem_static;
+    for (uint32_t i = 0; i < b->kinds.n; i++)
+        whole += (double)b->kinds.ops[i].bytes;
+    kept k = kept_by(b, d);
+    double missing = held - most_saved(b, d) + k.bytes - (double)limit;
+    /* Bytes are whole numbers, shares of them are not. */
+    missing -= 1e-9 * (held + k.bytes) + 16;
+    if (missing <= 0)
+        return 0;
+    /* While a layer is made again all of it is there. */
+    missing = (missing + whole - k.slack * whole) / k.less;
+    for (uint32_t i = 0; i < b->kinds.n && missing > 0; i++) {
+        const lh_cost_op *op = &b->kinds.ops[i];
+        double most = (double)b->layers * (double)op->bytes;
+        double taken = fmin(missing, most);
+        if (taken <= 0)
+            continue;
+        ns += taken * price_of(op) * k.layers;
+        missing -= taken;
+    }
+    return missing > 0 ? INFINITY : ns;
+}
+
+/* --- time --------------------------------------------------------------------
+ */
+
+/* A device's data-parallel link carries one thing at a time. */
+static int64_t sent_by(const lh_pipeline *p, uint32_t d)
+{
+    int64_t sum = 0;
+    for (uint32_t c = d; c < lh_pipeline_n_chunks(p);
+         c += lh_pipeline_n_devices(p)) {
+        const lh_chunk *chunk = lh_pipeline_chunk(p, c);
+        sum += chunk->all_gather_ns + chunk->reduce_scatter_ns;
+    }
+    return sum;
+}
+
+/* `again`: of each device, in ns. Memory has had its say. */
+static lh_status bound_with(const bounder *b, const double *again, int64_t *out,
+                            lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    const lh_pipeline *p = b->built.pipeline;
+    lh_pipeline *with;
+    lh_bound bound;
+    LHI_TRY(lh_pipeline_describe(p, &desc, err));
+    lh_chunk *chunks = LHI_NEW(b->mem, lh_chunk, desc.n_chunks);
+    if (!chunks)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < desc.n_chunks; c++) {
+        lh_chunk *k = &chunks[c];
+        double n = 0, own = layers_of(b, c);
+        *k = desc.chunks[c];
+        for (uint32_t i = c % b->P; i < desc.n_chunks; i += b->P)
+            n += layers_of(b, i);
+        k->d_ns += lhi_most(
+            (int64_t)floor(again[c % b->P] * own / n * (1 - 1e-12)) - 1, 0);
+        k->mem_static = k->mem_f = k->mem_d = k->mem_w = 0;
+    }
+    desc.chunks = chunks;
+    desc.joint = true;
+    LHI_TRY(lh_pipeline_make(&desc, &with, err));
+    lh_status status = lh_lower_bound(with, &bound, err);
+    lh_pipeline_free(with);
+    LHI_TRY(status);
+    *out = bound.ns;
+    for (uint32_t d = 0; d < b->P; d++)
+        *out = lhi_most(*out, sent_by(p, d));
+    return LH_OK;
+}
+
+static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
+{
+    double *again = LHI_NEW(b->mem, double, b->P);
+    if (!again)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_elastic_state_find(b->job, b->config, b->mem, &b->state, err));
+    if (b->freedom->recompute)
+        LHI_TRY(lhi_elastic_kinds_find(b->job, b->config, &b->kinds, err));
+    sort_kinds(&b->kinds);
+    b->layers = (b->job->model->layers + b->P * b->M - 1) / (b->P * b->M);
+    out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;
+    for (uint32_t d = 0; d < b->P; d++) {
+        again[d] = least_again(b, d);
+        if (isinf(again[d])) {
+            out->makespan_ns = INT64_MAX;
+            return LH_OK;
+        }
+    }
+    return bound_with(b, again, &out->makespan_ns, err);
+}
+
+lh_status lhi_elastic_floor_of(const lh_job *job, const lhi_config *config,
+                               const lhi_elastic_freedom *freedom,
+                               lhi_elastic_floor *out, lh_error *err)
+{
+    bounder b = {.job = job,
+                 .config = config,
+                 .freedom = freedom,
+                 .P = config->layout.pipeline,
+                 .M = config->layout.chunks_per_device};
+    *out = (lhi_elastic_floor){0};
+    if (freedom->offload)
+        return LH_OK;
+    b.mem = lhi_arena_make(0);
+    if (!b.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_layout_build(job, config, &b.built, err);
+    if (status == LH_OK)
+        status = find_floor(&b, out, err);
+    lh_pipeline_free(b.built.pipeline);
+    lhi_arena_free(b.mem);
+    return status;
+}
+
+uint64_t lhi_elastic_work_of_floor(const lhi_config *config)
+{
+    return 30 + 4 * (uint64_t)config->layout.pipeline *
+                    config->layout.chunks_per_device;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds of elastic plans against elastic plans: on small random jobs, with
+ * memory for all and for hardly any, no queue, sharding and recomputation on
+ * any chunks is faster than the bound of these chunks, or than that of the
+ * layout; and where the bound says that nothing fits, nothing does. */
+#include "jobs.h"
+
+#include "base/random.h"
+#include "plan/elastic/elastic_bound.h"
+#include "plan/elastic/elastic_shape.h"
+
+#include <longhaul/elastic.h>
+#include <stdlib.h>
+
+enum { JOBS = 80 };
+
+static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
+{
+    return least + lhi_random_below(r, most - least + 1);
+}
+
+typedef struct counts {
+    uint32_t plans, none, tight, again, memory;
+} counts;
+
+static lh_job *random_job(lhi_random *r)
+{
+    static const char *const more[] = {
+        "",
+        "",
+        ", experts: 4, experts_per_token: 2, expert_ffn: 512",
+        ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
+        ", sliding_window: 512, full_interval: 3",
+        ", tied_embeddings: true"};
+    static const char *const training[] = {"",
+                                           "",
+                                           "",
+                                           ", zero: 2",
+                                           ", zero: 3",
+                                           ", recompute: full",
+                                           ", recompute: selective",
+                                           ", precision: fp32"};
+    char sites[512];
+    bool alike = pick(r, 0, 1);
+    double gib = pick(r, 0, 2) ? 0.15 + 0.02 * pick(r, 0, 60) : 40;
+    uint32_t tflops = pick(r, 1, 5) * 60;
+    /* What is reserved is a share of it. */
+    snprintf(sites, sizeof sites,
+             "  datacenters:\n"
+             "   - {name: a, nodes: 2, gpu: {tflops: %u, memory_gib: %.2f, "
+             "memory_gbps: 2000}}\n"
+             "   - {name: b, nodes: 2, gpu: {tflops: %u, memory_gib: %.2f, "
+             "memory_gbps: 2000}}\n"
+             "  links: [{between: [a, b], latency_ms: %u, gbps: %u}]\n",
+             tflops, gib, alike ? tflops : 100, alike ? gib : gib * 1.3,
+             pick(r, 0, 20), pick(r, 1, 100));
+    return job_with(
+        JOB_SMALL,
+        "  gpus_per_node: 2\n%s"
+        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
+        "training: {global_batch: %u, sequence: %u%s}\n",
+        sites, pick(r, 3, 12), 128u << pick(r, 0, 3), pick(r, 1, 40) * 500,
+        more[pick(r, 0, 5)], pick(r, 1, 4) * 8, 1024u << pick(r, 0, 2),
+        training[pick(r, 0, 7)]);
+}
+
+static lhi_config random_config(lhi_random *r, const lh_job *job)
+{
+    lhi_config c = {
+        .layout = {.tensor = pick(r, 1, 2),
+                   .context = 1,
+                   .expert = 1,
+                   .micro_batch = 1,
+                   .sharding = LH_SHARDING_FULL,
+                   .outermost = pick(r, 0, 1) ? LH_OUTERMOST_PIPELINE
+                                              : LH_OUTERMOST_DATA},
+        .recompute = job->training.recompute_given ? job->training.recompute
+                                                   : LH_RECOMPUTE_NONE};
+    c.layout.data = c.layout.tensor == 1 && pick(r, 0, 1) ? 4 : 2;
+    uint32_t most = job->n_gpus / (c.layout.tensor * c.layout.data);
+    c.layout.pipeline = pick(r, 1, most < 3 ? most : 3);
+    c.microbatches = job->training.global_batch / c.layout.data;
+    return c;
+}
+
+/* Everything that elastic plans can be on these chunks. */
+static void try_shape(const lh_job *job, const lhi_config *config,
+                      int64_t least_ns, counts *n)
+{
+    lhi_elastic_freedom all = {.recompute = !job->training.recompute_given};
+    lhi_elastic_floor floor = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_error err = {0};
+    lh_job plain = *job;
+    plain.training.zero = 1;
+    plain.training.recompute = config->recompute;
+    lh_status status = lhi_elastic_floor_of(&plain, config, &all, &floor, &err);
+    for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++)
+        for (int again = 0; again <= all.recompute; again++)
+            for (uint32_t q = config->layout.pipeline;
+                 status == LH_OK && q <= config->microbatches; q++) {
+                lhi_elastic_freedom f = {
+                    .shardings = 1u << k, .recompute = again, .queue = q};
+                lhi_elastic_result r = {0};
+                lhi_elastic_floor own;
+                CHECK_OK(lhi_elastic_floor_of(&plain, config, &f, &own, &err),
+                         err);
+                CHECK(own.makespan_ns >= floor.makespan_ns);
+                if (lhi_elastic_shape(&plain, config, &f, mem, &r, NULL) !=
+                    LH_OK)
+                    continue;
+                CHECK_MSG(own.makespan_ns <= r.makespan_ns,
+                          "queue %u, sharding %u: %.0f ns, bound %.0f", q, k,
+                          (double)r.makespan_ns, (double)own.makespan_ns);
+                CHECK(least_ns <= r.makespan_ns + r.built.optimizer_ns +
+                                      r.built.overhead_ns);
+                n->plans++;
+                n->again += r.details->n_recomputed > 0;
+                n->tight +=
+                    (double)own.makespan_ns > 0.97 * (double)r.makespan_ns;
+                lh_pipeline_free(r.built.pipeline);
+                lh_schedule_free(r.schedule);
+            }
+    n->memory += status == LH_OK && floor.makespan_ns == INT64_MAX;
+    lhi_arena_free(mem);
+}
+
+static void try_job(lhi_random *r, counts *n)
+{
+    lh_job *job = random_job(r);
+    lhi_config like = random_config(r, job);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_elastic_freedom all = {.recompute = !job->training.recompute_given,
+                               .uneven = true};
+    int64_t least_ns = 0;
+    lhi_elastic_result best = {0};
+    uint64_t work = 0;
+    lh_error err = {0};
+    uint32_t P = like.layout.pipeline;
+    if (job->training.zero_given)
+        all.shardings = 1u << (job->training.zero == 2 ? LH_ELASTIC_ZERO2
+                                                       : LH_ELASTIC_ZERO3);
+    CHECK_OK(
+        lhi_elastic_layout_floor(job, &like, &all, mem, &least_ns, &work, &err),
+        err);
+    if (lhi_elastic_layout(job, &like, &all, mem, &best, NULL) == LH_OK) {
+        int64_t ns = best.makespan_ns + best.built.optimizer_ns +
+                     best.built.overhead_ns;
+        CHECK_MSG(least_ns <= ns, "%.0f ns, bound %.0f", (double)ns,
+                  (double)least_ns);
+        /* What is asked to be better than that is not found. */
+        lhi_elastic_result none = {0};
+        all.below_ns = least_ns;
+        CHECK_INT(lhi_elastic_layout(job, &like, &all, mem, &none, NULL),
+                  LH_EINFEASIBLE);
+        lh_pipeline_free(best.built.pipeline);
+        lh_schedule_free(best.schedule);
+    } else {
+        n->none++;
+    }
+    all = (lhi_elastic_freedom){.recompute = !job->training.recompute_given,
+                                .uneven = true};
+    CHECK_OK(
+        lhi_elastic_layout_floor(job, &like, &all, mem, &least_ns, &work, &err),
+        err);
+    for (uint32_t M = 1; M <= 3 && P * M <= job->model->layers; M++) {
+        uint32_t layers[64];
+        lhi_config config = like;
+        config.layout.chunks_per_device = M;
+        config.placement = M == 1 ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
+        if (M > 2 && job->model->layers % (P * M))
+            continue;
+        try_shape(job, &config, least_ns, n);
+        if (M < 2 || job->model->layers % (P * M) ||
+            job->model->layers / (P * M) < 2)
+            continue;
+        for (uint32_t c = 0; c < P * M; c++) /* a smaller first chunk */
+            layers[c] =
+                job->model->layers / (P * M) + (c >= P * (M - 1)) - (c < P);
+        config.layers = layers;
+        try_shape(job, &config, least_ns, n);
+    }
+    lhi_arena_free(mem);
+    lh_job_free(job);
+}
+
+static void no_elastic_plan_is_below_its_bound(void)
+{
+    counts n = {0};
+    for (uint32_t i = 0; i < JOBS && !test_state.bad; i++) {
+        lhi_random r = {.state = i};
+        try_job(&r, &n);
+    }
+    CHECK_MSG(n.plans > 1000 && n.none > 3 && n.tight > n.plans / 4 &&
+                  n.again > 50 && n.memory > 5,
+              "%u plans of which %u are within 3 %% of their bound and %u "
+              "recompute something, %u layouts without, %u where the bound "
+              "says so",
+              n.plans, n.tight, n.again, n.none, n.memory);
+}
+
+int main(void)
+{
+    RUN(no_elastic_plan_is_below_its_bound);
+    return test_summary();
+}
