@@ -130,6 +130,9 @@ void cli_plan_search(cli *c, const lh_plan *p)
               p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
     if (p->n_left)
         cli_print(c, ", %" PRIu32 " were not looked at", p->n_left);
+    if (p->n_elastic_left)
+        cli_print(c, "; elastic plans on %" PRIu32 " were not looked at",
+                  p->n_elastic_left);
     cli_print(c, ".\n");
     if (lh_plan_gap(p) < 0)
         return;

@@ -263,6 +263,9 @@ typedef struct lh_plan {
     uint32_t n_unsupported, n_dropped;
     uint32_t n_left; /* of n_layouts: neither ruled out nor simulated when the
                         search stopped; their bounds count in what follows */
+    /* Degrees and places whose elastic plans were each bounded, searched or
+     * left; of these those left, as n_left. */
+    uint32_t n_elastic, n_elastic_left;
     /* No layout that the job leaves open, with any partition of the layers and
      * any schedule, has a shorter iteration (proven); 0: not known. */
     int64_t search_bound_ns;

@@ -61,16 +61,20 @@ static void fastest_only_if_closed(void)
 {
     lh_plan *whole = make("", 0);
     CHECK_INT(whole->n_left, 0);
+    CHECK_INT(whole->n_elastic_left, 0);
+    CHECK(whole->n_elastic > 0);
     CHECK_HAS(whole->best.why, "the fastest of ");
     check_counts(whole);
     for (uint32_t n = 1; n < 9; n += 7) {
-        char left[60];
+        char left[100];
         lh_plan *part = make("", n);
         CHECK(part->n_left > 0);
         check_counts(part);
         CHECK(!strstr(part->best.why, "fastest"));
-        snprintf(left, sizeof left, "best found; %u layouts not looked at",
-                 part->n_left);
+        CHECK(part->n_elastic_left > 0);
+        snprintf(left, sizeof left,
+                 "best found; %u layouts and elastic plans on %u not looked at",
+                 part->n_left, part->n_elastic_left);
         CHECK_HAS(part->best.why, left);
         CHECK_HAS(part->best.why, " % faster is possible");
         CHECK(part->search_bound_ns <= whole->best.iteration_ns);

@@ -7,6 +7,7 @@
 
 #include "base/whole.h"
 #include "plan/elastic/elastic_shape.h"
+#include "plan/layout/shares.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/elastic.h>
@@ -21,6 +22,7 @@ typedef struct bounder {
     uint32_t P, M, layers;   /* of an even chunk, rounded up */
     lhi_elastic_kinds kinds; /* those that take least for a byte first */
     lhi_elastic_state state;
+    lhi_chunk_sharded *sharded; /* of each chunk; NULL: nothing has to be */
 } bounder;
 
 static uint32_t layers_of(const bounder *b, uint32_t chunk)
@@ -157,16 +159,46 @@ static double least_again(const bounder *b, uint32_t d)
 /* --- time --------------------------------------------------------------------
  */
 
-/* A device's data-parallel link carries one thing at a time. */
-static int64_t sent_by(const lh_pipeline *p, uint32_t d)
+/* Whether everything is sharded so far in any case: the job says so. */
+static bool must_shard(const bounder *b, lh_elastic_sharding least)
 {
+    uint32_t all = b->freedom->shardings, three = 1u << LH_ELASTIC_ZERO3;
+    uint32_t two = least == LH_ELASTIC_ZERO2 ? 1u << LH_ELASTIC_ZERO2 : 0;
+    return all != 0 && (all & ~(two | three)) == 0;
+}
+
+/* A device's data-parallel link carries one thing at a time. What is sharded
+ * goes layer by layer, and parameters once more for every backward but that of
+ * the last chunk, which follows its forward. */
+static int64_t sent_by(const bounder *b, uint32_t d)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    bool two = must_shard(b, LH_ELASTIC_ZERO2);
+    bool three = must_shard(b, LH_ELASTIC_ZERO3);
     int64_t sum = 0;
-    for (uint32_t c = d; c < lh_pipeline_n_chunks(p);
-         c += lh_pipeline_n_devices(p)) {
-        const lh_chunk *chunk = lh_pipeline_chunk(p, c);
-        sum += chunk->all_gather_ns + chunk->reduce_scatter_ns;
+    for (uint32_t c = d; c < b->P * b->M; c += b->P) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        bool last = c + b->P >= b->P * b->M;
+        sum +=
+            three ? b->sharded[c].gather_ns * (last ? 1 : 2) : k->all_gather_ns;
+        sum += two ? b->sharded[c].scatter_ns : k->reduce_scatter_ns;
     }
     return sum;
+}
+
+/* Before the first pass of a stage, and after its last. */
+static void set_ends(const bounder *b, uint32_t c, lh_chunk *k)
+{
+    int64_t latency = k->dp_latency_ns;
+    if (!must_shard(b, LH_ELASTIC_ZERO2))
+        return;
+    k->dp_latency_ns = 0;
+    k->all_gather_ns += k->all_gather_ns > 0 ? latency : 0;
+    k->reduce_scatter_ns += k->reduce_scatter_ns > 0 ? latency : 0;
+    k->reduce_scatter_ns =
+        lhi_most(k->reduce_scatter_ns, b->sharded[c].scatter_ns);
+    if (must_shard(b, LH_ELASTIC_ZERO3))
+        k->all_gather_ns = lhi_most(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
 /* `again`: of each device, in ns. Memory has had its say. */
@@ -189,6 +221,7 @@ static lh_status bound_with(const bounder *b, const double *again, int64_t *out,
             n += layers_of(b, i);
         k->d_ns += lhi_most(
             (int64_t)floor(again[c % b->P] * own / n * (1 - 1e-12)) - 1, 0);
+        set_ends(b, c, k);
         k->mem_static = k->mem_f = k->mem_d = k->mem_w = 0;
     }
     desc.chunks = chunks;
@@ -199,7 +232,7 @@ static lh_status bound_with(const bounder *b, const double *again, int64_t *out,
     LHI_TRY(status);
     *out = bound.ns;
     for (uint32_t d = 0; d < b->P; d++)
-        *out = lhi_most(*out, sent_by(p, d));
+        *out = lhi_most(*out, sent_by(b, d));
     return LH_OK;
 }
 
@@ -211,6 +244,12 @@ static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
     LHI_TRY(lhi_elastic_state_find(b->job, b->config, b->mem, &b->state, err));
     if (b->freedom->recompute)
         LHI_TRY(lhi_elastic_kinds_find(b->job, b->config, &b->kinds, err));
+    if (must_shard(b, LH_ELASTIC_ZERO2)) {
+        b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
+        if (!b->sharded)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_layout_sharded(b->job, b->config, b->sharded, err));
+    }
     sort_kinds(&b->kinds);
     b->layers = (b->job->model->layers + b->P * b->M - 1) / (b->P * b->M);
     out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;

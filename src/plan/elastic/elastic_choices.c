@@ -17,8 +17,7 @@ static uint32_t bit(lh_elastic_sharding sharding)
     return 1u << sharding;
 }
 
-/* What the job leaves open. */
-static lhi_elastic_freedom freedom_of(const lh_job *job)
+lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job)
 {
     const lh_training *t = &job->training;
     lhi_elastic_freedom f = {.recompute = !t->recompute_given, .uneven = true};
@@ -68,6 +67,12 @@ static lh_status fill_choice(const lhi_elastic_result *found,
     lhi_choice_memory(choice, p, t);
     lh_timeline_free(t);
     return LH_OK;
+}
+
+lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
+                                lh_choice *choice, lh_error *err)
+{
+    return fill_choice(found, NULL, choice, err);
 }
 
 /* Of what does not fit. */
@@ -145,7 +150,7 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
-    lhi_elastic_freedom all = freedom_of(job);
+    lhi_elastic_freedom all = lhi_elastic_freedom_of(job);
     const lhi_config *best = &out->results[0].config;
     all.chunks = best->layout.chunks_per_device;
     lhi_elastic_freedom even = all, f;
@@ -370,35 +375,16 @@ void lhi_elastic_choices_fini(lhi_elastic_choices *choices)
         fini(&choices->results[i]);
 }
 
-lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
-                                   uint32_t n_likes, lhi_arena *mem,
-                                   lhi_elastic_choices *out, lh_error *err)
+lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
+                                   lhi_arena *mem, lhi_elastic_choices *out,
+                                   lh_error *err)
 {
-    const lhi_elastic_choices none = {.stopped = out->stopped,
-                                      .context = out->context};
-    *out = none;
-    lhi_elastic_freedom all = freedom_of(job);
-    for (uint32_t i = 0; i < n_likes && !is_stopped(out); i++) {
-        lhi_elastic_choices one = none;
-        lh_status status =
-            add_row(job, &likes[i], &all,
-                    "as the search over equal stages has it", mem, &one, err);
-        if (status != LH_OK) {
-            fini(&one.results[0]);
-            return status;
-        }
-        bool better = one.n_rows > 0 && one.rows[0].status == LH_CHOICE_OK &&
-                      (out->n_rows == 0 ||
-                       one.rows[0].iteration_ns < out->rows[0].iteration_ns);
-        if (!better) {
-            fini(&one.results[0]);
-            continue;
-        }
-        fini(&out->results[0]);
-        *out = one;
-    }
-    if (out->n_rows == 0)
-        return LH_OK;
+    out->results[0] = *found;
+    *found = (lhi_elastic_result){0};
+    LHI_TRY(fill_choice(&out->results[0], NULL, &out->rows[0], err));
+    LHI_TRY(say_what(&out->results[0], "as the search over equal stages has it",
+                     mem, &out->rows[0], err));
+    out->n_rows = 1;
     LHI_TRY(add_rows(job, mem, out, err));
     put_first(out);
     LHI_TRY(add_zero_bubbles(job, mem, out, err));

@@ -18,13 +18,21 @@ typedef struct lhi_elastic_choices {
     void *context;
 } lhi_elastic_choices;
 
-/* The fastest elastic plan on any of the layouts `likes`, what it takes
- * without its parts, and what zero-bubble schedules take on its degrees. Rates
- * (tokens, mfu) are left 0. `out` is zero but for `stopped`. Texts live in
- * `mem`; release with lhi_elastic_choices_fini(), on failure too. */
-lh_status lhi_elastic_choices_make(const lh_job *job, const lhi_config *likes,
-                                   uint32_t n_likes, lhi_arena *mem,
-                                   lhi_elastic_choices *out, lh_error *err);
+/* What the job leaves open. */
+lhi_elastic_freedom lhi_elastic_freedom_of(const lh_job *job);
+
+/* What was found as a choice: times and memory. Rates (tokens, mfu) are left
+ * 0. */
+lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
+                                lh_choice *choice, lh_error *err);
+
+/* An elastic plan, what it takes without its parts, and what zero-bubble
+ * schedules take on its degrees. Takes what `found` owns, on failure too. Rates
+ * are left 0. `out` is zero but for `stopped`. Texts live in `mem`; release
+ * with lhi_elastic_choices_fini(), on failure too. */
+lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
+                                   lhi_arena *mem, lhi_elastic_choices *out,
+                                   lh_error *err);
 
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
 

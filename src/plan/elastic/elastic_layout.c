@@ -33,6 +33,13 @@ bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
            !job->model->mtp_layers && lhi_layers_least(job) > 0;
 }
 
+bool lhi_elastic_alone(const lh_job *job)
+{
+    return lhi_schedule_asked(job) == LHI_ASKED_METHOD &&
+           strcmp(job->layout.schedule, LHI_ELASTIC) == 0 &&
+           job->training.zero >= 2;
+}
+
 static bool can_go_on(lh_status status)
 {
     return status == LH_OK || lhi_method_refused(status);

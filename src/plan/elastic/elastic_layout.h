@@ -53,6 +53,10 @@ typedef struct lhi_elastic_result {
 /* Whether elastic plans are for this job and layout at all. */
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config);
 
+/* Whether the job's plan is an elastic one, where there is one, though others
+ * may be faster. */
+bool lhi_elastic_alone(const lh_job *job);
+
 /* The fastest elastic plan on the degrees, micro-batch and outermost
  * parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: there is none; `err`
  * says why. Release out->built.pipeline and out->schedule. */

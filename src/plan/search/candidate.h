@@ -10,6 +10,7 @@
  *   evaluate.c     what methods make of a layout
  *   moves.c        layers moved between chunks; exact.c: every partition;
  *                  drawn.c: at random, in place of all that
+ *   elastic_search.h  elastic plans, by bounds of their own
  *   goal.h         the time or the cost (money.h); front.h: neither alone
  *   refine.h       optimal schedules for those that may win
  *   robust.h       the choice under delays that vary
@@ -80,6 +81,8 @@ typedef struct lhi_layout_search {
     lh_error first_refusal;  /* why the first layout did not work */
     lhi_config closest;      /* of those that do not fit */
     lhi_floor closest_floor; /* missing 0: none */
+    /* Layouts that elastic plans can be on; of these those not looked at. */
+    uint64_t n_elastic, n_elastic_left;
     lhi_elastic_choices elastic;
 } lhi_layout_search;
 

@@ -89,6 +89,8 @@ typedef struct lhi_floors lhi_floors; /* with room to compute in */
 lh_status lhi_floors_make(const lh_job *job, double ratio, lhi_floors **out,
                           lh_error *err);
 void lhi_floors_free(lhi_floors *floors); /* NULL is fine */
+/* Leaves memory out: for plans that hold less than their layouts. */
+void lhi_floors_forget_memory(lhi_floors *floors);
 lh_status lhi_floors_find(lhi_floors *floors, lhi_level level,
                           const lhi_config *config, lhi_floor *out,
                           lh_error *err);

@@ -709,6 +709,11 @@ lh_status lhi_floors_make(const lh_job *job, double ratio, lhi_floors **out,
     return LH_OK;
 }
 
+void lhi_floors_forget_memory(lhi_floors *f)
+{
+    f->memory_known = false;
+}
+
 void lhi_floors_free(lhi_floors *f)
 {
     if (!f)

@@ -4,7 +4,7 @@
  */
 #include "plan/search/plan_search.h"
 
-#include "plan/layout/alike.h"
+#include "plan/search/elastic_search.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
 #include "plan/search/refine.h"
@@ -12,25 +12,11 @@
 #include <stdlib.h>
 
 enum {
-    ELASTIC_LAYOUTS = 2, /* the fastest by other schedules */
-    FRONT_SEARCHES = 3   /* one of so many parts of the plan's work each */
+    FRONT_SEARCHES = 3 /* one of so many parts of the plan's work each */
 };
 
 /* --- elastic plans ---------------------------------------------------------
  */
-
-static bool is_like(const lh_layout *a, const lh_layout *b)
-{
-    return lhi_degrees_same(a, b) && a->outermost == b->outermost;
-}
-
-/* How near to a plan a candidate came; less is better. */
-static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
-{
-    if (lhi_candidate_works(c))
-        return lhi_value_of(&s->options, &c->choice);
-    return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
-}
 
 static bool is_stopped(void *context, bool works)
 {
@@ -38,38 +24,18 @@ static bool is_stopped(void *context, bool works)
     return lhi_layout_search_stopped(s, s->n, works);
 }
 
-/* Chunks, groups, sharding and recomputation are searched together on the
- * degrees that do best without, or, where nothing fits without, on any. */
-static lh_status search_elastic(lhi_layout_search *s, lh_error *err)
+/* The best one, and what it would be without its parts. */
+static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
 {
-    lhi_config likes[ELASTIC_LAYOUTS];
-    uint32_t n = 0;
-    while (n < ELASTIC_LAYOUTS) {
-        const lhi_candidate *best = NULL;
-        for (uint32_t i = 0; i < s->n; i++) {
-            const lhi_candidate *c = &s->candidates[i];
-            bool known = !lhi_elastic_suits(s->job, &c->config);
-            for (uint32_t k = 0; k < n && !known; k++)
-                known = is_like(&likes[k].layout, &c->config.layout);
-            if (!known && (c->simulated || c->missing > 0) &&
-                (!best || rank_of(s, c) < rank_of(s, best)))
-                best = c;
-        }
-        if (!best)
-            break;
-        likes[n] = best->config;
-        likes[n++].layers = NULL; /* its chunks are of its own making */
-    }
+    lhi_elastic_result best;
+    LHI_TRY(lhi_elastic_search(s, !drawn, &best, err));
+    if (!best.schedule)
+        return LH_OK;
     s->elastic.stopped = is_stopped;
     s->elastic.context = s;
-    LHI_TRY(
-        lhi_elastic_choices_make(s->job, likes, n, s->mem, &s->elastic, err));
-    for (uint32_t i = 0; i < s->elastic.n_rows; i++) {
-        s->elastic.rows[i].zero = s->job->training.zero;
-        lhi_choice_rates(s->job, &s->elastic.rows[i]);
-    }
+    LHI_TRY(lhi_elastic_choices_make(s->job, &best, s->mem, &s->elastic, err));
     for (uint32_t i = 0; i < s->elastic.n_rows; i++)
-        LHI_TRY(lhi_money_set(s->job, s->mem, &s->elastic.rows[i], err));
+        LHI_TRY(lhi_elastic_choice_finish(s, &s->elastic.rows[i], err));
     for (uint32_t i = 0; s->front && i < s->elastic.n_rows; i++)
         LHI_TRY(lhi_front_add(s->front, &s->elastic.rows[i], err));
     return LH_OK;
@@ -173,9 +139,8 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* which has done so */
         status = lhi_layout_search_move(&s, err);
-    if (status == LH_OK &&
-        !((s.options.quick || drawn) && lhi_layout_search_best(&s)))
-        status = search_elastic(&s, err);
+    if (status == LH_OK && !(drawn && lhi_layout_search_best(&s)))
+        status = search_elastic(&s, drawn, err);
     if (status == LH_OK)
         status = lhi_layout_search_finish(&s, plan, err);
     if (status == LH_OK && s.front)

@@ -303,9 +303,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
  * same order with communication in every pass is not listed beside them. */
 static bool is_elastic_alone(const lhi_layout_search *s)
 {
-    return lhi_schedule_asked(s->job) == LHI_ASKED_METHOD &&
-           strcmp(s->job->layout.schedule, LHI_ELASTIC) == 0 &&
-           s->job->training.zero >= 2 && s->elastic.n_rows &&
+    return lhi_elastic_alone(s->job) && s->elastic.n_rows &&
            s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
@@ -314,7 +312,7 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {
     const lh_choice *won = &s->elastic.rows[0];
-    char why[2 * LHI_ELASTIC_WHY];
+    char standing[LHI_STANDING_TEXT], why[2 * LHI_ELASTIC_WHY];
     lh_pipeline_free((lh_pipeline *)plan->pipeline);
     lh_schedule_free((lh_schedule *)plan->schedule);
     lhi_elastic_result *best = &s->elastic.results[0];
@@ -325,30 +323,20 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     plan->cost_source = lh_cost_source_name(best->built.source);
     const lh_choice other = plan->best;
     plan->best = *won;
-    /* The bound is of layouts without such mixtures, and of the best time. */
     plan->search_bound_ns = lhi_least(plan->search_bound_ns, won->iteration_ns);
     double ahead = 100 * lhi_behind(&s->options, &other, won);
     const char *better =
         s->options.goal == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
+    lhi_plan_standing(plan, &s->options, standing, sizeof standing);
     if (is_elastic_alone(s))
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
-    else if (other.iteration_ns > 0 && plan->n_left)
-        snprintf(why, sizeof why,
-                 "%.1f %% %s than the best found of other schedules (%" PRIu32
-                 " layouts not looked at): %s",
-                 ahead, better, plan->n_left, won->why);
-    else if (other.iteration_ns > 0 && s->options.goal == LH_PLAN_FASTEST &&
-             s->proven_ns < other.iteration_ns)
-        snprintf(why, sizeof why,
-                 "%.1f %% faster than the best found of other schedules on any "
-                 "layout: %s",
-                 ahead, won->why);
     else if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
-                 "%.1f %% %s than any other schedule on any layout: %s", ahead,
-                 better, won->why);
+                 "%s; %.1f %% %s than the best of other schedules: %s",
+                 standing, ahead, better, won->why);
     else
-        snprintf(why, sizeof why, "the only one that fits: %s", won->why);
+        snprintf(why, sizeof why, "%s; no other schedule fits: %s", standing,
+                 won->why);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
@@ -379,6 +367,8 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
     plan->n_simulated = at_most(simulated);
     plan->n_unsupported = at_most(s->n_unsupported);
     plan->n_dropped = at_most(s->n_dropped);
+    plan->n_elastic = at_most(s->n_elastic);
+    plan->n_elastic_left = at_most(s->n_elastic_left);
     plan->search_bound_ns = s->proven_ns;
 }
 
@@ -413,19 +403,28 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     bool cost = options->goal == LH_PLAN_CHEAPEST;
     const char *best = cost ? "cheapest" : "fastest";
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
-    char more[80] = "", in_time[60] = "";
+    char more[80] = "", in_time[60] = "", left[80];
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
                  options->seconds);
     if (bound > 0 && bound < ns && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
                  100 * ((double)ns / (double)bound - 1));
+    if (plan->n_elastic_left == 0)
+        snprintf(left, sizeof left, "%" PRIu32 " layouts", plan->n_left);
+    else if (plan->n_left == 0)
+        snprintf(left, sizeof left, "elastic plans on %" PRIu32 " layouts",
+                 plan->n_elastic_left);
+    else
+        snprintf(left, sizeof left,
+                 "%" PRIu32 " layouts and elastic plans on %" PRIu32,
+                 plan->n_left, plan->n_elastic_left);
     if (bound == 0)
         snprintf(text, size, "the %s of %" PRIu32 " layouts that were drawn",
                  best, plan->n_layouts);
-    else if (plan->n_left)
-        snprintf(text, size, "%s found%s; %" PRIu32 " layouts not looked at%s",
-                 cost ? "cheapest" : "best", in_time, plan->n_left, more);
+    else if (plan->n_left || plan->n_elastic_left)
+        snprintf(text, size, "%s found%s; %s not looked at%s",
+                 cost ? "cheapest" : "best", in_time, left, more);
     else
         snprintf(text, size,
                  "the %s of %" PRIu32 " layouts under every schedule%s%s", best,
