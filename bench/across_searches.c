@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures 23 to 26 of ScaleAcross Explorer (2026): what a search finds beside
- * what production ran and what Sailor's planner may choose from. */
+/* Figures 5 and 23 to 26 of ScaleAcross Explorer (2026): what a search finds
+ * beside what production ran and what Sailor's planner may choose from. */
 #include "across.h"
 
 #include <math.h>
@@ -54,6 +54,22 @@ static void add_testbed(across_add how, void *to, const char *figure,
     }
 }
 
+/* Figure 5 with the best of either placement, each with its own degrees, chunks
+ * and schedule. */
+static void add_batches(across_add how, void *to)
+{
+    static const uint32_t batches[] = {2, 11, 44};
+    const crossing c = {.over = 16, .latency_us = 50};
+
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        const workload w = across_dense_17b(batches[i]);
+
+        add(how, to, "5", "best microbatches", batches[i],
+            across_best_seconds(&w, NULL, &c, "outermost: pipeline") /
+                across_best_seconds(&w, NULL, &c, "outermost: data"));
+    }
+}
+
 static void add_100k(across_add how, void *to)
 {
     topology whole = *across_topology("A1");
@@ -77,4 +93,5 @@ void across_searches(across_add how, void *to)
     add_testbed(how, to, "23", &experts, 4.0 / 3);
     add_testbed(how, to, "24", &dense, 1);
     add_100k(how, to);
+    add_batches(how, to);
 }

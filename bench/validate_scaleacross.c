@@ -24,6 +24,12 @@
 
 enum { MOST_VALUES = 128, FIRST_SEARCHED = 23 };
 
+/* Whether a search finds what the row is about. */
+static bool is_searched(const char *key)
+{
+    return atoi(key) >= FIRST_SEARCHED || strstr(key, " best microbatches");
+}
+
 typedef struct computed {
     uint32_t n;
     char keys[MOST_VALUES][64];
@@ -136,7 +142,7 @@ static bool print_part(const table *t, const computed *all, bool searched,
         char paper[60], error[40];
         double value;
 
-        if ((atoi(key) >= FIRST_SEARCHED) != searched)
+        if (is_searched(key) != searched)
             continue;
         if (!find_value(all, key, &value))
             return false;
