@@ -76,10 +76,17 @@ static lhi_choice choose(const lhi_planner *p, uint32_t device,
     return choice;
 }
 
+lh_status lhi_greedy_sparing(const lh_pipeline *pipeline,
+                             const lh_method_options *options,
+                             uint32_t quarters, lhi_orders *out, lh_error *err)
+{
+    uint32_t n_parts = pipeline->joint ? 1 : options->sub_blocks;
+    return lhi_planner_run(pipeline, n_parts, quarters, choose, NULL, out, err);
+}
+
 lh_status lhi_greedy(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
 {
-    uint32_t n_parts = pipeline->joint ? 1 : options->sub_blocks;
-    return lhi_planner_run(pipeline, n_parts, choose, NULL, out, err);
+    return lhi_greedy_sparing(pipeline, options, 0, out, err);
 }

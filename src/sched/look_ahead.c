@@ -4,8 +4,10 @@
  * Valls et al. 2005, for projects with scarce resources): a run in one
  * direction says what is due when in the other. Several ways of starting and
  * of choosing are tried; the best stays. docs/theory/schedules.md. */
+#include "base/whole.h"
 #include "pipe/schedule_own.h"
 #include "sched/both_ways.h"
+#include "sched/planner.h"
 
 #include <longhaul/simulate.h>
 #include <string.h>
@@ -17,7 +19,8 @@
 #define RUNS 8
 #define WORK_FOR_RUNS UINT64_C(100000000)
 #define DEAREST 1000
-#define ROUNDS 6 /* backward and forward, for each way of starting */
+#define QUARTERS 3 /* of a forward at most, of memory left unused */
+#define ROUNDS 6   /* backward and forward, for each way of starting */
 
 /* Shares of memory that chunks have from the start. */
 enum { SHARED, NEAREST, DOWN, ALL, WHOLE, N_SHARES };
@@ -152,6 +155,26 @@ static lh_status share(looker *l, lh_error *err)
     return LH_OK;
 }
 
+/* A quarter of a forward less memory on each device that can do without; false:
+ * none has a limit. */
+static bool leave_quarter(looker *l)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < l->p->n_devices; i++) {
+        lhi_lane_device *d = &l->ways.devices[i];
+        int64_t most_f = 0;
+        if (d->room == LH_NO_LIMIT)
+            continue;
+        for (uint32_t c = 0; c < l->p->n_chunks; c++)
+            if (l->p->chunks[c].device == i)
+                most_f = lhi_most(most_f, l->p->chunks[c].mem_f);
+        d->room =
+            lhi_most(lhi_most(d->whole[0], d->whole[1]), d->room - most_f / 4);
+        any = true;
+    }
+    return any;
+}
+
 static lh_status try_rules(looker *l, lh_error *err)
 {
     bool shared = false, has_transfers = false;
@@ -165,12 +188,42 @@ static lh_status try_rules(looker *l, lh_error *err)
                         l->p->backward[c + 1].transfer_ns > 0;
     if (shared)
         LHI_TRY(share(l, err));
-    const attempt *list = shared ? sharing : alone;
+    const attempt *list = shared ? sharing : alone, *best = list;
     size_t n = shared ? sizeof sharing / sizeof *sharing
                       : sizeof alone / sizeof *alone;
-    for (size_t i = 0; i < n && !is_over(l); i++)
+    for (size_t i = 0; i < n && !is_over(l); i++) {
+        int64_t before_ns = l->best_ns;
         if (has_transfers || !list[i].hold_back)
             LHI_TRY(try_one(l, &list[i], err));
+        if (l->best_ns < before_ns)
+            best = &list[i];
+    }
+    /* As greedy does where memory is tight. */
+    for (uint32_t i = 0; i < QUARTERS && !is_over(l); i++)
+        if (leave_quarter(l))
+            LHI_TRY(try_one(l, best, err));
+    return LH_OK;
+}
+
+/* Greedy's orders with some memory left unused. */
+static lh_status try_sparing(looker *l, lh_error *err)
+{
+    bool tight = l->best->tight;
+    for (uint32_t i = 1; i <= QUARTERS && tight; i++) {
+        lhi_orders orders;
+        int64_t ns = 0;
+        LHI_TRY(lhi_greedy_sparing(l->p, l->o, i, &orders, err));
+        lh_status status = judge(l, &orders, &ns, err);
+        if (status == LH_OK && ns < l->best_ns) {
+            lhi_orders_fini(l->best);
+            *l->best = orders;
+            l->best_ns = ns;
+            continue;
+        }
+        lhi_orders_fini(&orders);
+        if (status != LH_OK && status != LH_EDEADLOCK)
+            return status;
+    }
     return LH_OK;
 }
 
@@ -191,6 +244,7 @@ static lh_status improve(looker *l, lh_error *err)
         return status;
     if (l->best_ns <= l->o->bound_ns)
         return LH_OK;
+    LHI_TRY(try_sparing(l, err));
     LHI_TRY(lhi_both_ways_make(l->p, n_parts, l->mem, &l->ways, err));
     uint64_t cost = lhi_both_ways_cost(&l->ways);
     uint64_t passes = (uint64_t)l->ways.n_streams * l->ways.n;

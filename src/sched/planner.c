@@ -110,17 +110,27 @@ int64_t lhi_plan_start(const lhi_planner *planner,
     return at > device->free_ns ? at : device->free_ns;
 }
 
-/* What an F or D of a chunk takes and keeps free; what takes nothing fits
- * always. */
+/* Of those that are not through with a device, in their order. */
+static uint32_t oldest_of(const lhi_planner *planner,
+                          const lhi_plan_device *device)
+{
+    return planner->chunks[device->chunks[0]].next_d;
+}
+
+/* What the next F or D of a chunk takes and keeps free; what takes nothing fits
+ * always. The oldest microbatch has nothing to keep free: whatever came behind
+ * it has. */
 static int64_t need_of(const lhi_planner *planner, uint32_t chunk,
                        lh_pass_kind kind)
 {
     const lhi_plan_chunk *c = &planner->chunks[chunk];
-    int64_t change = planner->pipeline->chunks[chunk].mem_f, keep = c->keep_f;
-    if (kind != LH_F) {
-        change = c->mem_d;
-        keep = c->keep_d;
-    }
+    const lh_chunk *pipe_chunk = &planner->pipeline->chunks[chunk];
+    bool forward = kind == LH_F;
+    int64_t change = forward ? pipe_chunk->mem_f : c->mem_d;
+    int64_t keep = forward ? c->keep_f : c->keep_d;
+    if ((forward ? c->next_f : c->next_d) ==
+        oldest_of(planner, &planner->devices[pipe_chunk->device]))
+        keep = 0;
     return change <= 0 && keep <= 0 ? INT64_MIN : change + keep;
 }
 
@@ -320,12 +330,18 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
     const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
     d->free_ns = start + lhi_pass_time(chunk, pass);
     d->memory += lhi_pass_memory(chunk, pass);
+    p->orders->tight = p->orders->tight || lhi_plan_room(d) < d->most_need;
     *reader = LH_NONE;
     arrive_by(&d->f, d->free_ns);
     arrive_by(&d->d, d->free_ns);
     if (pass->kind == LH_W)
         return true;
     offer(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
+    /* Another is the oldest. */
+    for (uint32_t k = 0; pass->kind != LH_F && pass->chunk == d->chunks[0] &&
+                         k < 2 * d->n_chunks;
+         k++)
+        offer(p, d->chunks[k / 2], k % 2 ? LH_D : LH_F);
     return hand_on(p, pass, start, d->free_ns, reader);
 }
 
@@ -334,8 +350,9 @@ static bool place(lhi_planner *p, uint32_t device, uint32_t *reader)
 /* The most that a device's running sum can rise over any stretch of what a
  * microbatch still has to do there after an F or D of each chunk. An F (or D)
  * is let in only if that much stays free, so the oldest microbatch under way
- * can always go on: those behind it were let in with room for all the passes
- * that it has before them. Hence no order of these ends in a deadlock. */
+ * can always go on, if nothing has to stay free but for its own pass: those
+ * behind it were let in with room for all the passes that it has before them.
+ * Hence no order of these ends in a deadlock. */
 static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
                          int64_t *whole)
 {
@@ -363,6 +380,23 @@ static void reckon_keeps(lhi_planner *p, const lhi_plan_device *d,
         most = rise > most ? rise : most;
     }
     *whole = most;
+}
+
+/* Takes what is not to be used off a device's memory, as far as it can do
+ * without. */
+static void leave_out(const lhi_planner *p, lhi_plan_device *d, int64_t whole)
+{
+    int64_t most_f = 0;
+    for (uint32_t i = 0; i < d->n_chunks; i++) {
+        const lhi_plan_chunk *c = &p->chunks[d->chunks[i]];
+        int64_t f = p->pipeline->chunks[d->chunks[i]].mem_f;
+        most_f = lhi_most(most_f, f);
+        d->most_need = lhi_most(d->most_need, f + c->keep_f);
+        d->most_need = lhi_most(d->most_need, c->mem_d + c->keep_d);
+    }
+    if (d->limit < LH_NO_LIMIT)
+        d->limit =
+            lhi_most(d->memory + whole, d->limit - most_f / 4 * p->quarters);
 }
 
 static bool make_offers(lhi_planner *p, lhi_offers *o, uint32_t n_chunks)
@@ -405,10 +439,11 @@ static lh_status share_chunks(lhi_planner *p, lh_error *err)
     }
     for (uint32_t i = 0; i < pipe->n_devices; i++) {
         int64_t whole;
-        const lhi_plan_device *d = &p->devices[i];
+        lhi_plan_device *d = &p->devices[i];
         reckon_keeps(p, d, &whole);
         if (d->memory + whole > d->limit)
             return lhi_fail_memory(pipe, i, d->memory + whole, err);
+        leave_out(p, d, whole);
     }
     return LH_OK;
 }
@@ -511,10 +546,13 @@ static lh_status place_all(lhi_planner *p, lhi_choose_fn *choose,
 }
 
 lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
-                          lhi_choose_fn *choose, const void *policy,
-                          lhi_orders *out, lh_error *err)
+                          uint32_t quarters, lhi_choose_fn *choose,
+                          const void *policy, lhi_orders *out, lh_error *err)
 {
-    lhi_planner p = {.pipeline = pipeline, .n_parts = n_parts, .orders = out};
+    lhi_planner p = {.pipeline = pipeline,
+                     .n_parts = n_parts,
+                     .quarters = quarters,
+                     .orders = out};
     p.mem = lhi_arena_make(0);
     if (!p.mem)
         return lhi_fail_nomem(err);

@@ -42,6 +42,7 @@ typedef struct lhi_plan_device {
     lhi_offers f, d; /* D or B */
     int64_t free_ns;
     int64_t memory, limit;   /* static memory included */
+    int64_t most_need;       /* of any F or D: with so much room all fit */
     uint64_t f_left, d_left; /* passes not placed yet */
     uint32_t w_pending;      /* Ws whose D is placed */
     uint32_t w_at;           /* place in the order of the D whose W is next */
@@ -66,6 +67,7 @@ struct lhi_planner {
     lhi_plan_chunk *chunks;
     lhi_plan_device *devices;
     uint32_t n_parts;              /* of each W */
+    uint32_t quarters;             /* of a forward: memory left unused */
     struct lhi_booking *resources; /* per link resource */
     int64_t *gathered_ns;          /* per chunk: its all-gather is there */
     lhi_choice *choices;           /* per device */
@@ -74,11 +76,19 @@ struct lhi_planner {
 };
 
 /* Places all passes: each time the device whose choice starts earliest (ties:
- * the lower device) runs it. `n_parts`: sub-blocks of each W. Makes and fills
- * `out`. Time O(passes * log(chunks * devices)). */
+ * the lower device) runs it. `n_parts`: sub-blocks of each W. `quarters`: of
+ * its memory each device leaves so many quarters of a forward unused, if it
+ * can. Makes and fills `out`. Time O(passes * log(chunks * devices)). */
 lh_status lhi_planner_run(const lh_pipeline *pipeline, uint32_t n_parts,
-                   lhi_choose_fn *choose, const void *policy, lhi_orders *out,
-                   lh_error *err);
+                          uint32_t quarters, lhi_choose_fn *choose,
+                          const void *policy, lhi_orders *out, lh_error *err);
+
+/* Greedy's orders with that much unused: where memory is tight less may be
+ * better, as a forward that only just fits can take what others' turns then
+ * wait for. */
+lh_status lhi_greedy_sparing(const lh_pipeline *pipeline,
+                             const lh_method_options *options,
+                             uint32_t quarters, lhi_orders *out, lh_error *err);
 
 /* When the next F, or D, of a chunk could start; LHI_NEVER: unknown, or none
  * left. */

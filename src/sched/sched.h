@@ -90,6 +90,7 @@ typedef struct lhi_orders {
     /* slack and greedy: when the last pass ends by their own clock, messages
      * in the gaps that they booked; others: 0. */
     int64_t planned_ns;
+    bool tight; /* these again: memory may have kept a pass from its turn */
 } lhi_orders;
 
 /* Fills `out`, which it makes by lhi_orders_init(), for a pipeline that its row

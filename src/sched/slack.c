@@ -146,7 +146,7 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
     lh_status status =
         x ? lhi_slack_warmups(pipeline, options, x, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_planner_run(pipeline, 1, choose, x, out, err);
+        status = lhi_planner_run(pipeline, 1, 0, choose, x, out, err);
     lhi_arena_free(mem);
     return status;
 }

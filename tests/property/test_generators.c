@@ -138,10 +138,63 @@ static void planner_agrees_with_simulator(void)
     }
 }
 
+/* A copy in which Ds take memory, and each device has room for one microbatch
+ * and `eighths` of a forward's more. */
+static lh_pipeline *with_room(rng *r, const lh_pipeline *p, uint32_t eighths)
+{
+    lh_pipeline_desc d = {.size = sizeof d};
+    lh_pipeline *out = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_describe(p, &d, &err), err);
+    lh_chunk *chunks = calloc(d.n_chunks, sizeof *chunks);
+    int64_t *limits = calloc(d.n_devices, sizeof *limits);
+    for (uint32_t c = 0; chunks && limits && c < d.n_chunks; c++) {
+        chunks[c] = d.chunks[c];
+        chunks[c].mem_f = 800 + 8 * rng_below(r, 100);
+        chunks[c].mem_d = 400 + rng_below(r, 100);
+        if (rng_chance(r, 20))
+            chunks[c].mem_d = -8;
+        chunks[c].mem_w = -chunks[c].mem_f - chunks[c].mem_d;
+        limits[chunks[c].device] += chunks[c].mem_static + chunks[c].mem_f +
+                                    500 + chunks[c].mem_f / 8 * eighths;
+    }
+    d.chunks = chunks;
+    d.memory_limits = limits;
+    CHECK_OK(lh_pipeline_make(&d, &out, &err), err);
+    free(chunks);
+    free(limits);
+    return out;
+}
+
+/* What adapts to memory finds an order in however much there is, if one
+ * microbatch fits. */
+static void no_room_is_a_dead_end(void)
+{
+    static const char *const names[] = {"greedy", "look-ahead"};
+    for (uint32_t i = 0; i < n_cases && !test_state.bad; i++) {
+        rng r = {first_case + i};
+        random_shape shape = {
+            .regular = true, .joint_never = true, .no_data_parallel = true};
+        lh_pipeline *p = random_pipeline(&r, &shape);
+        lh_pipeline *roomy = with_room(&r, p, rng_below(&r, 24));
+        for (uint32_t k = 0; k < 2 && roomy; k++) {
+            lh_schedule *s = NULL;
+            lh_error err = {0};
+            CHECK_OK(lh_method_run(names[k], roomy, NULL, &s, NULL, &err), err);
+            if (test_state.bad)
+                fprintf(stderr, "%s in case %u\n", names[k], first_case + i);
+            lh_schedule_free(s);
+        }
+        lh_pipeline_free(roomy);
+        lh_pipeline_free(p);
+    }
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(generators_on_random_pipelines);
     RUN(planner_agrees_with_simulator);
+    RUN(no_room_is_a_dead_end);
     return test_summary();
 }
