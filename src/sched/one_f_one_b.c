@@ -3,11 +3,9 @@
  * follow, then a forward and a backward in turn, then the other backwards. */
 #include "sched/sched.h"
 
-lh_status lhi_1f1b(const lh_pipeline *pipeline,
-                   const lh_method_options *options, lhi_orders *out,
-                   lh_error *err)
+static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
+                            lh_error *err)
 {
-    (void)options;
     uint32_t n = pipeline->n_microbatches;
     LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
     for (uint32_t d = 0; d < pipeline->n_devices; d++) {
@@ -23,4 +21,27 @@ lh_status lhi_1f1b(const lh_pipeline *pipeline,
             lhi_put(order, LH_B, d, b++);
     }
     return LH_OK;
+}
+
+/* A device holds most once its warm-up is over, which a microbatch for each
+ * device shows: what does not fit there needs no order of thousands. */
+static lh_status fit_first(const lh_pipeline *pipeline, lh_error *err)
+{
+    lh_pipeline first = *pipeline;
+    lhi_orders orders;
+    first.n_microbatches = pipeline->n_devices;
+    LHI_TRY(put_orders(&first, &orders, err));
+    lh_status status = lhi_orders_fit(&orders, &first, err);
+    lhi_orders_fini(&orders);
+    return status;
+}
+
+lh_status lhi_1f1b(const lh_pipeline *pipeline,
+                   const lh_method_options *options, lhi_orders *out,
+                   lh_error *err)
+{
+    (void)options;
+    if (pipeline->n_microbatches > 2 * (uint64_t)pipeline->n_devices)
+        LHI_TRY(fit_first(pipeline, err));
+    return put_orders(pipeline, out, err);
 }

@@ -184,6 +184,97 @@ static void what_is_kept_gives_way(void)
     lhi_known_free(known);
 }
 
+/* Each chunk of a pipeline over two datacenters, priced by itself. */
+static void check_costs(const lh_job *job, const lhi_config *config)
+{
+    lhi_known *known = NULL;
+    lhi_places places = {0};
+    lh_error err = {0};
+    lhi_built built = build(job, config, NULL);
+    const uint32_t n =
+        config->layout.pipeline * config->layout.chunks_per_device;
+    const lh_cost_options options = {.size = sizeof options,
+                                     .estimate_missing = true};
+    CHECK_OK(lhi_known_make(&known, &err), err);
+    CHECK_OK(lhi_known_places(known, job, &config->layout, &places, &err), err);
+    for (uint32_t c = 0; c < n && built.pipeline && places.spreads; c++) {
+        const lhi_spread *spread =
+            &places.spreads[lhi_config_device(config, c)];
+        lh_cost_slice slice = lhi_config_slice(job, config, spread, c);
+        const lh_chunk *chunk = &built.pipeline->chunks[c];
+        lh_cost cost = {0};
+        slice.datacenter = spread->sites[0].datacenter;
+        CHECK_OK(
+            lh_cost_chunk(job, &config->layout, &slice, &options, &cost, &err),
+            err);
+        CHECK_INT(chunk->f_ns, cost.f.total_ns);
+        CHECK_INT(chunk->d_ns, cost.d.total_ns);
+        CHECK_INT(chunk->w_ns, cost.w.total_ns);
+        CHECK_INT(chunk->mem_f, cost.activation_bytes);
+        CHECK_INT(chunk->mem_w, -cost.weight_input_bytes);
+    }
+    lh_pipeline_free(built.pipeline);
+    lhi_known_free(known);
+}
+
+/* Layers with experts and without, near and far attention, unlike datacenters,
+ * chunks that were measured: what one chunk costs another costs only where all
+ * of that is the same. */
+static void chunks_cost_what_they_do_alone(void)
+{
+#define SHAPE "layers: 24, hidden: 1024, heads: 8, vocab: 32000, ffn: 4096"
+#define EXPERTS "experts: 8, experts_per_token: 2, expert_ffn: 512"
+    static const char *const models[] = {
+        "{" SHAPE "}",
+        "{" SHAPE ", " EXPERTS ", dense_layers: 7}",
+        "{" SHAPE ", " EXPERTS ", moe_interval: 3, moe_phase: 1}",
+        "{" SHAPE ", " EXPERTS ", dense_list: [5, 6, 13]}",
+        "{" SHAPE ", sliding_window: 256, full_interval: 4}",
+        "{" SHAPE ", sliding_window: 256, window_first_layer: 9}"};
+    char profile[1024] = "profile:\n  longhaul: profile/1\n  entries:\n";
+    for (int c = 0; c < 6; c++)
+        snprintf(profile + strlen(profile), sizeof profile - strlen(profile),
+                 "   - {kind: chunk, chunk: %d, of: 6, sequence: 4096, F_us: "
+                 "%d, D_us: %d, W_us: 345}\n",
+                 c, 1234 + 10 * c, 2345 + c % 2);
+    static const uint32_t uneven[] = {1, 4, 4, 5, 5, 5};
+    static const lh_site_stages parts[] = {{0, 3}, {1, 3}};
+    static const lh_site_group group = {1, 2, parts};
+    static const lh_sites halves = {1, &group};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t i = 0; i < 8; i++) {
+            lh_job *job = job_with(
+                JOB_TWO_SITES,
+                "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: "
+                "2%s}]\nmodel: %s\ntraining: {global_batch: 12, sequence: "
+                "4096, zero: 1}\n%s",
+                i & 1 ? ", gpu: {tflops: 300, memory_gib: 80, memory_gbps: "
+                        "2000, efficiency: 0.5}"
+                      : "",
+                models[m], i & 2 ? profile : "");
+            lhi_config config = config_of(LH_SHARDING_FULL);
+            config.layout.tensor = 2;
+            config.layout.data = 1;
+            config.layout.sites = &halves;
+            config.layout.outermost = LH_OUTERMOST_PIPELINE;
+            config.layout.pipeline = 6;
+            config.layout.chunks_per_device = 1;
+            config.placement = LH_PLACEMENT_UD;
+            config.microbatches = 12;
+            config.layers = i & 4 ? uneven : NULL;
+            if (job)
+                check_costs(job, &config);
+            config.layout.tensor = 4;
+            config.layout.sites = NULL;
+            config.layout.pipeline = 3;
+            config.layout.chunks_per_device = 2;
+            config.placement = LH_PLACEMENT_LOOP;
+            if (job)
+                check_costs(job, &config);
+            lh_job_free(job);
+        }
+}
+
 /* Datacenters 0, 3, ... are alike, and all others are. */
 static void alike_datacenters(void)
 {
@@ -318,6 +409,7 @@ int main(void)
     RUN(what_is_known_is_used);
     RUN(places_are_found_once);
     RUN(what_is_kept_gives_way);
+    RUN(chunks_cost_what_they_do_alone);
     RUN(alike_datacenters);
     RUN(alike_choices);
     RUN(asked_schedules);

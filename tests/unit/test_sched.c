@@ -359,6 +359,12 @@ static void memory_that_does_not_do(void)
                   "zb-h1: device 0 needs memory 3, its limit is 2");
     check_refused(u, "gpipe", LH_EINFEASIBLE, "device 0 needs memory 4");
     check_refused(u, "1f1b", LH_EINFEASIBLE, "device 0 needs memory 3");
+    u.microbatches = 100; /* known after as many as there are devices */
+    check_refused(u, "1f1b", LH_EINFEASIBLE, "1f1b: device 0 needs memory 3");
+    u.memory = 3;
+    result enough = run(u, "1f1b", 1);
+    CHECK(enough.peak == 3);
+    clear(&enough);
     u.placement = "wave";
     u.memory = 5;
     u.microbatches = 9;

@@ -7,6 +7,14 @@
 
 #include <string.h>
 
+/* ---- layers ---- */
+
+bool lhi_layers_alike(const lh_model *model, uint32_t a, uint32_t b)
+{
+    return lh_model_layer_is_moe(model, a) == lh_model_layer_is_moe(model, b) &&
+           lh_model_layer_window(model, a) == lh_model_layer_window(model, b);
+}
+
 /* ---- layouts ---- */
 
 static bool same_group(const lh_site_group *a, const lh_site_group *b)

@@ -22,6 +22,9 @@ bool lhi_choice_same(const lh_choice *a, const lh_choice *b);
 /* Nothing but the schedule differs: one pipeline for both. */
 bool lhi_choice_same_pipeline(const lh_choice *a, const lh_choice *b);
 
+/* Whether two layers have the same parts of the same sizes. */
+bool lhi_layers_alike(const lh_model *model, uint32_t a, uint32_t b);
+
 /* Whether what is inside of two datacenters costs the same time and takes the
  * same memory: GPUs, nodes, networks, and what a profile measured of these. How
  * many GPUs there are, at what price, and links to others may differ. */

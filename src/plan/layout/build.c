@@ -2,6 +2,8 @@
 /* From a layout to the scheduling problem: costs become passes, hops links. */
 #include "plan/layout/reuse.h"
 
+#include "plan/layout/alike.h"
+
 #include "base/text.h"
 #include "base/whole.h"
 #include "cost/cost_links.h"
@@ -24,6 +26,8 @@ typedef struct builder {
     uint32_t *shared;      /* per pair of datacenters: see share_links() */
     const char **dp_links; /* per device; NULL: sends nothing */
     lhi_busiest busiest;
+    lh_cost last; /* of chunk `last_chunk`, if that is above 0 */
+    uint32_t last_chunk;
     int64_t late_ns; /* of the reductions, beside the chunks' latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
     lh_plan_memory *parts; /* per device; NULL: not asked for */
@@ -121,6 +125,40 @@ lh_cost_slice lhi_config_slice(const lh_job *job, const lhi_config *config,
     return slice;
 }
 
+static bool has_chunk_times(const lh_profile *profile)
+{
+    for (uint32_t i = 0; profile && i < profile->n_entries; i++)
+        if (profile->entries[i].kind == LH_PROFILE_CHUNK)
+            return true;
+    return false;
+}
+
+/* Whether the slice of chunk `c` costs what that of b->last_chunk does: neither
+ * has an end of the model, layer by layer they are alike, and so are the
+ * datacenters. Chunks that were measured as such have times of their own. */
+static bool costs_as_last(const builder *b, uint32_t c,
+                          const lh_cost_slice *slice)
+{
+    if (b->last_chunk == 0 || slice->head || has_chunk_times(b->job->profile))
+        return false;
+    const lhi_spread *spread =
+        &b->places.spreads[lhi_config_device(b->config, b->last_chunk)];
+    const lh_cost_slice last =
+        lhi_config_slice(b->job, b->config, spread, b->last_chunk);
+    if (c == 0 || last.n_layers != slice->n_layers ||
+        last.sharing != slice->sharing || last.n_sites != slice->n_sites)
+        return false;
+    for (uint32_t i = 0; i < last.n_sites; i++)
+        if (last.sites[i].datacenter != slice->sites[i].datacenter ||
+            last.sites[i].replicas != slice->sites[i].replicas)
+            return false;
+    for (uint32_t i = 0; i < last.n_layers; i++)
+        if (!lhi_layers_alike(b->job->model, last.first_layer + i,
+                              slice->first_layer + i))
+            return false;
+    return true;
+}
+
 static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
 {
     const lhi_spread *spread =
@@ -129,7 +167,12 @@ static lh_status cost_of(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
     if (b->known &&
         lhi_known_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
         return LH_OK;
-    LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    if (costs_as_last(b, c, &slice))
+        *cost = b->last;
+    else
+        LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    b->last = *cost;
+    b->last_chunk = c;
     if (b->known)
         lhi_known_keep(b->known, c, slice.first_layer, slice.n_layers, cost);
     return LH_OK;

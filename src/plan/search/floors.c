@@ -60,18 +60,12 @@ static int64_t rounded_down(int64_t ns)
 
 /* --- kinds of layers ------------------------------------------------------ */
 
-static bool same_kind(const lh_model *m, uint32_t a, uint32_t b)
-{
-    return lh_model_layer_is_moe(m, a) == lh_model_layer_is_moe(m, b) &&
-           lh_model_layer_window(m, a) == lh_model_layer_window(m, b);
-}
-
 static void find_kinds(lhi_floors *f)
 {
     const lh_model *m = f->job->model;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         uint32_t k = 0;
-        while (k < f->n_kinds && !same_kind(m, f->kinds[k].layer, layer))
+        while (k < f->n_kinds && !lhi_layers_alike(m, f->kinds[k].layer, layer))
             k++;
         if (k == f->n_kinds)
             f->kinds[f->n_kinds++].layer = layer;
