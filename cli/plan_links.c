@@ -188,11 +188,16 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     cli_table t = {0};
     if (!s)
         return;
-    cli_print(c,
-              "\nHow far the links may change until another layout is better "
-              "than this plan's\n"
-              "  (to %.2g %%, by quick searches)\n",
-              100 * s->tolerance);
+    cli_print(c, "\nHow far the links may change until another layout is "
+                 "better than this plan's\n");
+    if (s->margin > 0)
+        cli_print(c,
+                  "  (values to %.2g %%; better by more than %.2g %%, by quick "
+                  "and full searches)\n",
+                  100 * s->tolerance, 100 * s->margin);
+    else
+        cli_print(c, "  (values to %.2g %%, by quick searches)\n",
+                  100 * s->tolerance);
     cli_table_row(&t, 5, head);
     for (uint32_t i = 0; i < s->n_ranges; i++)
         add_range(&t, plan, &s->ranges[i]);

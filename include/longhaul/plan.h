@@ -165,6 +165,10 @@ typedef struct lh_plan_sensitivity {
     lh_choice here;     /* of the quick search, where the links are the job's */
     uint32_t n_ranges;
     const lh_plan_range *ranges;
+    /* Up to a flip, or to the end where there is none, full searches found
+     * nothing with another layout that is better by more than this share: at
+     * the last factor and halfway to it. 0: quick searches alone. */
+    double margin;
 } lh_plan_sensitivity;
 
 /* What an iteration consists of: the parts add up to it. Each is what it would

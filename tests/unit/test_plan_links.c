@@ -215,12 +215,16 @@ static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
 }
 
 /* The plan's own layout is no slower than what is found, another one is that
- * and takes the same time. */
+ * and takes the same time: or, found by a full search, is faster by `margin`
+ * than the plan's. */
 static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
-                     const lh_choice *says, bool own)
+                     const lh_choice *says, bool own, double margin)
 {
     lh_plan *plan = plan_at(job, r, factor);
     if (plan && own) {
+        CHECK((double)says->iteration_ns <=
+              (1 + margin) * (double)plan->best.iteration_ns);
+    } else if (plan && margin > 0) {
         CHECK(says->iteration_ns <= plan->best.iteration_ns);
     } else if (plan) {
         CHECK_MSG(lhi_choice_same(&plan->best, says),
@@ -267,8 +271,8 @@ static void check_range(const lh_job *job, const lh_plan *own,
         CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
         CHECK(!lhi_choice_same(&f->below, &f->above));
         CHECK(lhi_choice_same(up ? &f->below : &f->above, &s->here));
-        check_at(job, r, f->factor_below, &f->below, up);
-        check_at(job, r, f->factor_above, &f->above, !up);
+        check_at(job, r, f->factor_below, &f->below, up, s->margin);
+        check_at(job, r, f->factor_above, &f->above, !up, s->margin);
         if (up)
             high = f->factor_below;
         else
@@ -278,6 +282,44 @@ static void check_range(const lh_job *job, const lh_plan *own,
     for (double x = s->least; x <= s->most; x *= 2)
         if (x >= low && x <= high)
             check_kept(job, own, r, x);
+}
+
+/* What plans made anew are better by: at the last factor upwards, and halfway
+ * to the last one downwards. */
+static void check_ends(const lh_job *job, const lh_plan *own,
+                       const lh_plan_range *r)
+{
+    const lh_plan_sensitivity *s = own->sensitivity;
+    double ends[2] = {s->least, s->most};
+    for (uint32_t i = 0; i < r->n_flips; i++)
+        if (r->flips[i].factor_below >= 1)
+            ends[1] = r->flips[i].factor_below;
+        else
+            ends[0] = r->flips[i].factor_above;
+    for (int i = 0; i < 2; i++) {
+        const double x = i ? ends[i] : sqrt(ends[i]);
+        const lh_link_change changes[] = {
+            {r->from, r->to, r->quantity, true, x},
+            {r->to, r->from, r->quantity, true, x}};
+        const uint32_t n = r->from == LH_ALL_LINKS ? 1 : 2;
+        const lh_plan_question question = {"x", n, changes};
+        lh_plan_options o = {.size = sizeof o,
+                             .no_optimal = true,
+                             .n_questions = 1,
+                             .questions = &question};
+        lh_plan *plan = make(job, &o);
+        if (plan && lhi_choice_same(&plan->best, &own->best)) {
+            const lh_plan_answer *a = &plan->answers[0];
+            CHECK_MSG(
+                lhi_choice_same(&a->best, &own->best) ||
+                    (double)a->kept.iteration_ns <=
+                        (1.001 + s->margin) * (double)a->best.iteration_ns,
+                "%s x%g: %.3f over %.3f s", lh_link_quantity_name(r->quantity),
+                x, (double)a->kept.iteration_ns / 1e9,
+                (double)a->best.iteration_ns / 1e9);
+        }
+        lh_plan_free(plan);
+    }
 }
 
 static void flips_are_where_they_are_said(bool quick)
@@ -296,9 +338,12 @@ static void flips_are_where_they_are_said(bool quick)
         CHECK(lhi_choice_same(&s->here, &plan->best));
         CHECK_INT(s->here.iteration_ns, plan->best.iteration_ns);
         CHECK_NEAR(s->least * s->most, 1, 0);
+        CHECK_NEAR(s->margin, quick ? 0 : 0.01, 0);
         CHECK_NEAR(s->most, quick ? 16 : 4, 0);
         for (uint32_t i = 0; i < s->n_ranges; i++) {
             check_range(job, plan, &s->ranges[i]);
+            if (!quick && i < 2) /* all links: the others cost minutes */
+                check_ends(job, plan, &s->ranges[i]);
             n_flips += s->ranges[i].n_flips;
         }
     }

@@ -5,7 +5,10 @@
  * layout that is best only strictly between two powers of two is not seen.
  *
  * The searches are quick ones (lh_plan_options), and the plan's own layout and
- * schedule compete with what they find. */
+ * schedule compete with what they find. What a quick search overlooks may be
+ * better before: full searches look again, where the layout is the best for the
+ * last time and halfway to there, and where one of them finds a better layout
+ * the flip is between that and the job's value. */
 #include "plan/explain/flip.h"
 
 #include "base/fail.h"
@@ -17,6 +20,8 @@
 
 #include <math.h>
 
+#define MARGIN 0.01 /* of what full searches find; see lh_plan_sensitivity */
+
 enum {
     MOST_SITES = 8, /* of which each pair is looked at by itself */
     MOST_FLIPS = 2, /* of one quantity: down and up */
@@ -26,6 +31,8 @@ enum {
 typedef struct point {
     double factor;
     lh_choice best;
+    bool same; /* layout as the plan's, or none that is better by the margin */
+    bool full; /* by a full search */
 } point;
 
 typedef struct flipper {
@@ -67,40 +74,69 @@ static lh_status plan_quickly(flipper *f, const lh_job *job, lhi_arena *mem,
     return status;
 }
 
-/* The plan's own layout, unless the search finds a better one there. */
-static lh_status plan_at(flipper *f, double factor, lhi_arena *mem,
-                         lh_choice *best, lh_error *err)
+/* As an answer to --what-if, but for the optimal schedules of the best: all of
+ * these searches together have about as much work as the plan's. */
+static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
+                            lh_choice *best, lh_error *err)
 {
-    lh_choice kept;
+    enum { LEAST_PARTS = 10, EACH = 4 }; /* of a range: halfway, last, twice */
+    const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
+    lh_plan_options full = *f->given;
+    full.no_optimal = true;
+    full.progress = watch;
+    full.watch = NULL;
+    full.context = f;
+    LHI_TRY(lhi_plan_search_again(job, &full, n > LEAST_PARTS ? n : LEAST_PARTS,
+                                  mem, best, err));
+    best->why = "";
+    return LH_OK;
+}
+
+static lh_status change_job(flipper *f, double factor, lhi_arena *mem,
+                            lh_job **out, lh_error *err)
+{
     lh_link_change changes[2] = {
         {f->range->from, f->range->to, f->range->quantity, true, factor},
         {f->range->to, f->range->from, f->range->quantity, true, factor}};
     uint32_t n = f->range->from == LH_ALL_LINKS ? 1 : 2;
-    lh_job *job = LHI_NEW(mem, lh_job, 1);
-    if (!job)
-        return lhi_fail_nomem(err);
-    LHI_TRY(lhi_changed_job(f->plan->job, changes, n, mem, job, err));
-    LHI_TRY(plan_quickly(f, job, mem, best, err));
+    *out = LHI_NEW(mem, lh_job, 1);
+    return *out ? lhi_changed_job(f->plan->job, changes, n, mem, *out, err)
+                : lhi_fail_nomem(err);
+}
+
+/* The plan's own layout, unless the search finds a better one there: of a full
+ * search, better by more than the margin. */
+static lh_status plan_at(flipper *f, lhi_arena *mem, point *p, lh_error *err)
+{
+    lh_choice kept;
+    lh_job *job;
+    LHI_TRY(change_job(f, p->factor, mem, &job, err));
+    LHI_TRY(p->full ? plan_fully(f, job, mem, &p->best, err)
+                    : plan_quickly(f, job, mem, &p->best, err));
     lh_status status = lhi_plan_kept(f->plan, job, mem, &kept, err);
-    if (status == LH_EUNSUPPORTED) /* times that no pipeline holds */
-        return LH_OK;
-    LHI_TRY(status);
-    if (lhi_value_of(f->given, &kept) <= lhi_value_of(f->given, best))
-        *best = kept;
+    if (status != LH_OK && status != LH_EUNSUPPORTED)
+        return status; /* unsupported: times that no pipeline holds */
+    const double margin = p->full ? f->plan->sensitivity->margin : 0;
+    if (status == LH_OK &&
+        (double)lhi_value_of(f->given, &kept) <=
+            (1 + margin) * (double)lhi_value_of(f->given, &p->best))
+        p->best = kept;
+    p->same = lhi_choice_same(&p->best, &f->plan->sensitivity->here);
     return LH_OK;
 }
 
 /* A choice without what it points to, but for sites: enough to compare
  * layouts. */
-static lh_status look_at(flipper *f, double factor, point *out, lh_error *err)
+static lh_status look_at(flipper *f, double factor, bool full, point *out,
+                         lh_error *err)
 {
-    *out = (point){factor, f->plan->sensitivity->here};
+    *out = (point){factor, f->plan->sensitivity->here, true, full};
     if (!(factor < 1) && !(factor > 1))
         return LH_OK; /* known already */
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    lh_status status = plan_at(f, factor, scratch, &out->best, err);
+    lh_status status = plan_at(f, scratch, out, err);
     if (status == LH_OK)
         status = lhi_copy_sites(out->best.layout.sites, f->sites,
                                 &out->best.layout.sites, err);
@@ -111,51 +147,80 @@ static lh_status look_at(flipper *f, double factor, point *out, lh_error *err)
 /* --- flips -----------------------------------------------------------------
  */
 
-static lh_status add_flip(flipper *f, const point *low, const point *high,
+static lh_status add_flip(flipper *f, const point *same, const point *other,
                           lh_error *err)
 {
+    const bool up = same->factor < other->factor;
+    point low = up ? *same : *other, high = up ? *other : *same;
     lh_plan_flip *flip = &f->flips[f->n_flips++];
-    *flip = (lh_plan_flip){.factor_below = low->factor,
-                           .factor_above = high->factor};
+    *flip =
+        (lh_plan_flip){.factor_below = low.factor, .factor_above = high.factor};
     /* Once more, the same, to stay. */
-    LHI_TRY(plan_at(f, low->factor, f->mem, &flip->below, err));
-    return plan_at(f, high->factor, f->mem, &flip->above, err);
+    LHI_TRY(plan_at(f, f->mem, &low, err));
+    LHI_TRY(plan_at(f, f->mem, &high, err));
+    flip->below = low.best;
+    flip->above = high.best;
+    return LH_OK;
 }
 
 /* Between a factor where the layout is the same as here and one where it is
  * not. */
-static lh_status bisect(flipper *f, point same, point other, lh_error *err)
+static lh_status bisect(flipper *f, point *same, point *other, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
-    while (!f->stopped &&
-           fmax(same.factor, other.factor) / fmin(same.factor, other.factor) >
-               1 + s->tolerance) {
+    while (!f->stopped && fmax(same->factor, other->factor) /
+                                  fmin(same->factor, other->factor) >
+                              1 + s->tolerance) {
         point middle;
-        LHI_TRY(look_at(f, sqrt(same.factor * other.factor), &middle, err));
-        if (lhi_choice_same(&middle.best, &s->here))
-            same = middle;
-        else
-            other = middle;
+        LHI_TRY(look_at(f, sqrt(same->factor * other->factor), other->full,
+                        &middle, err));
+        *(middle.same ? same : other) = middle;
     }
-    return same.factor < other.factor ? add_flip(f, &same, &other, err)
-                                      : add_flip(f, &other, &same, err);
+    return LH_OK;
+}
+
+/* Whether full searches agree that the layout is the best up to there; where
+ * they do not, *same and *other are what they have found. */
+static lh_status confirm(flipper *f, point *same, point *other, bool *found,
+                         lh_error *err)
+{
+    const double last = same->factor;
+    point stands = {1, f->plan->sensitivity->here, true, true};
+    for (int i = 0; i < 2 && !f->stopped; i++) {
+        point there;
+        LHI_TRY(look_at(f, i ? last : sqrt(last), true, &there, err));
+        if (!there.same) {
+            *found = true;
+            *same = stands;
+            *other = there;
+            return bisect(f, same, other, err);
+        }
+        stands = there;
+    }
+    return LH_OK;
 }
 
 /* The first flip on the way to `end`. */
 static lh_status find_flip(flipper *f, double end, lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
-    bool up = end > 1;
-    point same = {1, s->here}, next;
-    while (!f->stopped && (up ? same.factor < end : same.factor > end)) {
+    bool up = end > 1, found = false;
+    point same = {1, s->here, true, false}, next = same;
+    while (!f->stopped && !found &&
+           (up ? same.factor < end : same.factor > end)) {
         double factor =
             up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
-        LHI_TRY(look_at(f, factor, &next, err));
-        if (!lhi_choice_same(&next.best, &s->here))
-            return bisect(f, same, next, err);
-        same = next;
+        LHI_TRY(look_at(f, factor, false, &next, err));
+        if (next.same)
+            same = next;
+        else
+            found = true;
     }
-    return LH_OK;
+    if (found)
+        LHI_TRY(bisect(f, &same, &next, err));
+    if (s->margin > 0 && (same.factor < 1 || same.factor > 1))
+        LHI_TRY(confirm(f, &same, &next, &found, err));
+    return found && !f->stopped ? add_flip(f, &same, &next, err) : LH_OK;
 }
 
 static lh_status find_flips(flipper *f, lh_plan_range *range, lh_error *err)
@@ -219,6 +284,7 @@ lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
                         "a range of %g with a tolerance of %g: the range is "
                         "above 1 and at most %g, the tolerance 1e-9 or more",
                         range, s->tolerance, 0x1p20);
+    s->margin = options->quick ? 0 : MARGIN;
     s->most = range;
     s->least = 1 / range;
     f.options.n_questions = 0;

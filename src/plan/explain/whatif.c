@@ -57,8 +57,9 @@ lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
 
 enum { QUESTION = 10 }; /* has one of so many parts of the plan's work */
 
-static lh_status search_again(const lh_job *job, const lh_plan_options *options,
-                              lhi_arena *mem, lh_choice *best, lh_error *err)
+lh_status lhi_plan_search_again(const lh_job *job,
+                                const lh_plan_options *options, uint32_t parts,
+                                lhi_arena *mem, lh_choice *best, lh_error *err)
 {
     lh_plan_options quiet = *options;
     lh_plan there = {.job = job};
@@ -67,8 +68,8 @@ static lh_status search_again(const lh_job *job, const lh_plan_options *options,
     quiet.jitter = NULL;
     quiet.front = false;
     quiet.top = 1;
-    quiet.layout_effort = lhi_layout_effort(options) / QUESTION;
-    quiet.seconds /= QUESTION;
+    quiet.layout_effort = lhi_layout_effort(options) / parts;
+    quiet.seconds /= parts;
     lh_status status = lhi_plan_find(job, &quiet, mem, NULL, &there, err);
     *best = there.best;
     lh_pipeline_free((lh_pipeline *)there.pipeline);
@@ -87,7 +88,8 @@ static lh_status answer(const lh_plan_question *question,
     LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
                             mem, job, err));
     LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
-    LHI_TRY(search_again(job, options, mem, &out->best, err));
+    LHI_TRY(
+        lhi_plan_search_again(job, options, QUESTION, mem, &out->best, err));
     /* The schedule that is there may be better than one found from nothing. */
     if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
         out->best = out->kept;

@@ -179,6 +179,7 @@ static const lhi_field sensitivity_rows[] = {
     {"least", LHI_REAL(lh_plan_sensitivity, least), .low = 1e-9, .high = 1},
     {"most", LHI_REAL(lh_plan_sensitivity, most), .low = 1, .high = 1e9},
     {"tolerance", LHI_REAL(lh_plan_sensitivity, tolerance), .high = 1e9},
+    {"margin", LHI_REAL(lh_plan_sensitivity, margin), .high = 1e9},
     {"here", LHI_STRUCT(lh_plan_sensitivity, here), .table = &lhi_choice_table},
     {"ranges", LHI_LIST(lh_plan_sensitivity, ranges, n_ranges),
      .table = &range_table},
