@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "jitter_view.h"
 #include "view.h"
+#include "wrap.h"
 
 #include <longhaul/bounds.h>
 
@@ -46,6 +47,7 @@ typedef struct work {
     cli_view view;
     lh_bound bound;
     lh_jitter_result jitter; /* samples 0: not asked for */
+    double straggler_rate;   /* as given: of a plan's, for each GPU */
 } work;
 
 /* --- JSON --------------------------------------------------------------------
@@ -314,16 +316,21 @@ static void print_dp_links(cli *c, const cli_view *v)
     more_rows(c, rows);
 }
 
-static void print_jitter(cli *c, const lh_jitter_result *r)
+static void print_jitter(cli *c, const work *w)
 {
+    const lh_jitter_result *r = &w->jitter;
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
-        p99[CLI_TIME_TEXT];
-    cli_print(c,
-              "jitter        mean %s, median %s, 95 %% within %s, 99 %% within "
-              "%s (%" PRIu32 " samples)\n",
-              cli_time_text((int64_t)r->mean_ns, mean),
-              cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
-              cli_time_text(r->p99_ns, p99), r->samples);
+        p99[CLI_TIME_TEXT], slow[CLI_STRAGGLER_TEXT];
+    cli_wrap(c, "jitter", 0,
+             "mean %s, median %s, 95 %% within %s, 99 %% within %s (%" PRIu32
+             " samples)",
+             cli_time_text((int64_t)r->mean_ns, mean),
+             cli_time_text(r->p50_ns, p50), cli_time_text(r->p95_ns, p95),
+             cli_time_text(r->p99_ns, p99), r->samples);
+    if (w->problem.plan &&
+        *cli_straggler_text(w->straggler_rate, lh_plan_gpus(w->problem.plan),
+                            slow))
+        cli_wrap(c, "", 0, "%s", slow);
 }
 
 static void print_head(cli *c, const work *w)
@@ -355,7 +362,7 @@ static void print_head(cli *c, const work *w)
               cli_memory_text(most, unit, b), device,
               lh_timeline_fits(t, NULL) ? "" : ", over the limit");
     if (w->jitter.samples)
-        print_jitter(c, &w->jitter);
+        print_jitter(c, w);
 }
 
 static lh_status print_text(cli *c, const work *w)
@@ -419,6 +426,7 @@ static lh_status vary(cli *c, work *w)
     lh_jitter jitter;
     lh_sim_options sim = cli_sim_options(&s->model);
     CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
+    w->straggler_rate = jitter.straggler_rate;
     if (w->problem.plan)
         CLI_TRY(lh_plan_jitter(w->problem.plan->job, &w->problem.plan->best,
                                &jitter, &jitter, &c->err));

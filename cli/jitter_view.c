@@ -2,6 +2,8 @@
 #include "jitter_view.h"
 #include "values.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static bool is_key(const char *text, size_t len, const char *key)
@@ -68,6 +70,20 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
             return lh_jitter_check(out, &c->err);
         text++;
     }
+}
+
+char *cli_straggler_text(double rate, uint32_t n_gpus, char *text)
+{
+    *text = '\0';
+    if (!(rate > 0) || rate > 1)
+        return text;
+    const double any = -100 * expm1(n_gpus * log1p(-rate));
+    snprintf(text, CLI_STRAGGLER_TEXT,
+             "a GPU is slow in %.3g %% of the iterations, so %.3g of the "
+             "%" PRIu32 " on average: %s%.3g %% of the iterations have one",
+             100 * rate, n_gpus * rate, n_gpus, any > 99.9 ? "over " : "",
+             any > 99.9 ? 99.9 : any);
+    return text;
 }
 
 json_t *cli_jitter_json(const lh_jitter_result *r)

@@ -35,6 +35,10 @@ lh_status cli_check_jitter(cli *c, const cli_jitter *given);
 /* Reads the option into *out, with --seed. Wrong usage where it says what there
  * is not. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
+/* What a rate of stragglers, of each of so many GPUs, comes to for all of them:
+ * at most CLI_STRAGGLER_TEXT bytes; "" where there are none. */
+enum { CLI_STRAGGLER_TEXT = 160 };
+char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
 json_t *cli_jitter_json(const lh_jitter_result *r);
 
 #endif

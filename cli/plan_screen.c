@@ -3,6 +3,7 @@
  * screen leaves; all of it is in the parts, in JSON and in the report. */
 #define _XOPEN_SOURCE 700
 #include "plan_screen.h"
+#include "jitter_view.h"
 #include "plan_cost.h"
 #include "plan_links.h"
 #include "plan_why.h"
@@ -89,6 +90,9 @@ static void print_jitter(cli *c, const lh_plan *p)
              cli_plan_time(p, r->mean_ns, mean),
              cli_plan_time(p, (double)r->p95_ns, p95),
              cli_plan_time(p, (double)r->p99_ns, p99), r->samples);
+    char slow[CLI_STRAGGLER_TEXT];
+    if (*cli_straggler_text(how->jitter.straggler_rate, lh_plan_gpus(p), slow))
+        cli_wrap(c, "", 2, "%s", slow);
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedules of %" PRIu32 " layouts%s",
              how->by == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",

@@ -173,6 +173,22 @@ def unknown_parts_are_refused_with_those_that_there_are():
          err=r"--show does nothing with --json")
 
 
+# The share of iterations with a straggler is 1 - (1 - rate)^GPUs.
+@test
+def a_rate_of_each_gpu_is_said_of_all():
+    write("job.yaml", small(layout="tensor: 2, pipeline: 2, data: 2"))
+    for rate in (0.001, 0.05, 1):
+        varied = ["--jitter", f"straggler={rate}x2", "--samples", "5"]
+        words = (rf"a GPU is slow in {100 * rate:.3g} % of the iterations, so "
+                 rf"{8 * rate:.3g} of the 8 on average: "
+                 rf"{'over 99.9' if rate == 1 else f'{100 * (1 - (1 - rate) ** 8):.3g}'}"
+                 rf" % of the iterations have one").replace(" ", r"\s+")
+        case(f"rate {rate}", ["plan", "job.yaml", *SOON, "-o", "plan.json",
+                              *varied], out=words)
+        case(f"of a plan, {rate}", ["simulate", "plan.json", *varied],
+             out=words)
+
+
 # Links are a-b, both ways, and a>b; names of datacenters have dashes.
 @test
 def links_are_named_by_their_ends():
