@@ -4,6 +4,8 @@
 #include "jobs.h"
 #include "plans.h"
 
+#include "base/random.h"
+
 #include <longhaul/cost.h>
 #include <longhaul/plan.h>
 
@@ -330,6 +332,48 @@ static void as_if_planned(void)
     lh_job_free(other);
 }
 
+/* Whatever links are set to, nothing slower is advised, nor anything that gains
+ * less than 1 %: check_advice(). */
+static void any_ends(void)
+{
+    static const char *const balancing[] = {
+        "", ", load_balancing: ecmp, paths: 4, queue_pairs: 2",
+        ", load_balancing: spray, queue_pairs: 1", ", load_balancing: spray"};
+    static const char *const control[] = {
+        "", ", congestion_control: on",
+        ", congestion_control: on, queue_kib: 64"};
+    static const char *const recovery[] = {"", ", recovery: go-back-n",
+                                           ", recovery: selective-repeat"};
+    static const char *const loss[] = {
+        "", ", loss: 0.0002", ", loss: 0.01, fec: {data: 32, parity: 2}"};
+    static const double rates[] = {1, 10, 100, 1000};
+    static const double latencies[] = {0.05, 1, 20};
+    lhi_random random = {7};
+    uint32_t mattered = 0;
+    for (int i = 0; i < 60; i++) {
+        static const uint32_t most[] = {3, 4, 3, 3, 3, 2, 4};
+        uint32_t drawn[7];
+        char link[240];
+        lh_job *job = NULL;
+        for (int k = 0; k < 7; k++)
+            drawn[k] = lhi_random_below(&random, most[k]);
+        snprintf(link, sizeof link, "latency_ms: %g%s%s%s%s%s",
+                 latencies[drawn[0]], balancing[drawn[1]], control[drawn[2]],
+                 recovery[drawn[3]], loss[drawn[4]],
+                 drawn[5] ? ", oversubscription: 2" : "");
+        lh_plan *p = make(rates[drawn[6]], link, &job);
+        CHECK_MSG(p != NULL, "no plan with %s", link);
+        if (p) {
+            check_text(p);
+            for (int k = 0; k < LH_N_ADVICE_TOPICS; k++)
+                mattered += find(p, (lh_advice_topic)k)->matters;
+        }
+        lh_plan_free(p);
+        lh_job_free(job);
+    }
+    CHECK(mattered >= 20);
+}
+
 /* How far to trust a number: beside what packet simulations found at up to 1
  * ms, and nothing beyond. */
 static void sureness(void)
@@ -475,6 +519,7 @@ int main(void)
     RUN(control);
     RUN(queues_stay);
     RUN(as_if_planned);
+    RUN(any_ends);
     RUN(sureness);
     RUN(zones_share_a_link);
     return test_summary();
