@@ -60,6 +60,8 @@ typedef struct cli_option {
     const char *arg;    /* what help calls the argument; NULL: a flag */
     const char *preset; /* parsed as if given first; NULL: none */
     const char *help;
+    const char *like;     /* an argument that works, where it has a unit or a
+                             form; NULL: any of its kind does */
     uint32_t least, most; /* CLI_COUNT, CLI_WHOLE */
     double low, high;     /* CLI_REAL, CLI_ABOVE; high 0: no limit */
     /* CLI_CHOICE: the words, ending with NULL, or what gives the i-th of

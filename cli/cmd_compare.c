@@ -29,12 +29,14 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, methods),
      .arg = "A,B,...",
+     .like = "1f1b,zb-h1",
      .help = "Only these methods; see Methods below. Without it: all.",
      .words = CLI_WORDS_METHODS},
     {.name = "sweep",
      .type = CLI_TEXT,
      .at = offsetof(settings, sweep),
      .arg = "latency=VALUES,transfer=VALUES",
+     .like = "latency=0:40ms:5ms",
      .help = "Compare under these delays, too. VALUES is first:last:step or a "
              "list of values. With a unit (ns, us, ms, s) a value is a time; "
              "a plain number is a multiple of the forward time of one "

@@ -37,6 +37,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, schedule),
      .arg = "S.csv|PLAN|METHOD",
+     .like = "zb-h1",
      .help = "Another schedule than the plan's; for a pipeline without one: "
              "auto.",
      .words = CLI_WORDS_METHODS_OR_FILES},

@@ -65,6 +65,7 @@ static const cli_option options[] = {
      .type = CLI_ABOVE,
      .at = offsetof(settings, seconds),
      .arg = "S",
+     .like = "30",
      .high = 1e9,
      .help = "Seconds of processor time for the search over layouts, in place "
              "of --effort's work: the plan then depends on the machine, and "
@@ -88,6 +89,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
+     .like = "20,20,100,10",
      .help = "With --search monte-carlo: layouts that are drawn, partitions of "
              "each, how many of the fastest are kept, and how often each of "
              "these is changed by one layer (default: 100,100,1000,100). "
@@ -127,6 +129,7 @@ static const cli_option options[] = {
      .type = CLI_ABOVE,
      .at = offsetof(settings, gpu_hour_usd),
      .arg = "USD",
+     .like = "2.5",
      .high = 1e9,
      .help = "What a GPU costs for an hour, in place of the job's "
              "usd_per_gpu_hour."},
@@ -134,6 +137,7 @@ static const cli_option options[] = {
      .type = CLI_ABOVE,
      .at = offsetof(settings, per_gb_usd),
      .arg = "USD",
+     .like = "0.02",
      .high = 1e9,
      .help = "What 10^9 bytes sent between datacenters cost, in place of the "
              "job's usd_per_gb."},
@@ -141,6 +145,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
      .arg = "LINKS",
+     .like = "latency=20,40,bandwidth=x2",
      .help = "What the plan would take, and what would be best, if links had "
              "other values: latency (ms), bandwidth (Gb/s), loss, "
              "oversubscription, of all links or of one (west-east.latency; "
@@ -163,6 +168,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, show),
      .arg = "PART[,PART...]",
+     .like = "layouts,search",
      .adds_up = true,
      .help = "Print more than one screen: " CLI_SHOW_NAMES ", or all. JSON and "
              "the report always have all of it."},

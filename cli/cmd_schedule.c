@@ -40,6 +40,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, warmup),
      .arg = "auto|initial|X0,X1,...",
+     .like = "7,5,3,1",
      .preset = "auto",
      .help = "slack: forwards of each device before its first backward, given "
              "as a list or worked out from the delays (auto, Adaptra's "
@@ -57,6 +58,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, enqueue),
      .arg = "N,N,...",
+     .like = "8,4",
      .help = "elastic: microbatches that go forward together, group by group; "
              "they add up to all. Without this option the pipeline's own, or "
              "the queue that takes least by PipeMesh's formula."},
@@ -64,6 +66,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),
      .arg = "N,N,...",
+     .like = "6,6",
      .help = "elastic: the same for the backward. Without this option as many "
              "groups as --enqueue has, all of one size."},
     {.name = "any-network",

@@ -58,6 +58,7 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, inject),
      .arg = "LINK=DELAYS",
+     .like = "west-east=latency:20ms,gbps:10",
      .help = "Other delays on links: LINK=latency:20ms,gbps:10 or "
              "LINK=transfer:3ms; several with ';' between them. LINK is a "
              "link's name, or two datacenters or devices: west-east, both "
@@ -139,6 +140,7 @@ static const cli_option options[] = {
      .type = CLI_REAL,
      .at = offsetof(train_settings, validation),
      .arg = "SHARE",
+     .like = "0.1",
      .preset = "0",
      .help = "cpu: share of the data, at the end, that is kept for "
              "validation: 0 up to 1."},
@@ -160,6 +162,7 @@ static const cli_option options[] = {
      .type = CLI_REAL,
      .at = offsetof(train_settings, min_rate),
      .arg = "R",
+     .like = "3e-5",
      .help = "cpu: the learning rate at the end of the cosine. Without this "
              "option: a tenth of --rate."},
     {.name = "warmup",

@@ -61,6 +61,8 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice(o, i); i++)
         at += (size_t)snprintf(right + at, room - at, "%s%s",
                                i ? ", " : " One of: ", cli_choice(o, i));
+    if (o->like)
+        at += (size_t)snprintf(right + at, room - at, " (such as %s)", o->like);
     if (o->preset)
         snprintf(right + at, room - at, " (default: %s)", o->preset);
     fputs(left, out);

@@ -64,6 +64,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
         .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
+        .like = "zb-h1",                                                       \
         .help = "The schedule: a CSV file, that of a plan, or a method that "  \
                 "makes one; see Methods below. Without it: auto for a "        \
                 "pipeline, its own for "                                       \

@@ -18,6 +18,7 @@ typedef struct cli_jitter {
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, jitter.spec),                                    \
      .arg = "WHAT=HOW,...",                                                    \
+     .like = "latency=0.2,degraded=0.01x3",                                    \
      .help = "Iterations under delays drawn at random: latency=A and "         \
              "transfer=A make links slower by the share A on average "         \
              "(exponentially distributed), degraded=PxK a link K times as "    \

@@ -77,6 +77,10 @@ static void put_man_option(FILE *out, const cli_option *o, const char *help)
         fprintf(out, "%s%s", i ? ", " : "One of: ", cli_choice(o, i));
     if (o->type == CLI_CHOICE)
         fputs(".\n", out);
+    if (o->like) {
+        fputs("Such as\n", out);
+        put_roff(out, o->like);
+    }
     if (o->preset)
         fprintf(out, "The default is %s.\n", o->preset);
 }

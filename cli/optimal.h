@@ -20,6 +20,7 @@ typedef struct cli_search {
      .type = CLI_REAL,                                                         \
      .at = offsetof(settings, search.time_limit_s),                            \
      .arg = "SECONDS",                                                         \
+     .like = "60",                                                             \
      .help =                                                                   \
          "optimal: stop after so long and keep the best so far (without "      \
          "a limit it goes on until it has a proof; Ctrl-C stops it too)."},    \
@@ -35,12 +36,14 @@ typedef struct cli_search {
          .type = CLI_REAL,                                                     \
          .at = offsetof(settings, search.gap_percent),                         \
          .arg = "PERCENT",                                                     \
+         .like = "0.5",                                                        \
          .help = "optimal: stop when the makespan is within so many percent "  \
                  "of the proven bound."},                                      \
         {.name = "memory",                                                     \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, search.memory_mib),                          \
          .arg = "MIB",                                                         \
+         .like = "512",                                                        \
          .least = 1,                                                           \
          .most = 1u << 24,                                                     \
          .help = "optimal: memory for its tables (default 1024)."},            \
@@ -64,6 +67,7 @@ typedef struct cli_search {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.without),                             \
          .arg = "NAME,...",                                                    \
+         .like = "beams,search",                                               \
          .help = "optimal, auto: search without these engines, to see what "   \
                  "they are worth; see Engines below. Given again, without "    \
                  "those of all.",                                              \
@@ -72,6 +76,7 @@ typedef struct cli_search {
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv|PLAN",           \
+        .like = "s.csv",                                                       \
         .help = "optimal: a schedule to improve on, of a CSV or a plan.",      \
         .words = CLI_WORDS_FILES                                               \
     }

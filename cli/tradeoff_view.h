@@ -20,8 +20,9 @@ typedef struct cli_tradeoff {
      .type = CLI_TIME,                                                         \
      .at = offsetof(settings, tradeoff.makespan_ns),                           \
      .arg = "TIME",                                                            \
-     .help = "--objective memory: the makespan to keep, such as 3.98s or "     \
-             "3980ms (default: the least there is)."},                         \
+     .like = "3980ms",                                                         \
+     .help = "--objective memory: the makespan to keep, with its unit: ns, "   \
+             "us, ms, s. Without it the least there is."},                     \
         {.name = "pareto",                                                     \
          .type = CLI_FLAG,                                                     \
          .at = offsetof(settings, tradeoff.pareto),                            \

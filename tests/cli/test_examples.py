@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What help shows works: every example line, and the form of every argument
+that has one."""
+import json
+import re
+import shlex
+
+from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
+                     uniform, write)
+
+COMMANDS = re.findall(r"^  (\w+) ", re.search(
+    r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
+# Any of these is as good as another.
+PLAIN = {"FILE", "DIR", "N", "K", "TEXT"}
+JOB = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}
+    training: {global_batch: 12, sequence: 32, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 1
+      fabric: {gbps: 10, latency_us: 50}
+      datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+      links: [{between: [west, east], latency_ms: 1, gbps: 1}]
+    layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
+             chunks_per_device: 1}
+    """
+FILES = ["job.yaml", "plan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
+         "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt"]
+
+
+@makes(*FILES)
+def inputs():
+    write("job.yaml", JOB)
+    run("plan", "job.yaml", "--no-optimal", "-q", "-o", "plan.json")
+    uniform("pipeline.yaml", latency=8, transfer=1, limit=8)
+    for name in ("p.yaml", "ud.yaml"):
+        write(name, read("pipeline.yaml"))
+    uniform("wave.yaml", placement="wave", chunks=2, latency=8, transfer=1)
+    run("schedule", "pipeline.yaml", "-m", "optimal", "-o", "s.csv",
+        "--certificate", "proof.json", "-q")
+    for name in ("a.json", "b.json"):
+        run("simulate", "pipeline.yaml", "-s", "s.csv", "--trace", name)
+    write("book.txt", "It is a truth universally acknowledged. " * 200)
+
+
+def clear():
+    inputs()
+    for path in WORK.iterdir():
+        if path.is_file() and path.name not in FILES:
+            path.unlink()
+    if not (WORK / "examples").exists():
+        (WORK / "examples").symlink_to(ROOT / "examples")
+
+
+def examples(text):
+    return re.findall(r"^  longhaul (.*)$",
+                      text.partition("\nExamples:\n")[2], re.M)
+
+
+def options(command):
+    """(name, argument, help) of each option that takes an argument."""
+    part = run(command, "--help").stdout.partition("\nOptions:\n")[2]
+    part = part.partition("\nCommon options:")[0]
+    for text in re.split(r"\n(?=  -|      --)", "\n" + part):
+        flat = " ".join(text.split())
+        found = re.match(r"(?:-\w, )?--([\w-]+) (\S+) ", flat)
+        if found and (found[2].upper() == found[2] or
+                      re.search(r"[|,=]", found[2])):
+            yield found[1], found[2], flat[found.end():]
+
+
+@test
+def every_example_works():
+    ran = set()
+    for command in COMMANDS:
+        for line in examples(run(command, "--help").stdout):
+            clear()
+            args = shlex.split(line.partition(" | ")[0])
+            if args[0] == "init":
+                (WORK / "job.yaml").unlink()
+            done = run(*args, "-q")
+            check(done.returncode == 0, f"{line}: {done.stderr}")
+            ran.add(args[0])
+    check(ran == set(COMMANDS), f"commands with examples: {ran}")
+
+
+@test
+def the_first_lines_of_all_help_work():
+    for line in examples(run("--help").stdout):
+        clear()
+        if line.startswith("init"):
+            (WORK / "job.yaml").unlink()
+            line += " -m llama3-8b"
+        done = run(*shlex.split(line), "-q")
+        check(done.returncode == 0, f"{line}: {done.stderr}")
+
+
+# What an option needs beside it to have an effect.
+BESIDE = {
+    "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
+    "plan": {"": ["job.yaml"], "draws": ["--search", "monte-carlo"],
+             "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
+    "compare": {"": ["pipeline.yaml"]},
+    "simulate": {"": ["pipeline.yaml"]},
+    "train": {"": ["plan.json", "--speed", "1000"],
+              "validation": [], "min-rate": [], "rate": []},
+    "explain": {"": ["pipeline.yaml"]},
+    "schedule": {"": ["pipeline.yaml", "-m", "optimal"],
+                 "warmup": ["pipeline.yaml", "-m", "slack"],
+                 "enqueue": ["pipeline.yaml", "-m", "elastic"],
+                 "dequeue": ["pipeline.yaml", "-m", "elastic", "--enqueue",
+                             "8,4"],
+                 "makespan": ["pipeline.yaml", "-m", "optimal", "--objective",
+                              "memory"]},
+    "export": {"": ["plan.json"]},
+}
+FOR_CPU = r"\Alonghaul: train: --[\w-]+ is for the cpu device"
+
+
+@test
+def every_form_is_shown_and_works():
+    n = 0
+    for command in COMMANDS:
+        beside = BESIDE.get(command, {})
+        for name, argument, text in options(command):
+            like = re.search(r"\(such as (\S+)\)", text)
+            if argument in PLAIN and not like:
+                continue
+            if not check(like or re.search(r"\(default: |One of: ", text),
+                         f"{command} --{name} {argument} says no form"):
+                continue
+            if not like:
+                continue
+            clear()
+            more = beside.get(name, [])
+            base = beside.get("", [])
+            args = more if more[:1] and not more[0].startswith("-") else (
+                base + more)
+            done = run(command, *args, f"--{name}", like[1], "-q")
+            works = done.returncode == 0 or re.search(FOR_CPU, done.stderr)
+            check(works, f"{command} {args} --{name} {like[1]}: {done.stderr}")
+            n += 1
+    check(n > 25, f"{n} forms")
+
+
+@test
+def units_are_said_where_numbers_have_one():
+    """A number alone says nothing of what it counts."""
+    units = {"init --link-gbps": "10^9 bits per second",
+             "init --latency-ms": "milliseconds",
+             "plan --time": "Seconds", "plan --per-gb": "10^9 bytes",
+             "plan --gpu-hour": "hour", "plan --what-if": "(ms)",
+             "schedule --gap": "percent", "schedule --makespan": "unit",
+             "schedule --memory": "MIB", "schedule --time-limit": "SECONDS",
+             "compare --sweep": "(ns, us, ms, s)",
+             "train --inject": "latency:20ms,gbps:10",
+             "train --message-bytes": "size of a message"}
+    for option, unit in units.items():
+        command, name = option.split()
+        text = " ".join(run(command, "--help").stdout.split())
+        text = text.partition(" Options: ")[2]
+        at = text.find(f"{name} ")
+        check(at >= 0 and unit in text[at:at + 700], f"{option}: {unit}")
+
+
+@test
+def a_form_that_help_shows_is_what_errors_ask_for():
+    clear()
+    case("a time", ["schedule", "p.yaml", "-m", "optimal", "--objective",
+                    "memory", "--makespan", "3980"], 2,
+         err=r"is not a time such as 3\.98s or 3980ms")
+    check(json.loads(run("init", "--json").stdout)["sites"] == 1, "JSON")
+
+
+finish()
