@@ -273,15 +273,23 @@ static void print_links(cli *c, const cli_view *v)
     const lh_link_use *links = lh_analysis_links(v->analysis, &count);
     if (count == 0)
         return;
-    char a[CLI_TIME_TEXT];
+    static const char *const head[] = {"", "#messages", "#in use", "#queued",
+                                       "#at once"};
+    char queued[CLI_TIME_TEXT], used[20], messages[20], most[20];
     double total = (double)lh_timeline_makespan(v->timeline);
-    cli_print(c, "\nLinks\n  %-20s %9s %7s %12s %9s\n", "", "messages",
-              "in use", "queued", "at once");
-    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++)
-        cli_print(c, "  %-20.40s %9" PRIu32 " %5.1f %% %12s %9" PRIu32 "\n",
-                  links[i].name, links[i].n_messages,
-                  total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0,
-                  cli_time_text(links[i].queued_ns, a), links[i].max_queue);
+    cli_table t = {0};
+    cli_print(c, "\nLinks\n");
+    cli_table_row(&t, 5, head);
+    for (uint32_t i = 0; i < count && i < MOST_ROWS; i++) {
+        snprintf(messages, sizeof messages, "%" PRIu32, links[i].n_messages);
+        snprintf(used, sizeof used, "%.1f %%",
+                 total > 0 ? 100 * (double)links[i].busy_ns / total : 0.0);
+        snprintf(most, sizeof most, "%" PRIu32, links[i].max_queue);
+        const char *cells[] = {links[i].name, messages, used,
+                               cli_time_text(links[i].queued_ns, queued), most};
+        cli_table_row(&t, 5, cells);
+    }
+    cli_table_print(c, "", &t);
     more_rows(c, count);
 }
 

@@ -217,16 +217,27 @@ void cli_curves_fini(cli_curves *curves)
     *curves = (cli_curves){0};
 }
 
-enum { COLUMN = 11 };
+enum { COLUMN = 14 }; /* "9999.123 ms" and what stands before it */
+
+/* Columns of labels; values that have no unit of time are in forward times,
+ * which *along says. */
+static int sheet_width(const cli_comparison *x, char *along, size_t room)
+{
+    const int width = label_width(x);
+    const int len = snprintf(
+        along, room, "%s%s", cli_axis_names[x_axis(x)],
+        x->sweep.axes[x_axis(x)].delays.relative ? " (forward times)" : "");
+    return len > width ? len : width;
+}
 
 /* Points first..first+count-1 of one curve sheet, a row per contender. */
 static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
 {
-    char text[CLI_TIME_TEXT];
-    int width = label_width(x);
+    char text[CLI_TIME_TEXT], along[60];
     const cli_axis *axis = &x->sweep.axes[x_axis(x)];
-    cli_print(c, "\n%-*s", width, cli_axis_names[x_axis(x)]);
+    const int width = sheet_width(x, along, sizeof along);
+    cli_print(c, "\n%-*s", width, along);
     for (uint32_t p = first; p < first + count; p++)
         cli_print(c, "%*s", COLUMN, cli_axis_text(axis, p, text));
     cli_print(c, "\n");
@@ -251,7 +262,8 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
         if (curves.sweep.title)
             cli_print(c, which ? "\n%s\n" : "%s\n", curves.title);
         uint32_t width = cli_width(), points = curves.sweep.n_points;
-        uint32_t labels = (uint32_t)label_width(x);
+        char along[60];
+        uint32_t labels = (uint32_t)sheet_width(x, along, sizeof along);
         uint32_t fit = width > labels + COLUMN ? (width - labels) / COLUMN : 1;
         for (uint32_t p = 0; p < points; p += fit)
             print_points(c, x, which, p, points - p < fit ? points - p : fit);
