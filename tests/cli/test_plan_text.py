@@ -104,4 +104,26 @@ def nothing_that_stands_in_a_plan_is_faster_than_it():
           "what is simulated is not what was planned")
 
 
+# Other sizes of microbatches divide otherwise, but need more memory than there
+# is, too; those that do not divide come first.
+@test
+def memory_is_named_where_it_is_the_cause():
+    write("job.yaml", """longhaul: job/1
+model: llama3-70b
+training: {global_batch: 72, sequence: 8192, recompute: none, zero: 1}
+cluster:
+  gpu: {tflops: 989, memory_gib: 60, memory_gbps: 3350}
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: a, nodes: 8}]
+layout: {schedule: interleaved-1f1b, tensor: 4, pipeline: 8, context: 1}
+""")
+    said = run("plan", "job.yaml", "--no-optimal", "--search", "even")
+    check(said.returncode == 1 and
+          re.search(r"micro_batch \d+\): interleaved-1f1b: device \d+ needs "
+                    r"memory [\d.]+ GiB, its limit is 56\.4 GiB", said.stderr),
+          said.stderr)
+
+
 finish()

@@ -62,20 +62,34 @@ static lh_status refuse_drawn(const lhi_layout_search *s, lh_error *err)
                     s->job->name, *why ? ", e.g.: " : "", why);
 }
 
+/* A layout under which schedules say what they lack: memory, if that is what
+ * any of them lacks, for there the method applies. NULL: none. */
+static const lhi_candidate *with_reason(const lhi_layout_search *s)
+{
+    const lhi_candidate *first = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        if (!c->simulated || !c->choice.why[0])
+            continue;
+        if (c->choice.status == LH_CHOICE_MEMORY)
+            return c;
+        first = first ? first : c;
+    }
+    return first;
+}
+
 /* Nothing works: say what comes closest. */
 static lh_status refuse(const lhi_layout_search *s, lh_error *err)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
-        const lhi_candidate *c = &s->candidates[i];
-        if (c->simulated && c->choice.why[0])
-            return lhi_fail(err, LH_EINFEASIBLE,
-                            "%s: no schedule works with the layouts that fit "
-                            "(tensor %" PRIu32 ", pipeline %" PRIu32
-                            ", data %" PRIu32 "): %s",
-                            s->job->name, c->config.layout.tensor,
-                            c->config.layout.pipeline, c->config.layout.data,
-                            c->choice.why);
-    }
+    const lhi_candidate *c = with_reason(s);
+    if (c)
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "%s: no schedule works with the layouts that fit "
+                        "(tensor %" PRIu32 ", pipeline %" PRIu32
+                        ", data %" PRIu32 ", micro_batch %" PRIu32 "): %s",
+                        s->job->name, c->config.layout.tensor,
+                        c->config.layout.pipeline, c->config.layout.data,
+                        c->config.layout.micro_batch, c->choice.why);
     if (s->closest_floor.missing) {
         const lh_layout *l = &s->closest.layout;
         char missing[LHI_AMOUNT_TEXT];
