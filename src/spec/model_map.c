@@ -139,6 +139,25 @@ static lh_status check_idle(const lhi_doc *doc, const lhi_node *map,
                              "sliding_window", err);
 }
 
+/* What experts need, by the keys of this map. */
+static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
+                                   const lh_model *m, lh_error *err)
+{
+    if (m->experts && m->expert_ffn == 0)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "%u experts need expert_ffn, the width of each",
+                            m->experts);
+    if (m->experts && m->experts_per_token == 0)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "%u experts need experts_per_token, how many of "
+                            "them a token passes",
+                            m->experts);
+    if (m->ffn == 0 && lh_model_moe_layers(m, 0, m->layers) < m->layers)
+        return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                            "layers without experts need ffn, their width");
+    return LH_OK;
+}
+
 static void start_model(const lhi_reading *r, void *it)
 {
     (void)r;
@@ -151,6 +170,7 @@ static lh_status check_model(const lhi_reading *r, const lhi_node *map,
     LHI_TRY(check_dense_list(r->doc, map, it, err));
     LHI_TRY(fill_in(r->doc, map, it, err));
     LHI_TRY(check_idle(r->doc, map, it, err));
+    LHI_TRY(check_expert_keys(r->doc, map, it, err));
     return lhi_model_check(r->doc, map, it, err);
 }
 

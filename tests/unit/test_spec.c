@@ -263,8 +263,8 @@ static void bad_models_are_refused(void)
     refuse(MAP("kv_heads: 3"), "2 heads cannot share 3");
     refuse(MAP("gated: yes"), "gated: must be true or false");
     refuse(MAP("norm: l2"), "norm: must be rms or layer");
-    refuse(MAP("experts: 2"), "experts have no width");
-    refuse(MAP("experts: 2, expert_ffn: 4"), "0 experts per token");
+    refuse(MAP("experts: 2"), "2 experts need expert_ffn");
+    refuse(MAP("experts: 2, expert_ffn: 4"), "need experts_per_token");
     refuse(MAP("experts: 2, expert_ffn: 4, experts_per_token: 1, "
                "dense_layers: 4"),
            "no layer has any");
@@ -282,7 +282,7 @@ static void bad_models_are_refused(void)
     refuse(WITH("{layers: 4, hidden: 9, heads: 2, vocab: 10, ffn: 16}"),
            "give head_dim");
     refuse(WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10}"),
-           "dense layers have no MLP width");
+           "without experts need ffn");
     refuse(WITH("{layers: 99999, hidden: 8, heads: 2, vocab: 10}"),
            "layers: 99999 is out of range");
 #undef WITH
