@@ -15,6 +15,7 @@ typedef struct settings {
     const char *html;
     uint64_t effort;
     double seconds;
+    uint32_t threads;
     uint32_t top, sub_blocks;
     double ratio;
     const char *draws;
@@ -70,6 +71,14 @@ static const cli_option options[] = {
      .help = "Seconds of processor time for the search over layouts, in place "
              "of --effort's work: the plan then depends on the machine, and "
              "says so where not all was looked at."},
+    {.name = "threads",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, threads),
+     .arg = "N",
+     .least = 1,
+     .most = 1024,
+     .help = "Use at most N threads (default: as many as processors); without "
+             "--time the plan does not depend on it."},
     {.name = "no-optimal",
      .type = CLI_FLAG,
      .at = offsetof(settings, no_optimal),
@@ -340,6 +349,7 @@ static lh_status make_plan(cli *c, lh_plan **plan)
                            .sub_blocks = s->sub_blocks,
                            .effort = s->effort,
                            .seconds = s->seconds,
+                           .threads = s->threads,
                            .max_chunk_ratio = s->ratio,
                            .usd_per_gpu_hour = s->gpu_hour_usd,
                            .usd_per_gb = s->per_gb_usd,

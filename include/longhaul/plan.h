@@ -374,6 +374,10 @@ typedef struct lh_plan_options {
     double seconds;
     /* As `progress`, by the search over layouts; may be NULL. */
     bool (*watch)(void *context, const lh_plan_progress *now);
+    /* At most so many; 0: as many as processors that the process may run on.
+     * Without `seconds` the plan is the same for any number. `progress` and
+     * `watch` are called by the thread that called lh_plan_make() alone. */
+    uint32_t threads;
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.

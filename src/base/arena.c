@@ -163,6 +163,18 @@ void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark)
     }
 }
 
+/* Below what `into` has, whose top goes on being filled. */
+void lhi_arena_adopt(lhi_arena *into, lhi_arena *from)
+{
+    block **bottom = &into->top;
+    while (*bottom)
+        bottom = &(*bottom)->prev;
+    *bottom = from->top;
+    into->handed_out += from->handed_out;
+    from->top = NULL;
+    lhi_arena_free(from);
+}
+
 size_t lhi_arena_used(const lhi_arena *arena)
 {
     return arena->handed_out;

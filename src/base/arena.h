@@ -33,6 +33,10 @@ char *lhi_arena_strndup(lhi_arena *arena, const char *text, size_t len);
 lhi_mark lhi_arena_mark(const lhi_arena *arena);
 void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark);
 
+/* What `from` has handed out lives as long as `into` then, which no mark from
+ * before is to be rewound in; `from` is gone. */
+void lhi_arena_adopt(lhi_arena *into, lhi_arena *from);
+
 /* Bytes handed out so far. */
 size_t lhi_arena_used(const lhi_arena *arena);
 

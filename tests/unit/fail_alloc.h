@@ -4,6 +4,7 @@
 #ifndef FAIL_ALLOC_H
 #define FAIL_ALLOC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,18 +16,18 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 
-/* How many more allocations succeed; < 0: all do. */
-static int64_t fail_alloc_after = -1;
-static bool fail_alloc_hit; /* one has failed */
+/* How many more allocations succeed, of all threads; < 0: all do. */
+static _Atomic int64_t fail_alloc_after = -1;
+static atomic_bool fail_alloc_hit; /* one has failed */
 
 static bool fail_alloc_now(void)
 {
-    if (fail_alloc_after < 0)
+    int64_t left = fail_alloc_after;
+    while (left > 0 &&
+           !atomic_compare_exchange_weak(&fail_alloc_after, &left, left - 1))
+        continue;
+    if (left != 0)
         return false;
-    if (fail_alloc_after > 0) {
-        fail_alloc_after--;
-        return false;
-    }
     fail_alloc_hit = true;
     return true;
 }

@@ -212,27 +212,35 @@ CALL(job_parse, lh_job,
      lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &out, &err),
      lh_job_free)
 TEXT(job_format, lh_job_format(job, &out, NULL, &err))
-CALL(plan_make, lh_plan, lh_plan_make(job, NULL, &out, &err), lh_plan_free)
+/* The counts above are of one thread; test_plan_threads has those of more. */
+static const lh_plan_options one_thread = {.size = sizeof one_thread,
+                                           .threads = 1};
+CALL(plan_make, lh_plan, lh_plan_make(job, &one_thread, &out, &err),
+     lh_plan_free)
 static const lh_jitter jitter = {
     .size = sizeof jitter, .latency = 0.5, .samples = 3};
-static const lh_plan_options robust = {.size = sizeof robust,
-                                       .jitter = &jitter};
+static const lh_plan_options robust = {
+    .size = sizeof robust, .threads = 1, .jitter = &jitter};
 CALL(plan_make_robust, lh_plan, lh_plan_make(job, &robust, &out, &err),
      lh_plan_free)
 static const lh_plan_options drawn = {.size = sizeof drawn,
+                                      .threads = 1,
                                       .no_optimal = true,
                                       .partition = LH_PARTITION_MONTE_CARLO,
                                       .sampling = {4, 3, 4, 3, 1}};
 CALL(plan_make_drawn, lh_plan, lh_plan_make(job, &drawn, &out, &err),
      lh_plan_free)
-static const lh_plan_options exact = {
-    .size = sizeof exact, .no_optimal = true, .partition = LH_PARTITION_EXACT};
+static const lh_plan_options exact = {.size = sizeof exact,
+                                      .threads = 1,
+                                      .no_optimal = true,
+                                      .partition = LH_PARTITION_EXACT};
 CALL(plan_make_exact, lh_plan, lh_plan_make(job, &exact, &out, &err),
      lh_plan_free)
 static const lh_link_change slower = {LH_ALL_LINKS, LH_ALL_LINKS,
                                       LH_LINK_LATENCY, true, 2};
 static const lh_plan_question slower_links = {"latency=x2", 1, &slower};
 static const lh_plan_options links = {.size = sizeof links,
+                                      .threads = 1,
                                       .quick = true,
                                       .front = true,
                                       .usd_per_gpu_hour = 2,
@@ -241,6 +249,7 @@ static const lh_plan_options links = {.size = sizeof links,
                                       .sensitivity = true,
                                       .range = 2};
 static const lh_plan_options cheapest = {.size = sizeof cheapest,
+                                         .threads = 1,
                                          .quick = true,
                                          .goal = LH_PLAN_CHEAPEST,
                                          .front = true,

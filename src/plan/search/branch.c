@@ -3,8 +3,13 @@
  * decided some of a layout and carry a bound on all that lies below them. A
  * whole layout is first built, for the bound of its own pipeline, and then
  * waits to be simulated. What is left when no bound is below the best is
- * proven to be no better; see docs/theory/plan-search.md. */
+ * proven to be no better; see docs/theory/plan-search.md.
+ *
+ * What is taken up at once is a batch, the larger the more has been taken up
+ * before: what it costs is worked out on several threads, and what it brings is
+ * taken in the order of the batch. */
 #include "plan/layout/uneven.h"
+#include "plan/search/each.h"
 #include "plan/search/goal.h"
 #include "plan/search/search_limits.h"
 
@@ -20,6 +25,10 @@ enum {
     MOST_NODES = 4000000, /* waiting at once */
     PARTS = 5,       /* of all work, of which the last is for every method */
     LEAST_PART = 30, /* before which no plan is good enough */
+    BATCH_PART = 32, /* at once: one of so many taken up before */
+    MOST_AT_ONCE = 256,
+    TOGETHER = 16,    /* children whose bounds are one part of a batch */
+    MOST_CLOSER = 16, /* looked at under every method at once */
     NO_NODE = -1
 };
 
@@ -32,14 +41,28 @@ typedef struct node {
     lhi_level level;
     bool done;
     uint64_t n_layouts; /* below it */
+    int64_t bound;      /* by the objective */
+    bool refused;       /* nothing below it works */
 } node;
+
+/* What is worked out at once. */
+typedef struct batch {
+    uint32_t n_taken; /* nodes */
+    node *children;
+    uint32_t n_children, room;
+    uint32_t built[MOST_AT_ONCE], n_built; /* candidates: their bounds */
+    uint32_t glances[MOST_AT_ONCE], n_glances;
+} batch;
 
 typedef struct branch {
     lhi_layout_search *s;
     lhi_space space;
-    lhi_floors *floors;
-    lhi_heap open;  /* nodes, by their bounds */
-    lhi_heap built; /* candidates, by theirs */
+    double ratio;
+    lhi_floors **floors; /* of each thread */
+    batch batch;
+    uint64_t n_taken; /* nodes, of all batches */
+    lhi_heap open;    /* nodes, by their bounds */
+    lhi_heap built;   /* candidates, by theirs */
     node *nodes;
     uint32_t n_nodes, room;
     uint32_t *unused; /* nodes to use again */
@@ -111,14 +134,12 @@ static lh_status new_node(branch *b, uint32_t *at, lh_error *err)
     return LH_OK;
 }
 
-static lh_status push(branch *b, const node *n, int64_t bound, uint32_t *at,
-                      lh_error *err)
+static lh_status push(branch *b, const node *n, uint32_t *at, lh_error *err)
 {
     LHI_TRY(new_node(b, at, err));
     b->nodes[*at] = *n;
-    b->nodes[*at].n_layouts = lhi_space_count(&b->space, n->level, &n->config);
-    b->n_open += b->nodes[*at].n_layouts;
-    lhi_event event = {.time_ns = bound,
+    b->n_open += n->n_layouts;
+    lhi_event event = {.time_ns = n->bound,
                        /* Of equal bounds the one that is nearer to an end. */
                        .rank = (uint64_t)(LHI_LEVEL_WHOLE - n->level),
                        .seq = b->seq++,
@@ -144,56 +165,59 @@ static bool is_closer(const lhi_layout_search *s, const lhi_floor *f)
 }
 
 /* One child: counted as ruled out, or put in line. */
-static lh_status grow(void *context, const lhi_config *config, lh_error *err)
+static lh_status take_child(branch *b, const node *child, lh_error *err)
 {
-    branch *b = context;
     lhi_layout_search *s = b->s;
-    node child = {.config = *config, .level = b->level};
-    lh_error why = {0};
-    lh_status status =
-        lhi_floors_find(b->floors, b->level, config, &child.floor, &why);
-    b->work += lhi_work_of_bound(b->level, s->job->n_datacenters);
-    if (status != LH_OK &&
-        lhi_layout_search_refused(s, status, &why,
-                                  lhi_space_count(&b->space, b->level, config)))
+    b->work += lhi_work_of_bound(child->level, s->job->n_datacenters);
+    if (child->refused)
         return LH_OK;
-    if (status != LH_OK) {
-        if (err)
-            *err = why;
-        return status;
-    }
-    if (child.floor.kind == LHI_FLOOR_MEMORY) {
-        s->n_memory += lhi_space_count(&b->space, b->level, config);
-        if (is_closer(s, &child.floor)) {
-            s->closest = *config;
-            s->closest_floor = child.floor;
+    if (child->floor.kind == LHI_FLOOR_MEMORY) {
+        s->n_memory += child->n_layouts;
+        if (is_closer(s, &child->floor)) {
+            s->closest = child->config;
+            s->closest_floor = child->floor;
         }
         return LH_OK;
     }
-    int64_t bound = bound_of(s, b->level, config, &child.floor);
-    if (has_enough(s) &&
-        is_hopeless(s, bound, b->level, config, &child.floor)) {
-        s->pruned[child.floor.kind] +=
-            lhi_space_count(&b->space, b->level, config);
-        return note_dropped(s, b->level, config, child.floor.ns, err);
+    if (has_enough(s) && is_hopeless(s, child->bound, child->level,
+                                     &child->config, &child->floor)) {
+        s->pruned[child->floor.kind] += child->n_layouts;
+        return note_dropped(s, child->level, &child->config, child->floor.ns,
+                            err);
     }
     uint32_t at;
-    LHI_TRY(push(b, &child, bound, &at, err));
-    if (b->least_child == NO_NODE || bound < b->least_bound) {
+    LHI_TRY(push(b, child, &at, err));
+    if (b->least_child == NO_NODE || child->bound < b->least_bound) {
         b->least_child = at;
-        b->least_bound = bound;
+        b->least_bound = child->bound;
     }
+    return LH_OK;
+}
+
+/* A child of what is taken up: its bound is worked out with the batch. */
+static lh_status add_child(void *context, const lhi_config *config,
+                           lh_error *err)
+{
+    branch *b = context;
+    batch *t = &b->batch;
+    if (t->n_children == t->room) {
+        uint32_t room = t->room ? 2 * t->room : 256;
+        node *more = realloc(t->children, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        t->children = more;
+        t->room = room;
+    }
+    t->children[t->n_children++] = (node){.config = *config, .level = b->level};
     return LH_OK;
 }
 
 static lh_status expand(branch *b, lhi_level level, const lhi_config *config,
                         lh_error *err)
 {
-    lhi_config parent = *config;
     b->level = (lhi_level)(level + 1);
-    b->least_child = NO_NODE;
-    return lhi_space_children(&b->space, level, &parent, &b->s->n_dropped, grow,
-                              b, err);
+    return lhi_space_children(&b->space, level, config, &b->s->n_dropped,
+                              add_child, b, err);
 }
 
 /* --- whole layouts -------------------------------------------------------- */
@@ -211,17 +235,24 @@ static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-static lh_status build(branch *b, const node *n, lh_error *err)
+/* Its bound is worked out with the batch. */
+static lh_status add_built(branch *b, const node *n, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     LHI_TRY(new_candidate(s, err));
-    lhi_candidate *c = &s->candidates[s->n];
-    *c = (lhi_candidate){.config = n->config, .floor = n->floor};
-    LHI_TRY(lhi_candidate_bound(s, c, err));
+    s->candidates[s->n] =
+        (lhi_candidate){.config = n->config, .floor = n->floor};
+    b->batch.built[b->batch.n_built++] = s->n++;
+    b->since_try++;
+    return LH_OK;
+}
+
+static lh_status take_built(branch *b, uint32_t at, lh_error *err)
+{
+    lhi_layout_search *s = b->s;
+    const lhi_candidate *c = &s->candidates[at];
     b->work += lhi_work_of_pipeline(&c->config);
     b->n_built++;
-    b->since_try++;
-    uint32_t at = s->n++;
     if (c->bound_ns == INT64_MAX)
         return LH_OK;
     b->least_floor = lhi_least(b->least_floor, c->floor.ns);
@@ -233,14 +264,10 @@ static lh_status build(branch *b, const node *n, lh_error *err)
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
-                         lh_error *err)
+/* It was simulated. */
+static lh_status take_time(branch *b, const lhi_candidate *c, lh_error *err)
 {
     lhi_layout_search *s = b->s;
-    if (thorough)
-        LHI_TRY(lhi_candidate_simulate(s, c, err));
-    else
-        LHI_TRY(lhi_candidate_glance(s, c, err));
     b->work += lhi_work_of_schedules(&c->config, c->thorough);
     if (c->choice.status != LH_CHOICE_OK)
         return LH_OK;
@@ -253,54 +280,107 @@ static lh_status look_at(branch *b, lhi_candidate *c, bool thorough,
     return LH_OK;
 }
 
-static lh_status try_built(branch *b, lh_error *err)
+/* The most promising of what is built. */
+static void add_glance(branch *b)
 {
     lhi_event event;
-    if (!lhi_heap_pop(&b->built, &event))
-        return LH_OK;
     b->since_try = 0;
-    return look_at(b, &b->s->candidates[event.what], false, err);
+    if (lhi_heap_pop(&b->built, &event))
+        b->batch.glances[b->batch.n_glances++] = (uint32_t)event.what;
+}
+
+/* --- batches -------------------------------------------------------------- */
+
+static lh_status take_up(branch *b, uint32_t at, lh_error *err)
+{
+    const node n = b->nodes[at];
+    b->nodes[at].done = true;
+    b->n_open -= n.n_layouts;
+    b->batch.n_taken++;
+    b->n_taken++;
+    if (n.level == LHI_LEVEL_WHOLE)
+        return add_built(b, &n, err);
+    return expand(b, n.level, &n.config, err);
+}
+
+/* Thread `who` works out the bound of a child. */
+static lh_status find_bound(branch *b, lhi_layout_search *own, uint32_t who,
+                            node *child, lh_error *err)
+{
+    lh_error why = {0};
+    if (!b->floors[who])
+        LHI_TRY(lhi_floors_make(own->job, b->ratio, &b->floors[who], err));
+    lh_status status = lhi_floors_find(b->floors[who], child->level,
+                                       &child->config, &child->floor, &why);
+    child->n_layouts = lhi_space_count(&b->space, child->level, &child->config);
+    child->refused =
+        status != LH_OK &&
+        lhi_layout_search_refused(own, status, &why, child->n_layouts);
+    if (status == LH_OK && child->floor.kind != LHI_FLOOR_MEMORY)
+        child->bound =
+            bound_of(own, child->level, &child->config, &child->floor);
+    if (status == LH_OK || child->refused)
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* Simulations first, which take longest; then pipelines; then bounds. */
+static lh_status do_part(void *context, lhi_layout_search *own, uint32_t who,
+                         uint32_t i, lh_error *err)
+{
+    branch *b = context;
+    const batch *t = &b->batch;
+    lhi_candidate *all = b->s->candidates;
+    if (i < t->n_glances)
+        return lhi_candidate_glance(own, &all[t->glances[i]], err);
+    i -= t->n_glances;
+    if (i < t->n_built)
+        return lhi_candidate_bound(own, &all[t->built[i]], err);
+    i -= t->n_built;
+    for (uint32_t k = i * TOGETHER; k < t->n_children && k < (i + 1) * TOGETHER;
+         k++)
+        LHI_TRY(find_bound(b, own, who, &t->children[k], err));
+    return LH_OK;
+}
+
+/* Times come first, as they rule out what comes after. */
+static lh_status do_batch(branch *b, lh_error *err)
+{
+    batch *t = &b->batch;
+    lhi_layout_search *s = b->s;
+    uint32_t groups = (t->n_children + TOGETHER - 1) / TOGETHER;
+    b->least_child = NO_NODE;
+    LHI_TRY(lhi_layout_search_each(s, t->n_glances + t->n_built + groups,
+                                   do_part, b, err));
+    for (uint32_t i = 0; i < t->n_glances; i++)
+        LHI_TRY(take_time(b, &s->candidates[t->glances[i]], err));
+    for (uint32_t i = 0; i < t->n_built; i++)
+        LHI_TRY(take_built(b, t->built[i], err));
+    for (uint32_t i = 0; i < t->n_children; i++)
+        LHI_TRY(take_child(b, &t->children[i], err));
+    t->n_glances = t->n_built = t->n_children = t->n_taken = 0;
+    return LH_OK;
 }
 
 /* --- the search ----------------------------------------------------------- */
 
-static lh_status take_up(branch *b, uint32_t at, lh_error *err)
-{
-    node n = b->nodes[at];
-    b->nodes[at].done = true;
-    b->n_open -= n.n_layouts;
-    b->least_child = NO_NODE;
-    if (n.level == LHI_LEVEL_WHOLE)
-        return build(b, &n, err);
-    return expand(b, n.level, &n.config, err);
-}
-
 /* As long as nothing has worked yet, the best child of each node at once: a
  * first plan, which much can be measured against. */
-static lh_status plunge(branch *b, uint32_t at, lh_error *err)
+static lh_status plunge(branch *b, lh_error *err)
 {
-    LHI_TRY(take_up(b, at, err));
-    while (b->s->best_ns == INT64_MAX && b->least_child != NO_NODE)
+    lhi_layout_search *s = b->s;
+    const bool glanced = b->batch.n_glances > 0;
+    LHI_TRY(do_batch(b, err));
+    while (s->best_ns == INT64_MAX && b->least_child != NO_NODE) {
         LHI_TRY(take_up(b, (uint32_t)b->least_child, err));
-    if (b->s->best_ns == INT64_MAX)
-        return try_built(b, err);
-    return LH_OK;
-}
-
-static bool asked_to_stop(lhi_layout_search *s, uint32_t total)
-{
-    const lh_plan_options *o = &s->options;
-    return o->progress &&
-           o->progress(o->context, (uint32_t)s->n_simulated, total,
-                       s->best_ns == INT64_MAX ? -1 : s->best_ns);
-}
-
-bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total, bool works)
-{
-    if (!asked_to_stop(s, total) || (s->best_ns == INT64_MAX && !works))
-        return false;
-    s->options.quick = true;
-    return true;
+        LHI_TRY(do_batch(b, err));
+    }
+    if (s->best_ns < INT64_MAX || glanced)
+        return LH_OK;
+    add_glance(b);
+    return do_batch(b, err);
 }
 
 /* No plan with chunks as the search has them is faster. */
@@ -338,7 +418,7 @@ static bool has_stopped(branch *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
     bool stop = is_watched_to_the_end(b);
-    if (asked_to_stop(s, b->n_built) || stop) {
+    if (lhi_layout_search_asked(s, b->n_built) || stop) {
         s->options.quick = s->options.quick || s->best_ns != INT64_MAX;
         return s->best_ns != INT64_MAX;
     }
@@ -386,11 +466,21 @@ static lh_status drop(branch *b, const lhi_event *e, lh_error *err)
     return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
-static lh_status open_all(branch *b, lh_error *err)
+static uint32_t most_at_once(const branch *b)
 {
+    uint64_t n = b->n_taken / BATCH_PART;
+    if (n < 1 || b->s->best_ns == INT64_MAX)
+        return 1;
+    return n < MOST_AT_ONCE ? (uint32_t)n : MOST_AT_ONCE;
+}
+
+/* What is to be taken up next: nodes, and simulations of what is built. */
+static lh_status fill_batch(branch *b, lh_error *err)
+{
+    const uint32_t most = most_at_once(b);
+    batch *t = &b->batch;
     lhi_event e;
-    while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
-           !is_good_enough(b)) {
+    while ((b->open.count || b->built.count) && t->n_taken < most) {
         bool built = is_built_next(b), hopeless = is_next_hopeless(b, built);
         if (hopeless && built) {
             lhi_heap_pop(&b->built, &e);
@@ -398,15 +488,30 @@ static lh_status open_all(branch *b, lh_error *err)
             continue;
         }
         if (built) {
-            LHI_TRY(try_built(b, err));
+            if (t->n_glances > most / BUILT_PER_TRY)
+                return LH_OK;
+            add_glance(b);
             continue;
         }
         lhi_heap_pop(&b->open, &e);
         if (hopeless)
             LHI_TRY(drop(b, &e, err));
         else if (!b->nodes[e.what].done)
-            LHI_TRY(plunge(b, (uint32_t)e.what, err));
+            LHI_TRY(take_up(b, (uint32_t)e.what, err));
         b->unused[b->n_unused++] = (uint32_t)e.what;
+    }
+    return LH_OK;
+}
+
+static lh_status open_all(branch *b, lh_error *err)
+{
+    while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
+           !is_good_enough(b)) {
+        LHI_TRY(fill_batch(b, err));
+        if (b->s->best_ns == INT64_MAX)
+            LHI_TRY(plunge(b, err));
+        else
+            LHI_TRY(do_batch(b, err));
     }
     b->s->complete = !b->open.count && !b->built.count;
     return LH_OK;
@@ -430,30 +535,59 @@ static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
     return !is_hopeless(s, bound, LHI_LEVEL_WHOLE, &c->config, &own);
 }
 
+/* In the order of what they promise. */
+static lh_status line_up(const lhi_layout_search *s, lhi_heap *line,
+                         lh_error *err)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const lhi_candidate *c = &s->candidates[i];
+        lhi_event e = {.time_ns = promise_of(s, c), .seq = i, .what = i};
+        if (c->simulated && !c->thorough && !lhi_heap_push(line, e))
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
+static lh_status simulate_closer(void *context, lhi_layout_search *own,
+                                 uint32_t who, uint32_t i, lh_error *err)
+{
+    lhi_candidate *const *list = context;
+    (void)who;
+    return lhi_candidate_simulate(own, list[i], err);
+}
+
+/* The next of the line that may win, the more at once the more were looked at
+ * before, of which there are n. */
+static uint32_t next_closer(const branch *b, lhi_heap *line, uint32_t n,
+                            lhi_candidate **list)
+{
+    lhi_layout_search *s = b->s;
+    lhi_event e;
+    uint32_t most = n < 1 ? 1 : n < MOST_CLOSER ? n : MOST_CLOSER, found = 0;
+    while (found < most && lhi_heap_pop(line, &e)) {
+        bool few = n + found < SIMULATED_AT_LEAST && !s->options.quick;
+        if (few || can_win(s, &s->candidates[e.what]))
+            list[found++] = &s->candidates[e.what];
+    }
+    return found;
+}
+
 static lh_status look_closer(branch *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     lhi_heap line = {0};
-    lhi_event e;
-    lh_status status = LH_OK;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
-        const lhi_candidate *c = &s->candidates[i];
-        e = (lhi_event){.time_ns = promise_of(s, c), .seq = i, .what = i};
-        if (c->simulated && !c->thorough && !lhi_heap_push(&line, e))
-            status = lhi_fail_nomem(err);
-    }
-    while (status == LH_OK && lhi_heap_pop(&line, &e)) {
-        lhi_candidate *c = &s->candidates[e.what];
-        bool few = n < SIMULATED_AT_LEAST && !s->options.quick;
-        if (!few && !can_win(s, c))
-            continue;
+    lhi_candidate *list[MOST_CLOSER];
+    uint32_t n = 0, at_once;
+    lh_status status = line_up(s, &line, err);
+    while (status == LH_OK && (at_once = next_closer(b, &line, n, list))) {
         if (n > 0 && has_stopped(b, PARTS)) {
             s->complete = false;
             break;
         }
-        status = look_at(b, c, true, err);
-        n++;
+        status = lhi_layout_search_each(s, at_once, simulate_closer, list, err);
+        for (uint32_t i = 0; i < at_once && status == LH_OK; i++)
+            status = take_time(b, list[i], err);
+        n += at_once;
     }
     lhi_heap_fini(&line);
     return status;
@@ -518,19 +652,35 @@ static double ratio_of(const lhi_layout_search *s)
     return ratio;
 }
 
+static void close_branch(branch *b)
+{
+    lhi_heap_fini(&b->open);
+    lhi_heap_fini(&b->built);
+    for (uint32_t i = 0; b->floors && i < lhi_workers_count(b->s->workers); i++)
+        lhi_floors_free(b->floors[i]);
+    free(b->floors);
+    lhi_space_fini(&b->space);
+    free(b->batch.children);
+    free(b->nodes);
+    free(b->unused);
+}
+
 lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
 {
     branch b = {.s = s,
                 .limits = lhi_search_limits_of(&s->options, s->sharing),
+                .ratio = ratio_of(s),
                 .least_floor = INT64_MAX};
     lhi_config none = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
-    double ratio = ratio_of(s);
-    lh_status status = lhi_space_init(s->job, s->mem, &b.space, err);
+    b.floors = calloc(lhi_workers_count(s->workers), sizeof *b.floors);
+    lh_status status = b.floors ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = lhi_floors_make(s->job, ratio, &b.floors, err);
+        status = lhi_space_init(s->job, s->mem, &b.space, err);
     if (status == LH_OK)
         status = expand(&b, LHI_LEVEL_NONE, &none, err);
+    if (status == LH_OK)
+        status = do_batch(&b, err);
     if (status == LH_OK)
         status = open_all(&b, err);
     if (status == LH_OK && !s->glance_only)
@@ -541,11 +691,6 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
         status = lhi_layout_search_exact(s, err);
     if (status == LH_OK)
         status = prove(&b, err);
-    lhi_heap_fini(&b.open);
-    lhi_heap_fini(&b.built);
-    lhi_floors_free(b.floors);
-    lhi_space_fini(&b.space);
-    free(b.nodes);
-    free(b.unused);
+    close_branch(&b);
     return status;
 }

@@ -5,6 +5,7 @@
  *
  *   plan_search.h  all of it; plan_search.c calls the parts one by one
  *   branch.c       branch and bound over layouts with even chunks
+ *   each.h         parts of all that on several threads
  *   floor.h        bounds before a pipeline is built: floor.c has them,
  *                  floors.c what they are computed from; candidate.c: after
  *   evaluate.c     what methods make of a layout
@@ -14,7 +15,7 @@
  *   goal.h         the time or the cost (money.h); front.h: neither alone
  *   refine.h       optimal schedules for those that may win
  *   robust.h       the choice under delays that vary
- *   search_limits.h  how much it may do
+ *   search_limits.h  how much it may do; candidate_stop.c: who ends it
  *   unseen.h       bounds of what was not looked at, for each dimension
  *   results.c      what the search came to, and why the others lost */
 #ifndef LHI_CANDIDATE_H
@@ -24,6 +25,8 @@
 #include "plan/layout/choice.h"
 #include "plan/search/floor.h"
 #include "plan/search/unseen.h"
+
+#include <stdatomic.h>
 
 typedef struct lhi_candidate {
     lhi_config config;
@@ -72,6 +75,11 @@ typedef struct lhi_layout_search {
     bool complete;      /* nothing is left that could be of use */
     bool glance_only;   /* candidates are wanted, not the best of them */
     bool exact;         /* every partition that could win was tried */
+    struct lhi_workers *workers; /* each.h; NULL: this thread alone */
+    bool asked;                  /* the caller wants what there is */
+    bool elsewhere;              /* on another thread than the caller's */
+    atomic_bool *stop;  /* all threads are to end; NULL: this is the only one */
+    double until_s;     /* of the process's time; 0: no such limit */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
@@ -96,9 +104,11 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err);
 bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
                                const lh_error *why, uint64_t n);
 
-/* Reports progress; true: the caller wants what there is. What is left is then
- * done as for a quick plan. Never before something works: what the search has,
- * or what `works` says of. */
+/* Reports progress, on the caller's own thread, of `total` layouts; true: the
+ * caller wants what there is, or the time is over. */
+bool lhi_layout_search_asked(lhi_layout_search *s, uint32_t total);
+/* The same; what is left is then done as for a quick plan. Never before
+ * something works: what the search has, or what `works` says of. */
 bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total,
                                bool works);
 

@@ -4,6 +4,7 @@
  */
 #include "plan/search/plan_search.h"
 
+#include "plan/search/each.h"
 #include "plan/search/elastic_search.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
@@ -49,6 +50,9 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
                            .options = like->options,
                            .mem = like->mem,
                            .front = like->front,
+                           .workers = like->workers,
+                           .asked = like->asked,
+                           .until_s = like->until_s,
                            .sharing = like->sharing};
     s.options.goal = LH_PLAN_FASTEST;
     lh_status status = lhi_layout_search_branch(&s, err);
@@ -110,6 +114,7 @@ static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
                                .options = like->options,
                                .mem = like->mem,
                                .front = like->front,
+                               .workers = like->workers,
                                .sharing = FRONT_SEARCHES};
         s.options.jitter = NULL;
         if (!whole)
@@ -123,6 +128,18 @@ static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
+static lh_status search(lhi_layout_search *s, lh_plan *plan, lh_error *err)
+{
+    bool drawn = s->options.partition == LH_PARTITION_MONTE_CARLO;
+    LHI_TRY(drawn ? lhi_layout_search_draw(s, err) : branch(s, false, err));
+    if (!s->options.quick && !drawn && !s->exact) /* which has done so */
+        LHI_TRY(lhi_layout_search_move(s, err));
+    if (!(drawn && lhi_layout_search_best(s)))
+        LHI_TRY(search_elastic(s, drawn, err));
+    LHI_TRY(lhi_layout_search_finish(s, plan, err));
+    return s->front ? search_front(s, plan, err) : LH_OK;
+}
+
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                           lh_error *err)
@@ -133,22 +150,13 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                            .mem = mem,
                            .unseen = unseen,
                            .front = options->front ? &front : NULL};
-    bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
-    lh_status status =
-        drawn ? lhi_layout_search_draw(&s, err) : branch(&s, false, err);
-    if (status == LH_OK && !s.options.quick && !drawn &&
-        !s.exact) /* which has done so */
-        status = lhi_layout_search_move(&s, err);
-    if (status == LH_OK && !(drawn && lhi_layout_search_best(&s)))
-        status = search_elastic(&s, drawn, err);
-    if (status == LH_OK)
-        status = lhi_layout_search_finish(&s, plan, err);
-    if (status == LH_OK && s.front)
-        status = search_front(&s, plan, err);
+    LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
+    lh_status status = search(&s, plan, err);
     plan->goal = options->goal;
     plan->front = front.all;
     plan->n_front = front.n;
     lhi_elastic_choices_fini(&s.elastic);
+    lhi_workers_free(s.workers);
     free(s.candidates);
     return status;
 }

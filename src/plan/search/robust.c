@@ -12,7 +12,7 @@
 #include "plan/layout/alike.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/relinked.h"
-#include "plan/search/candidate.h"
+#include "plan/search/each.h"
 #include "plan/search/plan_search.h"
 #include "plan/search/refine.h"
 #include "sim/draws.h"
@@ -547,10 +547,12 @@ static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
                            .mem = r->mem,
                            .glance_only = true};
     s.options.quick = true;
+    LHI_TRY(lhi_workers_make(s.options.threads, r->mem, &s.workers, err));
     lh_status status = lhi_layout_search_branch(&s, err);
     if (status == LH_OK)
         status = add_found(r, &s, list, n, err);
     r->about->complete = s.complete;
+    lhi_workers_free(s.workers);
     free(s.candidates);
     return status;
 }

@@ -9,7 +9,7 @@ enum {
     QUICK = 15,      /* a quick plan has one of so many */
 };
 
-static double processor_s(void)
+double lhi_processor_s(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
 }
@@ -27,8 +27,8 @@ lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
 {
     uint32_t parts = (options->quick ? QUICK : 1) * (sharing ? sharing : 1);
     if (options->seconds > 0)
-        return (lhi_search_limits){UINT64_MAX,
-                                   processor_s() + options->seconds / parts};
+        return (lhi_search_limits){UINT64_MAX, lhi_processor_s() +
+                                                   options->seconds / parts};
     return (lhi_search_limits){.most_work =
                                    lhi_layout_effort(options) / parts + 1};
 }
@@ -38,7 +38,7 @@ bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
 {
     if (work > limits->most_work / of * parts)
         return true;
-    return limits->until_s > 0 && processor_s() >= limits->until_s;
+    return limits->until_s > 0 && lhi_processor_s() >= limits->until_s;
 }
 
 uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters)

@@ -12,6 +12,9 @@ typedef struct lhi_search_limits {
     double until_s; /* of the process's time; 0: no such limit */
 } lhi_search_limits;
 
+/* Of the process, all its threads together. */
+double lhi_processor_s(void);
+
 /* Work for a search over layouts, but for that of a quick plan. */
 uint64_t lhi_layout_effort(const lh_plan_options *options);
 

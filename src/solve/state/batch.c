@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "solve/state/batch.h"
 
-#include "solve/model/team.h"
+#include "base/team.h"
 
 static void end_after(lhi_batch *b, uint32_t i)
 {
@@ -9,10 +9,11 @@ static void end_after(lhi_batch *b, uint32_t i)
         atomic_store(&b->pieces[k].end, true);
 }
 
-static void do_piece(void *context, uint32_t i, bool here)
+static void do_piece(void *context, uint32_t i, uint32_t who)
 {
     lhi_batch *b = context;
     lhi_piece *k = &b->pieces[i];
+    const bool here = who == 0;
     /* A batch may be part of a piece of another one. */
     k->budget.calls = here && b->r->budget.calls;
     if (here) {

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search/each.h"
+
+#include "plan/search/front.h"
+
+#include "base/team.h"
+#include "base/whole.h"
+
+#include <stdlib.h>
+
+/* What a thread has. */
+typedef struct worker {
+    lhi_arena *mem; /* NULL: that of the search */
+    bool begun;     /* with what is done now; else what follows is old */
+    lhi_layout_search own;
+    lh_error why;                /* of its first part that failed */
+    uint32_t failed, refused_at; /* which; and of its first refusal */
+    lh_status status;
+} worker;
+
+struct lhi_workers {
+    lhi_crew *crew;
+    lhi_arena *mem;
+    uint32_t n;
+    worker all[];
+};
+
+lh_status lhi_workers_make(uint32_t threads, lhi_arena *mem, lhi_workers **out,
+                           lh_error *err)
+{
+    uint32_t n = threads ? threads : lhi_processors();
+    if (n > LHI_TEAM_PIECES)
+        n = LHI_TEAM_PIECES;
+    lhi_workers *w = calloc(1, sizeof *w + n * sizeof *w->all);
+    if (!w)
+        return lhi_fail_nomem(err);
+    w->mem = mem;
+    w->n = n;
+    lh_status status = lhi_crew_make(n, &w->crew, err);
+    if (status == LH_OK)
+        *out = w;
+    else
+        free(w);
+    return status;
+}
+
+void lhi_workers_free(lhi_workers *w)
+{
+    if (!w)
+        return;
+    lhi_crew_free(w->crew);
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->all[i].mem)
+            lhi_arena_adopt(w->mem, w->all[i].mem);
+    free(w);
+}
+
+uint32_t lhi_workers_count(const lhi_workers *workers)
+{
+    return workers ? workers->n : 1;
+}
+
+/* One call of lhi_layout_search_each(). */
+typedef struct job {
+    lhi_layout_search *s;   /* for the calling thread alone */
+    lhi_layout_search like; /* as it was in the beginning */
+    worker *all;
+    uint32_t n, each; /* parts, and how many make a piece */
+    lhi_search_part *part;
+    void *context;
+    lhi_front *fronts; /* of each part; NULL: none is wanted */
+} job;
+
+static void begin_thread(job *j, worker *w, uint32_t who)
+{
+    w->own = j->like;
+    w->own.workers = NULL;
+    w->own.unseen = NULL;
+    w->own.elsewhere = j->like.elsewhere || who > 0;
+    w->own.n_memory = w->own.n_simulated = w->own.n_unsupported = 0;
+    w->own.first_refusal.text[0] = '\0';
+    w->failed = w->refused_at = UINT32_MAX;
+    w->begun = true;
+    w->status = LH_OK;
+    if (who == 0)
+        return;
+    if (!w->mem)
+        w->mem = lhi_arena_make(0);
+    if (!w->mem)
+        w->status = lhi_fail_nomem(&w->why);
+    w->own.mem = w->mem;
+}
+
+static lh_status do_part(job *j, worker *w, uint32_t who, uint32_t i)
+{
+    lhi_layout_search *own = &w->own;
+    own->best_ns = j->like.best_ns;
+    own->best_value = j->like.best_value;
+    own->front = NULL;
+    if (j->fronts) {
+        own->front = &j->fronts[i];
+        own->front->mem = own->mem;
+    }
+    lh_status status = j->part(j->context, own, who, i, &w->why);
+    if (own->first_refusal.text[0] && w->refused_at == UINT32_MAX)
+        w->refused_at = i;
+    return status;
+}
+
+/* A piece is some parts, one after the other. */
+static void do_piece(void *context, uint32_t piece, uint32_t who)
+{
+    job *j = context;
+    worker *w = &j->all[who];
+    uint32_t i = piece * j->each, end = i + j->each;
+    if (!w->begun)
+        begin_thread(j, w, who);
+    for (; i < end && i < j->n && w->status == LH_OK; i++)
+        w->status = do_part(j, w, who, i);
+    if (w->status != LH_OK && w->failed == UINT32_MAX)
+        w->failed = i;
+}
+
+/* The caller of the search is asked on its own thread alone. */
+static void ask_caller(void *context, uint32_t n_done)
+{
+    job *j = context;
+    (void)n_done;
+    if (lhi_layout_search_asked(j->s, j->s->n))
+        atomic_store(j->s->stop, true);
+}
+
+static lh_status merge_counts(job *j, uint32_t n, lh_error *err)
+{
+    const worker *first = NULL, *refused = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const worker *w = &j->all[i];
+        if (!w->begun)
+            continue;
+        j->s->asked = j->s->asked || w->own.asked;
+        j->s->n_memory += w->own.n_memory;
+        j->s->n_simulated += w->own.n_simulated;
+        j->s->n_unsupported += w->own.n_unsupported;
+        if (w->status != LH_OK && (!first || w->failed < first->failed))
+            first = w;
+        if (!refused || w->refused_at < refused->refused_at)
+            refused = w;
+    }
+    if (refused && refused->refused_at < UINT32_MAX &&
+        !j->s->first_refusal.text[0])
+        j->s->first_refusal = refused->own.first_refusal;
+    if (!first)
+        return LH_OK;
+    if (err)
+        *err = first->why;
+    return first->status;
+}
+
+static lh_status merge_fronts(job *j, lh_error *err)
+{
+    for (uint32_t i = 0; j->fronts && i < j->n; i++)
+        for (uint32_t k = 0; k < j->fronts[i].n; k++)
+            LHI_TRY(lhi_front_add(j->s->front, &j->fronts[i].all[k], err));
+    return LH_OK;
+}
+
+/* All parts of what was called from within a part are on its thread. */
+static void run_pieces(job *j)
+{
+    const lhi_team team = {j, do_piece, ask_caller};
+    uint32_t n = (j->n + j->each - 1) / j->each;
+    if (j->s->workers) {
+        lhi_crew_run(j->s->workers->crew, &team, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        do_piece(j, i, 0);
+}
+
+static lh_status run_all(job *j, lh_error *err)
+{
+    lhi_layout_search *s = j->s;
+    atomic_bool stop = false, *outer = s->stop;
+    if (s->front) {
+        j->fronts = calloc(j->n, sizeof *j->fronts);
+        if (!j->fronts)
+            return lhi_fail_nomem(err);
+    }
+    if (!outer)
+        s->stop = &stop;
+    j->like = *s;
+    run_pieces(j);
+    s->stop = outer;
+    LHI_TRY(merge_counts(j, lhi_workers_count(s->workers), err));
+    return merge_fronts(j, err);
+}
+
+lh_status lhi_layout_search_each(lhi_layout_search *s, uint32_t n,
+                                 lhi_search_part *part, void *context,
+                                 lh_error *err)
+{
+    worker *alone = NULL;
+    job j = {.s = s, .n = n, .part = part, .context = context};
+    j.each = (n + LHI_TEAM_PIECES - 1) / LHI_TEAM_PIECES;
+    if (n == 0)
+        return LH_OK;
+    if (s->workers) {
+        j.all = s->workers->all;
+        for (uint32_t i = 0; i < s->workers->n; i++)
+            j.all[i].begun = false;
+    } else {
+        j.all = alone = calloc(1, sizeof *alone);
+        if (!alone)
+            return lhi_fail_nomem(err);
+    }
+    lh_status status = run_all(&j, err);
+    free(j.fronts);
+    free(alone);
+    return status;
+}
