@@ -31,19 +31,13 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  amount(x->between_usd, one), amount(x->between_gb, gb));
 }
 
-void cli_print_front(cli *c, const lh_plan *plan)
+static void fill_front(const lh_plan *plan, cli_table *t)
 {
-    bool priced = plan->best.cost != NULL;
-    cli_table t = {0};
+    const bool priced = plan->best.cost != NULL;
     static const char *const head[] = {"#iteration", "#memory", "#cost",
                                        "layout, schedule"};
     const char *free_head[] = {head[0], head[1], head[3]};
-    if (!plan->n_front)
-        return;
-    cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
-              plan->front_whole ? "" : " that was tried", priced ? "," : " and",
-              priced ? " and cost" : "");
-    cli_table_row(&t, priced ? 4 : 3, priced ? head : free_head);
+    cli_table_row(t, priced ? 4 : 3, priced ? head : free_head);
     for (uint32_t i = 0; i < plan->n_front; i++) {
         const lh_choice *x = &plan->front[i];
         char time[CLI_TIME_TEXT], memory[CLI_MEMORY_TEXT], what[400],
@@ -59,8 +53,32 @@ void cli_print_front(cli *c, const lh_plan *plan)
                  lh_placement_name(x->placement));
         const char *cells[] = {time, memory, cost, what};
         const char *free_cells[] = {time, memory, what};
-        cli_table_row(&t, priced ? 4 : 3, priced ? cells : free_cells);
-        cli_note_sites(&t, plan, x, &plan->best);
+        cli_table_row(t, priced ? 4 : 3, priced ? cells : free_cells);
+        cli_note_sites(t, plan, x, &plan->best);
     }
+}
+
+void cli_print_front(cli *c, const lh_plan *plan)
+{
+    const bool priced = plan->best.cost != NULL;
+    cli_table t = {0};
+    if (!plan->n_front)
+        return;
+    cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
+              plan->front_whole ? "" : " that was tried", priced ? "," : " and",
+              priced ? " and cost" : "");
+    fill_front(plan, &t);
     cli_table_print(c, "", &t);
+}
+
+lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report)
+{
+    cli_table t = {0};
+    fill_front(plan, &t);
+    return cli_table_report(c,
+                            plan->front_whole
+                                ? "Nothing is as good in all respects"
+                                : "Nothing that was tried is as good in all "
+                                  "respects",
+                            &t, report);
 }

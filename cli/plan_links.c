@@ -80,17 +80,22 @@ static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_answer *a)
     cli_table_row(t, 5, cells);
 }
 
-void cli_print_answers(cli *c, const lh_plan *plan)
+static void fill_answers(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "#this plan", "#change",
                                        "#best found", "with"};
+    cli_table_row(t, 5, head);
+    for (uint32_t i = 0; i < plan->n_answers; i++)
+        add_answer(t, plan, &plan->answers[i]);
+}
+
+void cli_print_answers(cli *c, const lh_plan *plan)
+{
     cli_table t = {0};
     if (!plan->n_answers)
         return;
     cli_print(c, "\nIf the links were others\n");
-    cli_table_row(&t, 5, head);
-    for (uint32_t i = 0; i < plan->n_answers; i++)
-        add_answer(&t, plan, &plan->answers[i]);
+    fill_answers(plan, &t);
     cli_table_print(c, "", &t);
 }
 
@@ -180,10 +185,17 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         add_flip(t, p, r, &r->flips[i], job);
 }
 
-void cli_print_sensitivity(cli *c, const lh_plan *plan)
+static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#best from", "#to",
                                        ""};
+    cli_table_row(t, 5, head);
+    for (uint32_t i = 0; i < plan->sensitivity->n_ranges; i++)
+        add_range(t, plan, &plan->sensitivity->ranges[i]);
+}
+
+void cli_print_sensitivity(cli *c, const lh_plan *plan)
+{
     const lh_plan_sensitivity *s = plan->sensitivity;
     cli_table t = {0};
     if (!s)
@@ -198,8 +210,23 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     else
         cli_print(c, "  (values to %.2g %%, by quick searches)\n",
                   100 * s->tolerance);
-    cli_table_row(&t, 5, head);
-    for (uint32_t i = 0; i < s->n_ranges; i++)
-        add_range(&t, plan, &s->ranges[i]);
+    fill_ranges(plan, &t);
     cli_table_print(c, "", &t);
+}
+
+lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report)
+{
+    cli_table answers = {0}, ranges = {0};
+    if (plan->n_answers) {
+        fill_answers(plan, &answers);
+        CLI_TRY(
+            cli_table_report(c, "If the links were others", &answers, report));
+    }
+    if (!plan->sensitivity)
+        return LH_OK;
+    fill_ranges(plan, &ranges);
+    return cli_table_report(c,
+                            "How far the links may change until another layout "
+                            "is better",
+                            &ranges, report);
 }

@@ -34,5 +34,7 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
 /* The plan's answers, and where its layout stops being the best. */
 void cli_print_answers(cli *c, const lh_plan *plan);
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
+/* Both in a report. */
+lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);
 
 #endif

@@ -6,6 +6,7 @@
 #include "cli.h"
 
 #include <longhaul/plan.h>
+#include <longhaul/report.h>
 
 /* Parts of a plan beyond the screen: name, what prints it, what it has. */
 #define CLI_PART_LIST(X)                                                       \
@@ -44,6 +45,9 @@ void cli_plan_sites(cli *c, const lh_plan *plan);
 void cli_plan_others(cli *c, const lh_plan *plan);
 /* What to set the links to, where that gains more than 1 %. */
 void cli_plan_gain(cli *c, const lh_plan *plan);
+
+/* The same in a report, with how the search went. */
+lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 
 /* --- parts ---------------------------------------------------------------- */
 

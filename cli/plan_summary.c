@@ -57,7 +57,7 @@ static const char *params_text(uint64_t n, char *text, size_t room)
     return text;
 }
 
-static void print_model(cli *c, const lh_plan *p)
+static words describe_model(const lh_plan *p)
 {
     const lh_model *m = p->job->model;
     const lh_training *t = &p->job->training;
@@ -78,7 +78,7 @@ static void print_model(cli *c, const lh_plan *p)
                   p->job->framework.fp8 == LH_FP8_MATMUL
                       ? "products"
                       : "products and dispatch");
-    cli_wrap(c, "model", 2, "%s", w.text);
+    return w;
 }
 
 /* Used in each datacenter; false: the plan does not say. */
@@ -116,7 +116,7 @@ static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
     }
 }
 
-static void print_gpus(cli *c, const lh_plan *p)
+static words describe_gpus(const lh_plan *p)
 {
     uint32_t used[LH_MAX_DATACENTERS] = {0};
     words w = {0};
@@ -126,13 +126,13 @@ static void print_gpus(cli *c, const lh_plan *p)
         add_words(&w, "", ":");
         add_kinds(&w, p, used);
     }
-    cli_wrap(c, "GPUs", 2, "%s", w.text);
+    return w;
 }
 
 void cli_plan_model(cli *c, const lh_plan *p)
 {
-    print_model(c, p);
-    print_gpus(c, p);
+    cli_wrap(c, "model", 2, "%s", describe_model(p).text);
+    cli_wrap(c, "GPUs", 2, "%s", describe_gpus(p).text);
 }
 
 /* --- layout ---------------------------------------------------------------
@@ -442,4 +442,56 @@ void cli_plan_gain(cli *c, const lh_plan *p)
                  "network advises %s (%+.1f %%)",
                  cli_plan_time(p, (double)p->network_ns, time),
                  100 * as_advised);
+}
+
+/* --- in a report ----------------------------------------------------------
+ */
+
+static lh_status add_fact(cli *c, lh_report *report, const char *name,
+                          const char *text)
+{
+    return lh_report_add_fact(report, name, cli_name(c, text), &c->err);
+}
+
+static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
+{
+    static const char *const head[] = {"datacenter", "#GPUs", "holds"};
+    uint32_t used[LH_MAX_DATACENTERS] = {0};
+    cli_table t = {0};
+    if (!count_gpus(p, used))
+        return LH_OK;
+    cli_table_row(&t, 3, head);
+    for (uint32_t i = 0; i < p->job->n_datacenters; i++) {
+        char gpus[40];
+        words w = {0};
+        describe_site(p, i, &w);
+        snprintf(gpus, sizeof gpus, "%" PRIu32 " of %" PRIu32, used[i],
+                 p->job->datacenters[i].gpus);
+        const char *cells[] = {p->job->datacenters[i].name, gpus, w.text};
+        cli_table_row(&t, 3, cells);
+    }
+    return cli_table_report(c, "Where the layers are", &t, report);
+}
+
+lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
+{
+    words legend = {0}, search = {0};
+    add_legend(&legend, p);
+    add_words(&search, "",
+              "%" PRIu32 " layouts: %" PRIu32 " do not fit in "
+              "memory, %" PRIu32 " ruled out by a bound, %" PRIu32
+              " simulated, %" PRIu32 " not looked at",
+              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
+              p->n_left);
+    for (uint32_t i = 0; i < p->n_pruned; i++)
+        add_words(&search, i ? ", " : "; ruled out: ", "%" PRIu64 " by %s",
+                  p->pruned[i].n, p->pruned[i].bound);
+    if (lh_plan_gap(p) >= 0 && p->goal == LH_PLAN_FASTEST)
+        add_words(&search, "; ", "at most %.1f %% faster is possible (proven)",
+                  100 * lh_plan_gap(p));
+    CLI_TRY(add_fact(c, report, "model", describe_model(p).text));
+    CLI_TRY(add_fact(c, report, "GPUs", describe_gpus(p).text));
+    CLI_TRY(add_fact(c, report, "in words", legend.text));
+    CLI_TRY(add_fact(c, report, "search", search.text));
+    return report_sites(c, p, report);
 }

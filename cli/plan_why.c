@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_why.h"
 
+#include "plan_cost.h"
+#include "plan_links.h"
+#include "plan_screen.h"
+
 #include "view.h"
 #include "wrap.h"
 
@@ -434,10 +438,42 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
     return lh_report_add_sweep(report, &sweep, &c->err);
 }
 
+/* What a device of each pipeline rank holds when it holds most. */
+static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
+{
+    static const char *const head[] = {
+        "#rank",      "#all, GiB",    "#parameters", "#gradients",
+        "#optimizer", "#activations", "#buffers",    "#temporary"};
+    cli_table t = {0};
+    cli_table_row(&t, 8, head);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        const lh_plan_memory *m = &p->rank_memory[i];
+        const int64_t bytes[] = {memory_of(m),         m->parameters_bytes,
+                                 m->gradients_bytes,   m->optimizer_bytes,
+                                 m->activations_bytes, m->buffers_bytes,
+                                 m->temporary_bytes};
+        char texts[8][40];
+        const char *cells[8] = {texts[0]};
+        snprintf(texts[0], sizeof texts[0], "%" PRIu32, m->rank);
+        for (int k = 0; k < 7; k++) {
+            snprintf(texts[k + 1], sizeof texts[0], "%.3f",
+                     (double)bytes[k] / (double)(INT64_C(1) << 30));
+            cells[k + 1] = texts[k + 1];
+        }
+        cli_table_row(&t, 8, cells);
+    }
+    return cli_table_report(c, "Memory", &t, report);
+}
+
 lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
 {
+    CLI_TRY(cli_plan_summary(c, p, report));
     CLI_TRY(add_account(c, p, report));
+    CLI_TRY(add_memory(c, p, report));
     CLI_TRY(add_runners(c, p, report));
+    if (p->n_front)
+        CLI_TRY(cli_report_front(c, p, report));
+    CLI_TRY(cli_report_links(c, p, report));
     for (uint32_t i = 0; i < p->n_network; i++)
         CLI_TRY(add_link(c, &p->network[i], report));
     for (uint32_t i = 0; i < p->n_curves; i++)

@@ -249,6 +249,14 @@ static void print_row(cli *c, const char *label, const cli_table *t,
     cli_print(c, "\n");
 }
 
+static void release_table(cli_table *t)
+{
+    for (size_t k = 0; k < t->n_cells; k++)
+        free(t->cells[k]);
+    free(t->cells);
+    *t = (cli_table){0};
+}
+
 void cli_table_print(cli *c, const char *label, cli_table *t)
 {
     size_t widths[CLI_MOST_COLUMNS] = {0};
@@ -259,8 +267,36 @@ void cli_table_print(cli *c, const char *label, cli_table *t)
         measure(t, widths);
     for (uint32_t i = t->bare; i < t->n_rows && !t->failed; i++)
         print_row(c, i > t->bare ? "" : label, t, widths, i);
-    for (size_t k = 0; k < t->n_cells; k++)
-        free(t->cells[k]);
-    free(t->cells);
-    *t = (cli_table){0};
+    release_table(t);
+}
+
+static lh_status report_rows(cli *c, const cli_table *t, lh_report *report)
+{
+    const uint32_t n = t->n_columns;
+    for (uint32_t i = 1; i < t->n_rows; i++) {
+        char *const *row = t->cells + (size_t)i * n;
+        const char *cells[CLI_MOST_COLUMNS];
+        for (uint32_t k = 0; k < n; k++)
+            cells[k] = cli_name(c, row[0] ? row[k] : "");
+        if (!row[0])
+            cells[n - 1] = cli_name(c, row[1]);
+        CLI_TRY(lh_report_add_cells(report, n, cells, &c->err));
+    }
+    return LH_OK;
+}
+
+lh_status cli_table_report(cli *c, const char *title, cli_table *t,
+                           lh_report *report)
+{
+    lh_report_table table = {.size = sizeof table,
+                             .title = title,
+                             .n_columns = t->n_columns,
+                             .head = (const char *const *)t->cells};
+    lh_status status = t->failed ? cli_no_memory(c) : LH_OK;
+    if (status == LH_OK && t->n_rows > 1)
+        status = lh_report_add_table(report, &table, &c->err);
+    if (status == LH_OK)
+        status = report_rows(c, t, report);
+    release_table(t);
+    return status;
 }

@@ -5,6 +5,8 @@
 
 #include "cli.h"
 
+#include <longhaul/report.h>
+
 enum {
     CLI_LABEL = 14, /* columns of a label and what is left free behind it */
     CLI_MOST_COLUMNS = 10, /* of a table */
@@ -40,5 +42,9 @@ void cli_table_note(cli_table *t, const char *text);
 /* Prints it behind a label, or moved in a little where that is "", and releases
  * it. A last cell without room goes on below. */
 void cli_table_print(cli *c, const char *label, cli_table *t);
+/* Adds it to a report, and releases it: a note is a row with its text in the
+ * last column. A table without rows below its heading is not added. */
+lh_status cli_table_report(cli *c, const char *title, cli_table *t,
+                           lh_report *report);
 
 #endif

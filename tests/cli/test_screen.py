@@ -173,6 +173,31 @@ def unknown_parts_are_refused_with_those_that_there_are():
          err=r"--show does nothing with --json")
 
 
+# What the screen has no room for is in the report, and in JSON.
+@test
+def a_report_has_all_that_is_shown():
+    write("job.yaml", small(("west", "east", "south"), (1, 1, 1),
+                            layout="tensor: 2, micro_batch: 1"))
+    case("all", ["plan", "job.yaml", *SOON, "-o", "plan.json", "--html",
+                 "plan.html", "--pareto", "--gpu-hour", "3", "--per-gb",
+                 "0.02", "--what-if", "latency=1,10", "--sensitivity"],
+         out=r"^report +plan\.html$")
+    html = (WORK / "plan.html").read_text()
+    with open(WORK / "plan.json") as file:
+        plan = json.load(file)
+    for title in ("Where the layers are", "Memory", "Runners-up",
+                  "as good in all", "If the links were others",
+                  "How far the links may change", "What the iteration"):
+        check(title in html, f"the report has '{title}'")
+    for name in ("model", "GPUs", "in words", "search", "why"):
+        check(f'"{name}"' in html, f"the report has the fact '{name}'")
+    for range_ in plan["sensitivity"]["ranges"]:
+        if "between" in range_:
+            check("-".join(range_["between"]) in html, f"{range_['between']}")
+    check(len(plan["what_if"]) == 2 and plan["front"] and plan["memory"] and
+          plan["runners_up"] and plan["search"], "the JSON has all")
+
+
 # The share of iterations with a straggler is 1 - (1 - rate)^GPUs.
 @test
 def a_rate_of_each_gpu_is_said_of_all():
