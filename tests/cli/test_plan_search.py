@@ -94,7 +94,9 @@ def effort_limits_the_search_over_layouts():
 # that it is slower.
 @test
 def what_was_not_simulated_is_not_called_slower():
-    plan = json.loads(plan_large("--effort", "3000", "--top", "9999"))
+    job = str(ROOT / "examples/llama3-70b-two-sites.yaml")
+    plan = json.loads(run("plan", job, *PLAN[2:], "--effort", "5000", "--top",
+                          "9999", "--json").stdout)
     waited = [a for a in plan["alternatives"] if a["status"] == "bounded" and
               a["lower_bound_ns"] < plan["iteration_ns"]]
     check(waited, "nothing was left that may win")

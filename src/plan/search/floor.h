@@ -15,6 +15,7 @@ typedef enum lhi_floor_kind {
     LHI_FLOOR_RAMP,   /* passes, behind the way to a device and back */
     LHI_FLOOR_PATH,   /* one microbatch there and back */
     LHI_FLOOR_LINK,   /* messages between two datacenters */
+    LHI_FLOOR_STAY,   /* activations stay in memory until they are needed */
     LHI_FLOOR_MEMORY, /* does not fit */
     LHI_N_FLOORS
 } lhi_floor_kind;
@@ -34,11 +35,18 @@ typedef struct lhi_floor_pass {
     int64_t f, d, w;
 } lhi_floor_pass;
 
+/* What it leaves in memory, what is there all along, and by how much what its
+ * device needs in passing exceeds the least of all parts; in bytes. */
+typedef struct lhi_floor_held {
+    int64_t activation, weight_input, state, passing;
+} lhi_floor_held;
+
 enum { LHI_FLOOR_PARTS = 8 }; /* kinds of layers, embedding, head */
 
 /* What no layer of the model falls below on a GPU of one datacenter. */
 typedef struct lhi_floor_site {
     lhi_floor_pass parts[LHI_FLOOR_PARTS]; /* one of each */
+    lhi_floor_held held[LHI_FLOOR_PARTS];
     double slowness;             /* every part takes so many times what it
                                     takes in the first datacenter, or more */
     lhi_floor_pass layer;        /* each the least of all layers */
@@ -59,6 +67,8 @@ typedef struct lhi_floor_case {
     lh_placement placement;
     uint32_t least_layers;               /* that any chunk has */
     uint32_t n_of_part[LHI_FLOOR_PARTS]; /* how many the model has */
+    uint32_t n_kinds;                    /* then come embedding and head */
+    const uint32_t *kind_of;             /* of each layer */
     int64_t first_ns; /* the model's F, D and W in the first datacenter */
     const lhi_floor_site *sites;
     const uint32_t *at;   /* each stage's site; NULL: sites[0] for all */
@@ -76,6 +86,9 @@ int64_t lhi_floor_ramp(const lhi_floor_case *c);
  * each microbatch. */
 int64_t lhi_floor_link(const lhi_floor_case *c, uint32_t per_microbatch,
                        int64_t transfer_ns, int64_t latency_ns);
+/* What activations wait in memory for is a time that no schedule shortens, and
+ * the memory of all devices together holds so many at once. */
+int64_t lhi_floor_stay(const lhi_floor_case *c);
 /* Bytes that some GPU lacks, whatever the partition; *site: which kind. */
 int64_t lhi_floor_memory(const lhi_floor_case *c, uint32_t *site);
 

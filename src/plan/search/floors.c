@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the bounds are computed from: the cost model asked for single layers
  * and for the model as a whole, and where the stages are. */
-#include "plan/search/floor.h"
+#include "plan/search/floors_own.h"
 
-#include "base/whole.h"
-#include "cost/cost_links.h"
 #include "cost/shape.h"
 #include "cost/sharding.h"
 #include "plan/layout/alike.h"
@@ -13,50 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_KINDS = LHI_FLOOR_PARTS - 2 }; /* of layers that differ */
-
-/* Where no more is known, or a time is beyond all reason, a bound may be lower
- * than it could be, but its sums have room. */
-#define MOST_NS (INT64_C(1) << 36)
-#define MOST_BYTES (INT64_C(1) << 50)
-
-typedef struct kind {
-    uint32_t layer, n; /* one of them, and how many there are */
-} kind;
-
 /* One kind of layer, or an end, at one datacenter. */
 typedef struct part {
     lhi_floor_pass pass;
-    int64_t hold, workspace;
+    lhi_floor_held held;
+    int64_t hold, passing;
 } part;
-
-struct lhi_floors {
-    const lh_job *job;
-    double ratio;
-    bool times_known, memory_known; /* not where whole chunks are measured */
-    kind kinds[MOST_KINDS];
-    uint32_t n_kinds;
-    uint32_t n_of_part[LHI_FLOOR_PARTS]; /* kinds, embedding, head */
-    lhi_arena *mem; /* of the configuration asked for last */
-    /* [0]: the least of all datacenters; then one for each datacenter, and
-     * then one for every set of datacenters that hold the replicas of a stage,
-     * at most as many as there are layers. */
-    lhi_floor_site *sites;
-    uint32_t n_sites;
-    lh_layout last; /* which the first of these are of; tensor 0: none */
-    lh_recompute last_recompute;
-    uint32_t *at;
-    int64_t *forth, *back;
-    uint32_t *n_messages; /* of each ordered pair of datacenters */
-    int64_t *transfers, *latencies;
-    lhi_busiest busiest;
-};
-
-/* Costs are rounded up, each slice by itself; so is their sum, once. */
-static int64_t rounded_down(int64_t ns)
-{
-    return ns > MOST_NS ? MOST_NS : lhi_most(ns - 1, 0);
-}
 
 /* --- kinds of layers ------------------------------------------------------ */
 
@@ -69,6 +29,7 @@ static void find_kinds(lhi_floors *f)
             k++;
         if (k == f->n_kinds)
             f->kinds[f->n_kinds++].layer = layer;
+        f->kind_of[layer] = k;
         f->kinds[k].n++;
         f->n_of_part[k]++;
     }
@@ -108,40 +69,47 @@ static lh_status cost_part(lhi_floors *f, const lh_job *job,
     if (plain.training.zero > 1)
         plain.training.zero = 1;
     LHI_TRY(least_cost(f, &plain, layout, slice, &c, err));
-    out->pass =
-        (lhi_floor_pass){rounded_down(c.f.total_ns), rounded_down(c.d.total_ns),
-                         rounded_down(c.w.total_ns)};
+    out->pass = (lhi_floor_pass){lhi_floor_rounded_down(c.f.total_ns),
+                                 lhi_floor_rounded_down(c.d.total_ns),
+                                 lhi_floor_rounded_down(c.w.total_ns)};
     if (job->training.zero > 1)
         LHI_TRY(least_cost(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
-    out->hold = lhi_most(lhi_least(held, MOST_BYTES), 0);
-    out->workspace = lhi_least(c.workspace_bytes, MOST_BYTES);
+    out->hold = lhi_most(lhi_least(held, LHI_FLOOR_MOST_BYTES), 0);
+    /* Buffers are not known where it is open what is sharded. */
+    out->passing =
+        lhi_least(c.workspace_bytes + (f->state_known ? c.buffer_bytes : 0),
+                  LHI_FLOOR_MOST_BYTES);
+    int64_t activation = lhi_least(c.activation_bytes, LHI_FLOOR_MOST_BYTES);
+    out->held = (lhi_floor_held){
+        lhi_most(activation - 1, 0),
+        lhi_most(lhi_least(c.weight_input_bytes, LHI_FLOOR_MOST_BYTES) - 1, 0),
+        lhi_most(out->hold - activation, 0), out->passing};
     return LH_OK;
 }
 
-static void add_layers(lhi_floor_site *s, const part *p, uint32_t n, bool first,
-                       int64_t *workspace)
+/* From the times of parts those of a layer and of the model. */
+static void add_parts(const lhi_floors *f, lhi_floor_site *s)
 {
-    int64_t fd = p->pass.f + p->pass.d, all = fd + p->pass.w;
-    s->f += n * p->pass.f;
-    s->d += n * p->pass.d;
-    s->w += n * p->pass.w;
-    if (first) {
-        s->layer = p->pass;
-        s->layer_fd = fd;
-        s->layer_all = all;
-        s->hold = p->hold;
-        *workspace = p->workspace;
-        return;
+    s->layer = s->parts[0];
+    s->layer_fd = s->layer_all = INT64_MAX;
+    for (uint32_t k = 0; k < f->n_kinds; k++) {
+        const lhi_floor_pass *p = &s->parts[k];
+        s->layer.f = lhi_least(s->layer.f, p->f);
+        s->layer.d = lhi_least(s->layer.d, p->d);
+        s->layer.w = lhi_least(s->layer.w, p->w);
+        s->layer_fd = lhi_least(s->layer_fd, p->f + p->d);
+        s->layer_all = lhi_least(s->layer_all, p->f + p->d + p->w);
     }
-    s->layer.f = lhi_least(s->layer.f, p->pass.f);
-    s->layer.d = lhi_least(s->layer.d, p->pass.d);
-    s->layer.w = lhi_least(s->layer.w, p->pass.w);
-    s->layer_fd = lhi_least(s->layer_fd, fd);
-    s->layer_all = lhi_least(s->layer_all, all);
-    s->hold = lhi_least(s->hold, p->hold);
-    *workspace = lhi_least(*workspace, p->workspace);
+    s->embedding = s->parts[f->n_kinds];
+    s->head = s->parts[f->n_kinds + 1];
+    s->f = s->d = s->w = 0;
+    for (uint32_t i = 0; i < f->n_kinds + 2; i++) {
+        s->f += f->n_of_part[i] * s->parts[i].f;
+        s->d += f->n_of_part[i] * s->parts[i].d;
+        s->w += f->n_of_part[i] * s->parts[i].w;
+    }
 }
 
 /* Times of passes, and memory, at one datacenter. */
@@ -151,14 +119,16 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
 {
     part p, embedding, head;
     lh_cost_slice slice = {.datacenter = datacenter, .data_datacenters = 1};
-    int64_t workspace = 0;
-    *s = (lhi_floor_site){0};
+    int64_t passing = INT64_MAX;
+    *s = (lhi_floor_site){.hold = INT64_MAX};
     for (uint32_t k = 0; k < f->n_kinds; k++) {
         slice.first_layer = f->kinds[k].layer;
         slice.n_layers = 1;
         LHI_TRY(cost_part(f, job, layout, &slice, &p, err));
-        add_layers(s, &p, f->kinds[k].n, k == 0, &workspace);
+        s->hold = lhi_least(s->hold, p.hold);
+        passing = lhi_least(passing, p.passing);
         s->parts[k] = p.pass;
+        s->held[k] = p.held;
     }
     slice.n_layers = 0;
     slice.embedding = true;
@@ -168,16 +138,15 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     LHI_TRY(cost_part(f, job, layout, &slice, &head, err));
     s->parts[f->n_kinds] = embedding.pass;
     s->parts[f->n_kinds + 1] = head.pass;
-    s->embedding = embedding.pass;
-    s->head = head.pass;
-    s->f += embedding.pass.f + head.pass.f;
-    s->d += embedding.pass.d + head.pass.d;
-    s->w += embedding.pass.w + head.pass.w;
+    s->held[f->n_kinds] = embedding.held;
+    s->held[f->n_kinds + 1] = head.held;
+    add_parts(f, s);
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
-    /* Buffers are not known where it is open what is sharded. */
-    s->room =
-        lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) - workspace;
+    for (uint32_t k = 0; k < f->n_kinds; k++)
+        s->held[k].passing -= passing;
+    s->held[f->n_kinds].passing = s->held[f->n_kinds + 1].passing = 0;
+    s->room = lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) - passing;
     return LH_OK;
 }
 
@@ -202,6 +171,39 @@ static int64_t way_of(const lhi_floors *f, const lhi_floor_site *s)
     for (int i = 0; i < LHI_FLOOR_PARTS; i++)
         sum += f->n_of_part[i] * (s->parts[i].f + s->parts[i].d);
     return sum;
+}
+
+/* Of the whole model. */
+static lhi_floor_held all_held(const lhi_floors *f, const lhi_floor_site *s)
+{
+    lhi_floor_held sum = {0};
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        sum.activation += f->n_of_part[i] * s->held[i].activation;
+        sum.weight_input += f->n_of_part[i] * s->held[i].weight_input;
+        sum.state += f->n_of_part[i] * s->held[i].state;
+    }
+    return sum;
+}
+
+/* A chunk holds as much as in the datacenter where that is most, in each
+ * respect: at least what it does in any one of them. */
+static void merge_held(const lhi_floors *f, lhi_floor_site *a,
+                       const lhi_floor_site *b, bool worst)
+{
+    lhi_floor_held x = all_held(f, a), y = all_held(f, b);
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        lhi_floor_held *to = &a->held[i];
+        const lhi_floor_held *from = &b->held[i];
+        if (worst ? y.activation > x.activation
+                  : from->activation < to->activation)
+            to->activation = from->activation;
+        if (worst ? y.weight_input > x.weight_input
+                  : from->weight_input < to->weight_input)
+            to->weight_input = from->weight_input;
+        if (worst ? y.state > x.state : from->state < to->state)
+            to->state = from->state;
+        to->passing = lhi_least(to->passing, from->passing);
+    }
 }
 
 /* What is added up in a chunk: the slowest datacenter for one part need not be
@@ -235,6 +237,7 @@ static void merge(const lhi_floors *f, lhi_floor_site *a,
         *to[i] = pick(*to[i], from[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
     merge_parts(f, a, b, worst);
+    merge_held(f, a, b, worst);
     a->room = pick(a->room, b->room, !worst);
     if (worst ? b->slowness > a->slowness : b->slowness < a->slowness)
         a->slowness = b->slowness;
@@ -242,8 +245,10 @@ static void merge(const lhi_floors *f, lhi_floor_site *a,
 
 static void forget(const lhi_floors *f, lhi_floor_site *s)
 {
-    if (!f->memory_known)
+    if (!f->memory_known) {
         s->hold = s->embedding_hold = s->head_hold = s->model_hold = 0;
+        memset(s->held, 0, sizeof s->held);
+    }
     if (!f->times_known)
         *s = (lhi_floor_site){.room = s->room,
                               .hold = s->hold,
@@ -368,8 +373,8 @@ static lh_status add_sending(lhi_floors *f, const lh_job *job,
     slice.n_layers = 1;
     slice.embedding = slice.head = false;
     LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
-    s->gather = rounded_down(layer.all_gather_ns);
-    s->reduce = rounded_down(layer.reduce_scatter_ns);
+    s->gather = lhi_floor_rounded_down(layer.all_gather_ns);
+    s->reduce = lhi_floor_rounded_down(layer.reduce_scatter_ns);
     return LH_OK;
 }
 
@@ -399,9 +404,9 @@ static lh_status take_ends(lhi_floors *f, const lh_job *job,
 /* What depends on where all replicas of a stage are: of the model as one
  * piece. */
 static lh_status add_state(lhi_floors *f, const lh_job *job,
-                           const lh_layout *layout, const lhi_spread *spread,
-                           uint32_t datacenter, lhi_floor_site *s,
-                           lh_error *err)
+                           const lh_layout *layout, uint32_t microbatches,
+                           const lhi_spread *spread, uint32_t datacenter,
+                           lhi_floor_site *s, lh_error *err)
 {
     lh_cost whole;
     lh_cost_slice slice = {.n_layers = job->model->layers,
@@ -413,10 +418,15 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
                            .sharing = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     LHI_TRY(take_ends(f, job, layout, &slice, &whole, err));
-    s->f = lhi_most(s->f, rounded_down(whole.f.total_ns));
-    s->d = lhi_most(s->d, rounded_down(whole.d.total_ns));
-    s->w = lhi_most(s->w, rounded_down(whole.w.total_ns));
-    s->optimizer = rounded_down(whole.optimizer_ns);
+    if (job->training.zero > 1) {
+        LHI_TRY(
+            lhi_floors_take_sent(f, job, layout, microbatches, &slice, s, err));
+        add_parts(f, s);
+    }
+    s->f = lhi_most(s->f, lhi_floor_rounded_down(whole.f.total_ns));
+    s->d = lhi_most(s->d, lhi_floor_rounded_down(whole.d.total_ns));
+    s->w = lhi_most(s->w, lhi_floor_rounded_down(whole.w.total_ns));
+    s->optimizer = lhi_floor_rounded_down(whole.optimizer_ns);
     if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
         LHI_TRY(add_sending(f, job, layout, slice, s, err));
     s->model_hold = whole.weight_bytes + whole.gradient_bytes +
@@ -425,8 +435,8 @@ static lh_status add_state(lhi_floors *f, const lh_job *job,
 }
 
 static lh_status cost_spread(lhi_floors *f, const lh_job *job,
-                             const lh_layout *layout, const lhi_spread *spread,
-                             bool state, lh_error *err)
+                             const lh_layout *layout, uint32_t microbatches,
+                             const lhi_spread *spread, lh_error *err)
 {
     lhi_floor_site *out = &f->sites[f->n_sites];
     for (uint32_t i = 0; i < spread->n_sites; i++) {
@@ -434,8 +444,9 @@ static lh_status cost_spread(lhi_floors *f, const lh_job *job,
         lhi_floor_site s = f->sites[dc + 1];
         if (lhi_spread_repeats(job, layout, spread, i))
             continue;
-        if (state) {
-            LHI_TRY(add_state(f, job, layout, spread, dc, &s, err));
+        if (microbatches) {
+            LHI_TRY(
+                add_state(f, job, layout, microbatches, spread, dc, &s, err));
             forget(f, &s);
         }
         if (i == 0)
@@ -447,15 +458,16 @@ static lh_status cost_spread(lhi_floors *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Stages that are spread alike follow each other. */
+/* Stages that are spread alike follow each other. Without `microbatches` it is
+ * open what is sharded. */
 static lh_status cost_stages(lhi_floors *f, const lh_job *job,
-                             const lh_layout *layout, const lhi_places *places,
-                             bool state, lh_error *err)
+                             const lh_layout *layout, uint32_t microbatches,
+                             const lhi_places *places, lh_error *err)
 {
     for (uint32_t k = 0; k < layout->pipeline; k++) {
         const lhi_spread *a = &places->spreads[k];
         if (k == 0 || a->sites != places->spreads[k - 1].sites)
-            LHI_TRY(cost_spread(f, job, layout, a, state, err));
+            LHI_TRY(cost_spread(f, job, layout, microbatches, a, err));
         f->at[k] = f->n_sites - 1;
     }
     return LH_OK;
@@ -476,8 +488,8 @@ static lh_status hop(lhi_floors *f, const lh_layout *layout,
                                .estimate_missing = true};
     LHI_TRY(
         lhi_hop_message(f->job, layout, &hop, &options, &f->busiest, out, err));
-    out->transfer_ns = lhi_least(out->transfer_ns, MOST_NS);
-    out->latency_ns = lhi_least(out->latency_ns, MOST_NS);
+    out->transfer_ns = lhi_least(out->transfer_ns, LHI_FLOOR_MOST_NS);
+    out->latency_ns = lhi_least(out->latency_ns, LHI_FLOOR_MOST_NS);
     return LH_OK;
 }
 
@@ -599,6 +611,7 @@ static void take_all(const lhi_floors *f, lhi_level level,
     if (level >= LHI_LEVEL_PLACED) {
         raise_floor(out, lhi_floor_path(c), LHI_FLOOR_PATH);
         raise_floor(out, lhi_floor_ramp(c), LHI_FLOOR_RAMP);
+        raise_floor(out, lhi_floor_stay(c), LHI_FLOOR_STAY);
         take_links(f, c, out);
     }
     int64_t optimizer = INT64_MAX;
@@ -618,6 +631,7 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
     lh_layout layout;
     *out = (lhi_floor){0};
     settle(f, level, config, &job, &layout);
+    f->state_known = level >= LHI_LEVEL_STATE || job.training.zero_given;
     if (!is_known(f, level, &job, &layout)) {
         f->last.tensor = 0;
         LHI_TRY(cost_sites(f, &job, &layout, err));
@@ -639,6 +653,8 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
                         .least_layers = lhi_layers_least(f->job) ? 1 : 0,
                         .first_ns =
                             f->sites[1].f + f->sites[1].d + f->sites[1].w,
+                        .n_kinds = f->n_kinds,
+                        .kind_of = f->kind_of,
                         .sites = f->sites};
     memcpy(c.n_of_part, f->n_of_part, sizeof c.n_of_part);
     if (v && c.least_layers)
@@ -653,8 +669,9 @@ lh_status lhi_floors_find(lhi_floors *f, lhi_level level,
     const lh_layout *l = &config->layout;
     lh_status status = lhi_layout_place(f->job, l, f->mem, &places, err);
     if (status == LH_OK)
-        status =
-            cost_stages(f, &job, l, &places, level >= LHI_LEVEL_STATE, err);
+        status = cost_stages(
+            f, &job, l, level >= LHI_LEVEL_STATE ? config->microbatches : 0,
+            &places, err);
     if (status == LH_OK)
         status = find_hops(f, l, &places, &c, err);
     c.at = f->at;
@@ -686,14 +703,15 @@ lh_status lhi_floors_make(const lh_job *job, double ratio, lhi_floors **out,
                       .ratio = ratio,
                       .mem = lhi_arena_make(0),
                       .sites = calloc(n + 1 + layers, sizeof *f->sites),
+                      .kind_of = calloc(layers, sizeof *f->kind_of),
                       .at = calloc(layers, sizeof *f->at),
                       .forth = calloc(layers, sizeof *f->forth),
                       .back = calloc(layers, sizeof *f->back),
                       .n_messages = calloc(n * n, sizeof *f->n_messages),
                       .transfers = calloc(n * n, sizeof *f->transfers),
                       .latencies = calloc(n * n, sizeof *f->latencies)};
-    if (!f->mem || !f->sites || !f->at || !f->forth || !f->back ||
-        !f->n_messages || !f->transfers || !f->latencies) {
+    if (!f->mem || !f->sites || !f->kind_of || !f->at || !f->forth ||
+        !f->back || !f->n_messages || !f->transfers || !f->latencies) {
         lhi_floors_free(f);
         return lhi_fail_nomem(err);
     }
@@ -714,6 +732,7 @@ void lhi_floors_free(lhi_floors *f)
         return;
     lhi_arena_free(f->mem);
     free(f->sites);
+    free(f->kind_of);
     free(f->at);
     free(f->forth);
     free(f->back);

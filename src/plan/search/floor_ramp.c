@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many layers each stage can have if the makespan is given, from the first
+ * stage on: docs/theory/plan-search.md. */
+#include "plan/search/floor_own.h"
+
+#include <math.h>
+
+enum { HALVINGS = 14 }; /* of the interval that the ramp's bound lies in */
+
+/* F of the whole model, each part where it is fastest, and all hops: *forth;
+ * and D: *back. */
+static void find_way(const lhi_floor_case *c, int64_t *forth, int64_t *back)
+{
+    uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
+    *forth = *back = 0;
+    for (int i = 0; i < LHI_FLOOR_PARTS; i++) {
+        int64_t f = INT64_MAX, d = INT64_MAX;
+        for (uint32_t k = 0; k < (c->at ? c->stages : 1); k++) {
+            f = lhi_least(f, lhi_floor_site_of(c, k)->parts[i].f);
+            d = lhi_least(d, lhi_floor_site_of(c, k)->parts[i].d);
+        }
+        *forth += f * c->n_of_part[i];
+        *back += d * c->n_of_part[i];
+    }
+    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++) {
+        /* A wave comes back through the same stages. */
+        bool wave = c->placement == LH_PLACEMENT_WAVE;
+        int64_t there = c->forth[k], home = c->back[k];
+        *forth += wave ? there + home : there * v;
+        *back += wave ? there + home : home * v;
+    }
+    if (c->placement == LH_PLACEMENT_LOOP) {
+        *forth += c->wrap_forth * (v - 1);
+        *back += c->wrap_back * (v - 1);
+    }
+}
+
+/* What a bound on the layers of stage k knows of the stages before it. */
+typedef struct behind {
+    uint32_t k;
+    int64_t forth, back; /* of one microbatch: all F, all D, with hops */
+    int64_t in, out;     /* hops and the embedding, there and back */
+    int64_t layers;      /* of the chunks that a microbatch passes before */
+    double hops;         /* there and back, of all stages from here on */
+} behind;
+
+static lhi_floor_pass ends_of(const lhi_floor_case *c, uint32_t k)
+{
+    const lhi_floor_site *s = lhi_floor_site_of(c, k);
+    lhi_floor_pass more = {0, 0, 0};
+    if (c->chunks_per_device == 0)
+        return more;
+    if (k == 0)
+        more = s->embedding;
+    if (k == lhi_floor_head_stage(c)) {
+        more.f += s->head.f;
+        more.d += s->head.d;
+        more.w += s->head.w;
+    }
+    return more;
+}
+
+/* What the layers of a kind hold on a stage, in bytes of one layer. */
+typedef struct layer_memory {
+    double room;       /* for layers, without what is needed in passing */
+    double state;      /* the least */
+    double activation; /* the least */
+    /* Nanoseconds of passes for each byte, at most: of F that have left it; of
+     * the D and W that it still waits for. */
+    double f, dw, w; /* w: of W alone, behind D */
+    double f_of_ends, dw_of_ends, w_of_ends;
+} layer_memory;
+
+static double room_for_layers(const lhi_floor_case *c, int kind, uint32_t k)
+{
+    const lhi_floor_site *s = lhi_floor_site_of(c, k);
+    double room = (double)s->room;
+    bool whole = c->stages * c->chunks_per_device == 1;
+    double first = (double)s->held[c->n_kinds].state;
+    double last = (double)s->held[c->n_kinds + 1].state;
+    if (kind != LHI_ANY_KIND)
+        room -= (double)s->held[kind].passing;
+    if (c->chunks_per_device == 0) /* not known which has the head */
+        return room;
+    first = k == 0 ? first : 0;
+    last = k == lhi_floor_head_stage(c) ? last : 0;
+    /* In one chunk the two may share a matrix. */
+    return room - (whole ? fmax(first, last) : first + last);
+}
+
+/* False: memory is not known, or without limits. */
+static bool find_memory(const lhi_floor_case *c, int kind, uint32_t k,
+                        const lhi_floor_pass *ends, layer_memory *out)
+{
+    const lhi_floor_site *s = lhi_floor_site_of(c, k);
+    double kept = INFINITY;
+    uint32_t first = kind == LHI_ANY_KIND ? 0 : (uint32_t)kind;
+    uint32_t last = kind == LHI_ANY_KIND ? c->n_kinds - 1 : (uint32_t)kind;
+    *out = (layer_memory){
+        room_for_layers(c, kind, k), INFINITY, INFINITY, 0, 0, 0, 0, 0, 0};
+    for (uint32_t i = first; i <= last; i++) {
+        const lhi_floor_held *h = &s->held[i];
+        const lhi_floor_pass *p = &s->parts[i];
+        double w = (double)p->w;
+        if (s->room == INT64_MAX || h->activation <= 0 || h->weight_input <= 0)
+            return false;
+        out->state = fmin(out->state, (double)h->state);
+        out->activation = fmin(out->activation, (double)h->activation);
+        kept = fmin(kept, (double)h->weight_input);
+        out->f = fmax(out->f, (double)p->f / (double)h->activation);
+        out->dw = fmax(out->dw, ((double)p->d + w) / (double)h->activation);
+        /* A B does W with its activation still there. */
+        out->w =
+            fmax(out->w, w / (double)lhi_least(h->activation, h->weight_input));
+    }
+    /* Each microbatch that is there has the activations of a chunk. */
+    double n = c->microbatches, room = fmax(out->room, 0);
+    double chunk = (double)c->least_layers;
+    bool each = kind == LHI_ANY_KIND && chunk > 0;
+    double before_d = each ? fmin(n, room / (chunk * out->activation)) : n;
+    double before_w =
+        each ? fmin(n, room / (chunk * fmin(kept, out->activation))) : n;
+    out->dw = fmax(out->dw, out->w);
+    out->f_of_ends = before_d * (double)ends->f;
+    out->w_of_ends = before_w * (double)ends->w;
+    out->dw_of_ends = fmax(before_d, before_w) * (double)(ends->d + ends->w);
+    return true;
+}
+
+/* Activations of a stage's only chunk stay while all layers from it on pass;
+ * they have its memory but for its state, for as long as it is at work. */
+static double layers_that_stay(const lhi_floor_case *c, int kind,
+                               const behind *b, const layer_memory *m,
+                               int64_t ns)
+{
+    double fd = (double)lhi_floor_fd_of(lhi_floor_site_of(c, 0), kind);
+    for (uint32_t k = 1; c->at && k < c->stages; k++)
+        fd = fmin(fd, (double)lhi_floor_fd_of(lhi_floor_site_of(c, k), kind));
+    double after =
+        (double)(lhi_floor_n_layers_of(c, kind) - b->layers) * fd + b->hops;
+    double share =
+        after * c->microbatches * m->activation + m->state * (double)ns;
+    return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
+}
+
+/* From the beginning to its first F and its first D, and from its last F and
+ * its last D to the end, of a stage, at least. */
+typedef struct ends_at {
+    double first_f, first_d, after_f, after_d;
+} ends_at;
+
+/* Before its first D a device has done no more F than leave their activations
+ * in its memory at once; behind its last F, and behind its last D, it has no
+ * more to do than waits there. */
+static double layers_in_memory(const lhi_floor_case *c, int kind,
+                               const behind *b, const layer_memory *m,
+                               const lhi_floor_pass *ends, const ends_at *at,
+                               int64_t ns)
+{
+    double n = c->microbatches, most;
+    double all = n * (double)lhi_floor_all_of(lhi_floor_site_of(c, b->k), kind);
+    double rest = n * (double)(ends->f + ends->d + ends->w);
+    double end = (double)ns;
+    struct {
+        double between, passes, of_ends;
+    } ways[] = {
+        {end - at->first_d, m->f, m->f_of_ends},
+        {end - at->after_f - at->first_f, m->dw, m->dw_of_ends},
+        {end - at->after_d - at->first_f, m->w, m->w_of_ends},
+        {fmax(end - at->after_f - at->first_d, 0), m->f + m->dw,
+         m->f_of_ends + m->dw_of_ends},
+        {fmax(end - at->after_d - at->first_d, 0), m->f + m->w,
+         m->f_of_ends + m->w_of_ends},
+    };
+    most = INFINITY;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        most = fmin(most, (ways[i].between - rest + ways[i].of_ends +
+                           m->room * ways[i].passes) /
+                              (all + m->state * ways[i].passes));
+    return most;
+}
+
+/* Layers of the chunks that follow the last one of a stage, at least. */
+static int64_t layers_behind(const lhi_floor_case *c, uint32_t k)
+{
+    if (c->chunks_per_device == 0)
+        return 0;
+    return c->least_layers * (c->placement == LH_PLACEMENT_WAVE
+                                  ? (int64_t)k
+                                  : (int64_t)c->stages - 1 - k);
+}
+
+/* The least of what memory allows. */
+static int64_t layers_by_memory(const lhi_floor_case *c, int kind,
+                                const lhi_floor_pass *layer, const behind *b,
+                                int64_t start, int64_t end, int64_t ns)
+{
+    layer_memory m;
+    lhi_floor_pass ends = ends_of(c, b->k);
+    int64_t n = lhi_floor_n_layers_of(c, kind), more = layers_behind(c, b->k);
+    ends_at at = {.first_f = (double)start,
+                  .first_d = (double)(b->forth + more * layer->d),
+                  .after_f = (double)(b->back + more * layer->f +
+                                      layer->w * (int64_t)c->least_layers),
+                  .after_d = (double)end};
+    if (!find_memory(c, kind, b->k, &ends, &m))
+        return n;
+    double most = layers_in_memory(c, kind, b, &m, &ends, &at, ns);
+    if (c->chunks_per_device == 1)
+        most = fmin(most, layers_that_stay(c, kind, b, &m, ns));
+    most = floor(most * (1 + 1e-9) + 1e-9);
+    return most < (double)n ? (int64_t)fmax(most, -1) : n;
+}
+
+/* The most layers that a stage can have if the makespan is `ns`. */
+static int64_t most_layers(const lhi_floor_case *c, int kind,
+                           const lhi_floor_pass *layer, const behind *b,
+                           int64_t ns)
+{
+    const lhi_floor_site *s = lhi_floor_site_of(c, b->k);
+    int64_t n = c->microbatches, a = c->least_layers;
+    int64_t layer_fd = lhi_floor_fd_of(s, kind),
+            layer_all = lhi_floor_all_of(s, kind);
+    lhi_floor_pass more = ends_of(c, b->k);
+    int64_t start = b->in + b->layers * layer->f;
+    int64_t end = b->out + b->layers * layer->d + a * layer->w;
+    int64_t gather = s->gather, reduce = s->reduce;
+    int64_t all = n * (more.f + more.d + more.w);
+    int64_t most = lhi_floor_layers_that_fit(c, kind, b->k, 0);
+    if (c->chunks_per_device == 1) {
+        most = lhi_least(
+            most, lhi_floor_quotient(ns - start - all, n * layer_all + reduce));
+        most = lhi_least(most, lhi_floor_quotient(ns - all, gather + reduce +
+                                                                n * layer_all));
+    } else {
+        most = lhi_least(most,
+                         lhi_floor_quotient(ns - lhi_most(start, a * gather) -
+                                                all - a * reduce,
+                                            n * layer_all));
+    }
+    most = lhi_least(most, layers_by_memory(c, kind, layer, b, start, end, ns));
+    /* All F of a microbatch before any D, and all D behind any F. */
+    const lhi_floor_pass *p =
+        kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
+    most = lhi_least(most,
+                     lhi_floor_times_in(ns - b->forth - n * (more.d + more.w),
+                                        n * (p->d + p->w)));
+    most = lhi_least(
+        most, lhi_floor_times_in(ns - b->forth - end - n * more.d, n * p->d));
+    most = lhi_least(most, lhi_floor_times_in(ns - start - b->back -
+                                                  a * layer->w - n * more.f,
+                                              n * p->f));
+    return lhi_least(
+        most, lhi_floor_quotient(ns - start - end - n * (more.f + more.d),
+                                 n * layer_fd));
+}
+
+/* Layers of a kind that every stage has. */
+static int64_t fewest_layers(const lhi_floor_case *c, int kind)
+{
+    int64_t others = c->layers - lhi_floor_n_layers_of(c, kind);
+    int64_t all = (int64_t)c->least_layers * c->chunks_per_device;
+    return lhi_most(all - others, 0);
+}
+
+/* Whether the stages have place for all layers of a kind, and each for as many
+ * as it has at least, if the makespan is `ns`. */
+static bool is_possible(const lhi_floor_case *c, int kind,
+                        const lhi_floor_pass *layer, const behind *way,
+                        int64_t ns)
+{
+    int64_t sum = 0, a = c->least_layers, fewest = fewest_layers(c, kind);
+    behind b = *way;
+    for (uint32_t k = 0; k < c->stages; k++) {
+        const lhi_floor_site *s = lhi_floor_site_of(c, k);
+        b.k = k;
+        /* With the fewest before it, it can have the most. */
+        b.layers = kind == LHI_ANY_KIND || c->chunks_per_device != 1
+                       ? k * a
+                       : k * fewest;
+        if (fewest > 0 && most_layers(c, kind, layer, &b, ns) < fewest)
+            return false;
+        if (c->chunks_per_device == 1)
+            b.layers = sum;
+        sum += lhi_most(most_layers(c, kind, layer, &b, ns), 0);
+        if (k == 0 && c->chunks_per_device) {
+            b.in += s->embedding.f;
+            b.out += s->embedding.d;
+        }
+        if (c->forth && k + 1 < c->stages) {
+            b.in += c->forth[k];
+            b.out += c->back[k];
+            b.hops -= (double)(c->forth[k] + c->back[k]);
+        }
+    }
+    return sum >= lhi_floor_n_layers_of(c, kind);
+}
+
+static int64_t ramp_of(const lhi_floor_case *c, int kind, int64_t low)
+{
+    lhi_floor_pass layer = lhi_floor_least_layer(c);
+    int64_t high = low + 1;
+    behind way = {.k = 0};
+    find_way(c, &way.forth, &way.back);
+    for (uint32_t k = 0; c->forth && k + 1 < c->stages; k++)
+        way.hops += (double)(c->forth[k] + c->back[k]);
+    for (uint32_t k = 0; k < c->stages; k++)
+        if (lhi_floor_fd_of(lhi_floor_site_of(c, k), kind) <= 0)
+            return 0;
+    if (is_possible(c, kind, &layer, &way, low))
+        return low;
+    while (high < LHI_FLOOR_LARGEST &&
+           !is_possible(c, kind, &layer, &way, high)) {
+        low = high;
+        high += high / 2 + 1;
+    }
+    for (int i = 0; i < HALVINGS && high - low > 1; i++) {
+        int64_t middle = low + (high - low) / 2;
+        if (is_possible(c, kind, &layer, &way, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+int64_t lhi_floor_ramp(const lhi_floor_case *c)
+{
+    int64_t ns = lhi_most(lhi_floor_work(c), lhi_floor_layers(c));
+    if (!lhi_floor_does_fit(c, 0))
+        return 0; /* the bound of memory has that */
+    for (int kind = LHI_ANY_KIND; kind < lhi_floor_n_counts(c); kind++)
+        ns = lhi_most(ns, ramp_of(c, kind, ns));
+    return ns;
+}

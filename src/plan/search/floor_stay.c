@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long activations stay in memory, of all devices together:
+ * docs/theory/plan-search.md. */
+#include "plan/search/floor_own.h"
+
+#include <math.h>
+
+/* Least of each part, wherever it is. */
+typedef struct leasts {
+    double f[LHI_FLOOR_PARTS], d[LHI_FLOOR_PARTS];
+    double activation[LHI_FLOOR_PARTS];
+    /* Byte nanoseconds beside those between F and D: up to the end of D, and
+     * up to the end of W. */
+    double in_d[LHI_FLOOR_PARTS], in_w[LHI_FLOOR_PARTS];
+    double state; /* of the model */
+} leasts;
+
+/* With D and W apart, D starts by making room for what W needs, and that goes
+ * with W, in shares if W is cut; a B of both has the activation until its end.
+ */
+static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
+{
+    const lhi_floor_site *s = lhi_floor_site_of(c, 0);
+    lhi_floor_pass p = s->parts[part];
+    lhi_floor_held held = s->held[part];
+    for (uint32_t k = 1; c->at && k < c->stages; k++) {
+        s = lhi_floor_site_of(c, k);
+        p.f = lhi_least(p.f, s->parts[part].f);
+        p.d = lhi_least(p.d, s->parts[part].d);
+        p.w = lhi_least(p.w, s->parts[part].w);
+        held.activation = lhi_least(held.activation, s->held[part].activation);
+        held.weight_input =
+            lhi_least(held.weight_input, s->held[part].weight_input);
+        held.state = lhi_least(held.state, s->held[part].state);
+    }
+    double joint = (double)held.activation * (double)p.w;
+    double more = (double)(held.weight_input - held.activation);
+    double apart = fmax(more, 0) * (double)p.d;
+    out->f[part] = (double)p.f;
+    out->d[part] = (double)p.d;
+    out->activation[part] = (double)held.activation;
+    out->in_d[part] = fmin(joint, apart);
+    out->in_w[part] =
+        fmin(joint, apart + (double)held.weight_input / 2 * (double)p.w);
+    out->state += (double)held.state * c->n_of_part[part];
+}
+
+static leasts find_leasts(const lhi_floor_case *c)
+{
+    leasts out = {.state = 0};
+    const lhi_floor_held *ends = lhi_floor_site_of(c, 0)->held + c->n_kinds;
+    for (uint32_t i = 0; i < c->n_kinds + 2; i++)
+        find_least(c, i, &out);
+    /* In one chunk the two may share a matrix. */
+    if (c->stages == 1 && c->chunks_per_device <= 1)
+        out.state -= (double)lhi_least(ends[0].state, ends[1].state);
+    return out;
+}
+
+/* There and back between a chunk and the next. */
+static double hops_behind(const lhi_floor_case *c, uint32_t chunk)
+{
+    uint32_t P = c->stages, k = chunk % P;
+    if (!c->forth)
+        return 0;
+    if (k + 1 == P)
+        return c->placement == LH_PLACEMENT_LOOP
+                   ? (double)(c->wrap_forth + c->wrap_back)
+                   : 0;
+    if (c->placement == LH_PLACEMENT_WAVE && chunk / P % 2)
+        k = P - 2 - k;
+    return (double)(c->forth[k] + c->back[k]);
+}
+
+/* Pairs of layers that are in one chunk: fewest where chunks are even. */
+static double least_pairs(double layers, double chunks)
+{
+    double each = floor(layers / chunks), more = layers - each * chunks;
+    return (chunks * each * (each - 1) / 2) + more * each;
+}
+
+/* A layer's activation is there while the layers before it in its chunk
+ * compute, too. */
+static double stay_in_chunks(const lhi_floor_case *c, const leasts *l)
+{
+    double most = 0, chunks = (double)c->stages * c->chunks_per_device;
+    for (uint32_t i = 0; chunks > 0 && i < c->n_kinds; i++)
+        most = fmax(most, least_pairs(c->n_of_part[i], chunks) *
+                              l->activation[i] * (l->f[i] + l->d[i]));
+    return most;
+}
+
+/* Byte nanoseconds that the activations of one microbatch stay: those of each
+ * layer from its F to its D, with all F and D of later layers and their hops in
+ * between. */
+static double stay_of_one(const lhi_floor_case *c, const leasts *l, bool with_w)
+{
+    uint32_t e = c->n_kinds, h = e + 1;
+    uint32_t chunks = c->stages * c->chunks_per_device;
+    double after = l->f[h] + l->d[h], sum = l->activation[h] * after;
+    double before = l->activation[e]; /* activations of the layers up to here */
+    for (uint32_t p = c->layers; p-- > 0;) {
+        uint32_t kind = c->kind_of[p];
+        after += l->f[kind] + l->d[kind];
+        sum += l->activation[kind] * after;
+    }
+    sum += l->activation[e] * (after + l->f[e] + l->d[e]);
+    for (uint32_t i = 0; i <= h; i++)
+        sum += (with_w ? l->in_w[i] : l->in_d[i]) * c->n_of_part[i];
+    /* Each chunk but the last has the fewest layers or more before its end. */
+    for (uint32_t i = 0, p = 0; i + 1 < chunks; i++) {
+        uint32_t up_to = (i + 1) * c->least_layers;
+        for (; p < up_to && p < c->layers; p++)
+            before += l->activation[c->kind_of[p]];
+        sum += before * hops_behind(c, i);
+    }
+    return sum + stay_in_chunks(c, l);
+}
+
+/* Byte nanoseconds in which no activation is there yet, or any more: before the
+ * first F of each device can start and after its last D or B; *longest:
+ * together, on one device. */
+static double unused(const lhi_floor_case *c, bool with_w, double *longest)
+{
+    lhi_floor_pass layer = lhi_floor_least_layer(c);
+    bool known = c->chunks_per_device != 0;
+    double in = known ? (double)lhi_floor_site_of(c, 0)->embedding.f : 0;
+    double out = known ? (double)lhi_floor_site_of(c, 0)->embedding.d : 0,
+           sum = 0;
+    *longest = 0;
+    for (uint32_t k = 0; k < c->stages; k++) {
+        double passed = k * (double)c->least_layers;
+        double start = k ? in + passed * (double)layer.f : 0;
+        double end = k ? out + passed * (double)layer.d : 0;
+        double here = start + (with_w ? 0 : end);
+        sum += here * (double)lhi_floor_site_of(c, k)->room;
+        *longest = fmax(*longest, here);
+        if (c->forth && k + 1 < c->stages) {
+            in += (double)c->forth[k];
+            out += (double)c->back[k];
+        }
+    }
+    return sum;
+}
+
+/* Nanoseconds that it takes to fill a byte with activations, by F, or to empty
+ * it, by D: the least of all chunks. */
+static double least_fill(const lhi_floor_case *c, const leasts *l,
+                         const double *pass)
+{
+    uint32_t e = c->n_kinds, h = e + 1;
+    bool alone = c->least_layers == 0; /* else a layer is with the embedding */
+    double least = INFINITY;
+    for (uint32_t i = 0; i <= h; i++) {
+        double with = l->activation[e] + l->activation[i];
+        if ((i != e || alone) && l->activation[i] > 0)
+            least = fmin(least, pass[i] / l->activation[i]);
+        if (i < e && !alone && with > 0)
+            least = fmin(least, (pass[e] + pass[i]) / with);
+    }
+    return least;
+}
+
+/* Byte nanoseconds of all devices that stay empty while the first F fill them
+ * and the last D empty them, if nothing takes less than `ns`. */
+static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
+                              double room, double ns)
+{
+    double fill = least_fill(c, l, l->f) + least_fill(c, l, l->d);
+    double largest = 0, chunk = 0, most = 0;
+    if (c->chunks_per_device == 0 || !(fill < INFINITY))
+        return 0;
+    for (uint32_t i = 0; i < c->n_kinds; i++)
+        chunk = fmax(chunk, l->activation[i]);
+    uint32_t chunks = c->stages * c->chunks_per_device;
+    chunk *= c->layers - (chunks - 1) * c->least_layers;
+    chunk += l->activation[c->n_kinds] + l->activation[c->n_kinds + 1];
+    for (uint32_t k = 0; k < c->stages; k++)
+        largest = fmax(largest, (double)lhi_floor_site_of(c, k)->room);
+    most = fmax(room / c->stages - chunk, 0);
+    return largest * fill > ns ? 0 : c->stages * most * most / 2 * fill;
+}
+
+int64_t lhi_floor_stay(const lhi_floor_case *c)
+{
+    double most = 0, longest, passing, room = lhi_floor_all_room(c, &passing);
+    leasts l = find_leasts(c);
+    if (!(room > l.state) || !(room < INFINITY))
+        return 0; /* the bound of memory has that */
+    for (int with_w = 0; with_w <= 1; with_w++) {
+        double all = stay_of_one(c, &l, with_w) * c->microbatches;
+        double idle = unused(c, with_w, &longest);
+        double held = (l.state + passing) * longest; /* meanwhile */
+        idle += empty_meanwhile(c, &l, room - l.state,
+                                (double)lhi_floor_work(c) - longest);
+        double ns = (all + idle - held) / (room - l.state);
+        most = fmax(most, ns);
+    }
+    return most < 0x1p60 ? (int64_t)(most * (1 - 1e-9)) : LHI_FLOOR_LARGEST;
+}

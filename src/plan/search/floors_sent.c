@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What layers send in passes with ZeRO 2 and 3: docs/theory/plan-search.md. */
+#include "plan/search/floors_own.h"
+
+#include "cost/sharding.h"
+
+#include <math.h>
+
+/* What each part gathers and reduces with ZeRO 2 and 3; of an end that may have
+ * its matrix from the other one, nothing. */
+static lh_status find_sent(lhi_floors *f, const lh_job *job,
+                           const lh_layout *layout, lh_cost_slice slice,
+                           lhi_sharded *sent, lh_error *err)
+{
+    lh_cost_options options = {.size = sizeof options,
+                               .estimate_missing = true};
+    for (uint32_t i = 0; i < f->n_kinds + 2; i++) {
+        bool layer = i < f->n_kinds;
+        slice.n_layers = layer;
+        slice.first_layer = layer ? f->kinds[i].layer : 0;
+        slice.embedding = i == f->n_kinds;
+        slice.head = i == f->n_kinds + 1;
+        if (slice.head && job->model->tied_embeddings)
+            continue;
+        LHI_TRY(lhi_sharded_time(job, layout, &slice, &options, &f->busiest,
+                                 &sent[i], err));
+    }
+    return LH_OK;
+}
+
+static int64_t whole_ns(double ns)
+{
+    return lhi_floor_rounded_down(
+        ns < (double)LHI_FLOOR_MOST_NS ? (int64_t)ns : LHI_FLOOR_MOST_NS);
+}
+
+/* Of the layers of the model, as parts have it. */
+static lhi_floor_pass all_layers(const lhi_floors *f,
+                                 const lhi_floor_pass *parts)
+{
+    lhi_floor_pass sum = {0, 0, 0};
+    for (uint32_t i = 0; i < f->n_kinds; i++) {
+        sum.f += f->n_of_part[i] * parts[i].f;
+        sum.d += f->n_of_part[i] * parts[i].d;
+        sum.w += f->n_of_part[i] * parts[i].w;
+    }
+    return sum;
+}
+
+/* With ZeRO 2 and 3 a chunk takes as long as it computes, and as long as all of
+ * its parts send: the longer of both, for each pass. What it computes last in F
+ * and D, and first in W, comes on top. The first gather and the last reduction
+ * of a rank are not in its passes, so each of n has 1/n of them less. */
+lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
+                               const lh_layout *layout, uint32_t microbatches,
+                               const lh_cost_slice *slice, lhi_floor_site *s,
+                               lh_error *err)
+{
+    lhi_sharded sent[LHI_FLOOR_PARTS] = {{0}};
+    lhi_floor_pass passes[LHI_FLOOR_PARTS] = {{0, 0, 0}};
+    double gather = 0, reduce = 0, n = microbatches;
+    uint32_t embedding = f->n_kinds, head = embedding + 1;
+    LHI_TRY(find_sent(f, job, layout, *slice, sent, err));
+    for (uint32_t i = 0; i < f->n_kinds; i++) {
+        gather = fmax(gather, sent[i].gather / n);
+        reduce = fmax(reduce, sent[i].reduce / n);
+    }
+    for (uint32_t i = 0; i <= head; i++) {
+        double g = job->training.zero >= 3 ? sent[i].gather : 0;
+        double r = sent[i].reduce;
+        double less_g = i < embedding ? gather : i == head ? 0 : g / n;
+        double less_r = i < embedding ? reduce : i == head ? 0 : r / n;
+        passes[i] = (lhi_floor_pass){whole_ns(fmax(0, g - less_g)), whole_ns(g),
+                                     whole_ns(fmax(0, r - less_r))};
+    }
+    passes[head].f += s->parts[head].f;
+    passes[embedding].d += s->parts[embedding].d;
+    passes[head].w += s->parts[head].w;
+    lhi_floor_pass sends = all_layers(f, passes);
+    lhi_floor_pass computes = all_layers(f, s->parts);
+    for (uint32_t i = 0; i <= head; i++) {
+        if (sends.f > computes.f)
+            s->parts[i].f = passes[i].f;
+        if (sends.d > computes.d)
+            s->parts[i].d = passes[i].d;
+        if (sends.w > computes.w)
+            s->parts[i].w = passes[i].w;
+    }
+    return LH_OK;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds before a pipeline is built against the best schedules of all
+ * pipelines that could be built: on tiny random models of layers of one kind
+ * or two, with little memory, no partition's best schedule is faster than any
+ * of the bounds; and often enough one is as fast, so that none can be higher.
+ *
+ *     test_floor_parts [CASES [FIRST]]
+ */
+#include "cases.h"
+#include "random_pipeline.h"
+#include "test.h"
+
+#include "plan/search/floor.h"
+
+#include <longhaul/methods.h>
+#include <longhaul/simulate.h>
+#include <longhaul/solve.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LAYERS = 6, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
+
+static uint32_t n_cases = 4000, first_case;
+static const double ratio = 3;
+
+typedef struct model {
+    lhi_floor_site site[2];
+    lhi_floor_case c;
+    uint32_t kind_of[MOST_LAYERS], at[MOST_STAGES];
+    int64_t forth[MOST_STAGES], back[MOST_STAGES];
+    uint32_t v, n_chunks;
+    bool joint;
+    uint32_t parts; /* of a W */
+} model;
+
+static uint32_t n_solved, n_tight, n_by_memory, n_refused, n_kinds_seen;
+
+static int64_t some(rng *r, uint32_t least, uint32_t most)
+{
+    return (int64_t)(least + rng_below(r, most - least + 1)) * UNIT;
+}
+
+static lhi_floor_held some_held(rng *r)
+{
+    int64_t activation = some(r, 1, 3);
+    int64_t weight_input = rng_chance(r, 40) ? activation : some(r, 1, 4);
+    return (lhi_floor_held){activation, weight_input, some(r, 0, 2), 0};
+}
+
+static void make_parts(rng *r, const model *m, lhi_floor_site *s)
+{
+    uint32_t ends = m->c.n_kinds;
+    *s = (lhi_floor_site){.hold = 0};
+    for (uint32_t i = 0; i < ends + 2; i++) {
+        if (i >= ends && rng_chance(r, 50))
+            continue;
+        s->parts[i] =
+            (lhi_floor_pass){some(r, 1, 4), some(r, 1, 4), some(r, 1, 4)};
+        s->held[i] = some_held(r);
+        if (i < ends && ends > 1 && rng_chance(r, 30))
+            s->held[i].passing = some(r, 0, 2);
+    }
+    s->room = some(r, 3, 6 + 5 * m->c.layers / m->c.stages);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The sums that bounds use. */
+static void sum_up(const model *m, lhi_floor_site *s,
+                   const lhi_floor_site *first)
+{
+    uint32_t ends = m->c.n_kinds;
+    s->slowness = INFINITY;
+    s->layer = (lhi_floor_pass){INT64_MAX, INT64_MAX, INT64_MAX};
+    s->layer_fd = s->layer_all = s->hold = INT64_MAX;
+    for (uint32_t i = 0; i < ends + 2; i++) {
+        const lhi_floor_pass *p = &s->parts[i], *q = &first->parts[i];
+        const lhi_floor_held *h = &s->held[i];
+        int64_t all = p->f + p->d + p->w, there = q->f + q->d + q->w;
+        s->f += p->f * m->c.n_of_part[i];
+        s->d += p->d * m->c.n_of_part[i];
+        s->w += p->w * m->c.n_of_part[i];
+        s->model_hold += (h->state + h->activation) * m->c.n_of_part[i];
+        if (there > 0)
+            s->slowness = fmin(s->slowness, (double)all / (double)there);
+        if (i >= ends)
+            continue;
+        s->layer.f = least(s->layer.f, p->f);
+        s->layer.d = least(s->layer.d, p->d);
+        s->layer.w = least(s->layer.w, p->w);
+        s->layer_fd = least(s->layer_fd, p->f + p->d);
+        s->layer_all = least(s->layer_all, all);
+        s->hold = least(s->hold, h->state + h->activation);
+    }
+    s->embedding = s->parts[ends];
+    s->head = s->parts[ends + 1];
+    s->embedding_hold = s->held[ends].state + s->held[ends].activation;
+    s->head_hold = s->held[ends + 1].state + s->held[ends + 1].activation;
+}
+
+static void make_model(rng *r, model *m)
+{
+    *m = (model){.v = 1};
+    lhi_floor_case *c = &m->c;
+    c->stages = 1 + rng_below(r, MOST_STAGES);
+    if (c->stages < 3 && rng_chance(r, 50))
+        m->v = c->stages == 2 && rng_chance(r, 30) ? 3 : 2;
+    m->n_chunks = c->stages * m->v;
+    c->layers = m->n_chunks + rng_below(r, MOST_LAYERS - m->n_chunks + 1);
+    c->chunks_per_device = m->v;
+    c->microbatches = 1 + rng_below(r, m->n_chunks > 3 ? 3 : 4);
+    c->placement = m->v == 1                        ? LH_PLACEMENT_UD
+                   : m->v == 2 && rng_chance(r, 50) ? LH_PLACEMENT_WAVE
+                                                    : LH_PLACEMENT_LOOP;
+    if (c->stages == 1 && m->v > 1)
+        c->placement = LH_PLACEMENT_LOOP;
+    c->least_layers = lhi_floor_least_layers(c->layers, m->n_chunks, ratio);
+    c->n_kinds = 1 + rng_chance(r, 40);
+    for (uint32_t i = 0; i < c->layers; i++) {
+        m->kind_of[i] = c->n_kinds > 1 && i > 0 && rng_chance(r, 80);
+        c->n_of_part[m->kind_of[i]]++;
+    }
+    c->n_of_part[c->n_kinds] = c->n_of_part[c->n_kinds + 1] = 1;
+    c->kind_of = m->kind_of;
+    for (int i = 0; i < 2; i++)
+        make_parts(r, m, &m->site[i]);
+    if (rng_chance(r, 50)) /* memory alone differs */
+        memcpy(m->site[1].parts, m->site[0].parts, sizeof m->site[0].parts);
+    for (int i = 0; i < 2; i++)
+        sum_up(m, &m->site[i], &m->site[0]);
+    c->sites = m->site;
+    bool far = rng_chance(r, 50);
+    for (uint32_t k = 0; k + 1 < c->stages; k++) {
+        m->forth[k] = far ? some(r, 0, 20) : some(r, 0, 2);
+        m->back[k] = far ? some(r, 0, 20) : some(r, 0, 2);
+    }
+    if (c->stages > 1 && c->placement == LH_PLACEMENT_LOOP) {
+        /* Of two devices it is the way back. */
+        c->wrap_forth = c->stages == 2 ? m->back[0] : some(r, 0, 5);
+        c->wrap_back = c->stages == 2 ? m->forth[0] : some(r, 0, 5);
+    }
+    c->at = m->at;
+    c->forth = m->forth;
+    c->back = m->back;
+    c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
+    m->joint = rng_chance(r, 30);
+    m->parts = !m->joint && rng_chance(r, 30) ? 2 : 1;
+}
+
+static uint32_t device_of(const model *m, uint32_t chunk)
+{
+    uint32_t P = m->c.stages;
+    if (m->c.placement == LH_PLACEMENT_WAVE && chunk >= P)
+        return 2 * P - 1 - chunk;
+    return chunk % P;
+}
+
+static void add_part(const model *m, uint32_t part, lh_chunk *to,
+                     int64_t *passing)
+{
+    const lhi_floor_site *s = &m->site[m->at[to->device]];
+    const lhi_floor_held *h = &s->held[part];
+    to->f_ns += s->parts[part].f;
+    to->d_ns += s->parts[part].d;
+    to->w_ns += s->parts[part].w;
+    to->mem_f += h->activation;
+    to->mem_d += h->weight_input - h->activation;
+    to->mem_w -= h->weight_input;
+    to->mem_static += h->state;
+    if (h->passing > *passing)
+        *passing = h->passing;
+}
+
+static lh_pipeline *build(const model *m, const uint32_t *layers)
+{
+    lh_chunk chunks[MOST_CHUNKS] = {{0}};
+    lh_link links[4 * MOST_STAGES];
+    int64_t limits[MOST_STAGES], passing[MOST_STAGES] = {0};
+    uint32_t P = m->c.stages, n_links = 0, layer = 0;
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    for (uint32_t i = 0; i < m->n_chunks; i++) {
+        uint32_t d = device_of(m, i);
+        chunks[i].device = d;
+        if (i == 0)
+            add_part(m, m->c.n_kinds, &chunks[i], &passing[d]);
+        for (uint32_t k = 0; k < layers[i]; k++)
+            add_part(m, m->kind_of[layer++], &chunks[i], &passing[d]);
+        if (i + 1 == m->n_chunks)
+            add_part(m, m->c.n_kinds + 1, &chunks[i], &passing[d]);
+    }
+    for (uint32_t k = 0; k + 1 < P; k++) {
+        links[n_links++] = (lh_link){k, k + 1, m->forth[k], 0, NULL};
+        links[n_links++] = (lh_link){k + 1, k, m->back[k], 0, NULL};
+    }
+    if (P > 2 && m->c.placement == LH_PLACEMENT_LOOP) {
+        links[n_links++] = (lh_link){P - 1, 0, m->c.wrap_forth, 0, NULL};
+        links[n_links++] = (lh_link){0, P - 1, m->c.wrap_back, 0, NULL};
+    }
+    for (uint32_t k = 0; k < P; k++)
+        limits[k] = m->site[m->at[k]].room - passing[k];
+    for (uint32_t k = 0; k < P; k++)
+        if (limits[k] < 0)
+            return NULL;
+    lh_pipeline_desc desc = {.size = sizeof desc,
+                             .n_devices = P,
+                             .n_microbatches = m->c.microbatches,
+                             .joint = m->joint,
+                             .n_chunks = m->n_chunks,
+                             .chunks = chunks,
+                             .n_links = n_links,
+                             .links = links,
+                             .memory_limits = limits};
+    CHECK_OK(lh_pipeline_make(&desc, &p, &err), err);
+    return p;
+}
+
+/* What bounds say of memory is of devices whose memory has no limit, too. */
+static int64_t largest_without_memory(const model *m)
+{
+    model free = *m;
+    free.c.sites = free.site;
+    for (int i = 0; i < 2; i++)
+        free.site[i].room = INT64_MAX;
+    int64_t ns = lhi_floor_ramp(&free.c), path = lhi_floor_path(&free.c);
+    return ns > path ? ns : path;
+}
+
+static void check_solution(const model *m, uint32_t number, int64_t best)
+{
+    int64_t stay = lhi_floor_stay(&m->c), ramp = lhi_floor_ramp(&m->c);
+    const int64_t floors[] = {lhi_floor_work(&m->c), lhi_floor_layers(&m->c),
+                              lhi_floor_path(&m->c), ramp, stay};
+    static const char *const names[] = {"work", "layers", "path", "ramp",
+                                        "stay"};
+    int64_t most = 0;
+    for (int i = 0; i < 5; i++) {
+        CHECK_MSG(floors[i] <= best,
+                  "case %u: the best of all takes %ld, the bound '%s' is %ld",
+                  number, (long)best, names[i], (long)floors[i]);
+        most = floors[i] > most ? floors[i] : most;
+    }
+    /* Halving stops a little below. */
+    bool tight = (double)most * 1.005 >= (double)best;
+    n_solved++;
+    n_kinds_seen += m->c.n_kinds > 1;
+    n_tight += tight;
+    n_by_memory +=
+        tight && (double)largest_without_memory(m) * 1.01 < (double)most;
+}
+
+static int64_t best_of(const model *m, const lh_pipeline *p, int64_t best)
+{
+    lh_solve_options o = {.size = sizeof o,
+                          .effort = 30000,
+                          .sub_blocks = m->parts > 1 ? m->parts : 0};
+    lh_solution s = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    if (s.schedule && s.makespan_ns < best)
+        best = s.makespan_ns;
+    lh_solution_fini(&s);
+    return best;
+}
+
+static int64_t try_partitions(const model *m, uint32_t *layers, uint32_t at,
+                              uint32_t left, int64_t best)
+{
+    uint32_t fewest = left, most = left;
+    if (at + 1 < m->n_chunks) {
+        for (uint32_t k = 1; k + (m->n_chunks - 1 - at) <= left; k++) {
+            layers[at] = k;
+            best = try_partitions(m, layers, at + 1, left - k, best);
+        }
+        return best;
+    }
+    layers[at] = left;
+    for (uint32_t i = 0; i < m->n_chunks; i++) {
+        fewest = layers[i] < fewest ? layers[i] : fewest;
+        most = layers[i] > most ? layers[i] : most;
+    }
+    if (most > ratio * fewest)
+        return best;
+    lh_pipeline *p = build(m, layers);
+    if (!p)
+        return best;
+    best = best_of(m, p, best);
+    lh_pipeline_free(p);
+    return best;
+}
+
+static void check_case(uint32_t number)
+{
+    rng r = {number};
+    model m;
+    uint32_t layers[MOST_CHUNKS], site;
+    make_model(&r, &m);
+    m.c.sites = m.site;
+    m.c.kind_of = m.kind_of;
+    m.c.at = m.at;
+    for (uint32_t k = 0; k < m.c.stages; k++)
+        m.at[k] = rng_chance(&r, 25);
+    int64_t best = try_partitions(&m, layers, 0, m.c.layers, INT64_MAX);
+    int64_t missing = lhi_floor_memory(&m.c, &site);
+    n_refused += missing > 0;
+    if (best == INT64_MAX)
+        return;
+    CHECK_MSG(missing == 0, "case %u fits, the bound says it lacks %ld", number,
+              (long)missing);
+    check_solution(&m, number, best);
+}
+
+static void nothing_is_below_a_bound(void)
+{
+    for (uint32_t i = first_case; i < first_case + n_cases; i++)
+        check_case(i);
+    CHECK_MSG(first_case > 0 || n_cases < 3000 ||
+                  (n_solved > n_cases / 4 && n_tight > n_cases / 30 &&
+                   n_by_memory > 2 && n_refused > 20 && n_kinds_seen > 100),
+              "%u solved (%u of two kinds), %u tight, %u by memory, %u refused",
+              n_solved, n_kinds_seen, n_tight, n_by_memory, n_refused);
+}
+
+/* Two devices far apart, of which the first holds 200 of 400 microbatches:
+ * these go there and back in two lots, and there is little else to do. */
+static void far_ones_stay_as_long_as_they_have_to(void)
+{
+    enum { FAR = 1000 * UNIT, ROOM = 200 };
+    model m = {.v = 1, .n_chunks = 2, .parts = 1};
+    m.c = (lhi_floor_case){.layers = 2,
+                           .stages = 2,
+                           .chunks_per_device = 1,
+                           .microbatches = 2 * ROOM,
+                           .placement = LH_PLACEMENT_UD,
+                           .least_layers = 1,
+                           .n_kinds = 1,
+                           .n_of_part = {2, 1, 1},
+                           .kind_of = m.kind_of,
+                           .sites = m.site,
+                           .at = m.at,
+                           .forth = m.forth,
+                           .back = m.back};
+    for (int i = 0; i < 2; i++) {
+        m.site[i].parts[0] = (lhi_floor_pass){1, 1, 1};
+        m.site[i].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
+        m.site[i].room = i ? UNIT : ROOM * UNIT;
+        sum_up(&m, &m.site[i], &m.site[0]);
+    }
+    m.at[1] = 1;
+    m.forth[0] = m.back[0] = FAR;
+    static const uint32_t layers[] = {1, 1};
+    lh_pipeline *p = build(&m, layers);
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("greedy", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    int64_t ns = lh_timeline_makespan(t);
+    CHECK(lh_timeline_fits(t, NULL));
+    int64_t stay = lhi_floor_stay(&m.c), ramp = lhi_floor_ramp(&m.c);
+    CHECK_MSG(stay <= ns && (double)stay * 1.01 > (double)ns,
+              "%ld in all, %ld by what stays", (long)ns, (long)stay);
+    CHECK_MSG(ramp <= ns && (double)ramp * 1.01 > (double)ns,
+              "%ld in all, %ld on the first device", (long)ns, (long)ramp);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    cases_from(argc, argv, &n_cases, &first_case);
+    RUN(nothing_is_below_a_bound);
+    RUN(far_ones_stay_as_long_as_they_have_to);
+    return test_summary();
+}
