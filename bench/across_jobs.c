@@ -384,7 +384,7 @@ static int64_t makespan_of(const char *name, const lh_pipeline *p,
 {
     lh_method_options how = {.size = sizeof how};
     lh_schedule *s;
-    lh_timeline *t;
+    lh_timeline *t = NULL;
     lh_error err;
     int64_t ns;
 
