@@ -26,6 +26,7 @@ typedef struct settings {
     const char *what_if;
     uint32_t objective;
     bool pareto;
+    double pareto_times;
     const char *show;
     double gpu_hour_usd, per_gb_usd;
 } settings;
@@ -134,6 +135,13 @@ static const cli_option options[] = {
      .at = offsetof(settings, pareto),
      .help = "Also list every layout and schedule that no other one is as good "
              "as in time, memory and cost at once."},
+    {.name = "pareto-times",
+     .type = CLI_ABOVE,
+     .at = offsetof(settings, pareto_times),
+     .arg = "N",
+     .high = 1e9,
+     .help = "With --pareto: what takes up to N times as long as the fastest. "
+             "(default: 4)"},
     {.name = "gpu-hour",
      .type = CLI_ABOVE,
      .at = offsetof(settings, gpu_hour_usd),
@@ -254,6 +262,7 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     how->sensitivity = s->sensitivity;
     how->goal = (lh_plan_goal)s->objective;
     how->front = s->pareto;
+    how->front_times = s->pareto_times;
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
     cli_questions_fini(&questions);

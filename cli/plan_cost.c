@@ -69,6 +69,11 @@ void cli_print_front(cli *c, const lh_plan *plan)
               priced ? " and cost" : "");
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
+    if (plan->n_front_slow)
+        cli_wrap(c, "", 2,
+                 "%" PRIu32 " more take far longer than the fastest; "
+                 "--pareto-times 1000 has them, too",
+                 plan->n_front_slow);
 }
 
 lh_status cli_report_front(cli *c, const lh_plan *plan, lh_report *report)

@@ -141,9 +141,14 @@ void cli_plan_search(cli *c, const lh_plan *p)
                   i + 1 < p->n_pruned ? "%s%" PRIu64 " by %s"
                                       : "%s%" PRIu64 " by %s.\n",
                   i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound);
-    if (lh_plan_gap(p) > 0 && p->goal == LH_PLAN_CHEAPEST)
+    if (p->goal == LH_PLAN_CHEAPEST && lh_plan_cheaper(p) < 0)
         return; /* what is proven is about time, and cheap plans take long */
-    if (lh_plan_gap(p) > 0)
+    if (p->goal == LH_PLAN_CHEAPEST)
+        cli_print(c,
+                  "No layout and schedule is more than %.1f %% cheaper "
+                  "(proven).\n",
+                  100 * lh_plan_cheaper(p));
+    else if (lh_plan_gap(p) > 0)
         cli_print(c,
                   "No layout and schedule is more than %.1f %% faster "
                   "(proven).\n",

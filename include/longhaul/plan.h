@@ -273,6 +273,9 @@ typedef struct lh_plan {
     /* No layout that the job leaves open, with any partition of the layers and
      * any schedule, has a shorter iteration (proven); 0: not known. */
     int64_t search_bound_ns;
+    /* Where the cheapest was wanted: none of these costs less for an
+     * iteration; 0: not known. */
+    double search_bound_usd;
     uint32_t n_pruned;
     const lh_plan_pruned *pruned;
     const lh_plan_robust *robust; /* NULL: delays are as the job says */
@@ -282,7 +285,9 @@ typedef struct lh_plan {
      * there are prices) at once; the fastest first. */
     uint32_t n_front;
     const lh_choice *front;
-    bool front_whole; /* bounds show that all the rest is covered */
+    bool front_whole; /* bounds show that all the rest is covered; of a quick
+                         plan without elastic ones */
+    uint32_t n_front_slow; /* left out: those that take too long to be of use */
     /* Answers to the options' questions, in their order. */
     uint32_t n_answers;
     const lh_plan_answer *answers;
@@ -378,6 +383,9 @@ typedef struct lh_plan_options {
      * Without `seconds` the plan is the same for any number. `progress` and
      * `watch` are called by the thread that called lh_plan_make() alone. */
     uint32_t threads;
+    /* The front has what takes up to so many times as long as the fastest
+     * there, or as the plan; 0: 4. */
+    double front_times;
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.
@@ -391,6 +399,9 @@ LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
 /* How much longer the plan's iteration is than search_bound_ns, as a share of
  * that: 0.05 if nothing is more than 5 % faster. -1: not known. */
 LH_API double lh_plan_gap(const lh_plan *plan);
+/* How much cheaper search_bound_usd is than the plan, as a share of the plan's
+ * cost: 0.05 if nothing is more than 5 % cheaper. -1: not known. */
+LH_API double lh_plan_cheaper(const lh_plan *plan);
 /* The model's layers that one chunk of the plan's pipeline holds. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);

@@ -145,7 +145,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_money_fill(plan->mem, &plan->plan, err);
     if (status == LH_OK && options->front)
-        status = lhi_front_finish(plan->mem, &plan->plan, err);
+        status =
+            lhi_front_finish(options->front_times, plan->mem, &plan->plan, err);
     return status;
 }
 
@@ -168,6 +169,11 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
                         "or other objective");
+    if (!(checked.front_times == 0 ||
+          (checked.front_times >= 1 && checked.front_times <= DBL_MAX)))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_plan_options.front_times is %g: 1 or more, or 0",
+                        checked.front_times);
     if (job->layout.chunk_layers &&
         (checked.partition == LH_PARTITION_EXACT ||
          checked.partition == LH_PARTITION_MONTE_CARLO))

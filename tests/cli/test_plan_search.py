@@ -129,4 +129,57 @@ def a_plan_says_that_a_clock_ended_its_search():
           f"{left} layouts" in plan["why"], plan["why"])
 
 
+SMALL = """longhaul: job/1
+model: {layers: 16, hidden: 2048, ffn: 8192, heads: 16, vocab: 32000}
+training: {global_batch: 64, sequence: 4096}
+cluster:
+  gpu: a100-80g
+  gpus_per_node: 4
+  node_link: {gbps: 2400, latency_us: 3}
+  fabric: {gbps: 200, latency_us: 8}
+  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]
+  links: [{between: [west, east], latency_ms: 10, gbps: 100}]
+"""
+
+
+# No plan costs less than what is proven, whatever is asked for.
+@test
+def the_cheapest_says_how_much_cheaper_is_possible():
+    prices = ["--gpu-hour", "2", "--per-gb", "0.02", "--search", "even"]
+    paid = []
+    for layout in ("", "layout: {pipeline: 2}\n", "layout: {tensor: 4}\n"):
+        write("job.yaml", SMALL + layout)
+        for objective in ("time", "cost"):
+            said = run("plan", "job.yaml", "--no-optimal", *prices, "--json",
+                       "--objective", objective, "--effort", "4000")
+            plan = json.loads(said.stdout)
+            paid.append(plan["cost"]["usd"])
+            bound = plan["search"].get("lower_bound_usd")
+            check((bound is None) == (objective == "time"), plan["search"])
+            if bound is None or layout:
+                continue
+            part = re.search(r"at most (\d+\.\d) % cheaper is possible",
+                             plan["why"])
+            check(part and abs(float(part[1]) - 100 *
+                               (1 - bound / paid[-1])) < 0.06, plan["why"])
+            least = bound
+    check(0 < least <= min(paid), f"{least} is not below {paid}")
+
+
+# What takes many times as long is left out, and said.
+@test
+def a_front_leaves_out_what_is_slow():
+    write("job.yaml", SMALL + "layout: {context: 1, micro_batch: 1}\n")
+    front = ["plan", "job.yaml", "--no-optimal", "--search", "even", "--json",
+             "--effort", "1000", "--gpu-hour", "2", "--pareto"]
+    some, more = (json.loads(run(*front, *limit).stdout)
+                  for limit in (("--pareto-times", "1.2"),
+                                ("--pareto-times", "1000")))
+    times = [x["iteration_ns"] for x in some["front"]]
+    check(max(times) <= 1.2 * min(times), times)
+    check(some["front_slow"] > 0 and "front_slow" not in more, "none is slow")
+    check(len(more["front"]) == len(times) + some["front_slow"],
+          f"{len(more['front'])} in all")
+
+
 finish()

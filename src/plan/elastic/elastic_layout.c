@@ -245,6 +245,14 @@ static bool may_be_uneven(const trial *t, uint32_t M)
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
+static lh_status try_uneven(trial *t, lh_error *err)
+{
+    for (uint32_t M = 1; M <= MOST_CHUNKS; M++)
+        if (may_be_uneven(t, M))
+            LHI_TRY(each_uneven(t, M, try_chunks, err));
+    return LH_OK;
+}
+
 /* With the queue of the best so far, which may do for other chunks, too; and
  * smaller first chunks, with it and with any. */
 static lh_status try_again(trial *t, lh_error *err)
@@ -256,14 +264,10 @@ static lh_status try_again(trial *t, lh_error *err)
     with.freedom = &same;
     if (free_queue)
         LHI_TRY(each_even(&with, try_chunks, err));
-    for (uint32_t M = 1; M <= MOST_CHUNKS; M++) {
-        if (!may_be_uneven(t, M))
-            continue;
-        if (free_queue)
+    for (uint32_t M = 1; M <= MOST_CHUNKS; M++)
+        if (free_queue && may_be_uneven(t, M))
             LHI_TRY(each_uneven(&with, M, try_chunks, err));
-        LHI_TRY(each_uneven(t, M, try_chunks, err));
-    }
-    return LH_OK;
+    return try_uneven(t, err);
 }
 
 lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
@@ -274,6 +278,8 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
     trial t = {job, like, freedom, mem, out, INT64_MAX};
     *out = (lhi_elastic_result){0};
     lh_status status = each_even(&t, try_chunks, &why);
+    if (status == LH_OK && !out->schedule && freedom->below_ns)
+        status = try_uneven(&t, &why); /* bounds ruled the others out */
     if (status == LH_OK && out->schedule)
         status = climb_queues(&t, &why);
     if (status == LH_OK && out->schedule) {

@@ -595,6 +595,18 @@ static lh_status look_closer(branch *b, lh_error *err)
 
 /* --- what is proven ------------------------------------------------------- */
 
+/* It may be better yet, or have partitions that are. */
+static void note_left(const lhi_layout_search *s, lhi_level level,
+                      const lhi_config *config, const lhi_floor *floor,
+                      int64_t ns)
+{
+    const lhi_objective *o = s->objective;
+    lhi_floor least = *floor;
+    least.ns = ns;
+    if (o && o->left && ns < INT64_MAX)
+        o->left(o->context, level, config, &least);
+}
+
 /* Nothing that is left undone is faster than this. */
 static lh_status prove(branch *b, lh_error *err)
 {
@@ -608,6 +620,7 @@ static lh_status prove(branch *b, lh_error *err)
             continue;
         }
         s->n_left += n->n_layouts;
+        note_left(s, n->level, &n->config, &n->floor, n->floor.ns);
         LHI_TRY(note_dropped(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
@@ -621,6 +634,7 @@ static lh_status prove(branch *b, lh_error *err)
             ns = c->bound_ns;
         if (ns < s->proven_ns)
             s->proven_ns = ns;
+        note_left(s, LHI_LEVEL_STATE, &c->config, &c->floor, ns);
         if (s->unseen && c->bound_ns < INT64_MAX)
             LHI_TRY(lhi_unseen_note(s->unseen, LHI_LEVEL_WHOLE, &c->config, ns,
                                     err));

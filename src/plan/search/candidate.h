@@ -58,6 +58,14 @@ typedef struct lhi_objective {
     lh_status (*offer)(void *context, const lhi_candidate *c, lh_error *err);
     /* What it comes to. */
     int64_t (*value)(void *context, const lhi_candidate *c);
+    /* Takes note of what may be of use and was not, or not all, looked at;
+     * may be NULL, as the next, which searches for elastic plans ask. */
+    void (*left)(void *context, lhi_level level, const lhi_config *config,
+                 const lhi_floor *floor);
+    /* Iterations on such a layout that take as long are of no use; 0: all
+     * may be. */
+    int64_t (*useless_ns)(void *context, lhi_level level,
+                          const lhi_config *config);
 } lhi_objective;
 
 typedef struct lhi_layout_search {
@@ -85,9 +93,10 @@ typedef struct lhi_layout_search {
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
     uint64_t n_left; /* when the search stopped: neither ruled out nor tried */
     uint64_t pruned[LHI_N_FLOORS]; /* by a bound before they were built */
-    int64_t proven_ns;       /* no layout, partition or schedule is faster */
-    lh_error first_refusal;  /* why the first layout did not work */
-    lhi_config closest;      /* of those that do not fit */
+    int64_t proven_ns;      /* no layout, partition or schedule is faster */
+    double proven_usd;      /* or costs less, where that counts; 0: not known */
+    lh_error first_refusal; /* why the first layout did not work */
+    lhi_config closest;     /* of those that do not fit */
     lhi_floor closest_floor; /* missing 0: none */
     /* Layouts that elastic plans can be on; of these those not looked at. */
     uint64_t n_elastic, n_elastic_left;

@@ -73,6 +73,9 @@ static lh_status note(stage *t, const node *n, lh_error *err)
     if (n->floor.ns == INT64_MAX)
         return LH_OK;
     s->proven_ns = lhi_least(s->proven_ns, n->floor.ns);
+    if (s->objective)
+        s->objective->left(s->objective->context, n->level, &n->config,
+                           &n->floor);
     return s->unseen ? lhi_unseen_note(s->unseen, n->level, &n->config,
                                        n->floor.ns, err)
                      : LH_OK;
@@ -132,6 +135,8 @@ static lh_status grow(void *context, const lhi_config *config, lh_error *err)
             *err = why;
         return status;
     }
+    /* What they hold is not bounded: they are looked at for the rest. */
+    child.floor.memory_bytes = INT64_MAX;
     if (is_hopeless(t, &child)) {
         t->s->n_elastic += child.level == LHI_LEVEL_PLACED;
         return note(t, &child, err);
@@ -240,9 +245,12 @@ static lh_status search_layout(stage *t, const lhi_config *like,
 static lh_status search_node(stage *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
-    bool time = !s->objective && t->best_ns < INT64_MAX;
+    const lhi_objective *o = s->objective;
+    int64_t below_ns = t->best_ns < INT64_MAX ? t->best_ns : 0;
+    if (o)
+        below_ns = o->useless_ns(o->context, n->level, &n->config);
     s->n_elastic++;
-    LHI_TRY(search_layout(t, &n->config, time ? t->best_ns : 0, err));
+    LHI_TRY(search_layout(t, &n->config, below_ns, err));
     return note(t, n, err);
 }
 

@@ -3,8 +3,12 @@
 
 #include "base/sort.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The fastest's iteration, on a front. */
+static const double TIMES = 4;
 
 lhi_front_point lhi_point_of(const lh_choice *choice)
 {
@@ -87,7 +91,21 @@ static int compare(const void *a, const void *b)
     return (x.usd > y.usd) - (x.usd < y.usd);
 }
 
-lh_status lhi_front_finish(lhi_arena *mem, lh_plan *plan, lh_error *err)
+/* Of those in order of time. What takes many times as long is seldom what
+ * somebody looks for who asks for a front, but there is much of it. */
+static void leave_slow(double times, lhi_front *f, lh_plan *plan)
+{
+    double most = (times > 0 ? times : TIMES) * (double)f->all[0].iteration_ns;
+    uint32_t n = f->n;
+    most = fmax(most, (double)plan->best.iteration_ns);
+    while (n > 1 && (double)f->all[n - 1].iteration_ns > most)
+        n--;
+    plan->n_front_slow = f->n - n;
+    f->n = n;
+}
+
+lh_status lhi_front_finish(double times, lhi_arena *mem, lh_plan *plan,
+                           lh_error *err)
 {
     lhi_front f = {.mem = mem,
                    .n = plan->n_front,
@@ -98,6 +116,8 @@ lh_status lhi_front_finish(lhi_arena *mem, lh_plan *plan, lh_error *err)
         LHI_TRY(lhi_front_add(&f, &plan->alternatives[i], err));
     if (f.n)
         lhi_sort(f.all, f.n, sizeof *f.all, compare);
+    if (f.n)
+        leave_slow(times, &f, plan);
     if (f.n > LHI_MOST_FRONT) {
         f.n = LHI_MOST_FRONT;
         plan->front_whole = false;

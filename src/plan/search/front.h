@@ -33,7 +33,9 @@ bool lhi_front_covers(const lhi_front *front, const lhi_front_point *point);
 lh_status lhi_front_add(lhi_front *front, const lh_choice *choice,
                         lh_error *err);
 /* The plan's front with what was found after the search over layouts; by time,
- * then memory, then cost. */
-lh_status lhi_front_finish(lhi_arena *mem, lh_plan *plan, lh_error *err);
+ * then memory, then cost. `times`: without what takes so many times as long as
+ * the fastest, or as the plan; 0: the default. */
+lh_status lhi_front_finish(double times, lhi_arena *mem, lh_plan *plan,
+                           lh_error *err);
 
 #endif

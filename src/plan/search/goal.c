@@ -162,8 +162,8 @@ static bool hopeless(void *context, int64_t least, lhi_level level,
     (void)least;
     if (!g->front)
         return lhi_goal_floor(g, level, config, floor) >= g->best_usd;
-    lhi_front_point point = {floor->ns,
-                             g->even_memory ? floor->memory_bytes : 0,
+    bool memory = g->even_memory || floor->memory_bytes == INT64_MAX;
+    lhi_front_point point = {floor->ns, memory ? floor->memory_bytes : 0,
                              lhi_goal_floor(g, level, config, floor)};
     return lhi_front_covers(g->front, &point);
 }
@@ -185,6 +185,40 @@ static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
+static void left(void *context, lhi_level level, const lhi_config *config,
+                 const lhi_floor *floor)
+{
+    lhi_goal *g = context;
+    if (g->cost)
+        g->left_usd =
+            fmin(g->left_usd, lhi_goal_floor(g, level, config, floor));
+}
+
+/* How long an iteration takes that costs so much. */
+static double time_of(double usd, double fixed_usd, double usd_per_ns)
+{
+    return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
+}
+
+/* What takes as long and costs as much as something on the front does is of no
+ * use; so is what costs as much as the cheapest. */
+static int64_t useless_ns(void *context, lhi_level level,
+                          const lhi_config *config)
+{
+    lhi_goal *g = context;
+    const lhi_floor none = {0}, hour = {.ns = (int64_t)HOUR_NS};
+    double fixed = lhi_goal_floor(g, level, config, &none);
+    double each = (lhi_goal_floor(g, level, config, &hour) - fixed) / HOUR_NS;
+    double least = g->front ? INFINITY : time_of(g->best_usd, fixed, each);
+    for (uint32_t i = 0; g->front && i < g->front->n; i++) {
+        lhi_front_point here = lhi_point_of(&g->front->all[i]);
+        least = fmin(least, fmax((double)here.iteration_ns,
+                                 time_of(here.usd, fixed, each)));
+    }
+    least *= 1 + 1e-9;
+    return least > 0 && least < 0x1p60 ? (int64_t)least + 1 : 0;
+}
+
 lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
                         const lhi_front *front, lhi_goal *out, lh_error *err)
 {
@@ -192,12 +226,15 @@ lh_status lhi_goal_init(const lh_job *job, const lh_plan_options *options,
                   .cost = options->goal == LH_PLAN_CHEAPEST,
                   .even_memory = true,
                   .best_usd = INFINITY,
+                  .left_usd = INFINITY,
                   .front = front,
                   .objective = {.context = out,
                                 .bound = bound,
                                 .hopeless = hopeless,
                                 .offer = offer,
-                                .value = value}};
+                                .value = value,
+                                .left = left,
+                                .useless_ns = useless_ns}};
     double least = INFINITY;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         least = fmin(least, job->datacenters[i].usd_per_gpu_hour);

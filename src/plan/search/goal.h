@@ -26,6 +26,7 @@ typedef struct lhi_goal {
     bool even_memory;       /* GPUs have equally much: their bounds count */
     double usd_per_ns;      /* of the cheapest GPU; 0: there are no prices */
     double best_usd;        /* of what has been found */
+    double left_usd;        /* of what was left nothing costs less */
     atomic_bool no_memory;  /* for a bound: the search is to fail */
     const lhi_front *front; /* NULL: the best is wanted alone */
     lhi_objective objective;

@@ -80,7 +80,7 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* `scale`: of what data parallelism sends, 0 or 1. */
+/* `scale`: of what data and expert parallelism send, 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem, lhi_price *out,
                              lh_error *err)
@@ -90,9 +90,10 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     LHI_TRY(lhi_traffic_of(job, config, mem, &traffic, &n, err));
     for (uint32_t i = 0; i < n; i++) {
         const lhi_traffic *t = &traffic[i];
-        double gb = ((double)t->message_bytes * (double)t->messages +
-                     (double)t->expert_bytes + scale * (double)t->data_bytes) /
-                    1e9;
+        double gb =
+            ((double)t->message_bytes * (double)t->messages +
+             scale * ((double)t->expert_bytes + (double)t->data_bytes)) /
+            1e9;
         out->between_gb += gb;
         out->between_usd +=
             gb *
@@ -197,4 +198,12 @@ lh_status lhi_money_fill(lhi_arena *mem, lh_plan *plan, lh_error *err)
             LHI_TRY(fill_list(job, mem, &flip->above, 1, err));
         }
     return LH_OK;
+}
+
+double lh_plan_cheaper(const lh_plan *plan)
+{
+    double bound = plan->search_bound_usd;
+    if (!(bound > 0) || !plan->best.cost)
+        return -1;
+    return bound < plan->best.cost->usd ? 1 - bound / plan->best.cost->usd : 0;
 }

@@ -24,7 +24,7 @@ lh_status lhi_money_job(const lh_job *job, const lh_plan_options *options,
 lh_status lhi_money_price(const lh_job *job, const lhi_config *config,
                           lhi_price *out, lh_error *err);
 /* Less than any layout costs that adds chunks to this one, or just as much:
- * without data parallelism, unless `whole`. */
+ * without data and expert parallelism, unless `whole`. */
 lh_status lhi_money_floor(const lh_job *job, const lhi_config *config,
                           bool whole, lhi_price *out, lh_error *err);
 /* Of an iteration that takes so long. */

@@ -9,7 +9,9 @@
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
 #include "plan/search/refine.h"
+#include "plan/search/search_limits.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -79,65 +81,135 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* `whole_front`: until s->front covers all that is left. */
-static lh_status branch(lhi_layout_search *s, bool whole_front, lh_error *err)
+/* One of so many parts of the work for the cheapest goes to the fastest, from
+ * which it begins. */
+enum { FIRST = 4 };
+
+static void share_work(lh_plan_options *o, bool first)
 {
-    lhi_goal goal = {0};
-    lhi_candidate first = {0};
-    bool cheapest = s->options.goal == LH_PLAN_CHEAPEST && !whole_front;
-    if (whole_front || cheapest) {
-        LHI_TRY(lhi_goal_init(s->job, &s->options,
-                              whole_front ? s->front : NULL, &goal, err));
-        s->objective = &goal.objective;
-    }
-    if (cheapest)
-        LHI_TRY(find_first(s, &first, err));
-    if (first.choice.cost)
-        goal.best_usd = first.choice.cost->usd;
-    lh_status status = lhi_layout_search_branch(s, err);
-    s->objective = NULL;
-    if (status == LH_OK && first.choice.cost)
-        status = add_candidate(s, &first, err);
-    return status == LH_OK && goal.no_memory ? lhi_fail_nomem(err) : status;
+    uint64_t all = lhi_layout_effort(o), part = all / FIRST;
+    o->layout_effort = first ? part + 1 : all - part;
+    o->seconds *= (first ? 1.0 : FIRST - 1.0) / FIRST;
 }
 
-/* What the plan's own search leaves of the front. First the cheapest, where the
- * fastest were wanted, or the other way round: a space too large to be searched
- * to the end then has both on its front. */
-static lh_status search_front(const lhi_layout_search *like, lh_plan *plan,
-                              lh_error *err)
+/* `goal`: what counts beside time; NULL: nothing does. */
+static lh_status branch(lhi_layout_search *s, lhi_goal *goal, lh_error *err)
 {
-    bool priced = lhi_money_is_priced(like->job);
-    lh_status status = LH_OK;
-    for (int whole = !priced; whole <= 1 && status == LH_OK; whole++) {
-        lhi_layout_search s = {.job = like->job,
-                               .options = like->options,
-                               .mem = like->mem,
-                               .front = like->front,
-                               .workers = like->workers,
-                               .sharing = FRONT_SEARCHES};
-        s.options.jitter = NULL;
-        if (!whole)
-            s.options.goal = like->options.goal == LH_PLAN_FASTEST
-                                 ? LH_PLAN_CHEAPEST
-                                 : LH_PLAN_FASTEST;
-        status = branch(&s, whole, err);
-        plan->front_whole = s.complete;
-        free(s.candidates);
+    const lh_plan_options whole = s->options;
+    lhi_candidate first = {0};
+    if (!goal)
+        return lhi_layout_search_branch(s, err);
+    if (!goal->front) {
+        share_work(&s->options, true);
+        LHI_TRY(find_first(s, &first, err));
+        s->options = whole;
+        share_work(&s->options, false);
     }
+    if (first.choice.cost)
+        goal->best_usd = first.choice.cost->usd;
+    s->objective = &goal->objective;
+    lh_status status = lhi_layout_search_branch(s, err);
+    s->objective = NULL;
+    s->options.layout_effort = whole.layout_effort;
+    s->options.seconds = whole.seconds;
+    if (status == LH_OK && first.choice.cost)
+        status = add_candidate(s, &first, err);
+    return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
+}
+
+/* What the best so far costs, which elastic plans are measured against. */
+static void set_goal(lhi_layout_search *s, lhi_goal *goal)
+{
+    const lhi_candidate *best = lhi_layout_search_best(s);
+    s->objective = goal ? &goal->objective : NULL;
+    if (goal && best && best->choice.cost && !lhi_elastic_alone(s->job))
+        goal->best_usd = best->choice.cost->usd;
+}
+
+/* The search for what the options of `like` want, with all its parts; `like`
+ * has looked at nothing yet. */
+static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
+                            lh_error *err)
+{
+    lhi_layout_search s = *like;
+    const lh_job *job = s.job;
+    const lh_plan_options *options = &like->options;
+    bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
+    bool cheapest = s.options.goal == LH_PLAN_CHEAPEST;
+    lhi_goal own = {0}, *goal = cheapest ? &own : NULL;
+    if (goal)
+        LHI_TRY(lhi_goal_init(job, options, NULL, goal, err));
+    lh_status status =
+        drawn ? lhi_layout_search_draw(&s, err) : branch(&s, goal, err);
+    if (status == LH_OK && !s.options.quick && !drawn &&
+        !s.exact) /* which has done so */
+        status = lhi_layout_search_move(&s, err);
+    set_goal(&s, goal);
+    if (status == LH_OK && !(drawn && lhi_layout_search_best(&s)))
+        status = search_elastic(&s, drawn, err);
+    s.objective = NULL;
+    if (goal && status == LH_OK && goal->no_memory)
+        status = lhi_fail_nomem(err);
+    if (goal)
+        s.proven_usd = fmin(goal->left_usd, goal->best_usd);
+    if (status == LH_OK)
+        status = lhi_layout_search_finish(&s, plan, err);
+    plan->goal = options->goal;
+    lhi_elastic_choices_fini(&s.elastic);
+    free(s.candidates);
     return status;
 }
 
-static lh_status search(lhi_layout_search *s, lh_plan *plan, lh_error *err)
+/* The cheapest, where the fastest is wanted, or the other way round, as it
+ * would be by itself: nothing that is found so is better than the front. */
+static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
-    bool drawn = s->options.partition == LH_PARTITION_MONTE_CARLO;
-    LHI_TRY(drawn ? lhi_layout_search_draw(s, err) : branch(s, false, err));
-    if (!s->options.quick && !drawn && !s->exact) /* which has done so */
-        LHI_TRY(lhi_layout_search_move(s, err));
-    if (!(drawn && lhi_layout_search_best(s)))
-        LHI_TRY(search_elastic(s, drawn, err));
-    LHI_TRY(lhi_layout_search_finish(s, plan, err));
-    return s->front ? search_front(s, plan, err) : LH_OK;
+    lh_plan other = {0};
+    lhi_layout_search s = *like;
+    lh_error why = {0};
+    s.unseen = NULL;
+    s.options.jitter = NULL;
+    s.options.goal = like->options.goal == LH_PLAN_FASTEST ? LH_PLAN_CHEAPEST
+                                                           : LH_PLAN_FASTEST;
+    lh_status status = search_for(&s, &other, &why);
+    if (status == LH_OK)
+        status = lhi_plan_refine(s.job, &s.options, s.mem, &other, &why);
+    if (status == LH_OK)
+        status = lhi_money_set(s.job, s.mem, &other.best, &why);
+    if (status == LH_OK)
+        status = lhi_front_add(s.front, &other.best, &why);
+    lh_pipeline_free((lh_pipeline *)other.pipeline);
+    lh_schedule_free((lh_schedule *)other.schedule);
+    if (status == LH_OK || status == LH_EINFEASIBLE)
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* What these leave of the front, until it covers all that is left. */
+static lh_status search_rest(const lhi_layout_search *like, lh_plan *plan,
+                             lh_error *err)
+{
+    lhi_goal goal = {0};
+    lhi_elastic_result best = {0};
+    lhi_layout_search s = *like;
+    s.unseen = NULL;
+    s.sharing = FRONT_SEARCHES;
+    s.options.jitter = NULL;
+    LHI_TRY(lhi_goal_init(s.job, &s.options, s.front, &goal, err));
+    lh_status status = branch(&s, &goal, err);
+    s.objective = &goal.objective;
+    if (status == LH_OK)
+        status = lhi_elastic_search(&s, true, &best, err);
+    if (status == LH_OK && goal.no_memory)
+        status = lhi_fail_nomem(err);
+    plan->front_whole =
+        s.complete && (like->options.quick || s.n_elastic_left == 0);
+    lh_pipeline_free(best.built.pipeline);
+    lh_schedule_free(best.schedule);
+    free(s.candidates);
+    return status;
 }
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
@@ -151,13 +223,14 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                            .unseen = unseen,
                            .front = options->front ? &front : NULL};
     LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
-    lh_status status = search(&s, plan, err);
-    plan->goal = options->goal;
+    lh_status status = search_for(&s, plan, err);
+    if (status == LH_OK && s.front && lhi_money_is_priced(job))
+        status = search_other(&s, err);
+    if (status == LH_OK && s.front)
+        status = search_rest(&s, plan, err);
+    lhi_workers_free(s.workers);
     plan->front = front.all;
     plan->n_front = front.n;
-    lhi_elastic_choices_fini(&s.elastic);
-    lhi_workers_free(s.workers);
-    free(s.candidates);
     return status;
 }
 
@@ -166,5 +239,6 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lh_error *err)
 {
     LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
-    return lhi_plan_refine(job, options, mem, plan, err);
+    LHI_TRY(lhi_plan_refine(job, options, mem, plan, err));
+    return lhi_money_set(job, mem, &plan->best, err);
 }

@@ -384,6 +384,7 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
     plan->n_elastic = at_most(s->n_elastic);
     plan->n_elastic_left = at_most(s->n_elastic_left);
     plan->search_bound_ns = s->proven_ns;
+    plan->search_bound_usd = s->proven_usd;
 }
 
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
@@ -424,6 +425,9 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     if (bound > 0 && bound < ns && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
                  100 * ((double)ns / (double)bound - 1));
+    if (cost && lh_plan_cheaper(plan) > 0)
+        snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
+                 100 * lh_plan_cheaper(plan));
     if (plan->n_elastic_left == 0)
         snprintf(left, sizeof left, "%" PRIu32 " layouts", plan->n_left);
     else if (plan->n_left == 0)

@@ -539,8 +539,11 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
 static lh_status widen(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
 {
     widener w = {r->best_ns};
-    lhi_objective objective = {&w, wide_bound, wide_hopeless, wide_offer,
-                               wide_value};
+    lhi_objective objective = {.context = &w,
+                               .bound = wide_bound,
+                               .hopeless = wide_hopeless,
+                               .offer = wide_offer,
+                               .value = wide_value};
     lhi_layout_search s = {.job = r->job,
                            .options = *r->options,
                            .objective = &objective,
