@@ -258,6 +258,9 @@ def all_kinds(fixtures, has_blas):
              [own("plan.json")] * 6, [
             command("simulate @ --html s.html! --svg s.svg!"),
             command("simulate @ -s 1f1b --json"),
+            command("simulate plan.json -s @"),
+            command("check @", "verdict"),
+            command("schedule @ -m 1f1b -o s.csv!"),
             command("export @ --stages st.json! -o e.csv!"),
             command("export @ --to torchtitan"),
             command("export @ --to megatron"),
