@@ -16,7 +16,8 @@ def planned(*options):
     text = run("init", *options).stdout
     write("job.yaml", text)
     return json_case(f"plan of init {' '.join(options)}",
-                     ["plan", "job.yaml", "--json", "-q"])
+                     ["plan", "job.yaml", "--json", "-q", "--no-optimal",
+                      "--search", "even"])
 
 
 @test
