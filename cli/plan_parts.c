@@ -119,40 +119,47 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
 }
 
+/* "109382 by work, 48195 by layers" */
+static void print_pruned(cli *c, const lh_plan *p)
+{
+    char text[600];
+    size_t len = 0;
+    for (uint32_t i = 0; i < p->n_pruned && len < sizeof text; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len,
+                                "%s%" PRIu64 " by %s", len ? ", " : "",
+                                p->pruned[i].n, p->pruned[i].bound);
+    if (len)
+        cli_wrap(c, "  ruled out", 0, "%s", text);
+}
+
 void cli_plan_search(cli *c, const lh_plan *p)
 {
+    const double gap = lh_plan_gap(p);
     cli_print(c, "\nSearch\n");
     cli_wrap(c, "  why", 0, "%s", p->best.why);
-    cli_print(c,
-              "Of %" PRIu32 " layouts %" PRIu32
-              " do not fit in memory, %" PRIu32
-              " are ruled out by a bound, %" PRIu32 " were simulated",
-              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated);
-    if (p->n_left)
-        cli_print(c, ", %" PRIu32 " were not looked at", p->n_left);
+    cli_wrap(c, "  layouts", 0,
+             "%" PRIu32 ", of which %" PRIu32 " do not fit in memory, %" PRIu32
+             " are ruled out by a bound, %" PRIu32
+             " were simulated and %" PRIu32 " were not looked at",
+             p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
+             p->n_left);
     if (p->n_elastic_left)
-        cli_print(c, "; elastic plans on %" PRIu32 " were not looked at",
-                  p->n_elastic_left);
-    cli_print(c, ".\n");
-    if (lh_plan_gap(p) < 0)
+        cli_wrap(c, "", 0,
+                 "elastic plans on %" PRIu32 " of them were not looked at",
+                 p->n_elastic_left);
+    if (gap < 0)
         return;
-    for (uint32_t i = 0; i < p->n_pruned; i++)
-        cli_print(c,
-                  i + 1 < p->n_pruned ? "%s%" PRIu64 " by %s"
-                                      : "%s%" PRIu64 " by %s.\n",
-                  i ? ", " : "Ruled out: ", p->pruned[i].n, p->pruned[i].bound);
+    print_pruned(c, p);
     if (p->goal == LH_PLAN_CHEAPEST && lh_plan_cheaper(p) < 0)
         return; /* what is proven is about time, and cheap plans take long */
     if (p->goal == LH_PLAN_CHEAPEST)
-        cli_print(c,
-                  "No layout and schedule is more than %.1f %% cheaper "
-                  "(proven).\n",
-                  100 * lh_plan_cheaper(p));
-    else if (lh_plan_gap(p) > 0)
-        cli_print(c,
-                  "No layout and schedule is more than %.1f %% faster "
-                  "(proven).\n",
-                  100 * lh_plan_gap(p));
+        cli_wrap(c, "  proven", 0,
+                 "no layout and schedule is more than %.1f %% cheaper",
+                 100 * lh_plan_cheaper(p));
+    else if (gap > 0)
+        cli_wrap(c, "  proven", 0,
+                 "no layout and schedule is more than %.1f %% faster",
+                 100 * gap);
     else
-        cli_print(c, "No layout and schedule is faster (proven).\n");
+        cli_wrap(c, "  proven", 0, "no layout and schedule is faster");
 }

@@ -159,31 +159,40 @@ static void name_runner(const lh_plan_runner *r, char *name, size_t room)
 
 void cli_plan_runners(cli *c, const lh_plan *p)
 {
-    if (p->n_runners)
-        cli_print(c, "\nThe best with another\n");
+    static const char *const head[] = {"value", "takes", "schedule, layout"};
+    cli_table t = {0};
+    if (!p->n_runners)
+        return;
+    cli_print(c, "\nThe best with another\n");
+    cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < p->n_runners; i++) {
         const lh_plan_runner *r = &p->runners[i];
-        char name[60], layout[120];
+        char name[60], layout[120], what[240];
         name_runner(r, name, sizeof name);
-        cli_print(c, "  %-20s  %s\n%24s%s %s  %s\n", name, r->choice.why, "",
-                  r->choice.layout.schedule ? r->choice.layout.schedule
-                                            : "any schedule",
-                  lh_placement_name(r->choice.placement),
-                  cli_layout_text(&r->choice, layout, sizeof layout));
+        snprintf(what, sizeof what, "%s %s  %s",
+                 r->choice.layout.schedule ? r->choice.layout.schedule
+                                           : "any schedule",
+                 lh_placement_name(r->choice.placement),
+                 cli_layout_text(&r->choice, layout, sizeof layout));
+        const char *cells[] = {name, r->choice.why, what};
+        cli_table_row(&t, 3, cells);
     }
+    cli_table_print(c, "", &t);
 }
 
-/* "a; b; c", a line each where it is too long for one. */
-static void print_why(cli *c, const char *name, const char *why)
+/* "a; b; c", a line each. */
+static void add_why(cli_table *t, const char *name, const char *why)
 {
-    cli_print(c, "    %-18s  ", name);
-    bool whole = cli_columns(why) + 24 <= cli_width();
-    while (!whole && strchr(why, ';')) {
-        const char *end = strchr(why, ';');
-        cli_print(c, "%.*s\n%23s", (int)(end - why), why, "");
-        why = end + 1;
+    while (*why) {
+        const size_t len = strcspn(why, ";");
+        char line[400];
+        snprintf(line, sizeof line, "%.*s", (int)(len < 399 ? len : 399), why);
+        const char *cells[] = {name, line};
+        cli_table_row(t, 2, cells);
+        name = "";
+        why += len;
+        why += strspn(why, "; ");
     }
-    cli_print(c, "%s\n", why);
 }
 
 static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
@@ -211,12 +220,18 @@ static void print_link(cli *c, const lh_link_advice *a)
                   (double)a->expert_bytes / 1e9);
     cli_print(c, "%s\n",
               a->measured ? "; as measured, whatever it is set to" : "");
+    static const char *const head[] = {"", ""};
+    cli_table t = {.bare = true};
+    cli_table_row(&t, 2, head);
     for (uint32_t k = 0; k < a->n_questions; k++) {
-        print_why(c, lh_advice_topic_name(a->questions[k].topic),
-                  a->questions[k].why);
-        if (a->questions[k].sure)
-            print_why(c, "", a->questions[k].sure);
+        const lh_advice_question *q = &a->questions[k];
+        char name[60];
+        snprintf(name, sizeof name, "  %s", lh_advice_topic_name(q->topic));
+        add_why(&t, name, q->why);
+        if (q->sure)
+            add_why(&t, "", q->sure);
     }
+    cli_table_print(c, "", &t);
 }
 
 /* Links are planned as if their ends lost nothing. */

@@ -157,6 +157,8 @@ def more_is_shown_on_request():
     all_of_it = case("all", [*plan, "--show", "all"], out=r"layout").stdout
     check(all(re.search(rf"^{heading}$", all_of_it, re.M)
               for heading in parts.values()), all_of_it)
+    check(all(len(line) <= 80 for line in all_of_it.splitlines()),
+          f"80 columns: {all_of_it}")
     twice = case("given twice", [*plan, "--show", "search", "--show",
                                  "network"], out=r"^Network$.*^Search$")
     check("Other layouts" not in twice.stdout, twice.stdout)
