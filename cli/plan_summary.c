@@ -483,6 +483,9 @@ lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
               " simulated, %" PRIu32 " not looked at",
               p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
               p->n_left);
+    if (p->n_elastic_left)
+        add_words(&search, ", ", "nor elastic plans on %" PRIu32,
+                  p->n_elastic_left);
     for (uint32_t i = 0; i < p->n_pruned; i++)
         add_words(&search, i ? ", " : "; ruled out: ", "%" PRIu64 " by %s",
                   p->pruned[i].n, p->pruned[i].bound);
