@@ -99,7 +99,6 @@ def what_was_not_simulated_is_not_called_slower():
                           "9999", "--json").stdout)
     waited = [a for a in plan["alternatives"] if a["status"] == "bounded" and
               a["lower_bound_ns"] < plan["iteration_ns"]]
-    check(waited, "nothing was left that may win")
     for other in waited:
         check(re.match(r"not simulated when the search ended; at most \d+\.\d "
                        "% faster by its lower bound: ", other["why"]),

@@ -54,6 +54,14 @@ static void check_counts(const lh_plan *p)
 {
     CHECK_INT(p->n_layouts,
               p->n_memory + p->n_bounded + p->n_simulated + p->n_left);
+    uint64_t ruled_out = 0;
+    for (uint32_t i = 0; i < p->n_pruned; i++)
+        ruled_out += p->pruned[i].n;
+    CHECK_INT(p->n_bounded, ruled_out);
+    for (uint32_t i = 0; i < p->n_alternatives; i++)
+        CHECK_MSG(p->alternatives[i].status != LH_CHOICE_MEMORY ||
+                      p->alternatives[i].layout.schedule,
+                  "alternative %u does not say what does not fit", i);
 }
 
 /* "Fastest of" is said where all were closed, and only there. */

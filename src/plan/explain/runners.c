@@ -4,6 +4,7 @@
 #include "plan/explain/account.h"
 
 #include "base/whole.h"
+#include "plan/elastic/elastic_layout.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 
@@ -77,6 +78,23 @@ static lh_choice *find_least(const runner *r, lhi_dimension d, bool simulated)
     return (lh_choice *)best;
 }
 
+/* What dives found under one method alone is no layout's best, and is not
+ * listed; neither are elastic plans on other degrees. */
+static const lh_choice *best_head(const runner *r, lhi_dimension d)
+{
+    const lh_choice *best = NULL;
+    for (uint32_t i = 0; i < r->unseen->heads.n; i++) {
+        const lhi_head *h = &r->unseen->heads.all[i];
+        bool listed =
+            h->dimension != LHI_N_DIMENSIONS &&
+            (h->dimension != LHI_DIMENSION_SCHEDULE || h->dimension != d);
+        if (!listed && differs(d, &h->choice, &r->plan->best) &&
+            is_better(r, &h->choice, best))
+            best = &h->choice;
+    }
+    return best;
+}
+
 /* Of a choice that works, if it took so long. */
 static double percent_at(const runner *r, const lh_choice *c, int64_t ns)
 {
@@ -90,20 +108,40 @@ static double percent(const runner *r, const lh_choice *c)
     return percent_at(r, c, c->iteration_ns);
 }
 
+/* Whether a dive with its value ended where nothing near is better. Of what
+ * was not dived for, all is known that will be. */
+static bool is_first_sight(const runner *r, lhi_dimension d, const lh_choice *c)
+{
+    lhi_config config = lhi_config_of(c);
+    const lhi_heads *heads = &r->unseen->heads;
+    if (heads->n && d == LHI_DIMENSION_ZERO && c->zero >= 2 &&
+        lhi_elastic_suits(r->job, &config))
+        return true; /* elastic plans that shard so much alone are not known */
+    for (uint32_t i = 0; i < heads->n; i++) {
+        const lhi_head *h = &heads->all[i];
+        if (h->dimension != d || d == LHI_DIMENSION_SCHEDULE)
+            continue;
+        if (lhi_dimension_value(d, &config) == h->value)
+            return !h->settled;
+    }
+    return false;
+}
+
 /* `least_ns`: what nothing that differs is below. */
-static lh_status say_why(const runner *r, int64_t least_ns, lh_choice *c,
-                         lh_error *err)
+static lh_status say_why(const runner *r, int64_t least_ns, bool first_sight,
+                         lh_choice *c, lh_error *err)
 {
     char text[120];
+    const char *first = first_sight ? ", at first sight" : "";
     const char *in = r->options->goal == LH_PLAN_CHEAPEST ? " in cost" : "";
     double least = percent_at(r, c, least_ns);
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more", least);
     else if (least_ns < value_of(r, c))
-        snprintf(text, sizeof text, "%+.1f %%%s; none is below %+.1f %%",
-                 percent(r, c), in, least);
+        snprintf(text, sizeof text, "%+.1f %%%s%s; none is below %+.1f %%",
+                 percent(r, c), in, first, least);
     else
-        snprintf(text, sizeof text, "%+.1f %%%s", percent(r, c), in);
+        snprintf(text, sizeof text, "%+.1f %%%s%s", percent(r, c), in, first);
     c->why = lhi_arena_strdup(r->mem, text);
     return c->why ? LH_OK : lhi_fail_nomem(err);
 }
@@ -126,7 +164,7 @@ static lh_status simulate(runner *r, lh_choice *slot, lh_error *err)
     *slot = c.choice;
     lhi_plan_count_simulated(r->plan, bound_ns);
     return slot->status == LH_CHOICE_OK
-               ? say_why(r, value_of(r, slot), slot, err)
+               ? say_why(r, value_of(r, slot), false, slot, err)
                : LH_OK;
 }
 
@@ -158,14 +196,21 @@ static lh_status add_runner(runner *r, lhi_dimension d, lh_plan_runner *runners,
                             lh_error *err)
 {
     lh_choice *least, *best;
+    lhi_config own = lhi_config_of(&r->plan->best);
     LHI_TRY(find_best(r, d, &least, err));
-    if (!least)
+    if (!least || !lhi_dimension_matters(r->job, d, &own))
         return LH_OK;
     best = find_least(r, d, true);
+    const lh_choice *head = best_head(r, d);
+    if (head && is_better(r, head, best))
+        best = (lh_choice *)head;
+    if (best && is_better(r, best, least))
+        least = best;
     lh_plan_runner *out = &runners[r->plan->n_runners++];
     *out = (lh_plan_runner){.dimension = lhi_dimension_name(d),
                             .choice = best ? *best : *least};
-    return say_why(r, least_other(r, d, least), &out->choice, err);
+    return say_why(r, least_other(r, d, least),
+                   is_first_sight(r, d, &out->choice), &out->choice, err);
 }
 
 lh_status lhi_plan_runners(const lh_job *job, const lh_plan_options *options,

@@ -234,15 +234,21 @@ static bool zero_suits(const growth *g, uint32_t zero)
     return zero == 1 || (zero > 1 && (uint64_t)l->data * l->context > 1);
 }
 
+bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
+{
+    return job->n_datacenters > 1 && config->zero > 0 &&
+           config->layout.data > 1 &&
+           config->layout.outermost == LH_OUTERMOST_DATA;
+}
+
 static bool sharding_suits(const growth *g, uint32_t zero, lh_sharding sharding)
 {
     if (g->want->sharding != LH_SHARDING_ANY)
         return g->want->sharding == sharding;
-    /* They differ where replicas of several datacenters share state. */
-    bool spread = g->space->job->n_datacenters > 1 && zero > 0 &&
-                  g->config.layout.data > 1 &&
-                  g->config.layout.outermost == LH_OUTERMOST_DATA;
-    return sharding == LH_SHARDING_FULL || spread;
+    lhi_config config = g->config;
+    config.zero = zero;
+    return sharding == LH_SHARDING_FULL ||
+           lhi_sharding_matters(g->space->job, &config);
 }
 
 static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)

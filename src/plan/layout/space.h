@@ -20,6 +20,10 @@ typedef enum lhi_level {
     LHI_LEVEL_WHOLE,   /* and the chunks */
 } lhi_level;
 
+/* Whether kinds of sharding differ for it: replicas of several datacenters
+ * share state. */
+bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
+
 typedef struct lhi_space {
     const lh_job *job;
     uint32_t node;  /* GPUs of the smallest node */

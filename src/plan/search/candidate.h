@@ -10,6 +10,8 @@
  *                  floors.c what they are computed from; candidate.c: after
  *   evaluate.c     what methods make of a layout
  *   moves.c        layers moved between chunks; exact.c: every partition;
+ *   dives.h        what each value of each dimension comes to, by what is
+ *                  near (nearby.h) to the best with it
  *                  drawn.c: at random, in place of all that
  *   elastic_search.h  elastic plans, by bounds of their own
  *   goal.h         the time or the cost (money.h); front.h: neither alone
@@ -36,6 +38,7 @@ typedef struct lhi_candidate {
     uint32_t missing_on; /* device */
     bool simulated;
     bool thorough;    /* under every method, not only the first glance's */
+    bool dived;       /* by a dive: counted before, as left or ruled out */
     bool open;        /* left when the search ended, though it may be better */
     lh_choice choice; /* best method, once simulated */
     char bound_text[160];
@@ -131,6 +134,11 @@ lh_status lhi_layout_search_is_small(const lhi_layout_search *s, bool *out,
 /* Layers moved between the chunks of those that could still win, as far as its
  * budget goes. */
 lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err);
+
+/* The same of one of them, with so many passes as *passes says, which is left
+ * with what remains. */
+lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
+                                     uint64_t *passes, lh_error *err);
 
 /* In place of all that: draws at random. Proves nothing. */
 lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err);

@@ -207,6 +207,9 @@ static lh_status take_result(stage *t, lhi_elastic_result *found, lh_error *err)
         LHI_TRY(lhi_front_add(s->front, &c.choice, err));
     if (s->objective)
         LHI_TRY(s->objective->offer(s->objective->context, &c, err));
+    lhi_head head = {LHI_N_DIMENSIONS, 0, c.choice, false};
+    if (s->unseen)
+        LHI_TRY(lhi_heads_add(&s->unseen->heads, s->mem, &head, err));
     int64_t value = lhi_value_of(&s->options, &c.choice);
     t->best_ns = lhi_least(t->best_ns, c.choice.iteration_ns);
     t->best_value = lhi_least(t->best_value, value);

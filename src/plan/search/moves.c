@@ -272,6 +272,21 @@ static lh_status move_near(mover *m, lh_error *err)
     return LH_OK;
 }
 
+lh_status lhi_layout_search_move_one(lhi_layout_search *s, uint32_t candidate,
+                                     uint64_t *passes, lh_error *err)
+{
+    mover m = {.s = s, .passes = *passes};
+    lhi_candidate *c = &s->candidates[candidate];
+    effort how = {c->config.layers, *passes / 2, true, true};
+    lh_status status = LH_OK;
+    for (int i = 0; i < 2 && status == LH_OK; i++) {
+        status = move_layers(&m, c, &how, err);
+        how.steepest = false;
+    }
+    *passes = m.passes;
+    return status;
+}
+
 lh_status lhi_layout_search_move(lhi_layout_search *s, lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EVEN)

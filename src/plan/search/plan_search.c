@@ -4,6 +4,7 @@
  */
 #include "plan/search/plan_search.h"
 
+#include "plan/search/dives.h"
 #include "plan/search/each.h"
 #include "plan/search/elastic_search.h"
 #include "plan/search/goal.h"
@@ -144,6 +145,8 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* which has done so */
         status = lhi_layout_search_move(&s, err);
+    if (status == LH_OK && !s.options.quick && !drawn)
+        status = lhi_layout_search_dive(&s, err);
     set_goal(&s, goal);
     if (status == LH_OK && !(drawn && lhi_layout_search_best(&s)))
         status = search_elastic(&s, drawn, err);
@@ -173,7 +176,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
                                                            : LH_PLAN_FASTEST;
     lh_status status = search_for(&s, &other, &why);
     if (status == LH_OK)
-        status = lhi_plan_refine(s.job, &s.options, s.mem, &other, &why);
+        status = lhi_plan_refine(s.job, &s.options, NULL, s.mem, &other, &why);
     if (status == LH_OK)
         status = lhi_money_set(s.job, s.mem, &other.best, &why);
     if (status == LH_OK)
@@ -239,6 +242,7 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lh_error *err)
 {
     LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
-    LHI_TRY(lhi_plan_refine(job, options, mem, plan, err));
+    LHI_TRY(lhi_plan_refine(job, options, unseen ? &unseen->heads : NULL, mem,
+                            plan, err));
     return lhi_money_set(job, mem, &plan->best, err);
 }

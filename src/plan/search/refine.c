@@ -5,6 +5,7 @@
  * same everywhere. */
 #include "plan/search/refine.h"
 
+#include "plan/layout/alike.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 
@@ -18,12 +19,25 @@
 #include <string.h>
 
 enum {
-    EFFORT = 400000,   /* when the caller names none */
-    RUNNERS_UP = 3,    /* each with a share of it; the winner has the rest */
-    SHARE = 6,         /* a runner-up has one of so many */
+    EFFORT = 400000, /* when the caller names none */
+    RUNNERS_UP = 3,  /* each with a share of it; the winner has the rest */
+    SHARE = 6,       /* a runner-up has one of so many */
+    HEADS = 3,       /* times as much: the best with other values */
+    GLANCES = 48,    /* at others that are near, */
+    GLANCE = 20,     /* each with one of so many, */
+    CLOSER = 6,      /* and at these again, with a share */
+    LOOKED = 256,
     MOST_OPS = 200000, /* passes: beyond this there are only the methods */
     MEMORY = 256 << 20 /* bytes for the search's tables */
 };
+
+/* What was searched: others that come to the same, such as the same stages with
+ * other replicas, are not searched in vain again. */
+typedef struct looked {
+    int64_t iteration_ns, lower_bound_ns;
+    uint64_t effort;
+    bool gained; /* so that it may pay for what comes to the same, too */
+} looked;
 
 typedef struct refiner {
     const lh_job *job;
@@ -32,6 +46,8 @@ typedef struct refiner {
     lh_plan *plan;
     bool stopped; /* by the caller */
     bool changed; /* another schedule or bound */
+    looked at[LOOKED];
+    uint32_t n_looked;
 } refiner;
 
 static bool watch(void *context, const lh_solve_progress *now)
@@ -303,6 +319,38 @@ static lh_status improve_placement(refiner *r, char *why, size_t room,
                                                     : LH_OK;
 }
 
+static bool was_looked_at(const refiner *r, const lh_choice *c, uint64_t effort)
+{
+    for (uint32_t i = 0; i < r->n_looked; i++)
+        if (r->at[i].iteration_ns == c->iteration_ns &&
+            r->at[i].lower_bound_ns == c->lower_bound_ns &&
+            r->at[i].effort >= effort && !r->at[i].gained)
+            return true;
+    return false;
+}
+
+static void note_look(refiner *r, const lh_choice *before, const lh_choice *c,
+                      uint64_t effort)
+{
+    const bool gained = c->iteration_ns < before->iteration_ns;
+    const lh_choice *both[] = {before, c};
+    for (int i = 0; i < 2 && r->n_looked < LOOKED; i++)
+        r->at[r->n_looked++] =
+            (looked){both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
+                     gained && i == 0};
+}
+
+static lh_status search_other(refiner *r, lh_choice *list, uint32_t i,
+                              uint64_t effort, char *why, size_t room,
+                              lh_error *err)
+{
+    const lh_choice before = list[i];
+    bool won;
+    LHI_TRY(improve_other(r, list, i, effort, &won, why, room, err));
+    note_look(r, &before, won ? &r->plan->best : &list[i], effort);
+    return LH_OK;
+}
+
 /* Only what is simulated and whose bound is below the best can still win. */
 static lh_status improve_others(refiner *r, char *why, size_t room,
                                 lh_error *err)
@@ -315,19 +363,118 @@ static lh_status improve_others(refiner *r, char *why, size_t room,
     if (p->n_alternatives)
         memcpy(list, p->alternatives, p->n_alternatives * sizeof *list);
     for (uint32_t i = 0; i < p->n_alternatives && tried < RUNNERS_UP; i++) {
-        bool won;
         if (list[i].status != LH_CHOICE_OK || is_elastic(&list[i]) ||
             r->stopped ||
             lhi_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
                 lhi_value_of(r->options, &p->best))
             continue;
-        LHI_TRY(improve_other(r, list, i, effort_of(r) / SHARE, &won, why, room,
-                              err));
+        LHI_TRY(search_other(r, list, i, effort_of(r) / SHARE, why, room, err));
         tried++;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
     p->alternatives = list;
     return LH_OK;
+}
+
+/* A method that is ahead on one layout need not be on another: how much a
+ * search gains differs more than what methods come to. */
+static const double NEAR = 1.06;
+
+static bool may_win(const refiner *r, const lh_choice *c)
+{
+    return lhi_value_at(r->options, c, c->lower_bound_ns) <
+           lhi_value_of(r->options, &r->plan->best);
+}
+
+/* Alternative i, unless it, or one that comes to the same, was searched. */
+static lh_status look_at(refiner *r, lh_choice *list, uint32_t i,
+                         uint64_t effort, bool *done, char *why, size_t room,
+                         lh_error *err)
+{
+    const lh_choice *c = &list[i];
+    *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
+            r->n_looked < LOOKED && !was_looked_at(r, c, effort);
+    if (!*done)
+        return LH_OK;
+    return search_other(r, list, i, effort, why, room, err);
+}
+
+static lh_status look_at_near(refiner *r, uint32_t most, uint64_t effort,
+                              char *why, size_t room, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice *list = (lh_choice *)p->alternatives; /* improve_others()'s */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_alternatives && n < most; i++) {
+        bool done = false;
+        if (list[i].status == LH_CHOICE_OK &&
+            lhi_behind(r->options, &list[i], &p->best) <= NEAR - 1 &&
+            may_win(r, &list[i]))
+            LHI_TRY(look_at(r, list, i, effort, &done, why, room, err));
+        n += done;
+    }
+    lhi_sort_choices(r->options, list, p->n_alternatives);
+    return LH_OK;
+}
+
+/* --- the best with other values ------------------------------------------- */
+
+/* Of the alternatives that differ there from the plan, the best. */
+static lh_choice *best_other(const refiner *r, lh_choice *list, lhi_dimension d)
+{
+    const lh_plan *p = r->plan;
+    lhi_config own = lhi_config_of(&p->best);
+    lh_choice *best = NULL;
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
+        lhi_config config = lhi_config_of(&list[i]);
+        if (list[i].status == LH_CHOICE_OK &&
+            lhi_dimension_value(d, &config) != lhi_dimension_value(d, &own) &&
+            (!best || lhi_value_of(r->options, &list[i]) <
+                          lhi_value_of(r->options, best)))
+            best = &list[i];
+    }
+    return best;
+}
+
+static lh_choice *find_head(const refiner *r, lh_choice *list,
+                            const lhi_head *head)
+{
+    for (uint32_t i = 0; i < r->plan->n_alternatives; i++)
+        if (lhi_choice_same_pipeline(&list[i], &head->choice))
+            return &list[i];
+    return NULL;
+}
+
+/* What is listed as the best with another value, and then all such that may
+ * yet win. */
+static lh_status improve_heads(refiner *r, const lhi_heads *heads, char *why,
+                               size_t room, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice *list = (lh_choice *)p->alternatives; /* improve_others()'s */
+    uint64_t each = effort_of(r) / SHARE, left = HEADS * effort_of(r);
+    for (uint32_t i = 0; i < LHI_N_DIMENSIONS + heads->n && left > each; i++) {
+        bool first = i < LHI_N_DIMENSIONS;
+        lh_choice *c =
+            first ? best_other(r, list, (lhi_dimension)i)
+                  : find_head(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
+        bool done = false;
+        if (c && (first || may_win(r, c)))
+            LHI_TRY(look_at(r, list, (uint32_t)(c - list), each, &done, why,
+                            room, err));
+        left -= done ? each : 0;
+    }
+    lhi_sort_choices(r->options, list, p->n_alternatives);
+    return LH_OK;
+}
+
+static lh_status improve_with_heads(refiner *r, const lhi_heads *heads,
+                                    char *why, size_t room, lh_error *err)
+{
+    uint64_t effort = effort_of(r);
+    LHI_TRY(look_at_near(r, GLANCES, effort / GLANCE, why, room, err));
+    LHI_TRY(look_at_near(r, CLOSER, effort / SHARE, why, room, err));
+    return improve_heads(r, heads, why, room, err);
 }
 
 lh_status lhi_refine_again(const lh_plan_options *options,
@@ -368,7 +515,8 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
 }
 
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+                          const lhi_heads *heads, lhi_arena *mem, lh_plan *plan,
+                          lh_error *err)
 {
     refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
     char why[160] = "";
@@ -381,6 +529,8 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     if (!is_elastic(&plan->best))
         LHI_TRY(improve_placement(&r, why, sizeof why, err));
     LHI_TRY(improve_others(&r, why, sizeof why, err));
+    if (heads && heads->n)
+        LHI_TRY(improve_with_heads(&r, heads, why, sizeof why, err));
     if (!r.changed || is_elastic(&plan->best))
         return LH_OK;
     lh_bound bound;

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The bound of what was built, beside those of lhi_floor_name(). */
+#define OWN_PIPELINE "pipeline"
+
 lhi_candidate *lhi_layout_search_best(const lhi_layout_search *s)
 {
     lhi_candidate *best = NULL;
@@ -135,6 +138,13 @@ static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
     return c->open && !c->thorough && (cost || c->bound_ns < s->best_ns);
 }
 
+/* The one method that it was looked at with has no schedule for it; others
+ * were not tried. */
+static bool is_refused_once(const lhi_candidate *c)
+{
+    return c->simulated && !c->thorough && c->choice.status != LH_CHOICE_OK;
+}
+
 /* Why a layout that was looked at is not the best one. */
 static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
@@ -144,17 +154,18 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
     bool cost = s->options.goal == LH_PLAN_CHEAPEST;
     double ahead =
         100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
-    if (!c->simulated && is_open(s, c) && !cost && ahead > 0) {
+    bool simulated = c->simulated && !is_refused_once(c);
+    if (!simulated && is_open(s, c) && !cost && ahead > 0) {
         snprintf(text, sizeof text,
                  "not simulated when the search ended; at most %.1f %% faster "
                  "by its lower bound: %s",
                  ahead, c->bound_text);
-    } else if (!c->simulated && is_open(s, c)) {
+    } else if (!simulated && is_open(s, c)) {
         snprintf(text, sizeof text,
                  "not simulated when the search ended; its lower bound does "
                  "not rule it out: %s",
                  c->bound_text);
-    } else if (!c->simulated && cost) {
+    } else if (!simulated && cost) {
         snprintf(text, sizeof text, "dearer even by its lower bound: %s",
                  c->bound_text);
     } else if (o->status == LH_CHOICE_OK && cost) {
@@ -164,7 +175,7 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                  100 *
                      ((double)o->iteration_ns / (double)best->iteration_ns - 1),
                  o->cost ? o->cost->gpus : 0);
-    } else if (!c->simulated) {
+    } else if (!simulated) {
         snprintf(text, sizeof text,
                  "%.1f %% slower even by its lower bound: %s",
                  100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
@@ -227,7 +238,7 @@ static lh_status list_alternatives(lhi_layout_search *s,
             is_twin(list, plan->n_alternatives, c) || is_twin(first, 1, c))
             continue;
         lh_choice *o = &list[plan->n_alternatives];
-        if (c->simulated) {
+        if (c->simulated && !is_refused_once(c)) {
             *o = c->choice;
         } else {
             *o = lhi_candidate_choice(c, NULL);
@@ -367,11 +378,13 @@ static void count(const lhi_layout_search *s, lh_plan *plan)
         bounded += s->pruned[k];
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
-        bool open = is_open(s, c);
+        bool open = is_open(s, c), once = is_refused_once(c);
+        if (c->dived)
+            continue;
         left += open;
         if (c->simulated)
-            simulated -= open;
-        else if (c->bound_ns < INT64_MAX)
+            simulated -= open || once;
+        if (once || (!c->simulated && c->bound_ns < INT64_MAX))
             bounded += !open;
     }
     plan->n_layouts = at_most(s->n_memory + bounded + simulated + left);
@@ -393,21 +406,34 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
     bool cost = plan->goal == LH_PLAN_CHEAPEST;
     if (plan->n_left > 0 && (cost || bound_ns < plan->best.iteration_ns))
         return;
+    lh_plan_pruned *last =
+        plan->n_pruned ? (lh_plan_pruned *)&plan->pruned[plan->n_pruned - 1]
+                       : NULL;
+    if (last && strcmp(last->bound, OWN_PIPELINE) == 0) {
+        last->n--;
+        plan->n_pruned -= last->n == 0;
+    }
     plan->n_bounded--;
     plan->n_simulated++;
 }
 
-/* Which bounds ruled out how many. */
+/* Which bounds ruled out how many: all of them, the others by that of their own
+ * pipeline. */
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {
-    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_FLOORS);
+    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_FLOORS + 1);
+    uint64_t others = plan->n_bounded;
     if (!list)
         return lhi_fail_nomem(err);
     for (int k = 0; k < LHI_N_FLOORS; k++)
-        if (s->pruned[k])
+        if (s->pruned[k]) {
             list[plan->n_pruned++] = (lh_plan_pruned){
                 lhi_floor_name((lhi_floor_kind)k), s->pruned[k]};
+            others -= s->pruned[k] < others ? s->pruned[k] : others;
+        }
+    if (others)
+        list[plan->n_pruned++] = (lh_plan_pruned){OWN_PIPELINE, others};
     plan->pruned = list;
     return LH_OK;
 }

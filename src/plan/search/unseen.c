@@ -4,6 +4,7 @@
 #include "base/whole.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct lhi_unseen_least {
     uint64_t value;
@@ -34,6 +35,11 @@ const char *lhi_dimension_name(lhi_dimension dimension)
 {
     return (unsigned)dimension < LHI_N_DIMENSIONS ? dimensions[dimension].name
                                                   : "unknown";
+}
+
+lhi_level lhi_dimension_level(lhi_dimension dimension)
+{
+    return dimensions[dimension].level;
 }
 
 /* Fowler, Noll and Vo's, over numbers. */
@@ -86,6 +92,30 @@ uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config)
     default:
         return 0;
     }
+}
+
+lh_status lhi_heads_add(lhi_heads *heads, lhi_arena *mem, const lhi_head *head,
+                        lh_error *err)
+{
+    if (heads->n == heads->room) {
+        uint32_t room = heads->room ? 2 * heads->room : 64;
+        lhi_head *more = LHI_NEW(mem, lhi_head, room);
+        if (!more)
+            return lhi_fail_nomem(err);
+        if (heads->n)
+            memcpy(more, heads->all, heads->n * sizeof *more);
+        heads->all = more;
+        heads->room = room;
+    }
+    heads->all[heads->n++] = *head;
+    return LH_OK;
+}
+
+bool lhi_dimension_matters(const lh_job *job, lhi_dimension dimension,
+                           const lhi_config *config)
+{
+    return dimension != LHI_DIMENSION_SHARDING ||
+           lhi_sharding_matters(job, config);
 }
 
 void lhi_unseen_fini(lhi_unseen *unseen)

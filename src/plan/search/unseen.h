@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search did not simulate: the least bound for each value of each
- * dimension, so that what is said of other values counts it. */
+/* What is known of each value of each dimension: the least bound of what a
+ * search did not simulate, so that what is said of other values counts it; and
+ * the best that it did. */
 #ifndef LHI_UNSEEN_H
 #define LHI_UNSEEN_H
 
@@ -27,9 +28,33 @@ typedef enum lhi_dimension {
 
 const char *lhi_dimension_name(lhi_dimension dimension); /* "micro_batch" */
 
+/* From which level on a configuration has decided it. */
+lhi_level lhi_dimension_level(lhi_dimension dimension);
+
 /* Two configurations have equal values if they have the same there; of a
  * schedule, which they leave open, it is always 0. */
 uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config);
+
+/* The best that a search has seen with one value. */
+typedef struct lhi_head {
+    lhi_dimension dimension; /* LHI_N_DIMENSIONS: any; an elastic plan */
+    uint64_t value;          /* of a schedule, the method's number */
+    lh_choice choice;
+    bool settled; /* nothing near to it is better, as far as was looked */
+} lhi_head;
+
+typedef struct lhi_heads {
+    uint32_t n, room;
+    lhi_head *all; /* in the plan's arena */
+} lhi_heads;
+
+lh_status lhi_heads_add(lhi_heads *heads, lhi_arena *mem, const lhi_head *head,
+                        lh_error *err);
+
+/* Whether a layout would be another with another value there: sharding is of
+ * replicas in several datacenters. */
+bool lhi_dimension_matters(const lh_job *job, lhi_dimension dimension,
+                           const lhi_config *config);
 
 typedef struct lhi_unseen_least lhi_unseen_least;
 
@@ -37,6 +62,7 @@ typedef struct lhi_unseen {
     lhi_unseen_least *table; /* by dimension and value */
     uint32_t n, room;
     int64_t open_ns[LHI_N_DIMENSIONS]; /* where that is not decided; 0: none */
+    lhi_heads heads; /* what was seen, for each value, where dives were made */
 } lhi_unseen;
 
 void lhi_unseen_fini(lhi_unseen *unseen); /* {0} is fine */

@@ -1,0 +1,778 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search/dives.h"
+
+#include "base/sort.h"
+#include "plan/layout/alike.h"
+#include "plan/layout/uneven.h"
+#include "plan/search/goal.h"
+#include "plan/search/nearby.h"
+#include "plan/search/search_limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHARE = 3,        /* of the work for layouts, one of so many */
+    BUILT = 64,       /* of what is near, the least bounds first */
+    GLANCES = 20,     /* of these */
+    CLOSER = 4,       /* of these, under every method */
+    SLOW_GLANCES = 4, /* under a slow method */
+    ROUNDS = 6,       /* of one dive */
+    AGAIN = 3,        /* times all of them */
+    ANCHORS = 5,      /* other heads that one begins with, too */
+    MOVED_OF_EACH = 3,
+    MOVED = 24,          /* others, whose layers are moved in the end */
+    MOST_NEAR = 1 << 16, /* layouts near to one */
+    PASSES = 60000,      /* scheduled while layers are moved, each way */
+    PASSES_PER_WORK = 3, /* that are moved */
+    SLOW = 20,           /* times as long as another method */
+    NO_CANDIDATE = INT32_MAX,
+};
+
+/* What is that close is looked at under every method, and in two dimensions at
+ * once. */
+static const double CLOSE = 1.03, NEAR = 1.05, BEHIND = 1.15, WIDE = 1.3,
+                    FAR = 2;
+/* What is so close to the best was dived for as the best was. */
+static const double SURE = 1.1;
+
+/* A value of a dimension; LHI_N_DIMENSIONS: whatever it is. */
+typedef struct target {
+    lhi_dimension dimension;
+    uint64_t value;
+    int64_t best; /* by the plan's objective; INT64_MAX: none works */
+    uint32_t at;  /* the candidate, or that whose layout `row` has */
+    lh_choice row;
+    bool settled; /* since it was found */
+    bool dived;   /* with as much work as it wanted */
+} target;
+
+typedef struct near {
+    lhi_config config;
+    lhi_floor floor;
+    uint32_t at; /* candidate */
+    int64_t key; /* to be sorted by */
+} near;
+
+typedef struct diver {
+    lhi_layout_search *s;
+    lhi_space space;
+    lhi_floors *floors;
+    lhi_search_limits limits;
+    uint64_t work;
+    target *targets; /* the first: the best of all */
+    uint32_t n_targets, room;
+    near *near;
+    uint32_t n_near, near_room;
+    uint32_t *known; /* candidates + 1, by their configurations */
+    uint32_t known_room;
+    uint32_t first; /* candidate of the dives */
+    bool *moved;    /* of each candidate; as many as there is room for */
+} diver;
+
+static bool is_spent(const diver *d)
+{
+    return lhi_search_limits_reached(&d->limits, d->work, 1, 1) ||
+           lhi_layout_search_stopped(d->s, d->s->n, true);
+}
+
+/* --- candidates ---------------------------------------------------------- */
+
+static uint32_t slot_of(const diver *d, const lhi_config *config)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (int i = 0; i < LHI_N_DIMENSIONS; i++)
+        hash = (hash ^ lhi_dimension_value((lhi_dimension)i, config)) *
+               UINT64_C(1099511628211);
+    uint32_t at = (uint32_t)(hash >> 32) & (d->known_room - 1);
+    while (d->known[at] &&
+           !lhi_config_same(&d->s->candidates[d->known[at] - 1].config, config))
+        at = (at + 1) & (d->known_room - 1);
+    return at;
+}
+
+/* Room for as many more candidates. */
+static lh_status make_room(diver *d, uint32_t more, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    uint32_t want = s->n + more;
+    if (want <= s->room && 2 * want <= d->known_room && d->moved)
+        return LH_OK;
+    uint32_t room = 2 * want, slots = 1024;
+    while (slots < 4 * want)
+        slots *= 2;
+    lhi_candidate *all = realloc(s->candidates, room * sizeof *all);
+    if (!all)
+        return lhi_fail_nomem(err);
+    s->candidates = all;
+    s->room = room;
+    bool *moved = realloc(d->moved, room * sizeof *moved);
+    if (!moved)
+        return lhi_fail_nomem(err);
+    d->moved = moved;
+    memset(moved + s->n, 0, (room - s->n) * sizeof *moved);
+    uint32_t *known = calloc(slots, sizeof *known);
+    if (!known)
+        return lhi_fail_nomem(err);
+    free(d->known);
+    d->known = known;
+    d->known_room = slots;
+    for (uint32_t i = 0; i < s->n; i++)
+        known[slot_of(d, &s->candidates[i].config)] = i + 1;
+    return LH_OK;
+}
+
+/* A candidate of its own, with its bound; there is room. */
+static lh_status find_candidate(diver *d, near *n, bool *made, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    uint32_t *slot = &d->known[slot_of(d, &n->config)];
+    *made = *slot == 0;
+    if (*slot) {
+        n->at = *slot - 1;
+        return LH_OK;
+    }
+    lhi_candidate *c = &s->candidates[s->n];
+    *c = (lhi_candidate){.config = n->config, .floor = n->floor, .dived = true};
+    d->moved[s->n] = false;
+    LHI_TRY(lhi_candidate_bound(s, c, err));
+    d->work += lhi_work_of_pipeline(&c->config);
+    n->at = s->n++;
+    *slot = s->n;
+    return LH_OK;
+}
+
+static int64_t value_of(const diver *d, uint32_t at)
+{
+    const lhi_candidate *c = &d->s->candidates[at];
+    return lhi_candidate_works(c) ? lhi_value_of(&d->s->options, &c->choice)
+                                  : INT64_MAX;
+}
+
+/* --- targets ------------------------------------------------------------- */
+
+static uint64_t method_number(const char *name)
+{
+    for (uint32_t m = 0; m < lhi_n_methods; m++)
+        if (strcmp(lhi_methods[m].name, name) == 0)
+            return m;
+    return UINT64_MAX;
+}
+
+static bool is_of(const target *t, const lhi_config *config, uint64_t method)
+{
+    if (t->dimension == LHI_DIMENSION_SCHEDULE)
+        return t->value == method;
+    return t->dimension >= LHI_N_DIMENSIONS ||
+           lhi_dimension_value(t->dimension, config) == t->value;
+}
+
+/* The best of its targets, where it is. */
+static void note_row(diver *d, uint32_t at, const lh_choice *row)
+{
+    if (row->status != LH_CHOICE_OK)
+        return;
+    int64_t value = lhi_value_of(&d->s->options, row);
+    lhi_config config = lhi_config_of(row);
+    uint64_t method = method_number(row->layout.schedule);
+    for (uint32_t i = 0; i < d->n_targets; i++) {
+        target *t = &d->targets[i];
+        if (value < t->best && is_of(t, &config, method)) {
+            t->best = value;
+            t->at = at;
+            t->row = *row;
+            t->settled = false;
+        }
+    }
+}
+
+static void note(diver *d, uint32_t at)
+{
+    const lhi_candidate *c = &d->s->candidates[at];
+    if (lhi_candidate_works(c))
+        note_row(d, at, &c->choice);
+}
+
+static lh_status add_target(diver *d, lhi_dimension dimension, uint64_t value,
+                            lh_error *err)
+{
+    for (uint32_t i = 0; i < d->n_targets; i++)
+        if (d->targets[i].dimension == dimension &&
+            d->targets[i].value == value)
+            return LH_OK;
+    if (d->n_targets == d->room) {
+        uint32_t room = d->room ? 2 * d->room : 64;
+        target *more = realloc(d->targets, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        d->targets = more;
+        d->room = room;
+    }
+    d->targets[d->n_targets++] = (target){.dimension = dimension,
+                                          .value = value,
+                                          .best = INT64_MAX,
+                                          .at = NO_CANDIDATE};
+    return LH_OK;
+}
+
+/* Values of what a level decides. */
+typedef struct values {
+    diver *d;
+    lhi_level level;
+    bool first;
+} values;
+
+static lh_status add_values(void *context, const lhi_config *config,
+                            lh_error *err)
+{
+    values *v = context;
+    for (int i = 0; i < LHI_N_DIMENSIONS; i++) {
+        lhi_dimension dimension = (lhi_dimension)i;
+        if (lhi_dimension_level(dimension) == v->level &&
+            dimension != LHI_DIMENSION_SITES)
+            LHI_TRY(add_target(v->d, dimension,
+                               lhi_dimension_value(dimension, config), err));
+    }
+    /* What lies below is much the same for all of them. */
+    values below = {v->d, (lhi_level)(v->level + 1), true};
+    bool go_on = v->level < LHI_LEVEL_WHOLE &&
+                 (v->first || v->level == LHI_LEVEL_PLACED);
+    v->first = false;
+    return go_on ? lhi_space_children(&v->d->space, v->level, config, NULL,
+                                      add_values, &below, err)
+                 : LH_OK;
+}
+
+static lh_status make_targets(diver *d, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    const lhi_config none = {0};
+    values all = {d, LHI_LEVEL_GROUP, true};
+    LHI_TRY(add_target(d, LHI_N_DIMENSIONS, 0, err));
+    LHI_TRY(lhi_space_children(&d->space, LHI_LEVEL_NONE, &none, NULL,
+                               add_values, &all, err));
+    for (uint32_t i = 0; i < s->n; i++)
+        for (int k = 0; k < LHI_N_DIMENSIONS; k++) {
+            lhi_dimension dimension = (lhi_dimension)k;
+            if (lhi_candidate_works(&s->candidates[i]) &&
+                dimension != LHI_DIMENSION_SCHEDULE)
+                LHI_TRY(add_target(
+                    d, dimension,
+                    lhi_dimension_value(dimension, &s->candidates[i].config),
+                    err));
+        }
+    for (uint32_t m = 0; m < lhi_n_methods; m++)
+        if (lhi_method_considered(s->job, &s->options, &lhi_methods[m]))
+            LHI_TRY(add_target(d, LHI_DIMENSION_SCHEDULE, m, err));
+    return LH_OK;
+}
+
+/* --- what is near -------------------------------------------------------- */
+
+static int compare_near(const void *a, const void *b)
+{
+    const near *x = a, *y = b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static lh_status collect(void *context, const lhi_config *config,
+                         const lhi_floor *floor, lh_error *err)
+{
+    diver *d = context;
+    if (d->n_near == MOST_NEAR)
+        return LH_OK;
+    if (d->n_near == d->near_room) {
+        uint32_t room = d->near_room ? 2 * d->near_room : 256;
+        near *more = realloc(d->near, room * sizeof *more);
+        if (!more)
+            return lhi_fail_nomem(err);
+        d->near = more;
+        d->near_room = room;
+    }
+    d->near[d->n_near++] = (near){*config, *floor, NO_CANDIDATE, floor->ns};
+    return LH_OK;
+}
+
+/* What takes as long is of no use; of costs bounds say nothing here. */
+static int64_t limit_of(const diver *d, const target *t)
+{
+    return d->s->options.goal == LH_PLAN_FASTEST ? t->best : INT64_MAX;
+}
+
+/* Keeps what is built and may be better, the least bounds first. */
+static lh_status build_near(diver *d, const target *t, uint32_t changes,
+                            lh_error *err)
+{
+    uint32_t n = d->n_near, kept = 0, built = 0;
+    lhi_sort(d->near, n, sizeof *d->near, compare_near);
+    for (uint32_t i = 0; i < n && built < BUILT * changes; i++) {
+        near *o = &d->near[i];
+        bool made;
+        LHI_TRY(find_candidate(d, o, &made, err));
+        built += made;
+        o->key = d->s->candidates[o->at].bound_ns;
+        if (o->key < limit_of(d, t))
+            d->near[kept++] = *o;
+    }
+    d->n_near = kept;
+    lhi_sort(d->near, kept, sizeof *d->near, compare_near);
+    return LH_OK;
+}
+
+/* What is far behind by its least bound is only looked at. */
+static bool is_far(const diver *d, int64_t ns)
+{
+    return d->s->options.goal == LH_PLAN_FASTEST && ns < INT64_MAX &&
+           (double)ns > FAR * (double)d->targets[0].best;
+}
+
+/* With the layers of what it is near to. */
+static lh_status try_layers(diver *d, uint32_t at, const lhi_config *from,
+                            bool closer, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    lhi_candidate *c = &s->candidates[at], other = *c;
+    const lh_layout *x = &c->config.layout, *y = &from->layout;
+    if (!from->layers || c->config.layers ||
+        x->pipeline * x->chunks_per_device !=
+            y->pipeline * y->chunks_per_device ||
+        !lhi_uneven_possible(s->job, &c->config, &s->options))
+        return LH_OK;
+    other.config.layers = from->layers;
+    other.missing = 0; /* of even chunks */
+    LHI_TRY(lhi_candidate_bound(s, &other, err));
+    if (other.bound_ns == INT64_MAX)
+        return LH_OK;
+    LHI_TRY(closer ? lhi_candidate_simulate(s, &other, err)
+                   : lhi_candidate_glance(s, &other, err));
+    d->work += lhi_work_of_schedules(&other.config, closer);
+    if (lhi_candidate_works(&other) &&
+        (!lhi_candidate_works(c) || lhi_value_of(&s->options, &other.choice) <
+                                        lhi_value_of(&s->options, &c->choice)))
+        *c = other;
+    return LH_OK;
+}
+
+static lh_status glance_at(diver *d, uint32_t at, const lhi_config *from,
+                           lh_error *err)
+{
+    lhi_candidate *c = &d->s->candidates[at];
+    LHI_TRY(lhi_candidate_glance(d->s, c, err));
+    d->work += lhi_work_of_schedules(&c->config, c->thorough);
+    LHI_TRY(try_layers(d, at, from, false, err));
+    note(d, at);
+    return LH_OK;
+}
+
+static lh_status look_closer(diver *d, uint32_t at, lh_error *err)
+{
+    lhi_candidate *c = &d->s->candidates[at], before = *c;
+    LHI_TRY(lhi_candidate_simulate(d->s, c, err));
+    d->work += lhi_work_of_schedules(&c->config, true);
+    if (!lhi_candidate_works(c) && lhi_candidate_works(&before))
+        *c = before;
+    note(d, at);
+    return LH_OK;
+}
+
+/* The fastest of what is near, at first sight, then under every method. */
+static lh_status try_near(diver *d, const target *t, const lhi_config *from,
+                          uint32_t changes, lh_error *err)
+{
+    uint32_t glances = 0, closer = 0;
+    for (uint32_t i = 0; i < d->n_near && glances < GLANCES * changes; i++) {
+        near *n = &d->near[i];
+        if (t->best < INT64_MAX && (is_far(d, n->key) || is_far(d, t->best)))
+            break;
+        if (d->s->candidates[n->at].simulated || n->key >= limit_of(d, t))
+            continue;
+        LHI_TRY(glance_at(d, n->at, from, err));
+        glances++;
+    }
+    for (uint32_t i = 0; i < d->n_near; i++)
+        d->near[i].key = value_of(d, d->near[i].at);
+    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
+    for (uint32_t i = 0; i < d->n_near && closer < CLOSER; i++) {
+        near *n = &d->near[i];
+        if (n->key == INT64_MAX || (double)n->key > CLOSE * (double)t->best)
+            break;
+        if (d->s->candidates[n->at].thorough)
+            continue;
+        LHI_TRY(look_closer(d, n->at, err));
+        closer++;
+    }
+    return LH_OK;
+}
+
+/* --- under one method ---------------------------------------------------- */
+
+static bool is_slow(const target *t)
+{
+    return lhi_methods[t->value].kind == LHI_METHOD_SLOW;
+}
+
+/* One more row of the method's best. */
+static lh_status try_method(diver *d, const target *t, uint32_t at,
+                            const uint32_t *layers, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    lhi_candidate c = s->candidates[at]; /* to become that, if better */
+    lhi_built built;
+    lh_schedule *schedule = NULL;
+    lh_error why = {0};
+    if (layers)
+        c.config.layers = layers;
+    lh_status status = lhi_layout_build(s->job, &c.config, &built, &why);
+    if (status != LH_OK && lhi_layout_refused(status))
+        return LH_OK;
+    if (status != LH_OK) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    status = lhi_candidate_bound_built(&c, &built, err);
+    lh_choice row = lhi_candidate_choice(&c, lhi_methods[t->value].name);
+    if (status == LH_OK)
+        status = lhi_method_try(s->job, &s->options, &built, s->mem, &row,
+                                &schedule, err);
+    d->work +=
+        lhi_work_of_schedules(&c.config, false) * (is_slow(t) ? SLOW : 1);
+    lh_schedule_free(schedule);
+    lh_pipeline_free(built.pipeline);
+    LHI_TRY(status);
+    lhi_candidate *own = &s->candidates[at];
+    c.choice = row;
+    c.simulated = true;
+    if (lhi_candidate_works(&c) &&
+        lhi_value_of(&s->options, &row) < value_of(d, at)) {
+        *own = c;
+        own->missing = 0;
+    }
+    note_row(d, at, &row);
+    return LH_OK;
+}
+
+static lh_status try_near_by_method(diver *d, const target *t,
+                                    const lhi_config *from, lh_error *err)
+{
+    uint32_t most = is_slow(t) ? SLOW_GLANCES : GLANCES, n = 0;
+    for (uint32_t i = 0; i < d->n_near; i++) {
+        int64_t value = value_of(d, d->near[i].at);
+        if (value < INT64_MAX)
+            d->near[i].key = value;
+    }
+    lhi_sort(d->near, d->n_near, sizeof *d->near, compare_near);
+    for (uint32_t i = 0; i < d->n_near && n < most; i++, n++) {
+        uint32_t at = d->near[i].at;
+        const lh_layout *x = &d->near[i].config.layout, *y = &from->layout;
+        LHI_TRY(try_method(d, t, at, NULL, err));
+        if (from->layers && x->pipeline * x->chunks_per_device ==
+                                y->pipeline * y->chunks_per_device)
+            LHI_TRY(try_method(d, t, at, from->layers, err));
+    }
+    return LH_OK;
+}
+
+/* --- one dive ------------------------------------------------------------ */
+
+static lh_status explore(diver *d, uint32_t which, uint32_t from,
+                         uint32_t changes, bool *better, lh_error *err)
+{
+    const target *t = &d->targets[which];
+    int64_t before = t->best;
+    lhi_config anchor = d->s->candidates[from].config;
+    lhi_nearby around = {.space = &d->space,
+                         .floors = d->floors,
+                         .from = anchor,
+                         .most_changes = changes,
+                         .dimension = t->dimension,
+                         .value = t->value,
+                         .below_ns = limit_of(d, t),
+                         .visit = collect,
+                         .context = d};
+    if (from == t->at && t->row.chunk_layers)
+        anchor.layers = t->row.chunk_layers;
+    LHI_TRY(make_room(d, BUILT * changes + 1, err));
+    d->n_near = 0;
+    lh_status status = lhi_nearby_find(&around, err);
+    d->work += around.work;
+    if (status == LH_OK)
+        status = build_near(d, t, changes, err);
+    if (status == LH_OK)
+        status = t->dimension == LHI_DIMENSION_SCHEDULE
+                     ? try_near_by_method(d, t, &anchor, err)
+                     : try_near(d, t, &anchor, changes, err);
+    *better = t->best < before;
+    return status;
+}
+
+/* Layers, under the target's own method where it is one. */
+static lh_status move_by_method(diver *d, const target *t, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    lhi_config config = lhi_config_of(&t->row);
+    const uint32_t *given = config.layers;
+    const char *method = is_slow(t) ? lhi_method_at_a_glance()->name
+                                    : lhi_methods[t->value].name;
+    int64_t ns = INT64_MAX;
+    if (!lhi_uneven_possible(s->job, &config, &s->options))
+        return LH_OK;
+    for (int k = 0; k < 2; k++) {
+        uint64_t left = PASSES;
+        LHI_TRY(lhi_uneven_search(s->job, &s->options, method, k == 0,
+                                  config.layers, &left, s->mem, &config, &ns,
+                                  err));
+        d->work += (PASSES - left) / PASSES_PER_WORK;
+    }
+    return config.layers == given ? LH_OK
+                                  : try_method(d, t, t->at, config.layers, err);
+}
+
+static lh_status move_one(diver *d, uint32_t at, lh_error *err)
+{
+    uint64_t passes = (uint64_t)2 * PASSES, left = passes;
+    d->moved[at] = true;
+    LHI_TRY(lhi_layout_search_move_one(d->s, at, &left, err));
+    d->work += (passes - left) / PASSES_PER_WORK;
+    note(d, at);
+    return LH_OK;
+}
+
+static lh_status move_best(diver *d, uint32_t which, lh_error *err)
+{
+    const target *t = &d->targets[which];
+    if (t->at == NO_CANDIDATE)
+        return LH_OK;
+    if (t->dimension == LHI_DIMENSION_SCHEDULE)
+        return move_by_method(d, t, err);
+    return d->moved[t->at] ? LH_OK : move_one(d, t->at, err);
+}
+
+static bool is_wide(const diver *d, const target *t)
+{
+    return (double)t->best <= WIDE * (double)d->targets[0].best;
+}
+
+static lh_status dive(diver *d, uint32_t which, lh_error *err)
+{
+    bool better = true;
+    target *t = &d->targets[which];
+    uint32_t top = d->targets[0].at, changes = 1;
+    if (which > 0 && t->best == d->targets[0].best)
+        t->dived = d->targets[0].dived; /* it is that one, or as good */
+    if (t->settled || (which > 0 && t->best == d->targets[0].best))
+        return LH_OK;
+    if (which > 0)
+        LHI_TRY(explore(d, which, top, 1, &better, err));
+    if (t->at == NO_CANDIDATE)
+        LHI_TRY(explore(d, which, top, 2, &better, err));
+    for (int i = 0; i < ROUNDS && t->at != NO_CANDIDATE &&
+                    !is_far(d, t->best) && !is_spent(d);
+         i++) {
+        LHI_TRY(explore(d, which, t->at, changes, &better, err));
+        if (!better && changes == 2)
+            break;
+        if (!better && !is_wide(d, t))
+            break;
+        changes = better ? 1 : 2;
+    }
+    if (t->at != NO_CANDIDATE && !is_far(d, t->best) && !is_spent(d))
+        LHI_TRY(move_best(d, which, err));
+    t->settled = !is_spent(d);
+    t->dived = t->dived || t->settled;
+    return LH_OK;
+}
+
+/* Which is the best with its own layers shows only once they are moved. */
+static lh_status move_next(diver *d, uint32_t which, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    for (int n = 0; n < MOVED_OF_EACH && !is_spent(d); n++) {
+        const target *t = &d->targets[which];
+        uint32_t found = NO_CANDIDATE;
+        double most = BEHIND * (double)t->best;
+        for (uint32_t i = 0; i < s->n; i++)
+            if (!d->moved[i] && (double)value_of(d, i) < most &&
+                is_of(t, &s->candidates[i].config, UINT64_MAX)) {
+                found = i;
+                most = (double)value_of(d, i);
+            }
+        if (found == NO_CANDIDATE)
+            break;
+        LHI_TRY(move_one(d, found, err));
+    }
+    return LH_OK;
+}
+
+/* The most promising that is not settled; 0: none. */
+static uint32_t next_target(const diver *d, const bool *done)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 1; i < d->n_targets; i++)
+        if (!done[i] && (!found || d->targets[i].best < d->targets[found].best))
+            found = i;
+    return found;
+}
+
+/* From the best with other values, too: the way from the best of all may lead
+ * past the best with this one. */
+static lh_status dive_from_others(diver *d, uint32_t which, lh_error *err)
+{
+    const target *t = &d->targets[which];
+    uint32_t from[ANCHORS], n = 0;
+    bool better;
+    int64_t after = 0;
+    LHI_TRY(explore(d, which, d->targets[0].at, 2, &better, err));
+    while (n < ANCHORS && !is_spent(d)) {
+        const target *next = NULL;
+        for (uint32_t i = 1; i < d->n_targets; i++) {
+            const target *o = &d->targets[i];
+            bool known = o->at == NO_CANDIDATE || o->at == t->at ||
+                         o->at == d->targets[0].at || o->best < after ||
+                         o->dimension == LHI_DIMENSION_SITES;
+            for (uint32_t k = 0; k < n && !known; k++)
+                known = from[k] == o->at;
+            if (!known && (!next || o->best < next->best))
+                next = o;
+        }
+        if (!next)
+            break;
+        after = next->best;
+        from[n++] = next->at;
+        LHI_TRY(explore(d, which, next->at, 1, &better, err));
+    }
+    return LH_OK;
+}
+
+static lh_status dive_all(diver *d, lh_error *err)
+{
+    for (int i = 0; i < AGAIN && !is_spent(d); i++) {
+        int64_t before = d->targets[0].best;
+        bool *done = calloc(d->n_targets, sizeof *done);
+        if (!done)
+            return lhi_fail_nomem(err);
+        lh_status status = dive(d, 0, err);
+        uint32_t which;
+        while (status == LH_OK && !is_spent(d) &&
+               (which = next_target(d, done)) > 0) {
+            done[which] = true;
+            bool again = i == 1 && is_wide(d, &d->targets[which]) &&
+                         d->targets[which].best > d->targets[0].best;
+            if (again)
+                status = dive_from_others(d, which, err);
+            if (again && status == LH_OK)
+                status = move_next(d, which, err);
+            if (status != LH_OK)
+                break;
+            status = dive(d, which, err);
+        }
+        free(done);
+        LHI_TRY(status);
+        if (i > 0 && d->targets[0].best == before)
+            break;
+    }
+    return LH_OK;
+}
+
+/* Which of those that are near to the best is best once its layers are moved,
+ * and once its schedule is searched for, shows no other way. */
+static lh_status move_others(diver *d, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    for (int n = 0; n < MOVED && !is_spent(d); n++) {
+        uint32_t found = NO_CANDIDATE;
+        double most = NEAR * (double)d->targets[0].best;
+        for (uint32_t i = 0; i < s->n; i++)
+            if (!d->moved[i] && (double)value_of(d, i) < most &&
+                lhi_uneven_possible(s->job, &s->candidates[i].config,
+                                    &s->options)) {
+                found = i;
+                most = (double)value_of(d, i);
+            }
+        if (found == NO_CANDIDATE)
+            break;
+        LHI_TRY(move_one(d, found, err));
+    }
+    return LH_OK;
+}
+
+/* --- all ----------------------------------------------------------------- */
+
+/* What was built on the way, and is slower, is not listed. */
+static void drop_others(diver *d)
+{
+    lhi_layout_search *s = d->s;
+    uint32_t kept = d->first;
+    for (uint32_t i = d->first; i < s->n; i++)
+        if (lhi_candidate_works(&s->candidates[i]))
+            s->candidates[kept++] = s->candidates[i];
+    s->n = kept;
+}
+
+/* Of the search's own: what dives have changed is counted again. */
+static void count_first(const diver *d, int64_t sign, int64_t *simulated,
+                        int64_t *too_large)
+{
+    for (uint32_t i = 0; i < d->first; i++) {
+        const lhi_candidate *c = &d->s->candidates[i];
+        *simulated += c->simulated ? sign : 0;
+        *too_large += !c->simulated && c->missing > 0 ? sign : 0;
+    }
+}
+
+static lh_status list_heads(const diver *d, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    for (uint32_t i = 1; s->unseen && i < d->n_targets; i++) {
+        const target *t = &d->targets[i];
+        bool sure =
+            t->settled && (double)t->best <= SURE * (double)d->targets[0].best;
+        lhi_head head = {t->dimension, t->value, t->row, sure};
+        if (t->best < INT64_MAX)
+            LHI_TRY(lhi_heads_add(&s->unseen->heads, s->mem, &head, err));
+    }
+    return LH_OK;
+}
+
+static lh_status dive_with(diver *d, lh_error *err)
+{
+    lhi_layout_search *s = d->s;
+    LHI_TRY(make_room(d, 1, err));
+    LHI_TRY(make_targets(d, err));
+    for (uint32_t i = 0; i < s->n; i++)
+        note(d, i);
+    if (d->targets[0].at == NO_CANDIDATE)
+        return LH_OK;
+    LHI_TRY(dive_all(d, err));
+    LHI_TRY(move_others(d, err));
+    return list_heads(d, err);
+}
+
+lh_status lhi_layout_search_dive(lhi_layout_search *s, lh_error *err)
+{
+    const lhi_layout_search before = *s;
+    diver d = {.s = s,
+               .limits = lhi_search_limits_of(&s->options, SHARE),
+               .first = s->n};
+    int64_t simulated = 0, too_large = 0;
+    count_first(&d, -1, &simulated, &too_large);
+    lh_status status = lhi_space_init(s->job, s->mem, &d.space, err);
+    if (status == LH_OK)
+        status = lhi_floors_make(s->job, lhi_uneven_ratio(&s->options),
+                                 &d.floors, err);
+    if (status == LH_OK)
+        status = dive_with(&d, err);
+    drop_others(&d);
+    count_first(&d, 1, &simulated, &too_large);
+    /* The search has counted the others, as what it left or ruled out. */
+    s->n_simulated = before.n_simulated + (uint64_t)simulated;
+    s->n_memory = before.n_memory + (uint64_t)too_large;
+    s->n_unsupported = before.n_unsupported;
+    lhi_floors_free(d.floors);
+    lhi_space_fini(&d.space);
+    free(d.targets);
+    free(d.near);
+    free(d.known);
+    free(d.moved);
+    return status;
+}
