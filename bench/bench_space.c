@@ -7,9 +7,9 @@
  * a job for one call of the planner; 0 leaves it to the planner, and what has
  * no key is as the job says. Every combination is planned for every job, under
  * 1F1B or, with several chunks, interleaved 1F1B, with even chunks and no
- * search for optimal schedules. Prints one JSON object: the fastest of all, and
- * the median of REPEATS times, jobs read included, in seconds of processor
- * time. */
+ * search for optimal schedules. Prints one JSON object: the fastest of all, how
+ * many layouts are neither ruled out nor simulated, and the median of REPEATS
+ * times, jobs read included, in seconds of processor time. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
@@ -26,7 +26,7 @@ typedef struct grid {
 } grid;
 
 typedef struct outcome {
-    uint32_t n_calls, n_layouts, n_simulated, n_bounded, n_memory;
+    uint32_t n_calls, n_layouts, n_simulated, n_bounded, n_memory, n_left;
     lh_plan *best;
     const char *job; /* of the best: its file and ZeRO stage */
     uint32_t zero;
@@ -87,6 +87,7 @@ static void plan_one(const lh_job *job, outcome *o)
     o->n_simulated += plan->n_simulated;
     o->n_bounded += plan->n_bounded;
     o->n_memory += plan->n_memory;
+    o->n_left += plan->n_left;
     if (!o->best || plan->best.iteration_ns < o->best->best.iteration_ns) {
         lh_plan *worse = o->best;
         o->best = plan;
@@ -140,9 +141,9 @@ static void print(const outcome *o, double *seconds, int n)
     bench_begin("space");
     printf(", \"repeats\": %d, \"cpu_seconds\": %.4f, \"calls\": %u, "
            "\"layouts\": %u, \"simulated\": %u, \"bounded\": %u, "
-           "\"memory\": %u",
+           "\"memory\": %u, \"left\": %u",
            n, bench_median(seconds, n), o->n_calls, o->n_layouts,
-           o->n_simulated, o->n_bounded, o->n_memory);
+           o->n_simulated, o->n_bounded, o->n_memory, o->n_left);
     const lh_choice *c = &o->best->best;
     printf(", \"best\": {\"job\": \"%s\", \"iteration_s\": %.9f, "
            "\"tensor\": %u, "

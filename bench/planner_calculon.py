@@ -38,7 +38,6 @@ GPUS = 64
 LAYERS, HIDDEN, FFN, HEADS, SEQUENCE = 80, 8192, 28672, 64, 4096
 RECOMPUTE = {"none": "none", "attn_only": "selective", "full": "full"}
 WITHIN = 0.005  # of Calculon's choice, in Calculon's own model
-RESERVED_GIB = 2  # what longhaul keeps free and Calculon does not
 
 
 class Calculon:
@@ -189,9 +188,10 @@ def job_of(calculon, own_costs):
         "cluster": {
             "gpu": {"name": "h100",
                     "tflops": s["matrix"]["float16"]["tflops"],
-                    "memory_gib": s["mem1"]["GiB"] +
-                    (0 if own_costs else RESERVED_GIB),
+                    "memory_gib": s["mem1"]["GiB"],
                     "memory_gbps": s["mem1"]["GBps"]},
+            # Calculon keeps nothing free.
+            **({} if own_costs else {"memory_reserve": 0}),
             "gpus_per_node": near["size"], "node_link": network(near),
             "fabric": network(far),
             "datacenters": [{"name": "one", "nodes": GPUS // near["size"]}]}}
@@ -285,6 +285,7 @@ def describe(calculon, found, peer_s):
     chosen = as_layout(found["best"])
     model = calculon.best_of(chosen)
     told = {"cpu_seconds": found["cpu_seconds"], "best": chosen,
+            "left": found["left"],
             "iteration_s": found["best"]["iteration_s"],
             "possible_in_calculon": model is not None}
     if model:
