@@ -635,7 +635,7 @@ static lh_status prove(branch *b, lh_error *err)
         if (ns < s->proven_ns)
             s->proven_ns = ns;
         note_left(s, LHI_LEVEL_STATE, &c->config, &c->floor, ns);
-        if (s->unseen && c->bound_ns < INT64_MAX)
+        if (s->unseen && ns < INT64_MAX) /* uneven chunks may fit alone */
             LHI_TRY(lhi_unseen_note(s->unseen, LHI_LEVEL_WHOLE, &c->config, ns,
                                     err));
     }
