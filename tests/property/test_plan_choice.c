@@ -1,245 +1,425 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What more freedom and more of everything come to, on random jobs, dense and
- * with experts, on one to four sites with equal and other GPUs: to fix a
- * dimension never makes a plan faster, and neither do less memory, slower
- * links, or fewer GPUs; by more than 0.5 %, that is.
+/* What more freedom, more effort and more of everything come to, on random jobs
+ * (choice_jobs.h): to fix a dimension never makes a plan faster, and neither do
+ * less memory, slower links, slower GPUs or fewer; by more than 0.5 %, that is.
+ * Nothing is found below what a plan says is the least, and what it says of
+ * other links is what plans for these come to.
  *
- *     test_plan_choice [JOBS [SEED [large]]] */
-#include "jobs.h"
+ *     test_plan_choice [JOBS [SEED [SIZE [WORK]]]]
+ *
+ * SIZE: quick, small, large, or real, jobs that are no random ones. WORK: what
+ * each search may do, in units of about a microsecond. */
+#include "choice_jobs.h"
 
-#include "base/random.h"
+#include "plan/layout/alike.h"
 
-#include <longhaul/plan.h>
-#include <stdlib.h>
+#include <time.h>
 
-enum { JOBS = 24, SEED = 1, MOST_SITES = 4, FIXED = 4 };
+/* Sanitizers take most of the time. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { JOBS = 2 };
+#else
+enum { JOBS = 3 };
+#endif
+enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* one of so many */
 
 static const double BEHIND = 1.005;
 
-/* All that a job is made from. */
-typedef struct setting {
-    uint32_t n_sites, gpus_per_node, layers, hidden, vocab, batch, sequence;
-    uint32_t nodes[MOST_SITES], tflops[MOST_SITES];
-    double memory_gib, latency_ms, gbps;
-    const char *model;
-} setting;
+static uint32_t n_jobs = JOBS;
+static uint64_t first_seed = SEED, work = WORK;
+static const char *size_name = "quick";
 
-static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
+/* --- what was compared -----------------------------------------------------
+ */
+
+typedef enum kind {
+    FIXED,
+    BOUND,
+    TABLE,
+    EFFORT,
+    ASKED,
+    ANSWERED,
+    STEADY,
+    MORE,
+    N_KINDS = MORE + N_MORE
+} kind;
+
+typedef struct tally {
+    uint32_t n, behind; /* compared; of these too far behind */
+    double worst;
+} tally;
+
+static tally tallies[N_KINDS];
+
+static const char *kind_name(kind k)
 {
-    return least + lhi_random_below(r, most - least + 1);
+    static const char *const names[] = {
+        "a dimension fixed", "plan's bound",         "table of dimensions",
+        "more effort",       "plan for other links", "what if of these",
+        "sensitivity"};
+    return k >= MORE ? job_more_name((job_more)(k - MORE)) : names[k];
 }
 
-static bool large; /* jobs */
-
-static setting random_setting(lhi_random *r)
+static void say_job(const char *which, const job_parts *p)
 {
-    static const char *const models[] = {
-        "", "", ", kv_heads: 4, gated: true",
-        ", experts: 8, experts_per_token: 2, expert_ffn: 2048",
-        (", experts: 4, experts_per_token: 1, expert_ffn: 4096, "
-         "shared_expert_ffn: 1024, dense_layers: 1")};
-    setting s = {.n_sites = pick(r, 1, large ? MOST_SITES : 3),
-                 .gpus_per_node = 1u << pick(r, 0, large ? 2 : 1),
-                 .layers = pick(r, 4, large ? 10 : 6),
-                 .hidden = 1024u << pick(r, 0, 2),
-                 .vocab = pick(r, 1, 8) * 16000,
-                 .batch = large ? 8u << pick(r, 0, 1) : 8,
-                 .sequence = 1024u << pick(r, 0, 2),
-                 .memory_gib = 3 + pick(r, 0, 30),
-                 .latency_ms = pick(r, 0, 1) ? pick(r, 1, 40) : 0.1,
-                 .gbps = 5 * pick(r, 1, 40),
-                 .model = models[pick(r, 0, 4)]};
-    bool equal = pick(r, 0, 1);
-    for (uint32_t i = 0; i < s.n_sites; i++) {
-        s.nodes[i] = pick(r, 1, large ? 2 : 1);
-        s.tflops[i] = equal ? 500 : 200 * pick(r, 1, 4);
-    }
-    return s;
+    static char text[JOB_TEXT];
+    job_write(p, text);
+    fprintf(stderr, "# %s\n%s", which, text);
 }
 
-static lh_job *make_job(const setting *s, const char *training,
-                        const char *layout)
-{
-    char sites[2000];
-    size_t len = 0, room = sizeof sites;
-    len += (size_t)snprintf(sites, room, "  datacenters:\n");
-    for (uint32_t i = 0; i < s->n_sites; i++)
-        len += (size_t)snprintf(sites + len, room - len,
-                                "   - {name: s%u, nodes: %u, gpu: {tflops: %u, "
-                                "memory_gib: %g, memory_gbps: 2000, "
-                                "efficiency: 0.5}}\n",
-                                i, s->nodes[i], s->tflops[i], s->memory_gib);
-    len += (size_t)snprintf(sites + len, room - len, "  links:\n");
-    for (uint32_t i = 0; i < s->n_sites; i++)
-        for (uint32_t k = i + 1; k < s->n_sites; k++)
-            len += (size_t)snprintf(
-                sites + len, room - len,
-                "   - {between: [s%u, s%u], latency_ms: %g, gbps: %g}\n", i, k,
-                s->latency_ms * (1 + i), s->gbps);
-    return job_with(JOB_SMALL,
-                    "  gpus_per_node: %u\n%s"
-                    "model: {layers: %u, hidden: %u, ffn: %u, heads: 8, vocab: "
-                    "%u%s}\n"
-                    "training: {global_batch: %u, sequence: %u%s}\n"
-                    "layout: {%s}\n",
-                    s->gpus_per_node, sites, s->layers, s->hidden,
-                    4 * s->hidden, s->vocab, s->model, s->batch, s->sequence,
-                    training, layout);
-}
-
-/* Jobs whose layout asks for more GPUs than there are are none. */
-static bool fits(const setting *s, const char *layout)
-{
-    uint32_t gpus = 0;
-    const char *number = strchr(layout, ':');
-    for (uint32_t i = 0; i < s->n_sites; i++)
-        gpus += s->nodes[i] * s->gpus_per_node;
-    return !number || strtoul(number + 1, NULL, 10) <= gpus;
-}
-
-/* INT64_MAX: no layout works. */
-static int64_t plan_ns(const setting *s, const char *training,
-                       const char *layout)
-{
-    lh_job *job = make_job(s, training, layout);
-    lh_plan *plan = NULL;
-    lh_error err = {0};
-    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
-    lh_status status = lh_plan_make(job, &o, &plan, &err);
-    int64_t ns = status == LH_OK ? plan->best.iteration_ns : INT64_MAX;
-    lh_plan_free(plan);
-    lh_job_free(job);
-    return ns;
-}
-
-static uint32_t n_plans, n_worse;
-static double largest;
-
-/* `better` has more than `worse`: `what`. */
-static void compare(uint64_t seed, int64_t better, int64_t worse,
+/* The job `more` should have no plan that is slower than that of `less`. */
+static void compare(uint64_t seed, kind k, const job_parts *more,
+                    int64_t more_ns, const job_parts *less, int64_t less_ns,
                     const char *what)
 {
-    if (worse == INT64_MAX)
+    tally *t = &tallies[k];
+    if (less_ns == INT64_MAX)
         return;
-    n_plans++;
-    double behind = (double)better / (double)worse - 1;
-    if (behind > largest)
-        largest = behind;
-    n_worse += better > worse;
-    CHECK_MSG((double)better <= BEHIND * (double)worse,
-              "seed %" PRIu64 ": %s: %.6f s, but %.6f s with less (%+.2f %%)",
-              seed, what, (double)better / 1e9, (double)worse / 1e9,
-              100 * behind);
+    t->n++;
+    double behind = (double)more_ns / (double)less_ns - 1;
+    t->worst = fmax(t->worst, behind);
+    /* What is proven has to hold. */
+    double most = k == BOUND || k == TABLE ? 1 : BEHIND;
+    if ((double)more_ns <= most * (double)less_ns)
+        return;
+    t->behind++;
+    CHECK_MSG(
+        false, "seed %" PRIu64 ": %s: %.6f s, but %.6f s with less (%+.2f %%)",
+        seed, what, (double)more_ns / 1e9, (double)less_ns / 1e9, 100 * behind);
+    say_job("more", more);
+    say_job("less", less);
 }
 
-static void fix_dimensions(lhi_random *r, uint64_t seed, const setting *s,
-                           int64_t free_ns)
+/* --- plans ------------------------------------------------------------------
+ */
+
+/* NULL: no layout works. */
+static lh_plan *plan_asked(const job_parts *p, uint64_t effort,
+                           const lh_plan_question *questions, uint32_t n)
 {
-    static const char *const fixed[][2] = {{"", "tensor: 1"},
-                                           {"", "tensor: 2"},
-                                           {"", "pipeline: 1"},
-                                           {"", "pipeline: 2"},
-                                           {"", "pipeline: 3"},
-                                           {"", "pipeline: 4"},
-                                           {"", "data: 1"},
-                                           {"", "data: 2"},
-                                           {"", "data: 4"},
-                                           {"", "micro_batch: 1"},
-                                           {"", "micro_batch: 2"},
-                                           {"", "micro_batch: 4"},
-                                           {"", "context: 1"},
-                                           {"", "chunks_per_device: 1"},
-                                           {"", "chunks_per_device: 2"},
-                                           {"", "chunks_per_device: 3"},
-                                           {"", "chunks_per_device: 4"},
-                                           {"", "outermost: pipeline"},
-                                           {"", "outermost: data"},
-                                           {"", "schedule: 1f1b"},
-                                           {"", "schedule: zb-v"},
-                                           {"", "schedule: greedy"},
-                                           {"", "schedule: slack"},
-                                           {"", "schedule: interleaved-1f1b"},
-                                           {", zero: 1", ""},
-                                           {", zero: 2", ""},
-                                           {", zero: 3", ""},
-                                           {", recompute: none", ""},
-                                           {", recompute: full", ""},
-                                           {", recompute: selective", ""}};
-    for (int i = 0; i < FIXED; i++) {
-        const char *const *f =
-            fixed[pick(r, 0, sizeof fixed / sizeof *fixed - 1)];
-        char what[60];
-        if (!fits(s, f[1]))
+    lh_job *job = job_make(p);
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o,
+                         .no_optimal = true,
+                         .layout_effort = effort,
+                         .n_questions = n,
+                         .questions = questions,
+                         .sensitivity = n > 0,
+                         .range = 4,
+                         .tolerance = 0.2};
+    if (!job)
+        return NULL;
+    lh_status status = lh_plan_make(job, &o, &plan, &err);
+    CHECK_MSG(status == LH_OK || status == LH_EINFEASIBLE ||
+                  status == LH_EUNSUPPORTED || status == LH_EINPUT ||
+                  status == LH_EINVAL,
+              "%s", err.text);
+    lh_job_free(job);
+    return plan;
+}
+
+static lh_plan *plan_with(const job_parts *p, uint64_t effort)
+{
+    return plan_asked(p, effort, NULL, 0);
+}
+
+static int64_t ns_of(const lh_plan *plan)
+{
+    return plan ? plan->best.iteration_ns : INT64_MAX;
+}
+
+/* --- dimensions -------------------------------------------------------------
+ */
+
+typedef struct dimension {
+    const char *name, *where, *key;
+    const char *values[10]; /* some */
+} dimension;
+
+static const dimension dimensions[] = {
+    {"tensor", "layout", "tensor", {"1", "2", "4", "8"}},
+    {"context", "layout", "context", {"1", "2", "4"}},
+    {"expert", "layout", "expert", {"1", "2", "4", "8", "16"}},
+    {"pipeline",
+     "layout",
+     "pipeline",
+     {"1", "2", "3", "4", "5", "6", "8", "16"}},
+    {"data", "layout", "data", {"1", "2", "3", "4", "8", "16"}},
+    {"sites", "layout", "outermost", {"pipeline", "data", "mixed"}},
+    {"zero", "training", "zero", {"1", "2", "3"}},
+    {"sharding", "layout", "sharding", {"full", "hybrid", "hybrid-leaders"}},
+    {"micro_batch", "layout", "micro_batch", {"1", "2", "4", "8"}},
+    {"chunks_per_device",
+     "layout",
+     "chunks_per_device",
+     {"1", "2", "3", "4", "6"}},
+    {"recompute", "training", "recompute", {"none", "selective", "full"}},
+    {"schedule",
+     "layout",
+     "schedule",
+     {"1f1b", "zb-h1", "zb-v", "greedy", "look-ahead", "slack",
+      "interleaved-1f1b", "gpipe", "elastic"}}};
+
+enum { N_DIMENSIONS = sizeof dimensions / sizeof *dimensions, VALUES = 10 };
+
+/* What a choice has there; false: not one value. */
+static bool value_in(const lh_choice *c, const char *name, char *out,
+                     size_t room)
+{
+    const lh_layout *l = &c->layout;
+    const struct {
+        const char *name;
+        uint32_t n;
+    } degrees[] = {{"tensor", l->tensor},
+                   {"context", l->context},
+                   {"expert", l->expert},
+                   {"pipeline", l->pipeline},
+                   {"data", l->data},
+                   {"micro_batch", l->micro_batch},
+                   {"chunks_per_device", l->chunks_per_device}};
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (strcmp(degrees[i].name, name) == 0)
+            return snprintf(out, room, "%u", degrees[i].n) > 0;
+    if (strcmp(name, "sites") == 0)
+        snprintf(out, room, "%s", lh_outermost_name(l->outermost));
+    else if (strcmp(name, "sharding") == 0)
+        snprintf(out, room, "%s", lh_sharding_name(l->sharding));
+    else if (strcmp(name, "schedule") == 0)
+        snprintf(out, room, "%s", l->schedule);
+    else if (c->elastic)
+        return false; /* which has several */
+    else if (strcmp(name, "zero") == 0)
+        snprintf(out, room, "%u", c->zero);
+    else
+        snprintf(out, room, "%s", lh_recompute_name(c->recompute));
+    return true;
+}
+
+static const lh_plan_runner *runner_of(const lh_plan *plan, const char *name)
+{
+    for (uint32_t i = 0; i < plan->n_runners; i++)
+        if (strcmp(plan->runners[i].dimension, name) == 0)
+            return &plan->runners[i];
+    return NULL;
+}
+
+/* What the plan says that nothing with another value is below. */
+static int64_t said_least(const lh_plan *plan, const lh_plan_runner *r)
+{
+    double percent = 0;
+    for (const char *at = r->choice.why; *at; at++)
+        if ((*at == '+' || *at == '-') && strchr("0123456789", at[1]))
+            percent = strtod(at, NULL);
+    return (int64_t)((1 + (percent - 0.06) / 100) *
+                     (double)plan->best.iteration_ns);
+}
+
+/* The job with a dimension fixed, against what the free plan says. */
+static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
+                const dimension *d, const char *value)
+{
+    job_parts fixed = *p;
+    char own[40], what[120];
+    if (!job_give(&fixed, d->where, d->key, value))
+        return;
+    lh_plan *less = plan_with(&fixed, work);
+    snprintf(what, sizeof what, "all open, not %s: %s", d->key, value);
+    compare(seed, FIXED, p, ns_of(plan), &fixed, ns_of(less), what);
+    if (!less)
+        return;
+    if (plan->search_bound_ns > 0 && !less->best.elastic) {
+        snprintf(what, sizeof what, "bound, not %s: %s", d->key, value);
+        compare(seed, BOUND, p, plan->search_bound_ns, &fixed, ns_of(less),
+                what);
+    }
+    const lh_plan_runner *r = runner_of(plan, d->name);
+    if (r && !less->best.elastic &&
+        value_in(&plan->best, d->name, own, sizeof own) &&
+        strcmp(own, value) != 0) {
+        snprintf(what, sizeof what, "'%s', not %s: %s", r->choice.why, d->key,
+                 value);
+        compare(seed, TABLE, p, said_least(plan, r), &fixed, ns_of(less), what);
+    }
+    lh_plan_free(less);
+}
+
+/* To what the plan has, to what it says is next best, and to anything. */
+static void fix_some(lhi_random *r, uint64_t seed, const job_parts *p,
+                     const lh_plan *plan)
+{
+    char value[40];
+    const dimension *d = &DRAW_OF(r, dimensions);
+    if (value_in(&plan->best, d->name, value, sizeof value))
+        fix(seed, p, plan, d, value);
+    d = &DRAW_OF(r, dimensions);
+    const lh_plan_runner *next = runner_of(plan, d->name);
+    if (next && next->choice.layout.schedule &&
+        value_in(&next->choice, d->name, value, sizeof value))
+        fix(seed, p, plan, d, value);
+    d = &DRAW_OF(r, dimensions);
+    uint32_t n = 0;
+    while (n < VALUES && d->values[n])
+        n++;
+    const char *any = d->values[draw(r, 0, n - 1)];
+    if (p->experts || strcmp(d->name, "expert") != 0)
+        fix(seed, p, plan, d, any);
+}
+
+static void have_more(lhi_random *r, uint64_t seed, const job_parts *p,
+                      const lh_plan *plan, job_more what)
+{
+    job_parts more = *p;
+    if (!job_add_more(r, what, &more))
+        return;
+    lh_plan *better = plan_with(&more, work);
+    compare(seed, (kind)(MORE + what), &more, ns_of(better), p, ns_of(plan),
+            job_more_name(what));
+    lh_plan_free(better);
+}
+
+static void work_less(uint64_t seed, const job_parts *p, const lh_plan *plan)
+{
+    lh_plan *worse = plan_with(p, work / 10);
+    compare(seed, EFFORT, p, ns_of(plan), p, ns_of(worse), "more effort");
+    lh_plan_free(worse);
+}
+
+/* --- other links ------------------------------------------------------------
+ */
+
+/* Whether the plan says that its layout stays the best at so many times the
+ * bandwidth of all links. */
+static bool stays(const lh_plan *plan, double factor)
+{
+    const lh_plan_sensitivity *s = plan->sensitivity;
+    for (uint32_t i = 0; s && i < s->n_ranges; i++) {
+        const lh_plan_range *range = &s->ranges[i];
+        if (range->from != LH_ALL_LINKS || range->quantity != LH_LINK_BANDWIDTH)
             continue;
-        snprintf(what, sizeof what, "all open, not %s%s", *f[0] ? f[0] + 2 : "",
-                 f[1]);
-        compare(seed, free_ns, plan_ns(s, f[0], f[1]), what);
+        for (uint32_t k = 0; k < range->n_flips; k++) {
+            const lh_plan_flip *f = &range->flips[k];
+            if (f->factor_above <= 1 ? factor < f->factor_above
+                                     : factor > f->factor_below)
+                return false;
+        }
+        return true;
     }
+    return false;
 }
 
-static void add_more(lhi_random *r, uint64_t seed, const setting *s,
-                     int64_t free_ns)
+/* What is said of other links, and what a plan for these comes to. */
+static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
 {
-    setting more = *s;
-    double factor = 1 + 0.1 * pick(r, 1, 20);
-    switch (pick(r, 0, 3)) {
-    case 0:
-        more.memory_gib *= factor;
-        compare(seed, plan_ns(&more, "", ""), free_ns, "more memory");
-        break;
-    case 1:
-        more.gbps *= factor;
-        compare(seed, plan_ns(&more, "", ""), free_ns, "more bandwidth");
-        break;
-    case 2:
-        more.latency_ms /= factor;
-        compare(seed, plan_ns(&more, "", ""), free_ns, "less latency");
-        break;
-    default:
-        more.nodes[pick(r, 0, s->n_sites - 1)]++;
-        compare(seed, plan_ns(&more, "", ""), free_ns, "more GPUs");
+    double factor = draw_chance(r, 50) ? 1 / (1 + 0.1 * draw(r, 1, 20))
+                                       : 1 + 0.1 * draw(r, 1, 20);
+    lh_link_change change = {LH_ALL_LINKS, LH_ALL_LINKS, LH_LINK_BANDWIDTH,
+                             true, factor};
+    lh_plan_question question = {"bandwidth", 1, &change};
+    job_parts there = *p;
+    if (p->n_sites < 2)
+        return;
+    there.gbps *= factor;
+    /* What if has a tenth of it. */
+    lh_plan *plan = plan_asked(p, 10 * work, &question, 1);
+    lh_plan *own = plan ? plan_with(&there, work) : NULL;
+    if (own && plan->n_answers == 1) {
+        const lh_plan_answer *a = &plan->answers[0];
+        CHECK(a->best.iteration_ns <= a->kept.iteration_ns);
+        compare(seed, ASKED, &there, ns_of(own), p, a->best.iteration_ns,
+                "a plan for other links, not what if");
+        compare(seed, ANSWERED, p, a->best.iteration_ns, &there, ns_of(own),
+                "what if, not a plan for other links");
+        if (stays(plan, factor) && !lhi_choice_same(&a->kept, &a->best))
+            compare(seed, STEADY, p, a->kept.iteration_ns, &there,
+                    a->best.iteration_ns, "a layout that is to stay the best");
     }
+    lh_plan_free(own);
+    lh_plan_free(plan);
 }
 
-static uint32_t n_jobs = JOBS;
-static uint64_t first_seed = SEED;
+/* --- jobs -------------------------------------------------------------------
+ */
 
-/* Where layers were moved in layouts that were all alike before. */
-static void what_is_best_once_moved(void)
+static void look_at(uint64_t seed, const job_size *size)
 {
-    setting s = {.n_sites = 4,
-                 .gpus_per_node = 1,
-                 .layers = 12,
-                 .hidden = 1024,
-                 .vocab = 112000,
-                 .batch = 16,
-                 .sequence = 4096,
-                 .nodes = {1, 2, 2, 2},
-                 .tflops = {500, 500, 500, 500},
-                 .memory_gib = 15,
-                 .latency_ms = 0.1,
-                 .gbps = 145,
-                 .model = ", kv_heads: 4, gated: true"};
-    int64_t free_ns = plan_ns(&s, "", "");
-    compare(13, free_ns, plan_ns(&s, ", zero: 1", ""), "all open, not zero: 1");
-    s.gbps = 232;
-    compare(13, plan_ns(&s, "", ""), free_ns, "more bandwidth");
+    lhi_random r = {seed};
+    job_parts p = draw_job(&r, size);
+    lh_plan *plan = plan_with(&p, work);
+    if (!plan)
+        return;
+    fix_some(&r, seed, &p, plan);
+    have_more(&r, seed, &p, plan, (job_more)draw(&r, 0, N_MORE - 1));
+    have_more(&r, seed, &p, plan, MORE_MEMORY);
+    if (draw_chance(&r, 20))
+        work_less(seed, &p, plan);
+    if (seed % ASK == ASK / 2)
+        ask(&r, seed, &p);
+    lh_plan_free(plan);
+}
+
+/* What a plan says is next best, in every dimension. */
+static void look_at_real(uint64_t i)
+{
+    lhi_random r = {i};
+    const job_parts *p = &real_jobs[i];
+    lh_plan *plan = plan_with(p, work);
+    CHECK(plan);
+    for (uint32_t d = 0; plan && d < N_DIMENSIONS; d++) {
+        char value[40];
+        const lh_plan_runner *next = runner_of(plan, dimensions[d].name);
+        if (next && next->choice.layout.schedule &&
+            value_in(&next->choice, dimensions[d].name, value, sizeof value))
+            fix(i, p, plan, &dimensions[d], value);
+    }
+    for (int what = 0; plan && what < N_MORE; what++)
+        have_more(&r, i, p, plan, (job_more)what);
+    lh_plan_free(plan);
+}
+
+/* NULL: another name. */
+static const job_size *size_named(const char *name)
+{
+    static const struct {
+        const char *name;
+        job_size size;
+    } sizes[] = {{"quick", {16, 10, 32}},
+                 {"small", {64, 40, 128}},
+                 {"large", {256, 40, 256}}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (strcmp(sizes[i].name, name) == 0)
+            return &sizes[i].size;
+    return NULL;
+}
+
+/* Its context 1 fits with uneven chunks alone, of which the bounds in the table
+ * of dimensions knew nothing. */
+static void bounds_count_what_fits_unevenly(void)
+{
+    enum { SEED_OF_IT = 122, CONTEXT = 1 };
+    lhi_random r = {SEED_OF_IT};
+    job_parts p = draw_job(&r, size_named("large"));
+    lh_plan *plan = plan_with(&p, work);
+    CHECK(plan);
+    if (plan)
+        fix(SEED_OF_IT, &p, plan, &dimensions[CONTEXT], "1");
+    CHECK(tallies[TABLE].n == 1);
+    lh_plan_free(plan);
 }
 
 static void more_is_never_worse(void)
 {
-    for (uint64_t i = 0; i < n_jobs; i++) {
-        lhi_random r = {first_seed + i};
-        setting s = random_setting(&r);
-        int64_t free_ns = plan_ns(&s, "", "");
-        if (free_ns == INT64_MAX)
-            continue;
-        fix_dimensions(&r, first_seed + i, &s, free_ns);
-        add_more(&r, first_seed + i, &s, free_ns);
-    }
-    printf("%u plans compared, %u slower, by %.2f %% at most\n", n_plans,
-           n_worse, 100 * largest);
-    CHECK(n_plans > n_jobs);
+    const job_size *size = size_named(size_name);
+    for (uint64_t i = 0; size && i < n_jobs; i++)
+        look_at(first_seed + i, size);
+    for (uint64_t i = 0;
+         !size && i < sizeof real_jobs / sizeof *real_jobs && i < n_jobs; i++)
+        look_at_real(i);
+    for (int k = 0; k < N_KINDS; k++)
+        printf("%-20s %5u compared, %3u behind, %+.2f %% at most\n",
+               kind_name((kind)k), tallies[k].n, tallies[k].behind,
+               100 * tallies[k].worst);
+    CHECK(tallies[FIXED].n > 0 && tallies[MORE].n > 0);
 }
 
 int main(int argc, char **argv)
@@ -248,9 +428,12 @@ int main(int argc, char **argv)
         n_jobs = (uint32_t)strtoul(argv[1], NULL, 10);
     if (argc > 2)
         first_seed = strtoull(argv[2], NULL, 10);
-    large = argc > 3 && strcmp(argv[3], "large") == 0;
-    if (large)
-        RUN(what_is_best_once_moved);
+    if (argc > 3)
+        size_name = argv[3];
+    if (argc > 4)
+        work = strtoull(argv[4], NULL, 10);
+    RUN(bounds_count_what_fits_unevenly);
     RUN(more_is_never_worse);
+    printf("%.1f s of processor time\n", (double)clock() / CLOCKS_PER_SEC);
     return test_summary();
 }
