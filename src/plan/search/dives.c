@@ -106,11 +106,12 @@ static lh_status make_room(diver *d, uint32_t more, lh_error *err)
         return lhi_fail_nomem(err);
     s->candidates = all;
     s->room = room;
+    uint32_t has = d->moved ? s->n : 0;
     bool *moved = realloc(d->moved, room * sizeof *moved);
     if (!moved)
         return lhi_fail_nomem(err);
     d->moved = moved;
-    memset(moved + s->n, 0, (room - s->n) * sizeof *moved);
+    memset(moved + has, 0, (room - has) * sizeof *moved);
     uint32_t *known = calloc(slots, sizeof *known);
     if (!known)
         return lhi_fail_nomem(err);
