@@ -69,8 +69,12 @@ static const cli_option options[] = {
      .arg = "S",
      .like = "30",
      .high = 1e9,
-     .help = "Seconds of processor time for the search over layouts, in place "
-             "of --effort's work: the plan then depends on the machine, and "
+     .help = "Seconds of processor time, of all threads together, in place of "
+             "--effort's work for layouts: three fifths for these, the rest "
+             "for their layers, elastic plans and optimal schedules. What is "
+             "asked for beside has its own: --jitter as many again, "
+             "--sensitivity twice as many, each --what-if a tenth, --pareto "
+             "four thirds. The plan then depends on the machine, and "
              "says so where not all was looked at."},
     {.name = "threads",
      .type = CLI_COUNT,

@@ -374,8 +374,12 @@ typedef struct lh_plan_options {
     /* Work for the search over layouts, in units of about a microsecond; it
      * ends before where nothing is more than 0.5 % faster. 0: 75 * effort. */
     uint64_t layout_effort;
-    /* Seconds of processor time, in place of that work; the plan then depends
-     * on the machine, and says so. 0: not looked at. */
+    /* Seconds of processor time of the process, all threads together, for the
+     * search, in place of that work: three fifths for layouts, a fifth for
+     * their layers, the rest for elastic plans and optimal schedules. Jitter
+     * and sensitivity have as many each again, twice for the latter; each
+     * question a tenth, a front four thirds. The plan then depends on the
+     * machine, and says so. 0: not looked at. */
     double seconds;
     /* As `progress`, by the search over layouts; may be NULL. */
     bool (*watch)(void *context, const lh_plan_progress *now);

@@ -13,6 +13,7 @@
 #include "plan/search/plan_search.h"
 #include "plan/search/refine.h"
 #include "plan/search/robust.h"
+#include "plan/search/search_limits.h"
 
 #include "base/fail.h"
 
@@ -96,6 +97,16 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
+/* In as many seconds as the search for the plan had. */
+static lh_status harden(const lh_plan_options *options, lhi_plan *plan,
+                        lh_error *err)
+{
+    lhi_deadline end;
+    const lh_plan_options in_time = lhi_options_until(
+        options, lhi_search_until(options, lhi_processor_s(), 1), &end);
+    return lhi_plan_harden(plan->job, &in_time, plan->mem, &plan->plan, err);
+}
+
 /* The plan, why it is as it is, and what comes next. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
@@ -107,8 +118,7 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     lh_status status =
         lhi_plan_find(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
     if (status == LH_OK && options->jitter)
-        status =
-            lhi_plan_harden(plan->job, options, plan->mem, &plan->plan, err);
+        status = harden(options, plan, err);
     if (status == LH_OK)
         status =
             lhi_plan_account(plan->job, options, plan->mem, &plan->plan, err);

@@ -261,6 +261,8 @@ static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
     for (uint32_t a = 0; n > 2 && n <= MOST_SITES && a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
             add_range(ranges, &s->n_ranges, a, b);
+    /* The quick searches of a range are about sixty such parts. */
+    f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
     s->ranges = ranges;
     s->here = f->plan->best;
     s->here.why = "";

@@ -90,7 +90,8 @@ typedef struct lhi_layout_search {
     bool asked;                  /* the caller wants what there is */
     bool elsewhere;              /* on another thread than the caller's */
     atomic_bool *stop;  /* all threads are to end; NULL: this is the only one */
-    double until_s;     /* of the process's time; 0: no such limit */
+    double until_s;     /* of the process's time, for what comes after the
+                           layouts; 0: no such limit */
     int64_t dropped_ns; /* the least bound of what the objective ruled out */
     /* Layouts: those that do not fit, that were simulated, and so on. */
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
@@ -117,10 +118,11 @@ bool lhi_layout_search_refused(lhi_layout_search *s, lh_status status,
                                const lh_error *why, uint64_t n);
 
 /* Reports progress, on the caller's own thread, of `total` layouts; true: the
- * caller wants what there is, or the time is over. */
+ * caller wants what there is. */
 bool lhi_layout_search_asked(lhi_layout_search *s, uint32_t total);
-/* The same; what is left is then done as for a quick plan. Never before
- * something works: what the search has, or what `works` says of. */
+/* The same, and what is left is then done as for a quick plan; or the time is
+ * over. Never before something works: what the search has, or what `works` says
+ * of. */
 bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total,
                                bool works);
 

@@ -3,11 +3,14 @@
 #include "plan/search/candidate.h"
 #include "plan/search/search_limits.h"
 
+static bool is_late(const lhi_layout_search *s)
+{
+    return s->until_s > 0 && lhi_processor_s() >= s->until_s;
+}
+
 static bool wants_what_there_is(const lhi_layout_search *s, uint32_t total)
 {
     const lh_plan_options *o = &s->options;
-    if (s->until_s > 0 && lhi_processor_s() >= s->until_s)
-        return true;
     if (s->stop && atomic_load(s->stop))
         return true;
     return !s->elsewhere && o->progress &&
@@ -23,9 +26,9 @@ bool lhi_layout_search_asked(lhi_layout_search *s, uint32_t total)
 
 bool lhi_layout_search_stopped(lhi_layout_search *s, uint32_t total, bool works)
 {
-    if (!lhi_layout_search_asked(s, total) ||
-        (s->best_ns == INT64_MAX && !works))
+    bool asked = lhi_layout_search_asked(s, total);
+    if ((!asked && !is_late(s)) || (s->best_ns == INT64_MAX && !works))
         return false;
-    s->options.quick = true;
+    s->options.quick = s->options.quick || asked;
     return true;
 }

@@ -21,6 +21,7 @@ typedef struct trial {
     lhi_candidate *c;
     lhi_known *known;
     int64_t least_ns; /* bound of all partitions that were looked at */
+    bool cut;         /* not all of them were */
 } trial;
 
 /* Runs every method unless the bound of this partition is too high already. */
@@ -54,6 +55,9 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     lhi_built built;
     lh_error why = {0};
     *ns = INT64_MAX;
+    t->cut = t->cut || lhi_layout_search_stopped(s, s->n, false);
+    if (t->cut)
+        return LH_OK;
     one.config.layers = layers;
     one.simulated = false;
     lh_status status =
@@ -97,7 +101,7 @@ static lhi_partition partition_of(const lhi_layout_search *s,
 static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
                            lh_error *err)
 {
-    trial t = {s, c, NULL, INT64_MAX};
+    trial t = {s, c, NULL, INT64_MAX, false};
     int64_t best_ns = INT64_MAX;
     lhi_partition p = partition_of(s, c);
     p.time = try_partition;
@@ -119,7 +123,7 @@ static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
     lhi_known_free(t.known);
     free(best);
     /* All have been looked at: their bounds take the place of the floor's. */
-    if (status == LH_OK && t.least_ns > c->floor.ns)
+    if (status == LH_OK && !t.cut && t.least_ns > c->floor.ns)
         c->floor.ns = t.least_ns;
     return status;
 }

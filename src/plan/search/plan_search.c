@@ -55,7 +55,6 @@ static lh_status find_first(const lhi_layout_search *like, lhi_candidate *first,
                            .front = like->front,
                            .workers = like->workers,
                            .asked = like->asked,
-                           .until_s = like->until_s,
                            .sharing = like->sharing};
     s.options.goal = LH_PLAN_FASTEST;
     lh_status status = lhi_layout_search_branch(&s, err);
@@ -138,6 +137,8 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     bool drawn = s.options.partition == LH_PARTITION_MONTE_CARLO;
     bool cheapest = s.options.goal == LH_PLAN_CHEAPEST;
     lhi_goal own = {0}, *goal = cheapest ? &own : NULL;
+    const double from_s = lhi_processor_s();
+    s.until_s = lhi_search_until(options, from_s, LHI_SHARE_WITH_LAYERS);
     if (goal)
         LHI_TRY(lhi_goal_init(job, options, NULL, goal, err));
     lh_status status =
@@ -148,6 +149,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     if (status == LH_OK && !s.options.quick && !drawn)
         status = lhi_layout_search_dive(&s, err);
     set_goal(&s, goal);
+    s.until_s = lhi_search_until(options, from_s, LHI_SHARE_WITH_ELASTIC);
     if (status == LH_OK && !(drawn && lhi_layout_search_best(&s)))
         status = search_elastic(&s, drawn, err);
     s.objective = NULL;
@@ -163,6 +165,21 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
+/* In the seconds that the search has left for it. */
+static lh_status refine_in_time(const lh_job *job,
+                                const lh_plan_options *options,
+                                const lhi_heads *heads, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err)
+{
+    lhi_deadline end;
+    const lh_plan_options in_time =
+        lhi_options_until(options,
+                          lhi_search_until(options, lhi_processor_s(),
+                                           1 - LHI_SHARE_WITH_ELASTIC),
+                          &end);
+    return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
+}
+
 /* The cheapest, where the fastest is wanted, or the other way round, as it
  * would be by itself: nothing that is found so is better than the front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
@@ -176,7 +193,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
                                                            : LH_PLAN_FASTEST;
     lh_status status = search_for(&s, &other, &why);
     if (status == LH_OK)
-        status = lhi_plan_refine(s.job, &s.options, NULL, s.mem, &other, &why);
+        status = refine_in_time(s.job, &s.options, NULL, s.mem, &other, &why);
     if (status == LH_OK)
         status = lhi_money_set(s.job, s.mem, &other.best, &why);
     if (status == LH_OK)
@@ -242,7 +259,7 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lh_error *err)
 {
     LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
-    LHI_TRY(lhi_plan_refine(job, options, unseen ? &unseen->heads : NULL, mem,
-                            plan, err));
+    LHI_TRY(refine_in_time(job, options, unseen ? &unseen->heads : NULL, mem,
+                           plan, err));
     return lhi_money_set(job, mem, &plan->best, err);
 }

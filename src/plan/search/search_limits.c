@@ -27,10 +27,20 @@ lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
 {
     uint32_t parts = (options->quick ? QUICK : 1) * (sharing ? sharing : 1);
     if (options->seconds > 0)
-        return (lhi_search_limits){UINT64_MAX, lhi_processor_s() +
-                                                   options->seconds / parts};
+        return (lhi_search_limits){
+            .most_work = UINT64_MAX,
+            .from_s = lhi_processor_s(),
+            .seconds = options->seconds / parts *
+                       (options->quick ? 1 : LHI_SHARE_OF_LAYOUTS)};
     return (lhi_search_limits){.most_work =
                                    lhi_layout_effort(options) / parts + 1};
+}
+
+double lhi_search_until(const lh_plan_options *options, double from_s,
+                        double share)
+{
+    double seconds = options->seconds / (options->quick ? QUICK : 1);
+    return options->seconds > 0 ? from_s + share * seconds : 0;
 }
 
 bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
@@ -38,7 +48,34 @@ bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
 {
     if (work > limits->most_work / of * parts)
         return true;
-    return limits->until_s > 0 && lhi_processor_s() >= limits->until_s;
+    return limits->seconds > 0 &&
+           lhi_processor_s() >= limits->from_s + limits->seconds * parts / of;
+}
+
+static bool is_over(void *context, uint32_t done, uint32_t total,
+                    int64_t best_ns)
+{
+    const lhi_deadline *d = context;
+    const lh_plan_options *o = d->given;
+    return (d->until_s > 0 && lhi_processor_s() >= d->until_s) ||
+           (o->progress && o->progress(o->context, done, total, best_ns));
+}
+
+static bool is_watched(void *context, const lh_plan_progress *now)
+{
+    const lhi_deadline *d = context;
+    return d->given->watch && d->given->watch(d->given->context, now);
+}
+
+lh_plan_options lhi_options_until(const lh_plan_options *options,
+                                  double until_s, lhi_deadline *out)
+{
+    lh_plan_options with = *options;
+    *out = (lhi_deadline){options, until_s};
+    with.progress = is_over;
+    with.watch = is_watched;
+    with.context = out;
+    return with;
 }
 
 uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters)

@@ -7,9 +7,16 @@
 
 #include "plan/layout/space.h"
 
+/* What is over of the seconds that a plan may take when a part of its search
+ * ends: the layouts, layers moved between their chunks, elastic plans; the rest
+ * is for optimal schedules. Quick plans are searches of layouts alone. */
+#define LHI_SHARE_OF_LAYOUTS 0.6
+#define LHI_SHARE_WITH_LAYERS 0.8
+#define LHI_SHARE_WITH_ELASTIC 0.9
+
 typedef struct lhi_search_limits {
     uint64_t most_work;
-    double until_s; /* of the process's time; 0: no such limit */
+    double from_s, seconds; /* of the process's time; 0: no such limit */
 } lhi_search_limits;
 
 /* Of the process, all its threads together. */
@@ -23,9 +30,24 @@ uint64_t lhi_layout_effort(const lh_plan_options *options);
 lhi_search_limits lhi_search_limits_of(const lh_plan_options *options,
                                        uint32_t sharing);
 
+/* When so much of options->seconds is over, of which a quick plan gets a part;
+ * 0: never. `from_s`: when the search began. */
+double lhi_search_until(const lh_plan_options *options, double from_s,
+                        double share);
+
 /* Whether the last of `parts` parts out of `of` has begun. */
 bool lhi_search_limits_reached(const lhi_search_limits *limits, uint64_t work,
                                uint32_t parts, uint32_t of);
+
+/* Options of what is to end at a time. */
+typedef struct lhi_deadline {
+    const lh_plan_options *given;
+    double until_s; /* of the process's time; 0: never */
+} lhi_deadline;
+/* As `options`, but `progress` says when it is over, too; they are good as long
+ * as *out and `options` are. */
+lh_plan_options lhi_options_until(const lh_plan_options *options,
+                                  double until_s, lhi_deadline *out);
 
 /* What is done, as work. */
 uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters);
