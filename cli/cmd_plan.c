@@ -28,6 +28,7 @@ typedef struct settings {
     bool pareto;
     double pareto_times;
     const char *show;
+    uint32_t target;
     double gpu_hour_usd, per_gb_usd;
 } settings;
 
@@ -41,7 +42,19 @@ static const char *const numbers[] = {"mean", "p95", NULL};
 /* As lh_plan_goal numbers them. */
 static const char *const objectives[] = {"time", "cost", NULL};
 
+/* As lh_target numbers them, from 1 on. */
+static const char *const targets[] = {"longhaul", "megatron", "torchtitan",
+                                      "pytorch", NULL};
+
 static const cli_option options[] = {
+    {.name = "for",
+     .type = CLI_CHOICE,
+     .at = offsetof(settings, target),
+     .arg = "FRAMEWORK",
+     .choices = targets,
+     .help = "Search only what this program can run, and name what it costs: "
+             "longhaul's engine, Megatron-LM, torchtitan or PyTorch's "
+             "pipelines; in place of layout.framework in the job."},
     {.name = "top",
      .type = CLI_COUNT,
      .at = offsetof(settings, top),
@@ -208,6 +221,8 @@ static const cli_example examples[] = {
      "What slower links would cost, and from where on another layout is best."},
     {"longhaul plan job.yaml --show layouts,search",
      "Also the other layouts that were tried, and how the search went."},
+    {"longhaul plan job.yaml --for megatron",
+     "The fastest of what Megatron-LM can run, as `longhaul export` tells it."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
@@ -370,6 +385,8 @@ static lh_status make_plan(cli *c, lh_plan **plan)
                            .curves = s->curves,
                            .sampling.seed = c->common.seed,
                            .partition = (lh_partition_search)s->search};
+    if (cli_given(c, "for"))
+        how.target = (lh_target)(s->target + 1);
     lh_jitter jitter;
     if (status == LH_OK && s->jitter.spec) {
         status = cli_read_jitter(c, &s->jitter, &jitter);

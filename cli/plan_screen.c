@@ -113,6 +113,31 @@ static const char *source_text(const lh_plan *p)
                : "modelled";
 }
 
+/* For what it was searched, and what else there is. */
+static void print_target(cli *c, const lh_plan *p)
+{
+    const lh_target target = p->job->target;
+    const lh_choice *other = p->without_target;
+    char time[CLI_TIME_TEXT];
+    if (target == LH_TARGET_ANY)
+        return;
+    if (!other) {
+        cli_wrap(c, "for", 2,
+                 "%s (%s); a short search found nothing better "
+                 "that it cannot run",
+                 lh_target_shown(target), lh_target_version(target));
+        return;
+    }
+    cli_wrap(
+        c, "for", 2,
+        "%s (%s); without that restriction %s (%+.1f %%): %s "
+        "on %s, as found by a short search",
+        lh_target_shown(target), lh_target_version(target),
+        cli_plan_time(p, (double)other->iteration_ns, time),
+        100 * ((double)other->iteration_ns / (double)p->best.iteration_ns - 1),
+        other->layout.schedule, lh_placement_name(other->placement));
+}
+
 static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -125,6 +150,7 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     cli_wrap(c, "throughput", 2, "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
              100 * b->mfu, peak_text(p, peak, sizeof peak));
+    print_target(c, p);
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);

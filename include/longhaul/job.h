@@ -246,6 +246,15 @@ typedef struct lh_layout {
     const uint32_t *chunk_layers;
 } lh_layout;
 
+/* What is to run the plan; only what it can run is searched then. */
+typedef enum lh_target {
+    LH_TARGET_ANY, /* not given: all that longhaul knows */
+    LH_TARGET_LONGHAUL,
+    LH_TARGET_MEGATRON,
+    LH_TARGET_TORCHTITAN,
+    LH_TARGET_PYTORCH,
+} lh_target;
+
 /* The layout's own expert_tensor, or what holds where it has none: 1 where
  * expert is above 1, else tensor, as experts are then cut like all else. */
 LH_API uint32_t lh_layout_expert_tensor(const lh_layout *layout);
@@ -266,6 +275,7 @@ typedef struct lh_job {
     const lh_wan *wans;
     uint32_t n_gpus, n_nodes; /* in all datacenters together */
     lh_layout layout;
+    lh_target target;          /* layout.framework */
     const lh_profile *profile; /* NULL: none */
     /* Of the cost model; NULL, as in what is read: lh_cost_defaults(). For
      * those who fit them to measured runs: a copy of a job with its own. */
@@ -315,6 +325,10 @@ lh_recompute_name(lh_recompute recompute); /* "modules" too */
 LH_API const char *lh_module_name(lh_module module);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* "any" too */
 LH_API const char *lh_sharding_name(lh_sharding sharding);    /* "any" too */
+LH_API const char *lh_target_name(lh_target target);          /* "any" too */
+/* *target: what is called `name` ("any" is not). LH_EINVAL: nothing is. */
+LH_API lh_status lh_target_find(const char *name, lh_target *target,
+                                lh_error *err);
 LH_API const char *lh_framework_preset_name(lh_framework_preset preset);
 LH_API const char *lh_gradient_name(lh_gradient gradient);
 LH_API const char *lh_fp8_name(lh_fp8 fp8);

@@ -292,6 +292,10 @@ typedef struct lh_plan {
     uint32_t n_answers;
     const lh_plan_answer *answers;
     const lh_plan_sensitivity *sensitivity; /* NULL: not asked for */
+    /* Where job->target restricts the search: the best that a search with a
+     * tenth of the work found for the same job without that, if it is better.
+     * NULL: nothing is, or there is no target. */
+    const lh_choice *without_target;
     /* Every link between datacenters that the plan uses, by `from`, then `to`;
      * and the iteration with all of them as advised, and as they are now where
      * the job says it, else as simple as they come; -1: not simulated. */
@@ -390,6 +394,7 @@ typedef struct lh_plan_options {
     /* The front has what takes up to so many times as long as the fastest
      * there, or as the plan; 0: 4. */
     double front_times;
+    lh_target target; /* in place of the job's; LH_TARGET_ANY: that */
 } lh_plan_options;
 
 /* Searches what the job leaves open. `options` may be NULL. Deterministic.
@@ -398,6 +403,10 @@ typedef struct lh_plan_options {
 LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                               lh_plan **out, lh_error *err);
 LH_API void lh_plan_free(lh_plan *plan); /* NULL is fine */
+/* What job->target is called in text, and what its rules were checked against:
+ * "Megatron-LM", "core 0.16". Static. */
+LH_API const char *lh_target_shown(lh_target target);
+LH_API const char *lh_target_version(lh_target target);
 /* GPUs that the plan uses; others of the job idle. */
 LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
 /* How much longer the plan's iteration is than search_bound_ns, as a share of

@@ -7,6 +7,7 @@
 #include "plan/explain/rank_memory.h"
 #include "plan/explain/whatif.h"
 #include "plan/layout/choice.h"
+#include "plan/layout/target.h"
 #include "plan/plan_own.h"
 #include "plan/search/front.h"
 #include "plan/search/money.h"
@@ -16,6 +17,7 @@
 #include "plan/search/search_limits.h"
 
 #include "base/fail.h"
+#include "spec/spec.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -81,6 +83,9 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     if (!priced)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_money_job(job, options, plan->mem, priced, err));
+    if (options->target != LH_TARGET_ANY)
+        priced->target = options->target;
+    lhi_framework_of_target(priced);
     LHI_TRY(lh_job_format(priced, &text, &len, err));
     lh_status status =
         lh_job_parse(text, len, job->name, NULL, &plan->job, err);
@@ -133,11 +138,20 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     return status;
 }
 
+static lh_status check_target(const lh_job *job, lh_error *err)
+{
+    lh_status status = lhi_target_check_job(job->target, job, err);
+    if (status != LH_OK)
+        lhi_wrap(err, "%s: layout.framework", job->name);
+    return status;
+}
+
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
     LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other lines */
     LHI_TRY(copy_job(job, options, plan, err));
+    LHI_TRY(check_target(plan->job, err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)
@@ -148,6 +162,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     /* Handed over, whether or not the search ended well. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;
+    if (status == LH_OK)
+        status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_answer(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->sensitivity)
@@ -218,6 +234,16 @@ void lh_plan_free(lh_plan *plan)
     lh_pipeline_free(whole->pipeline);
     lh_job_free(whole->job);
     lhi_arena_free(whole->mem);
+}
+
+const char *lh_target_shown(lh_target target)
+{
+    return lhi_target_shown(target);
+}
+
+const char *lh_target_version(lh_target target)
+{
+    return lhi_target_version(target);
 }
 
 uint32_t lh_plan_gpus(const lh_plan *plan)

@@ -70,14 +70,12 @@ typedef struct around {
     const lh_job *job;
 } around;
 
-static void start_framework(const lhi_reading *r, void *it)
+static void set_preset(lh_framework *f, lh_framework_preset preset,
+                       lh_precision precision)
 {
-    const around *a = r->context;
-    lh_framework *f = it;
-    lh_precision precision = a->job->training.precision;
     f->given = true;
-    f->preset = (lh_framework_preset)a->preset;
-    switch (f->preset) {
+    f->preset = preset;
+    switch (preset) {
     case LH_FRAMEWORK_MEGATRON:
         if (precision == LH_PRECISION_FP16)
             f->gradients = f->reduce = LH_GRADIENT_FP16;
@@ -90,6 +88,34 @@ static void start_framework(const lhi_reading *r, void *it)
     case LH_FRAMEWORK_TORCHTITAN:
         break;
     }
+}
+
+static void start_framework(const lhi_reading *r, void *it)
+{
+    const around *a = r->context;
+    set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
+}
+
+static lh_framework_preset preset_of(lh_target target)
+{
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return LH_FRAMEWORK_MEGATRON;
+    case LH_TARGET_TORCHTITAN:
+        return LH_FRAMEWORK_TORCHTITAN;
+    case LH_TARGET_ANY:
+    case LH_TARGET_LONGHAUL:
+    case LH_TARGET_PYTORCH:
+        break;
+    }
+    return LH_FRAMEWORK_NONE;
+}
+
+void lhi_framework_of_target(lh_job *job)
+{
+    lh_framework_preset preset = preset_of(job->target);
+    if (!job->framework.given && preset != LH_FRAMEWORK_NONE)
+        set_preset(&job->framework, preset, job->training.precision);
 }
 
 static lh_status read_sequence_parallel(const lhi_reading *r,
@@ -207,6 +233,7 @@ lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
     around a = {.job = job};
     const lhi_reading reading = {.doc = doc, .mem = mem, .context = &a};
     const lhi_node *preset;
+    a.preset = preset_of(job->target);
     LHI_TRY(lhi_want_map(doc, map, err));
     if ((preset = lhi_find(map, "preset")))
         LHI_TRY(lhi_get_choice(doc, preset, preset_names, &a.preset, err));

@@ -359,7 +359,7 @@ static lh_status read_layout(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_find(r->map, "layout"), *node;
-    uint32_t outermost, sharding;
+    uint32_t outermost, sharding, target;
     bool given;
     if (!map)
         return LH_OK;
@@ -381,6 +381,10 @@ static lh_status read_layout(reader *r, lh_error *err)
                         &given, err));
     if (given)
         l->sharding = (lh_sharding)(sharding + 1);
+    LHI_TRY(read_choice(r, map, "framework", lhi_target_names, &target, &given,
+                        err));
+    if (given)
+        r->job->target = (lh_target)(target + 1);
     if ((node = lhi_find(map, "schedule"))) {
         r->job->schedule_line = node->line;
         LHI_TRY(lhi_get_string(r->doc, node, &l->schedule, err));
@@ -473,6 +477,8 @@ static lh_status read_all(reader *r, lh_error *err)
     LHI_TRY(read_layout(r, err));
     if ((node = lhi_find(r->map, "framework")))
         LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
+    else
+        lhi_framework_of_target(r->job);
     return read_profile(r, err);
 }
 

@@ -2,14 +2,18 @@
 /* How keys of a job, and the values of its enums, are called in its file. */
 #include "spec/spec.h"
 
+#include "base/fail.h"
+
+#include <string.h>
+
 const char *const lhi_training_keys[] = {
     "global_batch", "sequence", "precision",  "optimizer", "zero",
     "recompute",    "rings",    "dispatcher", "dropout",   NULL};
 const char *const lhi_layout_keys[] = {
-    "tensor",    "context",  "expert",      "expert_tensor",
-    "pipeline",  "data",     "micro_batch", "chunks_per_device",
-    "outermost", "sharding", "schedule",    "sites",
-    "layers",    NULL};
+    "tensor",    "context",   "expert",      "expert_tensor",
+    "pipeline",  "data",      "micro_batch", "chunks_per_device",
+    "outermost", "sharding",  "schedule",    "sites",
+    "layers",    "framework", NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
@@ -21,6 +25,8 @@ const char *const lhi_module_names[] = {
 const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
+const char *const lhi_target_names[] = {"longhaul", "megatron", "torchtitan",
+                                        "pytorch", NULL};
 const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", NULL};
 
 const char *lh_precision_name(lh_precision precision)
@@ -47,6 +53,24 @@ const char *lh_outermost_name(lh_outermost outermost)
 {
     return outermost == LH_OUTERMOST_ANY ? "any"
                                          : lhi_outermost_names[outermost - 1];
+}
+
+const char *lh_target_name(lh_target target)
+{
+    return target == LH_TARGET_ANY ? "any" : lhi_target_names[target - 1];
+}
+
+lh_status lh_target_find(const char *name, lh_target *target, lh_error *err)
+{
+    for (int i = 0; lhi_target_names[i]; i++)
+        if (strcmp(lhi_target_names[i], name) == 0) {
+            *target = (lh_target)(i + 1);
+            return LH_OK;
+        }
+    return lhi_fail(err, LH_EINVAL,
+                    "nothing that runs plans is called '%.60s'; there are "
+                    "longhaul, megatron, torchtitan and pytorch",
+                    name);
 }
 
 const char *lh_sharding_name(lh_sharding sharding)

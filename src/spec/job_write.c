@@ -260,6 +260,9 @@ static json_t *layout_to_json(const lh_job *job)
         (l->sharding == LH_SHARDING_ANY ||
          lhi_json_set(map, "sharding",
                       json_string(lh_sharding_name(l->sharding)))) &&
+        (job->target == LH_TARGET_ANY ||
+         lhi_json_set(map, "framework",
+                      json_string(lh_target_name(job->target)))) &&
         (!l->schedule ||
          lhi_json_set(map, "schedule", json_string(l->schedule))) &&
         (!l->sites ||

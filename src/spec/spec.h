@@ -143,6 +143,9 @@ typedef struct lhi_job_link {
 /* Its context is the price of a GB where the link has none: a double. */
 extern const lhi_table lhi_job_link_table;
 
+/* What the program that runs the plan does by itself; not where the job says
+ * how its own behaves. */
+void lhi_framework_of_target(lh_job *job);
 /* `framework` of a job whose model, training and layout are read already. */
 extern const lhi_table lhi_framework_table;
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
@@ -183,6 +186,7 @@ extern const char *const lhi_chosen_recompute_names[];
 extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_sharding_names[];  /* without "any" */
+extern const char *const lhi_target_names[];    /* without "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];

@@ -7,6 +7,7 @@
 #include "plan/elastic/elastic_bound.h"
 #include "plan/elastic/elastic_shape.h"
 #include "plan/layout/choice.h"
+#include "plan/layout/target.h"
 
 #include <inttypes.h>
 #include <longhaul/elastic.h>
@@ -21,8 +22,9 @@ enum {
 bool lhi_elastic_suits(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    bool wanted = lhi_schedule_asked(job) == LHI_ASKED_ANY ||
-                  strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
+    bool wanted = lhi_target_runs(job->target, l->pipeline, LHI_ELASTIC) &&
+                  (lhi_schedule_asked(job) == LHI_ASKED_ANY ||
+                   strcmp(job->layout.schedule, LHI_ELASTIC) == 0);
     /* It shards by its own rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL;

@@ -140,3 +140,19 @@ lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
     plan->n_answers = n;
     return LH_OK;
 }
+
+lh_status lhi_plan_without_target(const lh_plan_options *options,
+                                  lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    lh_job job = *plan->job;
+    if (job.target == LH_TARGET_ANY)
+        return LH_OK;
+    lh_choice *best = LHI_NEW(mem, lh_choice, 1);
+    if (!best)
+        return lhi_fail_nomem(err);
+    job.target = LH_TARGET_ANY;
+    LHI_TRY(lhi_plan_search_again(&job, options, QUESTION, mem, best, err));
+    if (lhi_value_of(options, best) < lhi_value_of(options, &plan->best))
+        plan->without_target = best;
+    return LH_OK;
+}

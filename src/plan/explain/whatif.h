@@ -23,6 +23,10 @@ lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_choice *best, lh_error *err);
 
+/* What job->target rules out, if it is better than the plan. */
+lh_status lhi_plan_without_target(const lh_plan_options *options,
+                                  lhi_arena *mem, lh_plan *plan, lh_error *err);
+
 /* Answers options->questions for a plan that is complete but for them. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
                           lh_plan *plan, lh_error *err);

@@ -301,6 +301,8 @@ static const lhi_field plan_rows[] = {
      .table = &lhi_answer_table, .when = LHI_LEFT_OUT},
     {"sensitivity", LHI_STRUCT_AT(lh_plan, sensitivity),
      .table = &lhi_sensitivity_table, .when = LHI_LEFT_OUT},
+    {"without_framework", LHI_STRUCT_AT(lh_plan, without_target),
+     .table = &lhi_choice_table, .when = LHI_LEFT_OUT},
     {"job", LHI_OWN(lh_plan), .write = write_job}, /* read first */
 };
 const lhi_table lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),

@@ -2,6 +2,7 @@
 #include "plan/layout/space.h"
 
 #include "plan/layout/choice.h"
+#include "plan/layout/target.h"
 
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 typedef struct growth {
     const lhi_space *space;
     const lh_layout *want; /* what the job gives */
+    lhi_level level;       /* of the children */
     lhi_config config;
     uint64_t *dropped;
     lhi_space_visit *visit;
@@ -34,9 +36,25 @@ static bool given(uint32_t value, uint32_t want)
     return want == 0 || want == value;
 }
 
+static lhi_space_visit count_one; /* also on other threads than the search's */
+
+/* What is to run the plan takes it so. */
+static bool is_taken(const growth *g)
+{
+    lh_error why = {0};
+    lhi_space_refusal *kept = g->space->refused;
+    const lh_job *job = g->space->job;
+    if (lhi_target_check(job->target, job, g->level, &g->config, &why) == LH_OK)
+        return true;
+    /* Of what came furthest: it is closest to one that is taken. */
+    if (kept && g->visit != count_one && g->level > kept->level)
+        *kept = (lhi_space_refusal){g->level, why};
+    return false;
+}
+
 static lh_status show(growth *g, lh_error *err)
 {
-    return g->visit(g->context, &g->config, err);
+    return is_taken(g) ? g->visit(g->context, &g->config, err) : LH_OK;
 }
 
 /* --- tensor, context, expert, micro_batch -------------------------------- */
@@ -258,12 +276,14 @@ static lh_status add_states(growth *g, bool visit, uint64_t *n, lh_error *err)
             if (!zero_suits(g, zero) ||
                 !sharding_suits(g, zero, (lh_sharding)k))
                 continue;
-            ++*n;
             g->config.zero_given = true;
             g->config.zero = zero;
             g->config.layout.sharding = (lh_sharding)k;
+            if (!is_taken(g))
+                continue;
+            ++*n;
             if (visit)
-                LHI_TRY(show(g, err));
+                LHI_TRY(g->visit(g->context, &g->config, err));
         }
     return LH_OK;
 }
@@ -294,12 +314,14 @@ static lh_status add_chunkings(growth *g, bool visit, uint64_t *n,
             i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
         if (l->pipeline > 1 && !lhi_schedule_suits(g->space->job, placement))
             continue;
-        ++*n;
         l->chunks_per_device = chunks;
         g->config.placement = placement;
         g->config.layers = lhi_layers_asked(g->space->job, l);
+        if (!is_taken(g))
+            continue;
+        ++*n;
         if (visit)
-            LHI_TRY(show(g, err));
+            LHI_TRY(g->visit(g->context, &g->config, err));
     }
     return LH_OK;
 }
@@ -311,7 +333,13 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              lhi_space_visit *visit, void *context,
                              lh_error *err)
 {
-    growth g = {space, &space->job->layout, *config, dropped, visit, context};
+    growth g = {.space = space,
+                .want = &space->job->layout,
+                .level = (lhi_level)(level + 1),
+                .config = *config,
+                .dropped = dropped,
+                .visit = visit,
+                .context = context};
     uint64_t n = 0;
     switch (level) {
     case LHI_LEVEL_NONE:
@@ -350,7 +378,10 @@ static lh_status count_one(void *context, const lhi_config *config,
 uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config)
 {
-    growth g = {.space = space, .want = &space->job->layout, .config = *config};
+    growth g = {.space = space,
+                .want = &space->job->layout,
+                .level = (lhi_level)(level + 1),
+                .config = *config};
     counting c = {space, (lhi_level)(level + 1), 0};
     if (level == LHI_LEVEL_WHOLE)
         return 1;

@@ -24,12 +24,20 @@ typedef enum lhi_level {
  * share state. */
 bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
 
+/* Why job->target does not take a configuration, and what that had decided. */
+typedef struct lhi_space_refusal {
+    lhi_level level; /* LHI_LEVEL_NONE: there is none */
+    lh_error why;
+} lhi_space_refusal;
+
 typedef struct lhi_space {
     const lh_job *job;
     uint32_t node;  /* GPUs of the smallest node */
     uint32_t *data; /* what divides the batch, the largest first */
     uint32_t n_data;
     lhi_sites_store *places;
+    lhi_space_refusal *refused; /* takes the first of the highest level that
+ lhi_space_children() meets; NULL: none is wanted */
 } lhi_space;
 
 /* Places of configurations live in `mem`. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layout/uneven.h"
 
+#include "base/same.h"
 #include "plan/layout/choice.h"
 #include "plan/layout/partition.h"
 #include "plan/layout/reuse.h"
-#include "base/same.h"
 #include "spec/spec.h"
 
 #include <inttypes.h>

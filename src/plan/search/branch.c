@@ -686,11 +686,13 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
                 .ratio = ratio_of(s),
                 .least_floor = INT64_MAX};
     lhi_config none = {0};
+    lhi_space_refusal refused = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;
     b.floors = calloc(lhi_workers_count(s->workers), sizeof *b.floors);
     lh_status status = b.floors ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_space_init(s->job, s->mem, &b.space, err);
+    b.space.refused = &refused;
     if (status == LH_OK)
         status = expand(&b, LHI_LEVEL_NONE, &none, err);
     if (status == LH_OK)
@@ -705,6 +707,8 @@ lh_status lhi_layout_search_branch(lhi_layout_search *s, lh_error *err)
         status = lhi_layout_search_exact(s, err);
     if (status == LH_OK)
         status = prove(&b, err);
+    if (!s->first_refusal.text[0])
+        s->first_refusal = refused.why;
     close_branch(&b);
     return status;
 }

@@ -164,7 +164,7 @@ void lhi_choice_rates(const lh_job *job, lh_choice *choice);
 
 /* The methods that a plan considers: all that stand for themselves. */
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
-                           const lhi_method *method);
+                           uint32_t pipeline, const lhi_method *method);
 /* What the method that choice->layout names makes of the layout: status, times,
  * memory, rates, and in `mem` why it does not work. *schedule is NULL then. */
 lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,

@@ -263,7 +263,7 @@ static lh_status make_targets(diver *d, lh_error *err)
                     err));
         }
     for (uint32_t m = 0; m < lhi_n_methods; m++)
-        if (lhi_method_considered(s->job, &s->options, &lhi_methods[m]))
+        if (lhi_method_considered(s->job, &s->options, 0, &lhi_methods[m]))
             LHI_TRY(add_target(d, LHI_DIMENSION_SCHEDULE, m, err));
     return LH_OK;
 }

@@ -83,13 +83,14 @@ static lh_status draw_layout(drawing *d, bool *found, lh_error *err)
 }
 
 /* A quick one, but where the job asks for one that is not. */
-static const char *draw_method(drawing *d)
+static const char *draw_method(drawing *d, uint32_t pipeline)
 {
     const char *chosen = d->s->job->layout.schedule;
     uint32_t n = 0;
     for (uint32_t m = 0; m < lhi_n_methods; m++) {
         const lhi_method *method = &lhi_methods[m];
-        if (lhi_method_considered(d->s->job, &d->s->options, method) &&
+        if (lhi_method_considered(d->s->job, &d->s->options, pipeline,
+                                  method) &&
             method->kind != LHI_METHOD_SLOW &&
             lhi_random_below(&d->random, ++n) == 0)
             chosen = method->name;
@@ -225,7 +226,7 @@ static lh_status draw_all(drawing *d, lh_error *err)
                           s->job->model->layers)
             continue;
         d->layout = s->n;
-        d->method = draw_method(d);
+        d->method = draw_method(d, l->pipeline);
         s->candidates[s->n++] = (lhi_candidate){.config = d->chosen};
         LHI_TRY(explore(d, err));
     }

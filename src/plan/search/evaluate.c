@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every method makes of a layout. */
 #include "base/amount.h"
+#include "plan/layout/target.h"
 #include "plan/search/goal.h"
 #include "plan/search/money.h"
 
@@ -122,10 +123,12 @@ lh_status lhi_method_try(const lh_job *job, const lh_plan_options *options,
 }
 
 bool lhi_method_considered(const lh_job *job, const lh_plan_options *options,
-                           const lhi_method *method)
+                           uint32_t pipeline, const lhi_method *method)
 {
     if (lhi_schedule_asked(job) == LHI_ASKED_METHOD)
         return strcmp(job->layout.schedule, method->name) == 0;
+    if (!lhi_target_runs(job->target, pipeline, method->name))
+        return false;
     if (options->quick && method->kind == LHI_METHOD_SLOW)
         return false;
     return method->kind != LHI_METHOD_CHOICE;
@@ -201,7 +204,8 @@ lh_status lhi_candidate_methods(lhi_layout_search *s, lhi_candidate *c,
     for (int slow = 0; slow < 2; slow++)
         for (uint32_t m = 0; m < lhi_n_methods; m++) {
             const lhi_method *method = &lhi_methods[m];
-            if (!lhi_method_considered(s->job, &s->options, method) ||
+            if (!lhi_method_considered(s->job, &s->options,
+                                       c->config.layout.pipeline, method) ||
                 is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && s->options.partition != LH_PARTITION_EXACT &&
@@ -247,7 +251,8 @@ lh_status lhi_candidate_glance(lhi_layout_search *s, lhi_candidate *c,
                                lh_error *err)
 {
     bool all =
-        !lhi_method_considered(s->job, &s->options, lhi_method_at_a_glance());
+        !lhi_method_considered(s->job, &s->options, c->config.layout.pipeline,
+                               lhi_method_at_a_glance());
     return simulate(s, c, all, err);
 }
 

@@ -6,6 +6,7 @@
 #include "plan/search/refine.h"
 
 #include "plan/layout/alike.h"
+#include "plan/layout/target.h"
 #include "plan/search/goal.h"
 #include "plan/search/plan_search.h"
 
@@ -114,7 +115,8 @@ static lh_status improve(refiner *r, const lh_pipeline *p, uint64_t effort,
 {
     lh_solution s = {0};
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
-    if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS)
+    if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS ||
+        !lhi_target_takes_orders(r->job->target, c->layout.pipeline))
         return LH_OK;
     LHI_TRY(search(r, p, effort, &s, err));
     if (s.bound_ns + after_ns > c->lower_bound_ns) {
@@ -521,6 +523,7 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     refiner r = {.job = job, .options = options, .mem = mem, .plan = plan};
     char why[160] = "";
     if (options->no_optimal || options->quick ||
+        !lhi_target_takes_orders(job->target, 0) ||
         lhi_schedule_asked(job) == LHI_ASKED_METHOD)
         return LH_OK;
     uint64_t rest = effort_of(&r) - RUNNERS_UP * (effort_of(&r) / SHARE);

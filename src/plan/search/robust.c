@@ -259,7 +259,8 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         const lhi_method *method = &lhi_methods[m];
         const char *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, method->name) == 0;
-        if (!lhi_method_considered(r->job, r->options, method) ||
+        if (!lhi_method_considered(r->job, r->options, like->layout.pipeline,
+                                   method) ||
             (hopeless && !named) || (!named && too_slow(r, d, method)))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];

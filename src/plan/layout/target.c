@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sources: Megatron-LM's megatron/training/arguments.py, megatron/core/
+ * parallel_state.py, transformer/transformer_config.py and pipeline_parallel/
+ * schedules.py (core 0.16.1); torchtitan 0.3.0's config/configs.py and
+ * distributed/; torch 2.15's distributed/pipelining/schedules.py. */
+#include "plan/layout/target.h"
+
+#include "plan/layout/choice.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* One bit for each value of an enum. */
+#define BIT(value) (1u << (value))
+#define ANY ((uint32_t)-1)
+
+typedef struct capability {
+    const char *shown, *version;
+    const char *schedules[4]; /* none: every method */
+    bool elastic;             /* groups, shares and recomputation of its own */
+    bool one_by_one;          /* microbatches, where there is one stage */
+    uint32_t placements, recomputes, zeros, precisions;
+    /* Not the others; NULL where there are none. */
+    const char *why_placement, *why_recompute, *why_zero;
+} capability;
+
+#define ALL_VALUES                                                             \
+    .placements = ANY, .recomputes = ANY, .zeros = ANY, .precisions = ANY
+
+static const capability capabilities[] = {
+    [LH_TARGET_ANY] = {.shown = "longhaul's schedules",
+                       .version = "",
+                       .elastic = true,
+                       ALL_VALUES},
+    [LH_TARGET_LONGHAUL] = {.shown = "longhaul's engine",
+                            .version = "this version",
+                            .elastic = true,
+                            ALL_VALUES},
+    [LH_TARGET_MEGATRON] = {.shown = "Megatron-LM",
+                            .version = "core 0.16",
+                            .schedules = {"1f1b", "interleaved-1f1b"},
+                            .one_by_one = true,
+                            .placements =
+                                BIT(LH_PLACEMENT_UD) | BIT(LH_PLACEMENT_LOOP),
+                            .recomputes = ANY,
+                            .zeros = ANY,
+                            .precisions = ANY,
+                            .why_placement =
+                                "puts stage k on rank k mod pipeline; use "
+                                "layout.schedule: 1f1b or interleaved-1f1b"},
+    [LH_TARGET_TORCHTITAN] =
+        {.shown = "torchtitan",
+         .version = "0.3",
+         .one_by_one = true,
+         .placements = BIT(LH_PLACEMENT_UD) | BIT(LH_PLACEMENT_LOOP) |
+                       BIT(LH_PLACEMENT_WAVE),
+         .recomputes = BIT(LH_RECOMPUTE_NONE) | BIT(LH_RECOMPUTE_FULL),
+         .zeros = BIT(0) | BIT(2) | BIT(3),
+         .precisions = BIT(LH_PRECISION_BF16) | BIT(LH_PRECISION_FP32),
+         .why_placement = "puts stages on ranks one by one, in a loop or in a "
+                          "V",
+         .why_recompute = "recomputes whole layers or, by operators, every "
+                          "second product; use training.recompute: none or "
+                          "full",
+         .why_zero = "shards gradients wherever it shards optimizer state; "
+                     "use training.zero: 0, 2 or 3"},
+    [LH_TARGET_PYTORCH] = {.shown = "PyTorch",
+                           .version = "2.15",
+                           .one_by_one = true,
+                           ALL_VALUES},
+};
+
+static const capability *of(lh_target target)
+{
+    return &capabilities[target];
+}
+
+const char *lhi_target_shown(lh_target target)
+{
+    return of(target)->shown;
+}
+
+const char *lhi_target_version(lh_target target)
+{
+    return of(target)->version;
+}
+
+bool lhi_target_takes_orders(lh_target target, uint32_t pipeline)
+{
+    const capability *c = of(target);
+    return c->schedules[0] == NULL && !(c->one_by_one && pipeline == 1);
+}
+
+bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
+{
+    const capability *c = of(target);
+    if (strcmp(method, "elastic") == 0)
+        return c->elastic;
+    if (pipeline == 1 && c->one_by_one)
+        return strcmp(method, "1f1b") == 0 ||
+               strcmp(method, "interleaved-1f1b") == 0;
+    for (int i = 0; c->schedules[i]; i++)
+        if (strcmp(c->schedules[i], method) == 0)
+            return true;
+    return lhi_target_takes_orders(target, pipeline);
+}
+
+uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
+{
+    const lh_sites *sites = l->sites;
+    if (l->sharding <= LH_SHARDING_FULL || !zero ||
+        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
+        return 1;
+    if (!sites)
+        return job->n_datacenters;
+    for (uint32_t i = 1; i < sites->n_groups; i++)
+        if (sites->groups[i].replicas != sites->groups[0].replicas)
+            return 0;
+    return sites->n_groups;
+}
+
+/* --- reasons ---------------------------------------------------------------
+ */
+
+static lh_status refuse(lh_target target, lh_error *err, const char *why)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "%s %s", of(target)->shown, why);
+}
+
+static bool has_bit(uint32_t bits, uint32_t value)
+{
+    return bits == ANY || (bits >> value & 1) != 0;
+}
+
+/* --- Megatron-LM -----------------------------------------------------------
+ */
+
+static bool overlaps_experts(const lh_job *job, const lh_layout *l)
+{
+    return job->framework.overlap_expert > 0 && l->expert > 1;
+}
+
+/* Its gradients are of the precision, or both kept and summed in fp32. */
+static bool knows_gradients(const lh_job *job)
+{
+    const lh_framework *f = &job->framework;
+    return f->gradients == f->reduce;
+}
+
+static lh_status megatron_job(const lh_job *job, lh_error *err)
+{
+    if (!knows_gradients(job))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "reduces gradients as it keeps them; use one value for "
+                      "framework.gradients and framework.reduce");
+    if (job->framework.fp8 == LH_FP8_DISPATCH)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has no argument that sends tokens to experts in 8 "
+                      "bits; use framework.fp8: matmul");
+    return LH_OK;
+}
+
+static lh_status megatron_group(const lh_job *job, const lh_layout *l,
+                                lh_error *err)
+{
+    if (job->framework.no_sequence_parallel && job->model->experts &&
+        l->tensor > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "wants sequence parallelism where experts meet tensor "
+                      "parallelism; use framework.sequence_parallel: true");
+    if (job->framework.no_sequence_parallel &&
+        job->framework.overlap_tensor > 0 && l->tensor > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps tensor-parallel communication with sequence "
+                      "parallelism alone");
+    return LH_OK;
+}
+
+/* Cheap to make again is for the cost model what fused kernels do not make
+ * again anyway: norms, and the activation functions of all MLPs, for which
+ * Megatron-LM has a name in those of experts alone. */
+static lh_status megatron_work(const lh_job *job, const lhi_config *c,
+                               lh_error *err)
+{
+    const lh_model *m = job->model;
+    bool overlaps = overlaps_experts(job, &c->layout);
+    if (c->recompute == LH_RECOMPUTE_SELECTIVE &&
+        !job->framework.unfused_attention && (m->ffn || m->shared_expert_ffn))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "cannot make the activation functions of MLPs again by "
+                      "themselves; use training.recompute: [layernorm, mlp], "
+                      "full or none");
+    if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts only where layers "
+                      "are not made again as a whole");
+    if (overlaps && c->recompute == LH_RECOMPUTE_MODULES &&
+        job->training.recompute_modules >> LH_MODULE_MOE & 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts only where "
+                      "training.recompute has no moe");
+    return LH_OK;
+}
+
+/* With replicas outermost a stage's ranks do not follow each other, and
+ * parallel_state.py wants as many copies of the experts as there are replicas.
+ */
+static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
+                                 lh_error *err)
+{
+    uint64_t block = lh_layout_expert_block(l);
+    uint64_t replica = (uint64_t)l->tensor * l->context;
+    if (!job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
+        l->pipeline == 1 || block == replica)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "Megatron-LM with --use-tp-pp-dp-mapping spreads experts "
+                    "over the ranks of one replica's stage, tensor x context "
+                    "%" PRIu64 ", and not over expert x expert_tensor %" PRIu64
+                    "; use layout.outermost: pipeline",
+                    replica, block);
+}
+
+static lh_status megatron_state(const lh_job *job, const lhi_config *c,
+                                lh_error *err)
+{
+    uint32_t groups = lhi_state_groups(job, &c->layout, c->zero);
+    if (!groups)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "divides replicas into equal instances of its "
+                      "optimizer; these datacenters have different numbers "
+                      "of them");
+    if (groups > 1 && c->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "sums gradients of every GPU between instances of its "
+                      "optimizer; use layout.sharding: hybrid or full");
+    if (job->framework.fp8 != LH_FP8_NONE && c->zero == 0)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "keeps weights in 8 bits with its distributed optimizer "
+                      "alone; use training.zero: 1");
+    return LH_OK;
+}
+
+static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
+                                lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    uint32_t chunks = l->chunks_per_device;
+    lh_receives receives = lh_framework_receives(&job->framework, chunks);
+    if (l->pipeline == 1)
+        return LH_OK;
+    if (chunks == 1 && receives != LH_RECEIVES_LATE)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts receives late where devices have one chunk; "
+                      "leave framework.receives and preset out");
+    if (chunks == 1)
+        return overlaps_experts(job, l)
+                   ? refuse(LH_TARGET_MEGATRON, err,
+                            "overlaps communication of experts in a pipeline "
+                            "only with several chunks on each device")
+                   : LH_OK;
+    if (receives == LH_RECEIVES_LATE_FD)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts all receives of interleaved chunks early, or all "
+                      "late");
+    if (receives == LH_RECEIVES_LATE && l->pipeline == 2)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "posts receives of interleaved chunks late only with "
+                      "more than two stages");
+    if (c->microbatches % l->pipeline != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM interleaves groups of pipeline %" PRIu32
+                        " microbatches; %" PRIu32 " are no such groups",
+                        l->pipeline, c->microbatches);
+    return LH_OK;
+}
+
+/* --- torchtitan ------------------------------------------------------------
+ */
+
+static lh_status torchtitan_job(const lh_job *job, lh_error *err)
+{
+    const lh_framework *f = &job->framework;
+    if (f->fp8 != LH_FP8_NONE)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no option for products in 8 bits, only models "
+                      "made with them; use framework.fp8: none");
+    if (f->reduce != LH_GRADIENT_FP32 || f->gradients != LH_GRADIENT_FP32)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "keeps and reduces gradients in fp32; use "
+                      "framework.gradients and framework.reduce: fp32");
+    if (f->unfused_attention)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "runs fused attention; use framework.attention: fused");
+    if (f->overlap_expert > 0 || f->fused_experts)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no option that overlaps communication of experts, "
+                      "or fuses them; leave framework.overlap.expert and "
+                      "framework.experts out");
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "chooses DeepEP with the model and not by an option; "
+                      "use training.dispatcher: alltoall");
+    if (job->model->mtp_layers)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "has no multi-token prediction; use a model with "
+                      "mtp_layers: 0");
+    return LH_OK;
+}
+
+static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
+                                  lh_error *err)
+{
+    uint32_t etp = lh_layout_expert_tensor(l);
+    if (!job->model->experts || etp == (l->expert > 1 ? 1 : l->tensor))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "torchtitan cuts experts as all else, or with expert "
+                    "above 1 not at all; with expert %" PRIu32
+                    " and tensor %" PRIu32 " not in %" PRIu32,
+                    l->expert, l->tensor, etp);
+}
+
+static lh_status torchtitan_placed(const lh_layout *l, lh_error *err)
+{
+    if (l->outermost != LH_OUTERMOST_DATA || l->pipeline == 1 || l->data == 1)
+        return LH_OK;
+    return refuse(LH_TARGET_TORCHTITAN, err,
+                  "numbers ranks with the pipeline outermost; use "
+                  "layout.outermost: pipeline");
+}
+
+/* Experts are spread over replicas that share state. */
+static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
+                                  lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    uint32_t groups = lhi_state_groups(job, l, c->zero);
+    if (!groups)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "shards over equal groups of replicas; these "
+                      "datacenters have different numbers of them");
+    if (groups > 1 && l->sharding == LH_SHARDING_HYBRID_LEADERS)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "sums gradients of every GPU between groups; use "
+                      "layout.sharding: hybrid or full");
+    uint64_t sharers =
+        (uint64_t)l->tensor * l->context * (c->zero ? l->data / groups : 1);
+    if (job->model->experts && l->expert > 1 && sharers % l->expert != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan spreads experts over replicas that share "
+                        "parameters, %" PRIu64
+                        " GPUs of a stage, which are no multiple of expert "
+                        "%" PRIu32 "; use training.zero: 2 and "
+                        "layout.sharding: full",
+                        sharers, l->expert);
+    return LH_OK;
+}
+
+static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
+                                  lh_error *err)
+{
+    const lh_layout *l = &c->layout;
+    if (l->pipeline > 1 &&
+        lh_framework_receives(&job->framework, l->chunks_per_device) !=
+            LH_RECEIVES_EARLY)
+        return refuse(LH_TARGET_TORCHTITAN, err,
+                      "posts receives early; leave framework.receives and "
+                      "preset out");
+    return LH_OK;
+}
+
+/* --- longhaul's engine ------------------------------------------------------
+ */
+
+static lh_status longhaul_group(const lh_layout *l, lh_error *err)
+{
+    if (l->tensor == 1 && l->context == 1 && l->expert == 1)
+        return LH_OK;
+    return refuse(LH_TARGET_LONGHAUL, err,
+                  "runs whole layers; use layout.tensor, context and expert "
+                  "of 1");
+}
+
+/* --- all ---------------------------------------------------------------------
+ */
+
+lh_status lhi_target_check_job(lh_target target, const lh_job *job,
+                               lh_error *err)
+{
+    const capability *c = of(target);
+    const char *schedule = job->layout.schedule;
+    /* Names that stand for a choice choose among what runs. */
+    bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
+                               strcmp(schedule, "optimal") == 0);
+    if (schedule &&
+        (!chosen || !lhi_target_takes_orders(target, job->layout.pipeline)) &&
+        !lhi_target_runs(target, job->layout.pipeline, schedule))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "%s runs no schedule '%.60s'; leave layout.schedule "
+                        "out, or use what it runs: %s",
+                        c->shown, schedule,
+                        target == LH_TARGET_MEGATRON ? "1f1b, interleaved-1f1b"
+                                                     : "all but elastic");
+    if (!has_bit(c->precisions, job->training.precision))
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
+                        c->shown, lh_precision_name(job->training.precision));
+    if (job->training.zero_given && !has_bit(c->zeros, job->training.zero))
+        return refuse(target, err, c->why_zero);
+    if (job->training.recompute_given &&
+        !has_bit(c->recomputes, job->training.recompute))
+        return refuse(target, err, c->why_recompute);
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return megatron_job(job, err);
+    case LH_TARGET_TORCHTITAN:
+        return torchtitan_job(job, err);
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status check_megatron(const lh_job *job, lhi_level level,
+                                const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return megatron_group(job, &c->layout, err);
+    case LHI_LEVEL_WORK:
+        return megatron_work(job, c, err);
+    case LHI_LEVEL_PLACED:
+        return megatron_placed(job, &c->layout, err);
+    case LHI_LEVEL_STATE:
+        return megatron_state(job, c, err);
+    case LHI_LEVEL_WHOLE:
+        return megatron_whole(job, c, err);
+    default:
+        return LH_OK;
+    }
+}
+
+static lh_status check_torchtitan(const lh_job *job, lhi_level level,
+                                  const lhi_config *c, lh_error *err)
+{
+    switch (level) {
+    case LHI_LEVEL_GROUP:
+        return torchtitan_group(job, &c->layout, err);
+    case LHI_LEVEL_PLACED:
+        return torchtitan_placed(&c->layout, err);
+    case LHI_LEVEL_STATE:
+        return torchtitan_state(job, c, err);
+    case LHI_LEVEL_WHOLE:
+        return torchtitan_whole(job, c, err);
+    default:
+        return LH_OK;
+    }
+}
+
+/* What the table says. */
+static lh_status check_values(lh_target target, lhi_level level,
+                              const lhi_config *config, lh_error *err)
+{
+    const capability *c = of(target);
+    if (level == LHI_LEVEL_WORK && !has_bit(c->recomputes, config->recompute))
+        return refuse(target, err, c->why_recompute);
+    if (level == LHI_LEVEL_STATE && !has_bit(c->zeros, config->zero))
+        return refuse(target, err, c->why_zero);
+    if (level == LHI_LEVEL_WHOLE && config->layout.pipeline > 1 &&
+        !has_bit(c->placements, config->placement))
+        return refuse(target, err, c->why_placement);
+    return LH_OK;
+}
+
+lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
+                           const lhi_config *config, lh_error *err)
+{
+    LHI_TRY(check_values(target, level, config, err));
+    switch (target) {
+    case LH_TARGET_MEGATRON:
+        return check_megatron(job, level, config, err);
+    case LH_TARGET_TORCHTITAN:
+        return check_torchtitan(job, level, config, err);
+    case LH_TARGET_LONGHAUL:
+        return level == LHI_LEVEL_GROUP ? longhaul_group(&config->layout, err)
+                                        : LH_OK;
+    case LH_TARGET_ANY:
+    case LH_TARGET_PYTORCH:
+        break;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
+                                  const lh_choice *choice, lh_error *err)
+{
+    lhi_config config = lhi_config_of(choice);
+    lh_job asked = *job; /* not what the job wished for, but what it got */
+    asked.training.zero_given = asked.training.recompute_given = false;
+    asked.layout.schedule = choice->layout.schedule;
+    asked.layout.pipeline = choice->layout.pipeline;
+    LHI_TRY(lhi_target_check_job(target, &asked, err));
+    for (int level = LHI_LEVEL_GROUP; level <= LHI_LEVEL_WHOLE; level++)
+        LHI_TRY(lhi_target_check(target, job, (lhi_level)level, &config, err));
+    return LH_OK;
+}
