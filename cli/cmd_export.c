@@ -193,10 +193,9 @@ const cli_command cmd_export = {
         "together where that costs least, and what it costs is said.\n\n"
         "torchtitan: the layout as options of torchtitan, which runs the "
         "schedule by pytorch's CSV.\n\n"
-        "megatron: the layout as command-line arguments. Megatron-LM brings "
-        "its own schedules, 1f1b and interleaved 1f1b, which has groups of "
-        "one size as elastic has; remarks say what the plan loses by that, "
-        "and what of it no argument says.\n\n"
+        "megatron: model and layout as command-line arguments.\n\n"
+        "What torchtitan or Megatron-LM cannot run as it was planned is "
+        "refused; longhaul plan --for searches what they can.\n\n"
         "chrome: the predicted iteration as Chrome trace events.",
     .output_help = "Write the export to FILE.",
     .own_output = true,

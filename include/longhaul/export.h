@@ -54,13 +54,15 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
 
 /* The layout as options of torchtitan, a line each, remarks behind '#'. It
  * runs the schedule by PyTorch's CSV.
- * LH_EUNSUPPORTED: torchtitan cannot be told; `err` says what of it. */
+ * LH_EUNSUPPORTED: torchtitan cannot run the plan as it was costed, which one
+ * for LH_TARGET_TORCHTITAN (lh_plan_options) it can; `err` says what of it. */
 LH_API lh_status lh_export_torchtitan(const lh_plan *plan, char **text,
                                       size_t *len, lh_error *err);
 
-/* The layout as arguments of Megatron-LM, a line each, remarks behind '#' on
- * what it does otherwise than the plan.
- * LH_EUNSUPPORTED: Megatron-LM cannot be told; `err` says what of it. */
+/* Model and layout as arguments of Megatron-LM, a line each, remarks behind
+ * '#'.
+ * LH_EUNSUPPORTED: Megatron-LM cannot run the plan as it was costed, which one
+ * for LH_TARGET_MEGATRON it can; `err` says what of it. */
 LH_API lh_status lh_export_megatron(const lh_plan *plan, char **text,
                                     size_t *len, lh_error *err);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "export/export_own.h"
 
+#include "plan/layout/target.h"
+
 #include <longhaul/simulate.h>
 
 static const char *const targets[] = {"pytorch", "torchtitan", "megatron",
@@ -25,6 +27,18 @@ uint32_t lh_n_pytorch_forms(void)
 const char *lh_pytorch_form_name(lh_pytorch_form form)
 {
     return (uint32_t)form < lh_n_pytorch_forms() ? forms[form] : NULL;
+}
+
+lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
+{
+    lh_error why = {0};
+    lh_status status =
+        lhi_target_check_choice(target, plan->job, &plan->best, &why);
+    if (status == LH_OK)
+        return LH_OK;
+    return lhi_fail(err, status,
+                    "%s; longhaul plan --for %s searches what it can run",
+                    why.text, lh_target_name(target));
 }
 
 lh_status lh_export_chrome(const lh_pipeline *pipeline,

@@ -7,7 +7,7 @@
  *     pytorch.c     schedules without what PyTorch does not know
  *     comms.c       schedules with their communication written out
  *     torchtitan.c  options; which layers each stage has
- *     megatron.c    arguments, and what its own schedules lose
+ *     megatron.c    arguments
  *     ranks.c       what torchtitan and Megatron-LM say alike */
 #ifndef LHI_EXPORT_OWN_H
 #define LHI_EXPORT_OWN_H
@@ -36,9 +36,9 @@ void lhi_export_origin(lhi_text *out, const lh_plan *plan);
  * outermost if the plan has data parallelism there, else stages. */
 void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
 
-/* Groups of data-parallel replicas that each hold all state, where sharding is
- * hybrid: as many as there are datacenters for them, 1 without. 0: they are
- * not equally many replicas. */
-uint32_t lhi_export_state_groups(const lh_plan *plan);
+/* LH_EUNSUPPORTED: the target cannot run the plan as it was costed; `err` says
+ * what is in the way and how to plan for it. */
+lh_status lhi_export_check(const lh_plan *plan, lh_target target,
+                           lh_error *err);
 
 #endif

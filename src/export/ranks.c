@@ -18,21 +18,6 @@ void lhi_export_origin(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "\n");
 }
 
-uint32_t lhi_export_state_groups(const lh_plan *plan)
-{
-    const lh_layout *l = &plan->best.layout;
-    const lh_sites *sites = l->sites;
-    if (l->sharding <= LH_SHARDING_FULL || !plan->best.zero ||
-        l->outermost == LH_OUTERMOST_PIPELINE || l->data == 1)
-        return 1;
-    if (!sites)
-        return plan->job->n_datacenters;
-    for (uint32_t i = 1; i < sites->n_groups; i++)
-        if (sites->groups[i].replicas != sites->groups[0].replicas)
-            return 0;
-    return sites->n_groups;
-}
-
 /* Ranks of one stage of one replica follow each other; then come replicas and
  * stages, or stages and replicas. */
 typedef struct rank_run {

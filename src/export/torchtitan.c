@@ -1,64 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and meanings of the options: torchtitan of August 2026,
- * torchtitan/config/configs.py and distributed/pipeline_parallel.py. */
+/* Names and meanings of the options: torchtitan 0.3.0, torchtitan/config/
+ * configs.py, distributed/pipeline_parallel.py and activation_checkpoint.py.
+ * What it cannot be told is refused before: plan/layout/target.c. */
 #include "export/export_own.h"
 
+#include "plan/layout/target.h"
+
 #include <inttypes.h>
+#include <stdio.h>
 
-/* What stands before each item of a JSON list, and before its end. */
-typedef struct list_form {
-    const char *item, *end;
-} list_form;
+/* --- stages ------------------------------------------------------------------
+ */
 
-/* Modules of a stage by torchtitan's names. */
-static void put_stage(lhi_text *out, const lh_plan *plan, uint32_t chunk,
-                      const list_form *form)
+/* A module of a stage, by torchtitan's name. */
+typedef void put_module(lhi_text *out, const char *comma, const char *name);
+
+static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
+                        put_module *put)
 {
     uint32_t n = lh_pipeline_n_chunks(plan->pipeline), first, count;
     const char *comma = "";
+    char name[24];
     lh_plan_layers(plan, chunk, &first, &count);
-    lhi_text_puts(out, "[");
     if (chunk == 0) {
-        lhi_text_printf(out, "%s\"tok_embeddings\"", form->item);
+        put(out, comma, "tok_embeddings");
         comma = ",";
     }
     for (uint32_t i = first; i < first + count; i++) {
-        lhi_text_printf(out, "%s%s\"layers.%" PRIu32 "\"", comma, form->item,
-                        i);
+        snprintf(name, sizeof name, "layers.%" PRIu32, i);
+        put(out, comma, name);
         comma = ",";
     }
-    if (chunk + 1 == n)
-        lhi_text_printf(out, "%s%s\"norm\",%s\"lm_head\"", comma, form->item,
-                        form->item);
-    lhi_text_printf(out, "%s]", form->end);
+    if (chunk + 1 == n) {
+        put(out, comma, "norm");
+        put(out, ",", "lm_head");
+    }
 }
 
-static void put_stages(lhi_text *out, const lh_plan *plan,
-                       const list_form *form, const list_form *inner)
+static void put_json_module(lhi_text *out, const char *comma, const char *name)
 {
-    lhi_text_puts(out, "[");
-    for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++) {
-        lhi_text_printf(out, "%s%s", i ? "," : "", form->item);
-        put_stage(out, plan, i, inner);
-    }
-    lhi_text_printf(out, "%s]", form->end);
+    lhi_text_printf(out, "%s\n      \"%s\"", comma, name);
+}
+
+static void put_word(lhi_text *out, const char *comma, const char *name)
+{
+    lhi_text_printf(out, "%s%s", comma, name);
 }
 
 lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
                            lh_error *err)
 {
-    static const list_form form = {"\n    ", "\n  "},
-                           inner = {"\n      ", "\n    "};
+    uint32_t n = lh_pipeline_n_chunks(plan->pipeline);
     lhi_text out = {0};
-    lhi_text_puts(&out, "{\n  \"module_fqns_per_model_part\": ");
-    put_stages(&out, plan, &form, &inner);
-    lhi_text_puts(&out, ",\n  \"stage_ranks\": [");
-    for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++)
-        lhi_text_printf(&out, "%s%s%" PRIu32, i ? "," : "", form.item,
+    lhi_text_puts(&out, "{\n  \"module_fqns_per_model_part\": [");
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_text_printf(&out, "%s\n    [", i ? "," : "");
+        put_modules(&out, plan, i, put_json_module);
+        lhi_text_puts(&out, "\n    ]");
+    }
+    lhi_text_puts(&out, "\n  ],\n  \"stage_ranks\": [");
+    for (uint32_t i = 0; i < n; i++)
+        lhi_text_printf(&out, "%s\n    %" PRIu32, i ? "," : "",
                         lh_pipeline_chunk(plan->pipeline, i)->device);
-    lhi_text_printf(&out, "%s]\n}", form.end);
+    lhi_text_puts(&out, "\n  ]\n}");
     return lhi_text_take(&out, text, len, err);
 }
+
+/* --- the plan ----------------------------------------------------------------
+ */
 
 /* What decides where torchtitan puts stages: one, a loop or a V. The order of
  * passes is the CSV's. */
@@ -76,104 +85,17 @@ static const char *schedule_class(const lh_choice *best)
     }
 }
 
-/* Replicas that do not share state, or groups of those that do. */
-static uint32_t count_groups(const lh_plan *plan)
-{
-    return plan->best.zero ? lhi_export_state_groups(plan)
-                           : plan->best.layout.data;
-}
-
-/* Experts are spread over replicas that share state, and cut as all else is, or
- * not at all. */
-static lh_status refuse_experts(const lh_plan *plan, lh_error *err)
-{
-    const lh_layout *l = &plan->best.layout;
-    uint32_t etp = lh_layout_expert_tensor(l);
-    uint64_t sharers =
-        (uint64_t)l->data / count_groups(plan) * l->context * l->tensor;
-    if (!plan->job->model->experts || (l->expert == 1 && etp == l->tensor))
-        return LH_OK;
-    if (l->expert == 1 || (etp != 1 && etp != l->tensor))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan cuts experts as all else, or with expert "
-                        "above 1 not at all; this plan has expert %" PRIu32
-                        ", expert_tensor %" PRIu32 " and tensor %" PRIu32,
-                        l->expert, etp, l->tensor);
-    if (sharers % lh_layout_expert_block(l) != 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan spreads experts over replicas that share "
-                        "optimizer state, %" PRIu64 " GPUs of a stage in this "
-                        "plan, which are not a multiple of expert %" PRIu32
-                        " x expert_tensor %" PRIu32
-                        "; plan with training.zero: 1 and layout.sharding: "
-                        "full",
-                        sharers, l->expert, etp);
-    return LH_OK;
-}
-
-static lh_status refuse_torchtitan(const lh_plan *plan, lh_error *err)
-{
-    const lh_choice *best = &plan->best;
-    if (best->layout.pipeline > 1 && !schedule_class(best))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan puts stages on ranks one by one, in a "
-                        "loop or in a V; this plan has another placement");
-    if (best->layout.outermost == LH_OUTERMOST_DATA &&
-        best->layout.pipeline > 1 && best->layout.data > 1)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan numbers ranks with the pipeline "
-                        "outermost, this plan has data parallelism there; "
-                        "plan with layout.outermost: pipeline");
-    uint32_t groups = lhi_export_state_groups(plan);
-    if (!groups)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan shards over equal groups of replicas; "
-                        "this plan's datacenters have different numbers of "
-                        "them");
-    if (groups > 1 && best->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan sums gradients of every GPU between "
-                        "groups, this plan those of one in each datacenter; "
-                        "plan with layout.sharding: hybrid");
-    return refuse_experts(plan, err);
-}
-
-static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
-{
-    lhi_export_option(out, "parallelism.expert_parallel_degree", l->expert);
-    if (l->expert == 1)
-        return;
-    if (lh_layout_expert_tensor(l) > 1)
-        lhi_export_option(out, "parallelism.expert_tensor_parallel_degree",
-                          lh_layout_expert_tensor(l));
-    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
-        lhi_text_puts(out,
-                      "--parallelism.expert_parallel_comm_backend deepep\n");
-}
-
 static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t zero = plan->best.zero;
-    uint32_t degree = l->data, groups = count_groups(plan);
+    /* Replicas that do not share state, or groups of those that do. */
+    uint32_t groups = zero ? lhi_state_groups(plan->job, l, zero) : l->data;
     lhi_export_option(out, "parallelism.data_parallel_replicate_degree",
                       groups);
     lhi_export_option(out, "parallelism.data_parallel_shard_degree",
-                      degree / groups);
-    const lh_plan_elastic *e = plan->best.elastic;
-    if (e && e->parameters > 0 && e->parameters < 1)
-        lhi_text_printf(
-            out,
-            "# Not expressed: the plan gathers %.0f %% of the parameters "
-            "per block, torchtitan all or none.\n",
-            100 * e->parameters);
-    if (e && e->parameters >= 1)
-        zero = 3;
-    if (zero == 1)
-        lhi_text_puts(
-            out,
-            "# ZeRO 1 becomes ZeRO 2: torchtitan shards gradients, too.\n");
-    if (zero >= 1)
+                      l->data / groups);
+    if (zero >= 2)
         lhi_text_printf(out, "--parallelism.fsdp_reshard_after_forward %s\n",
                         zero == 3 ? "always" : "never");
 }
@@ -191,32 +113,26 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
         "# longhaul export PLAN --to pytorch -o schedule.csv\n"
         "--parallelism.pipeline_parallel_schedule_csv schedule.csv\n",
         schedule_class(best));
-    lhi_export_option(out, "parallelism.num_pp_microbatches",
-                      best->microbatches);
-    lhi_text_puts(out, "# In the configuration, which layers a stage has:\n"
-                       "# parallelism.module_fqns_per_model_part = ");
-    put_stages(out, plan, &(list_form){"", ""}, &(list_form){"", ""});
+    lhi_export_option(out, "parallelism.pipeline_parallel_microbatch_size",
+                      best->layout.micro_batch);
+    lhi_text_puts(out, "--parallelism.module_fqns_per_model_part");
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++) {
+        lhi_text_puts(out, " ");
+        put_modules(out, plan, i, put_word);
+    }
     lhi_text_puts(out, "\n");
 }
 
-/* Modules are Megatron Core's; torchtitan's modes know layers and operations.
- */
-static void put_recompute(lhi_text *out, const lh_plan *plan)
+/* A pipeline takes all microbatches of a step at a time. */
+static void put_batch(lhi_text *out, const lh_plan *plan)
 {
-    uint32_t modules = plan->job->training.recompute_modules;
-    if (plan->best.recompute == LH_RECOMPUTE_NONE)
-        return;
-    if (plan->best.recompute != LH_RECOMPUTE_MODULES) {
-        lhi_text_printf(
-            out, "# In the configuration: activation checkpointing, %s.\n",
-            lh_recompute_name(plan->best.recompute));
-        return;
-    }
-    lhi_text_puts(out, "# Not expressed: recomputed");
-    for (uint32_t i = 0; i < LH_N_MODULES; i++)
-        if (modules >> i & 1)
-            lhi_text_printf(out, " %s", lh_module_name((lh_module)i));
-    lhi_text_puts(out, ".\n");
+    const lh_layout *l = &plan->best.layout;
+    uint32_t at_a_time = l->pipeline > 1 ? plan->best.microbatches : 1;
+    lhi_export_option(out, "training.seq_len", plan->job->training.sequence);
+    lhi_export_option(out, "training.local_batch_size",
+                      (uint64_t)l->micro_batch * at_a_time);
+    lhi_export_option(out, "training.global_batch_size",
+                      plan->job->training.global_batch);
 }
 
 static void put_all(lhi_text *out, const lh_plan *plan)
@@ -228,34 +144,29 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_ranks(out, plan);
     lhi_export_option(out, "parallelism.tensor_parallel_degree", l->tensor);
+    if (plan->job->framework.no_sequence_parallel && l->tensor > 1)
+        lhi_text_puts(out, "--parallelism.no-enable-sequence-parallel\n");
     lhi_export_option(out, "parallelism.context_parallel_degree", l->context);
     if (plan->job->model->experts)
-        put_experts(out, plan->job, l);
+        lhi_export_option(out, "parallelism.expert_parallel_degree", l->expert);
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
-    lhi_export_option(out, "training.max_context_length", t->sequence);
-    lhi_export_option(out, "training.num_tokens_per_microbatch_per_dp_rank",
-                      (uint64_t)l->micro_batch * t->sequence);
-    lhi_export_option(out, "training.num_tokens_per_train_step",
-                      (uint64_t)t->global_batch * t->sequence);
-    if (t->precision != LH_PRECISION_FP32)
-        lhi_text_puts(out, "--training.mixed_precision_param bfloat16\n");
-    const lh_plan_elastic *e = plan->best.elastic;
-    for (uint32_t i = 0; e && i < e->n_recomputed; i++)
-        lhi_text_printf(
-            out,
-            "# Not expressed: recomputed %s, in %.0f to %.0f %% of the "
-            "layers.\n",
-            e->recomputed[i].operation, 100 * e->recomputed[i].first,
-            100 * e->recomputed[i].last);
-    put_recompute(out, plan);
+    put_batch(out, plan);
+    lhi_text_printf(out, "--training.mixed_precision_param %s\n",
+                    t->precision == LH_PRECISION_FP32 ? "float32" : "bfloat16");
+    if (plan->job->framework.overlap_tensor > 0 && l->tensor > 1)
+        lhi_text_puts(out, "--compile.enable\n"
+                           "--compile.enable-async-tensor-parallel\n");
+    /* Chooses what follows it: the last. */
+    lhi_text_printf(out, "activation-checkpoint:%s\n",
+                    lh_recompute_name(plan->best.recompute));
 }
 
 lh_status lh_export_torchtitan(const lh_plan *plan, char **text, size_t *len,
                                lh_error *err)
 {
     lhi_text out = {0};
-    LHI_TRY(refuse_torchtitan(plan, err));
+    LHI_TRY(lhi_export_check(plan, LH_TARGET_TORCHTITAN, err));
     put_all(&out, plan);
     return lhi_text_take(&out, text, len, err);
 }

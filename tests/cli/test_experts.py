@@ -61,7 +61,8 @@ def check_megatron(given, gpus):
 @test
 def expert_parallelism_multiplies_nothing():
     job("tensor: 2, expert: 8, pipeline: 2, data: 8, outermost: pipeline")
-    plan = json_case("plan", ["plan", "job.yaml", "-o", "plan.json"])
+    plan = json_case("plan", ["plan", "job.yaml", "--for", "megatron", "-o",
+                              "plan.json"])
     layout = json.loads((WORK / "plan.json").read_text())["layout"]
     check(plan["search"]["gpus_used"] == 32, "GPUs")
     check([layout[key] for key in ("expert", "expert_tensor", "micro_batch")] ==
@@ -71,18 +72,22 @@ def expert_parallelism_multiplies_nothing():
     check(check_megatron(megatron, 32) == (8, 2), megatron)
     check(megatron["--micro-batch-size"] == "1", megatron)
     check(megatron["--moe-token-dispatcher-type"] == "alltoall", megatron)
+    job("tensor: 2, expert: 8, pipeline: 2, data: 8, outermost: pipeline",
+        ", zero: 2")
+    case("for torchtitan", ["plan", "job.yaml", "--for", "torchtitan", "-o",
+                            "plan.json"], out=ANY)
     titan = exported("torchtitan")
     check(titan["--parallelism.expert_parallel_degree"] == "8" and
           titan["--parallelism.data_parallel_shard_degree"] == "8", titan)
-    check(titan["--training.num_tokens_per_microbatch_per_dp_rank"] == "1024",
-          titan)
+    check(titan["--parallelism.pipeline_parallel_microbatch_size"] == "1" and
+          titan["--training.local_batch_size"] == "8", titan)
 
 
 @test
 def the_published_layout_is_one():
     """ScaleAcross Explorer, table 2: expert 16 inside data 16."""
     job("tensor: 1, expert: 16, pipeline: 2, data: 16, outermost: pipeline")
-    case("plan", ["plan", "job.yaml", "-o", "plan.json"],
+    case("plan", ["plan", "job.yaml", "--for", "megatron", "-o", "plan.json"],
          out=r"TP 1 EP 16 PP 2x1 DP 16 mb 1")
     check(check_megatron(exported("megatron"), 32) == (16, 1), "copies")
 
@@ -91,13 +96,16 @@ def the_published_layout_is_one():
 def experts_are_cut_where_the_job_says_so():
     job("tensor: 4, expert: 4, expert_tensor: 2, pipeline: 2, data: 4, "
         "outermost: pipeline", ", dispatcher: deepep")
-    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out="EP 4 ETP 2")
+    case("plan", ["plan", "job.yaml", "--for", "megatron", "-o", "plan.json"],
+         out="EP 4 ETP 2")
     megatron = exported("megatron")
     check(check_megatron(megatron, 32) == (4, 2), megatron)
     check(megatron["--moe-token-dispatcher-type"] == "flex" and
           megatron["--moe-flex-dispatcher-backend"] == "deepep", megatron)
-    case("torchtitan", ["export", "plan.json", "--to", "torchtitan"], 1,
-         err="expert 4, expert_tensor 2 and tensor 4")
+    job("tensor: 4, expert: 4, expert_tensor: 2, pipeline: 2, data: 4, "
+        "outermost: pipeline", ", zero: 2")
+    case("torchtitan", ["plan", "job.yaml", "--for", "torchtitan"], 1,
+         err="with expert 4 and tensor 4 not in 2")
 
 
 @test
@@ -106,18 +114,22 @@ def replicas_outermost_have_experts_of_their_own():
     size of the attention and moe layers must be the same"."""
     def plan(layout):
         job(f"{layout}, pipeline: 2, outermost: data")
-        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+
+    def plans():
+        case("plan", ["plan", "job.yaml", "--for", "megatron", "-o",
+                      "plan.json"], out=ANY)
 
     plan("tensor: 4, expert: 4, data: 4")
+    plans()
     given = exported("megatron")
     check("--use-tp-pp-dp-mapping" in given, given)
     check(check_megatron(given, 32) == (4, 4), given)
     for layout, block in (("tensor: 4, expert: 8, data: 4", 8),
                           ("tensor: 4, expert: 2, data: 4", 2)):
         plan(layout)
-        case("refused", ["export", "plan.json", "--to", "megatron"], 1,
-             err=f"tensor x context 4, and this plan over expert x "
-                 f"expert_tensor {block}; plan with layout.outermost: pipeline")
+        case("refused", ["plan", "job.yaml", "--for", "megatron"], 1,
+             err=f"tensor x context 4, and not over expert x expert_tensor "
+                 f"{block}; use layout.outermost: pipeline")
 
 
 @test

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other programs are told of plans and schedules."""
 import json
-import re
 
-from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
-                     test, write)
+from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, test,
+                     write)
 from made import SITES, loaded, pipeline, plan
 
 ELASTIC = str(ROOT / "examples/llama3-70b-elastic.yaml")
@@ -36,28 +35,42 @@ def pytorch_gets_sends():
 
 
 @test
-def megatron_has_no_waves():
+def what_cannot_run_there_is_not_exported():
+    """The plan's own schedule, and no other in its place."""
     plan()
-    case("a wave", ["export", "plan.json", "--to", "megatron"], 1,
-         err=r"Megatron-LM puts stage k on rank k mod pipeline.* as a wave; "
-             r"plan with")
+    case("a searched order", ["export", "plan.json", "--to", "megatron"], 1,
+         err=r"Megatron-LM runs no schedule '.*'; .*interleaved-1f1b; longhaul "
+             r"plan --for megatron searches what it can run")
+    elastic()
+    for target in ("megatron", "torchtitan"):
+        case(f"groups in {target}", ["export", "elastic.json", "--to", target],
+             1, err=r"runs no schedule 'elastic'")
 
 
 @test
 def torchtitan_gets_stages():
-    plan()
-    case("torchtitan", ["export", "plan.json", "--to", "torchtitan",
-                        "--stages", "stages.json"],
-         out=r"--parallelism.tensor_parallel_degree \d+\n.*"
-             r"--parallelism.pipeline_parallel_schedule ZBVZeroBubble\n.*"
-             r"--training.num_tokens_per_train_step 4194304\n")
+    write("titan.yaml", SITES.replace("zero: 1", "zero: 2") +
+          "\nlayout: {tensor: 8, context: 1, pipeline: 4, "
+          "chunks_per_device: 2}\n")
+    case("a plan", ["plan", "titan.yaml", "--for", "torchtitan", "-o",
+                    "titan.json"], out=r"for +torchtitan \(0\.3\)", err=ANY)
+    text = case("torchtitan", ["export", "titan.json", "--to", "torchtitan",
+                               "--stages", "stages.json"],
+                out=r"--parallelism.tensor_parallel_degree 8\n.*"
+                    r"--training.global_batch_size 512\n.*"
+                    r"activation-checkpoint:(none|full)\n\Z").stdout
     stages = loaded("stages.json")
-    check(sum(stages["module_fqns_per_model_part"], []) ==
+    parts = stages["module_fqns_per_model_part"]
+    check(sum(parts, []) ==
           ["tok_embeddings", *(f"layers.{i}" for i in range(80)), "norm",
            "lm_head"], "stages hold the model in order")
-    there = list(range(loaded("plan.json")["layout"]["pipeline"]))
-    check(stages["stage_ranks"] == there + there[::-1],
-          f"stages lie on a V: {stages['stage_ranks']}")
+    check("module_fqns_per_model_part " +
+          " ".join(",".join(part) for part in parts) + "\n" in text,
+          "the option has the same")
+    there = list(range(4))
+    wave = "ZBVZeroBubble" in text
+    check(stages["stage_ranks"] == there + (there[::-1] if wave else there),
+          f"stages lie on a V or a loop: {stages['stage_ranks']}")
 
 
 @test
@@ -69,13 +82,16 @@ def a_pipeline_has_no_stages():
 
 @test
 def megatron_gets_its_arguments():
-    write("mega.yaml", SITES + "\nlayout: {schedule: interleaved-1f1b, "
-                               "pipeline: 4, tensor: 8}\n")
-    case("a plan", ["plan", "mega.yaml", "-o", "mega.json"], out=ANY, err=ANY)
+    write("mega.yaml", SITES + "\nlayout: {pipeline: 4, tensor: 8, "
+                               "framework: megatron}\n")
+    case("a plan", ["plan", "mega.yaml", "-o", "mega.json"],
+         out=r"for +Megatron-LM \(core 0\.16\)", err=ANY)
     case("Megatron-LM", ["export", "mega.json", "--to", "megatron"],
-         out=r"--tensor-model-parallel-size \d+\n.*"
-             r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n.*"
-             r"--num-layers 80\n")
+         out=r"--num-layers 80\n--hidden-size 8192\n.*--num-query-groups 8\n.*"
+             r"--tensor-model-parallel-size 8\n.*"
+             r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n")
+    check(loaded("mega.json")["layout"]["schedule"] in
+          ("1f1b", "interleaved-1f1b"), "a schedule of Megatron-LM's")
 
 
 @test
@@ -90,7 +106,7 @@ layout:
       pipeline: [{datacenter: east, stages: 2}, {datacenter: west, stages: 2}]
 """)
     case("a plan with sites", ["plan", "sited.yaml", "-o", "sited.json",
-                               "--html", "sited.html"],
+                               "--html", "sited.html", "--for", "megatron"],
          out=r"datacenters +pipeline east>west \(2, 2 stages\)\n", err=ANY)
     check("pipeline east>west (2, 2 stages)" in
           read("sited.html").replace("&gt;", ">").replace("\\u003e", ">"),
@@ -99,43 +115,7 @@ layout:
          out=r"# Ranks 0 to 127: east\n# Ranks 128 to 255: west\n")
 
 
-# --- PipeMesh's plans: what Megatron-LM has arguments for becomes these ----------
-@test
-def elastic_groups_become_megatrons():
-    elastic()
-    text = run("export", "elastic.json", "--to", "megatron").stdout
-    groups = loaded("elastic.json")["elastic"]
-    size = int(re.search(
-        r"--microbatch-group-size-per-virtual-pipeline-stage (\d+)", text)[1])
-    check(4 <= size <= groups["enqueue"][0] and
-          (64 % size == 0 or 64 % size >= 4),
-          f"a group that Megatron-LM takes: {size}")
-    said = "of which the plan has no prediction" if groups["recomputed"] \
-        else r": \d+\.\d+ s"
-    check(re.search(rf"takes {size} microbatches together.*{said}", text),
-          f"what these groups take: {text}")
-    check((groups["gradients"] > 0) ==
-          ("sharded beyond ZeRO-1" in text),
-          f"sharding that is not expressed: {text}")
-
-
-@test
-def recomputed_operations_become_megatrons():
-    elastic()
-    changed = loaded("elastic.json")
-    changed["elastic"]["recomputed"] = [
-        {"operation": name, "first": 1, "last": last}
-        for name, last in (("attention norm", 1), ("mlp norm", 1),
-                           ("value", 0.5))]
-    write("again.json", json.dumps(changed))
-    text = run("export", "again.json", "--to", "megatron").stdout
-    check("--recompute-granularity selective\n"
-          "--recompute-modules layernorm\n" in text,
-          f"recomputed modules: {text}")
-    check("recomputed value 100 to 50 % of the layers" in text and
-          "recomputed attention norm" not in text, f"and what is none: {text}")
-
-
+# --- PipeMesh's plans ------------------------------------------------------------
 @test
 def elastic_plans_that_contradict_themselves_are_refused():
     elastic()
@@ -153,20 +133,20 @@ def elastic_plans_that_contradict_themselves_are_refused():
 
 @test
 def torchtitan_numbers_ranks_another_way():
-    elastic()
-    case("torchtitan cannot", ["export", "elastic.json", "--to",
-                               "torchtitan"], 1,
-         err=r"layout\.outermost: pipeline")
+    write("outer.yaml", SITES.replace("zero: 1", "zero: 2") +
+          "\nlayout: {pipeline: 4, data: 8, tensor: 8, outermost: data}\n")
+    case("torchtitan cannot", ["plan", "outer.yaml", "--for", "torchtitan"], 1,
+         err=r"use layout\.outermost: pipeline")
 
 
 @test
 def hybrid_sharding_is_expressed_where_it_can_be():
     """State that each datacenter has all of."""
-    for kind in ("hybrid", "hybrid-leaders"):
-        write("hybrid.yaml", f"""
+    def job(kind, zero):
+        return write("hybrid.yaml", f"""
             longhaul: job/1
             model: llama3-8b
-            training: {{global_batch: 64, sequence: 4096, zero: 1}}
+            training: {{global_batch: 64, sequence: 4096, zero: {zero}}}
             cluster:
               gpu: h100-sxm
               gpus_per_node: 8
@@ -175,22 +155,21 @@ def hybrid_sharding_is_expressed_where_it_can_be():
               datacenters: [{{name: a, nodes: 2}}, {{name: b, nodes: 2}}]
               links: [{{between: [a, b], latency_ms: 1, gbps: 800}}]
             layout: {{tensor: 4, pipeline: 1, data: 8, micro_batch: 1,
-                     outermost: data, sharding: {kind}}}
+                     chunks_per_device: 1, outermost: data, sharding: {kind}}}
             """)
-        case(kind, ["plan", "hybrid.yaml", "-o", f"{kind}.json"],
-             out=rf"DP-out sharding {kind}", err=ANY)
-    case("instances of the optimizer", ["export", "hybrid.json", "--to",
-                                        "megatron"],
-         out=r"--num-distributed-optimizer-instances 2\n")
-    case("groups of replicas", ["export", "hybrid.json", "--to",
-                                "torchtitan"],
-         out=r"data_parallel_replicate_degree 2\n.*"
-             r"data_parallel_shard_degree 4\n")
-    for target in ("megatron", "torchtitan"):
-        case(f"leaders in {target}", ["export", "hybrid-leaders.json", "--to",
-                                      target], 1,
-             err=r"this plan those of one in each datacenter; plan with "
-                 r"layout\.sharding: hybrid")
+
+    for target, zero, out in (
+            ("megatron", 1, r"--num-distributed-optimizer-instances 2\n"),
+            ("torchtitan", 2, r"data_parallel_replicate_degree 2\n.*"
+                              r"data_parallel_shard_degree 4\n")):
+        job("hybrid", zero)
+        case(f"for {target}", ["plan", "hybrid.yaml", "--for", target, "-o",
+                               "hybrid.json"], out=r"DP-out.* sharding hybrid",
+             err=ANY)
+        case(target, ["export", "hybrid.json", "--to", target], out=out)
+        job("hybrid-leaders", zero)
+        case(f"leaders in {target}", ["plan", "hybrid.yaml", "--for", target],
+             1, err=r"use layout\.sharding: hybrid")
 
 
 finish()

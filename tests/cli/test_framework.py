@@ -162,17 +162,17 @@ MOE = """
 
 @test
 def megatron_gets_what_was_costed():
-    def flags(framework, zero=1):
-        write("job.yaml", MOE.format(framework=framework, zero=zero))
-        case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+    def flags(framework):
+        write("job.yaml", MOE.format(framework=framework, zero=1))
+        case("plan", ["plan", "job.yaml", "--for", "megatron", "-o",
+                      "plan.json"], out=ANY)
         return case("export", ["export", "plan.json", "--to", "megatron"],
                     out=ANY).stdout.splitlines()
 
     rows = (
         ("gradients: bf16, reduce: bf16", ["--grad-reduce-in-bf16"]),
         ("fp8: matmul", ["--fp8-format hybrid", "--fp8-param-gather"]),
-        ("fp8: dispatch", ["--fp8-format hybrid", "# Not expressed: tokens go to "
-                           "experts in 8 bits."]),
+        ("attention: unfused", ["--attention-backend unfused"]),
         ("overlap: {tensor: 0.5}", ["--tp-comm-overlap"]),
         ("overlap: {expert: 0.5}", ["--overlap-moe-expert-parallel-comm"]),
         ("experts: fused", ["--use-transformer-engine-op-fuser"]),
@@ -183,10 +183,18 @@ def megatron_gets_what_was_costed():
         for flag in expected:
             check(flag not in bare, f"{flag} without {keys}")
             check(flag in got, f"{flag} with {keys}: {got}")
-    # What fp32 sums of bf16 gradients are is Megatron-LM's default.
-    check("--grad-reduce-in-bf16" not in flags("reduce: bf16"), "half of it")
-    check("--fp8-param-gather" not in flags("fp8: matmul", zero=0),
-          "8 bits without the distributed optimizer")
+
+
+@test
+def what_megatron_cannot_do_is_refused_before_the_search():
+    for keys, zero, why in (
+            ("reduce: bf16", 1, "one value for framework.gradients"),
+            ("fp8: dispatch", 1, "use framework.fp8: matmul"),
+            ("fp8: matmul", 0, "use training.zero: 1"),
+            ("sequence_parallel: false", 1,
+             "use framework.sequence_parallel: true")):
+        write("job.yaml", MOE.format(framework=keys, zero=zero))
+        case(keys, ["plan", "job.yaml", "--for", "megatron"], 1, err=why)
 
 
 finish()

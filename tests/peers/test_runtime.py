@@ -148,7 +148,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-runtime-") as temp:
                 f"chunks_per_device: {1 if method == '1f1b' else 2}}}\n")
         (folder / "job.yaml").write_text(job)
         subprocess.run([PROGRAM, "plan", folder / "job.yaml", "-q", "-o",
-                        folder / "plan.json"], check=True,
+                        folder / "plan.json", "--for", "megatron"], check=True,
                        stdout=subprocess.DEVNULL)
         text = subprocess.run(
             [PROGRAM, "export", folder / "plan.json", "--to", "megatron"],

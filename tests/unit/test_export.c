@@ -7,14 +7,17 @@
 #include <longhaul/export.h>
 #include <longhaul/plan.h>
 
-static lh_plan *plan_of(const char *schedule)
+static lh_plan *plan_of(lh_target target, unsigned zero)
 {
     lh_job *job = job_with(JOB_TWO_SITES,
-                           "layout: {schedule: %s, tensor: 4, pipeline: 2, "
-                           "data: 2, micro_batch: 1, chunks_per_device: 2, "
-                           "outermost: pipeline}\n",
-                           schedule);
-    lh_plan_options options = {.size = sizeof options, .no_optimal = true};
+                           "training: {global_batch: 32, sequence: 4096, "
+                           "zero: %u}\n"
+                           "layout: {schedule: interleaved-1f1b, tensor: 4, "
+                           "pipeline: 2, data: 2, micro_batch: 1, "
+                           "chunks_per_device: 2, outermost: pipeline}\n",
+                           zero);
+    lh_plan_options options = {
+        .size = sizeof options, .no_optimal = true, .target = target};
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
@@ -55,20 +58,19 @@ static void export_plan(plan_export make, const lh_plan *plan, const char *has)
 
 static void plans(void)
 {
-    lh_plan *plan = plan_of("interleaved-1f1b");
-    export_plan(lh_export_torchtitan, plan,
-                "--parallelism.pipeline_parallel_degree 2\n");
+    lh_plan *plan = plan_of(LH_TARGET_MEGATRON, 1);
     export_plan(lh_export_megatron, plan, "--pipeline-model-parallel-size 2\n");
     export_plan(lh_export_stages, plan, "\"lm_head\"\n");
     lh_plan_free(plan);
-    plan = plan_of("elastic"); /* whose groups are timed by a simulation */
-    export_plan(lh_export_megatron, plan, " microbatches together");
+    plan = plan_of(LH_TARGET_TORCHTITAN, 2);
+    export_plan(lh_export_torchtitan, plan,
+                "--parallelism.pipeline_parallel_degree 2\n");
     lh_plan_free(plan);
 }
 
 static void schedules(void)
 {
-    lh_plan *plan = plan_of("interleaved-1f1b");
+    lh_plan *plan = plan_of(LH_TARGET_ANY, 1);
     lh_error err = {0};
     char *text, *before;
     int64_t cost_ns = -7;
