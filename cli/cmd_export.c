@@ -69,8 +69,7 @@ static const cli_example examples[] = {
     {"longhaul export plan.json --to torchtitan -o args.txt",
      "Options for torchtitan, a line each."},
     {"longhaul export plan.json --to megatron -o args.txt",
-     "Arguments for Megatron-LM, a line each, with remarks on what it does "
-     "otherwise than the plan."},
+     "Arguments for Megatron-LM, a line each."},
     {"longhaul export plan.json --to chrome -o trace.json",
      "The predicted iteration for Perfetto."},
 };

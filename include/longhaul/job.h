@@ -103,7 +103,8 @@ typedef enum lh_fp8 {
 /* How the program that trains behaves: `framework` of a job, what its preset
  * says filled in. All zero is what a job without the section has. */
 typedef struct lh_framework {
-    bool given; /* the job has the section */
+    bool given;        /* the job has the section */
+    bool preset_given; /* else it is that of the job's `target` */
     lh_framework_preset preset;
     /* Attention writes the sequence x sequence scores to memory and computes
      * all of them, causal or not; else flash attention. */
@@ -112,6 +113,7 @@ typedef struct lh_framework {
      * whole; else sequence parallelism. */
     bool no_sequence_parallel;
     lh_gradient gradients, reduce; /* in memory; as they are summed */
+    bool gradients_given, reduce_given;
     /* Of messages between pipeline ranks. Not given: as the preset has it,
      * which may depend on the layout: lh_framework_receives(). */
     bool receives_given;

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/take_options.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -198,13 +199,6 @@ bool lhi_recomputes(const lhi_shape *shape, lh_module module)
            (shape->modules >> module & 1) != 0;
 }
 
-/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout. */
-static bool drops(const lh_job *job)
-{
-    return job->training.dropout_given ? job->training.dropout
-                                       : job->model->norm == LH_NORM_LAYER;
-}
-
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err)
@@ -239,7 +233,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .expert_divisor =
             options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,
-        .dropout = drops(job) && !options->no_dropout,
+        .dropout = lhi_job_drops(job) && !options->no_dropout,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };

@@ -6,6 +6,7 @@
 #include "export/export_own.h"
 
 #include "plan/layout/target.h"
+#include "spec/spec.h"
 
 #include <inttypes.h>
 
@@ -62,7 +63,7 @@ static void put_attention(lhi_text *out, const lh_model *m)
             lhi_export_option(out, "num-query-groups", m->kv_heads);
         }
     }
-    if (m->qk_norm)
+    if (m->qk_norm || m->kv_lora_rank) /* there: of what is compressed */
         lhi_text_puts(out, "--qk-layernorm\n");
     if (m->attention_sinks)
         lhi_text_puts(out, "--softmax-type learnable\n");
@@ -113,6 +114,9 @@ static void put_model(lhi_text *out, const lh_job *job)
     lhi_export_option(out, "vocab-size", m->vocab);
     if (m->mtp_layers)
         lhi_export_option(out, "mtp-num-layers", m->mtp_layers);
+    /* What it takes without is a tenth. */
+    if (!lhi_job_drops(job))
+        lhi_text_puts(out, "--hidden-dropout 0\n--attention-dropout 0\n");
     lhi_export_option(out, "seq-length", job->training.sequence);
     if (!m->positions)
         lhi_export_option(out, "max-position-embeddings",
@@ -214,9 +218,9 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
     lhi_export_option(out, "expert-model-parallel-size", l->expert);
     lhi_export_option(out, "expert-tensor-parallel-size",
                       lh_layout_expert_tensor(l));
-    if (l->expert == 1)
-        return;
-    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+    if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
+        return; /* cut as all else; tokens stay, or are gathered as there */
+    if (l->expert > 1 && job->training.dispatcher == LH_DISPATCHER_DEEPEP)
         lhi_text_puts(out, "--moe-token-dispatcher-type flex\n"
                            "--moe-flex-dispatcher-backend deepep\n");
     else
@@ -253,10 +257,6 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
     if (l->chunks_per_device > 1 && l->pipeline > 1 &&
         lh_framework_receives(f, l->chunks_per_device) == LH_RECEIVES_LATE)
         lhi_text_puts(out, "--no-overlap-p2p-communication\n");
-    if (f->fused_experts)
-        lhi_text_puts(out, "# In the environment: "
-                           "NVTE_CUTEDSL_FUSED_GROUPED_MLP=1\n"
-                           "--use-transformer-engine-op-fuser\n");
 }
 
 /* Of groups of tensor or context parallelism, before Blackwell; sharded

@@ -111,11 +111,20 @@ static lh_framework_preset preset_of(lh_target target)
     return LH_FRAMEWORK_NONE;
 }
 
+/* Targets' presets say nothing of attention and sequence parallelism that no
+ * preset at all does not say. */
 void lhi_framework_of_target(lh_job *job)
 {
-    lh_framework_preset preset = preset_of(job->target);
-    if (!job->framework.given && preset != LH_FRAMEWORK_NONE)
-        set_preset(&job->framework, preset, job->training.precision);
+    lh_framework *f = &job->framework, usual = {0};
+    if (f->preset_given)
+        return;
+    set_preset(&usual, preset_of(job->target), job->training.precision);
+    f->given = f->given || usual.preset != LH_FRAMEWORK_NONE;
+    f->preset = usual.preset;
+    if (!f->gradients_given)
+        f->gradients = usual.gradients;
+    if (!f->reduce_given)
+        f->reduce = usual.reduce;
 }
 
 static lh_status read_sequence_parallel(const lhi_reading *r,
@@ -217,6 +226,9 @@ static lh_status check_framework(const lhi_reading *r, const lhi_node *map,
 {
     lh_framework *f = it;
     const around *a = r->context;
+    f->preset_given = lhi_find(map, "preset") != NULL;
+    f->gradients_given = lhi_find(map, "gradients") != NULL;
+    f->reduce_given = lhi_find(map, "reduce") != NULL;
     f->receives_given = lhi_find(map, "receives") != NULL;
     LHI_TRY(check_gradients(r, map, f, a->job, err));
     LHI_TRY(check_fp8(r, map, f, a->job, err));

@@ -482,6 +482,13 @@ static lh_status read_all(reader *r, lh_error *err)
     return read_profile(r, err);
 }
 
+/* GPT-2 and GPT-3, and who else has layer norm, trained with dropout. */
+bool lhi_job_drops(const lh_job *job)
+{
+    return job->training.dropout_given ? job->training.dropout
+                                       : job->model->norm == LH_NORM_LAYER;
+}
+
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err)
 {

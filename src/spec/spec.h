@@ -146,6 +146,9 @@ extern const lhi_table lhi_job_link_table;
 /* What the program that runs the plan does by itself; not where the job says
  * how its own behaves. */
 void lhi_framework_of_target(lh_job *job);
+
+/* Whether layers drop activations and keep the masks. */
+bool lhi_job_drops(const lh_job *job);
 /* `framework` of a job whose model, training and layout are read already. */
 extern const lhi_table lhi_framework_table;
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,

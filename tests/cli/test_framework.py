@@ -151,7 +151,7 @@ MOE = """
     training: {{global_batch: 16, sequence: 2048, zero: {zero}, recompute: none}}
     framework: {{{framework}}}
     cluster:
-      gpu: h100
+      gpu: {{preset: h100, tflops: 989.5}}
       gpus_per_node: 8
       node_link: {{gbps: 3600, latency_us: 3}}
       datacenters: [{{name: west, nodes: 1}}]
@@ -162,8 +162,9 @@ MOE = """
 
 @test
 def megatron_gets_what_was_costed():
-    def flags(framework):
-        write("job.yaml", MOE.format(framework=framework, zero=1))
+    def flags(framework, old="", new=""):
+        write("job.yaml", MOE.format(framework=framework, zero=1)
+              .replace(old, new))
         case("plan", ["plan", "job.yaml", "--for", "megatron", "-o",
                       "plan.json"], out=ANY)
         return case("export", ["export", "plan.json", "--to", "megatron"],
@@ -175,7 +176,6 @@ def megatron_gets_what_was_costed():
         ("attention: unfused", ["--attention-backend unfused"]),
         ("overlap: {tensor: 0.5}", ["--tp-comm-overlap"]),
         ("overlap: {expert: 0.5}", ["--overlap-moe-expert-parallel-comm"]),
-        ("experts: fused", ["--use-transformer-engine-op-fuser"]),
     )
     bare = flags("preset: megatron")
     for keys, expected in rows:
@@ -183,18 +183,71 @@ def megatron_gets_what_was_costed():
         for flag in expected:
             check(flag not in bare, f"{flag} without {keys}")
             check(flag in got, f"{flag} with {keys}: {got}")
+    for flag in "--hidden-dropout 0", "--attention-dropout 0":
+        check(flag in bare, f"a tenth is dropped: {bare}")
+        check(flag not in flags("preset: megatron", "zero: 1",
+                                "zero: 1, dropout: true"), flag)
+    latent = flags("preset: megatron", "vocab:", "q_lora_rank: 256, kv_lora_rank: 128, "
+                   "qk_nope_head_dim: 64, qk_rope_head_dim: 64, "
+                   "v_head_dim: 128, vocab:")
+    check("--qk-layernorm" in latent and "--qk-layernorm" not in bare,
+          "norms of what is compressed, which parameters were counted with")
+    cut = flags("preset: megatron", "expert: 4", "expert: 1, expert_tensor: 1")
+    check("--moe-token-dispatcher-type alltoall" in cut,
+          f"tokens go where they were costed: {cut}")
 
 
 @test
 def what_megatron_cannot_do_is_refused_before_the_search():
-    for keys, zero, why in (
-            ("reduce: bf16", 1, "one value for framework.gradients"),
-            ("fp8: dispatch", 1, "use framework.fp8: matmul"),
-            ("fp8: matmul", 0, "use training.zero: 1"),
-            ("sequence_parallel: false", 1,
+    for keys, old, new, why in (
+            ("reduce: bf16", "", "", "one value for framework.gradients"),
+            ("fp8: dispatch", "", "", "use framework.fp8: matmul"),
+            ("fp8: matmul", "zero: 1", "zero: 0", "use training.zero: 1"),
+            ("fp8: matmul", "recompute: none", "recompute: [layernorm]",
+             "again with delayed scaling"),
+            ("fp8: matmul", "recompute: none", "recompute: selective",
+             "again with delayed scaling"),
+            ("experts: fused", "", "", "use framework.experts: grouped"),
+            ("overlap: {expert: 0.5}", "zero: 1", "zero: 1, precision: fp32",
+             "in 16 bits alone"),
+            ("overlap: {expert: 0.5}", "vocab:", "mtp_layers: 1, vocab:",
+             "only in a pipeline"),
+            ("overlap: {expert: 0.5}", "vocab:", "mtp_layers: 2, vocab:",
+             "one layer of multi-token prediction at most"),
+            ("sequence_parallel: false", "", "",
              "use framework.sequence_parallel: true")):
-        write("job.yaml", MOE.format(framework=keys, zero=zero))
-        case(keys, ["plan", "job.yaml", "--for", "megatron"], 1, err=why)
+        text = MOE.format(framework=keys, zero=1).replace(old, new)
+        write("job.yaml", text)
+        case(f"{keys}, {new}", ["plan", "job.yaml", "--for", "megatron"], 1,
+             err=why)
+
+
+@test
+def the_preset_of_who_runs_the_plan_holds_where_a_section_names_none():
+    def ways(key, *options, named="framework: megatron, "):
+        framework = "" if key is None else f"framework: {{{key}}}"
+        write("job.yaml", JOB.format(framework=framework, precision="fp16",
+                                     zero=1, outermost="pipeline")
+              .replace("layout: {", f"layout: {{{named}"))
+        case("plan", ["plan", "job.yaml", "--no-optimal", "-o", "plan.json",
+                      *options], out=ANY)
+        got = json.loads(read("plan.json"))
+        return got["job"]["framework"], got["iteration_ns"]
+
+    usual = ways(None)
+    check(usual[0]["preset"] == "megatron" and
+          usual[0]["gradients"] == "fp16", usual)
+    for key in "attention: fused", "preset: megatron":
+        for options in (), ("--for", "megatron"):
+            check(ways(key, *options) == usual, f"{key} {options}")
+        check(ways(key, "--for", "megatron", named="") == usual,
+              f"{key}, named by the option alone")
+    own = ways("gradients: fp32, reduce: fp32")[0]
+    check((own["preset"], own["gradients"], own["reduce"]) ==
+          ("megatron", "fp32", "fp32"), own)
+    other = ways("attention: fused", "--for", "pytorch")[0]
+    check((other["preset"], other["gradients"]) == ("none", "fp32"),
+          f"of the program that --for names: {other}")
 
 
 finish()

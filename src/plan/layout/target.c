@@ -157,6 +157,20 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
         return refuse(LH_TARGET_MEGATRON, err,
                       "has no argument that sends tokens to experts in 8 "
                       "bits; use framework.fp8: matmul");
+    if (job->framework.fused_experts)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has no argument that makes experts one kernel; use "
+                      "framework.experts: grouped");
+    if (job->framework.overlap_expert > 0 && job->model->mtp_layers > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts with one layer of "
+                      "multi-token prediction at most; leave "
+                      "framework.overlap.expert out");
+    if (job->framework.overlap_expert > 0 &&
+        job->training.precision == LH_PRECISION_FP32)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts in 16 bits alone; "
+                      "leave framework.overlap.expert out");
     return LH_OK;
 }
 
@@ -176,6 +190,16 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
+/* What products in 8 bits read. */
+static bool makes_again_in_8_bits(const lh_job *job, const lhi_config *c)
+{
+    if (c->recompute == LH_RECOMPUTE_MODULES)
+        return (job->training.recompute_modules &
+                (BIT(LH_MODULE_LAYERNORM) | BIT(LH_MODULE_MOE_ACT))) != 0;
+    return c->recompute == LH_RECOMPUTE_SELECTIVE &&
+           !job->framework.unfused_attention;
+}
+
 /* Cheap to make again is for the cost model what fused kernels do not make
  * again anyway: norms, and the activation functions of all MLPs, for which
  * Megatron-LM has a name in those of experts alone. */
@@ -190,6 +214,11 @@ static lh_status megatron_work(const lh_job *job, const lhi_config *c,
                       "cannot make the activation functions of MLPs again by "
                       "themselves; use training.recompute: [layernorm, mlp], "
                       "full or none");
+    if (job->framework.fp8 != LH_FP8_NONE && makes_again_in_8_bits(job, c))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "makes no norms and activation functions again with "
+                      "delayed scaling; use training.recompute: full or none, "
+                      "or framework.fp8: none");
     if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
         return refuse(LH_TARGET_MEGATRON, err,
                       "overlaps communication of experts only where layers "
@@ -247,6 +276,11 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
     const lh_layout *l = &c->layout;
     uint32_t chunks = l->chunks_per_device;
     lh_receives receives = lh_framework_receives(&job->framework, chunks);
+    if (l->pipeline == 1 && job->model->mtp_layers && overlaps_experts(job, l))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "overlaps communication of experts beside multi-token "
+                      "prediction only in a pipeline; use layout.pipeline "
+                      "above 1");
     if (l->pipeline == 1)
         return LH_OK;
     if (chunks == 1 && receives != LH_RECEIVES_LATE)
