@@ -272,6 +272,17 @@ static void put_environment(lhi_text *out, const lh_plan *plan)
                            "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 }
 
+/* parallel_state.py then wants as many replicas of experts as of all else, even
+ * where there are no experts. */
+static void put_replicas_outermost(lhi_text *out, const lh_job *job,
+                                   const lh_layout *l)
+{
+    lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
+    if (!job->model->experts && l->context > 1)
+        lhi_export_option(out, "expert-tensor-parallel-size",
+                          (uint64_t)l->tensor * l->context);
+}
+
 static void put_all(lhi_text *out, const lh_plan *plan)
 {
     const lh_job *job = plan->job;
@@ -290,8 +301,8 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     lhi_export_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
         put_stages(out, plan);
-    if (l->outermost == LH_OUTERMOST_DATA)
-        lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
+    if (l->outermost == LH_OUTERMOST_DATA && l->pipeline > 1)
+        put_replicas_outermost(out, job, l);
     lhi_export_option(out, "micro-batch-size", l->micro_batch);
     lhi_export_option(out, "global-batch-size", job->training.global_batch);
     if (job->training.precision != LH_PRECISION_FP32)

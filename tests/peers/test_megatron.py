@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plans for Megatron-LM, held against megatron-core itself.
+
+    test_megatron.py PROGRAM
+
+Seeded jobs are planned with --for megatron. megatron-core then builds the
+process groups of the exported arguments, with torch's fake process group and
+no GPU, and every rank's pipeline, data and expert groups have to be those that
+the plan was costed with, in the datacenters that it says; and each device's
+order of passes has to be that of megatron-core's own schedule. Needs torch and
+megatron-core; $LONGHAUL_TORCH names a Python that has them.
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+from lacking import lacking
+
+PROGRAM = os.path.abspath(sys.argv[1])
+warnings.filterwarnings("ignore")
+try:
+    from torch import distributed
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from megatron.core import parallel_state
+    from megatron.core.pipeline_parallel import schedules
+except ImportError as error:
+    lacking("megatron-core", error, "LONGHAUL_TORCH",
+            "Megatron-LM runs what was planned for it")
+
+JOBS, WORLDS = 10, 32
+passed = failed = 0
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+
+
+def job(r):
+    model = r.choice((
+        "{name: d, layers: 16, hidden: 2048, heads: 16, vocab: 32000, "
+        "ffn: 8192, kv_heads: 4, gated: true}",
+        "{name: e, layers: 12, hidden: 1024, heads: 16, vocab: 32000, "
+        "experts: 16, experts_per_token: 2, expert_ffn: 2048}"))
+    nodes = r.choice(((2, 2), (1, 3), (4,), (1, 1, 2)))
+    sites = list(zip("abc", nodes))
+    links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
+                      for x, _ in sites for y, _ in sites if x < y)
+    keys = [r.choice(("pipeline: 2", "pipeline: 4", "pipeline: 4", "")),
+            r.choice(("tensor: 2", "tensor: 4", "context: 2", "")),
+            r.choice(("outermost: data", "outermost: pipeline", "")),
+            r.choice(("chunks_per_device: 2", "chunks_per_device: 1", ""))]
+    if "experts" in model:
+        keys.append(r.choice(("expert: 4", "expert: 8", "")))
+    return f"""
+longhaul: job/1
+model: {model}
+training: {{global_batch: {r.choice((32, 64))}, sequence: 4096}}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {{gbps: 3600, latency_us: 3}}
+  fabric: {{gbps: 400, latency_us: 8}}
+  datacenters: [{", ".join(f"{{name: {x}, nodes: {n}}}" for x, n in sites)}]
+{f"  links: [{links}]" if links else ""}
+layout: {{{", ".join(key for key in keys if key)}}}
+"""
+
+
+def options(text):
+    return {words[0][2:]: words[1:] for line in text.splitlines()
+            if line.startswith("--") for words in [line.split()]}
+
+
+def order_of(passes):
+    """"0F0,4F0" as kinds, chunks and microbatches."""
+    return [(kind, int(chunk), int(batch)) for chunk, kind, batch in
+            re.findall(r"(\d+)([FB])(\d+)", passes)]
+
+
+def megatron_order(rank, pipeline, chunks, n):
+    """What megatron-core's schedules do on a rank, from its own tables."""
+    if chunks == 1:
+        warm_up = min(pipeline - rank - 1, n)
+        forward = backward = [(m, 0) for m in range(n)]
+    else:
+        _, _, warm_up, _ = schedules.get_pp_rank_microbatches(
+            n, chunks, pipeline)
+        forward = schedules.get_schedule_table(n, chunks, pipeline)
+        backward = [(m, chunks - 1 - c) for m, c in forward]
+    passes = [("F", *forward[i]) for i in range(warm_up)]
+    for i in range(len(forward)):
+        if warm_up + i < len(forward):
+            passes.append(("F", *forward[warm_up + i]))
+        passes.append(("B", *backward[i]))
+    return [(kind, c * pipeline + rank, m) for kind, m, c in passes]
+
+
+def datacenters(text, world):
+    """Of each rank; without remarks there is one."""
+    where = [None] * world
+    for first, last, name in re.findall(r"# Ranks (\d+) to (\d+): (\S+)",
+                                        text):
+        where[int(first):int(last) + 1] = [name] * (int(last) - int(first) + 1)
+    return where
+
+
+def site_of(sites, replica, stage):
+    for group in sites:
+        if replica < group["replicas"]:
+            for part in group["pipeline"]:
+                if stage < part["stages"]:
+                    return part["datacenter"]
+                stage -= part["stages"]
+        replica -= group["replicas"]
+
+
+def check_rank(rank, plan, given, where):
+    """What megatron-core makes of the arguments, on one rank."""
+    layout = plan["layout"]
+    world = plan["search"]["gpus_used"]
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank,
+                                   world_size=world)
+    chunks = layout["chunks_per_device"]
+
+    def size(name):
+        return int(given.get(name, ["1"])[0])
+
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=size("tensor-model-parallel-size"),
+        pipeline_model_parallel_size=size("pipeline-model-parallel-size"),
+        virtual_pipeline_model_parallel_size=chunks if chunks > 1 and
+        layout["pipeline"] > 1 else None,
+        context_parallel_size=size("context-parallel-size"),
+        expert_model_parallel_size=size("expert-model-parallel-size"),
+        expert_tensor_parallel_size=size("expert-tensor-parallel-size") if
+        "expert-tensor-parallel-size" in given else None,
+        order="tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in given
+        else "tp-cp-ep-dp-pp", create_gloo_process_groups=False)
+    stage = parallel_state.get_pipeline_model_parallel_rank()
+    replica = parallel_state.get_data_parallel_rank()
+    check(parallel_state.get_data_parallel_world_size() == layout["data"],
+          f"rank {rank}: replicas")
+    if "sites" in layout and where[rank]:
+        here = site_of(layout["sites"], replica, stage)
+        check(here == where[rank], f"rank {rank}, stage {stage} of replica "
+              f"{replica}: is told to be in {where[rank]}, planned in {here}")
+    if "num-experts" in given:
+        block = layout["expert"] * layout.get(
+            "expert_tensor", layout["tensor"] if layout["expert"] == 1 else 1)
+        ranks = distributed.get_process_group_ranks(
+            parallel_state.get_expert_tensor_and_model_parallel_group())
+        group = layout["tensor"] * layout["context"]
+        pipeline = layout["pipeline"]
+        of_stage = [r for r in range(world)
+                    if (r // group % pipeline if layout["outermost"] == "data"
+                        else r // (world // pipeline)) == stage]
+        first = of_stage.index(rank) // block * block
+        check(ranks == of_stage[first:first + block],
+              f"rank {rank}: {ranks} share a layer's experts, planned "
+              f"{of_stage[first:first + block]}")
+    if rank % (layout["tensor"] * layout["context"]) == 0:
+        n = plan["microbatches"]
+        mine = order_of(plan["schedule"]["rows"][stage])
+        if layout["pipeline"] > 1:
+            check(mine == megatron_order(stage, layout["pipeline"], chunks, n),
+                  f"rank {rank}: order of stage {stage}")
+    parallel_state.destroy_model_parallel()
+    distributed.destroy_process_group()
+
+
+def check_job(seed, folder):
+    text = job(random.Random(seed))
+    (folder / "job.yaml").write_text(text)
+    done = subprocess.run(
+        [PROGRAM, "plan", folder / "job.yaml", "--for", "megatron", "-q",
+         "--no-optimal", "--effort", "4000", "-o", folder / "plan.json"],
+        capture_output=True, text=True)
+    if done.returncode:
+        print(f"job {seed}: {done.stderr.strip()}", file=sys.stderr)
+        return False
+    plan = json.loads((folder / "plan.json").read_text())
+    told = subprocess.run(
+        [PROGRAM, "export", folder / "plan.json", "--to", "megatron"],
+        check=True, capture_output=True, text=True).stdout
+    world = plan["search"]["gpus_used"]
+    where = datacenters(told, world)
+    given = options(told)
+    for rank in range(0, world, max(1, world // WORLDS)):
+        check_rank(rank, plan, given, where)
+    return plan["layout"]["pipeline"] > 1
+
+
+with tempfile.TemporaryDirectory(prefix="longhaul-megatron-") as temp:
+    pipelines = sum(check_job(seed, pathlib.Path(temp))
+                    for seed in range(JOBS))
+check(pipelines >= JOBS // 3, f"{pipelines} plans with pipelines")
+print(f"megatron-core: {passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
