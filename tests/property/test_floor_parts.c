@@ -22,6 +22,7 @@
 enum { MOST_LAYERS = 6, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
 
 static uint32_t n_cases = 4000, first_case;
+static bool may_be_empty; /* the first chunk and the last: no layer */
 static const double ratio = 3;
 
 typedef struct model {
@@ -149,6 +150,8 @@ static void make_model(rng *r, model *m)
     c->first_ns = m->site[0].f + m->site[0].d + m->site[0].w;
     m->joint = rng_chance(r, 30);
     m->parts = !m->joint && rng_chance(r, 30) ? 2 : 1;
+    if (m->n_chunks > 1 && may_be_empty)
+        c->least_layers = 0;
 }
 
 static uint32_t device_of(const model *m, uint32_t chunk)
@@ -192,6 +195,8 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
             add_part(m, m->kind_of[layer++], &chunks[i], &passing[d]);
         if (i + 1 == m->n_chunks)
             add_part(m, m->c.n_kinds + 1, &chunks[i], &passing[d]);
+        if (chunks[i].f_ns == 0)
+            return NULL; /* neither a layer nor an end */
     }
     for (uint32_t k = 0; k + 1 < P; k++) {
         links[n_links++] = (lh_link){k, k + 1, m->forth[k], 0, NULL};
@@ -271,8 +276,11 @@ static int64_t try_partitions(const model *m, uint32_t *layers, uint32_t at,
                               uint32_t left, int64_t best)
 {
     uint32_t fewest = left, most = left;
+    const bool ends_may_be_empty = m->c.least_layers == 0;
     if (at + 1 < m->n_chunks) {
-        for (uint32_t k = 1; k + (m->n_chunks - 1 - at) <= left; k++) {
+        uint32_t behind = m->n_chunks - 1 - at - ends_may_be_empty;
+        for (uint32_t k = !(ends_may_be_empty && at == 0); k + behind <= left;
+             k++) {
             layers[at] = k;
             best = try_partitions(m, layers, at + 1, left - k, best);
         }
@@ -283,7 +291,7 @@ static int64_t try_partitions(const model *m, uint32_t *layers, uint32_t at,
         fewest = layers[i] < fewest ? layers[i] : fewest;
         most = layers[i] > most ? layers[i] : most;
     }
-    if (most > ratio * fewest)
+    if (!ends_may_be_empty && most > ratio * fewest)
         return best;
     lh_pipeline *p = build(m, layers);
     if (!p)
@@ -323,6 +331,16 @@ static void nothing_is_below_a_bound(void)
                    n_by_memory > 2 && n_refused > 20 && n_kinds_seen > 100),
               "%u solved (%u of two kinds), %u tight, %u by memory, %u refused",
               n_solved, n_kinds_seen, n_tight, n_by_memory, n_refused);
+}
+
+static void nor_where_ends_have_no_layer(void)
+{
+    uint32_t solved = n_solved;
+    may_be_empty = true;
+    for (uint32_t i = first_case; i < first_case + n_cases / 4; i++)
+        check_case(i);
+    may_be_empty = false;
+    CHECK(n_solved > solved + n_cases / 16);
 }
 
 /* Two devices far apart, of which the first holds 200 of 400 microbatches:
@@ -375,6 +393,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(nothing_is_below_a_bound);
+    RUN(nor_where_ends_have_no_layer);
     RUN(far_ones_stay_as_long_as_they_have_to);
     return test_summary();
 }

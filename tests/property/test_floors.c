@@ -16,6 +16,7 @@ enum {
     JOBS = 1500,
     FAR_JOBS = 500,
     ZONED_JOBS = 300,
+    EMPTY_JOBS = 1000,
     LAYOUTS_PER_JOB = 4,
     METHODS = 3,
     MOST_LAYERS = 6
@@ -89,14 +90,34 @@ static size_t add_zones(lhi_random *r, char *text, size_t room)
 
 typedef enum kind {
     ANY,
-    FAR,  /* ZeRO 3, and two sites or three */
-    ZONED /* datacenters have zones */
+    FAR,   /* ZeRO 3, and two sites or three */
+    ZONED, /* datacenters have zones */
+    EMPTY  /* the job gives chunks, of which the ends may have no layer */
 } kind;
 
 /* Tokens are sent to experts only where there are some. */
 static const char *suited(const char *training, bool experts)
 {
     return experts || !strstr(training, "dispatcher") ? training : "";
+}
+
+/* A job's own chunks, of which the first and the last may have no layer. */
+static void add_chunks(lhi_random *r, uint32_t layers, char *text, size_t room)
+{
+    uint32_t pipeline = pick(r, 1, 2), v = pick(r, 1, layers > 3 ? 3 : 2);
+    uint32_t n = pipeline * v, list[MOST_LAYERS] = {0}, left = layers;
+    for (uint32_t c = 1; c + 1 < n; c++, left--)
+        list[c] = 1;
+    /* Of two one has them all. */
+    uint32_t first = n > 2 ? 1 : pick(r, 0, n - 1);
+    while (left-- > 0)
+        list[n > 2 ? pick(r, 1, n - 2) : first]++;
+    size_t len = (size_t)snprintf(
+        text, room, "layout: {pipeline: %u, chunks_per_device: %u, layers: [%u",
+        pipeline, v, list[0]);
+    for (uint32_t c = 1; c < n; c++)
+        len += (size_t)snprintf(text + len, room - len, ", %u", list[c]);
+    snprintf(text + len, room - len, "]}\n");
 }
 
 static lh_job *random_job(lhi_random *r, kind of)
@@ -121,10 +142,13 @@ static lh_job *random_job(lhi_random *r, kind of)
     static const char *const layouts[] = {
         "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
         "layout: {expert: 2, outermost: data}\n"};
-    bool far = of == FAR;
+    bool far = of == FAR || (of == EMPTY && pick(r, 0, 1));
     uint32_t model = pick(r, 0, 8);
     bool experts = model < 6 && strstr(more[model], "experts: ");
-    char sites[4096];
+    char sites[4096], chunks[256] = "";
+    uint32_t layers = of == EMPTY ? pick(r, 3, MOST_LAYERS) : 0;
+    if (of == EMPTY)
+        add_chunks(r, layers, chunks, sizeof chunks);
     uint32_t n_sites = pick(r, far ? 2 : 1, 3);
     size_t len = (size_t)snprintf(sites, sizeof sites,
                                   "  gpus_per_node: %u\n"
@@ -142,10 +166,12 @@ static lh_job *random_job(lhi_random *r, kind of)
         "%s"
         "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s}\n"
         "training: {global_batch: %u, sequence: 4096%s}\n%s",
-        sites, pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
+        sites, layers ? layers : pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
         pick(r, 1, 40) * 1000, more[model], pick(r, 1, 3) * 4,
         far ? all_shared[pick(r, 0, 1)] : suited(zero[pick(r, 0, 4)], experts),
-        experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)] : "");
+        of == EMPTY                     ? chunks
+        : experts && pick(r, 0, 3) == 0 ? layouts[pick(r, 0, 2)]
+                                        : "");
 }
 
 /* --- one way down the tree ------------------------------------------------ */
@@ -235,6 +261,19 @@ static void run_methods(lhi_random *r, const lhi_built *built, way *w)
     }
 }
 
+static void try_partition(lhi_random *r, const lh_job *job, way *w,
+                          const uint32_t *layers)
+{
+    lhi_config config = w->config;
+    lhi_built built;
+    lh_error err = {0};
+    config.layers = layers;
+    if (lhi_layout_build(job, &config, &built, &err) != LH_OK)
+        return;
+    run_methods(r, &built, w);
+    lh_pipeline_free(built.pipeline);
+}
+
 /* Every way to share out the layers from chunk `at` on. */
 static void try_partitions(lhi_random *r, const lh_job *job, way *w,
                            uint32_t *layers, uint32_t at, uint32_t left)
@@ -253,16 +292,8 @@ static void try_partitions(lhi_random *r, const lh_job *job, way *w,
         least = layers[c] < least ? layers[c] : least;
         most = layers[c] > most ? layers[c] : most;
     }
-    if (left == 0 || most > ratio * least)
-        return;
-    lhi_config config = w->config;
-    lhi_built built;
-    lh_error err = {0};
-    config.layers = layers;
-    if (lhi_layout_build(job, &config, &built, &err) != LH_OK)
-        return;
-    run_methods(r, &built, w);
-    lh_pipeline_free(built.pipeline);
+    if (left > 0 && most <= ratio * least)
+        try_partition(r, job, w, layers);
 }
 
 static uint64_t n_layouts, n_fit, n_refused, n_tight;
@@ -297,6 +328,12 @@ static bool sends_across(const lhi_config *config)
     return false;
 }
 
+/* Of the job's own chunks: as far apart as they can be. */
+static double ratio_of(const lh_job *job)
+{
+    return job->layout.n_chunk_layers ? MOST_LAYERS : ratio;
+}
+
 static void check_job(lhi_random *r, const lh_job *job)
 {
     lh_error err = {0};
@@ -304,7 +341,7 @@ static void check_job(lhi_random *r, const lh_job *job)
     lhi_space space;
     lhi_floors *floors = NULL;
     CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
-    CHECK_OK(lhi_floors_make(job, ratio, &floors, &err), err);
+    CHECK_OK(lhi_floors_make(job, ratio_of(job), &floors, &err), err);
     for (int i = 0; i < LAYOUTS_PER_JOB; i++) {
         uint32_t layers[MOST_LAYERS];
         way w;
@@ -314,7 +351,10 @@ static void check_job(lhi_random *r, const lh_job *job)
         for (int level = 2; level <= LHI_LEVEL_WHOLE; level++)
             if (w.floors[level].missing)
                 w.floors[level].ns = INT64_MAX;
-        try_partitions(r, job, &w, layers, 0, job->model->layers);
+        if (job->layout.n_chunk_layers)
+            try_partition(r, job, &w, job->layout.chunk_layers);
+        else
+            try_partitions(r, job, &w, layers, 0, job->model->layers);
         n_layouts++;
         n_fit += w.n_fit > 0;
         n_dispatched += w.n_fit > 0 && w.config.layout.expert > 1;
@@ -379,6 +419,16 @@ static void nothing_in_zones_is_below_its_bounds(void)
               (unsigned long)n_across - dispatched);
 }
 
+static void nothing_with_empty_ends_is_below_its_bounds(void)
+{
+    unsigned long before = (unsigned long)n_fit;
+
+    for (uint64_t seed = 1; seed <= EMPTY_JOBS; seed++)
+        check_seed(seed, EMPTY);
+    CHECK_MSG(n_fit - before > EMPTY_JOBS / 2, "%lu layouts fit",
+              (unsigned long)n_fit - before);
+}
+
 /* Replicas far apart that gather each layer from each other: next to that
  * nothing takes long, and the bound is close to the best there is. */
 static void far_layers_take_what_they_send(void)
@@ -428,6 +478,7 @@ int main(void)
     RUN(nothing_is_below_its_bounds);
     RUN(nothing_far_is_below_its_bounds);
     RUN(nothing_in_zones_is_below_its_bounds);
+    RUN(nothing_with_empty_ends_is_below_its_bounds);
     RUN(far_layers_take_what_they_send);
     return test_summary();
 }

@@ -141,6 +141,9 @@ static lh_status cost_site(lhi_floors *f, const lh_job *job,
     s->held[f->n_kinds] = embedding.held;
     s->held[f->n_kinds + 1] = head.held;
     add_parts(f, s);
+    if (!lhi_layers_least(f->job)) /* a chunk may be an end alone */
+        passing =
+            lhi_least(passing, lhi_least(embedding.passing, head.passing));
     s->embedding_hold = embedding.hold;
     s->head_hold = head.hold;
     for (uint32_t k = 0; k < f->n_kinds; k++)

@@ -50,7 +50,8 @@ static lhi_floor_pass all_layers(const lhi_floors *f,
 /* With ZeRO 2 and 3 a chunk takes as long as it computes, and as long as all of
  * its parts send: the longer of both, for each pass. What it computes last in F
  * and D, and first in W, comes on top. The first gather and the last reduction
- * of a rank are not in its passes, so each of n has 1/n of them less. */
+ * of a rank are not in its passes, so each of n has 1/n of them less; a head
+ * alone on a rank is gathered first, too. */
 lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
                                const lh_layout *layout, uint32_t microbatches,
                                const lh_cost_slice *slice, lhi_floor_site *s,
@@ -60,6 +61,8 @@ lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
     lhi_floor_pass passes[LHI_FLOOR_PARTS] = {{0, 0, 0}};
     double gather = 0, reduce = 0, n = microbatches;
     uint32_t embedding = f->n_kinds, head = embedding + 1;
+    /* Behind some layer of its rank, where every chunk has one. */
+    uint32_t later = lhi_layers_least(job) ? head : UINT32_MAX;
     LHI_TRY(find_sent(f, job, layout, *slice, sent, err));
     for (uint32_t i = 0; i < f->n_kinds; i++) {
         gather = fmax(gather, sent[i].gather / n);
@@ -68,8 +71,8 @@ lh_status lhi_floors_take_sent(lhi_floors *f, const lh_job *job,
     for (uint32_t i = 0; i <= head; i++) {
         double g = job->training.zero >= 3 ? sent[i].gather : 0;
         double r = sent[i].reduce;
-        double less_g = i < embedding ? gather : i == head ? 0 : g / n;
-        double less_r = i < embedding ? reduce : i == head ? 0 : r / n;
+        double less_g = i < embedding ? gather : i == later ? 0 : g / n;
+        double less_r = i < embedding ? reduce : i == later ? 0 : r / n;
         passes[i] = (lhi_floor_pass){whole_ns(fmax(0, g - less_g)), whole_ns(g),
                                      whole_ns(fmax(0, r - less_r))};
     }
