@@ -96,6 +96,21 @@ def small_jobs():
         hold(f"seed {seed}", tiny(seed), ("--no-optimal",))
 
 
+@test
+def one_partition_that_fits():
+    """Of the best layout's partitions, 6, 8 and 6 layers alone fit."""
+    job = {"model": "{layers: 20, hidden: 5120, ffn: 14080, heads: 40, "
+                    "kv_heads: 40, vocab: 128256, gated: true, experts: 64, "
+                    "experts_per_token: 1, expert_ffn: 512, "
+                    "shared_expert_ffn: 0, dense_layers: 1}",
+           "batch": 32, "sequence": 8192, "per_node": 4, "fabric": 123.7,
+           "gpu": "{tflops: 125, memory_gib: 8, memory_gbps: 900}",
+           "layout": "schedule: 1f1b", "nodes": [15], "ms": 1, "gbps": 100}
+    free = plan(job, ("--no-optimal",))["iteration_s"]
+    got = plan(job, ("--no-optimal",), "expert: 16")["iteration_s"]
+    check(got >= (1 - FASTER) * free, f"{got:.6f} s, left open {free:.6f} s")
+
+
 H100 = {"gpu": "h100-sxm", "per_node": 8, "fabric": 400, "sequence": 4096}
 
 

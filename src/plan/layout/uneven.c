@@ -153,9 +153,11 @@ typedef struct start {
     bool done;
 } start;
 
-/* layers[0..n-1] is what is given; the others follow in `room`. */
+/* room[0..n-1] is what is given; the others follow, as far from it as
+ * `strength` says: 1 is as weight_of() has them, 0 as given. */
 static void draw_starts(const lhi_partition *p, const uint32_t *like,
-                        double *speed, uint32_t *room, start *starts)
+                        double strength, double *speed, uint32_t *room,
+                        start *starts)
 {
     uint32_t n = p->n_chunks;
     for (int i = 0; i < N_STARTS; i++) {
@@ -164,7 +166,7 @@ static void draw_starts(const lhi_partition *p, const uint32_t *like,
         if (i == N_SHAPES)
             memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
         for (uint32_t c = 0; c < n; c++)
-            speed[c] = room[c] * weight_of(i, c, n);
+            speed[c] = room[c] * (1 + strength * (weight_of(i, c, n) - 1));
         if (i != AS_GIVEN && i != N_SHAPES)
             share_out(p->n_layers, n, p->most_ratio, speed, starts[i].layers);
         for (int k = 0; k < i; k++)
@@ -172,6 +174,63 @@ static void draw_starts(const lhi_partition *p, const uint32_t *like,
                 0)
                 starts[i].done = true;
     }
+}
+
+static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
+                             start *starts, bool *works, lh_error *err)
+{
+    for (int i = 0; i < N_STARTS; i++) {
+        starts[i].ns = INT64_MAX;
+        if (starts[i].done || (i != AS_GIVEN && p->n_timed >= most))
+            continue;
+        p->n_timed++;
+        LHI_TRY(time_of(t, starts[i].layers, &starts[i].ns, err));
+        *works = *works || starts[i].ns < INT64_MAX;
+    }
+    return LH_OK;
+}
+
+/* What is given with one layer moved: the first that works becomes a start. */
+static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
+                           start *starts, lh_error *err)
+{
+    start *s = &starts[ONE_ENDS_SMALL];
+    uint32_t n = p->n_chunks, *to = s->layers;
+    memcpy(to, starts[AS_GIVEN].layers, n * sizeof *to);
+    for (uint32_t i = 0; i < n * n && s->ns == INT64_MAX; i++) {
+        uint32_t a = i / n, b = i % n;
+        if (a == b || to[a] < 2 || p->n_timed >= most)
+            continue;
+        to[a]--;
+        to[b]++;
+        if (lhi_partition_allows(p, to)) {
+            p->n_timed++;
+            LHI_TRY(time_of(t, to, &s->ns, err));
+        }
+        if (s->ns < INT64_MAX)
+            break;
+        to[a]++;
+        to[b]--;
+    }
+    s->done = false;
+    return LH_OK;
+}
+
+/* Where memory is so tight that none of these works, others do that are nearer
+ * to what is given: as far from it, then a half, then a quarter, then what is
+ * one layer away. */
+static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
+                             uint64_t most, double *speed, uint32_t *room,
+                             start *starts, lh_error *err)
+{
+    bool works = false;
+    for (double strength = 1; strength > 0.2 && !works; strength /= 2) {
+        draw_starts(p, like, strength, speed, room, starts);
+        starts[AS_GIVEN].done = strength < 1; /* and timed, as is the last */
+        starts[N_SHAPES].done = starts[N_SHAPES].done || strength < 1;
+        LHI_TRY(time_starts(t, p, most, starts, &works, err));
+    }
+    return works || p->steepest ? LH_OK : find_move(t, p, most, starts, err);
 }
 
 /* Climbs from the fastest start first. */
@@ -225,14 +284,7 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
         lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
     }
     if (status == LH_OK)
-        draw_starts(&p, like, speed, room, starts);
-    for (int i = 0; i < N_STARTS && status == LH_OK; i++) {
-        starts[i].ns = INT64_MAX;
-        if (starts[i].done || (i != AS_GIVEN && p.n_timed >= most))
-            continue;
-        p.n_timed++;
-        status = time_of(&t, starts[i].layers, &starts[i].ns, err);
-    }
+        status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[AS_GIVEN].ns;
     if (status == LH_OK)
         status = climb(&p, most, starts, best, &ns, err);
