@@ -152,6 +152,9 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
     put_batch(out, plan);
+    /* Its configuration refuses them there. */
+    if (l->pipeline > 1 || l->expert > 1)
+        lhi_text_puts(out, "--training.disable_cuda_graphs\n");
     lhi_text_printf(out, "--training.mixed_precision_param %s\n",
                     t->precision == LH_PRECISION_FP32 ? "float32" : "bfloat16");
     if (plan->job->framework.overlap_tensor > 0 && l->tensor > 1)

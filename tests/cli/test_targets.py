@@ -108,6 +108,8 @@ def check_torchtitan(given, plan):
                       for n in ("context", "tensor", "pipeline", "expert"))
     check(copies * shards * cp * tp * pp == world, "the world")
     check(shards * cp * tp % ep == 0, "experts")
+    check(("training.disable_cuda_graphs" in given) == (pp > 1 or ep > 1),
+          "CUDA graphs")
     local = number(given, "training.local_batch_size")
     check(number(given, "training.global_batch_size") %
           (local * copies * shards) == 0, "batch")
