@@ -441,7 +441,8 @@ static lh_status plan_trained(const void *given, lh_error *err)
 static lh_status drafted(const void *given, lh_error *err)
 {
     char *text = NULL;
-    return say_text(lh_job_draft(given, &text, NULL, err), text);
+    lh_status status = lh_job_draft(given, &text, NULL, err);
+    return say_text(status, text);
 }
 
 /* --- the structs ---------------------------------------------------------- */

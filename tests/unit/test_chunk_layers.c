@@ -109,7 +109,8 @@ static void ends_without_layers(void)
     lh_plan *plan = NULL;
     lh_error err = {0};
     lh_job *job = parse(text, &err);
-    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    lh_plan_options o = {
+        .size = sizeof o, .no_optimal = true, .target = LH_TARGET_MEGATRON};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     if (plan) {
         lh_layout l = plan->best.layout;

@@ -273,7 +273,8 @@ static void in_a_plan(void)
     lh_plan *plan, *again;
     lh_error err;
     lh_pipeline *p;
-    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    lh_plan_options o = {
+        .size = sizeof o, .no_optimal = true, .target = LH_TARGET_MEGATRON};
     char *text;
     size_t len;
     CHECK_OK(parse("llama3-8b", "[core_attn, mlp]", &job, &err), err);
