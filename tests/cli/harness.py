@@ -105,8 +105,20 @@ def read(name):
     return (WORK / name).read_text()
 
 
+# Of plans that do not say how much they may search: a twentieth of the default.
+EFFORT = ["--effort", "20000"]
+
+
+def with_effort(args):
+    args = [*map(str, args)]
+    given = {"--effort", "--time", "--help", "--draws"} & set(args)
+    if args[:1] != ["plan"] or given:
+        return args
+    return args[:1] + EFFORT + args[1:]
+
+
 def run(*args, stdin="", env=None, **more):
-    return subprocess.run([PROGRAM, *map(str, args)], input=stdin, text=True,
+    return subprocess.run([PROGRAM, *with_effort(args)], input=stdin, text=True,
                           capture_output=True, cwd=WORK, check=False,
                           env={**ENVIRONMENT, **(env or {})}, timeout=HANGS,
                           **more)
