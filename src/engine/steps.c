@@ -6,6 +6,7 @@
 
 #include "base/realtime.h"
 #include "dev/timed.h"
+#include "engine/shift.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,14 +24,10 @@ enum { TURNS = 4 }; /* that an order may use up */
 typedef struct worker {
     const lhi_job *job;
     lhi_net *net;
-    lhi_rank *rank;
+    lhi_shift *shift;
     lhi_device *device;
     lhi_training *training; /* NULL: nothing is trained */
     uint32_t me, n;
-    lhi_record *records; /* of the last step that was completed */
-    lhi_played *played;
-    uint32_t n_played;
-    bool has_records;
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
     bool interrupted, saved;
@@ -105,32 +102,6 @@ static lh_status hear_done(worker *w, uint32_t from, lhi_done *out,
 /* --- one step
  * ----------------------------------------------------------------- */
 
-static void keep_records(worker *w, int64_t t0_ns)
-{
-    const lhi_rank *rank = w->rank;
-    for (uint32_t i = 0; i < rank->program->n_passes; i++) {
-        const lhi_exec_pass *pass = &rank->program->passes[i];
-        lhi_record r = rank->records[i];
-        r.start_ns -= t0_ns;
-        r.end_ns -= t0_ns;
-        if (pass->input != LH_NONE && !pass->local_input) {
-            r.entered_ns -= t0_ns;
-            r.arrived_ns -= t0_ns;
-        }
-        w->records[i] = r;
-    }
-    w->n_played = rank->n_played;
-    for (uint32_t i = 0; i < rank->n_played; i++) {
-        lhi_played x = rank->played[i];
-        x.ready_ns -= t0_ns;
-        x.depart_ns -= t0_ns;
-        x.sent_ns -= t0_ns;
-        x.arrive_ns -= t0_ns;
-        w->played[i] = x;
-    }
-    w->has_records = true;
-}
-
 static void add_done(worker *w, lh_iteration *it, int64_t t0_ns,
                      const lhi_done *d)
 {
@@ -147,9 +118,9 @@ static lh_status train_step(worker *w, const lhi_command *command, int64_t t0,
                             lh_error *err)
 {
     lhi_training_begin(w->training, command->step);
-    LHI_TRY(
-        lhi_rank_step(w->rank, command->step, LHI_STEP_TRAIN, t0, end_ns, err));
-    keep_records(w, t0);
+    LHI_TRY(lhi_rank_step(w->shift->rank, command->step, LHI_STEP_TRAIN, t0,
+                          end_ns, err));
+    lhi_shift_keep(w->shift, t0);
     LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
     *end_ns = lhi_now_ns();
     return LH_OK;
@@ -159,8 +130,8 @@ static lh_status validate(worker *w, double *loss, lh_error *err)
 {
     int64_t end_ns;
     LHI_TRY(lhi_training_gather(w->training, w->turn, err));
-    LHI_TRY(lhi_rank_step(w->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(), &end_ns,
-                          err));
+    LHI_TRY(lhi_rank_step(w->shift->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(),
+                          &end_ns, err));
     return lhi_training_validated(w->training, w->turn, loss, err);
 }
 
@@ -177,15 +148,15 @@ static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
     if (w->training) {
         LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
     } else {
-        LHI_TRY(lhi_rank_step(w->rank, command->step, LHI_STEP_TRAIN, t0,
+        LHI_TRY(lhi_rank_step(w->shift->rank, command->step, LHI_STEP_TRAIN, t0,
                               &end_ns, err));
         lhi_timed_slips slips = lhi_timed_take_slips(w->device);
         out->n_slips = slips.n;
         out->worst_late_ns = slips.worst_ns;
-        keep_records(w, t0);
+        lhi_shift_keep(w->shift, t0);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
-    out->n_grown = w->rank->n_grown;
+    out->n_grown = w->shift->rank->n_grown;
     return LH_OK;
 }
 
@@ -279,14 +250,14 @@ static lh_status lead_save(worker *w, lh_error *err)
 /* Counts and rows of this rank, as one text. */
 static lh_status write_records(const worker *w, lhi_text *out, lh_error *err)
 {
-    lhi_counts counts = {w->rank->program->n_passes, w->n_played};
+    lhi_counts counts = {w->shift->rank->program->n_passes, w->shift->n_played};
     unsigned char head[LHI_COUNTS_BYTES];
     size_t size = lhi_rows_bytes(&counts);
     unsigned char *rows = malloc(size + 1);
     if (!rows)
         return lhi_fail_nomem(err);
     lhi_counts_write(&counts, head);
-    lhi_rows_write(&counts, w->records, w->played, rows);
+    lhi_rows_write(&counts, w->shift->records, w->shift->played, rows);
     lhi_text_add(out, (const char *)head, sizeof head);
     lhi_text_add(out, (const char *)rows, size);
     free(rows);
@@ -360,7 +331,7 @@ static void add_heading(const worker *w, uint32_t n_recorded, lhi_text *out)
 static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_END};
-    uint32_t n = w->has_records ? w->job->exec->n_ranks : 0;
+    uint32_t n = w->shift->has_records ? w->job->exec->n_ranks : 0;
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(tell_command(w, r, &command, err));
     w->turn++;
@@ -462,7 +433,7 @@ static lh_status follow(worker *w, lh_error *err)
         w->turn += TURNS;
     }
     w->turn++;
-    return w->has_records && w->me < w->job->exec->n_ranks
+    return w->shift->has_records && w->me < w->job->exec->n_ranks
                ? send_records(w, err)
                : LH_OK;
 }
@@ -539,12 +510,11 @@ static lh_status make_training(worker *w, lh_error *err)
 static lh_status make_rank(worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;
-    const lh_pipeline *p = job->pipeline;
     uint32_t stage = w->me % job->exec->n_ranks;
     if (!w->device)
         LHI_TRY(lhi_job_device(job, w->me, &w->device, err));
     lhi_rank_options o = {
-        .pipeline = p,
+        .pipeline = job->pipeline,
         .exec = job->exec,
         .stage = stage,
         .base = w->me - stage,
@@ -557,12 +527,7 @@ static lh_status make_rank(worker *w, lh_error *err)
         LHI_TRY(make_training(w, err));
         o.hooks = lhi_training_hooks(w->training);
     }
-    LHI_TRY(lhi_rank_make(&o, &w->rank, err));
-    w->records = calloc(w->rank->program->n_passes + 1u, sizeof *w->records);
-    w->played =
-        calloc(2 * (size_t)p->n_chunks + p->n_dp_ops + 1, sizeof *w->played);
-    if (!w->records || !w->played)
-        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_shift_make(&o, &w->shift, err));
     if (w->me > 0)
         return LH_OK;
     w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
@@ -584,12 +549,10 @@ static lh_status lead_or_follow(worker *w, lhi_text *out, lh_error *err)
 static void free_worker(void *of)
 {
     worker *w = of;
-    lhi_rank_free(w->rank);
+    lhi_shift_free(w->shift);
     lhi_training_free(w->training);
     if (w->device)
         w->device->ops->close(w->device);
-    free(w->records);
-    free(w->played);
     free(w->iterations);
     free(w);
 }
@@ -615,8 +578,8 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
     lh_status status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
-        if (w->rank)
-            lhi_rank_stop(w->rank);
+        if (w->shift)
+            lhi_rank_stop(w->shift->rank);
         if (w->training)
             lhi_training_stop(w->training);
         if (err)

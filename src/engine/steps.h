@@ -12,6 +12,7 @@
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
  *   messages.c          what ranks tell each other then, as bytes
+ *   shift.c             what a rank has of one execution plan
  *   rank.c, rank.h      one step: passes in order, messages around them:
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/shift.h"
+
+#include <stdlib.h>
+
+lh_status lhi_shift_make(const lhi_rank_options *options, lhi_shift **out,
+                         lh_error *err)
+{
+    const lh_pipeline *p = options->pipeline;
+    lhi_shift *s = calloc(1, sizeof *s);
+    if (!s)
+        return lhi_fail_nomem(err);
+    s->exec = options->exec;
+    lh_status status = lhi_rank_make(options, &s->rank, err);
+    if (status == LH_OK) {
+        s->records =
+            calloc(s->rank->program->n_passes + 1u, sizeof *s->records);
+        s->played = calloc(2 * (size_t)p->n_chunks + p->n_dp_ops + 1,
+                           sizeof *s->played);
+        if (!s->records || !s->played)
+            status = lhi_fail_nomem(err);
+    }
+    if (status != LH_OK) {
+        lhi_shift_free(s);
+        return status;
+    }
+    *out = s;
+    return LH_OK;
+}
+
+void lhi_shift_free(lhi_shift *s)
+{
+    if (!s)
+        return;
+    lhi_rank_free(s->rank);
+    free(s->records);
+    free(s->played);
+    free(s);
+}
+
+void lhi_shift_keep(lhi_shift *s, int64_t t0_ns)
+{
+    const lhi_rank *rank = s->rank;
+    for (uint32_t i = 0; i < rank->program->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->program->passes[i];
+        lhi_record r = rank->records[i];
+        r.start_ns -= t0_ns;
+        r.end_ns -= t0_ns;
+        if (pass->input != LH_NONE && !pass->local_input) {
+            r.entered_ns -= t0_ns;
+            r.arrived_ns -= t0_ns;
+        }
+        s->records[i] = r;
+    }
+    s->n_played = rank->n_played;
+    for (uint32_t i = 0; i < rank->n_played; i++) {
+        lhi_played x = rank->played[i];
+        x.ready_ns -= t0_ns;
+        x.depart_ns -= t0_ns;
+        x.sent_ns -= t0_ns;
+        x.arrive_ns -= t0_ns;
+        s->played[i] = x;
+    }
+    s->has_records = true;
+}
