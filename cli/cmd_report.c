@@ -6,6 +6,7 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct settings {
@@ -52,6 +53,7 @@ static const cli_example examples[] = {
 /* What --predicted and --measured come to. */
 typedef struct comparison {
     lh_trace_difference difference;
+    char how[160];   /* it was measured, by the trace's own title */
     lh_run_log *log; /* NULL: none was given */
 } comparison;
 
@@ -143,10 +145,13 @@ static lh_status add_pair(cli *c, lh_report *report, comparison *x)
     if (status == LH_OK)
         status = lh_trace_compare(trace_of(&predicted), trace_of(&measured),
                                   &x->difference, &c->err);
+    if (status == LH_OK)
+        snprintf(x->how, sizeof x->how, "%s", trace_of(&measured)->title);
     if (status == LH_OK && s->log)
         status = lh_run_log_read(s->log, &x->log, &c->err);
     if (status == LH_OK)
-        status = cli_difference_facts(c, &x->difference, x->log, report);
+        status =
+            cli_difference_facts(c, &x->difference, x->how, x->log, report);
     if (status == LH_OK)
         status = add_source(c, &predicted, "predicted", report);
     if (status == LH_OK)
@@ -181,9 +186,9 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
     if (c->common.json)
         return cli_put_json(
             c, cli_difference_json(s->predicted ? &x->difference : NULL, x->log,
-                                   cli_name(c, path)));
+                                   x->how, cli_name(c, path)));
     if (s->predicted)
-        cli_difference_text(c, &x->difference, x->log);
+        cli_difference_text(c, &x->difference, x->how, x->log);
     cli_print(c, "report        %s\n", path);
     return LH_OK;
 }

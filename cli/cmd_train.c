@@ -113,8 +113,8 @@ static const cli_option options[] = {
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),
-     .help = "cpu: messages take the plan's links, as they do on the timed "
-             "device. Also with --inject."},
+     .help = "cpu: messages and data-parallel communication take the plan's "
+             "links, as they do on the timed device. Also with --inject."},
     {.name = "data",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, data),
@@ -245,7 +245,9 @@ const cli_command cmd_train = {
         "execution plan (see explain), messages real bytes. On the timed "
         "device passes take the time that the pipeline gives them and links "
         "the delays, so that a job for hundreds of GPUs plays in real time on "
-        "one machine.\n\n"
+        "one machine; what is measured then says how far the machine kept up "
+        "with the prediction. The cpu device trains: what is measured there "
+        "is a test of the prediction.\n\n"
         "The first interrupt (Ctrl-C), SIGTERM or SIGHUP ends the run after "
         "the iteration, with a checkpoint if there are any; the second ends it "
         "at once, a third as signals do. What was done until then is printed "

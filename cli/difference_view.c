@@ -2,6 +2,7 @@
 /* What a measured iteration differs in from its prediction, shown. */
 #include "difference_view.h"
 #include "inputs.h"
+#include "wrap.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -65,10 +66,12 @@ static json_t *iterations_json(const lh_trace_difference *d,
     return all;
 }
 
-void cli_difference_text(cli *c, const lh_trace_difference *d,
+void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
                          const lh_run_log *log)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
+    if (how[0])
+        cli_wrap(c, "measured", 0, "%s", how);
     cli_print(c, "  %-10s %8s %14s %14s\n", "", "number", "predicted",
               "measured");
     cli_print(c, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",
@@ -109,7 +112,7 @@ static json_t *kind_json(const lh_trace_share *k)
 }
 
 json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
-                            const char *report)
+                            const char *how, const char *report)
 {
     json_t *all = json_pack("{s:s}", "report", report);
     if (!d || !all)
@@ -118,17 +121,18 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
     for (uint32_t i = 0; i <= LH_B; i++)
         if (d->kinds[i].n)
             json_object_set_new(kinds, kind_names[i], kind_json(&d->kinds[i]));
-    json_t *more =
-        json_pack("{s:o, s:o, s:f, s:I, s:I, s:I, s:f, s:o, s:s, s:o, s:o}",
-                  "predicted_s", cli_seconds(d->predicted_ns), "measured_s",
-                  cli_seconds(d->measured_ns), "error",
-                  percent(d->predicted_ns, d->measured_ns) / 100, "passes",
-                  (json_int_t)d->n_passes, "only_predicted",
-                  (json_int_t)d->n_only_predicted, "only_measured",
-                  (json_int_t)d->n_only_measured, "mean_start_error_s",
-                  d->mean_start_ns / 1e9, "worst_start_error_s",
-                  cli_seconds(d->worst_start_ns), "worst_pass", d->worst,
-                  "kinds", kinds, "messages", kind_json(&d->messages));
+    json_t *more = json_pack(
+        "{s:s, s:o, s:o, s:f, s:I, s:I, s:I, s:f, s:o, s:s, s:o, "
+        "s:o}",
+        "measured_as", how, "predicted_s", cli_seconds(d->predicted_ns),
+        "measured_s", cli_seconds(d->measured_ns), "error",
+        percent(d->predicted_ns, d->measured_ns) / 100, "passes",
+        (json_int_t)d->n_passes, "only_predicted",
+        (json_int_t)d->n_only_predicted, "only_measured",
+        (json_int_t)d->n_only_measured, "mean_start_error_s",
+        d->mean_start_ns / 1e9, "worst_start_error_s",
+        cli_seconds(d->worst_start_ns), "worst_pass", d->worst, "kinds", kinds,
+        "messages", kind_json(&d->messages));
     if (more && d->parts[0])
         json_object_set_new(more, "parts",
                             json_pack("{s:s, s:I, s:o, s:o}", "pass", d->parts,
@@ -151,13 +155,16 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
 }
 
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
-                               const lh_run_log *log, lh_report *report)
+                               const char *how, const lh_run_log *log,
+                               lh_report *report)
 {
     char p[CLI_TIME_TEXT], text[160];
     snprintf(text, sizeof text, "%s, measured %+.2f %%",
              cli_time_text(d->predicted_ns, p),
              percent(d->predicted_ns, d->measured_ns));
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
+    if (how[0])
+        CLI_TRY(lh_report_add_fact(report, "measured", how, &c->err));
     if (log) {
         snprintf(text, sizeof text, "%" PRIu32 ", median %s, %+.2f %%",
                  log->n_iterations, cli_time_text(log->median_ns, p),

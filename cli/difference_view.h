@@ -8,13 +8,15 @@
 #include <longhaul/report.h>
 #include <longhaul/trace_compare.h>
 
-/* `log`, the run's iterations, may be NULL. */
-void cli_difference_text(cli *c, const lh_trace_difference *d,
+/* `how`: it was measured, "" if that is not known. `log`, the run's iterations,
+ * may be NULL. */
+void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
                          const lh_run_log *log);
 /* `d` may be NULL: nothing was compared. */
 json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
-                            const char *report);
+                            const char *how, const char *report);
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
-                               const lh_run_log *log, lh_report *report);
+                               const char *how, const lh_run_log *log,
+                               lh_report *report);
 
 #endif

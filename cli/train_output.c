@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "difference_view.h"
 #include "train_parts.h"
+#include "wrap.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- iterations ----------------------------------------------------------- */
 
@@ -55,17 +57,23 @@ static json_t *iterations_json(const lh_train_result *r)
 static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:s, s:o, s:o, s:f, s:b, s:o}",
-                  "device", train_devices[s->device], "transport",
-                  train_transports[s->transport], "schedule", v->method,
-                  "ranks", (json_int_t)lh_pipeline_n_devices(v->pipeline),
-                  "receives", cli_receives_of(&s->model, v->pipeline),
-                  "predicted_s", cli_seconds(r->predicted_ns), "median_s",
-                  cli_seconds(r->median_ns), "error", r->error, "interrupted",
-                  (int)r->interrupted, "iterations", iterations_json(r));
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:o, s:o, s:f, s:b, s:o}",
+        "device", train_devices[s->device], "transport",
+        train_transports[s->transport], "schedule", v->method, "ranks",
+        (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "clock",
+        s->device == LH_TRAIN_CPU ? "real" : "deadlines", "receives",
+        cli_receives_of(&s->model, v->pipeline), "predicted_s",
+        cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
+        "error", r->error, "interrupted", (int)r->interrupted, "iterations",
+        iterations_json(r));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
+        json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
+        json_object_set_new(j, "shared_processors",
+                            r->n_processors
+                                ? json_integer((json_int_t)r->n_processors)
+                                : json_null());
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips", json_integer((json_int_t)r->slips));
@@ -76,10 +84,18 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 
 static void print_timed(cli *c, const lh_train_result *r)
 {
+    const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT];
     cli_print(c, "predicted     %s\n", cli_time_text(r->predicted_ns, a));
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               100 * r->error);
+    cli_wrap(
+        c, "clock", 0,
+        "passes wait for the prediction's deadlines%s: the difference says "
+        "how far this machine kept up with them, not how good the "
+        "prediction is",
+        s->real_links ? ", messages take the network as it is"
+                      : ", messages for those of the links");
     cli_print(c, "lateness      %s at worst",
               cli_time_text(r->worst_late_ns, a));
     if (r->slips)
@@ -88,7 +104,35 @@ static void print_timed(cli *c, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
-static void print_trained(cli *c, const lh_train_result *r)
+/* Where the times of passes come from. */
+static const char *source_of(const lh_plan *plan)
+{
+    if (strcmp(plan->cost_source, "profile") == 0)
+        return "from measured passes";
+    if (strcmp(plan->cost_source, "mixed") == 0)
+        return "in part from measured passes";
+    return "modelled";
+}
+
+static void print_prediction(cli *c, const lh_plan *plan,
+                             const lh_train_result *r)
+{
+    char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    if (r->n_processors)
+        cli_wrap(c, "predicted", 0,
+                 "%s, %s, where %" PRIu32 " ranks share %" PRIu32
+                 " processor%s; %s if each had its own",
+                 cli_time_text(r->predicted_ns, a), source_of(plan), r->n_ranks,
+                 r->n_processors, r->n_processors > 1 ? "s" : "",
+                 cli_time_text(r->unshared_ns, b));
+    else
+        cli_print(c, "predicted     %s, %s\n",
+                  cli_time_text(r->predicted_ns, a), source_of(plan));
+    cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
+              100 * r->error);
+}
+
+static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     const lh_iteration *first = &r->iterations[0];
     const lh_iteration *last = &r->iterations[r->n_iterations - 1];
@@ -104,6 +148,7 @@ static void print_trained(cli *c, const lh_train_result *r)
                       r->iterations[i].step + 1);
             break;
         }
+    print_prediction(c, plan, r);
     cli_print(
         c, "iteration     %s: %.0f tokens/s", cli_time_text(r->median_ns, a),
         r->median_ns > 0 ? (double)last->tokens * 1e9 / (double)r->median_ns
@@ -114,12 +159,30 @@ static void print_trained(cli *c, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
-static void print_text(cli *c, const cli_view *v, const lh_train_result *r)
+static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
+                        const lh_train_result *r)
+{
+    const uint32_t stages = r->n_ranks / r->n_replicas;
+    const uint32_t replicas = plan ? plan->best.layout.data : 1;
+    cli_print(c, "schedule      %s on ", v->method);
+    if (r->n_replicas > 1)
+        cli_print(
+            c, "%" PRIu32 " ranks: %" PRIu32 " stages x %" PRIu32 " replicas",
+            r->n_ranks, stages, r->n_replicas);
+    else if (replicas > 1)
+        cli_print(c, "%" PRIu32 " ranks: one of %" PRIu32 " replicas", stages,
+                  replicas);
+    else
+        cli_print(c, "%" PRIu32 " ranks", stages);
+}
+
+static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
+                       const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
-    cli_print(c, "schedule      %s on %" PRIu32 " ranks, %s over %s", v->method,
-              lh_pipeline_n_devices(v->pipeline), train_devices[s->device],
+    print_ranks(c, v, plan, r);
+    cli_print(c, ", %s over %s", train_devices[s->device],
               train_transports[s->transport]);
     if (s->speed > 1)
         cli_print(c, ", %" PRIu32 " times as fast", s->speed);
@@ -134,7 +197,7 @@ static void print_text(cli *c, const cli_view *v, const lh_train_result *r)
                      "which counts from the first run's beginning");
     cli_print(c, "\n");
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
-        print_trained(c, r);
+        print_trained(c, plan, r);
     else if (r->n_iterations)
         print_timed(c, r);
 }
@@ -146,7 +209,7 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     lh_trace_difference d;
     CLI_TRY(lh_trace_compare(v->trace, trace, &d, &c->err));
     CLI_TRY(lh_report_make(cli_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = cli_difference_facts(c, &d, NULL, report);
+    lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);
@@ -158,7 +221,8 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     return status;
 }
 
-lh_status train_put_results(cli *c, const cli_view *v, const lh_train_result *r)
+lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
+                            const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     if (r->elsewhere)
@@ -169,6 +233,6 @@ lh_status train_put_results(cli *c, const cli_view *v, const lh_train_result *r)
         CLI_TRY(write_html(c, v, r->trace));
     if (c->common.json)
         return print_json(c, v, r);
-    print_text(c, v, r);
+    print_text(c, v, plan, r);
     return LH_OK;
 }

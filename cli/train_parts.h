@@ -46,8 +46,9 @@ void train_log_add(train_log *log, const lh_iteration *it);
 /* False: not all of it was written, which has been said. */
 bool train_log_close(train_log *log);
 
-/* Writes and prints what was asked for; nothing where another process does. */
-lh_status train_put_results(cli *c, const cli_view *v,
+/* Writes and prints what was asked for; nothing where another process does.
+ * `plan`: NULL of a pipeline. */
+lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_train_result *r);
 
 #endif

@@ -175,7 +175,7 @@ static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
     lh_train_result *result = NULL;
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
     CLI_TRY(train(c, v, plan, &result));
-    lh_status status = train_put_results(c, v, result);
+    lh_status status = train_put_results(c, v, plan, result);
     lh_train_result_free(result);
     return status;
 }

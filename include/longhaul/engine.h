@@ -172,6 +172,13 @@ typedef struct lh_train_result {
     /* Share of the peak FLOPs of the GPUs that a plan counts on; negative: not
      * known, or no plan was run. */
     double utilisation;
+    uint32_t n_ranks,
+        n_replicas; /* that ran, those of all replicas; of these */
+    /* cpu: processors that the ranks share, where they are fewer than these and
+     * predicted_ns counts on that: passes of all ranks share them. 0: each has
+     * its own, or it is not known. */
+    uint32_t n_processors;
+    int64_t unshared_ns; /* predicted, if each rank had its own */
 } lh_train_result;
 
 /* Plays the plan in real time on this machine: passes take their time, messages

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The links of a pipeline as the network emulates them. */
+/* The links of a pipeline as the network emulates them. What replicas share is
+ * in their transfer times: the pipeline is that of one replica while the others
+ * send, too. So each has links of its own. */
 #include "engine/steps.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+size_t lhi_job_n_links(const lhi_job *job)
+{
+    return (size_t)job->pipeline->n_resources * job->n_replicas;
+}
 
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err)
 {
@@ -24,6 +31,9 @@ lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err)
         *to = (lhi_net_link){l->latency_ns, l->transfer_ns, 0};
         seen[p->link_resources[i]] = true;
     }
+    for (size_t i = p->n_resources; status == LH_OK && i < lhi_job_n_links(job);
+         i++)
+        links[i] = links[i - p->n_resources];
     free(seen);
     return status;
 }

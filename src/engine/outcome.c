@@ -3,6 +3,7 @@
 #include "engine/measure.h"
 
 #include "base/sort.h"
+#include "base/team.h"
 #include "engine/steps.h"
 #include "sim/timeline.h"
 
@@ -134,6 +135,38 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
     return LH_OK;
 }
 
+/* Nothing measures memory over time: what the pipeline says of it is planned.
+ */
+static lh_status as_measured(const lhi_job *job, const lh_trace *from,
+                             lh_trace **out, lh_error *err)
+{
+    lh_trace measured = *from;
+    lh_trace_device *devices = calloc(from->n_devices, sizeof *devices);
+    lh_trace_run *runs = calloc((size_t)from->n_runs + 1, sizeof *runs);
+    lh_status status = devices && runs ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t i = 0; status == LH_OK && i < from->n_devices; i++) {
+        devices[i] = from->devices[i];
+        devices[i].memory_static = 0;
+        devices[i].memory_limit = LH_NO_LIMIT;
+    }
+    for (uint32_t i = 0; status == LH_OK && i < from->n_runs; i++) {
+        runs[i] = from->runs[i];
+        runs[i].memory = runs[i].memory_after = 0;
+    }
+    measured.devices = devices;
+    measured.runs = runs;
+    measured.memory_unit = "";
+    measured.source = "measured";
+    if (!job->model)
+        measured.title = "timed device: passes wait for the prediction's "
+                         "deadlines";
+    if (status == LH_OK)
+        status = lh_trace_copy(&measured, out, err);
+    free(devices);
+    free(runs);
+    return status;
+}
+
 lh_status lhi_measured_trace(const lhi_job *job,
                              const lhi_record *const *records,
                              const lhi_played *const *played,
@@ -146,7 +179,7 @@ lh_status lhi_measured_trace(const lhi_job *job,
     lh_status status =
         mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
     lhi_net_link *links =
-        mem ? LHI_NEW(mem, lhi_net_link, job->exec->n_links) : NULL;
+        mem ? LHI_NEW(mem, lhi_net_link, lhi_job_n_links(job)) : NULL;
     if (status == LH_OK && !links)
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
@@ -157,11 +190,8 @@ lh_status lhi_measured_trace(const lhi_job *job,
         add_collectives(&m, played, n_played);
         status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
     }
-    if (status == LH_OK) {
-        lh_trace measured = *made;
-        measured.source = "measured";
-        status = lh_trace_copy(&measured, out, err);
-    }
+    if (status == LH_OK)
+        status = as_measured(job, made, out, err);
     lh_trace_free(made);
     lhi_arena_free(mem);
     return status;
@@ -270,6 +300,25 @@ static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
                               err);
 }
 
+/* The prediction: each rank of the pipeline has a processor. Where they have
+ * not, all passes together take what the processors can do at least. */
+static void predict(const lhi_job *job, lh_train_result *r)
+{
+    const lh_pipeline *p = job->pipeline;
+    double passes_ns = 0;
+    r->unshared_ns = r->predicted_ns = lh_exec_predicted_ns(job->exec);
+    uint32_t n = job->model && !job->launched ? lhi_processors() : 0;
+    if (n == 0 || n >= r->n_ranks)
+        return;
+    for (uint32_t c = 0; c < p->n_chunks; c++)
+        passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
+                     (double)p->chunks[c].w_ns;
+    passes_ns *= (double)p->n_microbatches * job->n_replicas / n;
+    r->n_processors = n;
+    if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
+        r->predicted_ns = (int64_t)passes_ns;
+}
+
 /* What the iterations say together. */
 static lh_status summarise(const lhi_job *job, lh_train_result *r,
                            lh_error *err)
@@ -285,7 +334,7 @@ static lh_status summarise(const lhi_job *job, lh_train_result *r,
         if (it->worst_late_ns > r->worst_late_ns)
             r->worst_late_ns = it->worst_late_ns;
     }
-    r->predicted_ns = lh_exec_predicted_ns(job->exec);
+    predict(job, r);
     if (n) {
         r->median_ns = lhi_median_ns(ns, n);
         r->least_ns = ns[0];
@@ -330,6 +379,8 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .trace = to->trace,
         .n_grown = (uint32_t)head.n_grown,
         .utilisation = -1,
+        .n_ranks = job->exec->n_ranks * job->n_replicas,
+        .n_replicas = job->n_replicas,
     };
     return status == LH_OK ? summarise(job, &to->result, err) : status;
 }

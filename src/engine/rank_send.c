@@ -18,9 +18,10 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
     uint32_t link = LHI_NET_NO_LINK;
     uint64_t turn = LHI_NET_NO_TURN;
     if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
-        link = pass->link;
+        const lh_exec *x = rank->o.exec;
+        link = rank->o.base / x->n_ranks * x->n_links + pass->link;
         if (pass->turn != UINT64_MAX)
-            turn = rank->turns * rank->o.exec->link_messages[link] + pass->turn;
+            turn = rank->turns * x->link_messages[pass->link] + pass->turn;
     }
     buffer->op = (lhi_net_op){0};
     return lhi_net_send(rank->o.net, rank->o.base + pass->peer,

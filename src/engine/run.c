@@ -88,7 +88,7 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
     uint32_t n = job->exec->n_ranks * job->n_replicas;
-    uint32_t n_links = job->emulates ? job->exec->n_links : 0;
+    uint32_t n_links = job->emulates ? (uint32_t)lhi_job_n_links(job) : 0;
     lhi_job_place place = transports[find_transport(job->o.transport)].place;
     if (place == LHI_RANKS_ANYWHERE)
         return lhi_job_launched(job, n_links, links, first, err);
@@ -108,8 +108,7 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
 
 static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
-    lhi_net_link *links =
-        calloc((size_t)job->pipeline->n_resources + 1, sizeof *links);
+    lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
     lhi_rank_result first = {0};
     lh_status status = links ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && job->emulates)
@@ -201,6 +200,20 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
+/* The device gathers the values of a chunk once, before its first pass, and
+ * reduces its gradients once, after the last. */
+static lh_status check_emulation(const lhi_job *job, lh_error *err)
+{
+    const lh_pipeline *p = job->pipeline;
+    if (!job->emulates || job->n_replicas == 1 ||
+        (p->n_dp_ops == 0 && p->first_gathers == 0))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "links cannot be emulated here: the pipeline gathers or "
+                    "reduces parts of its chunks between passes, as elastic "
+                    "plans do, the cpu device whole chunks");
+}
+
 /* Ranks that are threads get devices from here, so that what is missing is said
  * before there are threads. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
@@ -245,6 +258,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     uint32_t transport = find_transport(job.o.transport);
     lhi_job_place place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_ANYWHERE;
+    LHI_TRY(check_emulation(&job, err));
     LHI_TRY(lhi_job_fits(&job, place, err));
     LHI_TRY(open_data(&m, &data, err));
     job.data = data;

@@ -38,7 +38,8 @@ void lhi_shift_free(lhi_shift *s)
     free(s);
 }
 
-void lhi_shift_keep(lhi_shift *s, int64_t t0_ns)
+void lhi_shift_keep(lhi_shift *s, int64_t t0_ns, const lhi_played *played,
+                    uint32_t n_played)
 {
     const lhi_rank *rank = s->rank;
     for (uint32_t i = 0; i < rank->program->n_passes; i++) {
@@ -52,9 +53,9 @@ void lhi_shift_keep(lhi_shift *s, int64_t t0_ns)
         }
         s->records[i] = r;
     }
-    s->n_played = rank->n_played;
-    for (uint32_t i = 0; i < rank->n_played; i++) {
-        lhi_played x = rank->played[i];
+    s->n_played = n_played;
+    for (uint32_t i = 0; i < n_played; i++) {
+        lhi_played x = played[i];
         x.ready_ns -= t0_ns;
         x.depart_ns -= t0_ns;
         x.sent_ns -= t0_ns;

@@ -20,7 +20,9 @@ lh_status lhi_shift_make(const lhi_rank_options *options, lhi_shift **out,
 /* As lhi_rank_free(); NULL is fine. */
 void lhi_shift_free(lhi_shift *shift);
 
-/* Keeps what the step that began at t0_ns has recorded, as times from then. */
-void lhi_shift_keep(lhi_shift *shift, int64_t t0_ns);
+/* Keeps what the step that began at t0_ns has recorded, as times from then,
+ * with its data-parallel communications. */
+void lhi_shift_keep(lhi_shift *shift, int64_t t0_ns, const lhi_played *played,
+                    uint32_t n_played);
 
 #endif

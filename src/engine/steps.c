@@ -120,8 +120,10 @@ static lh_status train_step(worker *w, const lhi_command *command, int64_t t0,
     lhi_training_begin(w->training, command->step);
     LHI_TRY(lhi_rank_step(w->shift->rank, command->step, LHI_STEP_TRAIN, t0,
                           end_ns, err));
-    lhi_shift_keep(w->shift, t0);
     LHI_TRY(lhi_training_end(w->training, w->turn, report, err));
+    uint32_t n_played;
+    const lhi_played *played = lhi_training_played(w->training, &n_played);
+    lhi_shift_keep(w->shift, t0, played, n_played);
     *end_ns = lhi_now_ns();
     return LH_OK;
 }
@@ -153,7 +155,8 @@ static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
         lhi_timed_slips slips = lhi_timed_take_slips(w->device);
         out->n_slips = slips.n;
         out->worst_late_ns = slips.worst_ns;
-        lhi_shift_keep(w->shift, t0);
+        const lhi_rank *rank = w->shift->rank;
+        lhi_shift_keep(w->shift, t0, rank->played, rank->n_played);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
     out->n_grown = w->shift->rank->n_grown;
@@ -389,7 +392,7 @@ static void note_unheard(worker *w)
 /* Steps begin once all ranks have made what they need. */
 static lh_status await_all(worker *w, lh_error *err)
 {
-    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK};
+    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL};
     return lhi_net_barrier(w->net, &all, lhi_tag(LHI_TAG_BARRIER, 0, 0),
                            w->stop, err);
 }
@@ -493,7 +496,9 @@ static lh_status make_training(worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;
     uint32_t n = job->exec->n_ranks;
-    lhi_training_options o = {.exec = job->exec,
+    lhi_training_options o = {.pipeline = job->pipeline,
+                              .exec = job->exec,
+                              .emulates = job->emulates,
                               .model = job->model,
                               .stage = w->me % n,
                               .replica = w->me / n,

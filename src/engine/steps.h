@@ -90,7 +90,9 @@ lh_status lhi_job_launched(lhi_job *job, uint32_t n_links,
 lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err);
 
-/* The emulated links: room for one per resource. */
+/* The emulated links, lhi_job_n_links() of them: one per resource of each
+ * replica, the first replica's first. */
+size_t lhi_job_n_links(const lhi_job *job);
 lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 
 /* What rank 0 has handed back (docs/formats/wire.md) into a result, and the

@@ -33,8 +33,11 @@ struct lhi_training {
     bool has_thread, stop;
     uint64_t round, step;
     bool round_gathers;
-    bool *gathered, *ended; /* per chunk of the pipeline */
-    uint32_t n_scattered;
+    bool *gathered, *ended;        /* per chunk of the pipeline */
+    int64_t *ended_ns, *arrive_ns; /* its last pass; its values, gathered */
+    int64_t begin_ns, data_free_ns, last_ns; /* of the step */
+    lhi_played *played;
+    uint32_t n_played, n_scattered;
     lh_status status;
     lh_error err;
 };
@@ -44,29 +47,76 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
+/* Both raise *ready_ns, when this rank was ready, to when all replicas were. */
 static lh_status gather(lhi_training *t, uint64_t step, uint32_t chunk,
-                        lh_error *err)
+                        int64_t *ready_ns, lh_error *err)
 {
+    lhi_net_group group = t->group;
     float *values;
     size_t n;
+    group.latest_ns = ready_ns;
     lhi_train_parameters(t->train, chunk, &values, &n);
     if (n == 0)
         return LH_OK;
-    return lhi_net_all_gather(t->o.net, &t->group, data_tag(step, chunk, false),
+    return lhi_net_all_gather(t->o.net, &group, data_tag(step, chunk, false),
                               values, n, sizeof *values, err);
 }
 
 static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
-                         lh_error *err)
+                         int64_t *ready_ns, lh_error *err)
 {
+    lhi_net_group group = t->group;
     const float *values;
     float *out;
     size_t n;
+    group.latest_ns = ready_ns;
     lhi_train_gradients(t->train, chunk, &values, &n, &out);
     if (n == 0)
         return LH_OK;
-    return lhi_net_reduce_scatter(
-        t->o.net, &t->group, data_tag(step, chunk, true), values, n, out, err);
+    return lhi_net_reduce_scatter(t->o.net, &group, data_tag(step, chunk, true),
+                                  values, n, out, err);
+}
+
+/* --- times
+ * ---------------------------------------------------------------------- */
+
+/* A collective whose values are here now, and for which all replicas were ready
+ * at `ready_ns`: as it was, or as it would have been over the stage's
+ * data-parallel link, one after the other. Under the lock; when it arrives. */
+static int64_t date_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
+                               int64_t ready_ns)
+{
+    const lh_chunk *c = &t->o.pipeline->chunks[chunk];
+    int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
+    int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
+    if (t->o.emulates) {
+        depart = ready_ns > t->data_free_ns ? ready_ns : t->data_free_ns;
+        sent = depart + takes;
+        latency = takes > 0 ? c->dp_latency_ns : 0;
+        t->data_free_ns = sent;
+    }
+    int64_t arrive = sent + latency;
+    t->played[t->n_played++] = (lhi_played){
+        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive};
+    if (arrive > t->last_ns)
+        t->last_ns = arrive;
+    return arrive;
+}
+
+/* Waits for what is emulated; ends where the run does. */
+static lh_status sleep_until(const lhi_training *t, int64_t until_ns,
+                             lh_error *err)
+{
+    enum { LOOK_NS = 50000000 };
+    for (int64_t now = lhi_now_ns(); now < until_ns; now = lhi_now_ns()) {
+        const char *failure = lhi_net_failure(t->o.net);
+        if (failure)
+            return lhi_fail(err, LH_EIO, "%s", failure);
+        if (lhi_net_stopped(t->o.stop))
+            return lhi_fail(err, LH_ECANCELED, "interrupted");
+        lhi_sleep_until(until_ns - now > LOOK_NS ? now + LOOK_NS : until_ns);
+    }
+    return LH_OK;
 }
 
 /* --- the thread --------------------------------------------------------------
@@ -75,22 +125,28 @@ static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
 static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
 {
     for (uint32_t i = 0; gathers && i < t->n_mine; i++) {
-        LHI_TRY(gather(t, step, t->gathers[i], &t->err));
+        uint32_t chunk = t->gathers[i];
+        int64_t ready_ns = t->begin_ns;
+        LHI_TRY(gather(t, step, chunk, &ready_ns, &t->err));
         pthread_mutex_lock(&t->lock);
-        t->gathered[t->gathers[i]] = true;
+        t->arrive_ns[chunk] = date_collective(t, chunk, false, ready_ns);
+        t->gathered[chunk] = true;
         pthread_cond_broadcast(&t->changed);
         pthread_mutex_unlock(&t->lock);
     }
     for (uint32_t i = 0; i < t->n_mine; i++) {
+        uint32_t chunk = t->scatters[i];
         pthread_mutex_lock(&t->lock);
-        while (!t->ended[t->scatters[i]] && !t->stop)
+        while (!t->ended[chunk] && !t->stop)
             pthread_cond_wait(&t->changed, &t->lock);
         bool stop = t->stop;
+        int64_t ready_ns = t->ended_ns[chunk];
         pthread_mutex_unlock(&t->lock);
         if (stop)
             return lhi_fail(&t->err, LH_ECANCELED, "stopped");
-        LHI_TRY(scatter(t, step, t->scatters[i], &t->err));
+        LHI_TRY(scatter(t, step, chunk, &ready_ns, &t->err));
         pthread_mutex_lock(&t->lock);
+        date_collective(t, chunk, true, ready_ns);
         t->n_scattered++;
         pthread_cond_broadcast(&t->changed);
         pthread_mutex_unlock(&t->lock);
@@ -137,10 +193,11 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
             pthread_cond_wait(&t->changed, &t->lock);
         if ((status = t->status) != LH_OK && err)
             *err = t->err;
+        int64_t arrive_ns = t->arrive_ns[chunk];
         pthread_mutex_unlock(&t->lock);
-    } else {
-        status = gather(t, t->step, chunk, err);
-    }
+        if (status == LH_OK && t->o.emulates)
+            status = sleep_until(t, arrive_ns, err);
+    } /* else it has none to wait for */
     if (status == LH_OK)
         lhi_train_gathered(t->train, chunk);
     return status;
@@ -151,6 +208,7 @@ static void last(void *of, uint32_t chunk)
     lhi_training *t = of;
     pthread_mutex_lock(&t->lock);
     t->ended[chunk] = true;
+    t->ended_ns[chunk] = lhi_now_ns();
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->lock);
 }
@@ -164,7 +222,9 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
     t->step = step;
     t->round++;
     t->round_gathers = !t->whole;
-    t->n_scattered = 0;
+    t->n_scattered = t->n_played = 0;
+    t->begin_ns = t->data_free_ns = lhi_now_ns();
+    t->last_ns = 0;
     memset(t->gathered, 0, t->o.exec->n_chunks * sizeof *t->gathered);
     memset(t->ended, 0, t->o.exec->n_chunks * sizeof *t->ended);
     pthread_cond_broadcast(&t->changed);
@@ -174,8 +234,9 @@ void lhi_training_begin(lhi_training *t, uint64_t step)
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (!t->has_thread) {
+        int64_t ready_ns = 0;
         for (uint32_t i = 0; i < t->n_mine; i++)
-            LHI_TRY(scatter(t, t->step, t->scatters[i], err));
+            LHI_TRY(scatter(t, t->step, t->scatters[i], &ready_ns, err));
         return LH_OK;
     }
     pthread_mutex_lock(&t->lock);
@@ -184,8 +245,9 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
     lh_status status = t->status;
     if (status != LH_OK && err)
         *err = t->err;
+    int64_t last_ns = t->last_ns;
     pthread_mutex_unlock(&t->lock);
-    return status;
+    return status == LH_OK ? sleep_until(t, last_ns, err) : status;
 }
 
 static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
@@ -255,8 +317,9 @@ lh_status lhi_training_gather(lhi_training *t, uint64_t turn, lh_error *err)
     if (t->whole)
         return LH_OK;
     for (uint32_t i = 0; i < t->n_mine; i++) {
+        int64_t ready_ns = 0;
         /* Numbers above all steps', so that tags differ. */
-        LHI_TRY(gather(t, (1u << 23) + turn, t->gathers[i], err));
+        LHI_TRY(gather(t, (1u << 23) + turn, t->gathers[i], &ready_ns, err));
         lhi_train_gathered(t->train, t->gathers[i]);
     }
     t->whole = true;
@@ -278,7 +341,7 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
 {
     bool leads = lhi_net_rank(t->o.net) == 0;
     const lhi_net_group all = {t->o.n_ranks, lhi_net_rank(t->o.net), NULL,
-                               LHI_NET_NO_LINK};
+                               LHI_NET_NO_LINK, NULL};
     if (leads)
         LHI_TRY(lhi_train_save_begin(t->train, &t->checkpoint, err));
     /* The folder is there. */
@@ -316,9 +379,12 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     t->scatters = calloc(x->n_chunks, sizeof *t->scatters);
     t->gathered = calloc(x->n_chunks, sizeof *t->gathered);
     t->ended = calloc(x->n_chunks, sizeof *t->ended);
+    t->ended_ns = calloc(x->n_chunks, sizeof *t->ended_ns);
+    t->arrive_ns = calloc(x->n_chunks, sizeof *t->arrive_ns);
+    t->played = calloc(2 * (size_t)x->n_chunks, sizeof *t->played);
     t->group_ranks = calloc(t->o.n_replicas, sizeof *t->group_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->group_ranks)
+        !t->ended_ns || !t->arrive_ns || !t->played || !t->group_ranks)
         return lhi_fail_nomem(err);
     uint32_t gathers = 0, scatters = 0;
     for (uint32_t c = 0; c < x->n_chunks; c++)
@@ -465,6 +531,9 @@ void lhi_training_free(lhi_training *t)
     free(t->scatters);
     free(t->gathered);
     free(t->ended);
+    free(t->ended_ns);
+    free(t->arrive_ns);
+    free(t->played);
     free(t->group_ranks);
     free(t);
 }
@@ -472,6 +541,12 @@ void lhi_training_free(lhi_training *t)
 const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
 {
     return &t->hooks;
+}
+
+const lhi_played *lhi_training_played(const lhi_training *t, uint32_t *n)
+{
+    *n = t->n_played;
+    return t->played;
 }
 
 uint64_t lhi_training_step(const lhi_training *t)

@@ -10,7 +10,9 @@
 typedef struct lhi_training lhi_training;
 
 typedef struct lhi_training_options {
+    const lh_pipeline *pipeline;
     const lh_exec *exec;
+    bool emulates; /* collectives take their times in the pipeline */
     const lh_train_model *model;
     uint32_t stage, replica, n_replicas, n_ranks;
     uint64_t steps;
@@ -37,6 +39,11 @@ uint64_t lhi_training_step(const lhi_training *training);
 void lhi_training_begin(lhi_training *training, uint64_t step);
 lh_status lhi_training_end(lhi_training *training, uint64_t turn,
                            lhi_train_report *report, lh_error *err);
+/* Of the last step: its all-gathers and reduce-scatters, one row each, times by
+ * the real clock or, where they are emulated, by the link that they take. Until
+ * the next one begins; none where there is one replica. */
+const lhi_played *lhi_training_played(const lhi_training *training,
+                                      uint32_t *n);
 /* Between steps: all values are whole, until the next update. */
 lh_status lhi_training_gather(lhi_training *training, uint64_t turn,
                               lh_error *err);

@@ -90,7 +90,7 @@ static lh_status exchange(void *context, void *cards, size_t size,
 {
     lhi_net *net = context;
     lhi_net_group all = {lhi_net_n_ranks(net), lhi_net_rank(net), NULL,
-                         LHI_NET_NO_LINK};
+                         LHI_NET_NO_LINK, NULL};
     return lhi_net_all_gather(net, &all, 0, cards, all.n_ranks, size, err);
 }
 

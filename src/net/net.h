@@ -20,14 +20,13 @@
  *   inproc.c            ranks as threads: one copies from the other
  *   wire.c, proto.c     ranks that share no memory: frames, and when they go;
  *   stream.c, ucx.c     what carries these: sockets, or UCX (ucx_calls.c)
- *   outgoing.c, seal.c  ... frame by frame, so that nobody changes one unnoticed
- *   hello.c, cards.c    what ranks that start apart tell each other first
- *   guests.c, sockets.c who knocks before it has proven anything
- *   tcp.c, apart.c      how ranks find each other so, and get an endpoint
- *   threads.c, local.c  launchers: of threads, of processes
- *   mpi.c               ... and of the rank in a process that mpirun started
- *   slurm.c             who is who where srun did
- *   emulated_links.c    when a message arrives over a slower link;
+ *   outgoing.c, seal.c  ... frame by frame, so that nobody changes one
+ * unnoticed hello.c, cards.c    what ranks that start apart tell each other
+ * first guests.c, sockets.c who knocks before it has proven anything tcp.c,
+ * apart.c      how ranks find each other so, and get an endpoint threads.c,
+ * local.c  launchers: of threads, of processes mpi.c               ... and of
+ * the rank in a process that mpirun started slurm.c             who is who
+ * where srun did emulated_links.c    when a message arrives over a slower link;
  *   shared.c            ... for processes that were not forked together
  *   net_collective.c    barrier, reduce-scatter, all-gather
  *
@@ -162,6 +161,9 @@ typedef struct lhi_net_group {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
     const uint32_t *ranks;  /* NULL: all ranks, in order */
     uint32_t link; /* emulated link of these messages, or LHI_NET_NO_LINK */
+    /* NULL, or raised to when the last message that came was sent, by its
+     * sender's clock: how long a collective waited for whom it needs. */
+    int64_t *latest_ns;
 } lhi_net_group;
 /* Returns once all members have called it. `stop` as in lhi_net_wait_unless. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *group,

@@ -66,6 +66,9 @@ static lh_status wait_all(exchange *x, lhi_net_op *ops,
                                                first == LH_OK ? err : NULL);
         if (first == LH_OK)
             first = status;
+        int64_t *latest = x->group->latest_ns;
+        if (latest && ops[i].receives && ops[i].entered_ns > *latest)
+            *latest = ops[i].entered_ns;
     }
     return first;
 }

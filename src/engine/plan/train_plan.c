@@ -19,6 +19,17 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
+/* On the cpu device an iteration has what the plan expects after the pipeline:
+ * the optimizer, and what else comes once. */
+static void add_end(const lh_plan *plan, lh_train_result *r)
+{
+    int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
+    r->predicted_ns += end_ns;
+    r->unshared_ns += end_ns;
+    if (r->median_ns > 0 && r->predicted_ns > 0)
+        r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+}
+
 /* Of the machines that the plan counts on; negative: there is no time. */
 static double utilisation(const lh_plan *plan, int64_t ns)
 {
@@ -56,6 +67,19 @@ static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
     return first;
 }
 
+static lh_status check_emulation(const lh_plan *plan, const lh_train_model *m,
+                                 lh_error *err)
+{
+    uint32_t zero = plan->best.zero;
+    if (!m->emulate_links || plan->best.layout.data == 1 || zero < 2)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "links cannot be emulated here: with zero %" PRIu32
+                    " the plan's passes gather or reduce as they go, the cpu "
+                    "device does so once an iteration; plan with zero: 1",
+                    zero);
+}
+
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
@@ -63,6 +87,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
 {
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_TAKE(lh_train_model, &m, given, err));
+    LHI_TRY(check_emulation(plan, &m, err));
     uint32_t *first = layers_of(plan, lh_pipeline_n_chunks(pipeline));
     if (!first)
         return lhi_fail_nomem(err);
@@ -104,6 +129,8 @@ lh_status lh_train_plan(const lh_plan *plan,
     if (status != LH_OK)
         return status;
     made->utilisation = utilisation(plan, made->median_ns);
+    if (o.device == LH_TRAIN_CPU)
+        add_end(plan, made);
     *out = made;
     return LH_OK;
 }

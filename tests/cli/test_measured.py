@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What train says of a run beside its prediction: who ran, by which clock, on
+how many processors, and what of it was measured."""
+import json
+import os
+import re
+
+from harness import PROGRAM, case, check, finish, json_case, makes, read, run
+from harness import test, uniform, write
+
+JOB = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 8
+      node_link: {gbps: 80, latency_us: 10}
+      datacenters: [{name: here, nodes: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: %d,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
+    """
+CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
+
+
+@makes("one.json", "two.json", "text")
+def a_plan():
+    """Two stages by four replicas, and by one."""
+    for name, replicas in (("two", 4), ("one", 1)):
+        write(f"{name}.yaml", JOB % replicas)
+        done = run("plan", f"{name}.yaml", "-o", f"{name}.json")
+        check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+
+
+def has_blas():
+    probe = run("train", "one.json", *CPU)
+    if "OpenBLAS" in probe.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+    return "OpenBLAS" not in probe.stderr
+
+
+@test
+def replicas_are_ranks_too():
+    a_plan()
+    case("a replica that stands for all", ["train", "two.json", "--speed", "9"],
+         out=r"\Aschedule +1f1b on 2 ranks: one of 4 replicas, timed over")
+    case("no replicas", ["train", "one.json", "--speed", "9"],
+         out=r"\Aschedule +1f1b on 2 ranks, timed over inproc")
+    if has_blas():
+        case("all replicas", ["train", "two.json", *CPU],
+             out=r"\Aschedule +1f1b on 8 ranks: 2 stages x 4 replicas, cpu")
+        found = json_case("in JSON", ["train", "two.json", *CPU])
+        check(found["ranks"] == 8 and found["replicas"] == 4, found)
+
+
+@test
+def a_timed_run_says_whose_clock_it_keeps():
+    uniform("p.yaml", latency=1, transfer=1)
+    words = r"clock +passes wait for the prediction's deadlines"
+    case("for people", ["train", "p.yaml", "-s", "1f1b", "--speed", "20",
+                        "--trace", "t.json", "--html", "t.html"],
+         out=r"\nmeasured +[\d.]+ m?s, [+]\d.*%\n" + words)
+    found = json_case("in JSON", ["train", "p.yaml", "-s", "1f1b", "--speed",
+                                  "20"])
+    check(found["clock"] == "deadlines", found["clock"])
+    as_said = "timed device: passes wait for the prediction's deadlines"
+    check(json.loads(read("t.json"))["title"] == as_said, "the trace says so")
+    check(as_said.replace("'", "") in re.sub(r"&#39;|'|\\u0027", "",
+                                             read("t.html")),
+          "the report says so")
+    case("of a trace", ["report", "--predicted", "t.json", "--measured",
+                        "t.json", "-o", "both.html"],
+         out=r"\Ameasured +timed device: passes wait for")
+    found = json_case("of a trace, in JSON", [
+        "report", "--predicted", "t.json", "--measured", "t.json", "-o",
+        "both.html"])
+    check(found["measured_as"] == as_said, found["measured_as"])
+
+
+@test
+def training_is_held_against_its_prediction():
+    a_plan()
+    if not has_blas():
+        return
+    case("for people", ["train", "one.json", *CPU],
+         out=r"\npredicted +[\d.]+ m?s, modelled.*\nmeasured +[\d.]+ m?s, [+-]")
+    plan = json.loads(read("one.json"))
+    one = {min(os.sched_getaffinity(0))}
+    for cpus in ({}, {"preexec_fn": lambda: os.sched_setaffinity(0, one)}):
+        done = run("train", "one.json", *CPU, "--json", **cpus)
+        check(done.returncode == 0, done.stderr)
+        found = json.loads(done.stdout)
+        check(found["clock"] == "real" and
+              found["unshared_s"] == plan["iteration_s"],
+              f"{found['unshared_s']}, planned {plan['iteration_s']}")
+        few = cpus or len(os.sched_getaffinity(0)) < 2
+        check(found["shared_processors"] == (1 if few else None), found)
+        passes = sum(c[kind] for c in plan["pipeline"]["chunks"]
+                     for kind in "FDW") * plan["microbatches"] / 1e9
+        check(not few or found["predicted_s"] >= passes,
+              f"{found['predicted_s']}, passes alone {passes}")
+        check(few or found["predicted_s"] == found["unshared_s"], found)
+        check(abs(found["median_s"] / found["predicted_s"] - 1 -
+                  found["error"]) < 1e-9, found)
+    done = run("train", "one.json", *CPU,
+               preexec_fn=lambda: os.sched_setaffinity(0, one))
+    check(re.search(r"predicted .*2 ranks\s+share\s+1\s+processor;", done.stdout,
+                    re.S), done.stdout)
+
+
+@test
+def planned_memory_is_not_drawn_as_measured():
+    a_plan()
+    runs = [["one.json", "--speed", "9"]]
+    if has_blas():
+        runs.append(["one.json", *CPU])
+    for args in runs:
+        case("a trace", ["train", *args, "--trace", "t.json"], out="measured")
+        trace = json.loads(read("t.json"))
+        check(all(d["memory_static"] == 0 and "memory_limit" not in d
+                  for d in trace["devices"]), trace["devices"])
+        check(all(e["args"]["memory"] == 0 for e in trace["traceEvents"]
+                  if e.get("cat") == "pass"), "memory of passes")
+
+
+finish()
