@@ -9,6 +9,8 @@
 typedef struct leasts {
     double f[LHI_FLOOR_PARTS], d[LHI_FLOOR_PARTS];
     double activation[LHI_FLOOR_PARTS];
+    /* The most of each: what its F leaves, and what it has at once. */
+    double most_left[LHI_FLOOR_PARTS], most_at_once[LHI_FLOOR_PARTS];
     /* Byte nanoseconds beside those between F and D: up to the end of D, and
      * up to the end of W. */
     double in_d[LHI_FLOOR_PARTS], in_w[LHI_FLOOR_PARTS];
@@ -23,6 +25,7 @@ static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
     const lhi_floor_site *s = lhi_floor_site_of(c, 0);
     lhi_floor_pass p = s->parts[part];
     lhi_floor_held held = s->held[part];
+    int64_t left = held.activation, input = held.weight_input;
     for (uint32_t k = 1; c->at && k < c->stages; k++) {
         s = lhi_floor_site_of(c, k);
         p.f = lhi_least(p.f, s->parts[part].f);
@@ -32,7 +35,11 @@ static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
         held.weight_input =
             lhi_least(held.weight_input, s->held[part].weight_input);
         held.state = lhi_least(held.state, s->held[part].state);
+        left = lhi_most(left, s->held[part].activation);
+        input = lhi_most(input, s->held[part].weight_input);
     }
+    out->most_left[part] = (double)left;
+    out->most_at_once[part] = (double)lhi_most(left, input);
     double joint = (double)held.activation * (double)p.w;
     double more = (double)(held.weight_input - held.activation);
     double apart = fmax(more, 0) * (double)p.d;
@@ -152,9 +159,9 @@ static double least_fill(const lhi_floor_case *c, const leasts *l,
     bool alone = c->least_layers == 0; /* else a layer is with the embedding */
     double least = INFINITY;
     for (uint32_t i = 0; i <= h; i++) {
-        double with = l->activation[e] + l->activation[i];
-        if ((i != e || alone) && l->activation[i] > 0)
-            least = fmin(least, pass[i] / l->activation[i]);
+        double with = l->most_left[e] + l->most_left[i];
+        if ((i != e || alone) && l->most_left[i] > 0)
+            least = fmin(least, pass[i] / l->most_left[i]);
         if (i < e && !alone && with > 0)
             least = fmin(least, (pass[e] + pass[i]) / with);
     }
@@ -171,10 +178,10 @@ static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
     if (c->chunks_per_device == 0 || !(fill < INFINITY))
         return 0;
     for (uint32_t i = 0; i < c->n_kinds; i++)
-        chunk = fmax(chunk, l->activation[i]);
+        chunk = fmax(chunk, l->most_at_once[i]);
     uint32_t chunks = c->stages * c->chunks_per_device;
     chunk *= c->layers - (chunks - 1) * c->least_layers;
-    chunk += l->activation[c->n_kinds] + l->activation[c->n_kinds + 1];
+    chunk += l->most_at_once[c->n_kinds] + l->most_at_once[c->n_kinds + 1];
     for (uint32_t k = 0; k < c->stages; k++)
         largest = fmax(largest, (double)lhi_floor_site_of(c, k)->room);
     most = fmax(room / c->stages - chunk, 0);
