@@ -159,6 +159,16 @@ static void add_recomputed(words *w, const lh_plan *p)
             add_words(w, " ", "%s", lh_module_name((lh_module)i));
 }
 
+static bool is_in_one(const lh_sites *sites)
+{
+    for (uint32_t i = 0; sites && i < sites->n_groups; i++)
+        if (sites->groups[i].n_parts != 1 ||
+            sites->groups[i].parts[0].datacenter !=
+                sites->groups[0].parts[0].datacenter)
+            return false;
+    return sites != NULL;
+}
+
 /* The letters of cli_layout_text(), said. */
 static void add_legend(words *w, const lh_plan *p)
 {
@@ -180,7 +190,8 @@ static void add_legend(words *w, const lh_plan *p)
               l->micro_batch > 1 ? "s" : "");
     if (p->job->n_datacenters > 1)
         add_words(w, "; ", "%s",
-                  l->outermost == LH_OUTERMOST_DATA
+                  is_in_one(l->sites) ? "all in one datacenter"
+                  : l->outermost == LH_OUTERMOST_DATA
                       ? "replicas in different datacenters"
                   : l->outermost == LH_OUTERMOST_MIXED
                       ? "pipelines and replicas over datacenters"
