@@ -180,4 +180,23 @@ def degrees_that_do_not_go_together_are_refused():
          err="expert_tensor 16, but the model has no experts")
 
 
+@test
+def deepep_knows_few_sizes_of_groups():
+    text = (JOB.replace("experts: 16", "experts: 256")
+            .replace("nodes: 2", "nodes: 16")
+            .replace("global_batch: 64", "global_batch: 256")
+            .format(training=", dispatcher: deepep",
+                    layout="pipeline: 1, tensor: 1, data: 256, expert: SIZE"))
+    for expert, code, out, err in (
+            (256, 1, "", "knows no groups of 256 ranks; use an expert x "
+             "expert_tensor of 2, 4,"),
+            (32, 0, ANY, ANY)):
+        write("job.yaml", text.replace("SIZE", str(expert)))
+        case(f"expert {expert}", ["plan", "job.yaml", "--for", "megatron",
+                                  "-q", "--no-optimal"], code, out, err)
+    write("job.yaml", text.replace("SIZE", "256"))
+    case("only Megatron-LM with it", ["plan", "job.yaml", "-q",
+                                      "--no-optimal"], out=ANY, err=ANY)
+
+
 finish()

@@ -174,9 +174,29 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* DeepEP's deep_ep/buffer.py, get_dispatch_config(): other numbers of ranks
+ * are refused. */
+static bool deepep_knows(uint64_t ranks)
+{
+    static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (ranks == known[i])
+            return true;
+    return false;
+}
+
 static lh_status megatron_group(const lh_job *job, const lh_layout *l,
                                 lh_error *err)
 {
+    uint64_t block = lh_layout_expert_block(l);
+    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
+        !deepep_knows(block))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM dispatches by DeepEP, which knows no "
+                        "groups of %" PRIu64 " ranks; use an expert x "
+                        "expert_tensor of 2, 4, 8, 16, 24, 32, 64, 128, 144 "
+                        "or 160, or training.dispatcher: alltoall",
+                        block);
     if (job->framework.no_sequence_parallel && job->model->experts &&
         l->tensor > 1)
         return refuse(LH_TARGET_MEGATRON, err,
