@@ -114,7 +114,8 @@ def an_elastic_plan_says_what_it_was_compared_with():
                           "--json").stdout)
     check(plan["layout"]["schedule"] == "elastic", plan["layout"])
     gap = 100 * plan["search"]["gap"]
-    said = re.match(r"the fastest of \d+ layouts under every schedule; at most "
+    said = re.match(r"best found, all of \d+ layouts tried or ruled out with "
+                    r"even chunks; at most "
                     r"(\d+\.\d) % faster is possible .*; \d+\.\d % faster "
                     "than the best of other schedules: ", plan["why"])
     check(said and abs(float(said[1]) - gap) < 0.06, plan["why"])
@@ -161,8 +162,11 @@ def the_cheapest_says_how_much_cheaper_is_possible():
                 continue
             part = re.search(r"at most (\d+\.\d) % cheaper is possible",
                              plan["why"])
-            check(part and abs(float(part[1]) - 100 *
-                               (1 - bound / paid[-1])) < 0.06, plan["why"])
+            left = 100 * (1 - bound / paid[-1])
+            # The cheapest there is, but for what rounding to 0.1 % hides.
+            check(abs(float(part[1]) - left) < 0.06 if part else
+                  left < 0.05 and plan["why"].startswith("the cheapest of "),
+                  plan["why"])
             least = bound
     check(0 < least <= min(paid), f"{least} is not below {paid}")
 

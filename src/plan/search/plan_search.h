@@ -21,10 +21,11 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                         lh_error *err);
 
-enum { LHI_STANDING_TEXT = 200 };
+enum { LHI_STANDING_TEXT = 240 };
 
 /* What plan->best is among all layouts: "the fastest of 9 layouts ..." only
- * where all of them were closed, else how many were not looked at. */
+ * where all of them were closed and nothing faster is possible, else what may
+ * be faster, and how many were not looked at. */
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size);
 

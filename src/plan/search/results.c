@@ -438,6 +438,8 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
     return LH_OK;
 }
 
+static const double LEAST_SAID = 0.0005;
+
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size)
 {
@@ -448,10 +450,12 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
                  options->seconds);
-    if (bound > 0 && bound < ns && !cost)
+    /* What would be printed as 0.0 % is rounding. */
+    double faster = bound > 0 ? (double)ns / (double)bound - 1 : 0;
+    if (faster >= LEAST_SAID && !cost)
         snprintf(more, sizeof more, "; at most %.1f %% faster is possible",
-                 100 * ((double)ns / (double)bound - 1));
-    if (cost && lh_plan_cheaper(plan) > 0)
+                 100 * faster);
+    if (cost && lh_plan_cheaper(plan) >= LEAST_SAID)
         snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
                  100 * lh_plan_cheaper(plan));
     if (plan->n_elastic_left == 0)
@@ -469,11 +473,16 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
     else if (plan->n_left || plan->n_elastic_left)
         snprintf(text, size, "%s found%s; %s not looked at%s",
                  cost ? "cheapest" : "best", in_time, left, more);
+    else if (*more)
+        snprintf(text, size,
+                 "best found, all of %" PRIu32
+                 " layouts tried or ruled out with even chunks%s with layers "
+                 "in other chunks or passes in another order",
+                 plan->n_layouts, more);
     else
         snprintf(text, size,
-                 "the %s of %" PRIu32 " layouts under every schedule%s%s", best,
-                 plan->n_layouts, more,
-                 *more ? " with layers in other chunks" : "");
+                 "the %s of %" PRIu32 " layouts under every schedule", best,
+                 plan->n_layouts);
 }
 
 lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
