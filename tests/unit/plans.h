@@ -7,6 +7,9 @@
 
 #include <longhaul/plan.h>
 
+/* Work for layouts, a twentieth of the default: of what shows in any plan. */
+enum { LITTLE_WORK = 1500000 };
+
 /* The plan as it is read back from its text, and the text (NULL: no one wants
  * it), both for the caller to free; NULL where it is not, which fails the test.
  * Written again it is the same text. */

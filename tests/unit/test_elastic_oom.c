@@ -2,6 +2,7 @@
 /* Elastic plans with every allocation failing in turn. */
 #include "fail_alloc.h"
 #include "jobs.h"
+#include "plans.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/plan.h>
@@ -102,11 +103,13 @@ static void plans_of_jobs(void)
         "layout: {tensor: 1, pipeline: 2, data: 2, micro_batch: 1,\n"
         "         outermost: data}\n");
     lh_error err = {0};
-    lh_plan_options o = {.size = sizeof o, .no_optimal = true};
+    lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK / 100,
+                         .no_optimal = true};
     if (!job)
         return;
     bool failed = true, elastic = false;
-    for (int64_t n = 0; failed; n += 1 + n / 60) {
+    for (int64_t n = 0; failed; n += 1 + n / 20) {
         lh_plan *plan = NULL;
         fail_alloc_hit = false;
         fail_alloc_after = n;

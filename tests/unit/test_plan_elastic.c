@@ -16,6 +16,7 @@ static void elastic_plans(void)
     lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 14);
     lh_plan *plan = NULL;
     lh_plan_options even = {.size = sizeof even,
+                            .layout_effort = LITTLE_WORK,
                             .partition = LH_PARTITION_EVEN};
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
@@ -63,7 +64,8 @@ static void beside_elastic_plans(void)
                       "outermost: data}",
                       32, 20);
     lh_plan *plan = NULL;
-    lh_plan_options some = {.size = sizeof some, .no_optimal = true};
+    lh_plan_options some = {
+        .size = sizeof some, .layout_effort = LITTLE_WORK, .no_optimal = true};
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &some, &plan, &err), err);
     const lh_choice *depth = row_of(plan, "depth-first");
@@ -111,7 +113,9 @@ static void smaller_first_chunks(void)
         "         chunks_per_device: 4, outermost: data,\n"
         "         schedule: elastic}\n");
     lh_plan *plan = NULL;
-    lh_plan_options own = {.size = sizeof own, /* elastic plans' own chunks */
+    lh_plan_options own = {.size = sizeof own,
+                           .layout_effort =
+                               LITTLE_WORK, /* elastic plans' own chunks */
                            .partition = LH_PARTITION_EVEN};
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &own, &plan, &err), err);
@@ -145,13 +149,17 @@ static void not_with_hybrid_sharding(void)
         char layout[160];
         snprintf(layout, sizeof layout,
                  "{tensor: 2, pipeline: 4, data: 2, micro_batch: 1, "
-                 "outermost: data, sharding: %s}",
+                 "chunks_per_device: 2, outermost: data, sharding: %s}",
                  kinds[i]);
         lh_job *job = job_two_sites(layout, 32, 24);
         lh_plan *plan = NULL;
+        lh_plan_options o = {.size = sizeof o,
+                             .layout_effort = LITTLE_WORK,
+                             .no_optimal = true,
+                             .partition = LH_PARTITION_EVEN};
         lh_error err = {0};
         bool any = false;
-        CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
         for (uint32_t k = 0; plan && k < plan->n_methods; k++)
             any = any || plan->methods[k].elastic;
         for (uint32_t k = 0; plan && k < plan->n_alternatives; k++)
@@ -181,6 +189,7 @@ static void less_state_than_counted(void)
             ENTRY("embedding", "80", "1000") ENTRY("head", "800", "1000"));
 #undef ENTRY
     lh_plan_options even = {.size = sizeof even,
+                            .layout_effort = LITTLE_WORK,
                             .partition = LH_PARTITION_EVEN};
     lh_plan *plan = NULL;
     lh_error err = {0};
@@ -215,6 +224,7 @@ static lh_plan *plan_asking(const lh_job *job, asked *a)
     lh_plan *plan = NULL;
     lh_error err = {0};
     lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK,
                          .partition = LH_PARTITION_EVEN,
                          .progress = ask,
                          .context = a};

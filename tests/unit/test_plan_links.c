@@ -56,8 +56,10 @@ static void nothing_changes(void)
 {
     static const lh_link_change changes[] = {ALL(LH_LINK_LATENCY, true, 1)};
     static const lh_plan_question same = {"latency=x1", 1, changes};
-    lh_plan_options o = {
-        .size = sizeof o, .n_questions = 1, .questions = &same};
+    lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK,
+                         .n_questions = 1,
+                         .questions = &same};
     lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     if (plan) {
@@ -85,10 +87,12 @@ static void links_are_others(void)
     static const lh_plan_question questions[] = {{"slow", 2, slow},
                                                  {"set", 2, set}};
     lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK,
                          .n_questions = 2,
                          .questions = questions,
                          .partition = LH_PARTITION_EVEN},
                     plain = {.size = sizeof plain,
+                             .layout_effort = LITTLE_WORK,
                              .partition = LH_PARTITION_EVEN};
     lh_job *job = job_of(1, 1, ""), *there = job_of(8, 0.125, "");
     lh_plan *plan = make(job, &o), *best = make(there, &plain);
@@ -279,7 +283,7 @@ static void check_range(const lh_job *job, const lh_plan *own,
             low = f->factor_above;
     }
     /* Nothing better before. */
-    for (double x = s->least; x <= s->most; x *= 2)
+    for (double x = s->least; x <= s->most; x *= 4)
         if (x >= low && x <= high)
             check_kept(job, own, r, x);
 }
@@ -305,6 +309,7 @@ static void check_ends(const lh_job *job, const lh_plan *own,
         const lh_plan_question question = {"x", n, changes};
         lh_plan_options o = {.size = sizeof o,
                              .no_optimal = true,
+                             .layout_effort = LITTLE_WORK / 5,
                              .n_questions = 1,
                              .questions = &question};
         lh_plan *plan = make(job, &o);
@@ -328,9 +333,9 @@ static void flips_are_where_they_are_said(bool quick)
                          .sensitivity = true,
                          .quick = quick,
                          .range = quick ? 0 : 4,
-                         .tolerance = quick ? 0.02 : 0.2,
+                         .tolerance = quick ? 0.1 : 0.2,
                          .no_optimal = !quick,
-                         .layout_effort = quick ? 0 : 1000000};
+                         .layout_effort = quick ? 0 : LITTLE_WORK / 5};
     lh_job *job = job_of(1, 1, "");
     lh_plan *plan = make(job, &o);
     uint32_t n_flips = 0;

@@ -27,8 +27,10 @@ static lh_plan *make_of(const lh_job *job)
 {
     lh_plan *plan = NULL;
     lh_error err = {0};
-    lh_plan_options o = {
-        .size = sizeof o, .no_optimal = true, .partition = LH_PARTITION_EVEN};
+    lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     return plan;
 }
