@@ -184,6 +184,7 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(LHI_OPTIONS_TAKE(lh_plan_options, &checked, options, err));
     if (checked.jitter) {
         LHI_TRY(LHI_OPTIONS_TAKE(lh_jitter, &jitter, checked.jitter, err));
+        LHI_TRY(lhi_plan_check_jitter(&jitter, err));
         checked.jitter = &jitter;
     }
     if (!(checked.seconds >= 0 && checked.seconds <= DBL_MAX))

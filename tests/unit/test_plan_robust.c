@@ -20,7 +20,8 @@ static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_by by,
     lh_plan *plan = NULL;
     lh_error err = {0};
     lh_plan_options o = {.size = sizeof o,
-                         .effort = 100000,
+                         .effort = 20000,
+                         .layout_effort = LITTLE_WORK,
                          .top = top,
                          .jitter = jitter,
                          .by = by};
@@ -33,7 +34,7 @@ static const lh_jitter rough = {.size = sizeof rough,
                                 .transfer = 0.3,
                                 .degraded_rate = 0.1,
                                 .degraded_factor = 8,
-                                .samples = 100,
+                                .samples = 40,
                                 .seed = 3};
 
 static void check_text(const lh_plan *p)
@@ -160,7 +161,7 @@ static void rare_is_forgiven(void)
 
 static void same_again(void)
 {
-    lh_job *job = job_of(", data: 1, micro_batch: 1");
+    lh_job *job = job_of(", data: 1, context: 1, micro_batch: 1");
     char *text[2] = {NULL, NULL};
     lh_error err = {0};
     for (int i = 0; i < 2; i++) {
@@ -177,7 +178,7 @@ static void same_again(void)
 /* Nothing varies: the same plan, and every iteration takes its time. */
 static void nothing_varies(void)
 {
-    lh_job *job = job_of(", data: 2, micro_batch: 1");
+    lh_job *job = job_of(", data: 2, context: 1, micro_batch: 1");
     lh_jitter none = {.size = sizeof none, .samples = 3};
     lh_plan *nominal = make(job, NULL, 0, 0);
     lh_plan *p = make(job, &none, LH_PLAN_BY_P95, 0);
@@ -214,15 +215,28 @@ static void what_is_drawn(void)
     lh_job_free(job);
 }
 
+static bool note_search(void *context, uint32_t done, uint32_t total,
+                        int64_t best_ns)
+{
+    (void)done, (void)total, (void)best_ns;
+    *(bool *)context = true;
+    return false;
+}
+
 static void refusals(void)
 {
+    bool searched = false;
     lh_job *job = job_of(", data: 1, pipeline: 8, micro_batch: 1");
     lh_jitter bad = {.size = sizeof bad, .latency = -1};
-    lh_plan_options o = {.size = sizeof o, .jitter = &bad};
+    lh_plan_options o = {.size = sizeof o,
+                         .jitter = &bad,
+                         .progress = note_search,
+                         .context = &searched};
     lh_plan *p = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, &o, &p, &err), LH_EINVAL);
     CHECK_HAS(err.text, "latency is -1");
+    CHECK_MSG(!searched, "refused after the search");
     lh_job_free(job);
 }
 

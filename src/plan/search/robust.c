@@ -663,6 +663,11 @@ static lh_status list_drawn(robust *r, lh_choice *list, uint32_t n,
     return LH_OK;
 }
 
+lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err)
+{
+    return lh_jitter_check(jitter, err);
+}
+
 lh_status lhi_plan_harden(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {

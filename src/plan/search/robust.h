@@ -11,6 +11,9 @@
  * drawn for. */
 enum { LHI_ROBUST_LAYOUTS = 300 };
 
+/* Whether it can be drawn, before layouts are searched. */
+lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err);
+
 /* Draws options->jitter for the plan's schedule, for every method on its
  * layout, and for all alternatives that could be better by options->by, and
  * puts the best of all in the plan's place. The plan's pipeline and schedule
