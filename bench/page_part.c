@@ -92,3 +92,17 @@ bool page_part(const char *program, const char *path, bool write, double give,
     free(page);
     return ok;
 }
+
+bool page_argument(int argc, char **argv, int *i, page_arguments *a)
+{
+    const char *word = argv[*i];
+
+    if (*i + 1 < argc &&
+        (!strcmp(word, "--check") || !strcmp(word, "--write"))) {
+        a->write = !strcmp(word, "--write");
+        a->page = argv[++*i];
+        return true;
+    }
+    a->folder = word;
+    return word[0] != '-';
+}

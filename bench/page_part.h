@@ -11,4 +11,15 @@
 bool page_part(const char *program, const char *path, bool write, double give,
                const char *made);
 
+/* What programs with such a part are told. */
+typedef struct page_arguments {
+    const char *folder; /* of their data */
+    const char *page;   /* NULL: none */
+    bool write;
+} page_arguments;
+
+/* Reads `--check PAGE`, `--write PAGE` or FOLDER at argv[*i], and leaves *i at
+ * its last word. false: it is none of these. */
+bool page_argument(int argc, char **argv, int *i, page_arguments *a);
+
 #endif

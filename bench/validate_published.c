@@ -201,15 +201,16 @@ static bool keep_in_step(const published_set *set, const predicted *rows,
 }
 
 typedef struct arguments {
-    const char *folder, *page;
-    bool write, fit;
+    page_arguments on;
+    bool fit;
     uint32_t iterations;
     long job;
 } arguments;
 
 static bool read_arguments(int argc, char **argv, arguments *a)
 {
-    *a = (arguments){.folder = "bench/data", .job = -1, .iterations = 80};
+    *a = (arguments){
+        .on = {.folder = "bench/data"}, .job = -1, .iterations = 80};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
 
@@ -219,13 +220,7 @@ static bool read_arguments(int argc, char **argv, arguments *a)
             a->iterations = (uint32_t)strtoul(argv[++i], NULL, 10);
         } else if (!strcmp(argv[i], "--job") && more) {
             a->job = strtol(argv[++i], NULL, 10);
-        } else if (more && (!strcmp(argv[i], "--check") ||
-                            !strcmp(argv[i], "--write"))) {
-            a->write = !strcmp(argv[i], "--write");
-            a->page = argv[++i];
-        } else if (argv[i][0] != '-') {
-            a->folder = argv[i];
-        } else {
+        } else if (!page_argument(argc, argv, &i, &a->on)) {
             fprintf(stderr, "usage: validate-published [--check PAGE | "
                             "--write PAGE | --job N | --fit [--iterations N]] "
                             "[FOLDER]\n");
@@ -270,7 +265,7 @@ int main(int argc, char **argv)
 
     if (!read_arguments(argc, argv, &a))
         return 2;
-    if (!published_read(a.folder, &set))
+    if (!published_read(a.on.folder, &set))
         return 1;
     if (a.job >= 0)
         return print_job(&set, a.job);
@@ -278,8 +273,8 @@ int main(int argc, char **argv)
         return !fit_again(&set, a.iterations, rows);
     if (!predict_rows(&set, &by, rows, &n))
         return 1;
-    if (a.page)
-        return !keep_in_step(&set, rows, n, a.page, a.write);
+    if (a.on.page)
+        return !keep_in_step(&set, rows, n, a.on.page, a.on.write);
     print_all(&set, rows, n, false, stdout);
     return 0;
 }

@@ -185,13 +185,14 @@ static bool keep_part(const table *t, const computed *all, bool searched,
 }
 
 typedef struct arguments {
-    const char *folder, *page, *job;
-    bool write, quick, pipeline_out;
+    page_arguments on;
+    const char *job;
+    bool quick, pipeline_out;
 } arguments;
 
 static bool read_arguments(int argc, char **argv, arguments *a)
 {
-    *a = (arguments){.folder = "bench/data"};
+    *a = (arguments){.on = {.folder = "bench/data"}};
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
 
@@ -201,13 +202,7 @@ static bool read_arguments(int argc, char **argv, arguments *a)
             a->pipeline_out = true;
         } else if (!strcmp(argv[i], "--job") && more) {
             a->job = argv[++i];
-        } else if (more && (!strcmp(argv[i], "--check") ||
-                            !strcmp(argv[i], "--write"))) {
-            a->write = !strcmp(argv[i], "--write");
-            a->page = argv[++i];
-        } else if (argv[i][0] != '-') {
-            a->folder = argv[i];
-        } else {
+        } else if (!page_argument(argc, argv, &i, &a->on)) {
             fprintf(stderr, "usage: validate-scaleacross [--check PAGE | "
                             "--write PAGE | --job TOPOLOGY] [--pipeline-out] "
                             "[--quick] [FOLDER]\n");
@@ -252,14 +247,14 @@ int main(int argc, char **argv)
         return 2;
     if (a.job)
         return print_job(&a);
-    snprintf(folder, sizeof folder, "%s/scaleacross", a.folder);
+    snprintf(folder, sizeof folder, "%s/scaleacross", a.on.folder);
     if (!table_read(folder, "findings.csv", &t))
         return 1;
     across_figures(keep_value, &all);
-    ok = keep_part(&t, &all, false, a.page, a.write);
+    ok = keep_part(&t, &all, false, a.on.page, a.on.write);
     if (!a.quick) {
         across_searches(keep_value, &all);
-        ok = keep_part(&t, &all, true, a.page, a.write) && ok;
+        ok = keep_part(&t, &all, true, a.on.page, a.on.write) && ok;
     }
     table_fini(&t);
     return !ok;
