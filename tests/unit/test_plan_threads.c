@@ -76,18 +76,20 @@ static void same_with(lh_job *job, const lh_plan_options *options)
 
 static void dense_model(void)
 {
-    same_with(dense(), &(lh_plan_options){.effort = 20000});
+    same_with(dense(),
+              &(lh_plan_options){.layout_effort = 100000, .effort = 20000});
 }
 
 static void model_with_experts(void)
 {
     same_with(with_experts(),
-              &(lh_plan_options){.no_optimal = true, .layout_effort = 300000});
+              &(lh_plan_options){.no_optimal = true, .layout_effort = 100000});
 }
 
 static void gpus_of_two_speeds(void)
 {
-    same_with(mixed(), &(lh_plan_options){.quick = true});
+    same_with(mixed(),
+              &(lh_plan_options){.quick = true, .layout_effort = 100000});
 }
 
 static void where_effort_ends_the_search(void)
@@ -100,6 +102,7 @@ static void where_effort_ends_the_search(void)
 static void cheapest(void)
 {
     same_with(dense(), &(lh_plan_options){.quick = true,
+                                          .layout_effort = 100000,
                                           .goal = LH_PLAN_CHEAPEST,
                                           .usd_per_gpu_hour = 2,
                                           .usd_per_gb = 0.1});
@@ -108,6 +111,7 @@ static void cheapest(void)
 static void front(void)
 {
     same_with(dense(), &(lh_plan_options){.quick = true,
+                                          .layout_effort = 100000,
                                           .front = true,
                                           .usd_per_gpu_hour = 2});
 }
@@ -124,7 +128,9 @@ static void under_jitter(void)
     const lh_jitter jitter = {
         .size = sizeof jitter, .latency = 0.5, .samples = 5};
     same_with(job_with(JOB_SMALL, "layout: {micro_batch: 1}\n"),
-              &(lh_plan_options){.no_optimal = true, .jitter = &jitter});
+              &(lh_plan_options){.no_optimal = true,
+                                 .layout_effort = 100000,
+                                 .jitter = &jitter});
 }
 
 static void with_other_links(void)
@@ -133,6 +139,7 @@ static void with_other_links(void)
                                    true, 20};
     const lh_plan_question question = {"latency=x20", 1, &slower};
     same_with(dense(), &(lh_plan_options){.quick = true,
+                                          .layout_effort = 100000,
                                           .n_questions = 1,
                                           .questions = &question,
                                           .sensitivity = true,
@@ -219,6 +226,7 @@ static void no_memory_for_a_front(void)
                    &(lh_plan_options){.size = sizeof(lh_plan_options),
                                       .threads = 3,
                                       .quick = true,
+                                      .layout_effort = 100000,
                                       .front = true,
                                       .usd_per_gpu_hour = 2});
 }
