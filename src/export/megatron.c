@@ -76,6 +76,41 @@ static void put_attention(lhi_text *out, const lh_model *m)
     }
 }
 
+/* How published models choose experts, where the model is one of them; nothing
+ * of an iteration's time and memory depends on it: config.json of DeepSeek-V3
+ * and Kimi K2 (scoring_func, n_group, topk_group, routed_scaling_factor,
+ * topk_method), of Qwen3 and Mixtral (norm_topk_prob), gpt-oss. */
+typedef struct router {
+    const char *model, *arguments;
+} router;
+
+static const router routers[] = {
+    {"deepseek-v3", "--moe-router-score-function sigmoid\n"
+                    "--moe-router-enable-expert-bias\n"
+                    "--moe-router-num-groups 8\n"
+                    "--moe-router-group-topk 4\n"
+                    "--moe-router-topk-scaling-factor 2.5\n"
+                    "--moe-router-load-balancing-type seq_aux_loss\n"
+                    "--moe-router-dtype fp32\n"},
+    {"kimi-k2", "--moe-router-score-function sigmoid\n"
+                "--moe-router-enable-expert-bias\n"
+                "--moe-router-topk-scaling-factor 2.827\n"
+                "--moe-router-load-balancing-type seq_aux_loss\n"
+                "--moe-router-dtype fp32\n"},
+};
+
+/* One expert for each token has to be weighed against all. */
+static void put_router(lhi_text *out, const lh_model *m)
+{
+    for (size_t i = 0; i < sizeof routers / sizeof *routers; i++)
+        if (lh_model_preset(routers[i].model) == m) {
+            lhi_text_puts(out, routers[i].arguments);
+            return;
+        }
+    if (m->experts_per_token == 1)
+        lhi_text_puts(out, "--moe-router-pre-softmax\n");
+}
+
 static void put_mlps(lhi_text *out, const lh_model *m)
 {
     lhi_export_option(out, "ffn-hidden-size", m->ffn ? m->ffn : m->expert_ffn);
@@ -94,9 +129,34 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     lhi_text_puts(out, "--moe-layer-freq ");
     put_runs(out, m, lh_model_layer_is_moe);
     lhi_text_puts(out, "--moe-grouped-gemm\n");
+    put_router(out, m);
 }
 
-static void put_model(lhi_text *out, const lh_job *job)
+/* It pads the vocabulary to a multiple of this number for each GPU: as many as
+ * products of matrices want, up to its default, that add no word. Fewer than 8
+ * would slow the head. */
+static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
+{
+    const uint32_t words = job->model->vocab;
+    uint32_t by = 128;
+    while (by > 8 && words % ((uint64_t)by * tensor) != 0)
+        by /= 2;
+    const uint64_t each = (uint64_t)by * tensor;
+    if (words % each == 0) {
+        lhi_export_option(out, "vocab-size", words);
+        if (by < 128)
+            lhi_export_option(out, "make-vocab-size-divisible-by", by);
+        return;
+    }
+    const uint64_t to = 128 * (uint64_t)tensor;
+    lhi_text_printf(out,
+                    "# Megatron-LM pads the vocabulary to %" PRIu64
+                    " words, of which %" PRIu32 " were costed\n",
+                    (words + to - 1) / to * to, words);
+    lhi_export_option(out, "vocab-size", words);
+}
+
+static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const lh_model *m = job->model;
     lhi_export_option(out, "num-layers", m->layers);
@@ -111,7 +171,7 @@ static void put_model(lhi_text *out, const lh_job *job)
         lhi_text_puts(out, "--add-qkv-bias\n");
     if (!m->tied_embeddings)
         lhi_text_puts(out, "--untie-embeddings-and-output-weights\n");
-    lhi_export_option(out, "vocab-size", m->vocab);
+    put_vocabulary(out, job, tensor);
     if (m->mtp_layers)
         lhi_export_option(out, "mtp-num-layers", m->mtp_layers);
     /* What it takes without is a tenth. */
@@ -210,6 +270,11 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     }
     if (groups > 1)
         lhi_export_option(out, "num-distributed-optimizer-instances", groups);
+    /* What passes overlap with; in a pipeline it is the stages. */
+    if (plan->best.layout.pipeline == 1 &&
+        (plan->best.zero || plan->best.layout.chunks_per_device > 1))
+        lhi_export_option(out, "ddp-num-buckets",
+                          plan->best.layout.chunks_per_device);
     put_recompute(out, plan);
 }
 
@@ -293,7 +358,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_ranks(out, plan);
     put_environment(out, plan);
-    put_model(out, job);
+    put_model(out, job, l->tensor);
     lhi_export_option(out, "tensor-model-parallel-size", l->tensor);
     lhi_export_option(out, "context-parallel-size", l->context);
     if (job->model->experts)

@@ -3,8 +3,8 @@
 """What other programs are told of plans and schedules."""
 import json
 
-from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, test,
-                     write)
+from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
+                     test, write)
 from made import SITES, loaded, pipeline, plan
 
 ELASTIC = str(ROOT / "examples/llama3-70b-elastic.yaml")
@@ -92,6 +92,28 @@ def megatron_gets_its_arguments():
              r"--pipeline-model-parallel-layout Et\*\d+[^\n]*L\n")
     check(loaded("mega.json")["layout"]["schedule"] in
           ("1f1b", "interleaved-1f1b"), "a schedule of Megatron-LM's")
+
+
+@test
+def megatron_routes_tokens_as_the_model_does():
+    """And pads no vocabulary that can be divided."""
+    for model, tensor, found in (
+            ("deepseek-v3", 2, r"\n--moe-router-score-function sigmoid\n"
+             r"--moe-router-enable-expert-bias\n--moe-router-num-groups 8\n"
+             r"--moe-router-group-topk 4\n--moe-router-topk-scaling-factor 2\.5"
+             r"\n.*--vocab-size 129280\n(?!--make)"),
+            ("qwen3-30b-a3b", 4, r"--moe-grouped-gemm\n--normalization.*"
+             r"\n--vocab-size 151936\n--make-vocab-size-divisible-by 32\n"),
+            ("gpt3-175b", 8, r"# Megatron-LM pads the vocabulary to 51200 words"
+             r", of which 50257 were costed\n--vocab-size 50257\n(?!--make)")):
+        write("model.yaml", run("init", "-m", model, "-n", "64", "--sequence",
+                                "2048").stdout +
+              f"layout: {{framework: megatron, tensor: {tensor}, pipeline: 4, "
+              "micro_batch: 1, context: 1}\n")
+        case(model, ["plan", "model.yaml", "--no-optimal", "-q", "-o",
+                     "model.json"], out=ANY)
+        case(f"{model} exported", ["export", "model.json", "--to", "megatron"],
+             out=found)
 
 
 @test
