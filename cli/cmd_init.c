@@ -2,23 +2,23 @@
 /* longhaul init: a job file to begin with. */
 #include "commands.h"
 #include "inputs.h"
+#include "machines.h"
 #include "values.h"
 
 #include <longhaul/draft.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
 typedef struct settings {
-    const char *model, *gpu, *nodes, *gpus_per_node;
-    uint32_t sites, batch, sequence;
-    double link_gbps, latency_ms;
+    const char *model;
+    cli_machines machines;
+    uint32_t batch, sequence;
     bool force;
 } settings;
 
-enum { MOST = 1 << 24, MOST_PATH = 4096 };
+enum { MOST_PATH = 4096 };
 
 static const cli_option options[] = {
     {.name = "model",
@@ -31,57 +31,7 @@ static const cli_option options[] = {
      .help = "What to train: a model by name (see Models below), or the path "
              "of a Hugging Face config.json.",
      .words = CLI_WORDS_MODELS},
-    {.name = "gpu",
-     .letter = 'g',
-     .type = CLI_TEXT,
-     .at = offsetof(settings, gpu),
-     .arg = "NAME[,NAME...]",
-     .like = "h100-sxm",
-     .preset = "h100-sxm",
-     .help = "On which GPUs (see GPUs below): of all sites, or a name for "
-             "each, as h100-sxm,a100-80g.",
-     .words = CLI_WORDS_GPUS},
-    {.name = "sites",
-     .letter = 's',
-     .type = CLI_COUNT,
-     .at = offsetof(settings, sites),
-     .arg = "N",
-     .preset = "1",
-     .least = 1,
-     .most = LH_MAX_DATACENTERS,
-     .help = "In how many datacenters, each linked to each."},
-    {.name = "nodes",
-     .letter = 'n',
-     .type = CLI_TEXT,
-     .at = offsetof(settings, nodes),
-     .arg = "N[,N...]",
-     .like = "16",
-     .help = "Nodes of each datacenter, as 16, or 16,8 for two of them. "
-             "Without it a power of two with room for the model."},
-    {.name = "gpus-per-node",
-     .type = CLI_TEXT,
-     .at = offsetof(settings, gpus_per_node),
-     .arg = "N[,N...]",
-     .like = "8",
-     .help = "GPUs of a node, likewise. Without it as these GPUs are sold."},
-    {.name = "link-gbps",
-     .type = CLI_ABOVE,
-     .at = offsetof(settings, link_gbps),
-     .arg = "GBPS",
-     .like = "800",
-     .preset = "3200",
-     .high = 1e9,
-     .help = "Between two datacenters: 10^9 bits per second in each direction, "
-             "for all traffic of the job."},
-    {.name = "latency-ms",
-     .type = CLI_REAL,
-     .at = offsetof(settings, latency_ms),
-     .arg = "MS",
-     .like = "7.5",
-     .preset = "20",
-     .low = 1e-6,
-     .high = 3.6e6,
-     .help = "Between two datacenters, one way, in milliseconds."},
+    CLI_MACHINE_ROWS(settings),
     {.name = "batch",
      .letter = 'b',
      .type = CLI_COUNT,
@@ -99,11 +49,7 @@ static const cli_option options[] = {
      .most = 1 << 26,
      .help = "Tokens of a sequence. Without it 4096, or as many positions as "
              "the model has learned."},
-    {.name = "force",
-     .letter = 'f',
-     .type = CLI_FLAG,
-     .at = offsetof(settings, force),
-     .help = "Write over the FILE of -o where there is one."},
+    CLI_FORCE_ROW(settings),
 };
 
 static const cli_example examples[] = {
@@ -115,101 +61,6 @@ static const cli_example examples[] = {
      "Two unequal datacenters, 5 ms apart."},
 };
 
-/* Refuses a name that neither `find` nor `names` has. */
-static lh_status check_name(cli *c, const char *option, const char *name,
-                            bool is_known, const char *const *names)
-{
-    char all[400] = "";
-    if (is_known)
-        return LH_OK;
-    for (uint32_t i = 0; names[i]; i++) {
-        size_t len = strlen(all);
-        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *near = cli_nearest(name, names);
-    if (near)
-        return cli_usage(c,
-                         "--%s: there is no '%.60s'; did you mean %s? There "
-                         "are %s",
-                         option, name, near, all);
-    return cli_usage(c, "--%s: there is no '%.60s'; there are %s", option, name,
-                     all);
-}
-
-/* The i-th part between commas, into `part`; false: there is none. */
-static bool find_part(const char *list, uint32_t i, char part[64])
-{
-    for (; i > 0; i--) {
-        list = strchr(list, ',');
-        if (!list)
-            return false;
-        list++;
-    }
-    const size_t len = strcspn(list, ",");
-    snprintf(part, 64, "%.*s", (int)(len < 64 ? len : 63), list);
-    return true;
-}
-
-/* Of a list with one part for all sites, or one for each. */
-static lh_status part_of(cli *c, const char *option, const char *list,
-                         uint32_t i, char part[64])
-{
-    const settings *s = c->settings;
-    uint32_t n = 1;
-    for (const char *at = list; (at = strchr(at, ',')); at++)
-        n++;
-    if (n > 1 && n != s->sites)
-        return cli_usage(c,
-                         "--%s: %" PRIu32 " values for %" PRIu32
-                         " site%s; give one, or one for each of --sites",
-                         option, n, s->sites, s->sites > 1 ? "s" : "");
-    find_part(list, n > 1 ? i : 0, part);
-    return LH_OK;
-}
-
-static lh_status count_of(cli *c, const char *option, const char *list,
-                          uint32_t i, uint32_t *out)
-{
-    char part[64];
-    uint64_t count;
-    if (!list)
-        return LH_OK;
-    CLI_TRY(part_of(c, option, list, i, part));
-    if (!cli_parse_count(part, 1, MOST, &count))
-        return cli_usage(c, "--%s: '%s' is not a whole number from 1 to %d",
-                         option, part, MOST);
-    *out = (uint32_t)count;
-    return LH_OK;
-}
-
-static lh_status find_sites(cli *c, lh_draft_site *sites)
-{
-    const settings *s = c->settings;
-    for (uint32_t i = 0; i < s->sites; i++) {
-        char part[64];
-        CLI_TRY(part_of(c, "gpu", s->gpu, i, part));
-        const lh_gpu *gpu = lh_gpu_preset(part);
-        CLI_TRY(check_name(c, "gpu", part, gpu != NULL, lh_gpu_presets()));
-        sites[i].gpu = gpu->name;
-        CLI_TRY(count_of(c, "nodes", s->nodes, i, &sites[i].nodes));
-        CLI_TRY(count_of(c, "gpus-per-node", s->gpus_per_node, i,
-                         &sites[i].gpus_per_node));
-    }
-    return LH_OK;
-}
-
-/* Where the job will lie, and look for a config.json. */
-static const char *find_folder(const cli *c, char *folder, size_t room)
-{
-    const char *file = c->common.output;
-    const char *slash = file ? strrchr(file, '/') : NULL;
-    if (!slash || (size_t)(slash - file) >= room)
-        return ".";
-    snprintf(folder, room, "%.*s", (int)(slash == file ? 1 : slash - file),
-             file);
-    return folder;
-}
-
 /* A preset, or a file of the job's folder. */
 static lh_status check_model(cli *c, const char *folder)
 {
@@ -220,8 +71,9 @@ static lh_status check_model(cli *c, const char *folder)
     const int len = snprintf(path, sizeof path, "%s%s%s", own ? "" : folder,
                              own ? "" : "/", s->model);
     const bool is_file = len < (int)sizeof path && stat(path, &info) == 0;
-    return check_name(c, "model", s->model,
-                      is_file || lh_model_preset(s->model), lh_model_presets());
+    return cli_check_preset(c, "model", s->model,
+                            is_file || lh_model_preset(s->model),
+                            lh_model_presets());
 }
 
 static lh_status make_draft(cli *c, const char *folder, char **text,
@@ -229,41 +81,15 @@ static lh_status make_draft(cli *c, const char *folder, char **text,
 {
     const settings *s = c->settings;
     lh_draft_site sites[LH_MAX_DATACENTERS] = {{0}};
-    if (s->sites == 1 &&
-        (cli_given(c, "latency-ms") || cli_given(c, "link-gbps")))
-        return cli_usage(c,
-                         "--%s does nothing with one site; it is for "
-                         "--sites 2 and more",
-                         cli_given(c, "latency-ms") ? "latency-ms"
-                                                    : "link-gbps");
-    CLI_TRY(check_model(c, folder));
-    CLI_TRY(find_sites(c, sites));
     lh_draft_options o = {.size = sizeof o,
                           .model = s->model,
-                          .n_sites = s->sites,
-                          .sites = sites,
-                          .gbps = s->link_gbps,
-                          .latency_ns = llround(s->latency_ms * 1e6),
                           .global_batch = s->batch,
                           .sequence = s->sequence,
                           .folder = folder};
+    CLI_TRY(cli_check_links(c, &s->machines));
+    CLI_TRY(check_model(c, folder));
+    CLI_TRY(cli_find_machines(c, &s->machines, sites, &o));
     return lh_job_draft(&o, text, len, &c->err);
-}
-
-static lh_status check_absent(cli *c)
-{
-    const settings *s = c->settings;
-    struct stat info;
-    const char *file = c->common.output;
-    if (!file) {
-        return s->force ? cli_usage(c, "--force is for -o FILE") : LH_OK;
-    }
-    if (s->force || stat(file, &info) != 0 || !S_ISREG(info.st_mode))
-        return LH_OK;
-    return cli_error(c, LH_EIO,
-                     "%s is there already; name another file, or write over "
-                     "it with --force",
-                     file);
 }
 
 static lh_status print_json(cli *c, const lh_job *job, const char *text)
@@ -310,11 +136,11 @@ static lh_status put_draft(cli *c, const lh_job *job, const char *text,
 static lh_status run_init(cli *c)
 {
     char path[MOST_PATH];
-    const char *folder = find_folder(c, path, sizeof path);
+    const char *folder = cli_output_folder(c, path, sizeof path);
     char *text = NULL;
     size_t len;
     lh_job *job = NULL;
-    CLI_TRY(check_absent(c));
+    CLI_TRY(cli_check_absent(c, ((const settings *)c->settings)->force));
     CLI_TRY(make_draft(c, folder, &text, &len));
     lh_status status = lh_job_parse(text, len, "draft", folder, &job, &c->err);
     if (status == LH_OK)

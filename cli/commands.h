@@ -8,6 +8,7 @@
 /* In the order that help shows. */
 #define CLI_COMMAND_LIST(X)                                                    \
     X(cmd_init)                                                                \
+    X(cmd_import)                                                              \
     X(cmd_plan)                                                                \
     X(cmd_compare)                                                             \
     X(cmd_simulate)                                                            \

@@ -222,6 +222,13 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
+/* Of more words than one, as a list of another program's arguments is: no name
+ * of an option has a space. */
+static bool is_list(const char *arg)
+{
+    return strcspn(arg, " \t\n") < strcspn(arg, "=");
+}
+
 lh_status cli_parse(cli *c, int argc, char **argv, int first)
 {
     const cli_command *k = c->command;
@@ -230,7 +237,7 @@ lh_status cli_parse(cli *c, int argc, char **argv, int first)
     bool only_operands = false;
     for (int i = first; i < argc; i++) {
         const char *arg = argv[i];
-        if (only_operands || arg[0] != '-' || !arg[1])
+        if (only_operands || arg[0] != '-' || !arg[1] || is_list(arg))
             c->operands[c->n_operands++] = argv[i];
         else if (strcmp(arg, "--") == 0)
             only_operands = true;

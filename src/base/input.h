@@ -27,7 +27,8 @@
     X(LOG, "a log", 64)                                                        \
     X(TOKENIZER, "a tokenizer", 128)                                           \
     X(TEXT, "a text to train on", 1024)                                        \
-    X(STATE, "a checkpoint's state", 256)
+    X(STATE, "a checkpoint's state", 256)                                       \
+    X(ARGUMENTS, "a list of arguments", 1)
 
 typedef enum lhi_input {
 #define LHI_INPUT_ROW(name, what, mib) LHI_INPUT_##name,

@@ -24,12 +24,12 @@ typedef struct draft {
     const lh_model *model;
     lh_model *loaded; /* of a config.json; NULL: a preset */
     lh_precision precision;
+    const lhi_draft_given *given; /* NULL: nothing of it is */
 } draft;
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* `words` behind "# ", from column `at`, further lines below it. */
-static void add_remark(lhi_text *text, size_t at, const char *words)
+void lhi_draft_remark(lhi_text *text, size_t at, const char *words)
 {
     size_t column = at + 1;
     lhi_text_puts(text, "#");
@@ -47,8 +47,7 @@ static void add_remark(lhi_text *text, size_t at, const char *words)
     lhi_text_puts(text, "\n");
 }
 
-/* "key: value", which `left` is, and what is to be known of it. */
-static void add_line(lhi_text *text, const char *left, const char *remark)
+void lhi_draft_line(lhi_text *text, const char *left, const char *remark)
 {
     size_t at = strlen(left) + 2 > REMARKS_AT ? strlen(left) + 2 : REMARKS_AT;
     if (!*remark) {
@@ -56,11 +55,11 @@ static void add_line(lhi_text *text, const char *left, const char *remark)
     } else if (at + 30 > WIDTH) {
         size_t indent = strspn(left, " ");
         lhi_text_printf(text, "%*s", (int)indent, "");
-        add_remark(text, indent, remark);
+        lhi_draft_remark(text, indent, remark);
         lhi_text_printf(text, "%s\n", left);
     } else {
         lhi_text_printf(text, "%-*s", (int)at, left);
-        add_remark(text, at, remark);
+        lhi_draft_remark(text, at, remark);
     }
 }
 
@@ -75,7 +74,7 @@ static void join_words(lhi_text *out, const char *before,
 
 static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
 {
-    add_line(text, left, remark->data ? remark->data : "");
+    lhi_draft_line(text, left, remark->data ? remark->data : "");
     text->failed = text->failed || remark->failed;
     lhi_text_fini(remark);
 }
@@ -98,7 +97,7 @@ static LHI_PRINTF(3, 4) void add_value(lhi_text *text, const char *remark,
     va_start(list, format);
     vsnprintf(left, sizeof left, format, list);
     va_end(list);
-    add_line(text, left, remark);
+    lhi_draft_line(text, left, remark);
 }
 
 /* Keys of a table that is no part of another: of one row each. */
@@ -133,11 +132,12 @@ static lhi_text keys_of(const lhi_table *table, const lhi_table *setting,
 static void add_head(draft *d)
 {
     lhi_text *t = &d->text;
-    add_remark(t, 0,
-               "A training job, which can be planned as it is: longhaul plan "
-               "FILE. Change what is different. All keys and what they take: "
-               "docs/formats/job.md; lines such as '# zero: 1' hold once "
-               "their first # is gone.");
+    lhi_draft_remark(
+        t, 0,
+        "A training job, which can be planned as it is: longhaul plan "
+        "FILE. Change what is different. All keys and what they take: "
+        "docs/formats/job.md; lines such as '# zero: 1' hold once "
+        "their first # is gone.");
     lhi_text_puts(t, "longhaul: job/1\n\n");
 }
 
@@ -151,7 +151,7 @@ static void add_model(draft *d)
              "%.2f of which a token passes.",
              m->layers, (double)lh_model_params(m) / 1e9,
              (double)lh_model_active_params(m) / 1e9);
-    add_remark(t, 0, size);
+    lhi_draft_remark(t, 0, size);
     if (d->loaded) {
         json_t *path = json_string(d->o.model);
         char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
@@ -173,8 +173,8 @@ static void add_training(draft *d)
     lhi_text *t = &d->text;
     const lh_draft_options *o = &d->o;
     lhi_text_puts(t, "\n");
-    add_remark(t, 0, "How it is trained: docs/formats/job.md#training");
-    add_line(t, "training:", "");
+    lhi_draft_remark(t, 0, "How it is trained: docs/formats/job.md#training");
+    lhi_draft_line(t, "training:", "");
     add_value(t, "sequences of an iteration, all replicas together",
               "  global_batch: %u", o->global_batch);
     add_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
@@ -183,9 +183,10 @@ static void add_training(draft *d)
              lh_precision_name(d->precision));
     add_choice(t, left, "what passes compute in: ", lhi_precision_names, "");
     add_choice(t, "  optimizer: adamw", "", lhi_optimizer_names, "");
-    add_line(t, "  # zero: 1",
-             "ZeRO stage, 0 to 3: what replicas share; left out, 1 to 3 are "
-             "tried");
+    lhi_draft_line(
+        t, "  # zero: 1",
+        "ZeRO stage, 0 to 3: what replicas share; left out, 1 to 3 are "
+        "tried");
     add_choice(t, "  # recompute: none",
                "what the backward pass makes again: ", lhi_recompute_names,
                ", or a list of modules; left out, these are tried");
@@ -206,7 +207,7 @@ static void add_training(draft *d)
     lhi_text all = {0};
     join_words(&all, "Further keys: ", others);
     lhi_text_puts(t, "  ");
-    add_remark(t, 2, all.data ? all.data : "");
+    lhi_draft_remark(t, 2, all.data ? all.data : "");
     t->failed = t->failed || all.failed;
     lhi_text_fini(&all);
 }
@@ -218,9 +219,10 @@ static void add_framework(draft *d)
     const lhi_field *preset = lhi_fields_find(&lhi_framework_table, "preset");
     lhi_text keys = keys_of(&lhi_framework_table, NULL, but);
     lhi_text_puts(t, "\n");
-    add_remark(t, 0,
-               "The program that trains, whose habits times and memory follow "
-               "(docs/formats/job.md#framework)");
+    lhi_draft_remark(
+        t, 0,
+        "The program that trains, whose habits times and memory follow "
+        "(docs/formats/job.md#framework)");
     lhi_text all = {0};
     join_words(&all, "", preset->names);
     lhi_text_printf(&all, "; and %s", keys.data ? keys.data : "");
@@ -259,10 +261,10 @@ static void add_machine(draft *d)
     char reserve[64];
     snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
              LH_MEMORY_RESERVE_PERCENT);
-    add_line(t, reserve,
-             "of a GPU's memory, which no plan may use: a share, or GiB");
-    add_line(t, "  # usd_per_gpu_hour: 2.5",
-             "any one currency; a plan then says what training costs");
+    lhi_draft_line(t, reserve,
+                   "of a GPU's memory, which no plan may use: a share, or GiB");
+    lhi_draft_line(t, "  # usd_per_gpu_hour: 2.5",
+                   "any one currency; a plan then says what training costs");
 }
 
 /* Names that links can be called by. */
@@ -328,12 +330,13 @@ static void add_cluster(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    add_remark(t, 0, "The machines: docs/formats/job.md#cluster");
-    add_line(t, "cluster:", "");
+    lhi_draft_remark(t, 0, "The machines: docs/formats/job.md#cluster");
+    lhi_draft_line(t, "cluster:", "");
     add_machine(d);
-    add_line(t, "  datacenters:",
-             "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
-             "wins over those above");
+    lhi_draft_line(
+        t, "  datacenters:",
+        "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
+        "wins over those above");
     for (uint32_t i = 0; i < d->o.n_sites; i++)
         add_site(d, i);
     if (d->o.n_sites > 1)
@@ -344,9 +347,10 @@ static void add_layout(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    add_remark(t, 0,
-               "What of the layout is decided already; the rest is searched "
-               "(docs/formats/job.md#layout)");
+    lhi_draft_remark(
+        t, 0,
+        "What of the layout is decided already; the rest is searched "
+        "(docs/formats/job.md#layout)");
     add_choice(t, "# layout: {pipeline: 2, micro_batch: 1}", "any of ",
                lhi_layout_keys, "");
 }
@@ -389,10 +393,13 @@ static uint32_t enough_nodes(const draft *d, const lh_draft_site *site)
     return nodes;
 }
 
-static lh_status check_gpus(const draft *d, lh_error *err)
+lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
 {
-    for (uint32_t i = 0; i < d->o.n_sites; i++) {
-        const char *name = d->o.sites[i].gpu;
+    if (o->n_sites > LH_MAX_DATACENTERS)
+        return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are possible",
+                        o->n_sites, LH_MAX_DATACENTERS);
+    for (uint32_t i = 0; i < o->n_sites; i++) {
+        const char *name = o->sites[i].gpu;
         lhi_text known = {0};
         if (name && lh_gpu_preset(name))
             continue;
@@ -430,41 +437,61 @@ static void choose_rest(draft *d, lh_draft_site *sites)
         o->gbps = LH_DRAFT_GBPS;
 }
 
+/* All but the cluster may be given. */
+static void add_parts(draft *d)
+{
+    const lhi_draft_given *g = d->given;
+    if (g) {
+        lhi_text_puts(&d->text, g->before);
+    } else {
+        add_head(d);
+        add_model(d);
+        add_training(d);
+        add_framework(d);
+    }
+    if (g && g->cluster)
+        lhi_text_puts(&d->text, g->cluster);
+    else
+        add_cluster(d);
+    if (g)
+        lhi_text_puts(&d->text, g->behind);
+    else
+        add_layout(d);
+}
+
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
-    add_head(d);
-    add_model(d);
-    add_training(d);
-    add_framework(d);
-    add_cluster(d);
-    add_layout(d);
+    add_parts(d);
     if (d->text.failed)
         return lhi_fail_nomem(err);
-    LHI_TRY(lh_job_parse(d->text.data, d->text.len, "draft", d->o.folder, &job,
+    LHI_TRY(lh_job_parse(d->text.data, d->text.len,
+                         d->given ? d->given->name : "draft", d->o.folder, &job,
                          err));
     lh_job_free(job);
     return lhi_text_take(&d->text, text, len, err);
 }
 
-lh_status lh_job_draft(const lh_draft_options *options, char **text,
-                       size_t *len, lh_error *err)
+static lh_status make_draft(const lh_draft_options *options,
+                            const lhi_draft_given *given, char **text,
+                            size_t *len, lh_error *err)
 {
-    draft d = {.precision = LH_PRECISION_BF16};
+    draft d = {.precision = LH_PRECISION_BF16, .given = given};
     const lh_draft_site usual = {.gpu = "h100-sxm"};
     lh_draft_site sites[LH_MAX_DATACENTERS];
     LHI_TRY(LHI_OPTIONS_TAKE(lh_draft_options, &d.o, options, err));
-    if (d.o.n_sites > LH_MAX_DATACENTERS)
-        return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are possible",
-                        d.o.n_sites, LH_MAX_DATACENTERS);
+    LHI_TRY(lhi_draft_check_sites(&d.o, err));
     if (d.o.n_sites == 0) {
         d.o.n_sites = 1;
         d.o.sites = &usual;
     }
     memcpy(sites, d.o.sites, d.o.n_sites * sizeof *sites);
     d.o.sites = sites;
-    LHI_TRY(check_gpus(&d, err));
-    lh_status status = find_model(&d, err);
+    lh_status status = LH_OK;
+    if (given)
+        d.model = given->model;
+    else
+        status = find_model(&d, err);
     if (status == LH_OK) {
         choose_rest(&d, sites);
         status = write_draft(&d, text, len, err);
@@ -472,4 +499,27 @@ lh_status lh_job_draft(const lh_draft_options *options, char **text,
     lhi_text_fini(&d.text);
     lh_model_free(d.loaded);
     return status;
+}
+
+lh_status lh_job_draft(const lh_draft_options *options, char **text,
+                       size_t *len, lh_error *err)
+{
+    return make_draft(options, NULL, text, len, err);
+}
+
+lh_status lhi_job_draft_given(const lh_draft_options *options,
+                              const lhi_draft_given *given, char **text,
+                              size_t *len, lh_error *err)
+{
+    return make_draft(options, given, text, len, err);
+}
+
+uint32_t lhi_draft_node_gpus(const lh_draft_site *site)
+{
+    return server_of(site).gpus_per_node;
+}
+
+const char *lhi_draft_site_name(uint32_t i, char text[16])
+{
+    return name_of_site(i, text);
 }

@@ -19,12 +19,14 @@
 #ifndef LHI_SPEC_H
 #define LHI_SPEC_H
 
+#include <longhaul/draft.h>
 #include <longhaul/job.h>
 #include <longhaul/model.h>
 #include <longhaul/profile.h>
 
 #include "base/arena.h"
 #include "base/fail.h"
+#include "base/text.h"
 #include "doc/fields.h"
 
 enum {
@@ -176,6 +178,31 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
+
+/* --- drafts --- */
+
+/* What another file says of a job to begin with. */
+typedef struct lhi_draft_given {
+    const char *name;      /* as messages call the job */
+    const lh_model *model; /* which `before` has: sites are to hold it */
+    const char *before;    /* the text down to the cluster */
+    const char *cluster;   /* its section; NULL: of the options' sites */
+    const char *behind;    /* the text from there on */
+} lhi_draft_given;
+
+/* As lh_job_draft(), but for what is given. */
+lh_status lhi_job_draft_given(const lh_draft_options *options,
+                              const lhi_draft_given *given, char **text,
+                              size_t *len, lh_error *err);
+/* LH_EINPUT: too many, or a GPU that nobody knows. */
+lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
+/* GPUs of a node of it; its GPU is known. */
+uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
+const char *lhi_draft_site_name(uint32_t i, char text[16]);
+/* "key: value", which `left` is, and what is to be known of it. */
+void lhi_draft_line(lhi_text *text, const char *left, const char *remark);
+/* `words` behind "# ", from column `at`, further lines below it. */
+void lhi_draft_remark(lhi_text *text, size_t at, const char *words);
 
 /* The keys of `training` and `layout`; NULL-terminated. */
 extern const char *const lhi_training_keys[];

@@ -44,3 +44,10 @@ def plan():
                     r"Schedules on this layout.*plan +plan\.json\n"
                     r"report +plan\.html\n\Z").stdout
     write("told", told)
+
+# What Megatron-LM needs to be told of a small model.
+MEGATRON = """\
+--num-layers 8 --hidden-size 1024 --num-attention-heads 16
+--seq-length 2048 --max-position-embeddings 2048 --vocab-size 32000
+--micro-batch-size 1 --global-batch-size 256 --bf16
+"""

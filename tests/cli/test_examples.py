@@ -8,6 +8,7 @@ import shlex
 
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
+from made import MEGATRON
 
 COMMANDS = re.findall(r"^  (\w+) ", re.search(
     r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
@@ -28,7 +29,8 @@ JOB = """
              chunks_per_device: 1}
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
-         "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt"]
+         "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
+         "args.txt"]
 
 
 @makes(*FILES)
@@ -48,6 +50,7 @@ def inputs():
         "--certificate", "proof.json", "-q")
     for name in ("a.json", "b.json"):
         run("simulate", "pipeline.yaml", "-s", "s.csv", "--trace", name)
+    write("args.txt", MEGATRON)
     write("book.txt", "It is a truth universally acknowledged. " * 200)
 
 
@@ -84,7 +87,7 @@ def every_example_works():
         for line in examples(run(command, "--help").stdout):
             clear()
             args = shlex.split(line.partition(" | ")[0])
-            if args[0] == "init":
+            if args[0] in ("init", "import") and "-o" in args:
                 (WORK / "job.yaml").unlink()
             done = run(*args, "-q")
             check(done.returncode == 0, f"{line}: {done.stderr}")
@@ -96,8 +99,9 @@ def every_example_works():
 def the_first_lines_of_all_help_work():
     for line in examples(run("--help").stdout):
         clear()
-        if line.startswith("init"):
+        if line.startswith(("init", "import")):
             (WORK / "job.yaml").unlink()
+        if line.startswith("init"):
             line += " -m llama3-8b"
         done = run(*shlex.split(line), "-q")
         check(done.returncode == 0, f"{line}: {done.stderr}")
@@ -106,6 +110,10 @@ def the_first_lines_of_all_help_work():
 # What an option needs beside it to have an effect.
 BESIDE = {
     "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
+    "import": {"": ["args.txt", "--from", "megatron", "-s", "2"],
+               "gpu": ["-n", "2"], "gpus-per-node": ["-n", "2"],
+               "link-gbps": ["-n", "2"], "latency-ms": ["-n", "2"],
+               "cluster": ["args.txt", "--from", "megatron"]},
     "plan": {"": ["job.yaml"], "draws": ["--search", "monte-carlo"],
              "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
     "compare": {"": ["pipeline.yaml"]},

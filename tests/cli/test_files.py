@@ -14,6 +14,7 @@ import subprocess
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, makes, read, run, test, uniform, until,
                      write)
+from made import MEGATRON
 
 NO_SPACE = r"No space left on device"
 PLAYED = ["-s", "1f1b", "--speed", "100", "--message-bytes", "64"]
@@ -38,6 +39,7 @@ def commands():
     """Each command, as something that prints."""
     return {
         "init": ["init", "-m", "llama3-8b"],
+        "import": ["import", "--from", "megatron", "--nodes", "2", MEGATRON],
         "plan": ["plan", "job.yaml", "--no-optimal", "--json"],
         "compare": ["compare", "p.yaml", "-m", "1f1b,gpipe"],
         "simulate": ["simulate", "p.yaml", "-s", "s.csv"],

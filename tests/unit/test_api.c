@@ -13,6 +13,7 @@
 #include <longhaul/cost.h>
 #include <longhaul/draft.h>
 #include <longhaul/engine.h>
+#include <longhaul/import.h>
 #include <longhaul/jitter.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
@@ -445,6 +446,20 @@ static lh_status drafted(const void *given, lh_error *err)
     return say_text(status, text);
 }
 
+static lh_status imported(const void *given, lh_error *err)
+{
+    static const char text[] =
+        "torchrun --nnodes 2 --nproc-per-node 8 p.py --num-layers 4 "
+        "--hidden-size 64 --num-attention-heads 4 --vocab-size 512 "
+        "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --bf16";
+    lh_import *import = NULL;
+    lh_status status = lh_import_parse(
+        LH_IMPORT_MEGATRON, text, sizeof text - 1, "t", given, &import, err);
+    status = say(status, "%s", import ? import->job : "");
+    lh_import_free(import);
+    return status;
+}
+
 /* --- the structs ---------------------------------------------------------- */
 
 typedef struct taker {
@@ -523,6 +538,8 @@ static const lh_draft_options draft = {.size = sizeof draft,
                                        .sites = draft_sites,
                                        .gbps = 7,
                                        .sequence = 99};
+static const lh_import_options import_options = {.size = sizeof import_options,
+                                                 .machines = &draft};
 static const lh_traffic traffic = {.size = sizeof traffic,
                                    .erlang = 5,
                                    .holding_s = 1,
@@ -562,6 +579,7 @@ static const taker takers[] = {
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
     TAKER(lh_draft_options, drafted, &draft, sequence),
+    TAKER(lh_import_options, imported, &import_options, cluster),
 };
 
 enum { BEYOND = 64, MOST = 512 };

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* longhaul import: what another program runs today, as a job. */
+#include "commands.h"
+#include "imported.h"
+#include "inputs.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct settings {
+    cli_source source;
+    cli_machines machines;
+    bool force;
+} settings;
+
+enum { MOST_PATH = 4096 };
+
+static const cli_option options[] = {
+    CLI_SOURCE_ROWS(settings, "Whose arguments they are."),
+    CLI_FORCE_ROW(settings),
+};
+
+static const cli_example examples[] = {
+    {"longhaul import --from megatron args.txt --nodes 32 -o job.yaml",
+     "What these arguments run on 256 H100s, as a job; then: longhaul plan "
+     "job.yaml"},
+    {"longhaul import --from megatron args.txt --sites 2 --nodes 16,16 "
+     "--latency-ms 5",
+     "The same in two datacenters of 16 nodes, 5 ms apart."},
+};
+
+static lh_status print_json(cli *c, const lh_import *in)
+{
+    json_t *ignored = json_array(), *noted = json_array();
+    for (uint32_t i = 0; i < in->n_ignored; i++)
+        json_array_append_new(ignored,
+                              json_string(cli_name(c, in->ignored[i])));
+    for (uint32_t i = 0; i < in->n_noted; i++)
+        json_array_append_new(noted, json_string(cli_name(c, in->noted[i])));
+    json_t *object = json_pack("{s:s, s:o, s:o}", "job", in->job, "ignored",
+                               ignored, "noted", noted);
+    if (object && c->common.output)
+        json_object_set_new(object, "file",
+                            json_string(cli_name(c, c->common.output)));
+    return cli_put_json(c, object);
+}
+
+static void say_written(cli *c, const lh_import *in)
+{
+    cli_print(c,
+              "job      %s\n"
+              "ignored  %" PRIu32 " that say nothing of time and memory\n"
+              "noted    %" PRIu32 "\n"
+              "next     longhaul plan %s\n",
+              c->common.output, in->n_ignored, in->n_noted, c->common.output);
+}
+
+static lh_status put_import(cli *c, const lh_import *in)
+{
+    if (c->common.output)
+        CLI_TRY(cli_write(c, c->common.output, in->job, in->job_len));
+    if (c->common.json)
+        return print_json(c, in);
+    if (c->common.output)
+        say_written(c, in);
+    else
+        cli_put_file(c, in->job, in->job_len);
+    return LH_OK;
+}
+
+static lh_status run_import(cli *c)
+{
+    const settings *s = c->settings;
+    char path[MOST_PATH];
+    lh_import *in = NULL;
+    if (!cli_given(c, "from"))
+        return cli_usage(c, "say whose arguments they are: --from megatron");
+    CLI_TRY(cli_check_absent(c, s->force));
+    CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
+                       cli_output_folder(c, path, sizeof path), &in));
+    lh_status status = put_import(c, in);
+    lh_import_free(in);
+    return status;
+}
+
+const cli_command cmd_import = {
+    .name = "import",
+    .operands = "FILE|ARGUMENTS",
+    .least_operands = 1,
+    .most_operands = 1,
+    .operand_words = CLI_WORDS_FILES,
+    .about = "Make a job of what Megatron-LM runs today",
+    .description =
+        "Reads arguments of Megatron-LM (core 0.16) and prints a job with the "
+        "same model, training and layout, on machines that the options name. "
+        "'longhaul plan' of it "
+        "costs what runs today; without the keys under 'layout' it searches "
+        "what would be faster.\n\n"
+        "FILE may be - for standard input, or the arguments themselves in one "
+        "word: \"$(cat args.txt)\". Words are cut as a shell cuts them; what a "
+        "shell would fill in ($NAME) is refused. Of a line that begins with "
+        "torchrun, --nnodes and --nproc-per-node say how many GPUs there "
+        "are.\n\n"
+        "Arguments that say nothing of time and memory are listed in the job; "
+        "what is costed otherwise than asked for is said on standard error "
+        "and in the job; unknown ones are refused.",
+    .output_help = "Write the job to FILE, which must not be there yet (see "
+                   "--force).",
+    .own_output = true,
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run_import,
+};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is run by another program today, as a job: import. */
+#ifndef CLI_IMPORTED_H
+#define CLI_IMPORTED_H
+
+#include "machines.h"
+
+#include <longhaul/import.h>
+
+typedef struct cli_source {
+    uint32_t from; /* lh_import_source */
+    const char *cluster;
+} cli_source;
+
+/* Rows of an option table; `settings` has a cli_source called `source`, and a
+ * cli_machines. */
+#define CLI_SOURCE_ROWS(settings, says)                                        \
+    {.name = "from",                                                           \
+     .type = CLI_CHOICE,                                                       \
+     .at = offsetof(settings, source.from),                                    \
+     .arg = "PROGRAM",                                                         \
+     .choice_name = cli_source_name,                                           \
+     .help = says},                                                            \
+        {.name = "cluster",                                                    \
+         .letter = 'c',                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, source.cluster),                             \
+         .arg = "JOB",                                                         \
+         .like = "job.yaml",                                                   \
+         .help = "--from: the machines are those of this job, in place of "    \
+                 "--gpu, --sites, --nodes and links.",                         \
+         .words = CLI_WORDS_FILES},                                            \
+        CLI_MACHINE_ROWS(settings)
+
+const char *cli_source_name(uint32_t i);
+/* Imports what the operand is: a file, "-", or the arguments themselves. What
+ * is costed otherwise than asked for is said on standard error. Release with
+ * lh_import_free(). */
+lh_status cli_import(cli *c, const char *operand, const cli_source *source,
+                     const cli_machines *machines, const char *folder,
+                     lh_import **out);
+
+#endif

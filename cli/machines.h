@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs that are made: their machines as options say them (GPUs, datacenters and
+ * the links between), and where they are written. */
+#ifndef CLI_MACHINES_H
+#define CLI_MACHINES_H
+
+#include "cli.h"
+
+#include <longhaul/draft.h>
+
+typedef struct cli_machines {
+    const char *gpu, *nodes, *gpus_per_node;
+    uint32_t sites;
+    double link_gbps, latency_ms;
+} cli_machines;
+
+/* Rows of an option table; `settings` has a cli_machines called `machines`. */
+#define CLI_MACHINE_ROWS(settings)                                             \
+    {.name = "gpu",                                                            \
+     .letter = 'g',                                                            \
+     .type = CLI_TEXT,                                                         \
+     .at = offsetof(settings, machines.gpu),                                   \
+     .arg = "NAME[,NAME...]",                                                  \
+     .like = "h100-sxm",                                                       \
+     .preset = "h100-sxm",                                                     \
+     .help = "On which GPUs (see GPUs below): of all sites, or a name for "    \
+             "each, as h100-sxm,a100-80g.",                                    \
+     .words = CLI_WORDS_GPUS},                                                 \
+        {.name = "sites",                                                      \
+         .letter = 's',                                                        \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, machines.sites),                             \
+         .arg = "N",                                                           \
+         .preset = "1",                                                        \
+         .least = 1,                                                           \
+         .most = LH_MAX_DATACENTERS,                                           \
+         .help = "In how many datacenters, each linked to each."},             \
+        {.name = "nodes",                                                      \
+         .letter = 'n',                                                        \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, machines.nodes),                             \
+         .arg = "N[,N...]",                                                    \
+         .like = "16",                                                         \
+         .help = "Nodes of each datacenter, as 16, or 16,8 for two of them. "  \
+                 "Without it a power of two with room for the model."},        \
+        {.name = "gpus-per-node",                                              \
+         .type = CLI_TEXT,                                                     \
+         .at = offsetof(settings, machines.gpus_per_node),                     \
+         .arg = "N[,N...]",                                                    \
+         .like = "8",                                                          \
+         .help =                                                               \
+             "GPUs of a node, likewise. Without it as these GPUs are sold."},  \
+        {.name = "link-gbps",                                                  \
+         .type = CLI_ABOVE,                                                    \
+         .at = offsetof(settings, machines.link_gbps),                         \
+         .arg = "GBPS",                                                        \
+         .like = "800",                                                        \
+         .preset = "3200",                                                     \
+         .high = 1e9,                                                          \
+         .help = "Between two datacenters: 10^9 bits per second in each "      \
+                 "direction, "                                                 \
+                 "for all traffic of the job."},                               \
+    {                                                                          \
+        .name = "latency-ms", .type = CLI_REAL,                                \
+        .at = offsetof(settings, machines.latency_ms), .arg = "MS",            \
+        .like = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6,             \
+        .help = "Between two datacenters, one way, in milliseconds."           \
+    }
+
+/* The same of `force`. */
+#define CLI_FORCE_ROW(settings)                                                \
+    {                                                                          \
+        .name = "force", .letter = 'f', .type = CLI_FLAG,                      \
+        .at = offsetof(settings, force),                                       \
+        .help = "Write over the FILE of -o where there is one."                \
+    }
+
+/* Refuses a name that is none of `names`, with the nearest. */
+lh_status cli_check_preset(cli *c, const char *option, const char *name,
+                           bool is_known, const char *const *names);
+/* Options of links need two sites. */
+lh_status cli_check_links(cli *c, const cli_machines *machines);
+/* Fills in the options' sites, which are zeroed, and their links. */
+lh_status cli_find_machines(cli *c, const cli_machines *machines,
+                            lh_draft_site sites[LH_MAX_DATACENTERS],
+                            lh_draft_options *out);
+
+/* Where the job will lie, and look for a config.json. */
+const char *cli_output_folder(const cli *c, char *folder, size_t room);
+/* Refuses to write over the file of -o without --force. */
+lh_status cli_check_absent(cli *c, bool force);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/argument_words.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+typedef struct cutter {
+    const char *at, *end, *file;
+    uint32_t line, n;
+    lhi_arena *mem;
+    lhi_argument_word *words;
+    char *to; /* the word that is being made, which has room for all of it */
+} cutter;
+
+static lh_status refuse_filling(const cutter *c, lh_error *err)
+{
+    const char *end = c->at + 1;
+    while (end < c->end && end - c->at < 40 && (unsigned char)*end > ' ' &&
+           *end != '"')
+        end++;
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: '%.*s' is for a shell to fill in; give what it "
+                    "stands for, or quote it as '...'",
+                    c->file, c->line, (int)(end - c->at), c->at);
+}
+
+static bool is_space(char ch)
+{
+    return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
+}
+
+static void keep_letter(cutter *c)
+{
+    c->line += *c->at == '\n';
+    *c->to++ = *c->at++;
+}
+
+/* A backslash and what is behind it, outside of single quotes. */
+static void add_escaped(cutter *c, bool in_quotes)
+{
+    const char *next = c->at + 1;
+    if (next < c->end && *next == '\r' && next + 1 < c->end && next[1] == '\n')
+        next++; /* lines of DOS */
+    if (next < c->end && *next == '\n') {
+        c->at = next + 1;
+        c->line++;
+    } else if (next == c->end || (in_quotes && !strchr("\"\\$`", *next))) {
+        keep_letter(c);
+    } else {
+        c->at++;
+        keep_letter(c);
+    }
+}
+
+static lh_status add_quoted(cutter *c, lh_error *err)
+{
+    const char quote = *c->at++;
+    const uint32_t line = c->line;
+    while (c->at < c->end && *c->at != quote) {
+        if (quote == '"' && (*c->at == '$' || *c->at == '`'))
+            return refuse_filling(c, err);
+        if (quote == '"' && *c->at == '\\')
+            add_escaped(c, true);
+        else
+            keep_letter(c);
+    }
+    if (c->at == c->end)
+        return lhi_fail(err, LH_EINPUT, "%s:%u: this %c never ends", c->file,
+                        line, quote);
+    c->at++;
+    return LH_OK;
+}
+
+static lh_status add_word(cutter *c, lh_error *err)
+{
+    lhi_argument_word *word = &c->words[c->n];
+    char *first = c->to;
+    *word = (lhi_argument_word){first, c->line};
+    while (c->at < c->end && !is_space(*c->at)) {
+        if (*c->at == '$' || *c->at == '`')
+            return refuse_filling(c, err);
+        if (*c->at == '"' || *c->at == '\'')
+            LHI_TRY(add_quoted(c, err));
+        else if (*c->at == '\\')
+            add_escaped(c, false);
+        else
+            keep_letter(c);
+    }
+    *c->to++ = '\0';
+    c->n++;
+    return LH_OK;
+}
+
+/* Between words; a line that goes on is no word of its own. */
+static void skip_blank(cutter *c)
+{
+    while (c->at < c->end) {
+        size_t left = (size_t)(c->end - c->at);
+        if (is_space(*c->at)) {
+            c->line += *c->at++ == '\n';
+        } else if (*c->at == '#') {
+            const char *end = memchr(c->at, '\n', left);
+            c->at = end ? end : c->end;
+        } else if (left > 1 && *c->at == '\\' && c->at[1] == '\n') {
+            c->at += 2;
+            c->line++;
+        } else if (left > 2 && memcmp(c->at, "\\\r\n", 3) == 0) {
+            c->at += 3;
+            c->line++;
+        } else {
+            return;
+        }
+    }
+}
+
+lh_status lhi_argument_words_read(const char *text, size_t len,
+                                  const char *name, lhi_arena *mem,
+                                  lhi_argument_words *out, lh_error *err)
+{
+    cutter c = {
+        .at = text, .end = text + len, .file = name, .line = 1, .mem = mem};
+    if (memchr(text, '\0', len))
+        return lhi_fail(err, LH_EINPUT, "%s: is no text: it has a NUL", name);
+    uint32_t most = 0;
+    for (size_t i = 0; i < len; i++)
+        most += !is_space(text[i]) && (i == 0 || is_space(text[i - 1]));
+    c.words = LHI_NEW(mem, lhi_argument_word, most);
+    c.to = LHI_NEW(mem, char, len + most + 1);
+    if (!c.words || !c.to)
+        return lhi_fail_nomem(err);
+    for (skip_blank(&c); c.at < c.end; skip_blank(&c))
+        LHI_TRY(add_word(&c, err));
+    *out = (lhi_argument_words){name, c.n, c.words};
+    return LH_OK;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+uint32_t lhi_argument_words_start(const lhi_argument_words *words)
+{
+    if (words->n == 0 || strncmp(words->all[0].text, "--", 2) == 0)
+        return 0;
+    for (uint32_t i = 0; i < words->n; i++)
+        if (ends_in(words->all[i].text, ".py"))
+            return i + 1;
+    return 0;
+}

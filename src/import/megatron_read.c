@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments by their names, as Python's argparse takes them without
+ * abbreviations: "--name value", "--name=value", the last one counts. */
+#include "import/megatron_own.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    lhi_arity arity;
+} rows[] = {
+#define LHI_MEGATRON_ROW(key, name, arity) {name, LHI_ARITY_##arity},
+    LHI_MEGATRON_LIST(LHI_MEGATRON_ROW)
+#undef LHI_MEGATRON_ROW
+};
+
+enum { MOST_NAME = 80 };
+
+typedef struct reader {
+    const lhi_argument_words *words;
+    lhi_imported *in;
+    lhi_megatron *out;
+    uint32_t i; /* of the next word */
+} reader;
+
+/* --- the words of an argument -----------------------------------------------
+ */
+
+/* A negative number is a value. */
+static bool is_name(const char *word)
+{
+    return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
+           word[1] != '.';
+}
+
+typedef struct option {
+    char name[MOST_NAME];
+    uint32_t line;
+    lhi_given given; /* its values */
+} option;
+
+static lh_status read_name(const reader *r, const lhi_argument_word *word,
+                           option *o, lh_error *err)
+{
+    const char *text = word->text;
+    size_t len;
+    if (strncmp(text, "--", 2) != 0 || !text[2])
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: '%.60s' is no argument, nor a value of one; "
+                        "arguments begin with --",
+                        r->words->file, word->line, text);
+    len = strcspn(text + 2, "=");
+    if (len >= sizeof o->name)
+        len = sizeof o->name - 1;
+    memcpy(o->name, text + 2, len);
+    o->name[len] = '\0';
+    o->line = word->line;
+    return LH_OK;
+}
+
+/* How many words behind the name are its values. */
+static uint32_t values_behind(const reader *r, lhi_arity arity)
+{
+    const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
+                          : arity == LHI_ARITY_ONE   ? 1
+                          : arity == LHI_ARITY_THREE ? 3
+                                                     : UINT32_MAX;
+    uint32_t n = 0;
+    while (n < most && r->i + n < r->words->n &&
+           !is_name(r->words->all[r->i + n].text))
+        n++;
+    return n;
+}
+
+static lh_status read_values(reader *r, const lhi_argument_word *word,
+                             lhi_arity arity, option *o, lh_error *err)
+{
+    const char *equals = strchr(word->text, '=');
+    lhi_argument_word *own;
+    o->given = (lhi_given){.is = true, .line = o->line};
+    if (!equals) {
+        o->given.n = values_behind(r, arity);
+        o->given.values = r->words->all + r->i;
+        r->i += o->given.n;
+    } else if (arity == LHI_ARITY_FLAG) {
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s takes no value",
+                        r->words->file, o->line, o->name);
+    } else {
+        if (!(own = LHI_NEW(r->in->mem, lhi_argument_word, 1)))
+            return lhi_fail_nomem(err);
+        *own = (lhi_argument_word){equals + 1, o->line};
+        o->given.n = 1;
+        o->given.values = own;
+    }
+    const bool wants = arity == LHI_ARITY_ONE;
+    if ((wants && o->given.n != 1) ||
+        (arity == LHI_ARITY_THREE && o->given.n != 3))
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs %s", r->words->file,
+                        o->line, o->name, wants ? "a value" : "three values");
+    return LH_OK;
+}
+
+/* --- which it is -----------------------------------------------------------
+ */
+
+static bool differs(char a, char b)
+{
+    return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);
+}
+
+/* Whether two names are one letter apart. */
+static bool is_near(const char *a, const char *b)
+{
+    while (*a && *b && !differs(*a, *b)) {
+        a++;
+        b++;
+    }
+    if (!*a && !*b)
+        return true;
+    return strcmp(a + (*a != 0), b + (*b != 0)) == 0 ||
+           strcmp(a, b + (*b != 0)) == 0 || strcmp(a + (*a != 0), b) == 0;
+}
+
+static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
+{
+    const char *near = NULL;
+    for (uint32_t i = 0; i < LHI_N_ARGS && !near; i++)
+        if (is_near(rows[i].name, o->name))
+            near = rows[i].name;
+    if (near)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%u: Megatron-LM (core 0.16) has no argument --%s; "
+                        "did you mean --%s?",
+                        r->words->file, o->line, o->name, near);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s:%u: Megatron-LM (core 0.16) has no argument --%s, so "
+                    "what it does to time and memory is not known; leave it "
+                    "out to plan without it",
+                    r->words->file, o->line, o->name);
+}
+
+static lh_status read_unread(reader *r, const lhi_argument_word *word,
+                             option *o, lh_error *err)
+{
+    const lhi_argument a = lhi_megatron_argument(o->name);
+    if (a.kind == LHI_ARGUMENT_UNKNOWN)
+        return refuse_unknown(r, o, err);
+    LHI_TRY(read_values(r, word, a.arity, o, err));
+    if (a.kind == LHI_ARGUMENT_REFUSED)
+        return lhi_fail(err, LH_EUNSUPPORTED, "%s:%u: --%s %s", r->words->file,
+                        o->line, o->name, a.why);
+    if (a.kind == LHI_ARGUMENT_NOTED)
+        lhi_import_note(r->in, "--%s: %s", o->name, a.why);
+    else
+        lhi_import_ignore(r->in, o->name);
+    return LH_OK;
+}
+
+static lh_status read_option(reader *r, lh_error *err)
+{
+    const lhi_argument_word *word = &r->words->all[r->i++];
+    option o;
+    LHI_TRY(read_name(r, word, &o, err));
+    for (uint32_t i = 0; i < LHI_N_ARGS; i++)
+        if (strcmp(rows[i].name, o.name) == 0) {
+            LHI_TRY(read_values(r, word, rows[i].arity, &o, err));
+            r->out->args[i] = o.given;
+            return LH_OK;
+        }
+    return read_unread(r, word, &o, err);
+}
+
+/* --- the launcher ------------------------------------------------------------
+ */
+
+/* A whole number behind "--nnodes", in either spelling; 0: it is not there, or
+ * a range. */
+static uint32_t launched(const lhi_argument_words *words, uint32_t n,
+                         const char *name)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *at = words->all[i].text, *with = name;
+        while (*with && *at && !differs(*with, *at)) {
+            with++;
+            at++;
+        }
+        if (*with || (*at && *at != '='))
+            continue;
+        const char *value = *at         ? at + 1
+                            : i + 1 < n ? words->all[i + 1].text
+                                        : "";
+        char *end;
+        long number = strtol(value, &end, 10);
+        found = *value && !*end && number > 0 && number <= (1 << 20)
+                    ? (uint32_t)number
+                    : 0;
+    }
+    return found;
+}
+
+static void read_launcher(reader *r)
+{
+    const uint32_t n = lhi_argument_words_start(r->words);
+    const uint64_t gpus = (uint64_t)launched(r->words, n, "--nnodes") *
+                          launched(r->words, n, "--nproc-per-node");
+    r->i = n;
+    r->out->gpus = gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
+    if (n > 0)
+        lhi_import_ignore(r->in, r->words->all[n - 1].text);
+}
+
+lh_status lhi_megatron_read(const lhi_argument_words *words, lhi_imported *in,
+                            lhi_megatron *out, lh_error *err)
+{
+    reader r = {.words = words, .in = in, .out = out};
+    *out = (lhi_megatron){.file = words->file};
+    read_launcher(&r);
+    if (r.i == words->n)
+        return lhi_fail(err, LH_EINPUT, "%s: has no arguments", words->file);
+    while (r.i < words->n)
+        LHI_TRY(read_option(&r, err));
+    return LH_OK;
+}
+
+/* --- their values ------------------------------------------------------------
+ */
+
+bool lhi_arg_given(const lhi_megatron *m, lhi_megatron_key key)
+{
+    return m->args[key].is;
+}
+
+lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
+                       lh_status code, lh_error *err, const char *format, ...)
+{
+    char why[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(why, sizeof why, format, list);
+    va_end(list);
+    if (!lhi_arg_given(m, key))
+        return lhi_fail(err, code, "%s: --%s: %s", m->file, rows[key].name,
+                        why);
+    return lhi_fail(err, code, "%s:%u: --%s: %s", m->file, m->args[key].line,
+                    rows[key].name, why);
+}
+
+lh_status lhi_arg_count(const lhi_megatron *m, lhi_megatron_key key,
+                        uint32_t least, uint32_t most, uint32_t *out,
+                        lh_error *err)
+{
+    if (!lhi_arg_given(m, key))
+        return LH_OK;
+    const char *text = m->args[key].values[0].text;
+    char *end;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end || number < (long)least || number > (long)most)
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "'%.40s' is not a whole number from %u to %u", text,
+                            least, most);
+    *out = (uint32_t)number;
+    return LH_OK;
+}
+
+lh_status lhi_arg_need(const lhi_megatron *m, lhi_megatron_key key,
+                       uint32_t least, uint32_t most, uint32_t *out,
+                       lh_error *err)
+{
+    if (!lhi_arg_given(m, key))
+        return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing");
+    return lhi_arg_count(m, key, least, most, out, err);
+}
+
+lh_status lhi_arg_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
+                       lh_error *err)
+{
+    if (!lhi_arg_given(m, key))
+        return LH_OK;
+    const char *text = m->args[key].values[0].text;
+    char *end;
+    const double number = strtod(text, &end);
+    if (end == text || *end || !isfinite(number))
+        return lhi_arg_fail(m, key, LH_EINPUT, err, "'%.40s' is not a number",
+                            text);
+    *out = number;
+    return LH_OK;
+}
+
+lh_status lhi_arg_choice(const lhi_megatron *m, lhi_megatron_key key,
+                         const char *const *names, uint32_t *out, lh_error *err)
+{
+    if (!lhi_arg_given(m, key))
+        return LH_OK;
+    const char *text = m->args[key].values[0].text;
+    char all[200] = "";
+    for (uint32_t i = 0; names[i]; i++) {
+        const size_t len = strlen(all);
+        if (strcmp(names[i], text) == 0) {
+            *out = i;
+            return LH_OK;
+        }
+        snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
+    }
+    return lhi_arg_fail(m, key, LH_EINPUT, err, "'%.40s' is none of %s", text,
+                        all);
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was imported, as the text of a job. */
+#include "import/import_own.h"
+
+#include "base/show.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct writer {
+    const lhi_imported *in;
+    const lh_import_options *o;
+    lh_draft_site sites[LH_MAX_DATACENTERS]; /* with all their nodes */
+    uint32_t n_sites;
+    lhi_text before, cluster, behind;
+} writer;
+
+static LHI_PRINTF(3, 4) void add_line(lhi_text *text, const char *remark,
+                                      const char *format, ...)
+{
+    char left[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(left, sizeof left, format, list);
+    va_end(list);
+    lhi_draft_line(text, left, remark);
+}
+
+/* --- datacenters -------------------------------------------------------------
+ */
+
+static uint64_t gpus_of(const writer *w, uint32_t i)
+{
+    if (w->o->cluster)
+        return w->o->cluster->datacenters[i].gpus;
+    return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
+}
+
+static const char *name_of(const writer *w, uint32_t i, char own[16])
+{
+    return w->o->cluster ? w->o->cluster->datacenters[i].name
+                         : lhi_draft_site_name(i, own);
+}
+
+/* The GPUs that run it, divided evenly where no nodes are given. */
+static lh_status find_nodes(writer *w, const char *name, lh_error *err)
+{
+    const lh_draft_options *m = w->o->machines;
+    uint64_t per_node = 0;
+    w->n_sites = w->o->cluster ? w->o->cluster->n_datacenters : m->n_sites;
+    if (w->o->cluster)
+        return LH_OK;
+    memcpy(w->sites, m->sites, m->n_sites * sizeof *m->sites);
+    if (lhi_import_gpus(w->o))
+        return LH_OK;
+    for (uint32_t i = 0; i < m->n_sites; i++)
+        per_node += lhi_draft_node_gpus(&m->sites[i]);
+    if (w->in->gpus % per_node != 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: %u GPUs cannot be divided evenly over nodes of "
+                        "%u site%s; say how many nodes each has",
+                        name, w->in->gpus, m->n_sites,
+                        m->n_sites > 1 ? "s" : "");
+    for (uint32_t i = 0; i < m->n_sites; i++)
+        w->sites[i].nodes = (uint32_t)(w->in->gpus / per_node);
+    return LH_OK;
+}
+
+static uint32_t site_of_rank(const writer *w, uint64_t rank)
+{
+    uint32_t i = 0;
+    for (; i + 1 < w->n_sites && rank >= gpus_of(w, i); i++)
+        rank -= gpus_of(w, i);
+    return i;
+}
+
+/* Ranks of one stage of a replica follow each other. */
+static uint64_t rank_of(const lh_layout *l, uint32_t replica, uint32_t stage)
+{
+    const uint64_t block = (uint64_t)l->tensor * l->context;
+    return block * (l->outermost == LH_OUTERMOST_DATA
+                        ? (uint64_t)replica * l->pipeline + stage
+                        : (uint64_t)stage * l->data + replica);
+}
+
+static bool same_sites(const writer *w, uint32_t a, uint32_t b)
+{
+    const lh_layout *l = &w->in->layout;
+    for (uint32_t s = 0; s < l->pipeline; s++)
+        if (site_of_rank(w, rank_of(l, a, s)) !=
+            site_of_rank(w, rank_of(l, b, s)))
+            return false;
+    return true;
+}
+
+static void add_group(writer *w, uint32_t first, uint32_t replicas)
+{
+    const lh_layout *l = &w->in->layout;
+    char own[16];
+    lhi_text_printf(&w->behind, "    - {replicas: %" PRIu32 ", pipeline: [",
+                    replicas);
+    for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
+        const uint32_t site = site_of_rank(w, rank_of(l, first, from));
+        while (s < l->pipeline && site_of_rank(w, rank_of(l, first, s)) == site)
+            s++;
+        lhi_text_printf(&w->behind, "%s{datacenter: %s, stages: %" PRIu32 "}",
+                        from ? ", " : "", name_of(w, site, own), s - from);
+    }
+    lhi_text_puts(&w->behind, "]}\n");
+}
+
+static lh_status check_whole(const writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    const uint64_t block = (uint64_t)l->tensor * l->context;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i + 1 < w->n_sites; i++) {
+        end += gpus_of(w, i);
+        if (end % block != 0)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "%s: ranks %" PRIu64 " to %" PRIu64
+                            " are of one stage and lie in two datacenters, "
+                            "for which longhaul has no layout",
+                            name, end / block * block,
+                            end / block * block + block - 1);
+    }
+    return LH_OK;
+}
+
+static lh_status add_placement(writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    uint32_t groups = 0;
+    LHI_TRY(check_whole(w, name, err));
+    lhi_draft_line(&w->behind, "  sites:",
+                   "which ranks lie where: they are counted through the "
+                   "datacenters in the order of the job");
+    for (uint32_t first = 0, end = 0; first < l->data; first = end) {
+        while (end < l->data && same_sites(w, first, end))
+            end++;
+        if (++groups > LHI_MAX_PARTS)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "%s: replicas lie in more different ways than a "
+                            "job can say",
+                            name);
+        add_group(w, first, end - first);
+    }
+    if (w->in->training.zero > 0 && groups > 1)
+        add_line(
+            &w->behind, "over which replicas the optimizer's state is divided",
+            "  sharding: %s", w->in->instances == groups ? "hybrid" : "full");
+    return LH_OK;
+}
+
+/* --- sections ----------------------------------------------------------------
+ */
+
+static bool add_model_map(lhi_text *text, const lh_model *model)
+{
+    json_t *map = lhi_model_to_json(model), *value;
+    const char *key;
+    lhi_draft_line(text, "model:", "");
+    json_object_foreach(map, key, value)
+    {
+        char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        lhi_text_printf(text, "  %s: %s\n", key, dumped ? dumped : "");
+        text->failed = text->failed || !dumped;
+        free(dumped);
+    }
+    const bool ok = map != NULL;
+    json_decref(map);
+    return ok && !text->failed;
+}
+
+static bool add_model(writer *w)
+{
+    const lhi_imported *in = w->in;
+    char size[160];
+    snprintf(size, sizeof size,
+             "The model (docs/models.md): %u layers, %.2f billion parameters, "
+             "%.2f of which a token passes.",
+             in->model.layers, (double)lh_model_params(&in->model) / 1e9,
+             (double)lh_model_active_params(&in->model) / 1e9);
+    lhi_draft_remark(&w->before, 0, size);
+    if (!in->named)
+        return add_model_map(&w->before, &in->model);
+    lhi_text_printf(&w->before, "model: %s\n", in->named);
+    return true;
+}
+
+static void add_recompute(lhi_text *text, const lh_training *t)
+{
+    const char *const remark = "what the backward pass makes again";
+    char names[160] = "";
+    if (t->recompute != LH_RECOMPUTE_MODULES) {
+        add_line(text, remark, "  recompute: %s",
+                 lh_recompute_name(t->recompute));
+        return;
+    }
+    for (uint32_t i = 0; i < LH_N_MODULES; i++) {
+        const size_t len = strlen(names);
+        if (t->recompute_modules >> i & 1)
+            snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
+                     lh_module_name((lh_module)i));
+    }
+    add_line(text, remark, "  recompute: [%s]", names);
+}
+
+static void add_training(writer *w)
+{
+    const lh_training *t = &w->in->training;
+    lhi_text *text = &w->before;
+    lhi_text_puts(text, "\n");
+    lhi_draft_remark(text, 0,
+                     "How it is trained: docs/formats/job.md#training");
+    lhi_text_puts(text, "training:\n");
+    add_line(text, "sequences of an iteration, all replicas together",
+             "  global_batch: %" PRIu32, t->global_batch);
+    add_line(text, "tokens of a sequence", "  sequence: %" PRIu32, t->sequence);
+    add_line(text, "what passes compute in", "  precision: %s",
+             lh_precision_name(t->precision));
+    add_line(text, "", "  optimizer: %s", lh_optimizer_name(t->optimizer));
+    if (t->zero_given)
+        add_line(text, "ZeRO stage: what replicas share", "  zero: %" PRIu32,
+                 t->zero);
+    if (t->recompute_given)
+        add_recompute(text, t);
+    if (t->dropout_given && t->dropout != (w->in->model.norm == LH_NORM_LAYER))
+        add_line(text, "whether layers drop activations", "  dropout: %s",
+                 t->dropout ? "true" : "false");
+    if (t->dispatcher == LH_DISPATCHER_DEEPEP)
+        add_line(text, "how tokens get to experts", "  dispatcher: deepep");
+}
+
+static void add_framework(writer *w)
+{
+    const lh_framework *f = &w->in->framework;
+    lhi_text *text = &w->before;
+    lhi_text_puts(text, "\n");
+    lhi_draft_remark(text, 0,
+                     "The program that trains: docs/formats/job.md#framework");
+    lhi_text_puts(text, "framework:\n");
+    add_line(text, "", "  preset: %s", lh_framework_preset_name(f->preset));
+    if (f->unfused_attention)
+        add_line(text, "", "  attention: unfused");
+    if (f->no_sequence_parallel)
+        add_line(text, "", "  sequence_parallel: false");
+    if (f->gradients_given)
+        add_line(text, "in memory", "  gradients: %s",
+                 lh_gradient_name(f->gradients));
+    if (f->reduce_given)
+        add_line(text, "as they are summed", "  reduce: %s",
+                 lh_gradient_name(f->reduce));
+    if (f->receives_given)
+        add_line(text, "when receives of messages are posted", "  receives: %s",
+                 lh_receives_name(f->receives));
+    if (f->overlap_tensor > 0 || f->overlap_expert > 0)
+        add_line(text, "shares of communication behind compute",
+                 "  overlap: {tensor: %.15g, expert: %.15g}", f->overlap_tensor,
+                 f->overlap_expert);
+    if (f->fp8 != LH_FP8_NONE)
+        add_line(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
+    lhi_text_puts(text, "\n");
+}
+
+/* As JSON, which YAML may be. */
+static bool add_cluster(writer *w)
+{
+    if (!w->o->cluster)
+        return true;
+    json_t *job = lhi_job_to_json(w->o->cluster);
+    char *text = job ? json_dumps(json_object_get(job, "cluster"), 0) : NULL;
+    const bool ok = text != NULL;
+    lhi_draft_remark(&w->cluster, 0,
+                     "The machines: docs/formats/job.md#cluster");
+    if (text)
+        lhi_text_printf(&w->cluster, "cluster:\n  %s\n", text);
+    json_decref(job);
+    free(text);
+    return ok;
+}
+
+static void add_layers(lhi_text *text, const lh_layout *l)
+{
+    lhi_text_puts(text, "  layers: [");
+    for (uint32_t i = 0, column = 0; i < l->n_chunk_layers; i++) {
+        lhi_text_printf(text, "%s%" PRIu32, i ? ", " : "", l->chunk_layers[i]);
+        if (++column == 20 && i + 1 < l->n_chunk_layers) {
+            lhi_text_puts(text, ",\n    ");
+            lhi_text_printf(text, "%" PRIu32, l->chunk_layers[++i]);
+            column = 1;
+        }
+    }
+    lhi_text_puts(text, "] # of each stage, in the order of the model\n");
+}
+
+static lh_status add_layout(writer *w, const char *name, lh_error *err)
+{
+    const lh_layout *l = &w->in->layout;
+    lhi_text *text = &w->behind;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } degrees[] = {{"tensor", l->tensor},
+                   {"context", l->context},
+                   {"expert", w->in->model.experts ? l->expert : 0},
+                   {"expert_tensor", l->expert_tensor},
+                   {"pipeline", l->pipeline},
+                   {"data", l->data},
+                   {"micro_batch", l->micro_batch},
+                   {"chunks_per_device", l->chunks_per_device}};
+    lhi_text_puts(text, "\n");
+    lhi_draft_remark(text, 0,
+                     "What runs today; each line that goes is searched: "
+                     "docs/formats/job.md#layout");
+    lhi_text_puts(text, "layout:\n");
+    add_line(text, "what is to run the plan", "  framework: %s",
+             lh_target_name(w->in->target));
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i].value)
+            add_line(text, "", "  %s: %" PRIu32, degrees[i].key,
+                     degrees[i].value);
+    if (l->schedule)
+        add_line(text, "", "  schedule: %s", l->schedule);
+    if (l->n_chunk_layers)
+        add_layers(text, l);
+    if (w->n_sites > 1)
+        return add_placement(w, name, err);
+    add_line(text, "", "  outermost: %s", lh_outermost_name(l->outermost));
+    return LH_OK;
+}
+
+static void add_list(lhi_text *text, const char *before, const lhi_text *list,
+                     uint32_t n)
+{
+    lhi_text all = {0};
+    const char *at = list->data;
+    lhi_text_puts(&all, before);
+    for (uint32_t i = 0; i < n; i++, at += strlen(at) + 1) {
+        lhi_text_puts(&all, i ? ", " : "");
+        lhi_text_add_shown(&all, at, SIZE_MAX);
+    }
+    if (n && !all.failed)
+        lhi_draft_remark(text, 0, all.data);
+    text->failed = text->failed || all.failed;
+    lhi_text_fini(&all);
+}
+
+static void add_head(writer *w)
+{
+    const lhi_imported *in = w->in;
+    lhi_text head = {0};
+    lhi_text_printf(&head,
+                    "A training job, made of %s. All keys and what they take: "
+                    "docs/formats/job.md.",
+                    in->from);
+    if (!head.failed)
+        lhi_draft_remark(&w->before, 0, head.data);
+    w->before.failed = w->before.failed || head.failed;
+    lhi_text_fini(&head);
+    const char *at = in->noted.data;
+    for (uint32_t i = 0; i < in->n_noted; i++, at += strlen(at) + 1) {
+        lhi_text note = {0};
+        lhi_text_add_shown(&note, at, SIZE_MAX);
+        if (!note.failed)
+            lhi_draft_remark(&w->before, 0, note.data);
+        w->before.failed = w->before.failed || note.failed;
+        lhi_text_fini(&note);
+    }
+    add_list(&w->before, "Of no effect on time and memory: ", &in->ignored,
+             in->n_ignored);
+    lhi_text_puts(&w->before, "longhaul: job/1\n\n");
+}
+
+static lh_status write_all(writer *w, const char *name, char **text,
+                           size_t *len, lh_error *err)
+{
+    lhi_text shown = {0};
+    LHI_TRY(find_nodes(w, name, err));
+    add_head(w);
+    if (!add_model(w))
+        return lhi_fail_nomem(err);
+    add_training(w);
+    add_framework(w);
+    if (!add_cluster(w))
+        return lhi_fail_nomem(err);
+    LHI_TRY(add_layout(w, name, err));
+    lhi_text_printf(&shown, "the job of %s", name);
+    if (w->before.failed || w->behind.failed || w->cluster.failed ||
+        shown.failed) {
+        lhi_text_fini(&shown);
+        return lhi_fail_nomem(err);
+    }
+    const lhi_draft_given given = {shown.data, &w->in->model, w->before.data,
+                                   w->o->cluster ? w->cluster.data : NULL,
+                                   w->behind.data};
+    lh_draft_options machines = *w->o->machines;
+    machines.n_sites = w->o->cluster ? 1 : w->n_sites;
+    machines.sites = w->o->cluster ? w->o->machines->sites : w->sites;
+    lh_status status = lhi_job_draft_given(&machines, &given, text, len, err);
+    lhi_text_fini(&shown);
+    return status;
+}
+
+lh_status lhi_import_write(const lhi_imported *in, const char *name,
+                           const lh_import_options *options, char **text,
+                           size_t *len, lh_error *err)
+{
+    writer w = {.in = in, .o = options};
+    lh_status status = write_all(&w, name, text, len, err);
+    lhi_text_fini(&w.before);
+    lhi_text_fini(&w.cluster);
+    lhi_text_fini(&w.behind);
+    return status;
+}

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul import: arguments of Megatron-LM as a job."""
+import json
+import random
+import re
+
+from harness import (ANY, case, check, finish, json_case, read, run, test,
+                     write)
+from made import MEGATRON as SMALL
+from random_jobs import job
+
+TWO_NODES = ["--nodes", "2"]
+
+
+def imported(text, *options):
+    """The job of these arguments, as JSON says it."""
+    write("args.txt", text)
+    return json_case("import", ["import", "--from", "megatron", "args.txt",
+                                *(options or TWO_NODES), "-q"])
+
+
+def refused(text, why, *options):
+    write("args.txt", text)
+    case(f"refused: {text[-60:]!r}", ["import", "--from", "megatron",
+                                      "args.txt", *(options or TWO_NODES)], 1,
+         err=why)
+
+
+def has(text, *lines):
+    for line in lines:
+        check(re.search(f"^ *{line}( |$)", text["job"], re.M),
+              f"{line} in\n{text['job']}")
+
+
+def same_cluster(plan, arguments):
+    """The plan's machines in the order of its ranks; None: some of them are
+    used in part."""
+    cluster = plan["job"]["cluster"]
+    sites = {site["name"]: site for site in cluster["datacenters"]}
+    used = {name: 0 for name in sites}
+    order = re.findall(r"^# Ranks (\d+) to (\d+): (\S+)", arguments, re.M)
+    if not order:
+        order = [(0, plan["search"]["gpus_used"] - 1, next(iter(sites)))]
+    names = [name for _, _, name in order]
+    for first, last, name in order:
+        used[name] += int(last) - int(first) + 1
+    if len(set(names)) < len(names):
+        return None
+    for name in names:
+        nodes, rest = divmod(used[name], sites[name]["gpus_per_node"])
+        sites[name]["nodes"] = nodes
+        if rest:
+            return None
+    cluster["datacenters"] = [sites[name] for name in names]
+    cluster["links"] = [link for link in cluster["links"]
+                        if link["from"] in names and link["to"] in names]
+    return {"longhaul": "job/1", "model": "llama3-8b", "cluster": cluster,
+            "training": {"global_batch": 64, "sequence": 4096}}
+
+
+def model_of(plan):
+    """But for its name, and the width of dense layers that are not there."""
+    model = plan["job"]["model"]
+    return model if isinstance(model, str) else {**model, "name": ""}
+
+
+@test
+def what_was_exported_comes_back_and_costs_the_same():
+    """Seeds of plans; those that nothing can run say nothing."""
+    back = 0
+    for seed in range(24):
+        write("job.yaml", job(random.Random(seed)))
+        done = run("plan", "job.yaml", "-q", "-o", "plan.json", "--no-optimal",
+                   "--effort", "2000")
+        if done.returncode:
+            continue
+        case("export", ["export", "plan.json", "--to", "megatron", "-o",
+                        "args.txt"], out=ANY)
+        plan = json.loads(read("plan.json"))
+        cluster = same_cluster(plan, read("args.txt"))
+        if not cluster:
+            continue
+        write("cluster.yaml", json.dumps(cluster))
+        case(f"seed {seed}: import", ["import", "--from", "megatron",
+                                      "args.txt", "--cluster", "cluster.yaml",
+                                      "-o", "again.yaml", "--force", "-q"],
+             out=ANY)
+        case(f"seed {seed}: plan", ["plan", "again.yaml", "-q", "-o",
+                                    "again.json", "--no-optimal"], out=ANY)
+        again = json.loads(read("again.json"))
+        back += 1
+        check(again["iteration_s"] == plan["iteration_s"],
+              f"seed {seed}: {plan['iteration_s']} s was planned, "
+              f"{again['iteration_s']} s comes back")
+        for key in ("tensor", "context", "pipeline", "data", "expert",
+                    "micro_batch", "chunks_per_device"):
+            check(plan["layout"].get(key) == again["layout"].get(key),
+                  f"seed {seed}: {key}")
+        for key in ("global_batch", "sequence", "precision"):
+            check(plan["job"]["training"][key] == again["job"]["training"][key],
+                  f"seed {seed}: {key}")
+        was, now = model_of(plan), model_of(again)
+        if "dense_layers" not in was:
+            check(was == now, f"seed {seed}: {was} comes back as {now}")
+    check(back >= 12, f"{back} plans came back")
+
+
+@test
+def published_models_are_known_by_their_shape():
+    for model in ("deepseek-v3", "gpt-oss-120b", "qwen3-30b-a3b"):
+        write("big.yaml", run("init", "-m", model, "-n", "64").stdout +
+              "layout: {framework: megatron, pipeline: 8, tensor: 1, "
+              "context: 1, micro_batch: 1, expert: 64}\n")
+        case("plan", ["plan", "big.yaml", "--no-optimal", "-q", "-o", "b.json"],
+             out=ANY)
+        args = case("export", ["export", "b.json", "--to", "megatron"],
+                    out=ANY).stdout
+        has(imported(args, "--nodes", "64"), f"model: {model}")
+
+
+@test
+def what_megatron_takes_by_default_is_taken():
+    text = imported(SMALL)
+    has(text, "ffn: 4096", "gated: false", "tied_embeddings: true",
+        "norm: \"layer\"", "mlp_bias: true", "qkv_bias: true",
+        "positions: 2048", "zero: 0", "recompute: none", "data: 16",
+        "schedule: 1f1b")
+    text = imported(SMALL + "--swiglu --disable-bias-linear "
+                            "--normalization=RMSNorm --hidden-dropout 0 "
+                            "--attention-dropout 0")
+    has(text, "ffn: 2688")
+    check("bias" not in text["job"] and "dropout" not in text["job"],
+          text["job"])
+
+
+@test
+def stages_are_those_of_megatron():
+    four = SMALL + "--pipeline-model-parallel-size 4 "
+    for more, layers in (
+            ("", [2, 2, 2, 2]),
+            ("--num-layers-per-virtual-pipeline-stage 1", [1] * 8),
+            ("--num-virtual-stages-per-pipeline-rank 2", [1] * 8),
+            ("--decoder-first-pipeline-num-layers 1 "
+             "--decoder-last-pipeline-num-layers 3", [1, 2, 2, 3]),
+            ("--pipeline-model-parallel-layout 'Et|(tt|)*2,t|tt|'L --num-layers"
+             " 8", None),
+            ("--pipeline-model-parallel-layout=Et|(tt|)*2,t*3L", [1, 2, 2, 3]),
+            ("--pipeline-model-parallel-layout E|(t|)*6t*2|L",
+             [0, 1, 1, 1, 1, 1, 1, 2, 0])):
+        write("args.txt", four + more)
+        if layers is None or len(layers) % 4:
+            refused(four + more, r"layout: has \d+ stages, no multiple of")
+        else:
+            has(imported(four + more), re.escape(f"layers: {layers}"))
+    text = imported(SMALL.replace("layers 8", "layers 10") +
+                    "--pipeline-model-parallel-size 4 "
+                    "--account-for-embedding-in-pipeline-split "
+                    "--account-for-loss-in-pipeline-split")
+    has(text, re.escape("layers: [2, 3, 3, 2]"))
+    refused(SMALL + "--pipeline-model-parallel-size 3",
+            r"args\.txt:4: --pipeline-model-parallel-size: 8 layers cannot be "
+            r"cut evenly into 3", "--nodes", "3")
+    for text, why in (("Ett|tt|tt|tt", "has no L"), ("tt|tt|tt|ttL", "begin"),
+                      ("Ett|tt|tx|ttL", "other letters"),
+                      ("Ett|tt|tt|tL", "has 7 t"),
+                      ("E(tt|tt|tt|ttL", r"\( without"),
+                      ("E(tt|)tt|tt|ttL", r"\*N behind"),
+                      ("Et*99999|tt|tt|ttL", "more layers|7 t|has")):
+        refused(four + f"--pipeline-model-parallel-layout '{text}'", why)
+
+
+@test
+def expert_layers_are_those_of_the_pattern():
+    sparse = SMALL + "--num-experts 16 --moe-grouped-gemm --moe-layer-freq "
+    has(imported(sparse + "2"), "moe_interval: 2")
+    has(imported(sparse + "([0]*3+[1]*5)"), "dense_layers: 3")
+    has(imported(sparse + "'([1]+[0])*4'"), "moe_interval: 2")
+    has(imported(sparse + "[1,1,0,1,1,1,0,1]"), r"dense_list: \[2,6\]")
+    for pattern in ("[1]*9", "[1]*7", "x", "0", "([1]*8", "[2]*8", "[1]*1e9",
+                    "(((([1]*2)*2)*2)*2)"):
+        refused(sparse + f"'{pattern}'", r"--moe-layer-freq: '.*' is neither")
+    refused(sparse + "[0]*8", "no layer has experts")
+
+
+@test
+def words_are_cut_as_a_shell_cuts_them():
+    text = imported("# a remark\ntorchrun --nproc_per_node=8 --nnodes 2 \\\n"
+                    "  pretrain_gpt.py \\\n" +
+                    SMALL.replace("\n", " \\\n", 2).replace(
+                        "32000", "\"32\"'0'00") + "--save 'a b' # gone\n",
+                    "--gpu", "h100")
+    has(text, "data: 16", "vocab: 32000")
+    check(text["ignored"] == ["pretrain_gpt.py", "save"], text["ignored"])
+    refused(SMALL + "--save $DIR/x", r"args\.txt:4: '\$DIR/x' is for a shell")
+    refused(SMALL + "--save \"`pwd`\"", "for a shell to fill in")
+    refused(SMALL + "--save 'x\n\ny", "args.txt:4: this ' never ends")
+    refused("# nothing\n", "args.txt: has no arguments")
+    refused("num-layers 8", "'num-layers' is no argument")
+    check("data: 16" in case("in one word", ["import", "--from", "megatron",
+                                             SMALL, *TWO_NODES],
+                             out=ANY, err=ANY).stdout, "arguments as a word")
+    check("data: 16" in case("standard input", ["import", "--from", "megatron",
+                                                "-", *TWO_NODES], out=ANY,
+                             err=ANY, stdin=SMALL).stdout, "standard input")
+
+
+@test
+def nothing_is_left_out_in_silence():
+    text = imported(SMALL + "--lr 1e-4 --seed=7 --fp32-residual-connection "
+                            "--lr 2e-4")
+    check(text["ignored"] == ["lr", "seed", "lr"], text["ignored"])
+    check(any("fp32-residual-connection: residuals" in note
+              for note in text["noted"]), text["noted"])
+    check("# --fp32-residual-connection: residuals" in text["job"] and
+          "# Of no effect on time and memory: lr, seed, lr" in text["job"],
+          text["job"])
+    case("said", ["import", "--from", "megatron", SMALL + "--qk-clip",
+                  *TWO_NODES], out=ANY, err="--qk-clip: its clipping is not")
+    refused(SMALL + "--tensor-model-paralel-size 2",
+            "did you mean --tensor-model-parallel-size")
+    refused(SMALL + "--warp-speed 9", "has no argument --warp-speed, so what "
+                                      "it does to time and memory is not known")
+    for argument, why in (("--yaml-cfg x", "file of further arguments"),
+                          ("--use-checkpoint-args", "from a checkpoint"),
+                          ("--optimizer muon", "no cost of 'muon'"),
+                          ("--bf16=1", "takes no value"),
+                          ("--lr", "--lr needs a value"),
+                          ("--rampup-batch-size 1 2", "three values"),
+                          ("--recompute-granularity all", "none of full, sel"),
+                          ("--recompute-granularity full", "method: is missing"),
+                          ("--fp16", "does not go with --bf16"),
+                          ("--num-layers 0", "not a whole number from 1"),
+                          ("--hidden-dropout x", "'x' is not a number"),
+                          ("--expert-model-parallel-size 2", "--num-experts"),
+                          ("--global-batch-size 257", "no multiple of")):
+        refused(SMALL + argument, why)
+
+
+@test
+def the_number_of_gpus_has_to_be_known():
+    refused(SMALL, "does not say how many GPUs run it", "--gpu", "h100")
+    refused(SMALL + "--tensor-model-parallel-size 16 "
+                    "--pipeline-model-parallel-size 2",
+            r"16 GPUs are no multiple of tensor x context x pipeline")
+    refused("torchrun --nnodes 4 --nproc-per-node 8 p.py " + SMALL,
+            "starts 32 processes, but there are 16 GPUs")
+    case("links of one site", ["import", "--from", "megatron", SMALL,
+                               "--nodes", "2", "--latency-ms", "2"], 2,
+         err="--latency-ms does nothing with one site")
+    write("c.yaml", run("init", "-m", "llama3-8b", "-n", "2").stdout)
+    case("two clusters", ["import", "--from", "megatron", SMALL, "--cluster",
+                          "c.yaml", "--nodes", "2"], 2,
+         err="--nodes does nothing beside --cluster")
+    case("whose", ["import", SMALL], 2, err="--from megatron")
+
+
+@test
+def ranks_lie_in_the_sites_in_order():
+    four = SMALL + "--pipeline-model-parallel-size 4 "
+    text = imported(four, "--sites", "2", "--nodes", "1,3")
+    has(text, re.escape("- {replicas: 8, pipeline: [{datacenter: west, "
+                        "stages: 1}, {datacenter: east, stages: 3}]}"))
+    text = imported(four + "--use-tp-pp-dp-mapping --use-distributed-optimizer "
+                           "--num-distributed-optimizer-instances 2",
+                    "--sites", "2", "--nodes", "2")
+    has(text, re.escape("- {replicas: 4, pipeline: [{datacenter: east, "
+                        "stages: 4}]}"), "sharding: hybrid")
+    refused(SMALL + "--tensor-model-parallel-size 16 --num-attention-heads 16",
+            r"ranks 0 to 15 are of one stage and lie in two datacenters",
+            "--sites", "2", "--nodes", "1")
+
+
+finish()
