@@ -9,21 +9,36 @@ set -eu
 folder=$1
 here=$(dirname "$0")
 version=2.15.0
-if [ -x "$folder/bin/python" ] &&
-    "$folder/bin/python" -c 'import torch.distributed.pipelining' 2>/dev/null
-then
+pip="$folder/bin/python -m pip install --quiet --no-input
+    --disable-pip-version-check --no-cache-dir --retries 1 --timeout 30"
+
+has() { [ -x "$folder/bin/python" ] && "$folder/bin/python" -c "import $1"; }
+
+# Its configuration and how it splits models. Data sets, curves and triton it
+# can do without: tests/peers/stand_ins.py.
+get_torchtitan() {
+    has 'importlib.metadata as m; [m.version(n) for n in
+    ("torchtitan", "spmd_types", "tyro", "docstring-parser", "typeguard")]' \
+        2>/dev/null ||
+        $pip --no-deps torchtitan==0.3.0 spmd_types==0.2.3 tyro \
+            docstring-parser typeguard ||
+        echo 'no torchtitan: the test that needs it will be skipped' >&2
+}
+
+if has torch.distributed.pipelining 2>/dev/null; then
+    get_torchtitan
     exit 0
 fi
 rm -rf "$folder"
 python3 -m venv "$folder"
-pip="$folder/bin/python -m pip install --quiet --no-input
-    --disable-pip-version-check --no-cache-dir --retries 1 --timeout 30"
 $pip --no-deps "torch==$version"
 $pip filelock typing-extensions sympy networkx jinja2 fsspec numpy packaging
-# For its parser of pipeline layouts alone; the rest of it is not used.
+# For its parser of pipeline layouts, its process groups and its schedules,
+# which need no other package.
 $pip --no-deps megatron-core==0.16.1
 # For the tests that load our checkpoints and tokenizers there; they skip without.
 $pip transformers tokenizers safetensors ||
     echo 'no transformers: the tests that need it will be skipped' >&2
+get_torchtitan
 python3 "$here/torch-without-cuda.py" "$folder/bin/python"
 "$folder/bin/python" -c 'import torch.distributed.pipelining'

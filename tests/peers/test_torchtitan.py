@@ -6,8 +6,8 @@
 
 Jobs with a pipeline, experts, sharding inside datacenters, fp32 and what the
 framework section says: torchtitan 0.3's ConfigManager takes the options, and
-what it reads is what the plan says. Needs torchtitan ($LONGHAUL_TORCH names a
-Python that has it).
+what it reads is what the plan says. Needs torch and torchtitan ($LONGHAUL_TORCH
+names a Python that has them).
 """
 import contextlib
 import io
@@ -18,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 
+import stand_ins
 from lacking import lacking
 
 PROGRAM = os.path.abspath(sys.argv[1])
+stand_ins.put_in()
 try:
     from torchtitan.config.manager import ConfigManager
 except ImportError as error:
