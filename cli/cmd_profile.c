@@ -64,8 +64,9 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
                       : 0.0);
     cli_print(
         c, "  links between hosts (fabric, wan) are not measured: the program "
-           "runs on one; add what is known of them to the profile's links, or "
-           "leave them to the job\n");
+           "runs on one; add what is known of them to the profile's links, leave "
+           "them to the job, or have a run measure them (train "
+           "--profile-out)\n");
     if (path)
         cli_print(c, "written       %s\n", path);
 }

@@ -88,6 +88,14 @@ static const cli_option options[] = {
     CLI_OUTPUT_ROW(train_settings, html,
                    "Write a report that shows the last iteration beside its "
                    "prediction."),
+    {.name = "profile-out",
+     .type = CLI_OUTPUT,
+     .at = offsetof(train_settings, profile_out),
+     .arg = "FILE",
+     .help = "cpu: write what chunks, messages and the rest of an iteration "
+             "took as a profile; a job that names it is planned, and its runs "
+             "predicted, with that.",
+     .words = CLI_WORDS_FILES},
     {.name = "log",
      .type = CLI_APPENDED,
      .at = offsetof(train_settings, log),

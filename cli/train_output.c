@@ -221,6 +221,15 @@ static lh_status write_html(cli *c, const cli_view *v, const lh_trace *trace)
     return status;
 }
 
+static lh_status write_profile(cli *c, const lh_profile *profile)
+{
+    const train_settings *s = c->settings;
+    char *text = NULL;
+    size_t len;
+    CLI_TRY(lh_profile_format(profile, &text, &len, &c->err));
+    return cli_write_text(c, s->profile_out, text, len);
+}
+
 lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_train_result *r)
 {
@@ -231,6 +240,8 @@ lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
         CLI_TRY(write_html(c, v, r->trace));
+    if (s->profile_out && r->profile)
+        CLI_TRY(write_profile(c, r->profile));
     if (c->common.json)
         return print_json(c, v, r);
     print_text(c, v, plan, r);

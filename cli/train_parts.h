@@ -14,7 +14,7 @@ enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
-    const char *schedule, *inject, *trace, *html, *log;
+    const char *schedule, *inject, *trace, *html, *log, *profile_out;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
     bool realtime, emulate_links, real_links, insecure;

@@ -154,6 +154,9 @@ typedef struct lh_train_options {
     /* "ucx": may listen beyond this host, where UCX takes messages from anyone
      * who reaches it (docs/engine-transports.md). */
     bool insecure;
+    /* cpu, of a plan: the result has a profile of what was run. Adds to the end
+     * of the run messages of several sizes between the stages. */
+    bool profiles;
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -179,6 +182,10 @@ typedef struct lh_train_result {
      * its own, or it is not known. */
     uint32_t n_processors;
     int64_t unshared_ns; /* predicted, if each rank had its own */
+    /* The plan's chunks as they ran, what followed the pipeline, and the links,
+     * unless they were emulated: means over iterations that took neither
+     * longest nor shortest. NULL: not asked for, or there was no iteration. */
+    const lh_profile *profile;
 } lh_train_result;
 
 /* Plays the plan in real time on this machine: passes take their time, messages

@@ -65,6 +65,9 @@ typedef struct lh_profile {
     uint32_t n_entries, n_links;
     const lh_profile_entry *entries; /* in file order */
     const lh_profile_link *links;
+    /* What follows the pipeline in an iteration: optimizer, sums over ranks,
+     * all that comes once. 0: not measured. */
+    int64_t iteration_ns;
 } lh_profile;
 
 LH_API lh_status lh_profile_parse(const char *text, size_t len,

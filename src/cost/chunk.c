@@ -140,6 +140,10 @@ static lh_status fill_memory(const lhi_prices *p, const lhi_sums *s,
 static lh_status fill_optimizer(const lhi_prices *p, lh_cost *out,
                                 lh_error *err)
 {
+    if (lhi_end_measured(p->job) && !p->options.ignore_profile) {
+        out->optimizer_ns = 0; /* measured with the rest */
+        return LH_OK;
+    }
     double state = (double)out->optimizer_bytes;
     double states = p->shape.element < 4 ? 12 : 8;
     double stepped = state / states; /* parameters this GPU steps */

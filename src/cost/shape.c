@@ -34,6 +34,17 @@ const lh_cost_constants *lhi_constants_of(const lh_job *job)
     return job->constants ? job->constants : &defaults;
 }
 
+bool lhi_end_measured(const lh_job *job)
+{
+    return job->profile && job->profile->iteration_ns > 0;
+}
+
+int64_t lhi_iteration_ns(const lh_job *job)
+{
+    return lhi_end_measured(job) ? job->profile->iteration_ns
+                                 : (int64_t)lhi_constants_of(job)->iteration_ns;
+}
+
 const char *lh_cost_source_name(lh_cost_source source)
 {
     switch (source) {

@@ -68,6 +68,11 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
 
 /* The constants that hold for a job. */
 const lh_cost_constants *lhi_constants_of(const lh_job *job);
+/* Whether the job's profile has measured all that follows the pipeline, the
+ * optimizer and tied embeddings included. */
+bool lhi_end_measured(const lh_job *job);
+/* What comes once per iteration; with the optimizer if that was measured. */
+int64_t lhi_iteration_ns(const lh_job *job);
 
 /* The options with their defaults, and what they leave to the job, filled in.
  * LH_EINVAL: a wrong size or a constant out of range. */

@@ -194,6 +194,17 @@ static void fill_entry(const measuring *m, uint32_t part, lh_profile_entry *out)
     };
 }
 
+lh_status lhi_profile_own(const lh_profile *profile, lh_profile **out,
+                          lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lh_profile_format(profile, &text, &len, err));
+    lh_status status = lh_profile_parse(text, len, "measured", out, err);
+    lh_text_free(text);
+    return status;
+}
+
 static lh_status put_together(measuring *m, bool links, lh_profile **out,
                               lh_error *err)
 {
@@ -213,12 +224,7 @@ static lh_status put_together(measuring *m, bool links, lh_profile **out,
                        .n_links = links,
                        .entries = entries,
                        .links = &link};
-    char *text;
-    size_t len;
-    LHI_TRY(lh_profile_format(&made, &text, &len, err));
-    lh_status status = lh_profile_parse(text, len, "measured", out, err);
-    lh_text_free(text);
-    return status;
+    return lhi_profile_own(&made, out, err);
 }
 
 lh_status lh_profile_measure(const lh_job *job,

@@ -33,11 +33,10 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
-static lh_status pass_on(lhi_net *net, bool sends, uint64_t tag, void *data,
-                         size_t size, lh_error *err)
+static lh_status pass_on(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
+                         void *data, size_t size, lh_error *err)
 {
     lhi_net_op op = {0};
-    uint32_t peer = 1 - lhi_net_rank(net);
     if (sends)
         LHI_TRY(lhi_net_send(net, peer, tag, data, size, LHI_NET_NO_LINK,
                              lhi_now_ns(), LHI_NET_NO_TURN, &op, err));
@@ -47,16 +46,17 @@ static lh_status pass_on(lhi_net *net, bool sends, uint64_t tag, void *data,
 }
 
 /* There and back; half of it is one way. */
-static lh_status play(lhi_net *net, uint32_t repeats, char *data,
-                      int64_t *times, double *out, lh_error *err)
+static lh_status play(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
+                      uint32_t repeats, char *data, int64_t *times, double *out,
+                      lh_error *err)
 {
-    bool leads = lhi_net_rank(net) == 0;
-    uint64_t tag = 1;
+    bool leads = lhi_net_rank(net) == a;
+    uint32_t peer = leads ? b : a;
     for (uint32_t s = 0; s < N_SIZES; s++) {
         for (uint32_t i = 0; i < repeats + 2; i++) { /* two to warm up */
             int64_t begin = lhi_now_ns();
-            LHI_TRY(pass_on(net, leads, tag++, data, sizes[s], err));
-            LHI_TRY(pass_on(net, !leads, tag++, data, sizes[s], err));
+            LHI_TRY(pass_on(net, peer, leads, tag++, data, sizes[s], err));
+            LHI_TRY(pass_on(net, peer, !leads, tag++, data, sizes[s], err));
             if (i >= 2)
                 times[i - 2] = lhi_now_ns() - begin;
         }
@@ -65,21 +65,37 @@ static lh_status play(lhi_net *net, uint32_t repeats, char *data,
     return LH_OK;
 }
 
+lh_status lhi_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
+                   uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
+                   lh_error *err)
+{
+    double bytes[N_SIZES], ns[N_SIZES];
+    char *data = calloc(1, sizes[N_SIZES - 1]);
+    int64_t *times = calloc(repeats + 1u, sizeof *times);
+    lh_status status = data && times
+                           ? play(net, a, b, tag, repeats, data, times, ns, err)
+                           : lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < N_SIZES; i++)
+        bytes[i] = (double)sizes[i];
+    if (status == LH_OK)
+        lhi_fit_link(bytes, ns, N_SIZES, alpha_ns, beta_ns_per_byte);
+    free(data);
+    free(times);
+    return status;
+}
+
+/* The line, as two numbers. */
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {
     const ping *p = of;
-    char *data = calloc(1, sizes[N_SIZES - 1]);
-    int64_t *times = calloc(p->repeats + 1u, sizeof *times);
-    double *out = calloc(N_SIZES, sizeof *out);
-    lh_status status = data && times && out
-                           ? play(net, p->repeats, data, times, out, err)
-                           : lhi_fail_nomem(err);
-    free(data);
-    free(times);
+    double *out = calloc(2, sizeof *out);
+    lh_status status =
+        out ? lhi_ping(net, 0, 1, 1, p->repeats, &out[0], &out[1], err)
+            : lhi_fail_nomem(err);
     if (status == LH_OK && lhi_net_rank(net) == 0) {
         *result = (char *)out;
-        *size = N_SIZES * sizeof *out;
+        *size = 2 * sizeof *out;
     } else {
         free(out);
     }
@@ -91,15 +107,14 @@ lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
 {
     ping p = {repeats};
     lhi_rank_result results[2] = {{NULL, 0}, {NULL, 0}};
-    double bytes[N_SIZES], ns[N_SIZES];
+    double line[2];
     lh_status status = lhi_local_run(2, 0, NULL, rank_main, &p, results, err);
-    if (status == LH_OK && results[0].size != sizeof ns)
+    if (status == LH_OK && results[0].size != sizeof line)
         status = lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
     if (status == LH_OK) {
-        memcpy(ns, results[0].text, sizeof ns);
-        for (uint32_t i = 0; i < N_SIZES; i++)
-            bytes[i] = (double)sizes[i];
-        lhi_fit_link(bytes, ns, N_SIZES, alpha_ns, beta_ns_per_byte);
+        memcpy(line, results[0].text, sizeof line);
+        *alpha_ns = line[0];
+        *beta_ns_per_byte = line[1];
     }
     free(results[0].text);
     free(results[1].text);

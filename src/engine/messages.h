@@ -29,7 +29,8 @@ typedef enum lhi_command_kind {
     LHI_COMMAND_STEP,
     LHI_COMMAND_VALIDATE,
     LHI_COMMAND_SAVE,
-    LHI_COMMAND_END /* the last one */
+    LHI_COMMAND_MEASURE, /* once, after the last step: what profiles have */
+    LHI_COMMAND_END      /* the last one */
 } lhi_command_kind;
 
 typedef struct lhi_command {
@@ -52,6 +53,7 @@ typedef struct lhi_done {
 typedef struct lhi_record {
     int64_t start_ns, end_ns;
     int64_t entered_ns, arrived_ns; /* of its input, where it is a message */
+    size_t peak_bytes; /* that its device has held so far; not sent */
 } lhi_record;
 
 /* A data-parallel communication that a timed rank plays. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 recorded, as a result and a trace. */
-#include "engine/measure.h"
+#include "engine/observe.h"
 
 #include "base/sort.h"
 #include "base/team.h"
-#include "engine/steps.h"
 #include "sim/timeline.h"
 
 #include <inttypes.h>
 #include <longhaul/trace.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- the trace
  * ----------------------------------------------------------------- */
@@ -204,6 +204,8 @@ typedef struct owned_result {
     lh_train_result result; /* first: a result is one of these */
     lh_iteration *iterations;
     lh_trace *trace;
+    lhi_observed *observed;
+    lh_profile *profile;
 } owned_result;
 
 typedef struct reader {
@@ -346,6 +348,24 @@ static lh_status summarise(const lhi_job *job, lh_train_result *r,
     return LH_OK;
 }
 
+static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
+                               uint64_t n, lh_error *err)
+{
+    size_t size = lhi_observed_size(job) * sizeof(double);
+    const unsigned char *bytes = next_bytes(r, size);
+    double *sums = malloc(size);
+    lh_status status =
+        bytes ? sums ? LH_OK : lhi_fail_nomem(err)
+              : lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    if (status == LH_OK) {
+        memcpy(sums, bytes, size);
+        status =
+            lhi_observed_make(job, to->iterations, n, sums, &to->observed, err);
+    }
+    free(sums);
+    return status;
+}
+
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
@@ -370,6 +390,9 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                      : lhi_fail_nomem(err);
         lhi_arena_free(mem);
     }
+    if (status == LH_OK && job->model && job->o.profiles &&
+        head.n_iterations > 0 && head.n_recorded > 0)
+        status = read_observed(job, r, to, head.n_iterations, err);
     if (status == LH_OK && r->left > 0)
         status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
     to->result = (lh_train_result){
@@ -407,12 +430,26 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
     return LH_OK;
 }
 
+const lhi_observed *lhi_result_observed(const lh_train_result *result)
+{
+    return ((const owned_result *)result)->observed;
+}
+
+void lhi_result_take_profile(lh_train_result *result, lh_profile *profile)
+{
+    owned_result *own = (owned_result *)result;
+    own->profile = profile;
+    own->result.profile = profile;
+}
+
 void lh_train_result_free(lh_train_result *result)
 {
     owned_result *own = (owned_result *)result;
     if (!own)
         return;
     lh_trace_free(own->trace);
+    lhi_observed_free(own->observed);
+    lh_profile_free(own->profile);
     free(own->iterations);
     free(own);
 }

@@ -226,6 +226,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         device->ops->run(device, &pass->pass, in, buffer ? buffer->data : NULL,
                          ready_ns, &span, err);
     record->end_ns = lhi_now_ns();
+    record->peak_bytes = device->ops->peak_bytes(device);
     if (status != LH_OK) {
         char text[LH_PASS_TEXT];
         lhi_wrap(err, "pass %s", lh_pass_text(&pass->pass, text));

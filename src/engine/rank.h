@@ -22,7 +22,8 @@ enum {
     LHI_TAG_RECORD,
     LHI_TAG_DATA, /* data-parallel */
     LHI_TAG_SUM,
-    LHI_TAG_BARRIER
+    LHI_TAG_BARRIER,
+    LHI_TAG_PING
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)

@@ -6,6 +6,7 @@
 
 #include "base/realtime.h"
 #include "dev/timed.h"
+#include "engine/observe.h"
 #include "engine/shift.h"
 
 #include <inttypes.h>
@@ -27,6 +28,8 @@ typedef struct worker {
     lhi_shift *shift;
     lhi_device *device;
     lhi_training *training; /* NULL: nothing is trained */
+    lhi_observer *observer; /* NULL: nothing is to be profiled */
+    uint64_t n_steps;       /* that this rank has done */
     uint32_t me, n;
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
@@ -124,6 +127,8 @@ static lh_status train_step(worker *w, const lhi_command *command, int64_t t0,
     uint32_t n_played;
     const lhi_played *played = lhi_training_played(w->training, &n_played);
     lhi_shift_keep(w->shift, t0, played, n_played);
+    if (w->observer)
+        lhi_observe_step(w->observer, w->n_steps++, w->shift);
     *end_ns = lhi_now_ns();
     return LH_OK;
 }
@@ -146,6 +151,8 @@ static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
         return validate(w, &out->loss, err);
     if (command->what == LHI_COMMAND_SAVE)
         return lhi_training_save(w->training, w->turn, err);
+    if (command->what == LHI_COMMAND_MEASURE)
+        return lhi_observe_end(w->observer, w->net, w->device, w->turn, err);
     int64_t t0 = w->job->shared_clock ? command->t0_ns : lhi_now_ns(), end_ns;
     if (w->training) {
         LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
@@ -247,6 +254,16 @@ static lh_status lead_save(worker *w, lh_error *err)
                         err);
 }
 
+/* Also of a run that was asked to stop. */
+static lh_status lead_measuring(worker *w, lh_error *err)
+{
+    lhi_command command = {.what = LHI_COMMAND_MEASURE};
+    if (!w->observer || w->n_iterations == 0)
+        return LH_OK;
+    return lead_command(w, &command, &w->iterations[w->n_iterations], NULL,
+                        err);
+}
+
 /* --- the end: what was recorded
  * ------------------------------------------------ */
 
@@ -343,7 +360,10 @@ static lh_status collect(worker *w, lhi_text *out, lh_error *err)
         LHI_TRY(write_records(w, out, err));
     for (uint32_t r = 1; r < n; r++)
         LHI_TRY(hear_records(w, r, out, err));
-    return LH_OK;
+    if (w->observer && w->n_iterations > 0)
+        lhi_text_add(out, (const char *)lhi_observer_sums(w->observer),
+                     lhi_observed_size(w->job) * sizeof(double));
+    return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
 /* --- leading and following
@@ -410,6 +430,8 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
     }
     if (status == LH_OK)
         status = lead_save(w, err);
+    if (status == LH_OK)
+        status = lead_measuring(w, err);
     if (status == LH_OK)
         return collect(w, out, err);
     if (status == LH_ECANCELED) { /* what there is, without the others */
@@ -533,6 +555,8 @@ static lh_status make_rank(worker *w, lh_error *err)
         o.hooks = lhi_training_hooks(w->training);
     }
     LHI_TRY(lhi_shift_make(&o, &w->shift, err));
+    if (w->training && job->o.profiles)
+        LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));
     if (w->me > 0)
         return LH_OK;
     w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
@@ -556,6 +580,7 @@ static void free_worker(void *of)
     worker *w = of;
     lhi_shift_free(w->shift);
     lhi_training_free(w->training);
+    lhi_observer_free(w->observer);
     if (w->device)
         w->device->ops->close(w->device);
     free(w->iterations);

@@ -21,6 +21,7 @@
  *   resume.c            ... going on from one, the same on all ranks
  *   sum_ranks.c         ... sums over all ranks
  *   outcome.c           what rank 0 recorded, as a result and a trace
+ *   observe.c           what a run takes, for a profile
  *   measure*.c          what passes and links take here: profiles
  *   plan/               what of a plan says what is run */
 #ifndef LHI_STEPS_H

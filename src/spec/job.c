@@ -445,6 +445,36 @@ static lh_status check_profile(reader *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Whole chunks were measured with the layers that they had: these are the
+ * layout's, where it has as many chunks and says nothing else. */
+static lh_status take_measured_layers(reader *r, lh_error *err)
+{
+    lh_layout *l = &r->job->layout;
+    const lh_profile *p = r->job->profile;
+    const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    if (l->chunk_layers || chunks == 0 || chunks > p->n_entries)
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(r->mem, uint32_t, chunks);
+    if (!layers)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_entries; i++) {
+        const lh_profile_entry *e = &p->entries[i];
+        if (e->kind != LH_PROFILE_CHUNK || e->of != chunks || !e->layers ||
+            layers[e->chunk])
+            continue;
+        layers[e->chunk] = e->layers;
+        sum += e->layers;
+        n++;
+    }
+    if (n < chunks || sum != r->job->model->layers)
+        return LH_OK;
+    l->chunk_layers = layers;
+    l->n_chunk_layers = n;
+    return LH_OK;
+}
+
 static lh_status read_profile(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_find(r->map, "profile");
@@ -459,6 +489,7 @@ static lh_status read_profile(reader *r, lh_error *err)
         LHI_TRY(load_profile(r, node, profile, err));
     LHI_TRY(check_profile(r, node, profile, err));
     r->job->profile = profile;
+    LHI_TRY(take_measured_layers(r, err));
     return LH_OK;
 }
 

@@ -211,6 +211,8 @@ static const lhi_field profile_rows[] = {
     /* written with each entry */
     {"gpu", LHI_OWN(lh_profile), .read = read_gpu, .when = LHI_LEFT_OUT},
     {"source", LHI_TEXT(lh_profile, source), .least = 1, .when = LHI_LEFT_OUT},
+    {"iteration_us", LHI_SPAN(lh_profile, iteration_ns), .scale = 1e3,
+     .when = LHI_LEFT_OUT},
     {"entries", LHI_LIST(lh_profile, entries, n_entries), .table = &entry_table,
      .longest = LHI_MAX_ENTRIES, .when = LHI_KEPT},
     {"links", LHI_LIST(lh_profile, links, n_links), .table = &link_table,

@@ -25,7 +25,7 @@ JOB = """
 CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 
 
-@makes("one.json", "two.json", "text")
+@makes("one.json", "two.json", "one.yaml", "two.yaml", "text")
 def a_plan():
     """Two stages by four replicas, and by one."""
     for name, replicas in (("two", 4), ("one", 1)):
@@ -124,6 +124,70 @@ def planned_memory_is_not_drawn_as_measured():
                   for d in trace["devices"]), trace["devices"])
         check(all(e["args"]["memory"] == 0 for e in trace["traceEvents"]
                   if e.get("cat") == "pass"), "memory of passes")
+
+
+def middle_half(found):
+    """The mean of what took neither longest nor shortest, without the first."""
+    times = sorted(one["seconds"] for one in found["iterations"][1:])
+    skipped = len(times) // 4
+    times = times[skipped:len(times) - skipped]
+    return sum(times) / len(times)
+
+
+@test
+def the_profile_of_a_run_predicts_that_run():
+    """To the microsecond, whatever else the machine does: what the next plan is
+    made of, under the same schedule, adds up to what was measured."""
+    a_plan()
+    if not has_blas():
+        return
+    for name, method, options, emulated in [
+            ("one", "1f1b", [], False),
+            ("one", "zb-h1", ["--transport", "local"], False),
+            ("one", "gpipe", ["--receives", "late"], False),
+            ("two", "1f1b", ["--emulate-links"], True),
+            ("one", "zb-h1", ["--inject", "0-1=latency:20ms"], True)]:
+        what = f"{name} {method} {options}"
+        text = read(f"{name}.yaml").replace("schedule: 1f1b",
+                                            f"schedule: {method}")
+        write("job.yaml", text)
+        run("plan", "job.yaml", "-o", "first.json")
+        found = json_case(what, [
+            "train", "first.json", *CPU[:-1], "8", *options, "--profile-out",
+            "profile.json"])
+        profile = json.loads(read("profile.json"))
+        check([(e["kind"], e["chunk"], e["of"]) for e in profile["entries"]] ==
+              [("chunk", 0, 2), ("chunk", 1, 2)], f"{what}: {profile}")
+        layers = [e["layers"] for e in profile["entries"]]
+        check(all(e["F_us"] > 0 and e["D_us"] > 0 and e["W_us"] > 0 and
+                  e["static_bytes"] > 0 for e in profile["entries"]), profile)
+        check(emulated == (not profile["links"]), f"{what}: {profile['links']}")
+        check(all(link["path"] == "node" and link["site"] == "here"
+                  for link in profile["links"]), profile["links"])
+        write("job.yaml", text + "profile: profile.json\n")
+        case(f"{what}: planned again", ["plan", "job.yaml", "-o", "next.json"],
+             out="from measured passes")
+        if "--inject" in options or profile["iteration_us"] <= 0.01:
+            continue
+        next_plan = json.loads(read("next.json"))
+        check(next_plan["job"]["layout"]["layers"] == layers and
+              sum(layers) == 4, f"{what}: {layers}, {next_plan['job']}")
+        late = "late" in options
+        again = (next_plan["iteration_s"] if not late else json_case(
+            f"{what}: predicted", ["train", "next.json", *CPU, *options])
+                 ["predicted_s"])
+        check(abs(again - middle_half(found)) < 2e-6,
+              f"{what}: {again}, measured {middle_half(found)}")
+        check(late or next_plan["optimizer_ns"] == 0 and abs(
+            next_plan["overhead_ns"] / 1e3 - profile["iteration_us"]) < 0.01,
+              f"{what}: {next_plan['overhead_ns']}")
+
+
+@test
+def a_profile_is_of_training():
+    a_plan()
+    case("not of a timed run", ["train", "one.json", "--profile-out", "p.json"],
+         2, err="--profile-out is for the cpu device")
 
 
 finish()

@@ -119,8 +119,8 @@ static void commands(void)
     CHECK_INT(back.command.what, o.what);
     CHECK(back.command.step == o.step && back.command.t0_ns == o.t0_ns);
     only_this(read_command, bytes, sizeof bytes);
-    not_with(read_command, bytes, sizeof bytes, 4, 4,
-             "a command whose kind is 4");
+    not_with(read_command, bytes, sizeof bytes, 4, 5,
+             "a command whose kind is 5");
     not_with(read_command, bytes, sizeof bytes, 31, 1,
              "a command whose end is");
 }
@@ -162,7 +162,8 @@ static void notices(void)
 static void records(void)
 {
     const lhi_counts n = {2, 1};
-    const lhi_record passes[2] = {{1, 2, 3, 4}, {-1, 1 << 20, 0, INT64_MAX}};
+    const lhi_record passes[2] = {{1, 2, 3, 4, 0},
+                                  {-1, 1 << 20, 0, INT64_MAX, 0}};
     const lhi_played played[1] = {{7, true, LH_NONE, 5, 6, 7, 8}};
     unsigned char head[LHI_COUNTS_BYTES];
     unsigned char rows[2 * LHI_RECORD_BYTES + LHI_PLAYED_BYTES];

@@ -3,6 +3,7 @@
  * what it promises. */
 #include "base/fail.h"
 #include "base/take_options.h"
+#include "engine/plan/run_profile.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>
@@ -19,15 +20,38 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
+/* Chunks that were measured in a run of their own took what they did while
+ * others had their share of the processors. */
+static bool has_shared(const lh_plan *plan, const lh_pipeline *pipeline)
+{
+    const lh_profile *p = plan->job->profile;
+    for (uint32_t i = 0; p && i < p->n_entries; i++)
+        if (p->entries[i].kind == LH_PROFILE_CHUNK &&
+            p->entries[i].of == lh_pipeline_n_chunks(pipeline))
+            return true;
+    return false;
+}
+
 /* On the cpu device an iteration has what the plan expects after the pipeline:
  * the optimizer, and what else comes once. */
-static void add_end(const lh_plan *plan, lh_train_result *r)
+static lh_status add_end(const lhi_plan_run *run, lh_train_result *r,
+                         lh_error *err)
 {
+    const lh_plan *plan = run->plan;
     int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
+    if (has_shared(plan, run->pipeline))
+        r->predicted_ns = r->unshared_ns;
     r->predicted_ns += end_ns;
     r->unshared_ns += end_ns;
     if (r->median_ns > 0 && r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
+    const lhi_observed *observed = lhi_result_observed(r);
+    lh_profile *profile;
+    if (!observed)
+        return LH_OK;
+    LHI_TRY(lhi_run_profile(run, observed, &profile, err));
+    lhi_result_take_profile(r, profile);
+    return LH_OK;
 }
 
 /* Of the machines that the plan counts on; negative: there is no time. */
@@ -130,7 +154,12 @@ lh_status lh_train_plan(const lh_plan *plan,
         return status;
     made->utilisation = utilisation(plan, made->median_ns);
     if (o.device == LH_TRAIN_CPU)
-        add_end(plan, made);
+        status = add_end(&(lhi_plan_run){plan, pipeline, schedule, o.exec},
+                         made, err);
+    if (status != LH_OK) {
+        lh_train_result_free(made);
+        return status;
+    }
     *out = made;
     return LH_OK;
 }

@@ -551,7 +551,7 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;
     uint32_t last = b->chunks[b->n_chunks - 1].device;
-    if (first == last)
+    if (first == last || lhi_end_measured(b->job))
         return LH_OK;
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -592,8 +592,7 @@ static lh_status make_pipeline(builder *b, lh_error *err)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
     /* A device's last reduction comes after its last pass. */
-    b->built->overhead_ns +=
-        (int64_t)lhi_constants_of(b->job)->iteration_ns + b->late_ns;
+    b->built->overhead_ns += lhi_iteration_ns(b->job) + b->late_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,

@@ -620,7 +620,7 @@ static void take_all(const lhi_floors *f, lhi_level level,
     int64_t optimizer = INT64_MAX;
     for (uint32_t k = 0; c->at && k < c->stages; k++)
         optimizer = lhi_least(optimizer, f->sites[c->at[k]].optimizer);
-    out->ns += (int64_t)lhi_constants_of(f->job)->iteration_ns;
+    out->ns += lhi_iteration_ns(f->job);
     if (level >= LHI_LEVEL_STATE)
         out->ns += optimizer / c->stages;
     take_memory(f, c, out);

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/observe.h"
+
+#include "base/sort.h"
+#include "engine/measure.h"
+#include "engine/sum_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEPT_STEPS = 64, /* the last ones */
+    F_MESSAGES = LH_B + 1,
+    B_MESSAGES,
+    COLUMNS, /* of a chunk in a step */
+    REPEATS = 5
+};
+
+struct lhi_observer {
+    const lhi_job *job;
+    uint32_t rank, stage;
+    double *sums;
+};
+
+/* All numbers: rows of steps, each with COLUMNS per chunk; then four per chunk.
+ * Each place is filled by one rank, or by one of each replica. */
+static size_t row_size(const lhi_job *job)
+{
+    return (size_t)COLUMNS * job->exec->n_chunks;
+}
+
+enum { STATE, KEPT, ALPHA, BETA, PER_CHUNK };
+
+static size_t at_chunk(const lhi_job *job, int what, uint32_t chunk)
+{
+    return KEPT_STEPS * row_size(job) + (size_t)what * job->exec->n_chunks +
+           chunk;
+}
+
+size_t lhi_observed_size(const lhi_job *job)
+{
+    return at_chunk(job, PER_CHUNK, 0);
+}
+
+lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
+                            lhi_observer **out, lh_error *err)
+{
+    lhi_observer *o = calloc(1, sizeof *o);
+    double *sums = calloc(lhi_observed_size(job), sizeof *sums);
+    if (!o || !sums) {
+        free(o);
+        free(sums);
+        return lhi_fail_nomem(err);
+    }
+    *o = (lhi_observer){job, rank, rank % job->exec->n_ranks, sums};
+    *out = o;
+    return LH_OK;
+}
+
+void lhi_observer_free(lhi_observer *o)
+{
+    if (o)
+        free(o->sums);
+    free(o);
+}
+
+const double *lhi_observer_sums(const lhi_observer *o)
+{
+    return o->sums;
+}
+
+/* --- steps
+ * ---------------------------------------------------------------------- */
+
+/* When a chunk's values were gathered; 0: they were there. */
+static int64_t gathered_ns(const lhi_shift *s, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < s->n_played; i++)
+        if (s->played[i].chunk == chunk && !s->played[i].is_reduce_scatter)
+            return s->played[i].arrive_ns;
+    return 0;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What the device holds more of after a chunk's second F, or a later one. */
+static void note_kept(lhi_observer *o, const lhi_shift *s)
+{
+    const lhi_exec_rank *program = s->rank->program;
+    for (uint32_t i = 1; i < program->n_passes; i++) {
+        const lh_pass *pass = &program->passes[i].pass;
+        size_t before = s->rank->records[i - 1].peak_bytes;
+        size_t after = s->rank->records[i].peak_bytes;
+        double *kept = &o->sums[at_chunk(o->job, KEPT, pass->chunk)];
+        if (pass->kind == LH_F && !program->passes[i].is_first &&
+            (double)after - (double)before > *kept)
+            *kept = (double)after - (double)before;
+    }
+}
+
+void lhi_observe_step(lhi_observer *o, uint64_t iteration, const lhi_shift *s)
+{
+    const lhi_exec_rank *program = s->rank->program;
+    size_t size = row_size(o->job);
+    double *row = o->sums + iteration % KEPT_STEPS * size;
+    memset(row, 0, size * sizeof *row);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        const lhi_record *r = &s->records[i];
+        double *chunk = row + (size_t)COLUMNS * pass->pass.chunk;
+        int64_t from = i ? s->records[i - 1].end_ns : 0;
+        bool waits = pass->input != LH_NONE && !pass->local_input;
+        if (waits) {
+            from = later(from, r->arrived_ns);
+            chunk[pass->pass.kind == LH_F ? F_MESSAGES : B_MESSAGES] +=
+                (double)(r->arrived_ns - r->entered_ns);
+        }
+        if (pass->is_first)
+            from = later(from, gathered_ns(s, pass->pass.chunk));
+        if (i == 0 && !waits)
+            from = later(from, r->start_ns);
+        if (r->end_ns > from)
+            chunk[pass->pass.kind] += (double)(r->end_ns - from);
+    }
+    if (iteration == 0 && o->rank == o->stage)
+        note_kept(o, s);
+}
+
+/* --- the end
+ * ---------------------------------------------------------------------- */
+
+static void note_state(lhi_observer *o, lhi_device *device)
+{
+    const lhi_device_ops *ops = device->ops;
+    const lh_exec *x = o->job->exec;
+    for (uint32_t c = 0; o->rank == o->stage && c < x->n_chunks; c++) {
+        double values = 0;
+        if (x->chunk_ranks[c] != o->stage)
+            continue;
+        for (uint32_t i = 0; i < ops->n_tensors(device, c); i++)
+            values += (double)ops->tensor(device, c, i)->n;
+        o->sums[at_chunk(o->job, STATE, c)] =
+            2 * sizeof(float) * values +
+            lhi_train_bytes(values, o->job->n_replicas);
+    }
+}
+
+/* The same two stages as between an earlier chunk and the next. */
+static bool seen_before(const lh_exec *x, uint32_t chunk, uint32_t *first)
+{
+    uint32_t a = x->chunk_ranks[chunk], b = x->chunk_ranks[chunk + 1];
+    for (uint32_t c = 0; c < chunk; c++) {
+        uint32_t from = x->chunk_ranks[c], to = x->chunk_ranks[c + 1];
+        *first = c;
+        if ((from == a && to == b) || (from == b && to == a))
+            return true;
+    }
+    return false;
+}
+
+/* One pair of stages after the other, while nothing else is going on. */
+static lh_status ping_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
+                             lh_error *err)
+{
+    const lh_exec *x = o->job->exec;
+    const lhi_net_group all = {lhi_net_n_ranks(net), o->rank, NULL,
+                               LHI_NET_NO_LINK, NULL};
+    for (uint32_t c = 0; c + 1 < x->n_chunks; c++) {
+        uint32_t a = x->chunk_ranks[c], b = x->chunk_ranks[c + 1], first;
+        if (a == b || seen_before(x, c, &first))
+            continue;
+        if (o->rank == a || o->rank == b) {
+            double alpha, beta;
+            LHI_TRY(lhi_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0), REPEATS,
+                             &alpha, &beta, err));
+            if (o->rank == a) {
+                o->sums[at_chunk(o->job, ALPHA, c)] = alpha;
+                o->sums[at_chunk(o->job, BETA, c)] = beta;
+            }
+        }
+        LHI_TRY(lhi_net_barrier(
+            net, &all, lhi_tag(LHI_TAG_BARRIER, turn, LHI_NET_TAGS * (c + 1)),
+            NULL, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_observe_end(lhi_observer *o, lhi_net *net, lhi_device *device,
+                          uint64_t turn, lh_error *err)
+{
+    note_state(o, device);
+    if (!o->job->emulates)
+        LHI_TRY(ping_stages(o, net, turn, err));
+    return lhi_sum_ranks(net, turn, o->sums, lhi_observed_size(o->job), NULL,
+                         err);
+}
+
+/* --- means
+ * ---------------------------------------------------------------------- */
+
+typedef struct kept_step {
+    int64_t ns;
+    uint64_t iteration;
+} kept_step;
+
+static int by_time(const void *a, const void *b)
+{
+    const kept_step *x = a, *y = b;
+    return x->ns < y->ns ? -1 : x->ns > y->ns;
+}
+
+/* Those between the quartiles; not the first one, which warms up, if there are
+ * others. */
+static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
+                             kept_step steps[KEPT_STEPS])
+{
+    uint32_t n_steps = 0;
+    uint64_t from = n > KEPT_STEPS ? n - KEPT_STEPS : n > 1;
+    for (uint64_t i = from; i < n; i++)
+        steps[n_steps++] = (kept_step){iterations[i].ns, i};
+    lhi_sort(steps, n_steps, sizeof *steps, by_time);
+    uint32_t skipped = n_steps / 4;
+    memmove(steps, steps + skipped, (n_steps - 2 * skipped) * sizeof *steps);
+    return n_steps - 2 * skipped;
+}
+
+/* How many passes of each kind a chunk has in a step; parts of one are one. */
+static void count_passes(const lh_exec *x, double *counts)
+{
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
+            const lhi_exec_pass *pass = &x->ranks[r].passes[i];
+            double *chunk = counts + (size_t)COLUMNS * pass->pass.chunk;
+            chunk[pass->pass.kind] += 1.0 / pass->pass.n_parts;
+            if (pass->input != LH_NONE && !pass->local_input)
+                chunk[pass->pass.kind == LH_F ? F_MESSAGES : B_MESSAGES]++;
+        }
+}
+
+static void add_steps(const lhi_job *job, const double *sums,
+                      const kept_step *steps, const double *counts,
+                      lhi_observed *to)
+{
+    uint32_t n_chunks = job->exec->n_chunks;
+    for (uint32_t i = 0; i < to->n_steps; i++) {
+        const double *row =
+            sums + steps[i].iteration % KEPT_STEPS * row_size(job);
+        for (uint32_t c = 0; c < n_chunks; c++)
+            for (uint32_t k = 0; k < COLUMNS; k++) {
+                double n = counts[(size_t)COLUMNS * c + k] * job->n_replicas *
+                           to->n_steps;
+                double *sum = k < F_MESSAGES
+                                  ? &to->pass_ns[c * F_MESSAGES + k]
+                                  : &to->message_ns[2 * c + (k - F_MESSAGES)];
+                if (n > 0)
+                    *sum += row[(size_t)COLUMNS * c + k] / n;
+            }
+        to->iteration_ns += (double)steps[i].ns / to->n_steps;
+    }
+}
+
+static void add_rest(const lhi_job *job, const double *sums, lhi_observed *to)
+{
+    const lh_exec *x = job->exec;
+    for (uint32_t c = 0; c < x->n_chunks; c++) {
+        uint32_t like = c, first;
+        if (c + 1 < x->n_chunks && seen_before(x, c, &first))
+            like = first;
+        to->state_bytes[c] = sums[at_chunk(job, STATE, c)];
+        to->kept_bytes[c] = sums[at_chunk(job, KEPT, c)];
+        to->alpha_ns[c] = sums[at_chunk(job, ALPHA, like)];
+        to->beta_ns[c] = sums[at_chunk(job, BETA, like)];
+    }
+}
+
+/* Its arrays lie behind it. */
+static lhi_observed *make_empty(uint32_t n_chunks)
+{
+    size_t n = n_chunks;
+    size_t each = F_MESSAGES + 2 + PER_CHUNK;
+    lhi_observed *o = calloc(1, sizeof *o + each * n * sizeof(double));
+    if (!o)
+        return NULL;
+    o->pass_ns = (double *)(o + 1);
+    o->message_ns = o->pass_ns + F_MESSAGES * n;
+    o->state_bytes = o->message_ns + 2 * n;
+    o->kept_bytes = o->state_bytes + n;
+    o->alpha_ns = o->kept_bytes + n;
+    o->beta_ns = o->alpha_ns + n;
+    return o;
+}
+
+lh_status lhi_observed_make(const lhi_job *job, const lh_iteration *iterations,
+                            uint64_t n, const double *sums, lhi_observed **out,
+                            lh_error *err)
+{
+    kept_step steps[KEPT_STEPS];
+    uint32_t n_chunks = job->exec->n_chunks;
+    lhi_observed *o = make_empty(n_chunks);
+    double *counts = calloc((size_t)COLUMNS * n_chunks, sizeof *counts);
+    if (!o || !counts) {
+        free(o);
+        free(counts);
+        return lhi_fail_nomem(err);
+    }
+    o->n_steps = choose_steps(iterations, n, steps);
+    o->has_messages = job->shared_clock && !job->emulates;
+    count_passes(job->exec, counts);
+    add_steps(job, sums, steps, counts, o);
+    add_rest(job, sums, o);
+    free(counts);
+    *out = o;
+    return LH_OK;
+}
+
+void lhi_observed_free(lhi_observed *o)
+{
+    free(o);
+}

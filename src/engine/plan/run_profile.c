@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan/run_profile.h"
+
+#include "engine/measure.h"
+#include "plan/layout/layout.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* A path of the plan's messages, and the sums of what they took on it. */
+typedef struct path {
+    lh_profile_path kind;
+    uint32_t from, to; /* datacenters */
+    double ns, beta;
+    uint32_t n;
+} path;
+
+typedef struct writing {
+    const lhi_plan_run *run;
+    const lhi_observed *seen;
+    lhi_arena *mem;
+    lhi_places places;
+    path *paths;
+    uint32_t n_paths;
+} writing;
+
+/* --- passes
+ * --------------------------------------------------------------------- */
+
+/* Where D and W run as one, each has its planned share. */
+static void fill_times(const writing *w, uint32_t c, lh_profile_entry *out)
+{
+    const double *ns = &w->seen->pass_ns[(size_t)c * (LH_B + 1)];
+    const lh_chunk *chunk = lh_pipeline_chunk(w->run->pipeline, c);
+    double both = (double)chunk->d_ns + (double)chunk->w_ns;
+    double share = both > 0 ? (double)chunk->d_ns / both : 0.5;
+    out->f_ns = llround(ns[LH_F]);
+    out->d_ns = llround(ns[LH_D] > 0 ? ns[LH_D] : ns[LH_B] * share);
+    out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
+}
+
+static void fill_chunk(const writing *w, uint32_t c, lh_profile_entry *out)
+{
+    const lh_choice *best = &w->run->plan->best;
+    uint32_t first;
+    *out = (lh_profile_entry){
+        .kind = LH_PROFILE_CHUNK,
+        .tensor = 1,
+        .context = 1,
+        .expert = 1,
+        .micro_batch = best->layout.micro_batch,
+        .sequence = w->run->plan->job->training.sequence,
+        .recompute = (uint32_t)best->recompute,
+        .communication = true,
+        .chunk = c,
+        .of = lh_pipeline_n_chunks(w->run->pipeline),
+        .static_bytes = llround(w->seen->state_bytes[c]),
+        .activation_bytes = w->seen->kept_bytes[c] > 0
+                                ? llround(w->seen->kept_bytes[c])
+                                : LH_NOT_MEASURED,
+    };
+    if (best->recompute == LH_RECOMPUTE_MODULES)
+        out->recompute = LH_RECOMPUTE_NONE; /* an entry has no modules */
+    lh_plan_layers(w->run->plan, c, &first, &out->layers);
+    fill_times(w, c, out);
+}
+
+/* --- links
+ * ---------------------------------------------------------------------- */
+
+static path *find_path(writing *w, uint32_t from, uint32_t to)
+{
+    const lhi_rank_place *a = &w->places.ranks[from];
+    const lhi_rank_place *b = &w->places.ranks[to];
+    const lh_job *job = w->run->plan->job;
+    uint32_t per_node = job->datacenters[a->datacenter].gpus_per_node;
+    path x = {LH_PATH_WAN, a->datacenter, b->datacenter, 0, 0, 0};
+    if (x.from == x.to)
+        x.kind = a->first_gpu / per_node == b->first_gpu / per_node
+                     ? LH_PATH_NODE
+                     : LH_PATH_FABRIC;
+    for (uint32_t i = 0; i < w->n_paths; i++)
+        if (w->paths[i].kind == x.kind && w->paths[i].from == x.from &&
+            w->paths[i].to == x.to)
+            return &w->paths[i];
+    w->paths[w->n_paths] = x;
+    return &w->paths[w->n_paths++];
+}
+
+/* A message between two stages: as it was in the run, where clocks tell, else
+ * by what was measured without load. */
+static void add_message(writing *w, uint32_t from, uint32_t to, double seen_ns,
+                        uint32_t boundary)
+{
+    const lhi_observed *o = w->seen;
+    double bytes = (double)lh_cost_message_bytes(w->run->plan->job,
+                                                 &w->run->plan->best.layout);
+    path *x = find_path(w, from, to);
+    double alpha = o->alpha_ns[boundary], beta = o->beta_ns[boundary];
+    x->ns += o->has_messages ? seen_ns : alpha + beta * bytes;
+    x->beta += beta;
+    x->n++;
+}
+
+static void add_messages(writing *w)
+{
+    uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
+    for (uint32_t c = 0; c + 1 < n; c++) {
+        uint32_t a = lh_pipeline_chunk(w->run->pipeline, c)->device;
+        uint32_t b = lh_pipeline_chunk(w->run->pipeline, c + 1)->device;
+        if (a == b || w->seen->alpha_ns[c] <= 0)
+            continue;
+        add_message(w, a, b, w->seen->message_ns[2 * (size_t)c + 2], c);
+        add_message(w, b, a, w->seen->message_ns[2 * (size_t)c + 1], c);
+    }
+}
+
+static double counted_bytes(const writing *w, const path *x)
+{
+    const lh_layout *l = &w->run->plan->best.layout;
+    double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l);
+    return x->kind == LH_PATH_WAN ? bytes * l->data : bytes;
+}
+
+/* What the planner takes a message to be is that time again: over links between
+ * datacenters it counts the bytes of all replicas. */
+static lh_profile_link link_of(const writing *w, const path *x)
+{
+    const lh_job *job = w->run->plan->job;
+    double beta = x->beta / x->n;
+    double alpha = x->ns / x->n - beta * counted_bytes(w, x);
+    lh_profile_link out = {.path = x->kind,
+                           .alpha_ns = alpha > 0 ? llround(alpha) : 0,
+                           .beta_ns_per_byte = beta};
+    if (x->kind == LH_PATH_WAN) {
+        out.from = job->datacenters[x->from].name;
+        out.to = job->datacenters[x->to].name;
+    } else {
+        out.site = job->datacenters[x->from].name;
+    }
+    return out;
+}
+
+/* --- what comes once
+ * ------------------------------------------------------------ */
+
+/* The pipeline with the times of the profile. */
+static lh_status as_measured(writing *w, const lh_profile *profile,
+                             lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(w->run->pipeline, &desc, err));
+    lh_chunk *chunks = LHI_NEW(w->mem, lh_chunk, desc.n_chunks);
+    lh_link *links = LHI_NEW(w->mem, lh_link, desc.n_links);
+    if (!chunks || !links)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < desc.n_chunks; c++) {
+        chunks[c] = desc.chunks[c];
+        chunks[c].f_ns = profile->entries[c].f_ns;
+        chunks[c].d_ns = profile->entries[c].d_ns;
+        chunks[c].w_ns = profile->entries[c].w_ns;
+    }
+    for (uint32_t i = 0; i < desc.n_links; i++) {
+        links[i] = desc.links[i];
+        if (w->n_paths == 0)
+            continue;
+        const path *x = find_path(w, links[i].from, links[i].to);
+        const lh_profile_link *l = &profile->links[x - w->paths];
+        links[i].latency_ns = l->alpha_ns;
+        links[i].transfer_ns =
+            llround(l->beta_ns_per_byte * counted_bytes(w, x));
+    }
+    desc.chunks = chunks;
+    desc.links = links;
+    return lh_pipeline_make(&desc, out, err);
+}
+
+/* An iteration's time beyond what the simulator makes of the profile: the
+ * optimizer, sums over ranks, and what passes wait for since no two are quite
+ * alike. */
+static lh_status find_rest(writing *w, lh_profile *profile, lh_error *err)
+{
+    lh_pipeline *pipeline;
+    lh_exec *exec;
+    LHI_TRY(as_measured(w, profile, &pipeline, err));
+    lh_status status =
+        lh_exec_make(pipeline, w->run->schedule, w->run->exec, &exec, err);
+    lh_pipeline_free(pipeline);
+    if (status != LH_OK)
+        return status;
+    int64_t rest = llround(w->seen->iteration_ns) - lh_exec_predicted_ns(exec);
+    profile->iteration_ns = rest > 1 ? rest : 1;
+    lh_exec_free(exec);
+    return LH_OK;
+}
+
+/* --- all
+ * ------------------------------------------------------------------------ */
+
+static lh_status write_profile(writing *w, lh_profile **out, lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
+    lh_profile_entry *entries = LHI_NEW(w->mem, lh_profile_entry, n);
+    lh_profile_link *links = LHI_NEW(w->mem, lh_profile_link, 2 * (size_t)n);
+    char source[160];
+    w->paths = LHI_NEW(w->mem, path, 2 * (size_t)n);
+    if (!entries || !links || !w->paths)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_layout_place(w->run->plan->job, &w->run->plan->best.layout,
+                             w->mem, &w->places, err));
+    for (uint32_t c = 0; c < n; c++)
+        fill_chunk(w, c, &entries[c]);
+    add_messages(w);
+    for (uint32_t i = 0; i < w->n_paths; i++)
+        links[i] = link_of(w, &w->paths[i]);
+    snprintf(source, sizeof source,
+             "longhaul train, cpu device, float32: means of %" PRIu32
+             " iterations",
+             w->seen->n_steps);
+    lh_profile made = {.name = "measured",
+                       .model = w->run->plan->job->model->name,
+                       .source = source,
+                       .n_entries = n,
+                       .n_links = w->n_paths,
+                       .entries = entries,
+                       .links = links};
+    LHI_TRY(find_rest(w, &made, err));
+    return lhi_profile_own(&made, out, err);
+}
+
+lh_status lhi_run_profile(const lhi_plan_run *run, const lhi_observed *observed,
+                          lh_profile **out, lh_error *err)
+{
+    writing w = {.run = run, .seen = observed, .mem = lhi_arena_make(0)};
+    if (!w.mem)
+        return lhi_fail_nomem(err);
+    lh_status status = write_profile(&w, out, err);
+    lhi_arena_free(w.mem);
+    return status;
+}
