@@ -31,8 +31,11 @@ void cli_questions_fini(cli_questions *questions);
 void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 
-/* The plan's answers, and where its layout stops being the best. */
-void cli_print_answers(cli *c, const lh_plan *plan);
+/* The plan's answers, so many rows of them, and where its layout stops being
+ * the best. */
+void cli_print_answers(cli *c, const lh_plan *plan, uint32_t rows);
+/* How many rows of a table are not shown, if any. */
+void cli_say_rows(cli *c, uint32_t n, uint32_t rows);
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
 /* Both in a report. */
 lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);

@@ -159,8 +159,12 @@ static void print_result(cli *c, const lh_plan *p)
 
 /* --- the screen ----------------------------------------------------------- */
 
-/* What a part prints, as text; NULL: no memory. */
-static char *captured(cli *c, print_part *print, const lh_plan *p)
+/* A piece of the screen, which may leave out rows. */
+typedef void print_piece(cli *c, const lh_plan *plan, uint32_t rows);
+
+/* What a piece prints, as text; NULL: no memory. */
+static char *captured(cli *c, print_piece *print, const lh_plan *p,
+                      uint32_t rows)
 {
     char *text = NULL;
     size_t len = 0;
@@ -168,7 +172,7 @@ static char *captured(cli *c, print_part *print, const lh_plan *p)
     if (!memory)
         return NULL;
     c->out = memory;
-    print(c, p);
+    print(c, p, rows);
     c->out = kept;
     if (fclose(memory) == 0)
         return text;
@@ -199,9 +203,10 @@ static void print_first(cli *c, const char *text, uint32_t most)
 }
 
 /* What every plan has. */
-static void print_plan(cli *c, const lh_plan *p)
+static void print_plan(cli *c, const lh_plan *p, uint32_t rows)
 {
     char name[400];
+    (void)rows;
     cli_print(c, "%s\n\n",
               cli_shorten(p->name, cli_width(), name, sizeof name));
     print_result(c, p);
@@ -212,17 +217,49 @@ static void print_plan(cli *c, const lh_plan *p)
     cli_plan_memory(c, p);
 }
 
-static void print_others(cli *c, const lh_plan *p)
+static void print_others(cli *c, const lh_plan *p, uint32_t rows)
 {
+    (void)rows;
     cli_plan_others(c, p);
     cli_plan_gain(c, p);
 }
 
-/* The second, and what options ask for. */
-static print_part *const pieces[] = {print_others, cli_plan_curves,
-                                     cli_print_front, cli_print_answers,
-                                     cli_print_sensitivity};
+static void print_curves(cli *c, const lh_plan *p, uint32_t rows)
+{
+    (void)rows;
+    cli_plan_curves(c, p);
+}
+
+static void print_sensitivity(cli *c, const lh_plan *p, uint32_t rows)
+{
+    (void)rows;
+    cli_print_sensitivity(c, p);
+}
+
+/* Other plans, and what options ask for. */
+static const struct {
+    const char *name;
+    print_piece *print;
+} pieces[] = {{"alternatives", print_others},
+              {"curves", print_curves},
+              {"pareto", cli_print_front},
+              {"what if", cli_print_answers},
+              {"sensitivity", print_sensitivity}};
 enum { PIECES = sizeof pieces / sizeof *pieces };
+
+/* As many rows as have room in so many lines. */
+static char *captured_rows(cli *c, uint32_t piece, const lh_plan *p,
+                           uint32_t most, char *whole)
+{
+    for (uint32_t rows = most; rows >= 2 && count_lines(whole) > most; rows--) {
+        char *text = captured(c, pieces[piece].print, p, rows);
+        if (!text)
+            return whole;
+        free(whole);
+        whole = text;
+    }
+    return whole;
+}
 
 /* The first is left out where the others have no room beside it. */
 static void leave_room(char *const *text, uint32_t *lines, uint32_t room)
@@ -239,23 +276,40 @@ static void leave_room(char *const *text, uint32_t *lines, uint32_t room)
         lines[0] = 0;
 }
 
+/* A table that has no room for its heading and two rows is only named. */
+static uint32_t print_piece_in(cli *c, const lh_plan *p, uint32_t piece,
+                               char **text, uint32_t most)
+{
+    enum { LEAST = 6 };
+    const uint32_t lines = count_lines(*text);
+    if (most < lines && most < LEAST && most > 0) {
+        cli_wrap(c, pieces[piece].name, 1, "%" PRIu32 " lines: --show all",
+                 lines);
+        return 1;
+    }
+    if (most < lines)
+        *text = captured_rows(c, piece, p, most, *text);
+    if (most > 0)
+        print_first(c, *text, most);
+    return most;
+}
+
 /* In so many lines, which they share. */
 static void print_pieces(cli *c, const lh_plan *p, uint32_t room, bool whole)
 {
     char *text[PIECES];
     uint32_t lines[PIECES], waiting = 0;
     for (uint32_t i = 0; i < PIECES; i++)
-        text[i] = captured(c, pieces[i], p);
+        text[i] = captured(c, pieces[i].print, p, UINT32_MAX);
     leave_room(text, lines, whole ? UINT32_MAX : room);
     for (uint32_t i = 1; i < PIECES; i++)
         waiting += lines[i] > 0;
     for (uint32_t i = 0; i < PIECES; i++) {
         const uint32_t share = i && waiting ? room / waiting : room;
         const uint32_t most = whole || lines[i] < share ? lines[i] : share;
-        if (most > 0)
-            print_first(c, text[i], most);
+        const uint32_t used = print_piece_in(c, p, i, &text[i], most);
         waiting -= i && lines[i] > 0;
-        room -= most < room ? most : room;
+        room -= used < room ? used : room;
         free(text[i]);
     }
 }
@@ -272,7 +326,7 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
     const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
-    char *text = captured(c, print_plan, p);
+    char *text = captured(c, print_plan, p, UINT32_MAX);
     const uint32_t used = count_lines(text) + end;
     if (text)
         print_first(c, text, CLI_SCREEN_LINES - end);

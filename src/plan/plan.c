@@ -146,6 +146,19 @@ static lh_status check_target(const lh_job *job, lh_error *err)
     return status;
 }
 
+/* The plan, and the best ones, where links are others. */
+static lh_status try_links(const lh_plan_options *options, lhi_plan *plan,
+                           lh_error *err)
+{
+    lhi_found_plans known = {0};
+    lh_status status =
+        lhi_plan_answer(options, plan->mem, &known, &plan->plan, err);
+    if (status == LH_OK && options->sensitivity)
+        status = lhi_plan_flips(options, plan->mem, &known, &plan->plan, err);
+    lhi_found_plans_fini(&known);
+    return status;
+}
+
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
@@ -165,9 +178,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_answer(options, plan->mem, &plan->plan, err);
-    if (status == LH_OK && options->sensitivity)
-        status = lhi_plan_flips(options, plan->mem, &plan->plan, err);
+        status = try_links(options, plan, err);
     if (status == LH_OK)
         status = lhi_money_fill(plan->mem, &plan->plan, err);
     if (status == LH_OK && options->front)

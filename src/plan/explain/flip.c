@@ -41,6 +41,7 @@ typedef struct flipper {
     lhi_arena *mem;
     lhi_arena *sites; /* of what is looked at */
     lh_plan *plan;
+    const lhi_found_plans *known; /* joins full searches */
     bool stopped;
     /* What is varied now. */
     lh_plan_range *range;
@@ -87,7 +88,8 @@ static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
     full.watch = NULL;
     full.context = f;
     LHI_TRY(lhi_plan_search_again(job, &full, n > LEAST_PARTS ? n : LEAST_PARTS,
-                                  mem, best, err));
+                                  mem, NULL, best, err));
+    LHI_TRY(lhi_found_plans_better(f->known, f->given, job, mem, best, err));
     best->why = "";
     return LH_OK;
 }
@@ -272,10 +274,14 @@ static lh_status find_all(flipper *f, lh_plan_sensitivity *s, lh_error *err)
 }
 
 lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
-                         lh_plan *plan, lh_error *err)
+                         const lhi_found_plans *known, lh_plan *plan,
+                         lh_error *err)
 {
-    flipper f = {
-        .options = *options, .given = options, .mem = mem, .plan = plan};
+    flipper f = {.options = *options,
+                 .given = options,
+                 .mem = mem,
+                 .known = known,
+                 .plan = plan};
     double range = options->range > 0 ? options->range : 16;
     lh_plan_sensitivity *s = LHI_NEW(mem, lh_plan_sensitivity, 1);
     if (!s)

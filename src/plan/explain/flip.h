@@ -3,13 +3,12 @@
 #ifndef LHI_FLIP_H
 #define LHI_FLIP_H
 
-#include "base/arena.h"
-
-#include <longhaul/plan.h>
+#include "plan/explain/found_plans.h"
 
 /* Fills plan->sensitivity, of the plan's job; left NULL where the caller's
- * progress() stops the search. */
+ * progress() stops the search. Full searches know those of `known`, too. */
 lh_status lhi_plan_flips(const lh_plan_options *options, lhi_arena *mem,
-                         lh_plan *plan, lh_error *err);
+                         const lhi_found_plans *known, lh_plan *plan,
+                         lh_error *err);
 
 #endif

@@ -10,56 +10,12 @@
 #include "plan/search/plan_search.h"
 #include "plan/search/search_limits.h"
 
-#include <longhaul/bounds.h>
-#include <longhaul/simulate.h>
-
-/* The choice with another makespan. */
-static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
-{
-    double before = (double)c->iteration_ns;
-    c->makespan_ns = makespan_ns;
-    c->overhead_ns = after_ns - c->optimizer_ns;
-    c->iteration_ns = makespan_ns + after_ns;
-    if (c->iteration_ns <= 0)
-        return;
-    c->tokens_per_s *= before / (double)c->iteration_ns;
-    c->mfu *= before / (double)c->iteration_ns;
-}
-
-static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
-                           int64_t after_ns, lh_choice *kept, lh_error *err)
-{
-    lh_timeline *t;
-    lh_bound bound;
-    LHI_TRY(lh_lower_bound(p, &bound, err));
-    LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
-    retime(kept, lh_timeline_makespan(t), after_ns);
-    kept->bubble_ratio = lh_timeline_bubble_ratio(t);
-    kept->lower_bound_ns = bound.ns + after_ns;
-    lh_timeline_free(t);
-    return LH_OK;
-}
-
-lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
-                        lh_choice *kept, lh_error *err)
-{
-    lh_pipeline *p;
-    int64_t after_ns;
-    *kept = plan->best;
-    kept->why = "";
-    kept->jitter = NULL;
-    LHI_TRY(lhi_changed_pipeline(plan->job, job, &plan->best, plan->pipeline,
-                                 mem, &p, &after_ns, err));
-    lh_status status = run_again(plan, p, after_ns, kept, err);
-    lh_pipeline_free(p);
-    return status;
-}
-
 enum { QUESTION = 10 }; /* has one of so many parts of the plan's work */
 
 lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lh_choice *best, lh_error *err)
+                                lhi_arena *mem, lhi_found_plans *known,
+                                lh_choice *best, lh_error *err)
 {
     lh_plan_options quiet = *options;
     lh_plan there = {.job = job};
@@ -72,28 +28,30 @@ lh_status lhi_plan_search_again(const lh_job *job,
     quiet.seconds /= parts;
     lh_status status = lhi_plan_find(job, &quiet, mem, NULL, &there, err);
     *best = there.best;
+    if (status == LH_OK && known)
+        return lhi_found_plans_add(known, &there, err);
     lh_pipeline_free((lh_pipeline *)there.pipeline);
     lh_schedule_free((lh_schedule *)there.schedule);
     return status;
 }
 
+/* What is found for this question alone. */
 static lh_status answer(const lh_plan_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
-                        const lh_plan *plan, lh_plan_answer *out, lh_error *err)
+                        const lh_plan *plan, lhi_found_plans *known,
+                        lh_job *job, lh_plan_answer *out, lh_error *err)
 {
-    lh_job *job = LHI_NEW(mem, lh_job, 1);
     out->text = lhi_arena_strdup(mem, question->text ? question->text : "");
-    if (!job || !out->text)
+    if (!out->text)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_changed_job(plan->job, question->changes, question->n_changes,
                             mem, job, err));
     LHI_TRY(lhi_plan_kept(plan, job, mem, &out->kept, err));
-    LHI_TRY(
-        lhi_plan_search_again(job, options, QUESTION, mem, &out->best, err));
+    LHI_TRY(lhi_plan_search_again(job, options, QUESTION, mem, known,
+                                  &out->best, err));
     /* The schedule that is there may be better than one found from nothing. */
     if (lhi_value_of(options, &out->kept) <= lhi_value_of(options, &out->best))
         out->best = out->kept;
-    out->best.why = "";
     return LH_OK;
 }
 
@@ -121,20 +79,28 @@ lh_status lhi_plan_check_questions(const lh_job *job,
     return status;
 }
 
+/* Each search is short; what one of them found is good elsewhere, too, so that
+ * no case is slower than another that has less of everything. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
-                          lh_plan *plan, lh_error *err)
+                          lhi_found_plans *known, lh_plan *plan, lh_error *err)
 {
     uint32_t n = options->n_questions;
     lh_plan_answer *answers = LHI_NEW(mem, lh_plan_answer, n);
-    if (!answers)
+    lh_job *jobs = LHI_NEW(mem, lh_job, n);
+    if (!answers || !jobs)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         lh_status status = answer(&options->questions[i], options, mem, plan,
-                                  &answers[i], err);
+                                  known, &jobs[i], &answers[i], err);
         if (status != LH_OK) {
             name_question(&options->questions[i], err);
             return status;
         }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(lhi_found_plans_better(known, options, &jobs[i], mem,
+                                       &answers[i].best, err));
+        answers[i].best.why = "";
     }
     plan->answers = answers;
     plan->n_answers = n;
@@ -151,7 +117,8 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
     if (!best)
         return lhi_fail_nomem(err);
     job.target = LH_TARGET_ANY;
-    LHI_TRY(lhi_plan_search_again(&job, options, QUESTION, mem, best, err));
+    LHI_TRY(
+        lhi_plan_search_again(&job, options, QUESTION, mem, NULL, best, err));
     if (lhi_value_of(options, best) < lhi_value_of(options, &plan->best))
         plan->without_target = best;
     return LH_OK;

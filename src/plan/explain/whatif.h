@@ -3,32 +3,27 @@
 #ifndef LHI_WHATIF_H
 #define LHI_WHATIF_H
 
-#include "base/arena.h"
-
-#include <longhaul/plan.h>
+#include "plan/explain/found_plans.h"
 
 /* Refuses options->questions that cannot be asked of the job. */
 lh_status lhi_plan_check_questions(const lh_job *job,
                                    const lh_plan_options *options,
                                    lh_error *err);
 
-/* The plan's layout with its schedule, order for order, where the job's links
- * are those of `job`. */
-lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
-                        lh_choice *kept, lh_error *err);
-
 /* The best plan of a job, by a search that has one of so many parts of the
- * plan's work. */
+ * plan's work; it joins `known` (NULL: it does not). */
 lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lh_choice *best, lh_error *err);
+                                lhi_arena *mem, lhi_found_plans *known,
+                                lh_choice *best, lh_error *err);
 
 /* What job->target rules out, if it is better than the plan. */
 lh_status lhi_plan_without_target(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err);
 
-/* Answers options->questions for a plan that is complete but for them. */
+/* Answers options->questions for a plan that is complete but for them; what is
+ * found joins `known`, and lives in `mem`. */
 lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
-                          lh_plan *plan, lh_error *err);
+                          lhi_found_plans *known, lh_plan *plan, lh_error *err);
 
 #endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/explain/found_plans.h"
+
+#include "base/fail.h"
+#include "plan/layout/relinked.h"
+#include "plan/search/goal.h"
+
+#include <longhaul/bounds.h>
+#include <longhaul/simulate.h>
+#include <stdlib.h>
+
+/* The choice with another makespan. */
+static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
+{
+    double before = (double)c->iteration_ns;
+    c->makespan_ns = makespan_ns;
+    c->overhead_ns = after_ns - c->optimizer_ns;
+    c->iteration_ns = makespan_ns + after_ns;
+    if (c->iteration_ns <= 0)
+        return;
+    c->tokens_per_s *= before / (double)c->iteration_ns;
+    c->mfu *= before / (double)c->iteration_ns;
+}
+
+static lh_status run_again(const lh_plan *plan, const lh_pipeline *p,
+                           int64_t after_ns, lh_choice *kept, lh_error *err)
+{
+    lh_timeline *t;
+    lh_bound bound;
+    LHI_TRY(lh_lower_bound(p, &bound, err));
+    LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
+    retime(kept, lh_timeline_makespan(t), after_ns);
+    kept->bubble_ratio = lh_timeline_bubble_ratio(t);
+    kept->lower_bound_ns = bound.ns + after_ns;
+    lh_timeline_free(t);
+    return LH_OK;
+}
+
+lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
+                        lh_choice *kept, lh_error *err)
+{
+    lh_pipeline *p;
+    int64_t after_ns;
+    *kept = plan->best;
+    kept->why = "";
+    kept->jitter = NULL;
+    LHI_TRY(lhi_changed_pipeline(plan->job, job, &plan->best, plan->pipeline,
+                                 mem, &p, &after_ns, err));
+    lh_status status = run_again(plan, p, after_ns, kept, err);
+    lh_pipeline_free(p);
+    return status;
+}
+
+void lhi_found_plans_fini(lhi_found_plans *known)
+{
+    for (uint32_t i = 0; i < known->n; i++) {
+        lh_pipeline_free((lh_pipeline *)known->all[i].pipeline);
+        lh_schedule_free((lh_schedule *)known->all[i].schedule);
+    }
+    free(known->all);
+    *known = (lhi_found_plans){0};
+}
+
+static lh_status grow(lhi_found_plans *known, lh_error *err)
+{
+    uint32_t room = known->room ? 2 * known->room : 8;
+    lh_plan *more;
+    if (known->n < known->room)
+        return LH_OK;
+    more = realloc(known->all, room * sizeof *more);
+    if (!more)
+        return lhi_fail_nomem(err);
+    known->all = more;
+    known->room = room;
+    return LH_OK;
+}
+
+lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
+                              lh_error *err)
+{
+    lh_status status = grow(known, err);
+    if (status == LH_OK) {
+        known->all[known->n++] = (lh_plan){.job = plan->job,
+                                           .best = plan->best,
+                                           .pipeline = plan->pipeline,
+                                           .schedule = plan->schedule};
+        return LH_OK;
+    }
+    lh_pipeline_free((lh_pipeline *)plan->pipeline);
+    lh_schedule_free((lh_schedule *)plan->schedule);
+    return status;
+}
+
+lh_status lhi_found_plans_better(const lhi_found_plans *known,
+                                 const lh_plan_options *options,
+                                 const lh_job *job, lhi_arena *mem,
+                                 lh_choice *best, lh_error *err)
+{
+    for (uint32_t i = 0; i < known->n; i++) {
+        lh_choice kept;
+        if (known->all[i].job == job)
+            continue;
+        lh_status status = lhi_plan_kept(&known->all[i], job, mem, &kept, err);
+        if (status == LH_EUNSUPPORTED) /* times that no pipeline holds */
+            continue;
+        LHI_TRY(status);
+        if (lhi_value_of(options, &kept) < lhi_value_of(options, best))
+            *best = kept;
+    }
+    return LH_OK;
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What plans say of other links and of what else is as good: no row of a table
+is at odds with another, and few rows are spread over all."""
+import json
+import re
+
+from harness import case, check, finish, read, run, test, write
+
+JOB = """longhaul: job/1
+model: {layers: 12, hidden: 1024, ffn: 4096, heads: 8, kv_heads: 8,
+        head_dim: 128, vocab: 32000, gated: true, tied_embeddings: false,
+        experts: 8, experts_per_token: 2, expert_ffn: 1024}
+training: {global_batch: 32, sequence: 2048}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 2
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+   - {name: a, nodes: 2}
+   - {name: b, nodes: 2}
+   - {name: c, nodes: 1}
+  links:
+   - {between: [a, b], latency_ms: 5, gbps: 200}
+   - {between: [a, c], latency_ms: 5, gbps: 200}
+   - {between: [b, c], latency_ms: 5, gbps: 200}
+"""
+SHORT = ["--no-optimal", "--search", "even", "-q"]
+LATENCIES = [0.5, 1, 2, 4, 8, 16, 24, 32, 48, 64]
+WHAT_IF = ["--what-if", "latency=" + ",".join(map(str, LATENCIES))]
+
+
+@test
+def less_latency_is_never_slower_in_a_table():
+    """Searches this short each miss what another one finds."""
+    write("job.yaml", JOB)
+    for effort in 200, 1000:
+        done = run("plan", "job.yaml", *SHORT, *WHAT_IF, "--json", "--effort",
+                   effort)
+        check(done.returncode == 0, done.stderr)
+        times = [row["best"]["iteration_s"]
+                 for row in json.loads(done.stdout)["what_if"]]
+        check(len(times) == len(LATENCIES) and times == sorted(times), times)
+
+
+def rows_of(said, first, last):
+    table = said[said.index(first):]
+    end = re.search(last, table)
+    return table[:end.start()] if end else table
+
+
+@test
+def few_rows_are_spread_over_all():
+    """The first, the last and the plan's own are there, and that others are not
+    is said."""
+    write("job.yaml", JOB)
+    args = ["plan", "job.yaml", *SHORT, "--effort", "200"]
+    front = ["--pareto", "--gpu-hour", "2", "--per-gb", "0.05"]
+    for columns in "80", "100":
+        env = {"COLUMNS": columns}
+        said = run(*args, *WHAT_IF, env=env).stdout
+        links = rows_of(said, "If the links", r"\n\n|\nplan ")
+        check("latency=0.5 " in links and "latency=64 " in links, links)
+        check("Some of 10 rows; all of them: --show all" in links, links)
+        said = run(*args, *front, env=env).stdout
+        plan = json.loads(read("plan.json"))
+        rows = rows_of(said, "is as good in", r"\n\n|\nplan ")
+        check(f"Some of {len(plan['front'])} rows" in rows, rows)
+        shown = len(re.findall(r"\n +[\d.]+ ms ", rows))
+        for row in [plan["front"][0], plan["front"][-1], plan][:max(2, shown)]:
+            check(f" {1e3 * row['iteration_s']:.3f} ms " in rows, rows)
+    every = case("all", [*args, *WHAT_IF, "--show", "all"], out=r"latency").stdout
+    check("Some of" not in every and every.count("\n  latency=") == 10, every)
+
+
+@test
+def what_has_no_room_is_named():
+    """And the screen is one all the same, with a table that has rows."""
+    write("job.yaml", JOB)
+    said = run("plan", "job.yaml", *SHORT, *WHAT_IF, "--pareto", "--gpu-hour",
+               "2", "--per-gb", "0.05", "--sensitivity", "--effort", "200",
+               env={"COLUMNS": "80"}).stdout
+    check(said.count("\n") <= 40, said)
+    check(not re.search(r"\n *\.\.\. and \d+ lines more", said) or
+          re.search(r"\n  \S.*\n  \S.*\n *\.\.\. and", said), said)
+    for name in "pareto", "what if":
+        check(re.search(rf"^{name} +\d+ lines: --show all$", said, re.M), said)
+
+
+finish()
