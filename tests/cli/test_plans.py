@@ -294,7 +294,7 @@ def the_front_has_the_cheapest_and_the_fastest():
     case("the cheapest plan", ["plan", LINKED, *EVEN, "-o", "cheap.json",
                                *PRICES, "--objective", "cost", "--pareto",
                                "--show", "layouts"],
-         out=r"^why +the cheapest of \d+ layouts.*\nNothing is as good in time, memory and "
+         out=r"^why +best found, all of \d+ layouts.*% cheaper is possible.*\nNothing is as good in time, memory and "
              r"cost as one of these\n +iteration +memory +cost +layout, schedule"
              r"\n( +[\d.]+ s +[\d.]+ GiB +USD +[\d.]+  TP [^\n]+\n)+.*"
              r" in cost, [-+][\d.]+ % in time, on \d+ GPUs")
