@@ -343,8 +343,8 @@ static void nor_where_ends_have_no_layer(void)
     CHECK(n_solved > solved + n_cases / 16);
 }
 
-/* Two devices far apart, of which the first holds 200 of 400 microbatches:
- * these go there and back in two lots, and there is little else to do. */
+/* Two devices far apart, of which the first holds 200 of 4000 microbatches:
+ * these go there and back in 20 lots, and there is little else to do. */
 static void far_ones_stay_as_long_as_they_have_to(void)
 {
     enum { FAR = 1000 * UNIT, ROOM = 200 };
@@ -352,7 +352,7 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     m.c = (lhi_floor_case){.layers = 2,
                            .stages = 2,
                            .chunks_per_device = 1,
-                           .microbatches = 2 * ROOM,
+                           .microbatches = 20 * ROOM,
                            .placement = LH_PLACEMENT_UD,
                            .least_layers = 1,
                            .n_kinds = 1,
@@ -389,11 +389,96 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     lh_pipeline_free(p);
 }
 
+/* Lots of microbatches on two devices far apart, down and back: where one lot's
+ * D of the last chunk leave room, the next one's F begin. */
+static lh_schedule *in_lots(uint32_t lots, uint32_t each)
+{
+    lh_pass *passes[2];
+    uint32_t counts[2] = {0, 0};
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    for (int d = 0; d < 2; d++)
+        passes[d] = calloc((size_t)lots * each * 6, sizeof *passes[d]);
+#define ALL_OF(DEVICE, LOT, KIND, CHUNK)                                       \
+    for (uint32_t i = 0; i < each; i++)                                        \
+        passes[DEVICE][counts[DEVICE]++] = (lh_pass)                           \
+        {                                                                      \
+            .chunk = (CHUNK), .microbatch = (LOT)*each + i, .n_parts = 1,      \
+            .kind = (KIND)                                                     \
+        }
+#define BACK_OF(DEVICE, LOT, CHUNK)                                            \
+    ALL_OF(DEVICE, LOT, LH_D, CHUNK);                                          \
+    ALL_OF(DEVICE, LOT, LH_W, CHUNK)
+    for (uint32_t lot = 0; lot <= lots; lot++) {
+        if (lot > 1) {
+            BACK_OF(0, lot - 2, 0);
+        }
+        if (lot > 0) {
+            ALL_OF(0, lot - 1, LH_F, 3);
+            BACK_OF(0, lot - 1, 3);
+            BACK_OF(1, lot - 1, 2);
+            BACK_OF(1, lot - 1, 1);
+        }
+        if (lot < lots) {
+            ALL_OF(0, lot, LH_F, 0);
+            ALL_OF(1, lot, LH_F, 1);
+            ALL_OF(1, lot, LH_F, 2);
+        }
+    }
+    BACK_OF(0, lots - 1, 0);
+#undef BACK_OF
+#undef ALL_OF
+    CHECK_OK(lh_schedule_make(2, (const lh_pass *const *)passes, counts, 0,
+                              NULL, &s, &err),
+             err);
+    free(passes[0]);
+    free(passes[1]);
+    return s;
+}
+
+static void memory_fills_no_sooner_than_they_get_there(void)
+{
+    enum { FAR = 1000 * UNIT, LOTS = 4, EACH = 100 };
+    model m = {.v = 2, .n_chunks = 4, .parts = 1};
+    m.c = (lhi_floor_case){.layers = 4,
+                           .stages = 2,
+                           .chunks_per_device = 2,
+                           .microbatches = LOTS * EACH,
+                           .placement = LH_PLACEMENT_WAVE,
+                           .least_layers = 1,
+                           .n_kinds = 1,
+                           .n_of_part = {4, 1, 1},
+                           .kind_of = m.kind_of,
+                           .sites = m.site,
+                           .at = m.at,
+                           .forth = m.forth,
+                           .back = m.back};
+    m.site[0].parts[0] = (lhi_floor_pass){1, 1, 1};
+    m.site[0].held[0] = (lhi_floor_held){UNIT, UNIT, 0, 0};
+    m.site[0].room = 2 * EACH * UNIT;
+    sum_up(&m, &m.site[0], &m.site[0]);
+    m.forth[0] = m.back[0] = FAR;
+    static const uint32_t layers[] = {1, 1, 1, 1};
+    lh_pipeline *p = build(&m, layers);
+    lh_schedule *s = in_lots(LOTS, EACH);
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    int64_t ns = lh_timeline_makespan(t), stay = lhi_floor_stay(&m.c);
+    CHECK(lh_timeline_fits(t, NULL));
+    CHECK_MSG(stay <= ns && (double)stay * 1.08 > (double)ns,
+              "%ld in all, %ld by what stays", (long)ns, (long)stay);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(nothing_is_below_a_bound);
     RUN(nor_where_ends_have_no_layer);
     RUN(far_ones_stay_as_long_as_they_have_to);
+    RUN(memory_fills_no_sooner_than_they_get_there);
     return test_summary();
 }

@@ -14,7 +14,8 @@ typedef struct leasts {
     /* Byte nanoseconds beside those between F and D: up to the end of D, and
      * up to the end of W. */
     double in_d[LHI_FLOOR_PARTS], in_w[LHI_FLOOR_PARTS];
-    double state; /* of the model */
+    double least_held[LHI_FLOOR_PARTS]; /* by D or W */
+    double state;                       /* of the model */
 } leasts;
 
 /* With D and W apart, D starts by making room for what W needs, and that goes
@@ -49,6 +50,8 @@ static void find_least(const lhi_floor_case *c, uint32_t part, leasts *out)
     out->in_d[part] = fmin(joint, apart);
     out->in_w[part] =
         fmin(joint, apart + (double)held.weight_input / 2 * (double)p.w);
+    out->least_held[part] =
+        (double)lhi_least(held.activation, held.weight_input);
     out->state += (double)held.state * c->n_of_part[part];
 }
 
@@ -188,6 +191,81 @@ static double empty_meanwhile(const lhi_floor_case *c, const leasts *l,
     return largest * fill > ns ? 0 : c->stages * most * most / 2 * fill;
 }
 
+/* What one microbatch has in memory before the first D begins, or behind it,
+ * with nothing in its way: the parts up to some layer. */
+typedef struct slope {
+    double held;  /* bytes of the parts passed so far */
+    double area;  /* byte nanoseconds from there to the first D */
+    double whole; /* nanoseconds from the first part on */
+    double mean;  /* the most that area is times held, from any part on */
+} slope;
+
+/* Or a hop, that leaves nothing. */
+static void pass_part(slope *s, double bytes, double ns)
+{
+    s->held += bytes;
+    s->area += s->held * ns;
+    s->whole += ns;
+    if (s->held > 0)
+        s->mean = fmax(s->mean, s->area / s->held);
+}
+
+/* Hops forth, or back, between a chunk and the next. */
+static double hop_of(const lhi_floor_case *c, uint32_t chunk, bool back)
+{
+    uint32_t P = c->stages, k = chunk % P;
+    bool home = c->placement == LH_PLACEMENT_WAVE && chunk / P % 2;
+    if (!c->forth)
+        return 0;
+    if (k + 1 == P)
+        return c->placement != LH_PLACEMENT_LOOP
+                   ? 0
+                   : (double)(back ? c->wrap_back : c->wrap_forth);
+    k = home ? P - 2 - k : k;
+    return (double)(back == home ? c->forth[k] : c->back[k]);
+}
+
+/* From the first F to the first D, or from there to the last D. A hop is behind
+ * the fewest layers that can be before it. */
+static slope slope_of(const lhi_floor_case *c, const leasts *l, bool back)
+{
+    const double *ns = back ? l->d : l->f;
+    uint32_t e = c->n_kinds, h = e + 1, hop = 0;
+    uint32_t hops = c->stages * c->chunks_per_device - 1;
+    slope s = {0, 0, 0, 0};
+    pass_part(&s, l->activation[e], ns[e]);
+    for (uint32_t i = 0; i <= c->layers; i++) {
+        for (; hop < hops && (hop + 1) * c->least_layers <= i; hop++)
+            pass_part(&s, 0, hop_of(c, hop, back));
+        if (i < c->layers)
+            pass_part(&s, l->activation[c->kind_of[i]], ns[c->kind_of[i]]);
+    }
+    pass_part(&s, l->activation[h], ns[h]);
+    return s;
+}
+
+/* From the first microbatch's first D to the last one's, what each has in
+ * memory at least is less than in all by what is before and behind that, and of
+ * that only as much is there at these two times as there is room. */
+static double from_first_to_last(const lhi_floor_case *c, const leasts *l,
+                                 double room)
+{
+    double of_d = 0, most = 0;
+    if (c->chunks_per_device == 0)
+        return 0;
+    slope up = slope_of(c, l, false), down = slope_of(c, l, true);
+    for (uint32_t i = 0; i < c->n_kinds + 2; i++) {
+        if (!(l->least_held[i] > 0))
+            continue;
+        of_d += l->in_w[i] * c->n_of_part[i];
+        most = fmax(most, l->in_w[i] / l->least_held[i]);
+    }
+    double all = c->microbatches * (up.area + down.area + of_d);
+    double span = all / room - up.mean - down.mean - most;
+    double w = (double)lhi_floor_least_layer(c).w * c->least_layers;
+    return up.whole + fmax(span, 0) + down.whole + w;
+}
+
 int64_t lhi_floor_stay(const lhi_floor_case *c)
 {
     double most = 0, longest, passing, room = lhi_floor_all_room(c, &passing);
@@ -203,5 +281,6 @@ int64_t lhi_floor_stay(const lhi_floor_case *c)
         double ns = (all + idle - held) / (room - l.state);
         most = fmax(most, ns);
     }
+    most = fmax(most, from_first_to_last(c, &l, room - l.state));
     return most < 0x1p60 ? (int64_t)(most * (1 - 1e-9)) : LHI_FLOOR_LARGEST;
 }
