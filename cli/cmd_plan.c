@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul plan: the fastest layout and schedule of a job that fits. */
 #include "commands.h"
+#include "imported.h"
 #include "jitter_view.h"
 #include "plan_links.h"
 #include "plan_screen.h"
 #include "plan_why.h"
+#include "today_view.h"
 #include "values.h"
 #include "view.h"
 
@@ -30,6 +32,8 @@ typedef struct settings {
     const char *show;
     uint32_t target;
     double gpu_hour_usd, per_gb_usd;
+    cli_source source;
+    cli_machines machines;
 } settings;
 
 /* As lh_partition_search numbers them. */
@@ -55,6 +59,12 @@ static const cli_option options[] = {
      .help = "Search only what this program can run, and name what it costs: "
              "longhaul's engine, Megatron-LM, torchtitan or PyTorch's "
              "pipelines; in place of layout.framework in the job."},
+    CLI_SOURCE_ROWS(
+        settings,
+        "JOB is what this program is told today: a file of its arguments, - or "
+        "the arguments themselves, in one word. They are costed as they are, "
+        "and what longhaul would change is planned beside them: see 'longhaul "
+        "import'."),
     {.name = "top",
      .type = CLI_COUNT,
      .at = offsetof(settings, top),
@@ -223,6 +233,8 @@ static const cli_example examples[] = {
      "Also the other layouts that were tried, and how the search went."},
     {"longhaul plan job.yaml --for megatron",
      "The fastest of what Megatron-LM can run, as `longhaul export` tells it."},
+    {"longhaul plan --from megatron args.txt --sites 2 --nodes 16",
+     "What longhaul would change of what runs today, in two datacenters."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
      "The plan on standard output, and no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
@@ -262,15 +274,12 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 /* --- the command
  * ------------------------------------------------------------------- */
 
-static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
+static lh_status plan_it(cli *c, const lh_job *job, lh_plan_options *how,
                          lh_plan **plan)
 {
     const settings *s = c->settings;
     cli_questions questions = {0};
-    lh_job *job = NULL;
-    lh_status status = cli_input_job(c, input, &job);
-    if (status == LH_OK)
-        status = cli_questions_parse(c, s->what_if, job, &questions);
+    lh_status status = cli_questions_parse(c, s->what_if, job, &questions);
     if (status == LH_OK && s->curves && job->n_datacenters < 2)
         status = cli_error(c, LH_EINPUT,
                            "%s: cluster.datacenters: --curves compares what "
@@ -285,8 +294,57 @@ static lh_status plan_it(cli *c, const cli_input *input, lh_plan_options *how,
     if (status == LH_OK)
         status = cli_plan_job(c, job, how, plan);
     cli_questions_fini(&questions);
-    lh_job_free(job);
     return status;
+}
+
+/* --- what runs today -------------------------------------------------------
+ */
+
+typedef struct made {
+    lh_plan *plan, *today; /* today: with --from, unless `why` says why not */
+    char why[512];
+} made;
+
+/* The job of what is told to another program. */
+static lh_status import_job(cli *c, lh_job **out)
+{
+    const settings *s = c->settings;
+    lh_import *in = NULL;
+    CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines, ".", &in));
+    lh_status status =
+        lh_job_parse(in->job, in->job_len, "imported", ".", out, &c->err);
+    lh_import_free(in);
+    return status;
+}
+
+/* As it is told. What cannot run is said, and no error. */
+static lh_status plan_today(cli *c, const lh_job *job,
+                            const lh_plan_options *how, lh_plan **today,
+                            char why[512])
+{
+    lh_plan_options as_is = {.size = sizeof as_is,
+                             .top = 1,
+                             .effort = how->effort,
+                             .threads = how->threads,
+                             .no_optimal = true};
+    lh_status status = cli_plan_job(c, job, &as_is, today);
+    if (status != LH_EINFEASIBLE && status != LH_EUNSUPPORTED)
+        return status;
+    snprintf(why, 512, "%s", c->err.text);
+    c->err = (lh_error){0};
+    return LH_OK;
+}
+
+/* The same job with all open that a plan decides. */
+static lh_job open_job(const lh_job *today)
+{
+    lh_job job = *today;
+    job.layout = (lh_layout){0};
+    job.training.zero_given = job.training.recompute_given = false;
+    job.training.zero = 1;
+    job.training.recompute = LH_RECOMPUTE_NONE;
+    job.training.recompute_modules = 0;
+    return job;
 }
 
 /* "100,100,1000,100": what is left out stays. */
@@ -351,6 +409,12 @@ static lh_status check_limits(cli *c)
 static lh_status check_options(cli *c)
 {
     const settings *s = c->settings;
+    const char *beside = cli_source_given(c);
+    if (beside && !cli_given(c, "from"))
+        return cli_usage(c,
+                         "--%s needs --from; a job says what machines "
+                         "there are",
+                         beside);
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_given(c, "by"))
         return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
@@ -364,14 +428,25 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
-static lh_status make_plan(cli *c, lh_plan **plan)
+static lh_status read_job(cli *c, lh_job **out)
 {
-    const settings *s = c->settings;
     cli_input input;
-    CLI_TRY(check_options(c));
+    if (cli_given(c, "from"))
+        return import_job(c, out);
     lh_status status = cli_input_open(c, c->operands[0], &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
         status = cli_input_refuse(c, &input, "a job");
+    if (status == LH_OK)
+        status = cli_input_job(c, &input, out);
+    cli_input_close(&input);
+    return status;
+}
+
+static lh_status make_plan(cli *c, made *m)
+{
+    const settings *s = c->settings;
+    lh_status status = LH_OK;
+    CLI_TRY(check_options(c));
     lh_plan_options how = {.size = sizeof how,
                            .top = s->top,
                            .sub_blocks = s->sub_blocks,
@@ -398,15 +473,25 @@ static lh_status make_plan(cli *c, lh_plan **plan)
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, with commas",
                            s->draws);
+    lh_job *job = NULL;
     if (status == LH_OK)
-        status = plan_it(c, &input, &how, plan);
-    cli_input_close(&input);
+        status = read_job(c, &job);
+    if (status == LH_OK && cli_given(c, "from"))
+        status = plan_today(c, job, &how, &m->today, m->why);
+    if (status == LH_OK) {
+        const lh_job open = open_job(job);
+        status = plan_it(c, cli_given(c, "from") ? &open : job, &how, &m->plan);
+    }
+    lh_job_free(job);
     return status;
 }
 
-static lh_status deliver(cli *c, const lh_plan *plan, uint32_t parts)
+static lh_status deliver(cli *c, const made *m, uint32_t parts)
 {
     const settings *s = c->settings;
+    const lh_plan *plan = m->plan;
+    const cli_today today = {m->today, m->why};
+    const bool beside = cli_given(c, "from");
     const char *path =
         c->common.output ? c->common.output : cli_default_output(c);
     char *text = NULL;
@@ -415,9 +500,13 @@ static lh_status deliver(cli *c, const lh_plan *plan, uint32_t parts)
     lh_status status = path ? cli_write(c, path, text, len) : LH_OK;
     if (status == LH_OK && s->html)
         status = write_html(c, plan, s->html);
-    if (status == LH_OK && c->common.json)
+    if (status == LH_OK && c->common.json && beside)
+        status = cli_put_json(c, cli_today_json(&today, plan, text));
+    else if (status == LH_OK && c->common.json)
         cli_put_file(c, text, len);
-    else if (status == LH_OK)
+    else if (status == LH_OK && beside)
+        cli_today_text(c, &today, plan);
+    if (status == LH_OK && !c->common.json)
         cli_plan_screen(c, plan, &(cli_plan_shown){parts, path, s->html});
     lh_text_free(text);
     return status;
@@ -426,13 +515,14 @@ static lh_status deliver(cli *c, const lh_plan *plan, uint32_t parts)
 static lh_status run_plan(cli *c)
 {
     const settings *s = c->settings;
-    lh_plan *plan = NULL;
+    made m = {0};
     uint32_t parts;
     CLI_TRY(cli_show_parse(c, s->show, &parts));
-    lh_status status = make_plan(c, &plan);
+    lh_status status = make_plan(c, &m);
     if (status == LH_OK)
-        status = deliver(c, plan, parts);
-    lh_plan_free(plan);
+        status = deliver(c, &m, parts);
+    lh_plan_free(m.plan);
+    lh_plan_free(m.today);
     return status;
 }
 
@@ -465,6 +555,12 @@ const cli_command cmd_plan = {
         "holds the layout, the pipeline, the schedule, what was predicted and "
         "compared, and the job itself: 'longhaul simulate' and 'longhaul "
         "export' take it from there.\n\n"
+        "With --from the job is what Megatron-LM is told today, costed as it "
+        "is; the plan is of the same job with its layout, ZeRO stage and "
+        "recomputation open, for that program unless --for names another. What "
+        "differs is listed, with what the plan would take if it kept today's "
+        "value of one dimension, where the search knows. With --json that is "
+        "{today, changes, plan}.\n\n"
         "Ctrl-C ends the search: the plan is then the best of what was "
         "searched so far, and is written as usual. A second one ends the "
         "program.",

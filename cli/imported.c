@@ -20,6 +20,16 @@ const char *cli_source_name(uint32_t i)
 static const char *const machine_options[] = {
     "gpu", "sites", "nodes", "gpus-per-node", "link-gbps", "latency-ms", NULL};
 
+const char *cli_source_given(const cli *c)
+{
+    if (cli_given(c, "cluster"))
+        return "cluster";
+    for (uint32_t i = 0; machine_options[i]; i++)
+        if (cli_given(c, machine_options[i]))
+            return machine_options[i];
+    return NULL;
+}
+
 static lh_status read_cluster(cli *c, const char *path, lh_job **out)
 {
     cli_input input;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is run by another program today, as a job: import. */
+/* What is run by another program today, as a job: import, plan --from. */
 #ifndef CLI_IMPORTED_H
 #define CLI_IMPORTED_H
 
@@ -33,6 +33,8 @@ typedef struct cli_source {
         CLI_MACHINE_ROWS(settings)
 
 const char *cli_source_name(uint32_t i);
+/* An option that is given and for imports alone, without its dashes; NULL. */
+const char *cli_source_given(const cli *c);
 /* Imports what the operand is: a file, "-", or the arguments themselves. What
  * is costed otherwise than asked for is said on standard error. Release with
  * lh_import_free(). */

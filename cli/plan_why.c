@@ -11,12 +11,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { OPTIMIZER = 7, ACCOUNT_PARTS = 9 };
+enum { OPTIMIZER = 7 };
 
-/* What an iteration consists of, the optimizer and what is after it last. */
-static void fill_parts(const lh_plan_account *a, lh_report_part *parts)
+void cli_account_parts(const lh_plan_account *a,
+                       lh_report_part parts[CLI_ACCOUNT_PARTS])
 {
-    const lh_report_part all[ACCOUNT_PARTS] = {
+    const lh_report_part all[CLI_ACCOUNT_PARTS] = {
         {"compute", a->compute_ns},
         {"sent within passes", a->inside_ns},
         {"uneven devices", a->imbalance_ns},
@@ -34,8 +34,8 @@ void cli_plan_account(cli *c, const lh_plan *p)
     const lh_plan_account *a = p->account;
     if (!a)
         return;
-    lh_report_part parts[ACCOUNT_PARTS];
-    fill_parts(a, parts);
+    lh_report_part parts[CLI_ACCOUNT_PARTS];
+    cli_account_parts(a, parts);
     parts[OPTIMIZER].name = "optimizer and overhead";
     parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
     char text[600];
@@ -348,10 +348,10 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
     const lh_plan_account *a = p->account;
     if (!a)
         return LH_OK;
-    lh_report_part parts[ACCOUNT_PARTS];
-    fill_parts(a, parts);
+    lh_report_part parts[CLI_ACCOUNT_PARTS];
+    cli_account_parts(a, parts);
     return lh_report_add_parts(report, "What the iteration consists of",
-                               ACCOUNT_PARTS, parts, &c->err);
+                               CLI_ACCOUNT_PARTS, parts, &c->err);
 }
 
 static lh_status add_runners(cli *c, const lh_plan *p, lh_report *report)

@@ -8,6 +8,11 @@
 #include <longhaul/plan.h>
 #include <longhaul/report.h>
 
+/* What an iteration consists of, the optimizer and what is after it last. */
+enum { CLI_ACCOUNT_PARTS = 9 };
+void cli_account_parts(const lh_plan_account *account,
+                       lh_report_part parts[CLI_ACCOUNT_PARTS]);
+
 /* What the iteration consists of; what is next in each dimension; what the
  * links should be set to. Nothing where the plan does not say. */
 void cli_plan_account(cli *c, const lh_plan *p);

@@ -107,14 +107,19 @@ def the_first_lines_of_all_help_work():
         check(done.returncode == 0, f"{line}: {done.stderr}")
 
 
+IMPORTED = ["args.txt", "--from", "megatron", "-s", "2"]
 # What an option needs beside it to have an effect.
 BESIDE = {
     "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
-    "import": {"": ["args.txt", "--from", "megatron", "-s", "2"],
+    "import": {"": IMPORTED,
                "gpu": ["-n", "2"], "gpus-per-node": ["-n", "2"],
                "link-gbps": ["-n", "2"], "latency-ms": ["-n", "2"],
                "cluster": ["args.txt", "--from", "megatron"]},
-    "plan": {"": ["job.yaml"], "draws": ["--search", "monte-carlo"],
+    "plan": {"": ["job.yaml"], "gpu": IMPORTED + ["-n", "1"],
+             "nodes": IMPORTED, "gpus-per-node": IMPORTED + ["-n", "1"],
+             "link-gbps": IMPORTED + ["-n", "1"],
+             "latency-ms": IMPORTED + ["-n", "1"],
+             "cluster": ["args.txt", "--from", "megatron"], "draws": ["--search", "monte-carlo"],
              "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
     "compare": {"": ["pipeline.yaml"]},
     "simulate": {"": ["pipeline.yaml"]},

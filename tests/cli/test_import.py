@@ -256,6 +256,51 @@ def the_number_of_gpus_has_to_be_known():
 
 
 @test
+def what_runs_today_is_costed_beside_the_plan():
+    """As the imported job is, and never as slower than it has to be."""
+    naive = SMALL + "--pipeline-model-parallel-size 8 --use-distributed-" \
+                    "optimizer --overlap-grad-reduce --overlap-param-gather"
+    machines = ["--sites", "2", "--nodes", "1"]
+    run("import", "--from", "megatron", naive, *machines, "-o", "today.yaml")
+    run("plan", "today.yaml", "-q", "-o", "today.json", "--no-optimal")
+    today = json.loads(read("today.json"))
+    both = json_case("beside", ["plan", "--from", "megatron", naive, *machines,
+                                "-q"])
+    check(both["today"]["iteration_s"] == today["iteration_s"], "as imported")
+    check(both["plan"]["iteration_s"] < today["iteration_s"], "faster")
+    check(both["plan"]["job"]["layout"] == {"framework": "megatron"} or
+          "pipeline" not in both["plan"]["job"]["layout"], "all is open")
+    for change in both["changes"]:
+        was = today["layout"].get(change["dimension"])
+        check(was is None or isinstance(was, (list, dict)) or
+              str(was) == change["today"], f"{change} is not {was}")
+        check(change["today"] != change["plan"], change)
+        check(change.get("keeping_s", 9e9) >=
+              both["plan"]["iteration_s"] * 0.999, change)
+    check("pipeline" in [one["dimension"] for one in both["changes"]], "pipe")
+    shown = case("shown", ["plan", "--from", "megatron", naive, *machines, "-q",
+                           "-o", "p.json"], out=ANY).stdout
+    check(re.search(r"\Atoday +[\d.]+ m?s: 1f1b on TP 1 PP 8x1.*\nplan +[\d.]+ "
+                    r"m?s: -\d+\.\d %\nchanges +if kept  what  +today", shown),
+          shown[:400])
+    check(all(len(line) <= 80 for line in shown.splitlines()), shown)
+    best = json.loads(read("p.json"))
+    check(best["iteration_s"] == both["plan"]["iteration_s"], "a plan's file")
+
+
+@test
+def plans_say_why_today_cannot_be_costed():
+    big = SMALL.replace("-layers 8", "-layers 80").replace(
+        "-size 1024", "-size 8192").replace("-heads 16", "-heads 64")
+    case("too large", ["plan", "--from", "megatron", big, "--nodes", "2", "-q"],
+         out=r"today +cannot be costed: .*GiB more")
+    case("a job has machines", ["plan", "job.yaml", "--sites", "2"], 2,
+         err="--sites needs --from")
+    case("no file", ["plan", "--from", "megatron", "nowhere.txt"], 1,
+         err="nowhere.txt: No such file")
+
+
+@test
 def ranks_lie_in_the_sites_in_order():
     four = SMALL + "--pipeline-model-parallel-size 4 "
     text = imported(four, "--sites", "2", "--nodes", "1,3")
