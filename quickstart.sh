@@ -3,7 +3,8 @@
 # From a bare Debian 12 machine to a plan that runs: installs the compiler and the
 # libraries that longhaul needs (as root or with sudo), builds it in ./build,
 # plans Llama 3 70B over two datacenters, runs the plan here with emulated links
-# and timed passes, and trains a small model for real. What comes out is in ./out.
+# and timed passes, trains a small model for real, and holds a second training run
+# against what was predicted from the first. What comes out is in ./out.
 #
 #     ./quickstart.sh [JOB]
 set -eu
@@ -58,14 +59,27 @@ $longhaul train out/1f1b.json $played >out/run-1f1b.txt
 cat out/run-1f1b.txt
 
 say 'Training for real, on this processor: longhaul train out/tiny.json --device cpu'
-$longhaul plan examples/tiny-llama-cpu.yaml -o out/tiny.json --top 1 >/dev/null
+sed 's/pipeline: 4/pipeline: 2/' examples/tiny-llama-cpu.yaml >out/tiny.yaml
+$longhaul plan out/tiny.yaml -o out/tiny.json --top 1 >/dev/null
 $longhaul train out/tiny.json --device cpu --data README.md --steps 40 \
-    --rate 3e-3 --validation 0.1
+    --rate 3e-3 --validation 0.1 --profile-out out/tiny-run.json
+
+say 'The next run, predicted from that one: profile: tiny-run.json in the job'
+{
+    cat out/tiny.yaml
+    echo 'profile: tiny-run.json'
+} >out/tiny-again.yaml
+$longhaul plan out/tiny-again.yaml -o out/tiny-again.json --top 1 >/dev/null
+$longhaul train out/tiny-again.json --device cpu --data README.md --steps 10 \
+    >out/run-tiny.txt
+cat out/run-tiny.txt
 
 say 'Result'
 sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
 sed -n 's/^measured  /played x4 /p' out/run.txt
 sed -n 's/^measured  /with 1f1b /p' out/run-1f1b.txt
+sed -n 's/^predicted     /next run      predicted /p' out/run-tiny.txt
+sed -n 's/^measured  /trained   /p' out/run-tiny.txt
 echo
 echo "plan          $PWD/out/plan.json"
 echo "all layouts   $PWD/out/plan.html"
