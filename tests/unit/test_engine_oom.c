@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine with every allocation failing in turn, in all ranks from then
  * on: plans are refused, runs end. */
+#define _POSIX_C_SOURCE 200809L
 #include "fail_alloc.h"
-#include "test.h"
+#include "jobs.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 static const char text[] =
     "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 3\ndevices: 2\n"
@@ -56,6 +59,57 @@ static void runs(void)
     }
 }
 
+static const char small[] =
+    "  gpus_per_node: 2\n"
+    "training: {global_batch: 4, sequence: 8, zero: 1}\n"
+    "model: {layers: 2, hidden: 16, ffn: 24, heads: 2, vocab: 256}\n"
+    "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
+    "chunks_per_device: 1, schedule: 1f1b}\n";
+
+/* Two replicas, profiled, on emulated links and on others: one allocation of
+ * every few fails, so that it does not last. */
+static void profiles(void)
+{
+    enum { STRIDE = 7 };
+    char path[] = "/tmp/longhaul-test-oom-XXXXXX";
+    lh_error err = {0};
+    lh_job *job = job_with(JOB_SMALL, small);
+    lh_plan_options quick = {.size = sizeof quick, .quick = true};
+    lh_plan *plan = NULL;
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, text, sizeof text) == (ssize_t)sizeof text);
+    close(fd);
+    CHECK_OK(lh_plan_make(job, &quick, &plan, &err), err);
+    lh_job_free(job);
+    for (int i = 0; plan && i < 2; i++) {
+        const lh_train_options run = {
+            .size = sizeof run, .steps = 2, .profiles = true};
+        lh_train_model m = lh_train_model_defaults();
+        m.data = path;
+        m.emulate_links = i == 0;
+        const lh_train_plan_options o = {
+            .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
+        int64_t n = 3 * i;
+        lh_status status;
+        do {
+            lh_train_result *r = NULL;
+            fail_alloc_hit = false;
+            fail_alloc_after = n;
+            n += STRIDE;
+            status = lh_train_plan(plan, &o, &r, &err);
+            fail_alloc_after = -1;
+            CHECK((status == LH_OK) == (r != NULL));
+            CHECK(fail_alloc_hit || status == LH_OK);
+            CHECK(status == LH_OK || err.text[0]);
+            CHECK(status != LH_OK || fail_alloc_hit || r->profile);
+            lh_train_result_free(r);
+        } while (status != LH_OK && n < 20000);
+        CHECK(n > 20 * STRIDE && n < 20000);
+    }
+    lh_plan_free(plan);
+    unlink(path);
+}
+
 int main(void)
 {
     lh_error err;
@@ -65,6 +119,7 @@ int main(void)
         return 1;
     RUN(plans);
     RUN(runs);
+    RUN(profiles);
     lh_schedule_free(schedule);
     lh_pipeline_free(pipeline);
     return test_summary();
