@@ -29,6 +29,12 @@ enum { LHI_STANDING_TEXT = 240 };
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size);
 
+enum { LHI_SCHEDULE_TEXT = 80 };
+
+/* "no schedule of this layout is more than 2.5 % faster", where its bound is so
+ * far below. */
+void lhi_schedule_standing(double gap, char *text, size_t size);
+
 /* A layout with that bound, built but not simulated when the search ended, was
  * simulated since. If it was left then, it still counts as left: so the plan
  * has said. */

@@ -500,18 +500,12 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
 {
     lh_plan *p = r->plan;
     char standing[LHI_STANDING_TEXT], text[3 * LHI_STANDING_TEXT];
+    char schedule[LHI_SCHEDULE_TEXT];
     double gap =
         (double)p->best.iteration_ns / (double)p->best.lower_bound_ns - 1;
     lhi_plan_standing(p, r->options, standing, sizeof standing);
-    if (p->best.iteration_ns <= p->best.lower_bound_ns)
-        snprintf(text, sizeof text,
-                 "%s; no schedule of this layout is faster (%s)", standing,
-                 limit);
-    else
-        snprintf(
-            text, sizeof text,
-            "%s; no schedule of this layout is more than %.1f %% faster (%s)",
-            standing, 100 * gap, limit);
+    lhi_schedule_standing(gap, schedule, sizeof schedule);
+    snprintf(text, sizeof text, "%s; %s (%s)", standing, schedule, limit);
     p->best.why = lhi_arena_strdup(r->mem, text);
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }

@@ -357,11 +357,11 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
     else if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
-                 "%s; %.1f %% %s than the best of other schedules: %s",
+                 "%s; %.1f %% %s than the best plan that is not elastic: %s",
                  standing, ahead, better, won->why);
     else
-        snprintf(why, sizeof why, "%s; no other schedule fits: %s", standing,
-                 won->why);
+        snprintf(why, sizeof why, "%s; no plan fits that is not elastic: %s",
+                 standing, won->why);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
@@ -485,6 +485,18 @@ void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                  plan->n_layouts);
 }
 
+void lhi_schedule_standing(double gap, char *text, size_t size)
+{
+    if (gap <= 0)
+        snprintf(text, size, "no schedule of this layout is faster");
+    else if (gap < LEAST_SAID)
+        snprintf(text, size, "no schedule of this layout is 0.1 %% faster");
+    else
+        snprintf(text, size,
+                 "no schedule of this layout is more than %.1f %% faster",
+                 100 * gap);
+}
+
 lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
                                    lh_error *err)
 {
@@ -508,9 +520,10 @@ lh_status lhi_layout_search_finish(lhi_layout_search *s, lh_plan *plan,
                      (double)best->choice.lower_bound_ns -
                  1;
     lhi_plan_standing(plan, &s->options, standing, sizeof standing);
-    snprintf(why, sizeof why,
-             "%s; no schedule of this layout is more than %.1f %% faster (%s)",
-             standing, 100 * gap, best->bound_text);
+    char schedule[LHI_SCHEDULE_TEXT];
+    lhi_schedule_standing(gap, schedule, sizeof schedule);
+    snprintf(why, sizeof why, "%s; %s (%s)", standing, schedule,
+             best->bound_text);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     if (!plan->best.why)
         return lhi_fail_nomem(err);
