@@ -157,6 +157,12 @@ static void print_result(cli *c, const lh_plan *p)
     cli_wrap(c, "why", 4, "%s", b->why);
 }
 
+/* What to set links to is long, and seldom what was looked for. */
+static bool is_on_request(uint32_t part)
+{
+    return parts[part].print == cli_plan_network;
+}
+
 /* --- the screen ----------------------------------------------------------- */
 
 /* A piece of the screen, which may leave out rows. */
@@ -336,9 +342,11 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_shown *shown)
     print_pieces(c, p, used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used : 0,
                  all);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
-        if (all || shown->parts >> i & 1)
+        if ((all && !is_on_request(i)) || shown->parts >> i & 1)
             parts[i].print(c, p);
     print_files(c, shown);
     if (!shown->parts)
         cli_wrap(c, "more", 1, "--show " CLI_SHOW_NAMES ", or all");
+    else if (all && p->n_network && !(shown->parts & CLI_SHOW_NETWORK))
+        cli_wrap(c, "more", 1, "--show network: what to set links to");
 }

@@ -21,7 +21,8 @@
 enum {
     CLI_SCREEN_LINES = 40, /* at most, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
-    CLI_SHOW_ALL = 1 << 30,
+    CLI_SHOW_NETWORK = 1 << 0, /* the first of the list */
+    CLI_SHOW_ALL = 1 << 30,    /* but the network, which is asked for */
 };
 
 typedef struct cli_plan_shown {

@@ -127,59 +127,6 @@ void cli_plan_memory(cli *c, const lh_plan *p)
         cli_wrap(c, "", 2, "%s", text);
 }
 
-/* Of a dimension that is a number, the number. */
-static uint32_t degree_of(const lh_plan_runner *r)
-{
-    const lh_layout *l = &r->choice.layout;
-    const struct {
-        const char *name;
-        uint32_t value;
-    } all[] = {{"tensor", l->tensor},
-               {"context", l->context},
-               {"expert", l->expert},
-               {"pipeline", l->pipeline},
-               {"data", l->data},
-               {"zero", r->choice.zero},
-               {"micro_batch", l->micro_batch},
-               {"chunks_per_device", l->chunks_per_device}};
-    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(r->dimension, all[i].name) == 0)
-            return all[i].value;
-    return 0;
-}
-
-/* "tensor, 8" */
-static void name_runner(const lh_plan_runner *r, char *name, size_t room)
-{
-    if (degree_of(r))
-        snprintf(name, room, "%s, %" PRIu32, r->dimension, degree_of(r));
-    else
-        snprintf(name, room, "%s", r->dimension);
-}
-
-void cli_plan_runners(cli *c, const lh_plan *p)
-{
-    static const char *const head[] = {"value", "takes", "schedule, layout"};
-    cli_table t = {0};
-    if (!p->n_runners)
-        return;
-    cli_print(c, "\nThe best with another\n");
-    cli_table_row(&t, 3, head);
-    for (uint32_t i = 0; i < p->n_runners; i++) {
-        const lh_plan_runner *r = &p->runners[i];
-        char name[60], layout[120], what[240];
-        name_runner(r, name, sizeof name);
-        snprintf(what, sizeof what, "%s %s  %s",
-                 r->choice.layout.schedule ? r->choice.layout.schedule
-                                           : "any schedule",
-                 lh_placement_name(r->choice.placement),
-                 cli_layout_text(&r->choice, layout, sizeof layout));
-        const char *cells[] = {name, r->choice.why, what};
-        cli_table_row(&t, 3, cells);
-    }
-    cli_table_print(c, "", &t);
-}
-
 /* "a; b; c", a line each. */
 static void add_why(cli_table *t, const char *name, const char *why)
 {
@@ -354,39 +301,6 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
                                CLI_ACCOUNT_PARTS, parts, &c->err);
 }
 
-static lh_status add_runners(cli *c, const lh_plan *p, lh_report *report)
-{
-    enum { COLUMNS = 5 };
-    static const char *const head[COLUMNS] = {
-        "The best with another", "costs", "#iteration", "layout", "schedule"};
-    const char *cells[COLUMNS];
-    lh_report_table table = {.size = sizeof table,
-                             .title = "Runners-up",
-                             .n_columns = COLUMNS,
-                             .head = head};
-    if (p->n_runners == 0)
-        return LH_OK;
-    CLI_TRY(lh_report_add_table(report, &table, &c->err));
-    for (uint32_t i = 0; i < p->n_runners; i++) {
-        const lh_plan_runner *r = &p->runners[i];
-        char name[60], time[CLI_TIME_TEXT] = "", layout[120], schedule[80];
-        name_runner(r, name, sizeof name);
-        if (r->choice.iteration_ns >= 0)
-            cli_time_text(r->choice.iteration_ns, time);
-        snprintf(schedule, sizeof schedule, "%s %s",
-                 r->choice.layout.schedule ? r->choice.layout.schedule
-                                           : "any schedule",
-                 lh_placement_name(r->choice.placement));
-        cells[0] = name;
-        cells[1] = r->choice.why;
-        cells[2] = time;
-        cells[3] = cli_layout_text(&r->choice, layout, sizeof layout);
-        cells[4] = schedule;
-        CLI_TRY(lh_report_add_cells(report, COLUMNS, cells, &c->err));
-    }
-    return LH_OK;
-}
-
 static lh_status add_option(cli *c, const lh_advice_question *q,
                             const lh_advice_option *o, lh_report *report)
 {
@@ -485,7 +399,7 @@ lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
     CLI_TRY(cli_plan_summary(c, p, report));
     CLI_TRY(add_account(c, p, report));
     CLI_TRY(add_memory(c, p, report));
-    CLI_TRY(add_runners(c, p, report));
+    CLI_TRY(cli_report_runners(c, p, report));
     if (p->n_front)
         CLI_TRY(cli_report_front(c, p, report));
     CLI_TRY(cli_report_links(c, p, report));

@@ -19,6 +19,7 @@ void cli_plan_account(cli *c, const lh_plan *p);
 /* What the fullest device holds, in parts; nothing where the plan has none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
 void cli_plan_runners(cli *c, const lh_plan *p);
+lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report);
 void cli_plan_network(cli *c, const lh_plan *p);
 void cli_plan_curves(cli *c, const lh_plan *p);
 

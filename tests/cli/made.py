@@ -39,7 +39,7 @@ def plan():
     """Its plan, a report and what the program says."""
     job()
     told = case("plan", ["plan", "job.yaml", "--html", "plan.html",
-                         "--show", "all"],
+                         "--show", "all,network"],
                 out=r"iteration .*layout .*Other layouts.*"
                     r"Schedules on this layout.*plan +plan\.json\n"
                     r"report +plan\.html\n\Z").stdout

@@ -88,4 +88,52 @@ def what_has_no_room_is_named():
         check(re.search(rf"^{name} +\d+ lines: --show all$", said, re.M), said)
 
 
+DIMENSIONS = ("tensor", "context", "expert", "pipeline", "data", "sites",
+              "zero", "micro_batch", "chunks_per_device", "placement",
+              "recompute", "schedule")
+
+
+@test
+def every_dimension_is_there_once_and_every_plan():
+    """With what was found, what is proven, and how far it was searched."""
+    for more in "", "layout: {tensor: 2, context: 1}\n":
+        write("job.yaml", JOB + more)
+        said = run("plan", "job.yaml", *SHORT, "--effort", "2000", "--show",
+                   "dimensions", env={"COLUMNS": "140"}).stdout
+        table = rows_of(said, "The best with another", r"\nplan ")
+        rows = re.findall(r"^  (\S.*?)  +([-+][\d.]* ?%?) +([-+][\d.]+ %|all "
+                          r"tried) +(first sight|searched|only a bound) +(.*)$",
+                          table, re.M)
+        named = [name.split()[0] for row in rows for name in row[0].split(", ")]
+        for label in "given", "no other":
+            found = re.search(rf"^  {label} +(.*):", table, re.M)
+            named += found[1].split(", ") if found else []
+        check(sorted(named) == sorted(DIMENSIONS), f"{named}\n{table}")
+        shown = [row[4] for row in rows]
+        check(len(set(shown)) == len(shown) > 1, f"twice the same\n{table}")
+        given = re.search(r"^  given +(.*): the job leaves no other", table,
+                          re.M)
+        check((given and given[1]) == ("tensor, context" if more else None),
+              table)
+
+
+@test
+def network_advice_is_on_request():
+    write("job.yaml", JOB)
+    args = ["plan", "job.yaml", *SHORT, "--effort", "200", "--show"]
+    for parts, there in ("all", False), ("network", True), ("all,network", True):
+        said = run(*args, parts).stdout
+        check(("\nNetwork\n" in said) == there, said)
+        check(("--show network: what to set" in said) != there, said)
+
+
+@test
+def nothing_is_called_0_0_percent():
+    write("job.yaml", JOB)
+    for search in SHORT, ["-q"]:
+        done = run("plan", "job.yaml", *search, "--effort", "200", "--json")
+        why = json.loads(done.stdout)["why"]
+        check("more than 0.0 %" not in why, why)
+
+
 finish()

@@ -136,7 +136,7 @@ def a_plan_says_why_it_takes_its_time():
     told = read("told")
     check(re.search(r"^made of +compute [0-9.]+ s,.* optimizer and overhead",
                     told, re.M | re.S) and
-          re.search(r"^The best with another\n.*^  data, \d+ +\+[0-9.]+ %",
+          re.search(r"^The best with another\n.*^  [a-z_, 0-9]*data \d+.* \+[0-9.]+ % ",
                     told, re.M | re.S), f"reasons in words: {told}")
 
 

@@ -110,6 +110,24 @@ def every_kind_of_job_is_one_screen():
 
 
 @test
+def where_it_runs_is_said_of_the_sites_in_use():
+    """Pipelines are over datacenters where they cross from one to another."""
+    one = "sites: [{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}]"
+    kinds = {
+        "all in one datacenter":
+            f"tensor: 2, pipeline: 2, data: 1, {one}",
+        "pipelines over datacenters":
+            "tensor: 2, pipeline: 4, data: 1, outermost: pipeline",
+        "replicas in different datacenters":
+            "tensor: 2, pipeline: 2, data: 2, outermost: data",
+    }
+    for said, layout in kinds.items():
+        text = screen(said, small(layout=layout + ", micro_batch: 1"))
+        text = " ".join(text.split())
+        check([kind for kind in kinds if f"; {kind};" in text] == [said], text)
+
+
+@test
 def a_refused_job_is_no_screen():
     write("job.yaml", small(layout="schedule: 1f1b, chunks_per_device: 2"))
     done = case("refused", ["plan", "job.yaml"], 1, err=r"1f1b")
@@ -154,7 +172,8 @@ def more_is_shown_on_request():
         check(found == set(shown), f"{shown}: {found}")
         head = first[:first.index("\nplan ")]
         check(done.stdout.startswith(head), f"{shown} comes after the screen")
-    all_of_it = case("all", [*plan, "--show", "all"], out=r"layout").stdout
+    all_of_it = case("all", [*plan, "--show", "all,network"],
+                     out=r"layout").stdout
     check(all(re.search(rf"^{heading}$", all_of_it, re.M)
               for heading in parts.values()), all_of_it)
     check(all(len(line) <= 80 for line in all_of_it.splitlines()),

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best plan with another value of each dimension: what was found, what is
+ * proven, and which dimensions have no other. */
+#include "plan_screen.h"
+#include "plan_why.h"
+#include "view.h"
+#include "wrap.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a job may give, in the order of the plan's rows. */
+typedef struct dimension {
+    const char *name;
+    bool given, open; /* open: the job has others */
+} dimension;
+
+enum { DIMENSIONS = 13, LAYOUT = 240 };
+
+static void list_dimensions(const lh_plan *p, dimension *all)
+{
+    const lh_job *job = p->job;
+    const lh_layout *l = &job->layout;
+    const bool many = job->n_datacenters > 1;
+    const dimension list[DIMENSIONS] = {
+        {"tensor", l->tensor, true},
+        {"context", l->context, true},
+        {"expert", l->expert, job->model->experts > 0},
+        {"pipeline", l->pipeline, true},
+        {"data", l->data, true},
+        {"sites", l->sites, many},
+        {"zero", job->training.zero_given, true},
+        {"sharding", l->sharding > LH_SHARDING_FULL, false},
+        {"micro_batch", l->micro_batch, true},
+        {"chunks_per_device", l->chunks_per_device, true},
+        {"placement", false, p->best.layout.pipeline > 1},
+        {"recompute", job->training.recompute_given, true},
+        {"schedule", l->schedule, true}};
+    memcpy(all, list, sizeof list);
+}
+
+/* Of a dimension that is a number, the number. */
+static uint32_t degree_of(const lh_plan_runner *r)
+{
+    const lh_layout *l = &r->choice.layout;
+    const struct {
+        const char *name;
+        uint32_t value;
+    } all[] = {{"tensor", l->tensor},
+               {"context", l->context},
+               {"expert", l->expert},
+               {"pipeline", l->pipeline},
+               {"data", l->data},
+               {"zero", r->choice.zero},
+               {"micro_batch", l->micro_batch},
+               {"chunks_per_device", l->chunks_per_device}};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(r->dimension, all[i].name) == 0)
+            return all[i].value;
+    return 0;
+}
+
+/* "tensor 8" */
+static void name_runner(const lh_plan_runner *r, char *name, size_t room)
+{
+    if (degree_of(r))
+        snprintf(name, room, "%s %" PRIu32, r->dimension, degree_of(r));
+    else
+        snprintf(name, room, "%s", r->dimension);
+}
+
+/* What is known of the rows of a group. */
+typedef struct group {
+    char names[200];
+    bool first_sight, bounded;
+    double least; /* percent; none is below */
+    bool some_left;
+} group;
+
+/* Both rows are the same plan. */
+static bool is_alike(const lh_choice *a, const lh_choice *b)
+{
+    char x[LAYOUT], y[LAYOUT];
+    return a->iteration_ns == b->iteration_ns && a->status == b->status &&
+           a->placement == b->placement &&
+           a->lower_bound_ns == b->lower_bound_ns &&
+           (!a->layout.schedule) == (!b->layout.schedule) &&
+           (!a->layout.schedule ||
+            strcmp(a->layout.schedule, b->layout.schedule) == 0) &&
+           strcmp(cli_layout_text(a, x, sizeof x),
+                  cli_layout_text(b, y, sizeof y)) == 0;
+}
+
+static void join(group *g, const lh_plan_runner *r)
+{
+    static const char none[] = "none is below ";
+    char name[60];
+    const char *least = strstr(r->choice.why, none);
+    const double percent = least ? strtod(least + strlen(none), NULL) : 0;
+    name_runner(r, name, sizeof name);
+    const size_t len = strlen(g->names);
+    snprintf(g->names + len, sizeof g->names - len, "%s%s", len ? ", " : "",
+             name);
+    g->first_sight |= strstr(r->choice.why, "first sight") != NULL;
+    g->bounded |= r->choice.status == LH_CHOICE_BOUNDED;
+    if (least && (!g->some_left || percent < g->least))
+        g->least = percent;
+    g->some_left |= least != NULL;
+}
+
+static void add_group(cli_table *t, const group *g, const lh_choice *x)
+{
+    char layout[LAYOUT], what[LAYOUT + 80], found[40], least[40];
+    const double percent = strtod(x->why, NULL);
+    snprintf(found, sizeof found, g->bounded ? "-" : "%+.1f %%", percent);
+    if (g->some_left || g->bounded)
+        snprintf(least, sizeof least, "%+.1f %%",
+                 g->bounded ? percent : g->least);
+    else
+        snprintf(least, sizeof least, "all tried");
+    snprintf(what, sizeof what, "%s %s  %s",
+             x->layout.schedule ? x->layout.schedule : "any schedule",
+             lh_placement_name(x->placement),
+             cli_layout_text(x, layout, sizeof layout));
+    const char *cells[] = {g->names, found, least,
+                           g->bounded       ? "only a bound"
+                           : g->first_sight ? "first sight"
+                                            : "searched",
+                           what};
+    cli_table_row(t, 5, cells);
+}
+
+/* Those without another value, and why. */
+static void print_missing(cli *c, const lh_plan *p)
+{
+    dimension all[DIMENSIONS];
+    char given[300] = "", none[300] = "";
+    list_dimensions(p, all);
+    for (int d = 0; d < DIMENSIONS; d++) {
+        uint32_t i = 0;
+        while (i < p->n_runners &&
+               strcmp(p->runners[i].dimension, all[d].name) != 0)
+            i++;
+        if (i < p->n_runners || (!all[d].open && !all[d].given))
+            continue;
+        char *text = all[d].given ? given : none;
+        const size_t len = strlen(text);
+        snprintf(text + len, sizeof given - len, "%s%s", len ? ", " : "",
+                 all[d].name);
+    }
+    if (*given)
+        cli_wrap(c, "  given", 0, "%s: the job leaves no other", given);
+    if (*none)
+        cli_wrap(c, "  no other", 0, "%s: nothing else was found", none);
+}
+
+void cli_plan_runners(cli *c, const lh_plan *p)
+{
+    static const char *const head[] = {"value", "#found", "#at least",
+                                       "how sure", "schedule, layout"};
+    cli_table t = {0};
+    if (!p->n_runners)
+        return;
+    cli_print(c, "\nThe best with another\n");
+    cli_table_row(&t, 5, head);
+    for (uint32_t i = 0; i < p->n_runners; i++) {
+        const lh_choice *own = &p->runners[i].choice;
+        group g = {.names = ""};
+        uint32_t k = 0;
+        while (!is_alike(&p->runners[k].choice, own))
+            k++;
+        if (k < i)
+            continue; /* with the first of them */
+        for (k = i; k < p->n_runners; k++)
+            if (is_alike(&p->runners[k].choice, own))
+                join(&g, &p->runners[k]);
+        add_group(&t, &g, own);
+    }
+    cli_table_print(c, "", &t);
+    cli_wrap(c, "", 0,
+             "found: by this search, against the plan; at least: "
+             "proven, below that there is none. 'First sight': "
+             "better ones with that value were not looked for as "
+             "far as that helped");
+    print_missing(c, p);
+}
+
+/* --- in a report -----------------------------------------------------------
+ */
+
+lh_status cli_report_runners(cli *c, const lh_plan *p, lh_report *report)
+{
+    enum { COLUMNS = 5 };
+    static const char *const head[COLUMNS] = {
+        "The best with another", "costs", "#iteration", "layout", "schedule"};
+    const char *cells[COLUMNS];
+    lh_report_table table = {.size = sizeof table,
+                             .title = "Runners-up",
+                             .n_columns = COLUMNS,
+                             .head = head};
+    if (p->n_runners == 0)
+        return LH_OK;
+    CLI_TRY(lh_report_add_table(report, &table, &c->err));
+    for (uint32_t i = 0; i < p->n_runners; i++) {
+        const lh_plan_runner *r = &p->runners[i];
+        char name[60], time[CLI_TIME_TEXT] = "", layout[120], schedule[80];
+        name_runner(r, name, sizeof name);
+        if (r->choice.iteration_ns >= 0)
+            cli_time_text(r->choice.iteration_ns, time);
+        snprintf(schedule, sizeof schedule, "%s %s",
+                 r->choice.layout.schedule ? r->choice.layout.schedule
+                                           : "any schedule",
+                 lh_placement_name(r->choice.placement));
+        cells[0] = name;
+        cells[1] = r->choice.why;
+        cells[2] = time;
+        cells[3] = cli_layout_text(&r->choice, layout, sizeof layout);
+        cells[4] = schedule;
+        CLI_TRY(lh_report_add_cells(report, COLUMNS, cells, &c->err));
+    }
+    return LH_OK;
+}
