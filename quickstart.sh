@@ -76,8 +76,9 @@ cat out/run-tiny.txt
 
 say 'Result'
 sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
-sed -n 's/^measured  /played x4 /p' out/run.txt
-sed -n 's/^measured  /with 1f1b /p' out/run-1f1b.txt
+sed -n 's/^measured  \(.*\)/played x4 \1 of the deadlines that its passes keep/p' \
+    out/run.txt
+sed -n 's/^measured  \(.*\)/with 1f1b \1 of those/p' out/run-1f1b.txt
 sed -n 's/^predicted     /next run      predicted /p' out/run-tiny.txt
 sed -n 's/^measured  /trained   /p' out/run-tiny.txt
 echo

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,16 +119,17 @@ static void print_prediction(cli *c, const lh_plan *plan,
                              const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
+    char shared[160] = "";
     if (r->n_processors)
-        cli_wrap(c, "predicted", 0,
-                 "%s, %s, where %" PRIu32 " ranks share %" PRIu32
-                 " processor%s; %s if each had its own",
-                 cli_time_text(r->predicted_ns, a), source_of(plan), r->n_ranks,
-                 r->n_processors, r->n_processors > 1 ? "s" : "",
+        snprintf(shared, sizeof shared,
+                 ", where %" PRIu32 " ranks share %" PRIu32 " processor%s",
+                 r->n_ranks, r->n_processors, r->n_processors > 1 ? "s" : "");
+    size_t len = strlen(shared);
+    if (r->predicted_ns != r->unshared_ns)
+        snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
                  cli_time_text(r->unshared_ns, b));
-    else
-        cli_print(c, "predicted     %s, %s\n",
-                  cli_time_text(r->predicted_ns, a), source_of(plan));
+    cli_wrap(c, "predicted", 0, "%s, %s%s", cli_time_text(r->predicted_ns, a),
+             source_of(plan), shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               100 * r->error);
 }

@@ -5,9 +5,11 @@ how many processors, and what of it was measured."""
 import json
 import os
 import re
+import shutil
+import subprocess
 
-from harness import PROGRAM, case, check, finish, json_case, makes, read, run
-from harness import test, uniform, write
+from harness import (ENVIRONMENT, HANGS, PROGRAM, WORK, case, check, finish,
+                     json_case, makes, read, run, test, uniform, write)
 
 JOB = """
     longhaul: job/1
@@ -22,6 +24,9 @@ JOB = """
     layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: %d,
              micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
     """
+# Open MPI leaves memory to the end of the process.
+UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
+    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 
 
@@ -107,8 +112,8 @@ def training_is_held_against_its_prediction():
                   found["error"]) < 1e-9, found)
     done = run("train", "one.json", *CPU,
                preexec_fn=lambda: os.sched_setaffinity(0, one))
-    check(re.search(r"predicted .*2 ranks\s+share\s+1\s+processor;", done.stdout,
-                    re.S), done.stdout)
+    check(re.search(r"predicted .*2 ranks\s+share\s+1\s+processor\b",
+                    done.stdout, re.S), done.stdout)
 
 
 @test
@@ -181,6 +186,45 @@ def the_profile_of_a_run_predicts_that_run():
         check(late or next_plan["optimizer_ns"] == 0 and abs(
             next_plan["overhead_ns"] / 1e3 - profile["iteration_us"]) < 0.01,
               f"{what}: {next_plan['overhead_ns']}")
+
+
+@test
+def links_between_sites_are_measured_by_the_run():
+    """Each way for itself, and by processes that mpirun has started, too."""
+    a_plan()
+    if not has_blas():
+        return
+    text = read("one.yaml").replace("gpus_per_node: 8", "gpus_per_node: 1")
+    sites = ("fabric: {gbps: 10, latency_us: 50}\n"
+             "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"
+             "  links: [{between: [west, east], latency_ms: 300, gbps: 1}]")
+    write("far.yaml", text.replace("datacenters: [{name: here, nodes: 1}]",
+                                   sites))
+    case("plan", ["plan", "far.yaml", "-o", "far.json"], out="west")
+    train = ["train", "far.json", *CPU, "--profile-out", "profile.json"]
+    ways = [train]
+    if shutil.which("mpirun"):
+        ways.append(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
+                     "2", PROGRAM, *train, "--transport", "tcp"])
+    else:
+        print("SKIPPED mpirun: it is not installed")
+    for way in ways:
+        done = (run(*way) if way is train else subprocess.run(
+            way, cwd=WORK, env=UNDER_MPI, capture_output=True, text=True,
+            timeout=HANGS))
+        check(done.returncode == 0, f"{way}: {done.stderr}")
+        links = json.loads(read("profile.json"))["links"]
+        check([(x["path"], x["from"], x["to"]) for x in links] ==
+              [("wan", "west", "east"), ("wan", "east", "west")], links)
+        check(all(x["alpha_us"] >= 0 and x["beta_ns_per_byte"] > 0 for x in
+                  links), links)
+        write("again.yaml", read("far.yaml") + "profile: profile.json\n")
+        run("plan", "again.yaml", "-o", "again.json")
+        # The job says 300 ms for each message and way.
+        plan = json.loads(read("again.json"))
+        check(all(x["latency"] + x["transfer"] < 300e6 for x in
+                  plan["pipeline"]["links"]), plan["pipeline"]["links"])
+        os.remove(WORK / "profile.json")
 
 
 @test
