@@ -165,11 +165,26 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                     lh_recompute_name(plan->best.recompute));
 }
 
+/* Of a plan for another program. */
+static lh_status check_backward(const lh_plan *plan, lh_error *err)
+{
+    if (lh_pipeline_is_joint(plan->pipeline) ||
+        !lhi_target_joins_backward(LH_TARGET_TORCHTITAN,
+                                   plan->best.layout.pipeline, plan->best.zero))
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "torchtitan loses gradients where parameters are shared "
+                    "out by ZeRO 3 in a pipeline and backward passes may be "
+                    "in parts; longhaul plan --for torchtitan keeps them "
+                    "whole");
+}
+
 lh_status lh_export_torchtitan(const lh_plan *plan, char **text, size_t *len,
                                lh_error *err)
 {
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_TORCHTITAN, err));
+    LHI_TRY(check_backward(plan, err));
     put_all(&out, plan);
     return lhi_text_take(&out, text, len, err);
 }

@@ -127,6 +127,16 @@ def check_torchtitan(given, plan):
               "one microbatch after the other")
 
 
+def check_time(seed, target, plan):
+    """Of the passes in the order that the program gets, to the nanosecond."""
+    run("export", f"{target}.json", "-q", "-o", "order.csv")
+    done = run("simulate", f"{target}.json", "-s", "order.csv", "--json")
+    took = (round(json.loads(done.stdout)["iteration_s"] * 1e9)
+            if done.returncode == 0 else done.stderr)
+    check(took == plan["iteration_ns"],
+          f"job {seed}, {target}: {took} by order, {plan['iteration_ns']}")
+
+
 CHECKS = {"megatron": check_megatron, "torchtitan": check_torchtitan}
 
 
@@ -151,6 +161,7 @@ def every_plan_for_a_program_is_one_of_its_own():
             check("Not expressed" not in out, out)
             check(f"{plan['iteration_ns'] / 1e9:.3f} s" in out, "its time")
             check_it(options(out), plan)
+            check_time(seed, target, plan)
             other = plan.get("without_framework")
             check(not other or
                   other["iteration_ns"] < plan["iteration_ns"],
@@ -177,6 +188,26 @@ def the_job_says_it_too():
     case("another key goes first", ["plan", "b.yaml", "--for", "pytorch", "-q",
                                     "--no-optimal", "--effort", "4000"],
          out=r"for +PyTorch \(2\.15\)", err=ANY)
+
+
+@test
+def zero_3_in_a_pipeline_keeps_backward_passes_whole():
+    """FSDP, having given weights away after a forward pass, loses the gradients
+    of weight passes of their own: tests/peers/test_exported_training.py."""
+    text = re.sub(r"layout: \{.*\}", "layout: {pipeline: 2, data: 2, tensor: 4, "
+                  "context: 1, outermost: pipeline, schedule: greedy}",
+                  re.sub(r"sequence: 4096[^}]*", "sequence: 4096, zero: 3",
+                         job(random.Random(1))))
+    write("z.yaml", text)
+    for target in "pytorch", "torchtitan", None:
+        done = run("plan", "z.yaml", "--no-optimal", "--effort", "2000", "-q",
+                   *(["--for", target] if target else []), "-o", "z.json")
+        check(done.returncode == 0, done.stderr)
+        cells = run("export", "z.json", "-q").stdout
+        check(bool(re.search(r"\dW\d", cells)) == (target is None),
+              f"{target}: {cells[:100]}")
+    case("split passes for torchtitan",
+         ["export", "z.json", "--to", "torchtitan"], 1, err="loses gradients")
 
 
 @test

@@ -63,7 +63,7 @@ PLANS = (
     ("torchtitan", (4,), False, "zero: 2",
      "pipeline: 2, data: 2, chunks_per_device: 2"),
     ("torchtitan", (4,), False, "zero: 3",
-     "pipeline: 2, data: 2, schedule: interleaved-1f1b"),
+     "pipeline: 2, data: 2, chunks_per_device: 2, outermost: pipeline"),
     ("pytorch", (4, 4), True, "",
      "pipeline: 2, data: 4, expert: 2, schedule: interleaved-1f1b, "
      "outermost: data"),

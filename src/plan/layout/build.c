@@ -3,6 +3,7 @@
 #include "plan/layout/reuse.h"
 
 #include "plan/layout/alike.h"
+#include "plan/layout/target.h"
 
 #include "base/text.h"
 #include "base/whole.h"
@@ -609,6 +610,8 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         .receives = lh_framework_receives(&b->job->framework,
                                           b->config->layout.chunks_per_device),
         .dp_links = b->dp_links,
+        .joint =
+            lhi_target_joins_backward(b->job->target, P, b->job->training.zero),
     };
     lh_status status = lh_pipeline_make(&desc, &b->built->pipeline, err);
     if (status != LH_EINPUT)

@@ -105,6 +105,13 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method)
     return lhi_target_takes_orders(target, pipeline);
 }
 
+bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
+                               uint32_t zero)
+{
+    return (target == LH_TARGET_TORCHTITAN || target == LH_TARGET_PYTORCH) &&
+           pipeline > 1 && zero == 3;
+}
+
 uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
 {
     const lh_sites *sites = l->sites;

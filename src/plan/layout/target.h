@@ -18,6 +18,12 @@ bool lhi_target_runs(lh_target target, uint32_t pipeline, const char *method);
  * `pipeline` 0: with more stages than one. */
 bool lhi_target_takes_orders(lh_target target, uint32_t pipeline);
 
+/* Whether it runs backward passes whole alone. PyTorch's FSDP that gives
+ * weights away after a forward pass, ZeRO 3, loses the gradients of weight
+ * passes of their own, without a word. */
+bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
+                               uint32_t zero);
+
 /* LH_EUNSUPPORTED: it can run no plan of the job; `err` says what is in the
  * way. */
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
