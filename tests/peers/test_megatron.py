@@ -7,8 +7,9 @@
 Seeded jobs are planned with --for megatron. megatron-core then builds the
 process groups of the exported arguments, with torch's fake process group and
 no GPU, and every rank's pipeline, data and expert groups have to be those that
-the plan was costed with, in the datacenters that it says; and each device's
-order of passes has to be that of megatron-core's own schedule. Needs torch and
+the plan was costed with, in the datacenters that it says; each device's order
+of passes has to be that of megatron-core's own schedule, and an iteration in
+that order has to take what the export says. Needs torch and
 megatron-core; $LONGHAUL_TORCH names a Python that has them.
 """
 import json
@@ -124,8 +125,9 @@ def site_of(sites, replica, stage):
         replica -= group["replicas"]
 
 
-def check_rank(rank, plan, given, where):
-    """What megatron-core makes of the arguments, on one rank."""
+def check_rank(rank, plan, given, where, orders):
+    """What megatron-core makes of the arguments, on one rank; its stage's
+    passes into `orders`."""
     layout = plan["layout"]
     world = plan["search"]["gpus_used"]
     distributed.init_process_group("fake", store=FakeStore(), rank=rank,
@@ -172,10 +174,26 @@ def check_rank(rank, plan, given, where):
         n = plan["microbatches"]
         mine = order_of(plan["schedule"]["rows"][stage])
         if layout["pipeline"] > 1:
-            check(mine == megatron_order(stage, layout["pipeline"], chunks, n),
-                  f"rank {rank}: order of stage {stage}")
+            orders[stage] = megatron_order(stage, layout["pipeline"], chunks, n)
+            check(mine == orders[stage], f"rank {rank}: order of stage {stage}")
     parallel_state.destroy_model_parallel()
     distributed.destroy_process_group()
+
+
+def check_time(seed, plan, orders, folder):
+    """Of an iteration in which each device does what megatron-core says."""
+    if plan["layout"]["pipeline"] == 1:
+        return
+    rows = [orders[stage] for stage in range(plan["layout"]["pipeline"])]
+    (folder / "order.csv").write_text("".join(
+        ",".join(f"{chunk}{kind}{batch}" for kind, chunk, batch in row) + "\n"
+        for row in rows))
+    told = json.loads(subprocess.run(
+        [PROGRAM, "simulate", folder / "plan.json", "-s", folder / "order.csv",
+         "--json"], check=True, capture_output=True, text=True).stdout)
+    took = round(told["iteration_s"] * 1e9)
+    check(took == plan["iteration_ns"], f"job {seed}: {took} ns in "
+          f"megatron-core's order, planned {plan['iteration_ns']}")
 
 
 def check_job(seed, folder):
@@ -193,10 +211,14 @@ def check_job(seed, folder):
         [PROGRAM, "export", folder / "plan.json", "--to", "megatron"],
         check=True, capture_output=True, text=True).stdout
     world = plan["search"]["gpus_used"]
+    check(f"{plan['iteration_ns'] / 1e9:.3f} s per iteration" in told,
+          f"job {seed}: the time of the header")
     where = datacenters(told, world)
     given = options(told)
+    orders = {}
     for rank in range(0, world, max(1, world // WORLDS)):
-        check_rank(rank, plan, given, where)
+        check_rank(rank, plan, given, where, orders)
+    check_time(seed, plan, orders, folder)
     return plan["layout"]["pipeline"] > 1
 
 
