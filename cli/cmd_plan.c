@@ -97,7 +97,8 @@ static const cli_option options[] = {
              "for their layers, elastic plans and optimal schedules. What is "
              "asked for beside has its own: --jitter as many again, "
              "--sensitivity twice as many, each --what-if a tenth, --pareto "
-             "four thirds. The plan then depends on the machine, and "
+             "four thirds, --curves as many again or twice as many. The plan "
+             "then depends on the machine, and "
              "says so where not all was looked at."},
     {.name = "threads",
      .type = CLI_COUNT,

@@ -108,6 +108,28 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
               o->fits ? "" : "  over the limit");
 }
 
+/* Of each pipeline its own: all of its schedules have the same. */
+static void print_bounds(cli *c, const cli_comparison *x, int width)
+{
+    const lh_comparison *all = x->all;
+    for (uint32_t b = 0; b < all->n_bases; b++) {
+        char time[CLI_TIME_TEXT], label[80];
+        uint32_t i = 0;
+        while (i < all->n_contenders &&
+               (all->contenders[i].base != b ||
+                lh_comparison_at(all, 0, 0, i)->bound_ns <= 0))
+            i++;
+        if (i == all->n_contenders)
+            continue;
+        const char *own = all->n_bases > 1 ? all->bases[b].name : "";
+        snprintf(label, sizeof label, "lower bound%s%.60s", *own ? " " : "",
+                 own);
+        cli_print(
+            c, "%-*s  %14s  no schedule is faster\n", width, label,
+            cli_time_text(lh_comparison_at(all, 0, 0, i)->bound_ns, time));
+    }
+}
+
 static lh_status print_table(cli *c, const cli_comparison *x)
 {
     uint32_t *ranking =
@@ -115,19 +137,13 @@ static lh_status print_table(cli *c, const cli_comparison *x)
     if (!ranking)
         return cli_no_memory(c);
     lh_comparison_rank(x->all, 0, 0, ranking);
-    char time[CLI_TIME_TEXT];
     int width = label_width(x);
     int64_t best_ns = lh_comparison_at(x->all, 0, 0, ranking[0])->ns;
-    int64_t bound_ns = INT64_MAX;
-    for (uint32_t i = 0; i < x->all->n_contenders; i++)
-        if (lh_comparison_at(x->all, 0, 0, i)->bound_ns < bound_ns)
-            bound_ns = lh_comparison_at(x->all, 0, 0, i)->bound_ns;
     cli_print(c, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
               "ratio", "bubble", "peak memory");
     for (uint32_t i = 0; i < x->all->n_contenders; i++)
         print_row(c, x, ranking[i], width, best_ns);
-    cli_print(c, "%-*s  %14s  no schedule is faster\n", width, "lower bound",
-              cli_time_text(bound_ns, time));
+    print_bounds(c, x, width);
     free(ranking);
     return LH_OK;
 }

@@ -176,6 +176,25 @@ static lh_status line_up(contest *x, lh_error *err)
 
 /* --- working it out ------------------------------------------------------ */
 
+/* What holds for one schedule of a pipeline holds for all of them: each has the
+ * best bound that any of them came with. */
+static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
+{
+    int64_t bound_ns = 0, best_ns = INT64_MAX;
+    for (uint32_t i = 0; i < x->shown.n_contenders; i++) {
+        const lh_outcome *o = &outcomes[i];
+        if (x->contenders[i].base != base)
+            continue;
+        if (o->bound_ns > bound_ns)
+            bound_ns = o->bound_ns;
+        if (o->status == LH_OK && o->fits && o->ns < best_ns)
+            best_ns = o->ns;
+    }
+    for (uint32_t i = 0; i < x->shown.n_contenders; i++)
+        if (x->contenders[i].base == base && outcomes[i].bound_ns > 0)
+            outcomes[i].bound_ns = bound_ns < best_ns ? bound_ns : best_ns;
+}
+
 /* All contenders at one point. */
 static lh_status work_out_point(contest *x, uint32_t l, uint32_t t,
                                 lh_error *err)
@@ -210,6 +229,7 @@ static lh_status work_out_point(contest *x, uint32_t l, uint32_t t,
             o->transfer_ns = transfer_ns;
         }
         lh_pipeline_free(other);
+        share_bounds(x, b, &x->outcomes[point * s->n_contenders]);
     }
     return status;
 }

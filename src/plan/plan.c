@@ -163,6 +163,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {
     LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other lines */
+    LHI_TRY(lhi_sharding_check(job, err));
     LHI_TRY(copy_job(job, options, plan, err));
     LHI_TRY(check_target(plan->job, err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));

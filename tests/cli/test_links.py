@@ -3,6 +3,7 @@
 """What plans say of other links and of what else is as good: no row of a table
 is at odds with another, and few rows are spread over all."""
 import json
+import os
 import re
 
 from harness import case, check, finish, read, run, test, write
@@ -134,6 +135,54 @@ def nothing_is_called_0_0_percent():
         done = run("plan", "job.yaml", *search, "--effort", "200", "--json")
         why = json.loads(done.stdout)["why"]
         check("more than 0.0 %" not in why, why)
+
+
+@test
+def a_plan_and_compare_have_one_bound():
+    """compare may prove more, never less, and the same of each schedule."""
+    write("job.yaml", JOB)
+    for effort in "200", "20000":
+        run("plan", "job.yaml", "-q", "--effort", effort)
+        plan = json.loads(read("plan.json"))
+        rows = json.loads(run("compare", "plan.json", "--json").stdout)["rows"]
+        bounds = {row["lower_bound_s"] for row in rows
+                  if row.get("lower_bound_s") and
+                  row.get("pipeline", plan["placement"]) == plan["placement"]}
+        check(len(bounds) == 1, f"{plan['placement']}: {bounds}, {rows[0]}")
+        own = plan["lower_bound_ns"] / 1e9
+        check(min(bounds) >= own - 1e-9, f"{bounds}, of the plan {own}")
+        said = run("compare", "plan.json").stdout
+        printed = re.search(rf"^lower bound(?: {plan['placement']})? +([\d.]+) "
+                            r"(m?s) ", said, re.M)
+        check(printed and own <= 1.001 * float(printed[1]) *
+              {"ms": 1e-3, "s": 1}[printed[2]], f"{own} s in the plan; {said}")
+
+
+@test
+def curves_end_in_time():
+    """Twelve points that each search as long as by default took minutes."""
+    write("job.yaml", JOB)
+    args = ["plan", "job.yaml", *SHORT, "--json", "--time", "0.5"]
+    before = os.times().children_user
+    run(*args)
+    plain = os.times().children_user - before
+    done = run(*args, "--curves")
+    check(len(json.loads(done.stdout)["curves"]) == 2, done.stderr)
+    curves = os.times().children_user - before - plain
+    check(curves < 10 * plain, f"{curves} s, without curves {plain} s")
+
+
+@test
+def hybrid_sharding_needs_replicas_in_datacenters():
+    one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
+    for job, why in ((one + "layout: {sharding: hybrid}\n", "is one datac"),
+                     (JOB + "layout: {sharding: hybrid-leaders, data: 1}\n",
+                      "data is 1")):
+        write("job.yaml", job)
+        case(why, ["plan", "job.yaml"], 1,
+             err=rf"job.yaml: layout.sharding: 'hybrid.*{why}")
+    write("job.yaml", JOB + "layout: {sharding: hybrid, data: 2}\n")
+    case("of replicas", ["plan", "job.yaml", *SHORT], out="iteration")
 
 
 finish()

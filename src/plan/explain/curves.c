@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "plan/search/plan_search.h"
+#include "plan/search/search_limits.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,6 +47,8 @@ static lh_status make_sites(plotter *p, lh_error *err)
 /* --- one point -------------------------------------------------------------
  */
 
+enum { PARTS = 12 }; /* each has one of so many of the plan's work */
+
 /* The iteration, or -1 where nothing fits. */
 static lh_status plan_point(const plotter *p, lh_job *job,
                             const lh_sites *sites, int64_t *ns, lh_error *err)
@@ -56,6 +59,12 @@ static lh_status plan_point(const plotter *p, lh_job *job,
                            .no_optimal = true,
                            .partition = LH_PARTITION_EVEN,
                            .top = 1,
+                           .layout_effort =
+                               lhi_layout_effort(p->options) / PARTS + 1,
+                           .seconds = p->options->seconds / PARTS,
+                           .threads = p->options->threads,
+                           .progress = p->options->progress,
+                           .context = p->options->context,
                            .max_chunk_ratio = p->options->max_chunk_ratio};
     lhi_arena *scratch = lhi_arena_make(0);
     lh_error why = {0};

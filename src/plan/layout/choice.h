@@ -25,6 +25,9 @@ bool lhi_schedule_suits(const lh_job *job, lh_placement placement);
 /* LH_EINPUT: layout.schedule is no method, or none for the chunks that the job
  * gives a device. */
 lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
+/* Whether layout.sharding has replicas in several datacenters to be about.
+ * Plans that were made without this check can be read. */
+lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 
 /* What a choice says of its layout. */
 lhi_config lhi_config_of(const lh_choice *choice);
