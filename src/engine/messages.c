@@ -247,6 +247,7 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
         records[i].end_ns = get_time(&in);
         records[i].entered_ns = get_time(&in);
         records[i].arrived_ns = get_time(&in);
+        records[i].peak_bytes = 0;
     }
     for (uint32_t i = 0; i < c->n_played; i++) {
         lhi_played *x = &played[i];
