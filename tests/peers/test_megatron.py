@@ -36,7 +36,9 @@ except ImportError as error:
             "Megatron-LM runs what was planned for it")
 
 JOBS, WORLDS = 10, 32
+FIXED, RANKS = 80, 3  # jobs whose layouts are given; of each so many ranks
 passed = failed = 0
+count = dict.fromkeys(("plans", "context", "experts", "hybrid"), 0)
 
 
 def check(ok, what):
@@ -46,7 +48,34 @@ def check(ok, what):
         print("FAILED:", what, file=sys.stderr)
 
 
-def job(r):
+def layout_keys(r, experts):
+    """Some of a layout, the rest is searched."""
+    keys = [r.choice(("pipeline: 2", "pipeline: 4", "pipeline: 4", "")),
+            r.choice(("tensor: 2", "tensor: 4", "context: 2", "")),
+            r.choice(("outermost: data", "outermost: pipeline", "")),
+            r.choice(("chunks_per_device: 2", "chunks_per_device: 1", ""))]
+    if experts:
+        keys.append(r.choice(("expert: 4", "expert: 8", "")))
+    return keys
+
+
+def whole_layout(r, experts):
+    """All of it, of 32 GPUs."""
+    size = {name: r.choice(values) for name, values in (
+        ("pipeline", (1, 2, 4)), ("tensor", (1, 2, 4)),
+        ("context", (1, 1, 2, 4)))}
+    if size["pipeline"] * size["tensor"] * size["context"] == 64:
+        size["context"] = 2
+    data = 32 // (size["pipeline"] * size["tensor"] * size["context"])
+    size |= {"data": data, "micro_batch": 1,
+             "chunks_per_device": r.choice((1, 2)),
+             "expert": r.choice((1, 2, 4, 8)) if experts else 1}
+    return [*(f"{name}: {n}" for name, n in size.items()),
+            "outermost: " + r.choice(("data", "pipeline")),
+            "sharding: " + r.choice(("full", "hybrid"))]
+
+
+def job(r, keys_of=layout_keys):
     model = r.choice((
         "{name: d, layers: 16, hidden: 2048, heads: 16, vocab: 32000, "
         "ffn: 8192, kv_heads: 4, gated: true}",
@@ -56,12 +85,7 @@ def job(r):
     sites = list(zip("abc", nodes))
     links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
                       for x, _ in sites for y, _ in sites if x < y)
-    keys = [r.choice(("pipeline: 2", "pipeline: 4", "pipeline: 4", "")),
-            r.choice(("tensor: 2", "tensor: 4", "context: 2", "")),
-            r.choice(("outermost: data", "outermost: pipeline", "")),
-            r.choice(("chunks_per_device: 2", "chunks_per_device: 1", ""))]
-    if "experts" in model:
-        keys.append(r.choice(("expert: 4", "expert: 8", "")))
+    keys = keys_of(r, "experts" in model)
     return f"""
 longhaul: job/1
 model: {model}
@@ -125,6 +149,36 @@ def site_of(sites, replica, stage):
         replica -= group["replicas"]
 
 
+def check_groups(rank, layout, world, where, instances):
+    """Tensor and context groups are next to each other; a stage's replicas are
+    where the outermost dimension puts them, and those that share state lie in
+    one datacenter where sharding is hybrid."""
+    tensor, block = layout["tensor"], layout["tensor"] * layout["context"]
+    first = rank - rank % block
+    step = block * (layout["pipeline"] if layout["outermost"] == "data" else 1)
+    start = rank % step if layout["outermost"] == "data" else (
+        rank - rank % (world // layout["pipeline"]) + rank % block)
+    replicas = [start + step * i for i in range(layout["data"])]
+    for what, group, planned in (
+            ("tensor", parallel_state.get_tensor_model_parallel_group(),
+             [rank - rank % tensor + i for i in range(tensor)]),
+            ("context", parallel_state.get_context_parallel_group(),
+             [first + rank % tensor + i * tensor
+              for i in range(layout["context"])]),
+            ("data", parallel_state.get_data_parallel_group(), replicas)):
+        ranks = distributed.get_process_group_ranks(group)
+        check(ranks == planned, f"rank {rank}: {what} group {ranks}, planned "
+              f"{planned}")
+    if instances > 1:
+        ranks = distributed.get_process_group_ranks(
+            parallel_state.get_data_parallel_group(
+                with_context_parallel=True, partial_data_parallel=True))
+        count["hybrid"] += 1
+        check(len({where[r] for r in ranks}) == 1 and len(ranks) * instances ==
+              layout["data"] * layout["context"],
+              f"rank {rank}: {ranks} share state, in {where}")
+
+
 def check_rank(rank, plan, given, where, orders):
     """What megatron-core makes of the arguments, on one rank; its stage's
     passes into `orders`."""
@@ -147,7 +201,9 @@ def check_rank(rank, plan, given, where, orders):
         expert_tensor_parallel_size=size("expert-tensor-parallel-size") if
         "expert-tensor-parallel-size" in given else None,
         order="tp-cp-ep-pp-dp" if "use-tp-pp-dp-mapping" in given
-        else "tp-cp-ep-dp-pp", create_gloo_process_groups=False)
+        else "tp-cp-ep-dp-pp", create_gloo_process_groups=False,
+        num_distributed_optimizer_instances=size(
+            "num-distributed-optimizer-instances"))
     stage = parallel_state.get_pipeline_model_parallel_rank()
     replica = parallel_state.get_data_parallel_rank()
     check(parallel_state.get_data_parallel_world_size() == layout["data"],
@@ -170,6 +226,8 @@ def check_rank(rank, plan, given, where, orders):
         check(ranks == of_stage[first:first + block],
               f"rank {rank}: {ranks} share a layer's experts, planned "
               f"{of_stage[first:first + block]}")
+    check_groups(rank, layout, world, where,
+                 size("num-distributed-optimizer-instances"))
     if rank % (layout["tensor"] * layout["context"]) == 0:
         n = plan["microbatches"]
         mine = order_of(plan["schedule"]["rows"][stage])
@@ -196,15 +254,17 @@ def check_time(seed, plan, orders, folder):
           f"megatron-core's order, planned {plan['iteration_ns']}")
 
 
-def check_job(seed, folder):
-    text = job(random.Random(seed))
+def check_job(seed, folder, keys_of=layout_keys, effort="4000", most=WORLDS):
+    r = random.Random(seed)
+    text = job(r, keys_of)
     (folder / "job.yaml").write_text(text)
     done = subprocess.run(
         [PROGRAM, "plan", folder / "job.yaml", "--for", "megatron", "-q",
-         "--no-optimal", "--effort", "4000", "-o", folder / "plan.json"],
+         "--no-optimal", "--effort", effort, "-o", folder / "plan.json"],
         capture_output=True, text=True)
     if done.returncode:
-        print(f"job {seed}: {done.stderr.strip()}", file=sys.stderr)
+        if keys_of == layout_keys:
+            print(f"job {seed}: {done.stderr.strip()}", file=sys.stderr)
         return False
     plan = json.loads((folder / "plan.json").read_text())
     told = subprocess.run(
@@ -216,15 +276,26 @@ def check_job(seed, folder):
     where = datacenters(told, world)
     given = options(told)
     orders = {}
-    for rank in range(0, world, max(1, world // WORLDS)):
+    ranks = (r.sample(range(world), most) if most < world
+             else range(0, world, max(1, world // most)))
+    for rank in ranks:
         check_rank(rank, plan, given, where, orders)
-    check_time(seed, plan, orders, folder)
+    if len(orders) == plan["layout"]["pipeline"]:
+        check_time(seed, plan, orders, folder)
+    count["context"] += plan["layout"]["context"] > 1
+    count["experts"] += plan["layout"]["expert"] > 1
+    count["plans"] += 1
     return plan["layout"]["pipeline"] > 1
 
 
 with tempfile.TemporaryDirectory(prefix="longhaul-megatron-") as temp:
     pipelines = sum(check_job(seed, pathlib.Path(temp))
                     for seed in range(JOBS))
+    for seed in range(1000, 1000 + FIXED):
+        check_job(seed, pathlib.Path(temp), whole_layout, "300", RANKS)
 check(pipelines >= JOBS // 3, f"{pipelines} plans with pipelines")
+check(count["plans"] > FIXED // 3 and min(count.values()) > 4,
+      f"what was looked at: {count}")
+print(count)
 print(f"megatron-core: {passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)
