@@ -59,9 +59,11 @@ static const capability capabilities[] = {
          .precisions = BIT(LH_PRECISION_BF16) | BIT(LH_PRECISION_FP32),
          .why_placement = "puts stages on ranks one by one, in a loop or in a "
                           "V",
-         .why_recompute = "recomputes whole layers or, by operators, every "
-                          "second product; use training.recompute: none or "
-                          "full",
+         .why_recompute =
+             "recomputes whole layers or, by its selective, norms, "
+             "activations and every second product in the order "
+             "of a model's code, which no job says; use "
+             "training.recompute: none or full",
          .why_zero = "shards gradients wherever it shards optimizer state; "
                      "use training.zero: 0, 2 or 3"},
     [LH_TARGET_PYTORCH] = {.shown = "PyTorch",
