@@ -38,8 +38,9 @@ def dense(r):
 
 def sparse(r):
     keys = dense(r)
-    for key in ("positions", "output_bias", "mlp_bias"):
-        keys.pop(key, None)
+    keys.pop("positions", None)
+    if "mlp_bias" in keys:
+        keys["router_bias"] = "true"
     keys.update(name="e", experts=r.choice((8, 16, 64)), experts_per_token=2,
                 expert_ffn=r.choice((512, 1024)))
     keys["experts_per_token"] = r.choice((1, 2, 4))
@@ -116,6 +117,10 @@ def layout(r, experts):
         keys["outermost"] = r.choice(("pipeline", "data"))
     if experts and r.random() < 0.6:
         keys["expert"] = r.choice((2, 4, 8))
+        if r.random() < 0.4:
+            keys["expert_tensor"] = r.choice((1, 2))
+    if r.random() < 0.2:
+        keys["sharding"] = r.choice(("full", "hybrid"))
     return "{" + ", ".join(f"{k}: {v}" for k, v in keys.items()) + "}"
 
 

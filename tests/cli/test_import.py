@@ -5,8 +5,8 @@ import json
 import random
 import re
 
-from harness import (ANY, case, check, finish, json_case, read, run, test,
-                     write)
+from harness import (ANY, case, check, finish, is_sanitized, json_case, read,
+                     run, test, write)
 from made import MEGATRON as SMALL
 from random_jobs import job
 
@@ -69,7 +69,8 @@ def model_of(plan):
 def what_was_exported_comes_back_and_costs_the_same():
     """Seeds of plans; those that nothing can run say nothing."""
     back = 0
-    for seed in range(24):
+    seeds = 6 if is_sanitized() else 24
+    for seed in range(seeds):
         write("job.yaml", job(random.Random(seed)))
         done = run("plan", "job.yaml", "-q", "-o", "plan.json", "--no-optimal",
                    "--effort", "2000")
@@ -103,15 +104,15 @@ def what_was_exported_comes_back_and_costs_the_same():
         was, now = model_of(plan), model_of(again)
         if "dense_layers" not in was:
             check(was == now, f"seed {seed}: {was} comes back as {now}")
-    check(back >= 12, f"{back} plans came back")
+    check(back >= seeds / 2, f"{back} plans came back")
 
 
 @test
 def published_models_are_known_by_their_shape():
-    for model in ("deepseek-v3", "gpt-oss-120b", "qwen3-30b-a3b"):
+    for model in ("deepseek-v3", "gpt-oss-120b")[is_sanitized():]:
         write("big.yaml", run("init", "-m", model, "-n", "64").stdout +
               "layout: {framework: megatron, pipeline: 8, tensor: 1, "
-              "context: 1, micro_batch: 1, expert: 64}\n")
+              "context: 1, micro_batch: 1, expert: 64, schedule: 1f1b}\n")
         case("plan", ["plan", "big.yaml", "--no-optimal", "-q", "-o", "b.json"],
              out=ANY)
         args = case("export", ["export", "b.json", "--to", "megatron"],

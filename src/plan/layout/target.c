@@ -156,8 +156,21 @@ static bool knows_gradients(const lh_job *job)
     return f->gradients == f->reduce;
 }
 
+/* One argument leaves the biases of all products out, of routers too; without
+ * it queries, keys and values have them as well. */
+static bool knows_biases(const lh_model *m)
+{
+    return m->output_bias == m->mlp_bias && (m->qkv_bias || !m->mlp_bias) &&
+           (!m->experts || m->router_bias == m->mlp_bias);
+}
+
 static lh_status megatron_job(const lh_job *job, lh_error *err)
 {
+    if (!knows_biases(job->model))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "has biases on all products, those of routers included, "
+                      "or on queries, keys and values alone; set qkv_bias, "
+                      "output_bias, mlp_bias and router_bias of the model so");
     if (!knows_gradients(job))
         return refuse(LH_TARGET_MEGATRON, err,
                       "reduces gradients as it keeps them; use one value for "
@@ -268,6 +281,11 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
 {
     uint64_t block = lh_layout_expert_block(l);
     uint64_t replica = (uint64_t)l->tensor * l->context;
+    if (job->model->experts && job->model->mlp_bias &&
+        lh_layout_expert_tensor(l) > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "cuts no experts that have biases; use "
+                      "layout.expert_tensor: 1");
     if (!job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
         l->pipeline == 1 || block == replica)
         return LH_OK;
@@ -288,6 +306,15 @@ static lh_status megatron_state(const lh_job *job, const lhi_config *c,
                       "divides replicas into equal instances of its "
                       "optimizer; these datacenters have different numbers "
                       "of them");
+    uint64_t copies = (uint64_t)c->layout.tensor * c->layout.context *
+                      c->layout.data / lh_layout_expert_block(&c->layout);
+    if (job->model->experts && copies % groups != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "Megatron-LM divides copies of experts, here %" PRIu64
+                        ", over the instances of its optimizer, here %" PRIu32
+                        "; use layout.sharding: full, or fewer GPUs for "
+                        "layout.expert",
+                        copies, groups);
     if (groups > 1 && c->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
         return refuse(LH_TARGET_MEGATRON, err,
                       "sums gradients of every GPU between instances of its "
