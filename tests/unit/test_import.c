@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Imports: the list of sources, what is handed out whole or not at all when
+ * memory runs out, machines of options and of another job. What the arguments
+ * come to, tests/cli/test_import.py asks. */
+#include "fail_alloc.h"
+#include "test.h"
+
+#include <longhaul/import.h>
+
+#include <string.h>
+
+/* A model with something of everything that is read. */
+static const char arguments[] =
+    "torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py \\\n"
+    "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --swiglu \\\n"
+    "--disable-bias-linear --normalization RMSNorm --vocab-size 32000 \\\n"
+    "--position-embedding-type rope --seq-length 2048 \\\n"
+    "--max-position-embeddings 2048 --window-size 127,0 \\\n"
+    "--window-attn-skip-freq '([1]*3+[0])*2' --num-experts 16 \\\n"
+    "--moe-layer-freq ([0]*2+[1,1,0]*2) --moe-router-topk 2 \\\n"
+    "--tensor-model-parallel-size 2 --sequence-parallel \\\n"
+    "--pipeline-model-parallel-size 4 \\\n"
+    "--pipeline-model-parallel-layout=Et|(t|)*5tt|L --micro-batch-size 1 \\\n"
+    "--use-distributed-optimizer --recompute-granularity selective \\\n"
+    "--recompute-modules moe_act layernorm --bf16 --seed 7 --qk-clip \\\n"
+    "--no-overlap-p2p-communication --hidden-dropout 0\n";
+
+static lh_status import_on(const lh_job *cluster, uint32_t n_sites,
+                           lh_import **out, lh_error *err)
+{
+    static const lh_draft_site sites[] = {{.gpu = "h100"}, {.gpu = "h200"}};
+    const lh_draft_options machines = {
+        .size = sizeof machines, .n_sites = n_sites, .sites = sites};
+    const lh_import_options how = {
+        .size = sizeof how, .machines = &machines, .cluster = cluster};
+    return lh_import_parse(LH_IMPORT_MEGATRON, arguments, strlen(arguments),
+                           "args", &how, out, err);
+}
+
+static lh_job *job_of(const lh_import *in)
+{
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_parse(in->job, in->job_len, "job", NULL, &job, &err), err);
+    return job;
+}
+
+static void names(void)
+{
+    CHECK_STR(lh_import_source_name(LH_IMPORT_MEGATRON), "megatron");
+    CHECK(!lh_import_source_name((lh_import_source)lh_n_import_sources()));
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_import_parse((lh_import_source)lh_n_import_sources(), "", 0,
+                              "args", NULL, &in, &err),
+              LH_EINVAL);
+    CHECK(!in);
+    lh_import_free(NULL);
+}
+
+static void all_is_there(void)
+{
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_OK(import_on(NULL, 2, &in, &err), err);
+    lh_job *job = job_of(in);
+    CHECK_INT(job->n_gpus, 32);
+    CHECK_INT(job->n_datacenters, 2);
+    CHECK_INT(job->layout.data, 4);
+    CHECK_INT(job->layout.chunks_per_device, 2);
+    CHECK_INT(job->training.global_batch, 4);
+    CHECK_INT(job->model->sliding_window, 128);
+    CHECK_INT(job->model->full_interval, 4);
+    CHECK_INT(lh_model_moe_layers(job->model, 0, 8), 4);
+    CHECK_INT(job->layout.sites->n_groups, 1);
+    CHECK_INT(in->n_ignored, 2);
+    CHECK_STR(in->ignored[1], "seed");
+    CHECK(in->n_noted > 0);
+    lh_job_free(job);
+    lh_import_free(in);
+}
+
+/* Another job's machines, and nothing else of it. */
+static void clusters_are_taken_over(void)
+{
+    lh_import *in = NULL, *again = NULL;
+    lh_error err = {0};
+    CHECK_OK(import_on(NULL, 2, &in, &err), err);
+    lh_job *cluster = job_of(in);
+    CHECK_OK(import_on(cluster, 1, &again, &err), err);
+    lh_job *job = job_of(again);
+    CHECK_INT(job->n_datacenters, 2);
+    CHECK_INT(job->n_gpus, cluster->n_gpus);
+    CHECK_STR(job->datacenters[1].gpu.name, "h200");
+    CHECK_INT(job->wans[1].latency_ns, LH_DRAFT_LATENCY_NS);
+    lh_job_free(job);
+    lh_job_free(cluster);
+    lh_import_free(again);
+    lh_import_free(in);
+}
+
+static void memory_runs_out(void)
+{
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_OK(import_on(NULL, 2, &in, &err), err);
+    lh_job *cluster = job_of(in);
+    lh_import_free(in);
+    FAIL_EACH_ALLOC({
+        in = NULL;
+        status = import_on(cluster, 1, &in, &err);
+        CHECK((status == LH_OK) == (in != NULL));
+        lh_import_free(in);
+    });
+    lh_job_free(cluster);
+    FAIL_EACH_ALLOC({
+        in = NULL;
+        status = import_on(NULL, 2, &in, &err);
+        CHECK((status == LH_OK) == (in != NULL));
+        lh_import_free(in);
+    });
+}
+
+int main(void)
+{
+    RUN(names);
+    RUN(all_is_there);
+    RUN(clusters_are_taken_over);
+    RUN(memory_runs_out);
+    return test_summary();
+}
