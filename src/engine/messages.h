@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 1,
+    LHI_MESSAGE_VERSION = 2,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,

@@ -80,7 +80,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 2, not 1");
+    CHECK_HAS(err.text, "of version 3, not 2");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -113,7 +113,7 @@ static void commands(void)
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\1\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\2\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
@@ -136,7 +136,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\1\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\2\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -152,7 +152,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\1\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\2\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -172,7 +172,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\1\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\2\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
     only_this(read_counts, head, sizeof head);
@@ -214,7 +214,7 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\1\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\2\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
