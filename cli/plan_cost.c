@@ -31,6 +31,41 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  amount(x->between_usd, one), amount(x->between_gb, gb));
 }
 
+static void find_cheapest(const lh_choice *list, uint32_t n,
+                          const lh_choice **best)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i].status == LH_CHOICE_OK && list[i].cost &&
+            list[i].cost->usd < (*best)->cost->usd)
+            *best = &list[i];
+}
+
+void cli_print_cheaper(cli *c, const lh_plan *plan)
+{
+    const double far = 0.9;
+    const lh_plan_cost *own = plan->best.cost;
+    const lh_choice *best = &plan->best;
+    char usd[AMOUNT], layout[240];
+    if (!own || plan->goal == LH_PLAN_CHEAPEST)
+        return;
+    find_cheapest(plan->alternatives, plan->n_alternatives, &best);
+    find_cheapest(plan->front, plan->n_front, &best);
+    if (best->cost->usd < far * own->usd)
+        cli_wrap(c, "", 2,
+                 "%.0f %% less, USD %s (time %+.1f %%), with %s; see "
+                 "--objective cost",
+                 100 * (1 - best->cost->usd / own->usd),
+                 amount(best->cost->usd, usd),
+                 100 * ((double)best->iteration_ns /
+                            (double)plan->best.iteration_ns -
+                        1),
+                 cli_layout_text(best, layout, sizeof layout));
+    else if (own->between_usd > own->usd / 2)
+        cli_wrap(c, "", 1,
+                 "most of it is for what is sent: --objective cost "
+                 "looks for less");
+}
+
 /* Which of them the plan is. */
 static uint32_t own_row(const lh_plan *plan)
 {

@@ -10,6 +10,8 @@
 
 /* A line of the plan's heading; nothing where the job has no prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
+/* A line where the fastest was wanted and far cheaper plans exist. */
+void cli_print_cheaper(cli *c, const lh_plan *plan);
 /* What is best in time, memory or cost, so many rows of it; nothing where it
  * was not asked for. */
 void cli_print_front(cli *c, const lh_plan *plan, uint32_t rows);

@@ -154,6 +154,7 @@ static void print_result(cli *c, const lh_plan *p)
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);
+    cli_print_cheaper(c, p);
     cli_wrap(c, "why", 4, "%s", b->why);
 }
 

@@ -198,7 +198,10 @@ static void add_legend(words *w, const lh_plan *p)
                       : "pipelines over datacenters");
     add_words(w, "; ", "ZeRO %" PRIu32, b->zero);
     if (l->sharding > LH_SHARDING_FULL)
-        add_words(w, ", ", "shards %s", lh_sharding_name(l->sharding));
+        add_words(w, ", ", "shards %s%s", lh_sharding_name(l->sharding),
+                  l->data == 1 || is_in_one(l->sites)
+                      ? " (nothing to divide between datacenters)"
+                      : "");
     add_recomputed(w, p);
 }
 

@@ -175,14 +175,39 @@ def curves_end_in_time():
 @test
 def hybrid_sharding_needs_replicas_in_datacenters():
     one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
-    for job, why in ((one + "layout: {sharding: hybrid}\n", "is one datac"),
-                     (JOB + "layout: {sharding: hybrid-leaders, data: 1}\n",
-                      "data is 1")):
+    write("job.yaml", one + "layout: {sharding: hybrid}\n")
+    case("one", ["plan", "job.yaml"], 1,
+         err="job.yaml: layout.sharding: 'hybrid'.* is one datacenter")
+    nothing = "nothing to divide between datacenters"
+    for layout, there in (("data: 1", True), ("sites: [{pipeline: [a]}, {pipeline: [b]}]",
+                           False)):
+        write("job.yaml", JOB + f"layout: {{sharding: hybrid, {layout}}}\n")
+        said = " ".join(run("plan", "job.yaml", *SHORT).stdout.split())
+        check("shards hybrid" in said and (nothing in said) == there, said)
+
+
+@test
+def a_far_cheaper_plan_is_said():
+    """Where the fastest was asked for, in a line with the cost."""
+    said = 0
+    for job in JOB, JOB + "layout: {outermost: pipeline}\n":
         write("job.yaml", job)
-        case(why, ["plan", "job.yaml"], 1,
-             err=rf"job.yaml: layout.sharding: 'hybrid.*{why}")
-    write("job.yaml", JOB + "layout: {sharding: hybrid, data: 2}\n")
-    case("of replicas", ["plan", "job.yaml", *SHORT], out="iteration")
+        args = ["plan", "job.yaml", *SHORT, "--gpu-hour", "2", "--per-gb",
+                "0.05", "--pareto", "--effort", "200"]
+        text = " ".join(run(*args).stdout.split())
+        plan = json.loads(read("plan.json"))
+        own = plan["cost"]["usd"]
+        least = min(x["cost"]["usd"]
+                    for x in plan["alternatives"] + plan["front"]
+                    if x.get("cost"))
+        found = re.search(r"(\d+) % less, USD ([\d.e-]+) \(time [-+]", text)
+        check(bool(found) == (least < 0.9 * own), f"{least} of {own}: {text}")
+        if found:
+            said += 1
+            check(abs(int(found[1]) - 100 * (1 - least / own)) < 0.51, text)
+        text = run(*args, "--objective", "cost").stdout
+        check("% less, USD" not in text, text)
+    check(said, "no cheaper plan: nothing is shown")
 
 
 finish()

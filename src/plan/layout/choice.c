@@ -81,15 +81,14 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
 
 lh_status lhi_sharding_check(const lh_job *job, lh_error *err)
 {
-    const lh_layout *l = &job->layout;
-    const bool one = job->n_datacenters == 1;
-    if (l->sharding <= LH_SHARDING_FULL || !(one || l->data == 1))
+    const lh_sharding sharding = job->layout.sharding;
+    if (sharding <= LH_SHARDING_FULL || job->n_datacenters > 1)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
                     "%s: layout.sharding: '%s' divides among the replicas of "
-                    "each of several datacenters, and %s; leave it out",
-                    job->name, lh_sharding_name(l->sharding),
-                    one ? "there is one datacenter" : "data is 1");
+                    "each of several datacenters, and there is one datacenter; "
+                    "leave it out",
+                    job->name, lh_sharding_name(sharding));
 }
 
 lhi_config lhi_config_of(const lh_choice *choice)

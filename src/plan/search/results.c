@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What would be printed as 0.0 % is not said. */
+static const double LEAST_SAID = 0.0005;
+
 /* The bound of what was built, beside those of lhi_floor_name(). */
 #define OWN_PIPELINE "pipeline"
 
@@ -355,6 +358,10 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     lhi_plan_standing(plan, &s->options, standing, sizeof standing);
     if (is_elastic_alone(s))
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
+    else if (other.iteration_ns > 0 && ahead < 100 * LEAST_SAID)
+        snprintf(why, sizeof why,
+                 "%s; as good as the best plan that is not elastic: %s",
+                 standing, won->why);
     else if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
                  "%s; %.1f %% %s than the best plan that is not elastic: %s",
@@ -437,8 +444,6 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
     plan->pruned = list;
     return LH_OK;
 }
-
-static const double LEAST_SAID = 0.0005;
 
 void lhi_plan_standing(const lh_plan *plan, const lh_plan_options *options,
                        char *text, size_t size)
