@@ -16,8 +16,17 @@ typedef struct pick {
 typedef struct candidate {
     uint32_t stream;
     int64_t start_ns;
-    bool fits;
 } candidate;
+
+/* A stream of the device in hand: what a pass changes of its memory, and how
+ * many microbatches have had theirs. */
+typedef struct holding {
+    int64_t memory;
+    uint32_t done;
+} holding;
+
+/* Whether the next pass of a stream fits: until one runs on its device. */
+typedef enum { NOT_KNOWN, FITS, TOO_LARGE } fitting;
 
 typedef struct lhi_way_state {
     const lhi_way_rules *rules;
@@ -33,6 +42,8 @@ typedef struct lhi_way_state {
     pick *picks;    /* per device */
     uint32_t *tree, leaves;
     candidate *list; /* of the device in hand */
+    holding *now;    /* likewise, in the order of its way */
+    uint8_t *fits;   /* per stream: a `fitting` */
 } way_state;
 
 static bool is_w(const lhi_both_ways *b, uint32_t stream)
@@ -50,33 +61,22 @@ static uint32_t done(const lhi_both_ways *b, uint32_t stream)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* The most that the memory of microbatch m still rises on its way. */
-static int64_t rise_of(const lhi_both_ways *b, const lhi_lane_device *d,
-                       uint32_t m)
+/* Whether microbatch m can finish with that room and what those before it give
+ * back: of the streams it has not passed yet, whether its memory ever rises
+ * higher. */
+static bool can_finish(const holding *now, uint32_t n, uint32_t m, int64_t room)
 {
-    bool back = b->state->backward;
     int64_t rise = 0, most = 0;
-    for (uint32_t i = 0; i < d->n_streams; i++) {
-        uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
-        if (m < done(b, at))
+    for (uint32_t i = 0; i < n; i++) {
+        if (now[i].done > m) {
+            room += now[i].memory * (int64_t)m;
             continue;
-        rise += b->lanes[at].way[back].memory;
+        }
+        room += now[i].memory * (int64_t)now[i].done;
+        rise += now[i].memory;
         most = lhi_most(most, rise);
     }
-    return most;
-}
-
-/* What the microbatches before m hold. */
-static int64_t held_before(const lhi_both_ways *b, const lhi_lane_device *d,
-                           uint32_t m)
-{
-    int64_t held = 0;
-    for (uint32_t i = 0; i < d->n_streams; i++) {
-        uint32_t at = d->sequence[i], n = done(b, at);
-        held += b->lanes[at].way[b->state->backward].memory *
-                (int64_t)(n < m ? n : m);
-    }
-    return held;
+    return most <= room;
 }
 
 /* Whether the microbatches can finish one after the other, each with what is
@@ -85,16 +85,25 @@ static int64_t held_before(const lhi_both_ways *b, const lhi_lane_device *d,
  * done differ only in how many are before them: the first has least. */
 static bool is_safe(const lhi_both_ways *b, uint32_t device)
 {
+    const way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[device];
-    int64_t room = d->room - b->state->held[device];
+    const uint32_t n = d->n_streams;
+    int64_t room = d->room - s->held[device];
     if (room < 0)
         return false;
-    if (room >= d->whole[b->state->backward] ||
-        d->one_takes[b->state->backward])
+    if (room >= d->whole[s->backward] || d->one_takes[s->backward])
         return true;
-    for (uint32_t i = 0; i <= d->n_streams; i++) {
-        uint32_t m = i == 0 ? 0 : done(b, d->sequence[i - 1]);
-        if (m < b->n && rise_of(b, d, m) > room + held_before(b, d, m))
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = d->sequence[s->backward ? n - 1 - i : i];
+        s->now[i] =
+            (holding){b->lanes[at].way[s->backward].memory, done(b, at)};
+    }
+    if (!can_finish(s->now, n, 0, room))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t m = s->now[i].done;
+        bool known = m == 0 || m >= b->n || (i > 0 && s->now[i - 1].done == m);
+        if (!known && !can_finish(s->now, n, m, room))
             return false;
     }
     return true;
@@ -136,7 +145,7 @@ static bool leaves_room(const lhi_both_ways *b, uint32_t stream, int64_t due)
     return room;
 }
 
-static bool fits(const lhi_both_ways *b, uint32_t stream)
+static bool finds_room(const lhi_both_ways *b, uint32_t stream)
 {
     const way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[b->lanes[stream].device];
@@ -154,6 +163,21 @@ static bool fits(const lhi_both_ways *b, uint32_t stream)
         return true;
     return leaves_room(b, stream,
                        b->due[(size_t)stream * b->n + s->next[stream]]);
+}
+
+static bool fits(const lhi_both_ways *b, uint32_t stream)
+{
+    uint8_t *known = &b->state->fits[stream];
+    if (*known == NOT_KNOWN)
+        *known = finds_room(b, stream) ? FITS : TOO_LARGE;
+    return *known == FITS;
+}
+
+static void forget_fits(const lhi_both_ways *b, uint32_t device)
+{
+    const lhi_lane_device *d = &b->devices[device];
+    for (uint32_t i = 0; i < d->n_streams; i++)
+        b->state->fits[d->sequence[i]] = NOT_KNOWN;
 }
 
 /* --- choosing ------------------------------------------------------------ */
@@ -207,7 +231,7 @@ static uint32_t pick_in_turn(const lhi_both_ways *b, uint32_t device,
         uint32_t kind = c->stream % b->kinds;
         if (c->start_ns > at)
             continue;
-        if (!c->fits)
+        if (!fits(b, c->stream))
             refused[kind] = true;
         else if (!kinds[kind] || (kind != 2 && c->stream > kinds[kind]->stream))
             kinds[kind] = c;
@@ -232,11 +256,12 @@ static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
     int64_t best_due = NEVER;
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &s->list[i];
-        if (!c->fits || c->start_ns > until)
+        if (c->start_ns > until)
             continue;
         int64_t due = b->due[(size_t)c->stream * b->n + done(b, c->stream)];
-        if (best.stream == LH_NONE || due < best_due ||
-            (due == best_due && c->start_ns < best.start_ns)) {
+        bool sooner = best.stream == LH_NONE || due < best_due ||
+                      (due == best_due && c->start_ns < best.start_ns);
+        if (sooner && fits(b, c->stream)) {
             best = (pick){c->start_ns, c->stream};
             best_due = due;
         }
@@ -244,25 +269,43 @@ static pick pick_due(const lhi_both_ways *b, uint32_t n, int64_t until)
     return best;
 }
 
+/* The first that fits of n starts, and of their ends, which few wait for: what
+ * is later than one that fits is not asked. */
+static int64_t first_start(const lhi_both_ways *b, uint32_t n)
+{
+    int64_t at = NEVER;
+    for (uint32_t i = 0; i < n; i++) {
+        const candidate *c = &b->state->list[i];
+        if (c->start_ns < at && fits(b, c->stream))
+            at = c->start_ns;
+    }
+    return at;
+}
+
+static int64_t first_end(const lhi_both_ways *b, uint32_t n)
+{
+    int64_t end = NEVER;
+    for (uint32_t i = 0; i < n; i++) {
+        const candidate *c = &b->state->list[i];
+        int64_t ends = c->start_ns + time_of(b, c->stream);
+        if (ends < end && fits(b, c->stream))
+            end = ends;
+    }
+    return end;
+}
+
 static void choose(lhi_both_ways *b, uint32_t device)
 {
     way_state *s = b->state;
     const lhi_lane_device *d = &b->devices[device];
-    int64_t at = NEVER, end = NEVER;
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_streams; i++) {
         candidate c = {.stream = d->sequence[i]};
         c.start_ns = start_of(b, c.stream);
-        if (c.start_ns == NEVER)
-            continue;
-        c.fits = fits(b, c.stream);
-        s->list[n++] = c;
-        if (!c.fits)
-            continue;
-        int64_t ends = c.start_ns + time_of(b, c.stream);
-        at = c.start_ns < at ? c.start_ns : at;
-        end = ends < end ? ends : end;
+        if (c.start_ns < NEVER)
+            s->list[n++] = c;
     }
+    const int64_t at = first_start(b, n);
     s->picks[device] = (pick){NEVER, LH_NONE};
     if (at == NEVER)
         return;
@@ -271,7 +314,9 @@ static void choose(lhi_both_ways *b, uint32_t device)
         return;
     }
     /* Later than at, but before that much of the way to the first end. */
-    int64_t wait = (end - at) / 4 * s->rules->patience;
+    int64_t wait = 0;
+    if (s->rules->patience)
+        wait = (first_end(b, n) - at) / 4 * s->rules->patience;
     s->picks[device] = pick_due(b, n, at + (wait > 0 ? wait - 1 : 0));
 }
 
@@ -331,10 +376,12 @@ bool lhi_way_state_make(lhi_both_ways *b)
         .tree = LHI_NEW(b->mem, uint32_t, 2 * (size_t)leaves),
         .leaves = leaves,
         .list = LHI_NEW(b->mem, candidate, most),
+        .now = LHI_NEW(b->mem, holding, most),
+        .fits = LHI_NEW(b->mem, uint8_t, b->n_streams),
     };
     b->state = s;
     return s->ready && s->next && s->free && s->held && s->turn && s->begun &&
-           s->link && s->picks && s->tree && s->list;
+           s->link && s->picks && s->tree && s->list && s->now && s->fits;
 }
 
 /* --- a run --------------------------------------------------------------- */
@@ -376,6 +423,7 @@ static void place(lhi_both_ways *b, uint32_t device)
         s->turn[device] = (uint8_t)kind;
     s->begun[device] = s->begun[device] || kind == 1;
     hand_on(b, p.stream, m, end);
+    forget_fits(b, device);
     renew(b, device);
     const lhi_way *way = &b->lanes[p.stream].way[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++) {
@@ -396,6 +444,7 @@ static void reset(lhi_both_ways *b)
     memset(s->turn, 1, p->n_devices * sizeof *s->turn);
     memset(s->begun, 0, p->n_devices * sizeof *s->begun);
     memset(s->link, 0, p->n_resources * sizeof *s->link);
+    memset(s->fits, NOT_KNOWN, b->n_streams * sizeof *s->fits);
     for (uint32_t d = 0; d < p->n_devices; d++)
         b->devices[d].count = 0;
     b->end_ns = 0;
