@@ -4,6 +4,8 @@
 #include "jobs.h"
 #include "plans.h"
 
+#include "plan/layout/uneven.h"
+
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
@@ -107,6 +109,41 @@ static void head_gets_less(void)
     lh_plan_free(even);
     lh_plan_free(climbed);
     lh_plan_free(exact);
+    lh_job_free(job);
+}
+
+/* How long it takes with layers moved, if three partitions may be scheduled. */
+static int64_t moved_a_little(const lh_job *job, const lh_plan *even)
+{
+    const lh_choice *b = &even->best;
+    lh_plan_options o = {.size = sizeof o};
+    lhi_config config = {.layout = b->layout,
+                         .placement = b->placement,
+                         .recompute = b->recompute,
+                         .zero = b->zero,
+                         .microbatches = b->microbatches};
+    uint64_t passes = (uint64_t)lh_pipeline_n_chunks(even->pipeline) *
+                      b->microbatches * 3 * 3;
+    int64_t ns = b->iteration_ns;
+    lh_error err = {0};
+    lhi_arena *mem = lhi_arena_make(0);
+    CHECK_OK(lhi_uneven_search(job, &o, "greedy", false, NULL, &passes, mem,
+                               &config, &ns, &err),
+             err);
+    lhi_arena_free(mem);
+    return ns;
+}
+
+/* What makes the devices' work even is tried before any shape. */
+static void work_is_made_even(void)
+{
+    lh_job *job = job_on(600, ", schedule: greedy, chunks_per_device: 3");
+    lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+    if (even) {
+        int64_t ns = moved_a_little(job, even);
+        CHECK((double)ns < 0.95 * (double)even->best.iteration_ns);
+    }
+    lh_plan_free(even);
     lh_job_free(job);
 }
 
@@ -231,6 +268,7 @@ int main(void)
 {
     RUN(never_slower);
     RUN(head_gets_less);
+    RUN(work_is_made_even);
     RUN(slow_site_gets_less);
     RUN(other_starts);
     RUN(small_jobs_are_exact);

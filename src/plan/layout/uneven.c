@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,13 +119,15 @@ static void share_out(uint32_t layers, uint32_t n, double most_ratio,
 
 enum {
     AS_GIVEN,
+    EVEN_WORK, /* on each device */
     ONE_ENDS_SMALL,
     BOTH_END_SMALL,
     MIDDLE_LARGE,
     RISING,
     FALLING,
     N_SHAPES,
-    N_STARTS = N_SHAPES + 1 /* and that of a sibling */
+    N_STARTS = N_SHAPES + 1, /* and that of a sibling */
+    MOST_EVENED = 8          /* layers, for EVEN_WORK */
 };
 
 /* How much of a layer chunk c of n gets where it got a whole one. */
@@ -147,6 +150,89 @@ static double weight_of(int shape, uint32_t c, uint32_t n)
     }
 }
 
+/* The work of each device, for one microbatch, to load[]; *most: of all,
+ * INFINITY where there is no such layout. */
+static lh_status loads_of(trial *t, const uint32_t *layers, double *load,
+                          double *most, lh_error *err)
+{
+    lhi_built built;
+    lh_error why = {0};
+    t->config.layers = layers;
+    lh_status status =
+        lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
+    *most = INFINITY;
+    if (status == LH_OK) {
+        uint32_t devices = t->config.layout.pipeline;
+        memset(load, 0, devices * sizeof *load);
+        for (uint32_t c = 0; c < lh_pipeline_n_chunks(built.pipeline); c++) {
+            const lh_chunk *k = lh_pipeline_chunk(built.pipeline, c);
+            load[k->device] += (double)(k->f_ns + k->d_ns + k->w_ns);
+        }
+        *most = load[0];
+        for (uint32_t d = 1; d < devices; d++)
+            *most = fmax(*most, load[d]);
+        lh_pipeline_free(built.pipeline);
+    } else if (!lhi_layout_refused(status)) {
+        if (err)
+            *err = why;
+        return status;
+    }
+    return LH_OK;
+}
+
+/* One layer less on the device `from`, one more on `to`, by the first move that
+ * leaves none with as much to do as `most`. */
+static lh_status move_work(trial *t, const lhi_partition *p, uint32_t from,
+                           uint32_t to, double most, uint32_t *layers,
+                           double *load, bool *moved, lh_error *err)
+{
+    *moved = false;
+    for (uint32_t a = 0; a < p->n_chunks; a++)
+        for (uint32_t b = 0; b < p->n_chunks; b++) {
+            double now = INFINITY;
+            if (lhi_config_device(&t->config, a) != from ||
+                lhi_config_device(&t->config, b) != to || layers[a] < 2)
+                continue;
+            layers[a]--;
+            layers[b]++;
+            if (lhi_partition_allows(p, layers))
+                LHI_TRY(loads_of(t, layers, load, &now, err));
+            *moved = now < most;
+            if (*moved)
+                return LH_OK;
+            layers[a]++;
+            layers[b]--;
+        }
+    return LH_OK;
+}
+
+/* Layers from the device with the most to do to that with the least, as long as
+ * that helps: embedding, head and layers of other kinds are worth several. No
+ * schedule is made for it, so it costs next to nothing. */
+static lh_status even_out(trial *t, const lhi_partition *p, uint32_t *layers,
+                          lh_error *err)
+{
+    uint32_t devices = t->config.layout.pipeline;
+    double most, *load = calloc(devices, sizeof *load);
+    bool moved = devices > 1;
+    if (!load)
+        return lhi_fail_nomem(err);
+    lh_status status = LH_OK;
+    for (int i = 0; i < MOST_EVENED && moved && status == LH_OK; i++) {
+        uint32_t from = 0, to = 0;
+        status = loads_of(t, layers, load, &most, err);
+        for (uint32_t d = 1; d < devices; d++) {
+            from = load[d] > load[from] ? d : from;
+            to = load[d] < load[to] ? d : to;
+        }
+        moved = from != to && most < INFINITY;
+        if (status == LH_OK && moved)
+            status = move_work(t, p, from, to, most, layers, load, &moved, err);
+    }
+    free(load);
+    return status;
+}
+
 typedef struct start {
     uint32_t *layers;
     int64_t ns;
@@ -167,7 +253,7 @@ static void draw_starts(const lhi_partition *p, const uint32_t *like,
             memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
         for (uint32_t c = 0; c < n; c++)
             speed[c] = room[c] * (1 + strength * (weight_of(i, c, n) - 1));
-        if (i != AS_GIVEN && i != N_SHAPES)
+        if (i != AS_GIVEN && i != EVEN_WORK && i != N_SHAPES)
             share_out(p->n_layers, n, p->most_ratio, speed, starts[i].layers);
         for (int k = 0; k < i; k++)
             if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
@@ -226,7 +312,9 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
     bool works = false;
     for (double strength = 1; strength > 0.2 && !works; strength /= 2) {
         draw_starts(p, like, strength, speed, room, starts);
-        starts[AS_GIVEN].done = strength < 1; /* and timed, as is the last */
+        /* These are timed. */
+        starts[AS_GIVEN].done = strength < 1;
+        starts[EVEN_WORK].done = starts[EVEN_WORK].done || strength < 1;
         starts[N_SHAPES].done = starts[N_SHAPES].done || strength < 1;
         LHI_TRY(time_starts(t, p, most, starts, &works, err));
     }
@@ -283,6 +371,10 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
         uint32_t first;
         lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
     }
+    if (status == LH_OK)
+        memcpy(room + EVEN_WORK * n, room, n * sizeof *room);
+    if (status == LH_OK && !steepest)
+        status = even_out(&t, &p, room + EVEN_WORK * n, err);
     if (status == LH_OK)
         status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[AS_GIVEN].ns;

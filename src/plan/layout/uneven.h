@@ -15,14 +15,15 @@ bool lhi_uneven_possible(const lh_job *job, const lhi_config *config,
                          const lh_plan_options *options);
 
 /* Moves layers from several starts on: those of `config` (evenly, or by speed),
- * with small first or last chunks, large ones in the middle, more and more or
- * fewer and fewer of them, and `like` of as many chunks (NULL: none), and
- * where none of these works from ones that are nearer to the first; or, if
- * `steepest`, from the first of these alone, by the best of all moves; by
- * iterations under `method`, with so many passes scheduled as *passes says,
- * which is left with what remains. A faster partition than that of `config`,
- * or where its own does not fit any that does, goes to config->layers, which
- * live in `mem`, its time to *iteration_ns; else both stay. */
+ * as much work on each device, with small first or last chunks, large ones in
+ * the middle, more and more or fewer and fewer of them, and `like` of as many
+ * chunks (NULL: none), and where none of these works from ones that are nearer
+ * to the first; or, if `steepest`, from the first of these alone, by the best
+ * of all moves; by iterations under `method`, with so many passes scheduled as
+ * *passes says, which is left with what remains. A faster partition than that
+ * of `config`, or where its own does not fit any that does, goes to
+ * config->layers, which live in `mem`, its time to *iteration_ns; else both
+ * stay. */
 lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
                             const char *method, bool steepest,
                             const uint32_t *like, uint64_t *passes,
