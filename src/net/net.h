@@ -20,13 +20,14 @@
  *   inproc.c            ranks as threads: one copies from the other
  *   wire.c, proto.c     ranks that share no memory: frames, and when they go;
  *   stream.c, ucx.c     what carries these: sockets, or UCX (ucx_calls.c)
- *   outgoing.c, seal.c  ... frame by frame, so that nobody changes one
- * unnoticed hello.c, cards.c    what ranks that start apart tell each other
- * first guests.c, sockets.c who knocks before it has proven anything tcp.c,
- * apart.c      how ranks find each other so, and get an endpoint threads.c,
- * local.c  launchers: of threads, of processes mpi.c               ... and of
- * the rank in a process that mpirun started slurm.c             who is who
- * where srun did emulated_links.c    when a message arrives over a slower link;
+ *   outgoing.c, seal.c  ... frame by frame, so that nobody changes one unseen
+ *   hello.c, cards.c    what ranks that start apart tell each other first
+ *   guests.c, sockets.c who knocks before it has proven anything
+ *   tcp.c, apart.c      how ranks find each other so, and get an endpoint
+ *   threads.c, local.c  launchers: of threads, of processes
+ *   mpi.c               ... and of the rank in a process that mpirun started
+ *   slurm.c             who is who where srun did
+ *   emulated_links.c    when a message arrives over a slower link;
  *   shared.c            ... for processes that were not forked together
  *   net_collective.c    barrier, reduce-scatter, all-gather
  *
