@@ -24,7 +24,7 @@ static const cli_example examples[] = {
     {"longhaul import --from megatron args.txt --nodes 32 -o job.yaml",
      "What these arguments run on 256 H100s, as a job; then: longhaul plan "
      "job.yaml"},
-    {"longhaul import --from megatron args.txt --sites 2 --nodes 16,16 "
+    {"longhaul import --from megatron args.txt --sites 2 --nodes 16 "
      "--latency-ms 5",
      "The same in two datacenters of 16 nodes, 5 ms apart."},
 };

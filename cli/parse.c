@@ -222,11 +222,11 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
-/* Of more words than one, as a list of another program's arguments is: no name
- * of an option has a space. */
+/* Of more words than one, as a list of another program's arguments is: no long
+ * name of an option has a space. Values behind a letter may, as "-omy plan". */
 static bool is_list(const char *arg)
 {
-    return strcspn(arg, " \t\n") < strcspn(arg, "=");
+    return arg[1] == '-' && strcspn(arg, " \t\n") < strcspn(arg, "=");
 }
 
 lh_status cli_parse(cli *c, int argc, char **argv, int first)

@@ -4,8 +4,8 @@
 from harness import (ANY, ROOT, case, check, finish, json_case, read, run, uniform,
                      write)
 
-COMMANDS = ("init", "plan", "compare", "simulate", "schedule", "check", "report",
-            "export")
+COMMANDS = ("init", "import", "plan", "compare", "simulate", "schedule", "check",
+            "report", "export")
 TRY = r"[^\n]*\nTry 'longhaul {} --help'\.\n\Z"
 
 uniform("p.yaml")
@@ -58,6 +58,9 @@ for command in ("plan", "simulate", "schedule", "export", "compare"):
 case("check of none", ["check"], 2, err=r"an argument is missing; it takes "
      r"PIPELINE\|PLAN \[SCHEDULE\]")
 case("check of one", ["check", "p.yaml"], 2, err=r"an argument is missing")
+# What follows a letter is its value, blanks and all.
+case("value with a blank", ["schedule", "p.yaml", "-omy schedule.txt"], out=ANY)
+check(read("my schedule.txt"), "a name with a blank")
 case("one too many", ["schedule", "p.yaml", "q.yaml"], 2,
      err=r"'q\.yaml' is one argument too many; it takes PIPELINE")
 case("report of nothing", ["report"], 2, err=r"nothing to report on")
