@@ -23,9 +23,8 @@ LH_API const char *lh_import_source_name(lh_import_source source);
 typedef struct lh_import_options {
     size_t size;
     /* Datacenters and the links between them; model, batch and sequence are
-     * not looked at. `nodes` of a site may be 0
-     * where the input says how many GPUs there are, which are then divided
-     * evenly. NULL: one of h100-sxm. */
+     * not looked at. `nodes` of a site may be 0 where the input says how many
+     * GPUs there are, which are then divided evenly. NULL: one of h100-sxm. */
     const lh_draft_options *machines;
     /* The job whose cluster the new one gets, in place of `machines`' sites;
      * may be NULL. */
@@ -36,7 +35,7 @@ typedef struct lh_import_options {
 typedef struct lh_import {
     const char *job; /* text that lh_job_parse() has read */
     size_t job_len;
-    /* Names of what says nothing of time and memory, in order: "--seed". */
+    /* Names of what says nothing of time and memory, in order: "seed". */
     uint32_t n_ignored;
     const char *const *ignored;
     /* What the job cannot say, or is costed otherwise: sentences. */

@@ -7,7 +7,6 @@
 typedef struct cutter {
     const char *at, *end, *file;
     uint32_t line, n;
-    lhi_arena *mem;
     lhi_argument_word *words;
     char *to; /* the word that is being made, which has room for all of it */
 } cutter;
@@ -117,8 +116,7 @@ lh_status lhi_argument_words_read(const char *text, size_t len,
                                   const char *name, lhi_arena *mem,
                                   lhi_argument_words *out, lh_error *err)
 {
-    cutter c = {
-        .at = text, .end = text + len, .file = name, .line = 1, .mem = mem};
+    cutter c = {.at = text, .end = text + len, .file = name, .line = 1};
     if (memchr(text, '\0', len))
         return lhi_fail(err, LH_EINPUT, "%s: is no text: it has a NUL", name);
     uint32_t most = 0;

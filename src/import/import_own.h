@@ -58,8 +58,9 @@ lhi_import_fn lhi_import_megatron_text;
 /* GPUs of the options' machines; 0: they do not say how many nodes. */
 uint64_t lhi_import_gpus(const lh_import_options *options);
 
-/* The job. LH_EINPUT where no such job can be. */
-lh_status lhi_import_write(const lhi_imported *in, const char *name,
+/* The job, which also notes what it cannot say of where ranks lie. LH_EINPUT
+ * where no such job can be. */
+lh_status lhi_import_write(lhi_imported *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err);
 

@@ -127,6 +127,22 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
+/* Chunks overlap with what replicas send, whatever is asked for. */
+static void note_overlap(const lhi_megatron *m, lhi_imported *in)
+{
+    const uint32_t zero = in->training.zero;
+    const bool reduces = lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE);
+    const bool gathers = lhi_arg_given(m, LHI_ARG_OVERLAP_PARAM_GATHER);
+    if (in->layout.data == 1 && in->layout.context == 1)
+        return;
+    if (!reduces && (zero > 0 || in->layout.chunks_per_device > 1))
+        lhi_import_note(in, "--overlap-grad-reduce: is not there, and "
+                            "reductions are costed as with it");
+    if (!gathers && zero > 0)
+        lhi_import_note(in, "--overlap-param-gather: is not there, and "
+                            "gathers are costed as with it");
+}
+
 static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
                             lh_error *err)
 {
@@ -144,10 +160,7 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported *in,
                       ? 2
                       : 3;
     }
-    if (t->zero > 0 && !lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
-        lhi_import_note(in, "--use-distributed-optimizer: reductions and "
-                            "gathers are costed as with --overlap-grad-reduce "
-                            "and --overlap-param-gather");
+    note_overlap(m, in);
     in->instances = 1;
     return lhi_arg_count(m, LHI_ARG_NUM_DISTRIBUTED_OPTIMIZER_INSTANCES, 1,
                          LHI_MAX_DEGREE, &in->instances, err);

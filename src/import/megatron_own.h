@@ -98,7 +98,6 @@ lhi_argument lhi_megatron_argument(const char *name);
     X(NUM_QUERY_GROUPS, "num-query-groups", ONE)                               \
     X(NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,                                    \
       "num-virtual-stages-per-pipeline-rank", ONE)                             \
-    X(OPENAI_GELU, "openai-gelu", FLAG)                                        \
     X(OPTIMIZER, "optimizer", ONE)                                             \
     X(OVERLAP_GRAD_REDUCE, "overlap-grad-reduce", FLAG)                        \
     X(OVERLAP_MOE_EXPERT_PARALLEL_COMM, "overlap-moe-expert-parallel-comm",    \
@@ -121,7 +120,6 @@ lhi_argument lhi_megatron_argument(const char *name);
     X(SEQ_LENGTH, "seq-length", ONE)                                           \
     X(SEQUENCE_PARALLEL, "sequence-parallel", FLAG)                            \
     X(SOFTMAX_TYPE, "softmax-type", ONE)                                       \
-    X(SQUARED_RELU, "squared-relu", FLAG)                                      \
     X(SWIGLU, "swiglu", FLAG)                                                  \
     X(TENSOR_MODEL_PARALLEL_SIZE, "tensor-model-parallel-size", ONE)           \
     X(TORCH_FSDP2_NO_RESHARD_AFTER_FORWARD,                                    \

@@ -203,9 +203,6 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
     const uint32_t v = s->virtual_stages;
     uint32_t ranks = s->pipeline - (s->first > 0) - (s->last > 0);
     uint32_t left = in->model.layers + s->embedding + s->loss;
-    if (s->pipeline == 1 && (s->first || s->last))
-        return lhi_arg_fail(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE, LH_EINPUT,
-                            err, "is 1, and there is no first or last rank");
     if ((uint64_t)s->first + s->last > left || s->first % v || s->last % v)
         return fail_uneven(m, in, s, err);
     left -= s->first + s->last;
@@ -225,7 +222,8 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported *in,
     return LH_OK;
 }
 
-/* --- all ---------------------------------------------------------------------
+/* --- several ranks
+ * -------------------------------------------------------------
  */
 
 static uint32_t ways_given(const lhi_megatron *m)
@@ -249,7 +247,55 @@ static lh_status check_empty(const lhi_megatron *m, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Buckets of gradients, which overlap with passes where there is one rank. */
+/* --- one rank
+ * -----------------------------------------------------------------
+ */
+
+/* What only several ranks have. */
+static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
+{
+    static const lhi_megatron_key several[] = {
+        LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE,
+        LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,
+        LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS,
+        LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS,
+        LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT};
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++)
+        if (lhi_arg_given(m, several[i]))
+            return lhi_arg_fail(m, several[i], LH_EINPUT, err,
+                                "needs several ranks in the pipeline, and "
+                                "--pipeline-model-parallel-size is 1");
+    return LH_OK;
+}
+
+/* As many buckets as have their size: by default 40 million parameters, or a
+ * million for each replica, those of context parallelism too. */
+static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
+                                  lh_error *err)
+{
+    lh_layout *l = &in->layout;
+    const double replicas = (double)l->data * l->context;
+    double size = replicas > 40 ? 1e6 * replicas : 40e6, given = 0;
+    lh_model mine = in->model;
+    LHI_TRY(lhi_arg_real(m, LHI_ARG_DDP_BUCKET_SIZE, &given, err));
+    if (given >= 1)
+        size = given;
+    mine.experts /= l->expert;
+    const double n = (double)lh_model_params(&mine) / l->tensor / size;
+    l->chunks_per_device = n <= 1             ? 1
+                           : n >= mine.layers ? mine.layers
+                                              : (uint32_t)n;
+    if (replicas > 1)
+        lhi_import_note(in,
+                        "--overlap-grad-reduce: gradients are costed in %u "
+                        "bucket%s, an estimate from parameters and bucket "
+                        "size; --ddp-num-buckets says how many",
+                        l->chunks_per_device,
+                        l->chunks_per_device > 1 ? "s of layers" : "");
+    return LH_OK;
+}
+
+/* Buckets of gradients, which overlap with passes. */
 static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
                               lh_error *err)
 {
@@ -257,27 +303,37 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported *in,
     l->chunks_per_device = 1;
     if (!lhi_arg_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
         return LH_OK;
+    if (!lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS))
+        return estimate_buckets(m, in, err);
+    if (lhi_arg_given(m, LHI_ARG_DDP_BUCKET_SIZE))
+        return lhi_arg_fail(m, LHI_ARG_DDP_BUCKET_SIZE, LH_EINPUT, err,
+                            "does not go with --ddp-num-buckets");
     LHI_TRY(lhi_arg_count(m, LHI_ARG_DDP_NUM_BUCKETS, 1, 1u << 20,
                           &l->chunks_per_device, err));
-    if (lhi_arg_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
-        if (l->chunks_per_device > in->model.layers)
-            l->chunks_per_device = in->model.layers;
-        return LH_OK;
+    if (l->chunks_per_device > in->model.layers) {
+        l->chunks_per_device = in->model.layers;
+        lhi_import_note(in, "--ddp-num-buckets: gradients are costed in "
+                            "buckets of whole layers, one for each");
     }
-    /* As many as have its default size, 40 million parameters or a million for
-     * each replica. */
-    double size = l->data > 40 ? 1e6 * l->data : 40e6;
-    double bucket = 0;
-    LHI_TRY(lhi_arg_real(m, LHI_ARG_DDP_BUCKET_SIZE, &bucket, err));
-    if (bucket >= 1)
-        size = bucket;
-    const double mine = (double)lh_model_params(&in->model) / l->tensor;
-    const double n = mine / size;
-    l->chunks_per_device = n <= 1                  ? 1
-                           : n >= in->model.layers ? in->model.layers
-                                                   : (uint32_t)n;
     return LH_OK;
 }
+
+static void note_buckets(const lhi_megatron *m, lhi_imported *in)
+{
+    static const lhi_megatron_key keys[] = {LHI_ARG_DDP_NUM_BUCKETS,
+                                            LHI_ARG_DDP_BUCKET_SIZE};
+    static const char *const names[] = {"num-buckets", "bucket-size"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (lhi_arg_given(m, keys[i]))
+            lhi_import_note(in,
+                            "--ddp-%s: in a pipeline each stage's gradients "
+                            "are costed in one bucket",
+                            names[i]);
+}
+
+/* --- all
+ * ---------------------------------------------------------------------
+ */
 
 static lh_status read_pipeline(const lhi_megatron *m, lhi_imported *in,
                                lh_error *err)
@@ -313,10 +369,13 @@ lh_status lhi_megatron_stages(const lhi_megatron *m, lhi_imported *in,
                         "--num-virtual-stages-per-pipeline-rank and "
                         "--pipeline-model-parallel-layout exclude each other",
                         m->file);
-    if (l->pipeline == 1)
+    if (l->pipeline == 1) {
+        LHI_TRY(check_one_rank(m, err));
         LHI_TRY(read_buckets(m, in, err));
-    else
+    } else {
         LHI_TRY(read_pipeline(m, in, err));
+        note_buckets(m, in);
+    }
     LHI_TRY(lhi_arg_count(
         m, LHI_ARG_MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE, 1,
         1u << 30, &group, err));

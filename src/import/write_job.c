@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct writer {
-    const lhi_imported *in;
+    lhi_imported *in;
     const lh_import_options *o;
     lh_draft_site sites[LH_MAX_DATACENTERS]; /* with all their nodes */
     uint32_t n_sites;
@@ -38,10 +38,14 @@ static uint64_t gpus_of(const writer *w, uint32_t i)
     return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
 }
 
-static const char *name_of(const writer *w, uint32_t i, char own[16])
+/* As YAML has it: names of jobs hold no quotes, and may hold all else. */
+static void add_name(lhi_text *text, const writer *w, uint32_t i)
 {
-    return w->o->cluster ? w->o->cluster->datacenters[i].name
-                         : lhi_draft_site_name(i, own);
+    char own[16];
+    if (w->o->cluster)
+        lhi_text_printf(text, "'%s'", w->o->cluster->datacenters[i].name);
+    else
+        lhi_text_puts(text, lhi_draft_site_name(i, own));
 }
 
 /* The GPUs that run it, divided evenly where no nodes are given. */
@@ -98,17 +102,39 @@ static bool same_sites(const writer *w, uint32_t a, uint32_t b)
 static void add_group(writer *w, uint32_t first, uint32_t replicas)
 {
     const lh_layout *l = &w->in->layout;
-    char own[16];
     lhi_text_printf(&w->behind, "    - {replicas: %" PRIu32 ", pipeline: [",
                     replicas);
     for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
         const uint32_t site = site_of_rank(w, rank_of(l, first, from));
         while (s < l->pipeline && site_of_rank(w, rank_of(l, first, s)) == site)
             s++;
-        lhi_text_printf(&w->behind, "%s{datacenter: %s, stages: %" PRIu32 "}",
-                        from ? ", " : "", name_of(w, site, own), s - from);
+        lhi_text_puts(&w->behind, from ? ", {datacenter: " : "{datacenter: ");
+        add_name(&w->behind, w, site);
+        lhi_text_printf(&w->behind, ", stages: %" PRIu32 "}", s - from);
     }
     lhi_text_puts(&w->behind, "]}\n");
+}
+
+/* Replicas that lie in the same sites are an instance of the optimizer each,
+ * which are of one size. */
+static bool is_hybrid(const writer *w)
+{
+    const uint32_t n = w->in->instances, data = w->in->layout.data;
+    if (n < 2 || data % n != 0)
+        return false;
+    for (uint32_t i = 0; i + 1 < data; i++)
+        if (same_sites(w, i, i + 1) == ((i + 1) % (data / n) == 0))
+            return false;
+    return true;
+}
+
+static void note_instances(writer *w)
+{
+    if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
+        lhi_import_note(w->in, "--num-distributed-optimizer-instances: the "
+                               "optimizer's state is costed as divided over "
+                               "all replicas; instances are known where they "
+                               "are the replicas of each datacenter");
 }
 
 static lh_status check_whole(const writer *w, const char *name, lh_error *err)
@@ -148,9 +174,9 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
         add_group(w, first, end - first);
     }
     if (w->in->training.zero > 0 && groups > 1)
-        add_line(
-            &w->behind, "over which replicas the optimizer's state is divided",
-            "  sharding: %s", w->in->instances == groups ? "hybrid" : "full");
+        add_line(&w->behind,
+                 "over which replicas the optimizer's state is divided",
+                 "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
     return LH_OK;
 }
 
@@ -379,6 +405,9 @@ static lh_status write_all(writer *w, const char *name, char **text,
 {
     lhi_text shown = {0};
     LHI_TRY(find_nodes(w, name, err));
+    note_instances(w);
+    if (w->in->noted.failed)
+        return lhi_fail_nomem(err);
     add_head(w);
     if (!add_model(w))
         return lhi_fail_nomem(err);
@@ -404,7 +433,7 @@ static lh_status write_all(writer *w, const char *name, char **text,
     return status;
 }
 
-lh_status lhi_import_write(const lhi_imported *in, const char *name,
+lh_status lhi_import_write(lhi_imported *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err)
 {

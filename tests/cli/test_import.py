@@ -290,6 +290,82 @@ def what_runs_today_is_costed_beside_the_plan():
 
 
 @test
+def what_is_costed_otherwise_is_noted():
+    """Only where it is: the same arguments with what is meant say nothing."""
+    sharded = SMALL + "--use-distributed-optimizer --overlap-grad-reduce "
+    whole = sharded + "--overlap-param-gather "
+    for text, more, why, *machines in (
+            (sharded, "--overlap-param-gather --ddp-num-buckets 2",
+             "--overlap-param-gather: is not there"),
+            (SMALL + "--use-distributed-optimizer ", "--overlap-grad-reduce "
+             "--overlap-param-gather --ddp-num-buckets 2",
+             "--overlap-grad-reduce: is not there"),
+            (whole, "--ddp-num-buckets 2",
+             "--overlap-grad-reduce: gradients are costed in 3 buckets"),
+            (whole + "--ddp-num-buckets 9 ", "--ddp-num-buckets 8",
+             "--ddp-num-buckets: gradients are costed in buckets of whole"),
+            (whole + "--num-distributed-optimizer-instances 4 "
+             "--ddp-num-buckets 2 ", "--num-distributed-optimizer-instances 2",
+             "--num-distributed-optimizer-instances: the optimizer's state",
+             "--sites", "2", "--nodes", "1"),
+            (whole + "--num-distributed-optimizer-instances 2 "
+             "--ddp-num-buckets 2 ", "--num-distributed-optimizer-instances 1",
+             "--num-distributed-optimizer-instances: the optimizer's state"),
+            (SMALL + "--squared-relu", None, "--squared-relu: activations"),
+            (SMALL + "--openai-gelu", None, "--openai-gelu: activations"),
+            (SMALL + "--timing-log-level 2", None, "barriers of timers"),
+            (SMALL + "--pipeline-model-parallel-size 2 --ddp-num-buckets 4",
+             None, "--ddp-num-buckets: in a pipeline")):
+        notes = imported(text, *machines)["noted"]
+        check(any(why in note for note in notes), f"{why!r} in {notes}")
+        if more:
+            notes = imported(text + more, *machines)["noted"]
+            check(not any(note.split(":")[0] == why.split(":")[0]
+                          for note in notes), f"{why!r} in {notes}")
+
+
+@test
+def buckets_count_replicas_of_context_parallelism_and_own_experts():
+    """40 million parameters, or a million for each of these replicas; dense
+    layers here have 12.6 million, 32.8 are words."""
+    reduces = SMALL + "--overlap-grad-reduce "
+    has(imported(reduces), "chunks_per_device: 3")
+    has(imported(reduces, "--nodes", "8"), "chunks_per_device: 2")
+    has(imported(reduces + "--context-parallel-size 2", "--nodes", "8"),
+        "chunks_per_device: 2")
+    sparse = reduces + "--num-experts 16 --moe-grouped-gemm "
+    has(imported(sparse), "chunks_per_device: 8")
+    has(imported(sparse + "--expert-model-parallel-size 16"),
+        "chunks_per_device: 3")
+
+
+@test
+def one_rank_has_no_stages_to_cut():
+    for more in ("--num-layers-per-virtual-pipeline-stage 2",
+                 "--num-virtual-stages-per-pipeline-rank 2",
+                 "--decoder-first-pipeline-num-layers 2",
+                 "--decoder-last-pipeline-num-layers 2",
+                 "--pipeline-model-parallel-layout 'Et*4|t*4L'"):
+        refused(SMALL + more, more.split()[0] + ": needs several ranks")
+    refused(SMALL + "--overlap-grad-reduce --ddp-num-buckets 2 "
+                    "--ddp-bucket-size 1000000",
+            "--ddp-bucket-size: does not go with --ddp-num-buckets")
+
+
+@test
+def sites_may_have_any_name():
+    two = run("init", "-m", "llama3-8b", "-n", "1", "--sites", "2").stdout
+    for name in ("a}b", "a: b", "x #y", "[q", "true", "a\\b", "é & *"):
+        write("named.yaml", re.sub(r"(?<!\w)west(?!\w)", lambda _: f"'{name}'",
+                                   re.sub(" *#.*", "", two)))
+        write("args.txt", SMALL + "--pipeline-model-parallel-size 2")
+        done = case(f"named {name}", ["import", "--from", "megatron",
+                                      "args.txt", "--cluster", "named.yaml",
+                                      "-q"], out=ANY, err=ANY).stdout
+        check(f"datacenter: '{name}', stages: 1" in done, done)
+
+
+@test
 def plans_say_why_today_cannot_be_costed():
     big = SMALL.replace("-layers 8", "-layers 80").replace(
         "-size 1024", "-size 8192").replace("-heads 16", "-heads 64")
