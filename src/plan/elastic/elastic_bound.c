@@ -91,34 +91,40 @@ typedef struct kept {
     double layers; /* of all chunks together, in even chunks */
 } kept;
 
-/* The order of passes has run that many forwards of each chunk before its first
- * backward (elastic_order.c): groups have P microbatches or more. */
+/* The fewest microbatches of the first group: none has fewer than P, so fewer
+ * than 2 P are one group. */
+static double first_group(const bounder *b)
+{
+    uint32_t all = b->config->microbatches;
+    return all < 2 * b->P ? all : b->P;
+}
+
+/* How many forwards of chunk `c` its stage has run before its first backward
+ * (elastic_order.c). What a short first group leaves is of the first chunk: the
+ * second group begins there, and is long enough. */
+static double passes_kept(const bounder *b, uint32_t c)
+{
+    double e = first_group(b), n = b->config->microbatches;
+    double more = 2 * (b->P - 1 - (double)(c % b->P)) + 1;
+    if (b->M == 1)
+        return fmin(more, n);
+    if (c < b->P)
+        return fmin(fmax(e, more), n);
+    return c + b->P < b->P * b->M ? e : fmin(e, more);
+}
+
 static kept kept_by(const bounder *b, uint32_t d)
 {
-    const lh_pipeline *p = b->built.pipeline;
-    double P = b->P, all = (double)b->M * b->config->microbatches;
-    double passes = fmin((b->M - 1) * P + 2 * (P - 1 - (double)d) + 1, all);
-    double of_last = fmin(P, 2 * (P - 1 - (double)d) + 1);
-    if (b->M == 1)
-        of_last = passes; /* there is no other chunk */
-    double other = passes - (b->M - 1) * P - of_last, least = INFINITY;
-    bool even = true;
     kept k = {0};
     for (uint32_t c = d; c < b->P * b->M; c += b->P) {
-        double each = c + b->P < b->P * b->M ? P : of_last;
-        double bytes = (double)lh_pipeline_chunk(p, c)->mem_f;
+        double each = passes_kept(b, c);
         double share = (double)layers_of(b, c) / b->layers;
-        bool same = layers_of(b, c) == b->layers;
-        even = even && same;
-        k.bytes += each * bytes;
+        k.bytes +=
+            each * (double)lh_pipeline_chunk(b->built.pipeline, c)->mem_f;
         k.less += each * share;
-        k.slack += same ? 0 : each; /* its layers are rounded up */
+        if (layers_of(b, c) != b->layers) /* its layers are rounded up */
+            k.slack += each * (b->layers - 1) / b->layers;
         k.layers += share;
-        least = fmin(least, bytes);
-    }
-    if (even && other > 0) { /* of chunks that it is open which */
-        k.bytes += other * least;
-        k.less += other;
     }
     return k;
 }
