@@ -382,7 +382,8 @@ typedef struct lh_plan_options {
      * search, in place of that work: three fifths for layouts, a fifth for
      * their layers, the rest for elastic plans and optimal schedules. Jitter
      * and sensitivity have as many each again, twice for the latter; each
-     * question a tenth, each point of a curve a twelfth, a front four thirds.
+     * question a tenth, and as much to look at what others found, each point
+     * of a curve a twelfth, a front four thirds.
      * The plan then depends on the machine, and says so. 0: not looked at. */
     double seconds;
     /* As `progress`, by the search over layouts; may be NULL. */

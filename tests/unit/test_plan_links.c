@@ -128,6 +128,51 @@ static void links_are_others(void)
     lh_job_free(there);
 }
 
+static bool stop_at_once(void *context, uint32_t done, uint32_t total,
+                         int64_t best_ns)
+{
+    (void)done, (void)total, (void)best_ns;
+    ++*(uint32_t *)context;
+    return true;
+}
+
+/* What two searches find is looked at once, and Ctrl-C ends the looking. */
+static void found_plans_are_kept_once(void)
+{
+    lh_plan_options o = {.size = sizeof o,
+                         .layout_effort = LITTLE_WORK,
+                         .no_optimal = true,
+                         .partition = LH_PARTITION_EVEN};
+    lh_job *jobs[] = {job_of(1, 1, ""), job_of(1, 1, ""), job_of(1, 1, "")};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_found_plans known = {0};
+    lh_choice best = {0};
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(
+            lhi_plan_search_again(jobs[i], &o, 1, mem, &known, &best, &err),
+            err);
+        CHECK_INT(known.n, 1);
+    }
+    const int64_t ns = best.iteration_ns;
+    uint32_t asked = 0;
+    best.iteration_ns = INT64_MAX;
+    o.progress = stop_at_once;
+    o.context = &asked;
+    CHECK_OK(lhi_found_plans_better(&known, &o, jobs[2], mem, &best, &err),
+             err);
+    CHECK_INT(asked, 1);
+    CHECK(best.iteration_ns == INT64_MAX);
+    o.progress = NULL;
+    CHECK_OK(lhi_found_plans_better(&known, &o, jobs[2], mem, &best, &err),
+             err);
+    CHECK_INT(best.iteration_ns, ns);
+    lhi_found_plans_fini(&known);
+    lhi_arena_free(mem);
+    for (int i = 0; i < 3; i++)
+        lh_job_free(jobs[i]);
+}
+
 static void refuse(lh_link_change change, const char *says)
 {
     lh_plan_question question = {"q", 1, &change};
@@ -426,6 +471,7 @@ int main(void)
 {
     RUN(nothing_changes);
     RUN(links_are_others);
+    RUN(found_plans_are_kept_once);
     RUN(impossible_links_are_refused);
     RUN(measured_links_scale);
     RUN(flips_of_quick_plans);

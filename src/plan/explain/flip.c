@@ -89,7 +89,7 @@ static lh_status plan_fully(flipper *f, const lh_job *job, lhi_arena *mem,
     full.context = f;
     LHI_TRY(lhi_plan_search_again(job, &full, n > LEAST_PARTS ? n : LEAST_PARTS,
                                   mem, NULL, best, err));
-    LHI_TRY(lhi_found_plans_better(f->known, f->given, job, mem, best, err));
+    LHI_TRY(lhi_found_plans_better(f->known, &full, job, mem, best, err));
     best->why = "";
     return LH_OK;
 }

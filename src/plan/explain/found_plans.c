@@ -2,6 +2,7 @@
 #include "plan/explain/found_plans.h"
 
 #include "base/fail.h"
+#include "plan/layout/alike.h"
 #include "plan/layout/relinked.h"
 #include "plan/search/goal.h"
 
@@ -75,11 +76,51 @@ static lh_status grow(lhi_found_plans *known, lh_error *err)
     return LH_OK;
 }
 
+static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
+                          uint32_t device)
+{
+    uint32_t n, m;
+    const lh_pass *x = lh_schedule_order(a, device, &n);
+    const lh_pass *y = lh_schedule_order(b, device, &m);
+    for (uint32_t i = 0; i < n && n == m; i++)
+        if (x[i].chunk != y[i].chunk || x[i].microbatch != y[i].microbatch ||
+            x[i].part != y[i].part || x[i].n_parts != y[i].n_parts ||
+            x[i].kind != y[i].kind)
+            return false;
+    return n == m;
+}
+
+/* Under all links they come to the same. Of elastic plans that is not looked
+ * into. */
+static bool is_same(const lh_plan *a, const lh_plan *b)
+{
+    const lh_schedule *x = a->schedule, *y = b->schedule;
+    uint32_t devices = lh_schedule_n_devices(x);
+    if (a->best.elastic || b->best.elastic ||
+        !lhi_choice_same_pipeline(&a->best, &b->best) ||
+        devices != lh_schedule_n_devices(y) || lh_schedule_n_link_orders(x) ||
+        lh_schedule_n_link_orders(y))
+        return false;
+    for (uint32_t d = 0; d < devices; d++)
+        if (!is_same_order(x, y, d))
+            return false;
+    return true;
+}
+
+static bool is_known(const lhi_found_plans *known, const lh_plan *plan)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (is_same(&known->all[i], plan))
+            return true;
+    return false;
+}
+
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err)
 {
-    lh_status status = grow(known, err);
-    if (status == LH_OK) {
+    const bool again = is_known(known, plan);
+    lh_status status = again ? LH_OK : grow(known, err);
+    if (status == LH_OK && !again) {
         known->all[known->n++] = (lh_plan){.job = plan->job,
                                            .best = plan->best,
                                            .pipeline = plan->pipeline,
@@ -100,6 +141,10 @@ lh_status lhi_found_plans_better(const lhi_found_plans *known,
         lh_choice kept;
         if (known->all[i].job == job)
             continue;
+        if (options->progress &&
+            options->progress(options->context, i, known->n,
+                              best->iteration_ns))
+            break;
         lh_status status = lhi_plan_kept(&known->all[i], job, mem, &kept, err);
         if (status == LH_EUNSUPPORTED) /* times that no pipeline holds */
             continue;

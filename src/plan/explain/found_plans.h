@@ -10,7 +10,7 @@
 
 typedef struct lhi_found_plans {
     uint32_t n, room;
-    lh_plan *all; /* job, best, pipeline and schedule of each */
+    lh_plan *all; /* job, best, pipeline and schedule of each; no two alike */
 } lhi_found_plans;
 
 void lhi_found_plans_fini(lhi_found_plans *known); /* {0} is fine */
@@ -26,7 +26,7 @@ lh_status lhi_plan_kept(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
                         lh_choice *kept, lh_error *err);
 
 /* *best becomes what one of them comes to with the links of `job`, if that is
- * better. */
+ * better; of all, unless options->progress() stops it. */
 lh_status lhi_found_plans_better(const lhi_found_plans *known,
                                  const lh_plan_options *options,
                                  const lh_job *job, lhi_arena *mem,

@@ -98,7 +98,11 @@ lh_status lhi_plan_answer(const lh_plan_options *options, lhi_arena *mem,
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(lhi_found_plans_better(known, options, &jobs[i], mem,
+        lhi_deadline end;
+        const lh_plan_options in_time = lhi_options_until(
+            options,
+            lhi_search_until(options, lhi_processor_s(), 1.0 / QUESTION), &end);
+        LHI_TRY(lhi_found_plans_better(known, &in_time, &jobs[i], mem,
                                        &answers[i].best, err));
         answers[i].best.why = "";
     }
