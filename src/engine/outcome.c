@@ -45,8 +45,9 @@ static void add_message(measuring *m, const lh_timeline_run *consumer,
                       .link = LH_NONE,
                       .resource = pass->in_link};
     /* The device dates its messages by its deadlines, from which it was woken
-     * a little later. */
-    x->ready_ns = clamp(record->entered_ns, 0);
+     * a little later. The clock of another machine says nothing. */
+    x->ready_ns = clamp(
+        m->job->shared_clock ? record->entered_ns : record->arrived_ns, 0);
     x->produced_ns =
         producer->end_ns < x->ready_ns ? producer->end_ns : x->ready_ns;
     x->arrive_ns = clamp(record->arrived_ns, x->ready_ns);

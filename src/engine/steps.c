@@ -521,6 +521,7 @@ static lh_status make_training(worker *w, lh_error *err)
     lhi_training_options o = {.pipeline = job->pipeline,
                               .exec = job->exec,
                               .emulates = job->emulates,
+                              .shared_clock = job->shared_clock,
                               .model = job->model,
                               .stage = w->me % n,
                               .replica = w->me / n,

@@ -47,14 +47,15 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
-/* Both raise *ready_ns, when this rank was ready, to when all replicas were. */
+/* Both raise *ready_ns, when this rank was ready, to when all replicas were, as
+ * far as one clock says. */
 static lh_status gather(lhi_training *t, uint64_t step, uint32_t chunk,
                         int64_t *ready_ns, lh_error *err)
 {
     lhi_net_group group = t->group;
     float *values;
     size_t n;
-    group.latest_ns = ready_ns;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
     lhi_train_parameters(t->train, chunk, &values, &n);
     if (n == 0)
         return LH_OK;
@@ -69,7 +70,7 @@ static lh_status scatter(lhi_training *t, uint64_t step, uint32_t chunk,
     const float *values;
     float *out;
     size_t n;
-    group.latest_ns = ready_ns;
+    group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
     lhi_train_gradients(t->train, chunk, &values, &n, &out);
     if (n == 0)
         return LH_OK;

@@ -12,7 +12,8 @@ typedef struct lhi_training lhi_training;
 typedef struct lhi_training_options {
     const lh_pipeline *pipeline;
     const lh_exec *exec;
-    bool emulates; /* collectives take their times in the pipeline */
+    bool emulates;     /* collectives take their times in the pipeline */
+    bool shared_clock; /* else times of other ranks say nothing here */
     const lh_train_model *model;
     uint32_t stage, replica, n_replicas, n_ranks;
     uint64_t steps;

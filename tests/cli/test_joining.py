@@ -6,6 +6,7 @@ Beside PROGRAM and SOURCE_ROOT the environment says in HOLD_DOOR_LIBRARY where
 the library is that holds ranks back until others are at their door
 (tests/net/hold_door.c).
 """
+import json
 import os
 import shutil
 import signal
@@ -271,6 +272,36 @@ def ucx_beyond_this_host_has_to_be_allowed():
     done = run(*quiet, "--insecure")
     check(done.returncode == 2 and "is for --transport ucx" in done.stderr,
           f"--insecure alone: {done.stderr}")
+
+
+# --- clocks ----------------------------------------------------------------------
+@test
+def clocks_of_other_machines_say_nothing():
+    """Three of four ranks count from a day before the first one's zero."""
+    apart = ["unshare", "-T", "--monotonic", "86400", "--fork"]
+    if not shutil.which("unshare") or subprocess.run(
+            [*apart, "true"], capture_output=True, check=False).returncode:
+        print("SKIPPED: no clock of its own can be had for a process")
+        return
+    make_plan()
+    job = (WORK / "job.yaml").read_text()
+    write("two.yaml", job.replace("pipeline: 4", "pipeline: 2")
+          .replace("data: 1", "data: 2"))
+    done = run("plan", "two.yaml", "-o", "two.json", "--no-optimal")
+    check(done.returncode == 0, f"plan: {done.stderr}")
+    done = launched("-np", "4", "sh", "-c",
+                    f'[ $OMPI_COMM_WORLD_RANK = 0 ] || '
+                    f'exec {" ".join(apart)} "$@"; exec "$@"', "sh", PROGRAM,
+                    "train", "two.json", "--device", "cpu", "--data", "text",
+                    "--steps", "2", "--transport", "tcp", "--trace", "t.json")
+    if done.returncode:
+        check(lacks(done.stderr), f"train: {done.stderr}")
+        return
+    trace = json.loads((WORK / "t.json").read_text())
+    ends = [event["ts"] + event.get("dur", 0)
+            for event in trace["traceEvents"] if "ts" in event]
+    check(trace["makespan_ns"] < 3600e9 and max(ends) < 3600e6,
+          f"an iteration of {max(ends) / 1e6} s")
 
 
 finish()
