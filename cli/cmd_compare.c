@@ -210,8 +210,10 @@ static lh_status work_out(cli *c, work *w)
         cli_note(c, "no %s placement of this layout: %s",
                  lh_placement_name(all->left_out[i].placement),
                  all->left_out[i].why);
+    w->x.first_device = s->model.objective == LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     w->x.number = s->by == LH_COMPARE_BY_MEAN  ? "mean"
                   : s->by == LH_COMPARE_BY_P95 ? "95 % within"
+                  : w->x.first_device          ? "first device"
                   : all->iterations            ? "iteration"
                                                : "makespan";
     return LH_OK;

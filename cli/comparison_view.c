@@ -124,9 +124,10 @@ static void print_bounds(cli *c, const cli_comparison *x, int width)
         const char *own = all->n_bases > 1 ? all->bases[b].name : "";
         snprintf(label, sizeof label, "lower bound%s%.60s", *own ? " " : "",
                  own);
-        cli_print(
-            c, "%-*s  %14s  no schedule is faster\n", width, label,
-            cli_time_text(lh_comparison_at(all, 0, 0, i)->bound_ns, time));
+        cli_print(c, "%-*s  %14s  no %s\n", width, label,
+                  cli_time_text(lh_comparison_at(all, 0, 0, i)->bound_ns, time),
+                  x->first_device ? "makespan is shorter"
+                                  : "schedule is faster");
     }
 }
 

@@ -11,6 +11,7 @@ typedef struct cli_comparison {
     lh_comparison *all;
     cli_sweep sweep;    /* no values: the pipelines as they are */
     const char *number; /* what is compared, for the table's head */
+    bool first_device;  /* its end counts, and bounds are of makespans */
 } cli_comparison;
 
 bool cli_comparison_swept(const cli_comparison *x);

@@ -79,7 +79,7 @@ typedef struct lh_outcome {
     const char *why;  /* it failed; "" */
     int64_t ns;       /* what is compared, with what follows; -1: it failed */
     int64_t makespan_ns;
-    int64_t bound_ns; /* no schedule of this pipeline is faster, with what
+    int64_t bound_ns; /* no makespan of this pipeline is shorter, with what
                          follows */
     double bubble_ratio;
     int64_t peak_memory;  /* highest of all devices */

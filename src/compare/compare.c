@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/take_options.h"
+#include "base/whole.h"
 #include "compare/compare_own.h"
 #include "plan/layout/choice.h"
 
@@ -177,7 +178,8 @@ static lh_status line_up(contest *x, lh_error *err)
 /* --- working it out ------------------------------------------------------ */
 
 /* What holds for one schedule of a pipeline holds for all of them: each has the
- * best bound that any of them came with. */
+ * best bound that any of them came with, which is one of makespans, whatever
+ * else counts. */
 static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
 {
     int64_t bound_ns = 0, best_ns = INT64_MAX;
@@ -187,8 +189,9 @@ static void share_bounds(const contest *x, uint32_t base, lh_outcome *outcomes)
             continue;
         if (o->bound_ns > bound_ns)
             bound_ns = o->bound_ns;
-        if (o->status == LH_OK && o->fits && o->ns < best_ns)
-            best_ns = o->ns;
+        if (o->status == LH_OK && o->fits)
+            best_ns =
+                lhi_least(best_ns, o->makespan_ns + x->bases[base].after_ns);
     }
     for (uint32_t i = 0; i < x->shown.n_contenders; i++)
         if (x->contenders[i].base == base && outcomes[i].bound_ns > 0)

@@ -159,6 +159,31 @@ def a_plan_and_compare_have_one_bound():
 
 
 @test
+def bounds_are_of_makespans():
+    """What the first device takes is less, and no proof that nothing is."""
+    write("far.yaml", """longhaul: pipeline/1
+time_unit: ms
+microbatches: 12
+devices: 4
+uniform: {chunks_per_device: 1, F: 10, D: 10, W: 10,
+          memory: {F: 1, D: 0, W: -1}}
+datacenters: {count: 2, latency: 20, transfer: 2}
+memory_limit: 7
+""")
+    args = ["compare", "far.yaml", "--objective"]
+    rows = {what: json.loads(run(*args, what, "--json").stdout)["rows"]
+            for what in ("makespan", "first-device")}
+    bounds = {what: {r["lower_bound_s"] for r in rows[what]} for what in rows}
+    check(len(bounds["makespan"]) == 1
+          and bounds["makespan"] == bounds["first-device"], bounds)
+    check(any(r.get("objective_s", 1) < r["lower_bound_s"]
+              for r in rows["first-device"]), rows)
+    said = run(*args, "first-device").stdout
+    check("no makespan is shorter" in said and "no schedule is" not in said
+          and said.split("\n")[0].split()[1:3] == ["first", "device"], said)
+
+
+@test
 def curves_end_in_time():
     """Twelve points that each search as long as by default took minutes."""
     write("job.yaml", JOB)
