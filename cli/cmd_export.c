@@ -11,7 +11,7 @@
 
 typedef struct settings {
     uint32_t to, form, sub_blocks;
-    const char *schedule, *stages;
+    const char *schedule, *stages, *bundle;
 } settings;
 
 static const char *target_name(uint32_t i)
@@ -57,6 +57,14 @@ static const cli_option options[] = {
      .help = "Also write which modules each stage of the plan has, and its "
              "rank, as JSON.",
      .words = CLI_WORDS_FILES},
+    {.name = "bundle",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, bundle),
+     .arg = "DIR",
+     .help = "Make the folder DIR with everything that starts the job: "
+             "arguments, schedule, scripts for torchrun and Slurm, each site's "
+             "hosts in the order of ranks, and a README.md.",
+     .words = CLI_WORDS_FILES},
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
 };
 
@@ -70,6 +78,9 @@ static const cli_example examples[] = {
      "Options for torchtitan, a line each, of plan --for torchtitan."},
     {"longhaul export mega.json --to megatron -o args.txt",
      "Arguments for Megatron-LM, a line each, of plan --for megatron."},
+    {"longhaul export mega.json --to megatron --bundle job",
+     "The folder job, from which launch.sh on each host, or job.sbatch, starts "
+     "what was planned."},
     {"longhaul export plan.json --to chrome -o trace.json",
      "The predicted iteration for Perfetto."},
 };
@@ -163,8 +174,52 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
                      path ? cli_name(c, path) : text));
 }
 
+/* What is made by a bundle itself, or belongs to another schedule than the
+ * plan's. */
+static lh_status check_bundle(cli *c)
+{
+    const settings *s = c->settings;
+    const char *other = c->common.output ? "-o"
+                        : s->stages      ? "--stages"
+                        : s->schedule    ? "--schedule"
+                                         : NULL;
+    if (other)
+        return cli_usage(c,
+                         "%s and --bundle: a bundle is a folder with the "
+                         "plan's own schedule and stages; leave %s out",
+                         other, other);
+    return LH_OK;
+}
+
+static lh_status make_bundle(cli *c)
+{
+    const settings *s = c->settings;
+    const lh_bundle_options o = {.size = sizeof o,
+                                 .form = (lh_pytorch_form)s->form};
+    cli_problem problem = {0};
+    CLI_TRY(check_bundle(c));
+    lh_status status = cli_problem_read(c, c->operands[0], false, &problem);
+    if (status == LH_OK)
+        status = need_plan(c, &problem);
+    if (status == LH_OK) {
+        cli_hold_signals();
+        status = lh_export_bundle(problem.plan, (lh_export_target)s->to,
+                                  s->bundle, &o, &c->err);
+        cli_release_signals();
+    }
+    cli_problem_fini(&problem);
+    CLI_TRY(status);
+    if (c->common.json)
+        return cli_put_json(c, json_pack("{s:s, s:s}", "to", target_name(s->to),
+                                         "bundle", cli_name(c, s->bundle)));
+    cli_print(c, "written       %s\n", s->bundle);
+    return LH_OK;
+}
+
 static lh_status run_export(cli *c)
 {
+    if (((const settings *)c->settings)->bundle)
+        return make_bundle(c);
     work w = {0};
     lh_status status = export_problem(c, &w);
     const settings *s = c->settings;
@@ -193,6 +248,8 @@ const cli_command cmd_export = {
         "torchtitan: the layout as options of torchtitan, which runs the "
         "schedule by pytorch's CSV.\n\n"
         "megatron: model and layout as command-line arguments.\n\n"
+        "A bundle is what starts the job with one of these: it puts every rank "
+        "on the host and at the site that the plan has it on.\n\n"
         "What torchtitan or Megatron-LM cannot run as it was planned is "
         "refused; longhaul plan --for searches what they can.\n\n"
         "chrome: the predicted iteration as Chrome trace events.",

@@ -10,6 +10,7 @@
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -76,6 +77,26 @@ LH_API lh_status lh_export_chrome(const lh_pipeline *pipeline,
 /* Which modules each stage of the plan has, by torchtitan's names, and on
  * which rank it lies, as JSON. */
 LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
+                                  lh_error *err);
+
+typedef struct lh_bundle_options {
+    size_t size;          /* sizeof(lh_bundle_options) */
+    lh_pytorch_form form; /* of schedule.csv for LH_EXPORT_PYTORCH */
+    uint32_t port; /* of the host of rank 0, where ranks meet; 0: 29500 */
+} lh_bundle_options;
+
+/* Makes the folder `path` with all that starts the job that was planned: the
+ * target's arguments, schedule and stages; launch.sh, which starts the ranks of
+ * a host by torchrun; job.sbatch; the hosts of each site, by names to be
+ * replaced, and which of them starts which ranks (docs/formats/bundle.md), so
+ * that every rank is on the GPU and at the site that it was costed on; and
+ * README.md. `options` may be NULL. It is made beside `path` and renamed.
+ * LH_EUNSUPPORTED: as the target's own export; LH_EXPORT_CHROME starts nothing.
+ * LH_EIO: `path` is there already, or cannot be written; then nothing is left,
+ * and what was there is as it was. */
+LH_API lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
+                                  const char *path,
+                                  const lh_bundle_options *options,
                                   lh_error *err);
 
 #ifdef __cplusplus

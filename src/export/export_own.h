@@ -8,7 +8,8 @@
  *     comms.c       schedules with their communication written out
  *     torchtitan.c  options; which layers each stage has
  *     megatron.c    arguments
- *     ranks.c       what torchtitan and Megatron-LM say alike */
+ *     ranks.c       what torchtitan and Megatron-LM say alike
+ *     bundle.c      all of it with what starts the job: bundle.h */
 #ifndef LHI_EXPORT_OWN_H
 #define LHI_EXPORT_OWN_H
 
@@ -35,6 +36,16 @@ void lhi_export_origin(lhi_text *out, const lh_plan *plan);
 /* As comments, where the plan says it: which ranks are where, with replicas
  * outermost if the plan has data parallelism there, else stages. */
 void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
+
+/* What Megatron-LM wants of CUDA_DEVICE_MAX_CONNECTIONS: 1 with groups of
+ * tensor or context parallelism, before Blackwell; sharded parameters want the
+ * contrary. */
+typedef enum lhi_connections {
+    LHI_CONNECTIONS_ANY,
+    LHI_CONNECTIONS_ONE,
+    LHI_CONNECTIONS_UNSET,
+} lhi_connections;
+lhi_connections lhi_megatron_connections(const lh_plan *plan);
 
 /* LH_EUNSUPPORTED: the target cannot run the plan as it was costed; `err` says
  * what is in the way and how to plan for it. */

@@ -324,15 +324,22 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
         lhi_text_puts(out, "--no-overlap-p2p-communication\n");
 }
 
-/* Of groups of tensor or context parallelism, before Blackwell; sharded
- * parameters want the contrary. */
-static void put_environment(lhi_text *out, const lh_plan *plan)
+lhi_connections lhi_megatron_connections(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     if (plan->best.zero >= 2)
+        return LHI_CONNECTIONS_UNSET;
+    return l->tensor > 1 || l->context > 1 ? LHI_CONNECTIONS_ONE
+                                           : LHI_CONNECTIONS_ANY;
+}
+
+static void put_environment(lhi_text *out, const lh_plan *plan)
+{
+    const lhi_connections connections = lhi_megatron_connections(plan);
+    if (connections == LHI_CONNECTIONS_UNSET)
         lhi_text_puts(out, "# In the environment: no "
                            "CUDA_DEVICE_MAX_CONNECTIONS\n");
-    else if (l->tensor > 1 || l->context > 1)
+    else if (connections == LHI_CONNECTIONS_ONE)
         lhi_text_puts(out, "# In the environment: "
                            "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 }

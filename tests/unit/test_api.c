@@ -2,23 +2,28 @@
 /* The rules of docs/develop.md, "The API", that a running program shows: every
  * struct that begins with `size` is taken from callers compiled with an older
  * or a newer header. */
+#define _GNU_SOURCE /* mkdtemp */
 #include "jobs.h"
 #include "small_trace.h"
 #include "test.h"
 #include "uniform.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <longhaul/best.h>
 #include <longhaul/certificate.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
 #include <longhaul/draft.h>
 #include <longhaul/engine.h>
+#include <longhaul/export.h>
 #include <longhaul/import.h>
 #include <longhaul/jitter.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
 #include <longhaul/tradeoff.h>
 #include <stddef.h>
+#include <unistd.h>
 
 /* What a call came to, as text. */
 static char outcome[1 << 20];
@@ -451,12 +456,55 @@ static lh_status imported(const void *given, lh_error *err)
     static const char text[] =
         "torchrun --nnodes 2 --nproc-per-node 8 p.py --num-layers 4 "
         "--hidden-size 64 --num-attention-heads 4 --vocab-size 512 "
-        "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 --bf16";
+        "--seq-length 32 --max-position-embeddings 32 --micro-batch-size 1 "
+        "--bf16";
     lh_import *import = NULL;
     lh_status status = lh_import_parse(
         LH_IMPORT_MEGATRON, text, sizeof text - 1, "t", given, &import, err);
     status = say(status, "%s", import ? import->job : "");
     lh_import_free(import);
+    return status;
+}
+
+/* Removes a folder of files. */
+static void remove_files(const char *folder)
+{
+    DIR *open_folder = opendir(folder);
+    struct dirent *entry;
+    while (open_folder && (entry = readdir(open_folder)))
+        unlinkat(dirfd(open_folder), entry->d_name, 0);
+    if (open_folder)
+        closedir(open_folder);
+    rmdir(folder);
+}
+
+/* The line of launch.sh with its port. */
+static lh_status bundled(const void *given, lh_error *err)
+{
+    char folder[] = "/tmp/longhaul-api-XXXXXX", path[64], line[200], port[200];
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    const lh_plan_options quick = {
+        .size = sizeof quick, .quick = true, .target = LH_TARGET_PYTORCH};
+    lh_plan *p = NULL;
+    lh_status status = lh_plan_make(job, &quick, &p, err);
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/b", folder);
+    if (status == LH_OK)
+        status = lh_export_bundle(p, LH_EXPORT_PYTORCH, path, given, err);
+    snprintf(path, sizeof path, "%s/b/launch.sh", folder);
+    FILE *file = status == LH_OK ? fopen(path, "r") : NULL;
+    port[0] = '\0';
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "default_port=", 13) == 0)
+            strcpy(port, line);
+    if (file)
+        fclose(file);
+    say(status, "%s", port);
+    snprintf(path, sizeof path, "%s/b", folder);
+    remove_files(path);
+    rmdir(folder);
+    lh_plan_free(p);
+    lh_job_free(job);
     return status;
 }
 
@@ -538,6 +586,8 @@ static const lh_draft_options draft = {.size = sizeof draft,
                                        .sites = draft_sites,
                                        .gbps = 7,
                                        .sequence = 99};
+static const lh_bundle_options bundle = {
+    .size = sizeof bundle, .form = LH_PYTORCH_COMPUTE_COMMS, .port = 7};
 static const lh_import_options import_options = {.size = sizeof import_options,
                                                  .machines = &draft};
 static const lh_traffic traffic = {.size = sizeof traffic,
@@ -579,6 +629,7 @@ static const taker takers[] = {
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
     TAKER(lh_draft_options, drafted, &draft, sequence),
+    TAKER(lh_bundle_options, bundled, &bundle, port),
     TAKER(lh_import_options, imported, &import_options, cluster),
 };
 

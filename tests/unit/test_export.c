@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports: the lists of targets and forms, texts whole or not at all when
  * memory runs out. What the texts say, tests/cli/test_exports.py asks. */
+#define _GNU_SOURCE /* mkdtemp */
 #include "fail_alloc.h"
 #include "jobs.h"
 
 #include <longhaul/export.h>
 #include <longhaul/plan.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static lh_plan *plan_of(lh_target target, unsigned zero)
 {
@@ -101,10 +105,44 @@ static void schedules(void)
     lh_plan_free(plan);
 }
 
+/* Without memory there is no folder, and nothing beside its place. */
+static void bundles(void)
+{
+    char folder[] = "/tmp/longhaul-export-XXXXXX", path[64];
+    lh_plan *plan = plan_of(LH_TARGET_MEGATRON, 1);
+    lh_error err = {0};
+    struct stat info;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/b", folder);
+    FAIL_EACH_ALLOC({
+        status = lh_export_bundle(plan, LH_EXPORT_MEGATRON, path, NULL, &err);
+        CHECK((status == LH_OK) == (stat(path, &info) == 0));
+        if (status != LH_OK)
+            CHECK(rmdir(folder) == 0 && mkdir(folder, 0700) == 0);
+    });
+    CHECK_INT(lh_export_bundle(plan, LH_EXPORT_MEGATRON, path, NULL, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "is there already");
+    CHECK_INT(lh_export_bundle(plan, (lh_export_target)lh_n_export_targets(),
+                               "/nowhere", NULL, &err),
+              LH_EINVAL);
+    static const char *const names[] = {
+        "args.txt",  "hosts-west.txt", "hosts-east.txt", "nodes.txt",
+        "launch.sh", "job.sbatch",     "README.md"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/b/%s", folder, names[i]);
+        CHECK_MSG(unlink(path) == 0, "%s is not there", path);
+    }
+    snprintf(path, sizeof path, "%s/b", folder);
+    CHECK(rmdir(path) == 0 && rmdir(folder) == 0);
+    lh_plan_free(plan);
+}
+
 int main(void)
 {
     RUN(names);
     RUN(plans);
     RUN(schedules);
+    RUN(bundles);
     return test_summary();
 }
