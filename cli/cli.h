@@ -69,7 +69,9 @@ typedef struct cli_option {
     const char *const *choices;
     const char *(*choice_name)(uint32_t i);
     cli_words words;
-    bool adds_up; /* CLI_TEXT: given again it is a list, with commas */
+    /* CLI_TEXT: given again it is a list, with this between; 0: the last one
+     * counts. */
+    char adds_up;
 } cli_option;
 
 typedef struct cli_example {
@@ -221,8 +223,9 @@ void cli_say(const char *format, ...) CLI_PRINTF(1, 2);
  * where that is something else what is shown of it, which lives as long as `c`.
  */
 const char *cli_name(cli *c, const char *text);
-/* Both with a comma between them; lives as long. NULL: no memory. */
-const char *cli_join(cli *c, const char *first, const char *second);
+/* Both with a letter between them; lives as long. NULL: no memory. */
+const char *cli_join(cli *c, const char *first, char between,
+                     const char *second);
 void cli_release_names(cli *c);
 /* The columns that cli_print() takes for a text. */
 size_t cli_columns(const char *text);

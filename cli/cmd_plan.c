@@ -190,13 +190,16 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
      .arg = "LINKS",
+     .adds_up = ';',
      .like = "latency=20,40,bandwidth=x2",
      .help = "What the plan would take, and what would be best, if links had "
              "other values: latency (ms), bandwidth (Gb/s), loss, "
              "oversubscription, of all links or of one (west-east.latency; "
              "west>east.latency for one direction). Values are numbers, "
              "multiples (x2, /2) or ranges (10:80:10); more of them after "
-             "commas make a case each: latency=20,40,bandwidth=x2."},
+             "commas make a case each, and several of these every "
+             "combination: latency=20,40,bandwidth=x2. Given again, or after "
+             "';': cases of their own."},
     {.name = "sensitivity",
      .type = CLI_FLAG,
      .at = offsetof(settings, sensitivity),
@@ -214,7 +217,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, show),
      .arg = "PART[,PART...]",
      .like = "layouts,search",
-     .adds_up = true,
+     .adds_up = ',',
      .help = "Print more than one screen: " CLI_SHOW_NAMES ", or all. JSON and "
              "the report always have all of it."},
     CLI_OUTPUT_ROW(

@@ -71,7 +71,7 @@ typedef struct cli_search {
          .help = "optimal, auto: search without these engines, to see what "   \
                  "they are worth; see Engines below. Given again, without "    \
                  "those of all.",                                              \
-         .adds_up = true,                                                      \
+         .adds_up = ',',                                                      \
          .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \

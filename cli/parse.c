@@ -105,7 +105,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         if (o->adds_up) {
             const char *before;
             memcpy(&before, at, sizeof before);
-            if (before && !(text = cli_join(c, before, text)))
+            if (before && !(text = cli_join(c, before, o->adds_up, text)))
                 return cli_no_memory(c);
         }
         memcpy(at, &text, sizeof text);

@@ -20,7 +20,7 @@ typedef struct cli_questions {
 } cli_questions;
 
 /* `latency=10,20,40,west-east.bandwidth=x2`: a question for every combination
- * of the values given. Release with cli_questions_fini(), after a failure
+ * of the values given; with ';' between them, those of several such lists. Release with cli_questions_fini(), after a failure
  * too. */
 lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);

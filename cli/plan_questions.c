@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 /* `--what-if` as it is typed. */
 #include "links.h"
 #include "plan_links.h"
@@ -33,7 +34,9 @@ typedef struct parser {
     cli *c;
     const lh_job *job;
     item items[MOST_ITEMS];
-    uint32_t n;
+    /* Lists with ';' between them have cases of their own: list g is items
+     * begin[g] to begin[g + 1]. */
+    uint32_t n, n_lists, begin[MOST_ITEMS + 1];
 } parser;
 
 /* --- names -----------------------------------------------------------------
@@ -109,6 +112,14 @@ static lh_status parse_name(parser *p, const char **text, item *out)
             (int)(len < 60 ? len : 60), *text, p->job->datacenters[0].name,
             p->job->n_datacenters > 1 ? p->job->datacenters[1].name : "b");
     memcpy(out->name, *text, len);
+    for (const item *i = p->items + p->begin[p->n_lists - 1]; i < out; i++)
+        if (i->quantity == out->quantity && i->from == out->from &&
+            i->to == out->to && i->both == out->both)
+            return cli_usage(p->c,
+                             "--what-if: %s is there twice; put its values "
+                             "one after the other, %s=20,40, or ';' between "
+                             "cases of their own",
+                             out->name, out->name);
     *text += len + ((*text)[len] == '=');
     return LH_OK;
 }
@@ -162,12 +173,14 @@ static lh_status parse_value(parser *p, const char **text, item *to)
     return LH_OK;
 }
 
-static lh_status parse_items(parser *p, const char *text)
+static lh_status parse_list(parser *p, const char *text)
 {
+    p->begin[p->n_lists++] = p->n;
     for (;; text++) {
         /* A value more, or the next quantity. */
         const char *equals = strchr(text, '='), *comma = strchr(text, ',');
-        if (!p->n || (equals && (!comma || equals < comma))) {
+        if (p->n == p->begin[p->n_lists - 1] ||
+            (equals && (!comma || equals < comma))) {
             if (p->n == MOST_ITEMS)
                 return cli_usage(p->c, "--what-if: more than %d quantities",
                                  MOST_ITEMS);
@@ -178,8 +191,28 @@ static lh_status parse_items(parser *p, const char *text)
         }
         CLI_TRY(parse_value(p, &text, &p->items[p->n - 1]));
         if (!*text)
-            return LH_OK;
+            break;
     }
+    p->begin[p->n_lists] = p->n;
+    return LH_OK;
+}
+
+static lh_status parse_lists(parser *p, const char *text)
+{
+    char *copy = strdup(text), *list = copy;
+    lh_status status = copy ? LH_OK : cli_no_memory(p->c);
+    while (list && status == LH_OK) {
+        char *end = strchr(list, ';');
+        if (end)
+            *end++ = 0;
+        status =
+            p->n_lists < MOST_ITEMS
+                ? parse_list(p, list)
+                : cli_usage(p->c, "--what-if: more than %d lists", MOST_ITEMS);
+        list = end;
+    }
+    free(copy);
+    return status;
 }
 
 /* --- questions -------------------------------------------------------------
@@ -195,30 +228,42 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* The values of question q: the last item's change fastest. */
-static void fill_question(const parser *p, uint32_t q, lh_link_change *changes,
-                          char *text, lh_plan_question *out)
+/* Every combination of the values of a list is a case. */
+static uint64_t cases_of(const parser *p, uint32_t list)
+{
+    uint64_t n = 1;
+    for (uint32_t i = p->begin[list];
+         i < p->begin[list + 1] && n <= CLI_MOST_QUESTIONS; i++)
+        n *= p->items[i].n_values;
+    return n;
+}
+
+/* The values of case q of a list: the last item's change fastest. */
+static void fill_question(const parser *p, uint32_t list, uint64_t q,
+                          lh_link_change *changes, char *text,
+                          lh_plan_question *out)
 {
     size_t len = 0;
     uint32_t of[MOST_ITEMS];
-    for (uint32_t i = p->n; i-- > 0; q /= p->items[i].n_values)
-        of[i] = q % p->items[i].n_values;
+    uint32_t begin = p->begin[list], end = p->begin[list + 1];
+    for (uint32_t i = end; i-- > begin; q /= p->items[i].n_values)
+        of[i] = (uint32_t)(q % p->items[i].n_values);
     *out = (lh_plan_question){.text = text, .changes = changes};
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = begin; i < end; i++) {
         const item *it = &p->items[i];
         const value *v = &it->values[of[i]];
         if (len < TEXT)
             len += (size_t)snprintf(text + len, TEXT - len, "%s%s=%s",
-                                    i ? "," : "", it->name, v->text);
+                                    i > begin ? "," : "", it->name, v->text);
         out->n_changes += add_changes(it, v, changes + out->n_changes);
     }
 }
 
 static lh_status make_questions(const parser *p, cli_questions *out)
 {
-    uint64_t n = 1;
-    for (uint32_t i = 0; i < p->n && n <= CLI_MOST_QUESTIONS; i++)
-        n *= p->items[i].n_values;
+    uint64_t n = 0;
+    for (uint32_t list = 0; list < p->n_lists; list++)
+        n += cases_of(p, list);
     if (n > CLI_MOST_QUESTIONS)
         return cli_usage(p->c, "--what-if: more than %d combinations of values",
                          CLI_MOST_QUESTIONS);
@@ -227,10 +272,11 @@ static lh_status make_questions(const parser *p, cli_questions *out)
     out->texts = calloc(n, TEXT);
     if (!out->all || !out->changes || !out->texts)
         return cli_no_memory(p->c);
-    out->n = (uint32_t)n;
-    for (uint32_t q = 0; q < out->n; q++)
-        fill_question(p, q, out->changes + (size_t)q * 2 * MOST_ITEMS,
-                      out->texts + (size_t)q * TEXT, &out->all[q]);
+    for (uint32_t list = 0; list < p->n_lists; list++)
+        for (uint64_t q = 0; q < cases_of(p, list); q++, out->n++)
+            fill_question(
+                p, list, q, out->changes + (size_t)out->n * 2 * MOST_ITEMS,
+                out->texts + (size_t)out->n * TEXT, &out->all[out->n]);
     return LH_OK;
 }
 
@@ -250,7 +296,7 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
         return cli_no_memory(c);
     p->c = c;
     p->job = job;
-    lh_status status = parse_items(p, text);
+    lh_status status = parse_lists(p, text);
     if (status == LH_OK)
         status = make_questions(p, out);
     for (uint32_t i = 0; i < p->n; i++)

@@ -64,12 +64,13 @@ static char *make_kept(cli *c, size_t room)
     return kept->text;
 }
 
-const char *cli_join(cli *c, const char *first, const char *second)
+const char *cli_join(cli *c, const char *first, char between,
+                     const char *second)
 {
     const size_t room = strlen(first) + strlen(second) + 2;
     char *both = make_kept(c, room);
     if (both)
-        snprintf(both, room, "%s,%s", first, second);
+        snprintf(both, room, "%s%c%s", first, between, second);
     return both;
 }
 

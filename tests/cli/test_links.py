@@ -45,6 +45,19 @@ def less_latency_is_never_slower_in_a_table():
         check(len(times) == len(LATENCIES) and times == sorted(times), times)
 
 
+@test
+def lists_of_their_own_have_cases_of_their_own():
+    write("job.yaml", JOB)
+    for given in (["latency=20,40;a-b.bandwidth=x2,bandwidth=/2"],
+                  ["latency=20,40", "a-b.bandwidth=x2,bandwidth=/2"]):
+        asked = [word for text in given for word in ("--what-if", text)]
+        done = run("plan", "job.yaml", *SHORT, *asked, "--json", "--effort",
+                   200)
+        check([row["links"] for row in json.loads(done.stdout)["what_if"]] ==
+              ["latency=20", "latency=40", "a-b.bandwidth=x2,bandwidth=x0.5"],
+              done.stdout[:300])
+
+
 def rows_of(said, first, last):
     table = said[said.index(first):]
     end = re.search(last, table)

@@ -161,6 +161,11 @@ for name, value, message in (
         ("two parts", "latency=1:2", r"is not a value such as"),
         ("backwards", "latency=3:2:1", r"leads nowhere"),
         ("too many", "latency=1:2:0.001", r"more than 64 values of latency"),
+        ("twice", "latency=40,bandwidth=/4,bandwidth=400",
+         r"bandwidth is there twice; put its values one after the other"),
+        ("twice in the second list", "latency=1;loss=0,loss=0.1",
+         r"loss is there twice"),
+        ("nothing behind", "latency=1;", r"'' is not latency"),
         ("too many in all", "latency=1:40:1,bandwidth=1:40:1",
          r"more than 256 combinations")):
     case(f"what if: {name}", ["plan", LINKED, "--what-if", value], 2,
