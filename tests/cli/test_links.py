@@ -58,6 +58,35 @@ def lists_of_their_own_have_cases_of_their_own():
               done.stdout[:300])
 
 
+@test
+def others_are_behind_the_plan_that_there_is():
+    """Searching for optimal schedules makes the plan faster, and by how much
+    others are slower than it."""
+    write("job.yaml", """
+        longhaul: job/1
+        model: llama3-8b
+        training: {global_batch: 32, sequence: 4096}
+        cluster:
+          gpu: h200
+          gpus_per_node: 8
+          node_link: {gbps: 3600, latency_us: 3}
+          fabric: {gbps: 400, latency_us: 8}
+          datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]
+          links: [{between: [a, b], latency_ms: 30, gbps: 400}]
+        """)
+    done = run("plan", "job.yaml", "-q", "--json", "--effort", 100000)
+    plan = json.loads(done.stdout)
+    told = 0
+    for row in plan["alternatives"]:
+        said = re.match(r"([-+]\d+\.\d) %[:,]", row["why"])
+        if said and row.get("iteration_s"):
+            told += 1
+            behind = 100 * (row["iteration_s"] / plan["iteration_s"] - 1)
+            check(abs(float(said[1]) - behind) < 0.051,
+                  f"{row['why']}: {behind:.2f} %")
+    check(told > 3, plan["alternatives"])
+
+
 def rows_of(said, first, last):
     table = said[said.index(first):]
     end = re.search(last, table)

@@ -21,6 +21,11 @@ lh_status lhi_plan_find(const lh_job *job, const lh_plan_options *options,
                         lhi_arena *mem, lhi_unseen *unseen, lh_plan *plan,
                         lh_error *err);
 
+/* How far a choice that works is behind the best, and by what, in `mem`. NULL:
+ * no memory. */
+const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
+                           const lh_choice *best, lhi_arena *mem);
+
 enum { LHI_STANDING_TEXT = 240 };
 
 /* What plan->best is among all layouts: "the fastest of 9 layouts ..." only

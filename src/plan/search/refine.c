@@ -510,6 +510,23 @@ static lh_status say_why(refiner *r, const char *limit, lh_error *err)
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* The plan may have become better since they were compared with it. */
+static lh_status compare_again(refiner *r, lh_error *err)
+{
+    lh_plan *p = r->plan;
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
+        lh_choice *c = (lh_choice *)&p->alternatives[i];
+        if (c->status != LH_CHOICE_OK || is_elastic(c))
+            continue;
+        c->why = lh_best_is_search(c->layout.schedule)
+                     ? percent_behind(r, c)
+                     : lhi_why_behind(r->options, c, &p->best, r->mem);
+        if (!c->why)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_heads *heads, lhi_arena *mem, lh_plan *plan,
                           lh_error *err)
@@ -528,6 +545,7 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(improve_others(&r, why, sizeof why, err));
     if (heads && heads->n)
         LHI_TRY(improve_with_heads(&r, heads, why, sizeof why, err));
+    LHI_TRY(compare_again(&r, err));
     if (!r.changed || is_elastic(&plan->best))
         return LH_OK;
     lh_bound bound;

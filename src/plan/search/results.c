@@ -148,6 +148,28 @@ static bool is_refused_once(const lhi_candidate *c)
     return c->simulated && !c->thorough && c->choice.status != LH_CHOICE_OK;
 }
 
+const char *lhi_why_behind(const lh_plan_options *options, const lh_choice *o,
+                           const lh_choice *best, lhi_arena *mem)
+{
+    char text[160];
+    double slower =
+        100 * ((double)o->iteration_ns / (double)best->iteration_ns - 1);
+    double idle = (double)o->makespan_ns * o->bubble_ratio;
+    double best_idle = (double)best->makespan_ns * best->bubble_ratio;
+    double work =
+        (double)o->makespan_ns - idle - ((double)best->makespan_ns - best_idle);
+    if (options->goal == LH_PLAN_CHEAPEST)
+        snprintf(text, sizeof text,
+                 "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
+                 100 * lhi_behind(options, o, best), slower,
+                 o->cost ? o->cost->gpus : 0);
+    else
+        snprintf(text, sizeof text,
+                 "%+.1f %%: work %+.3f s, waiting %+.3f s per device", slower,
+                 work / 1e9, (idle - best_idle) / 1e9);
+    return lhi_arena_strdup(mem, text);
+}
+
 /* Why a layout that was looked at is not the best one. */
 static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
                             const lh_choice *best)
@@ -158,6 +180,8 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
     double ahead =
         100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
     bool simulated = c->simulated && !is_refused_once(c);
+    if (simulated && o->status == LH_CHOICE_OK)
+        return lhi_why_behind(&s->options, o, best, s->mem);
     if (!simulated && is_open(s, c) && !cost && ahead > 0) {
         snprintf(text, sizeof text,
                  "not simulated when the search ended; at most %.1f %% faster "
@@ -171,29 +195,11 @@ static const char *why_lost(lhi_layout_search *s, const lhi_candidate *c,
     } else if (!simulated && cost) {
         snprintf(text, sizeof text, "dearer even by its lower bound: %s",
                  c->bound_text);
-    } else if (o->status == LH_CHOICE_OK && cost) {
-        snprintf(text, sizeof text,
-                 "%+.1f %% in cost, %+.1f %% in time, on %" PRIu32 " GPUs",
-                 100 * lhi_behind(&s->options, o, best),
-                 100 *
-                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
-                 o->cost ? o->cost->gpus : 0);
     } else if (!simulated) {
         snprintf(text, sizeof text,
                  "%.1f %% slower even by its lower bound: %s",
                  100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
                  c->bound_text);
-    } else if (o->status == LH_CHOICE_OK) {
-        double scale = 1e-9;
-        double work = (double)o->makespan_ns * (1 - o->bubble_ratio);
-        double best_work = (double)best->makespan_ns * (1 - best->bubble_ratio);
-        double idle = (double)o->makespan_ns * o->bubble_ratio;
-        double best_idle = (double)best->makespan_ns * best->bubble_ratio;
-        snprintf(text, sizeof text,
-                 "%+.1f %%: work %+.3f s, waiting %+.3f s per device",
-                 100.0 *
-                     ((double)o->iteration_ns / (double)best->iteration_ns - 1),
-                 (work - best_work) * scale, (idle - best_idle) * scale);
     } else {
         return o->why;
     }
