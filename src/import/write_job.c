@@ -5,7 +5,6 @@
 #include "base/show.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,17 +15,6 @@ typedef struct writer {
     uint32_t n_sites;
     lhi_text before, cluster, behind;
 } writer;
-
-static LHI_PRINTF(3, 4) void add_line(lhi_text *text, const char *remark,
-                                      const char *format, ...)
-{
-    char left[256];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(left, sizeof left, format, list);
-    va_end(list);
-    lhi_draft_line(text, left, remark);
-}
 
 /* --- datacenters -------------------------------------------------------------
  */
@@ -174,9 +162,9 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
         add_group(w, first, end - first);
     }
     if (w->in->training.zero > 0 && groups > 1)
-        add_line(&w->behind,
-                 "over which replicas the optimizer's state is divided",
-                 "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
+        lhi_draft_value(&w->behind,
+                        "over which replicas the optimizer's state is divided",
+                        "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
     return LH_OK;
 }
 
@@ -221,8 +209,8 @@ static void add_recompute(lhi_text *text, const lh_training *t)
     const char *const remark = "what the backward pass makes again";
     char names[160] = "";
     if (t->recompute != LH_RECOMPUTE_MODULES) {
-        add_line(text, remark, "  recompute: %s",
-                 lh_recompute_name(t->recompute));
+        lhi_draft_value(text, remark, "  recompute: %s",
+                        lh_recompute_name(t->recompute));
         return;
     }
     for (uint32_t i = 0; i < LH_N_MODULES; i++) {
@@ -231,7 +219,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
             snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
                      lh_module_name((lh_module)i));
     }
-    add_line(text, remark, "  recompute: [%s]", names);
+    lhi_draft_value(text, remark, "  recompute: [%s]", names);
 }
 
 static void add_training(writer *w)
@@ -242,22 +230,25 @@ static void add_training(writer *w)
     lhi_draft_remark(text, 0,
                      "How it is trained: docs/formats/job.md#training");
     lhi_text_puts(text, "training:\n");
-    add_line(text, "sequences of an iteration, all replicas together",
-             "  global_batch: %" PRIu32, t->global_batch);
-    add_line(text, "tokens of a sequence", "  sequence: %" PRIu32, t->sequence);
-    add_line(text, "what passes compute in", "  precision: %s",
-             lh_precision_name(t->precision));
-    add_line(text, "", "  optimizer: %s", lh_optimizer_name(t->optimizer));
+    lhi_draft_value(text, "sequences of an iteration, all replicas together",
+                    "  global_batch: %" PRIu32, t->global_batch);
+    lhi_draft_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
+                    t->sequence);
+    lhi_draft_value(text, "what passes compute in", "  precision: %s",
+                    lh_precision_name(t->precision));
+    lhi_draft_value(text, "", "  optimizer: %s",
+                    lh_optimizer_name(t->optimizer));
     if (t->zero_given)
-        add_line(text, "ZeRO stage: what replicas share", "  zero: %" PRIu32,
-                 t->zero);
+        lhi_draft_value(text, "ZeRO stage: what replicas share",
+                        "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
     if (t->dropout_given && t->dropout != (w->in->model.norm == LH_NORM_LAYER))
-        add_line(text, "whether layers drop activations", "  dropout: %s",
-                 t->dropout ? "true" : "false");
+        lhi_draft_value(text, "whether layers drop activations",
+                        "  dropout: %s", t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)
-        add_line(text, "how tokens get to experts", "  dispatcher: deepep");
+        lhi_draft_value(text, "how tokens get to experts",
+                        "  dispatcher: deepep");
 }
 
 static void add_framework(writer *w)
@@ -268,26 +259,27 @@ static void add_framework(writer *w)
     lhi_draft_remark(text, 0,
                      "The program that trains: docs/formats/job.md#framework");
     lhi_text_puts(text, "framework:\n");
-    add_line(text, "", "  preset: %s", lh_framework_preset_name(f->preset));
+    lhi_draft_value(text, "", "  preset: %s",
+                    lh_framework_preset_name(f->preset));
     if (f->unfused_attention)
-        add_line(text, "", "  attention: unfused");
+        lhi_draft_value(text, "", "  attention: unfused");
     if (f->no_sequence_parallel)
-        add_line(text, "", "  sequence_parallel: false");
+        lhi_draft_value(text, "", "  sequence_parallel: false");
     if (f->gradients_given)
-        add_line(text, "in memory", "  gradients: %s",
-                 lh_gradient_name(f->gradients));
+        lhi_draft_value(text, "in memory", "  gradients: %s",
+                        lh_gradient_name(f->gradients));
     if (f->reduce_given)
-        add_line(text, "as they are summed", "  reduce: %s",
-                 lh_gradient_name(f->reduce));
+        lhi_draft_value(text, "as they are summed", "  reduce: %s",
+                        lh_gradient_name(f->reduce));
     if (f->receives_given)
-        add_line(text, "when receives of messages are posted", "  receives: %s",
-                 lh_receives_name(f->receives));
+        lhi_draft_value(text, "when receives of messages are posted",
+                        "  receives: %s", lh_receives_name(f->receives));
     if (f->overlap_tensor > 0 || f->overlap_expert > 0)
-        add_line(text, "shares of communication behind compute",
-                 "  overlap: {tensor: %.15g, expert: %.15g}", f->overlap_tensor,
-                 f->overlap_expert);
+        lhi_draft_value(text, "shares of communication behind compute",
+                        "  overlap: {tensor: %.15g, expert: %.15g}",
+                        f->overlap_tensor, f->overlap_expert);
     if (f->fp8 != LH_FP8_NONE)
-        add_line(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
+        lhi_draft_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
     lhi_text_puts(text, "\n");
 }
 
@@ -342,19 +334,20 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                      "What runs today; each line that goes is searched: "
                      "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
-    add_line(text, "what is to run the plan", "  framework: %s",
-             lh_target_name(w->in->target));
+    lhi_draft_value(text, "what is to run the plan", "  framework: %s",
+                    lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
-            add_line(text, "", "  %s: %" PRIu32, degrees[i].key,
-                     degrees[i].value);
+            lhi_draft_value(text, "", "  %s: %" PRIu32, degrees[i].key,
+                            degrees[i].value);
     if (l->schedule)
-        add_line(text, "", "  schedule: %s", l->schedule);
+        lhi_draft_value(text, "", "  schedule: %s", l->schedule);
     if (l->n_chunk_layers)
         add_layers(text, l);
     if (w->n_sites > 1)
         return add_placement(w, name, err);
-    add_line(text, "", "  outermost: %s", lh_outermost_name(l->outermost));
+    lhi_draft_value(text, "", "  outermost: %s",
+                    lh_outermost_name(l->outermost));
     return LH_OK;
 }
 

@@ -89,8 +89,8 @@ static void add_choice(lhi_text *text, const char *left, const char *remark,
     add_line_of(text, left, &all);
 }
 
-static LHI_PRINTF(3, 4) void add_value(lhi_text *text, const char *remark,
-                                       const char *format, ...)
+void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
+                     ...)
 {
     char left[512];
     va_list list;
@@ -156,8 +156,8 @@ static void add_model(draft *d)
         json_t *path = json_string(d->o.model);
         char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
         t->failed = t->failed || !text;
-        add_value(t, "a config.json as Hugging Face has it", "model: %s",
-                  text ? text : "");
+        lhi_draft_value(t, "a config.json as Hugging Face has it", "model: %s",
+                        text ? text : "");
         free(text);
         json_decref(path);
         return;
@@ -175,9 +175,9 @@ static void add_training(draft *d)
     lhi_text_puts(t, "\n");
     lhi_draft_remark(t, 0, "How it is trained: docs/formats/job.md#training");
     lhi_draft_line(t, "training:", "");
-    add_value(t, "sequences of an iteration, all replicas together",
-              "  global_batch: %u", o->global_batch);
-    add_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
+    lhi_draft_value(t, "sequences of an iteration, all replicas together",
+                    "  global_batch: %u", o->global_batch);
+    lhi_draft_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
     char left[64];
     snprintf(left, sizeof left, "  precision: %s",
              lh_precision_name(d->precision));
@@ -251,13 +251,16 @@ static void add_machine(draft *d)
     snprintf(left, sizeof left, "  gpu: %s", lh_gpu_preset(first->gpu)->name);
     add_choice(t, left, "one of ", lh_gpu_presets(),
                "; or a map of tflops, memory_gib, memory_gbps");
-    add_value(t, "GPUs of a node", "  gpus_per_node: %u", m.gpus_per_node);
-    add_value(t,
-              "between GPUs of a node, for each GPU: 10^9 bits per second in "
-              "each direction; microseconds, one way",
-              "  node_link: " NETWORK, m.node_gbps, NODE_US);
-    add_value(t, "between the nodes of a datacenter, likewise for each GPU",
-              "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
+    lhi_draft_value(t, "GPUs of a node", "  gpus_per_node: %u",
+                    m.gpus_per_node);
+    lhi_draft_value(
+        t,
+        "between GPUs of a node, for each GPU: 10^9 bits per second in "
+        "each direction; microseconds, one way",
+        "  node_link: " NETWORK, m.node_gbps, NODE_US);
+    lhi_draft_value(t,
+                    "between the nodes of a datacenter, likewise for each GPU",
+                    "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
     char reserve[64];
     snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
              LH_MEMORY_RESERVE_PERCENT);

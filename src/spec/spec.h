@@ -201,6 +201,9 @@ uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
 const char *lhi_draft_site_name(uint32_t i, char text[16]);
 /* "key: value", which `left` is, and what is to be known of it. */
 void lhi_draft_line(lhi_text *text, const char *left, const char *remark);
+LHI_PRINTF(3, 4)
+void lhi_draft_value(lhi_text *text, const char *remark, const char *format,
+                     ...);
 /* `words` behind "# ", from column `at`, further lines below it. */
 void lhi_draft_remark(lhi_text *text, size_t at, const char *words);
 
