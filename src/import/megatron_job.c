@@ -298,7 +298,7 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported *in,
     if (gpus && m->gpus && gpus != m->gpus)
         return lhi_fail(err, LH_EINPUT,
                         "%s: starts %u processes, but there are %llu GPUs; "
-                        "say how many nodes run it",
+                        "name the machines that run it",
                         m->file, m->gpus, (unsigned long long)gpus);
     gpus = gpus ? gpus : m->gpus;
     if (!gpus)
