@@ -174,15 +174,30 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
                      path ? cli_name(c, path) : text));
 }
 
-/* What is made by a bundle itself, or belongs to another schedule than the
- * plan's. */
+/* What would change nothing: Megatron-LM and torchtitan have the plan's own
+ * schedule, and only PyTorch's has forms. */
+static lh_status check_effects(cli *c)
+{
+    const settings *s = c->settings;
+    const bool takes_plan = s->bundle || s->to == LH_EXPORT_MEGATRON ||
+                            s->to == LH_EXPORT_TORCHTITAN;
+    const char *idle = s->to != LH_EXPORT_PYTORCH && cli_given(c, "form")
+                           ? "form"
+                       : takes_plan && cli_given(c, "schedule")   ? "schedule"
+                       : takes_plan && cli_given(c, "sub-blocks") ? "sub-blocks"
+                                                                  : NULL;
+    if (idle)
+        return cli_usage(c, "--%s does nothing with --to %s%s; leave it out",
+                         idle, target_name(s->to),
+                         s->bundle ? " and --bundle" : "");
+    return LH_OK;
+}
+
+/* What is made by a bundle itself. */
 static lh_status check_bundle(cli *c)
 {
     const settings *s = c->settings;
-    const char *other = c->common.output ? "-o"
-                        : s->stages      ? "--stages"
-                        : s->schedule    ? "--schedule"
-                                         : NULL;
+    const char *other = c->common.output ? "-o" : s->stages ? "--stages" : NULL;
     if (other)
         return cli_usage(c,
                          "%s and --bundle: a bundle is a folder with the "
@@ -218,6 +233,7 @@ static lh_status make_bundle(cli *c)
 
 static lh_status run_export(cli *c)
 {
+    CLI_TRY(check_effects(c));
     if (((const settings *)c->settings)->bundle)
         return make_bundle(c);
     work w = {0};

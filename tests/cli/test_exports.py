@@ -74,6 +74,20 @@ def torchtitan_gets_stages():
 
 
 @test
+def options_without_effect_are_refused():
+    write("none.json", "{}")
+    for args, said in ((["--to", "megatron", "--form", "compute_comms"], "form"),
+                       (["--to", "chrome", "--form", "compute_only"], "form"),
+                       (["--to", "megatron", "-s", "a.csv"], "schedule"),
+                       (["--to", "torchtitan", "--sub-blocks", "2"],
+                        "sub-blocks"),
+                       (["--bundle", "b", "--sub-blocks", "2"], "sub-blocks"),
+                       (["--bundle", "b", "-s", "a.csv"], "schedule")):
+        case(f"{said} for {args[1]}", ["export", "none.json", *args], 2,
+             err=rf"--{said} does nothing with --to ")
+
+
+@test
 def a_pipeline_has_no_stages():
     pipeline()
     case("stages", ["export", "p.yaml", "--stages", "x.json"], 1,
