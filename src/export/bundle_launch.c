@@ -6,7 +6,20 @@
 
 /* --- what is set in the environment --------------------------------------- */
 
-static void put_links(lhi_text *out, const lh_plan *plan,
+/* How far the answer can be trusted, where the plan's file says it. */
+static void put_sureness(lhi_text *out, const lh_link_advice *a,
+                         lh_advice_topic topic)
+{
+    for (uint32_t i = 0; i < a->n_questions; i++)
+        if (a->questions[i].topic == topic && a->questions[i].sure) {
+            lhi_text_puts(out, " (");
+            lhi_text_add_shown(out, a->questions[i].sure, SIZE_MAX);
+            lhi_text_puts(out, ")");
+            return;
+        }
+}
+
+static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {
     for (uint32_t i = 0; i < plan->n_network; i++) {
@@ -17,8 +30,13 @@ static void put_links(lhi_text *out, const lh_plan *plan,
         lhi_text_add_shown(out, a->from, SIZE_MAX);
         lhi_text_puts(out, ">");
         lhi_text_add_shown(out, a->to, SIZE_MAX);
-        lhi_text_puts(out, has(&a->planned.setting) ? ", as the plan has it\n"
-                                                    : ", advised\n");
+        if (has(&a->planned.setting)) {
+            lhi_text_puts(out, ", as the plan has it\n");
+            continue;
+        }
+        lhi_text_puts(out, ", advised");
+        put_sureness(out, a, topic);
+        lhi_text_puts(out, "\n");
     }
 }
 
@@ -49,14 +67,14 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
                         "# Advice: %" PRIu32 " queue pairs between two "
                         "GPUs, on the links\n",
                         pairs);
-        put_links(out, plan, has_pairs);
+        put_links(out, plan, LH_ADVICE_QUEUE_PAIRS, has_pairs);
         lhi_text_printf(out, "export NCCL_IB_QPS_PER_CONNECTION=%" PRIu32 "\n",
                         pairs);
     }
     if (spray) {
         lhi_text_puts(out, "# Advice: spray packets over all paths, on the "
                            "links\n");
-        put_links(out, plan, has_spray);
+        put_links(out, plan, LH_ADVICE_BALANCING, has_spray);
         lhi_text_puts(out, "export NCCL_IB_ADAPTIVE_ROUTING=1\n");
     }
 }
@@ -139,7 +157,8 @@ static const char start_ranks[] =
 static const char start_each[] =
     "\n"
     "pids=\n"
-    "trap 'kill $pids 2>/dev/null || true' INT TERM\n"
+    "stop() { kill $pids 2>/dev/null || true; }\n"
+    "trap stop INT TERM\n"
     "line=0\n"
     "while read -r of gpus ranks _; do\n"
     "    [ \"$of\" != '#' ] || continue\n"
@@ -157,9 +176,27 @@ static const char start_each[] =
     "done <\"$here/nodes.txt\"\n"
     "[ -n \"$pids\" ] || die \"there is no host $node: the plan has $n\"\n"
     "\n"
+    "# The others wait for a torchrun that has failed: it stops them, too.\n"
     "failed=0\n"
-    "for pid in $pids; do\n"
-    "    wait \"$pid\" || failed=$?\n"
+    "left=$pids\n"
+    "while [ -n \"$left\" ]; do\n"
+    "    still=\n"
+    "    for pid in $left; do\n"
+    "        if [ \"$left\" != \" $pid\" ] && kill -0 \"$pid\" 2>/dev/null; "
+    "then\n"
+    "            still=\"$still $pid\"\n"
+    "        else\n"
+    "            code=0\n"
+    "            wait \"$pid\" || code=$?\n"
+    "            [ \"$code\" -ne 0 ] || continue\n"
+    "            [ \"$failed\" -ne 0 ] || failed=$code\n"
+    "            stop\n"
+    "            # A signal ends the waiting and not what is waited for.\n"
+    "            wait \"$pid\" || true\n"
+    "        fi\n"
+    "    done\n"
+    "    left=$still\n"
+    "    [ \"$left\" = \"${left# * }\" ] || sleep 1\n"
     "done\n"
     "exit \"$failed\"\n";
 

@@ -30,6 +30,7 @@ MOST_HOSTS = 12  # on which launch.sh is run; on others nodes.txt is read
 TORCHRUN = """\
 #!/bin/sh
 echo "${CUDA_VISIBLE_DEVICES:-all} ${NCCL_IB_QPS_PER_CONNECTION:-1} $*"
+case " $* " in *" --node-rank=${TORCHRUN_HANGS:-none} "*) exec sleep 1000 ;; esac
 exit ${TORCHRUN_STATUS:-0}
 """
 
@@ -340,6 +341,11 @@ def stages_that_share_hosts_have_a_torchrun_each():
     check_bundle("mixed", "megatron", "plan.json")
     done = launch("mixed", hosts_of("mixed")[0][0])
     check(len(done.stdout.splitlines()) > 1, "several torchruns on a host")
+    last = option(done.stdout.splitlines()[-1].split(), "node-rank")
+    # Ends, with the torchrun that would wait for ever.
+    done = launch("mixed", hosts_of("mixed")[0][0], TORCHRUN_STATUS="9",
+                  TORCHRUN_HANGS=last)
+    check(done.returncode == 9, "one that fails stops the others")
 
 
 @test
