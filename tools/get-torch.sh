@@ -25,7 +25,7 @@ get_torchtitan() {
         echo 'no torchtitan: the test that needs it will be skipped' >&2
 }
 
-if has torch.distributed.pipelining 2>/dev/null; then
+if has 'torch.distributed.pipelining, einops' 2>/dev/null; then
     get_torchtitan
     exit 0
 fi
@@ -33,9 +33,9 @@ rm -rf "$folder"
 python3 -m venv "$folder"
 $pip --no-deps "torch==$version"
 $pip filelock typing-extensions sympy networkx jinja2 fsspec numpy packaging
-# For its parser of pipeline layouts, its process groups and its schedules,
-# which need no other package.
-$pip --no-deps megatron-core==0.16.1
+# For its parser of pipeline layouts, its process groups, of which the
+# hierarchical ones are written with einops, and its schedules.
+$pip --no-deps megatron-core==0.16.1 einops
 # For the tests that load our checkpoints and tokenizers there; they skip without.
 $pip transformers tokenizers safetensors ||
     echo 'no transformers: the tests that need it will be skipped' >&2
