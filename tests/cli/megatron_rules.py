@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether Megatron-LM would start with these arguments: what its arguments.py,
-transformer_config.py, model_parallel_config.py, parallel_state.py and
-pipeline_parallel_layer_layout.py (core 0.16.1) refuse, written again from their
+transformer_config.py, model_parallel_config.py, parallel_state.py,
+pipeline_parallel_layer_layout.py and mcore_fsdp_adapter.py (core 0.16.1) refuse, written again from their
 text. Shares nothing with longhaul.
 
 complaints(text, world) has a line for each rule that is broken; environment
@@ -138,6 +138,19 @@ def batch_rules(a, world, tp, cp, pp, virtual):
         yield "microbatches are no multiple of the ranks"
 
 
+def fsdp_rules(a, tp, pp):
+    """_get_dp_tp_mesh() of its adapter; FSDPDistributedIndex."""
+    if "use-megatron-fsdp" not in a:
+        return
+    if pp > 1:
+        yield "FSDP has no pipeline"
+    if a.whole("num-distributed-optimizer-instances", 1) > 1 and (
+            a.whole("expert-model-parallel-size", 1) > 1 or
+            "num-experts" in a and
+            a.whole("expert-tensor-parallel-size", tp) != tp):
+        yield "instances of FSDP know no groups of experts"
+
+
 def state_rules(a):
     fsdp = "use-megatron-fsdp" in a
     distributed = "use-distributed-optimizer" in a
@@ -272,6 +285,7 @@ def complaints(text, world):
     wrong += parallel_rules(a, world, tp, cp, pp)
     wrong += batch_rules(a, world, tp, cp, pp, virtual)
     wrong += state_rules(a)
+    wrong += fsdp_rules(a, tp, pp)
     wrong += environment_rules(a, text, tp, cp)
     wrong += attention_rules(a, tp, cp)
     wrong += recompute_rules(a)

@@ -77,6 +77,9 @@ def the_checker_sees_what_megatron_refuses():
              "grouped"),
             ("--overlap-moe-expert-parallel-comm", "all-to-alls"),
             ("--use-megatron-fsdp", "checkpoint format"),
+            ("--use-megatron-fsdp", "no pipeline"),
+            ("--use-megatron-fsdp --pipeline-model-parallel-size 1 "
+             "--num-distributed-optimizer-instances 2", "no groups of experts"),
             ("--fp8-param-gather", "without products"),
             ("--fp16", "two precisions"),
             ("--seq-length 8192", "longer than the positions")):
@@ -124,6 +127,16 @@ def what_megatron_would_refuse_is_refused_before():
              "copies of experts, here 1, over the instances")):
         write("job.yaml", SMALL.format(more=more, layout=layout))
         case(why, ["plan", "job.yaml", "-q"], 1, err=why)
+    sharded = SMALL.replace("zero: 1", "zero: 3")
+    for layout, why in (
+            ("tensor: 1, pipeline: 2", "FSDP, which has no pipeline"),
+            ("tensor: 1, context: 1, pipeline: 1, data: 16, expert: 4, "
+             "outermost: data, sharding: hybrid", "gradients of experts")):
+        write("job.yaml", sharded.format(more="gated: true", layout=layout))
+        case(why, ["plan", "job.yaml", "-q"], 1, err=why)
+    found = exported(sharded.format(more="gated: true", layout="expert: 4"))
+    check(found and "--use-megatron-fsdp" in found[0] and
+          complaints(*found) == [], found)
     found = exported(SMALL.format(more=biased, layout="tensor: 2, expert: 2"))
     check(found and complaints(*found) == [], found)
 

@@ -30,6 +30,7 @@ try:
     from torch import distributed
     from torch.testing._internal.distributed.fake_pg import FakeStore
     from megatron.core import parallel_state
+    from megatron.core.distributed.fsdp import mcore_fsdp_adapter as fsdp
     from megatron.core.pipeline_parallel import schedules
 except ImportError as error:
     lacking("megatron-core", error, "LONGHAUL_TORCH",
@@ -38,7 +39,7 @@ except ImportError as error:
 JOBS, WORLDS = 10, 32
 FIXED, RANKS = 80, 3  # jobs whose layouts are given; of each so many ranks
 passed = failed = 0
-count = dict.fromkeys(("plans", "context", "experts", "hybrid"), 0)
+count = dict.fromkeys(("plans", "context", "experts", "hybrid", "fsdp"), 0)
 
 
 def check(ok, what):
@@ -86,10 +87,12 @@ def job(r, keys_of=layout_keys):
     links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
                       for x, _ in sites for y, _ in sites if x < y)
     keys = keys_of(r, "experts" in model)
+    zero = r.choice((", zero: 2", ", zero: 3", "")) if "pipeline: 1" in keys \
+        else ""
     return f"""
 longhaul: job/1
 model: {model}
-training: {{global_batch: {r.choice((32, 64))}, sequence: 4096}}
+training: {{global_batch: {r.choice((32, 64))}, sequence: 4096{zero}}}
 cluster:
   gpu: h100-sxm
   gpus_per_node: 8
@@ -179,6 +182,25 @@ def check_groups(rank, layout, world, where, instances):
               f"rank {rank}: {ranks} share state, in {where}")
 
 
+def check_fsdp(instances):
+    """Its own layout of ranks, which has to be that of the groups: it raises
+    where it is not."""
+    whole = parallel_state.get_data_parallel_group(
+        with_context_parallel=True, partial_data_parallel=instances > 1)
+    tensor = parallel_state.get_tensor_model_parallel_group()
+    count["fsdp"] += 1
+    if instances > 1:
+        fsdp._get_hsdp_tp_mesh(
+            parallel_state.get_inter_distributed_optimizer_instance_group(),
+            whole, tensor)
+        return
+    fsdp._get_dp_tp_mesh(whole, tensor)
+    fsdp._get_dp_tp_mesh(
+        parallel_state.get_expert_data_parallel_group(),
+        parallel_state.get_expert_tensor_parallel_group(),
+        ep_size=parallel_state.get_expert_model_parallel_world_size())
+
+
 def check_rank(rank, plan, given, where, orders):
     """What megatron-core makes of the arguments, on one rank; its stage's
     passes into `orders`."""
@@ -226,8 +248,10 @@ def check_rank(rank, plan, given, where, orders):
         check(ranks == of_stage[first:first + block],
               f"rank {rank}: {ranks} share a layer's experts, planned "
               f"{of_stage[first:first + block]}")
-    check_groups(rank, layout, world, where,
-                 size("num-distributed-optimizer-instances"))
+    instances = size("num-distributed-optimizer-instances")
+    check_groups(rank, layout, world, where, instances)
+    if "use-megatron-fsdp" in given:
+        check_fsdp(instances)
     if rank % (layout["tensor"] * layout["context"]) == 0:
         n = plan["microbatches"]
         mine = order_of(plan["schedule"]["rows"][stage])

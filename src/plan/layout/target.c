@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources: Megatron-LM's megatron/training/arguments.py, megatron/core/
- * parallel_state.py, transformer/transformer_config.py and pipeline_parallel/
- * schedules.py (core 0.16.1); torchtitan 0.3.0's config/configs.py and
- * distributed/; torch 2.15's distributed/pipelining/schedules.py. */
+ * parallel_state.py, transformer/transformer_config.py, pipeline_parallel/
+ * schedules.py and distributed/fsdp/ (core 0.16.1); torchtitan 0.3.0's
+ * config/configs.py and distributed/; torch 2.15's
+ * distributed/pipelining/schedules.py. */
 #include "plan/layout/target.h"
 
 #include "plan/layout/choice.h"
@@ -297,6 +298,26 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
                     replica, block);
 }
 
+/* Its FSDP, distributed/fsdp/mcore_fsdp_adapter.py: _get_dp_tp_mesh() lays all
+ * ranks of the world out as replicas and tensor parallelism, and an instance of
+ * several (HSDP) knows no other groups for experts. */
+static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
+                               uint32_t groups, lh_error *err)
+{
+    if (l->pipeline > 1)
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "shards gradients and parameters by its FSDP, which "
+                      "has no pipeline; use training.zero: 1, or "
+                      "layout.pipeline: 1");
+    if (groups > 1 && job->model->experts &&
+        (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
+        return refuse(LH_TARGET_MEGATRON, err,
+                      "sums gradients of experts over all replicas of an "
+                      "FSDP that has several instances; use layout.sharding: "
+                      "full, or training.zero: 1");
+    return LH_OK;
+}
+
 static lh_status megatron_state(const lh_job *job, const lhi_config *c,
                                 lh_error *err)
 {
@@ -306,6 +327,8 @@ static lh_status megatron_state(const lh_job *job, const lhi_config *c,
                       "divides replicas into equal instances of its "
                       "optimizer; these datacenters have different numbers "
                       "of them");
+    if (c->zero >= 2)
+        LHI_TRY(megatron_fsdp(job, &c->layout, groups, err));
     uint64_t copies = (uint64_t)c->layout.tensor * c->layout.context *
                       c->layout.data / lh_layout_expert_block(&c->layout);
     if (job->model->experts && copies % groups != 0)
