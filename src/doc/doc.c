@@ -355,27 +355,32 @@ static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
     return LH_OK;
 }
 
-lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
-                        lhi_input kind, lhi_doc **out, lh_error *err)
+lh_status lhi_doc_make(size_t len, const char *name, lhi_input kind,
+                       lhi_doc **out, lh_error *err)
 {
     LHI_TRY(lhi_input_check(len, name, kind, err));
     lhi_arena *mem = lhi_arena_make(0);
-    if (!mem)
-        return lhi_fail_nomem(err);
-    lhi_doc *doc = LHI_NEW(mem, lhi_doc, 1);
-    lh_status status = LH_OK;
-    if (!doc || !(doc->file = lhi_arena_strdup(mem, name)))
-        status = lhi_fail_nomem(err);
-    if (status == LH_OK) {
-        doc->mem = mem;
-        status = parse_into(doc, text, len, err);
-    }
-    if (status != LH_OK) {
+    lhi_doc *doc = mem ? LHI_NEW(mem, lhi_doc, 1) : NULL;
+    if (!doc || !(doc->file = lhi_arena_strdup(mem, name))) {
         lhi_arena_free(mem);
-        return status;
+        return lhi_fail_nomem(err);
     }
+    doc->mem = mem;
     *out = doc;
     return LH_OK;
+}
+
+lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
+                        lhi_input kind, lhi_doc **out, lh_error *err)
+{
+    lhi_doc *doc;
+    LHI_TRY(lhi_doc_make(len, name, kind, &doc, err));
+    lh_status status = parse_into(doc, text, len, err);
+    if (status == LH_OK)
+        *out = doc;
+    else
+        lhi_doc_free(doc);
+    return status;
 }
 
 lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,

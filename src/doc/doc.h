@@ -10,7 +10,8 @@
  *
  * In: a file's text. Out: nodes, and values checked one by one; or, by a table
  * of its keys, a whole struct (fields.h, which writes it, too).
- * doc.c: from text to nodes (node_memory.c: where these lie). value.c: from
+ * doc.c: from text to nodes (node_memory.c: where these lie); toml.c,
+ * toml_scalar.c: the same of TOML (toml.h). value.c: from
  * nodes to values, and the messages. number.c: numbers as people write them.
  * fields_read.c, fields_write.c: from maps to structs and back, by tables. */
 #ifndef LHI_DOC_H
@@ -56,6 +57,9 @@ enum {
 /* `name` is what messages call the text. The root is a map. */
 lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
                         lhi_input kind, lhi_doc **out, lh_error *err);
+/* One without a root yet, for what reads `len` bytes of another form. */
+lh_status lhi_doc_make(size_t len, const char *name, lhi_input kind,
+                       lhi_doc **out, lh_error *err);
 lh_status lhi_doc_load(const char *path, lhi_input kind, lhi_doc **out,
                        lh_error *err);
 void lhi_doc_free(lhi_doc *doc); /* NULL is fine */

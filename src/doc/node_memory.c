@@ -24,6 +24,11 @@ static void *take_bytes(lhi_node_memory *m, size_t n, size_t size)
     return m->is_full ? NULL : lhi_arena_alloc(m->mem, n, size);
 }
 
+void *lhi_node_bytes(lhi_node_memory *m, size_t size)
+{
+    return take_bytes(m, 1, size);
+}
+
 lhi_node *lhi_node_new(lhi_node_memory *m)
 {
     if (m->n_nodes == 0) {

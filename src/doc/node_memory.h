@@ -24,6 +24,8 @@ void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
 
 /* Zeroed; NULL: `is_full`, or there is no memory. */
 lhi_node *lhi_node_new(lhi_node_memory *m);
+/* Zeroed, for what begins with a node; NULL as above. */
+void *lhi_node_bytes(lhi_node_memory *m, size_t size);
 /* A copy, shared with others that are the same; NULL as above. */
 const char *lhi_node_text(lhi_node_memory *m, const char *text, size_t len);
 
