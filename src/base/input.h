@@ -17,6 +17,7 @@
     X(JOB, "a job", 16)                                                        \
     X(MODEL, "a model", 16)                                                    \
     X(PROFILE, "a profile", 16)                                                \
+    X(EVENTS, "events", 16)                                                    \
     X(TOPOLOGY, "a topology", 16)                                              \
     X(SCENARIO, "a scenario", 16)                                              \
     X(PIPELINE, "a pipeline", 64)                                              \

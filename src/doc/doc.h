@@ -115,7 +115,11 @@ lh_status lhi_get_choice(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_get_time(const lhi_doc *doc, const lhi_node *node,
                        int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
-/* The same, of at most an hour. */
+/* The key `time_unit` of a map: s (where it is absent), ms, us or ns. */
+lh_status lhi_get_time_unit(const lhi_doc *doc, const lhi_node *map,
+                            int64_t *unit_ns, lh_error *err);
+
+/* A time, as lhi_get_time() has it, of at most an hour. */
 lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
                              int64_t unit_ns, int64_t *out_ns, lh_error *err);
 /* Numbers that people write keep 15 significant digits: every decimal of that

@@ -24,6 +24,19 @@ lh_status lhi_get_number15(const lhi_doc *doc, const lhi_node *node, double min,
     return LH_OK;
 }
 
+lh_status lhi_get_time_unit(const lhi_doc *doc, const lhi_node *map,
+                            int64_t *unit_ns, lh_error *err)
+{
+    static const char *const names[] = {"s", "ms", "us", "ns", NULL};
+    static const int64_t units[] = {1000000000, 1000000, 1000, 1};
+    uint32_t unit = 0;
+    const lhi_node *node = lhi_find(map, "time_unit");
+    if (node)
+        LHI_TRY(lhi_get_choice(doc, node, names, &unit, err));
+    *unit_ns = units[unit];
+    return LH_OK;
+}
+
 lh_status lhi_get_short_time(const lhi_doc *doc, const lhi_node *node,
                              int64_t unit_ns, int64_t *out_ns, lh_error *err)
 {

@@ -158,6 +158,7 @@ lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* --- profiles --- */
 
+extern const lhi_table lhi_events_table; /* lh_events */
 extern const lhi_table lhi_profile_table;
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_profile *out, lh_error *err);

@@ -16,6 +16,7 @@
 #include <longhaul/cost.h>
 #include <longhaul/draft.h>
 #include <longhaul/engine.h>
+#include <longhaul/events.h>
 #include <longhaul/export.h>
 #include <longhaul/import.h>
 #include <longhaul/jitter.h>
@@ -106,6 +107,34 @@ static lh_status shaken(const void *given, lh_error *err)
     lh_jitter_result r = {0};
     lh_status status = lh_jitter_run(p, s, NULL, given, &r, err);
     say(status, "%.17g %" PRId64, r.mean_ns, r.p95_ns);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+    return status;
+}
+
+static const char *const slow_links[] = {"dc0>dc1"};
+static const lh_event slow_event = {.to = 2,
+                                    .n_links = 1,
+                                    .links = slow_links,
+                                    .latency_ns = 7000,
+                                    .latency_times = 1,
+                                    .transfer_times = 1,
+                                    .slower = 1,
+                                    .device = LH_NONE,
+                                    .rank = LH_NONE};
+
+static lh_status followed(const void *given, lh_error *err)
+{
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    const lh_events events = {"events", 1, &slow_event};
+    lh_course *course = NULL;
+    int64_t ns = 0;
+    lh_status status = lh_course_make(p, &events, given, &course, err);
+    if (status == LH_OK)
+        lh_course_play(course, s, NULL, 1, &ns, err);
+    say(status, "%" PRId64, ns);
+    lh_course_free(course);
     lh_schedule_free(s);
     lh_pipeline_free(p);
     return status;
@@ -530,6 +559,8 @@ static const lh_sim_options sim = {.size = sizeof sim,
                                    .fifo = true};
 static const lh_jitter jitter = {
     .size = sizeof jitter, .latency = 0.5, .samples = 20, .seed = 3};
+static const lh_course_options course_options = {.size = sizeof course_options,
+                                                 .speed = 7};
 static const lh_method_options method = {
     .size = sizeof method, .sub_blocks = 2, .sim = &sim, .bound_ns = 1};
 static const lh_best_options of_best = {
@@ -605,6 +636,7 @@ static const taker takers[] = {
     TAKER(lh_jitter, shaken, &jitter, seed),
     TAKER(lh_jitter, hardened, &jitter, seed),
     TAKER(lh_jitter, spread, &jitter, seed),
+    TAKER(lh_course_options, followed, &course_options, speed),
     TAKER(lh_method_options, by_method, &method, n_enqueue),
     TAKER(lh_best_options, best, &of_best, effort),
     TAKER(lh_solve_options, solved, &solve, target_ns),

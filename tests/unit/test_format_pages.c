@@ -31,6 +31,7 @@ static const page pages[] = {
      false},
     {"plan.md", {&lhi_plan_table}, {NULL}, false},
     {"profile.md", {&lhi_profile_table}, {NULL}, false},
+    {"events.md", {&lhi_events_table}, {NULL}, false},
     {"job.md",
      {&lhi_model_table, &lhi_framework_table, &lhi_job_link_table},
      {NULL},

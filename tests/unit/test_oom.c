@@ -12,6 +12,7 @@
 #include <longhaul/analysis.h>
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>
+#include <longhaul/events.h>
 #include <longhaul/methods.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
@@ -207,6 +208,20 @@ CALL(model_parse, lh_model,
 CALL(profile_parse, lh_profile,
      lh_profile_parse(profile_text, LEN(profile_text), "p", &out, &err),
      lh_profile_free)
+static const char events_text[] =
+    "longhaul: events/1\nevents:\n"
+    "  - {from: 0, to: 2, links: [a], latency: 1}\n"
+    "  - {from: 1, to: 3, device: 1, slower: x2}\n";
+static lh_events *events;
+static lh_course *course;
+CALL(events_parse, lh_events,
+     lh_events_parse(events_text, LEN(events_text), "e", &out, &err),
+     lh_events_free)
+TEXT(events_format, lh_events_format(events, &out, NULL, &err))
+CALL(course_make, lh_course, lh_course_make(pipeline, events, NULL, &out, &err),
+     lh_course_free)
+CALL(course_pipeline, lh_pipeline, lh_course_pipeline(course, 2, &out, &err),
+     lh_pipeline_free)
 TEXT(profile_format, lh_profile_format(profile, &out, NULL, &err))
 CALL(job_parse, lh_job,
      lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &out, &err),
@@ -431,6 +446,10 @@ static void formats(void)
     TRY(trace_parse);
     TRY(model_parse);
     TRY(profile_parse);
+    TRY(events_parse);
+    TRY(events_format);
+    TRY(course_make);
+    TRY(course_pipeline);
     TRY(profile_format);
     TRY(job_parse);
     TRY(job_format);
@@ -535,6 +554,9 @@ static bool prepare(void)
            !lh_trace_format(trace, &trace_text, NULL, &err) &&
            !lh_profile_parse(profile_text, LEN(profile_text), "p", &profile,
                              &err) &&
+           !lh_events_parse(events_text, LEN(events_text), "e", &events,
+                            &err) &&
+           !lh_course_make(pipeline, events, NULL, &course, &err) &&
            !lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &job, &err) &&
            !lh_plan_make(job, &robust, &plan, &err) &&
            !lh_plan_format(plan, &plan_text, NULL, &err) &&
@@ -563,6 +585,8 @@ static void clean_up(void)
     lh_text_free(open_plan_text);
     lh_plan_free(open_plan);
     lh_job_free(open_job);
+    lh_course_free(course);
+    lh_events_free(events);
     lh_profile_free(profile);
     lh_trace_free(trace);
     lh_analysis_free(analysis);

@@ -15,6 +15,7 @@
 #include <longhaul/draft.h>
 #include <longhaul/elastic.h>
 #include <longhaul/engine.h>
+#include <longhaul/events.h>
 #include <longhaul/jitter.h>
 #include <longhaul/kernels.h>
 #include <longhaul/optical.h>
@@ -292,6 +293,51 @@ static lh_status shakes(bool bad)
     return CALL(
         lh_jitter_run(bad ? other : pipeline, schedule, NULL, &j, &out, &err),
         out);
+}
+
+/* A device that is there, or not. */
+static lh_events slow_device(bool bad, lh_event *e)
+{
+    *e = (lh_event){.to = 2,
+                    .latency_times = 1,
+                    .transfer_times = 1,
+                    .slower = 2,
+                    .device = bad ? 99 : 0,
+                    .rank = LH_NONE};
+    return (lh_events){"events", 1, e};
+}
+
+static lh_status follows(bool bad)
+{
+    POISONED(lh_course *, out);
+    lh_event e;
+    lh_events events = slow_device(bad, &e);
+    lh_status status =
+        CALL(lh_course_make(pipeline, &events, NULL, &out, &err), out);
+    if (status == LH_OK)
+        lh_course_free(out);
+    return status;
+}
+
+static lh_status plays(bool bad)
+{
+    POISONED(int64_t, out);
+    POISONED(lh_pipeline *, at);
+    lh_event e;
+    lh_events events = slow_device(false, &e);
+    lh_course *course = NULL;
+    lh_status status =
+        lh_course_make(bad ? other : pipeline, &events, NULL, &course, &err);
+    if (status != LH_OK)
+        return status;
+    status = CALL(lh_course_pipeline(course, 1, &at, &err), at);
+    if (status == LH_OK) {
+        lh_pipeline_free(at);
+        status =
+            CALL(lh_course_play(course, schedule, NULL, 1, &out, &err), out);
+    }
+    lh_course_free(course);
+    return status;
 }
 
 static lh_status judges(bool bad)
@@ -582,6 +628,7 @@ READER(reads_model, lh_model, lh_model_parse(text, len, "x", &out, &err))
 READER(reads_plan, lh_plan, lh_plan_parse(text, len, "x", &out, &err))
 READER(reads_trace, lh_trace, lh_trace_parse(text, len, "x", &out, &err))
 READER(reads_profile, lh_profile, lh_profile_parse(text, len, "x", &out, &err))
+READER(reads_events, lh_events, lh_events_parse(text, len, "x", &out, &err))
 READER(reads_pipeline, lh_pipeline,
        lh_pipeline_parse(text, len, "x", &out, &err))
 READER(reads_schedule, lh_schedule,
@@ -633,6 +680,8 @@ WRITER(writes_terminal, lh_report_terminal(trace, NULL, &out, &len, &err))
     X(evaluates)                                                               \
     X(analyses)                                                                \
     X(shakes)                                                                  \
+    X(follows)                                                                 \
+    X(plays)                                                                   \
     X(judges)                                                                  \
     X(judges_certificate)                                                      \
     X(makes_trace)                                                             \
@@ -660,6 +709,7 @@ WRITER(writes_terminal, lh_report_terminal(trace, NULL, &out, &len, &err))
     X(reads_plan)                                                              \
     X(reads_trace)                                                             \
     X(reads_profile)                                                           \
+    X(reads_events)                                                            \
     X(reads_pipeline)                                                          \
     X(reads_schedule)                                                          \
     X(reads_certificate)                                                       \

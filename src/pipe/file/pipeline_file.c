@@ -184,19 +184,6 @@ const lhi_table lhi_pipeline_table = {
 
 /* --- reading ------------------------------------------------------------- */
 
-static lh_status read_unit(const lhi_doc *doc, const lhi_node *map,
-                           int64_t *unit_ns, lh_error *err)
-{
-    static const char *const names[] = {"s", "ms", "us", "ns", NULL};
-    static const int64_t units[] = {1000000000, 1000000, 1000, 1};
-    uint32_t unit = 0;
-    const lhi_node *node = lhi_find(map, "time_unit");
-    if (node)
-        LHI_TRY(lhi_get_choice(doc, node, names, &unit, err));
-    *unit_ns = units[unit];
-    return LH_OK;
-}
-
 static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_pipeline_text *text,
                            lh_error *err)
@@ -205,7 +192,7 @@ static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
     *text = (lhi_pipeline_text){
         .desc.size = sizeof text->desc, .prefetch = -1, .origin.doc = doc};
     LHI_TRY(lhi_want_map(doc, map, err));
-    LHI_TRY(read_unit(doc, map, &r.unit_ns, err));
+    LHI_TRY(lhi_get_time_unit(doc, map, &r.unit_ns, err));
     LHI_TRY(lhi_fields_read(&r, map, &lhi_pipeline_table, text, err));
     const lhi_node *chunks = lhi_find(map, "chunks");
     const lhi_node *links = lhi_find(map, "links");

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From events to states. */
+#include "course/course.h"
+#include "base/take_options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has(const uint64_t *set, uint32_t i)
+{
+    return set[i / 64] >> i % 64 & 1;
+}
+
+static void add_to(uint64_t *set, uint32_t i)
+{
+    set[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* --- what events name ------------------------------------------------------
+ */
+
+static lh_status refuse_event(const lh_events *events, const lh_event *e,
+                              lh_status status, lh_error *err)
+{
+    if (status != LH_OK && status != LH_ENOMEM && e->line > 0)
+        lhi_wrap(err, "%s:%" PRIu32, events->name, e->line);
+    else if (status != LH_OK && status != LH_ENOMEM)
+        lhi_wrap(err, "event %zu", (size_t)(e - events->events));
+    return status;
+}
+
+/* A factor of nothing is nothing. */
+static lh_status check_factors(const lhi_link_list *list, const lh_event *e,
+                               const bool *hit, lh_error *err)
+{
+    bool has_latency = false, has_transfer = false;
+    for (uint32_t i = 0; i < list->n_links; i++)
+        if (hit[i]) {
+            has_latency = has_latency || list->links[i].latency_ns > 0;
+            has_transfer = has_transfer || list->links[i].transfer_ns > 0;
+        }
+    const char *key = e->latency_times > 1 && !has_latency     ? "latency"
+                      : e->transfer_times > 1 && !has_transfer ? "transfer"
+                      : e->slower > 1 && !has_latency && !has_transfer
+                          ? "slower"
+                          : NULL;
+    if (!key)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: a factor changes nothing here, '%.60s' has no %s of "
+                    "its own; give a time",
+                    key, e->links[0],
+                    *key == 's' ? "latency and no transfer time" : key);
+}
+
+static lh_status find_event_links(lhi_link_list *list, lhi_effect *effect,
+                                  bool *hit, lhi_arena *mem, lh_error *err)
+{
+    const lh_event *e = effect->event;
+    for (uint32_t i = 0; i < e->n_links; i++) {
+        lh_status status = lhi_event_links(list, e->links[i], hit, err);
+        if (status != LH_OK) {
+            lhi_wrap(err, "links");
+            return status;
+        }
+    }
+    LHI_TRY(check_factors(list, e, hit, err));
+    for (uint32_t i = 0; i < list->n_links; i++)
+        effect->n_links += hit[i];
+    effect->links = LHI_NEW(mem, uint32_t, effect->n_links);
+    if (!effect->links)
+        return lhi_fail_nomem(err);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n_links; i++)
+        if (hit[i])
+            effect->links[n++] = i;
+    return LH_OK;
+}
+
+static lh_status find_device(const lh_pipeline *p, const lh_event *e,
+                             lh_error *err)
+{
+    uint32_t n = lh_pipeline_n_devices(p);
+    if (e->device >= n)
+        return lhi_fail(err, LH_EINPUT,
+                        "device: there is no device %" PRIu32
+                        "; the pipeline has 0 to %" PRIu32,
+                        e->device, n - 1);
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        if (k->device == e->device && (k->f_ns || k->d_ns || k->w_ns))
+            return LH_OK;
+    }
+    return lhi_fail(err, LH_EINPUT,
+                    "device: device %" PRIu32 " has no passes to be slower",
+                    e->device);
+}
+
+static lh_status find_one(lhi_link_list *list, lhi_effect *effect, bool *hit,
+                          lhi_arena *mem, lh_error *err)
+{
+    const lh_event *e = effect->event;
+    if (e->rail != LH_RAIL_AS_IT_IS)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "rail: ranks have one way to each other here, and "
+                        "without it no run goes on; leave the event out");
+    if (e->n_links == 0)
+        return find_device(list->pipeline, e, err);
+    return find_event_links(list, effect, hit, mem, err);
+}
+
+static lh_status find_all(lh_course *c, const lh_events *events,
+                          lhi_link_list *list, lh_error *err)
+{
+    size_t room = list->n_links;
+    for (uint32_t i = 0; i < events->n_events; i++)
+        room += 2 * (size_t)events->events[i].n_links;
+    lh_link *links = calloc(room + 1, sizeof *links);
+    bool *hit = calloc(room + 1, sizeof *hit);
+    lh_status status = links && hit ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && list->n_links)
+        memcpy(links, list->links, list->n_links * sizeof *links);
+    list->links = links;
+    for (uint32_t i = 0; status == LH_OK && i < c->n_effects; i++) {
+        memset(hit, 0, room);
+        status = find_one(list, &c->effects[i], hit, c->mem, err);
+        refuse_event(events, &events->events[i], status, err);
+    }
+    free(hit);
+    return status;
+}
+
+/* --- states ------------------------------------------------------------------
+ */
+
+static int by_step(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static lh_status make_spans(lh_course *c, lh_error *err)
+{
+    int64_t *at = c->starts =
+        LHI_NEW(c->mem, int64_t, 2 * (size_t)c->n_effects + 1);
+    if (!at)
+        return lhi_fail_nomem(err);
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < c->n_effects; i++) {
+        at[n++] = c->effects[i].event->from;
+        at[n++] = c->effects[i].event->to;
+    }
+    qsort(at, n, sizeof *at, by_step);
+    for (uint32_t i = 0; i < n; i++)
+        if (i == 0 || at[i] != at[c->n_spans - 1])
+            at[c->n_spans++] = at[i];
+    return LH_OK;
+}
+
+/* The state with that set; a new one takes it. */
+static uint32_t state_of(lh_course *c)
+{
+    const uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
+    for (uint32_t s = 0; s < c->n_states; s++)
+        if (memcmp(c->active + (size_t)s * c->n_words, set,
+                   c->n_words * sizeof *set) == 0)
+            return s;
+    return c->n_states++;
+}
+
+static lh_status make_states(lh_course *c, lh_error *err)
+{
+    LHI_TRY(make_spans(c, err));
+    c->n_words = c->n_effects / 64 + 1;
+    c->states = LHI_NEW(c->mem, uint32_t, c->n_spans);
+    /* One more than there can be: the set that is looked for. */
+    c->active =
+        LHI_NEW(c->mem, uint64_t, ((size_t)c->n_spans + 2) * c->n_words);
+    if (!c->states || !c->active)
+        return lhi_fail_nomem(err);
+    c->n_states = 1; /* without any */
+    for (uint32_t i = 0; i < c->n_spans; i++) {
+        uint64_t *set = c->active + (size_t)c->n_states * c->n_words;
+        memset(set, 0, c->n_words * sizeof *set);
+        for (uint32_t k = 0; k < c->n_effects; k++) {
+            const lh_event *e = c->effects[k].event;
+            if (e->from <= c->starts[i] && c->starts[i] < e->to)
+                add_to(set, k);
+        }
+        c->states[i] = state_of(c);
+    }
+    return LH_OK;
+}
+
+/* --- names -------------------------------------------------------------------
+ */
+
+static lh_status find_name(lh_course *c, const char *name, uint32_t *out,
+                           lh_error *err)
+{
+    for (*out = 0; *out < c->n_names; (*out)++)
+        if (strcmp(c->names[*out], name) == 0)
+            return LH_OK;
+    if (!(c->names[*out] = lhi_arena_strdup(c->mem, name)))
+        return lhi_fail_nomem(err);
+    c->n_names++;
+    return LH_OK;
+}
+
+static lh_status name_effect(lh_course *c, lhi_effect *x, lh_error *err)
+{
+    const lh_event *e = x->event;
+    char device[24];
+    snprintf(device, sizeof device, "device %" PRIu32, e->device);
+    x->n_names = e->n_links ? e->n_links : 1;
+    x->names = LHI_NEW(c->mem, uint32_t, x->n_names);
+    if (!x->names)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < x->n_names; i++)
+        LHI_TRY(
+            find_name(c, e->n_links ? e->links[i] : device, &x->names[i], err));
+    return LH_OK;
+}
+
+static lh_status make_names(lh_course *c, lh_error *err)
+{
+    size_t most = 0;
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        most += c->effects[k].event->n_links + 1u;
+    if (!(c->names = LHI_NEW(c->mem, const char *, most)))
+        return lhi_fail_nomem(err);
+    for (uint32_t k = 0; k < c->n_effects; k++)
+        LHI_TRY(name_effect(c, &c->effects[k], err));
+    return LH_OK;
+}
+
+/* --- making ------------------------------------------------------------------
+ */
+
+static lh_status check_size(const lh_events *events, lh_error *err)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < events->n_events; i++)
+        n += events->events[i].n_links;
+    if (events->n_events <= LH_MAX_EVENTS && n <= LH_MAX_EVENT_LINKS)
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "%" PRIu32 " events name %" PRIu64
+                    " links; at most %u and %u are possible",
+                    events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
+}
+
+/* Links in the events' numbers are those of the pipeline that is made. */
+static lh_status take_events(lh_course *c, const lh_events *events,
+                             const lh_pipeline *pipeline, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(check_size(events, err));
+    LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    /* Only read, until find_all() has copied them. */
+    lhi_link_list list = {pipeline, (lh_link *)(uintptr_t)desc.links,
+                          desc.n_links};
+    c->n_effects = events->n_events;
+    c->effects = LHI_NEW(c->mem, lhi_effect, c->n_effects);
+    lh_event *own = LHI_NEW(c->mem, lh_event, c->n_effects);
+    if (!c->effects || !own)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < c->n_effects; i++) {
+        own[i] = events->events[i];
+        c->effects[i].event = &own[i];
+    }
+    lh_status status = find_all(c, events, &list, err);
+    desc.links = list.links;
+    desc.n_links = list.n_links;
+    if (status == LH_OK)
+        status = lh_pipeline_make(&desc, &c->base, err);
+    free(list.links);
+    LHI_TRY(status);
+    LHI_TRY(make_states(c, err));
+    LHI_TRY(make_names(c, err));
+    for (uint32_t i = 0; i < c->n_effects; i++)
+        own[i].links = NULL; /* the caller's */
+    return LH_OK;
+}
+
+/* No time of any state is beyond what a pipeline may have. */
+static lh_status check_states(const lh_course *c, const lh_events *events,
+                              lh_error *err)
+{
+    for (uint32_t s = 0; s < c->n_states; s++) {
+        lh_pipeline *p;
+        lh_status status = lh_course_pipeline(c, s, &p, err);
+        if (status != LH_OK) {
+            lhi_wrap(err, "%s", events->name ? events->name : "events");
+            return status;
+        }
+        lh_pipeline_free(p);
+    }
+    return LH_OK;
+}
+
+lh_status lh_course_make(const lh_pipeline *pipeline, const lh_events *events,
+                         const lh_course_options *options, lh_course **out,
+                         lh_error *err)
+{
+    lh_course_options o;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_course_options, &o, options, err));
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_course *c = mem ? LHI_NEW(mem, lh_course, 1) : NULL;
+    if (!c) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    c->mem = mem;
+    c->speed = o.speed ? o.speed : 1;
+    lh_status status = take_events(c, events, pipeline, err);
+    if (status == LH_OK)
+        status = check_states(c, events, err);
+    if (status != LH_OK) {
+        lh_course_free(c);
+        return status;
+    }
+    *out = c;
+    return LH_OK;
+}
+
+void lh_course_free(lh_course *course)
+{
+    if (!course)
+        return;
+    lh_pipeline_free(course->base);
+    lhi_arena_free(course->mem);
+}
+
+/* --- looking -----------------------------------------------------------------
+ */
+
+uint32_t lh_course_n_states(const lh_course *course)
+{
+    return course->n_states;
+}
+
+uint32_t lh_course_state(const lh_course *course, uint64_t step)
+{
+    uint32_t lo = 0, hi = course->n_spans;
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if ((uint64_t)course->starts[mid] <= step)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return course->states[lo];
+}
+
+uint32_t lh_course_slow(const lh_course *course, uint32_t state,
+                        const char **names, uint32_t room)
+{
+    uint64_t seen[(LH_MAX_EVENTS + LH_MAX_EVENT_LINKS) / 64 + 1] = {0};
+    uint32_t n = 0;
+    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    for (uint32_t k = 0; k < course->n_effects; k++) {
+        const lhi_effect *x = &course->effects[k];
+        for (uint32_t i = 0; has(set, k) && i < x->n_names; i++) {
+            if (has(seen, x->names[i]))
+                continue;
+            add_to(seen, x->names[i]);
+            if (n++ < room)
+                names[n - 1] = course->names[x->names[i]];
+        }
+    }
+    return n;
+}
+
+/* --- the pipeline in a state -------------------------------------------------
+ */
+
+/* A time that no pipeline has stays one. */
+static int64_t times(int64_t ns, double factor)
+{
+    double product = round((double)ns * factor);
+    return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
+}
+
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
+}
+
+static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
+{
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        lh_chunk *k = &chunks[i];
+        if (k->device != e->device)
+            continue;
+        k->f_ns = times(k->f_ns, e->slower);
+        k->d_ns = times(k->d_ns, e->slower);
+        k->w_ns = times(k->w_ns, e->slower);
+    }
+}
+
+/* First all factors, then all sums: in whatever order the events stand. */
+static void slow_links(const lh_course *c, const uint64_t *set, lh_link *links)
+{
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_effect *x = &c->effects[k];
+        for (uint32_t i = 0; has(set, k) && i < x->n_links; i++) {
+            lh_link *link = &links[x->links[i]];
+            link->latency_ns = times(
+                link->latency_ns, x->event->slower * x->event->latency_times);
+            link->transfer_ns = times(
+                link->transfer_ns, x->event->slower * x->event->transfer_times);
+        }
+    }
+    for (uint32_t k = 0; k < c->n_effects; k++) {
+        const lhi_effect *x = &c->effects[k];
+        for (uint32_t i = 0; has(set, k) && i < x->n_links; i++) {
+            lh_link *link = &links[x->links[i]];
+            link->latency_ns =
+                sum_of(link->latency_ns, x->event->latency_ns / c->speed);
+            link->transfer_ns =
+                sum_of(link->transfer_ns, x->event->transfer_ns / c->speed);
+        }
+    }
+}
+
+lh_status lh_course_pipeline(const lh_course *course, uint32_t state,
+                             lh_pipeline **out, lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    const uint64_t *set = course->active + (size_t)state * course->n_words;
+    LHI_TRY(lh_pipeline_describe(course->base, &desc, err));
+    lh_link *links = calloc(desc.n_links + (size_t)1, sizeof *links);
+    lh_chunk *chunks = calloc(desc.n_chunks, sizeof *chunks);
+    lh_status status = links && chunks ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        memcpy(chunks, desc.chunks, desc.n_chunks * sizeof *chunks);
+        if (desc.n_links)
+            memcpy(links, desc.links, desc.n_links * sizeof *links);
+        for (uint32_t k = 0; k < course->n_effects; k++)
+            if (has(set, k) && course->effects[k].event->n_links == 0)
+                slow_passes(course->effects[k].event, chunks, desc.n_chunks);
+        slow_links(course, set, links);
+        desc.links = links;
+        desc.chunks = chunks;
+        status = lh_pipeline_make(&desc, out, err);
+    }
+    free(links);
+    free(chunks);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Iterations one after the other: each state is simulated once. */
+#include "course/course.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static lh_status play_state(const lh_course *course, uint32_t state,
+                            const lh_schedule *schedule,
+                            const lh_sim_options *options, int64_t *ns,
+                            lh_error *err)
+{
+    lh_pipeline *p;
+    lh_timeline *timeline;
+    LHI_TRY(lh_course_pipeline(course, state, &p, err));
+    lh_status status = lh_simulate(p, schedule, options, &timeline, err);
+    if (status == LH_OK) {
+        *ns = lh_timeline_makespan(timeline);
+        lh_timeline_free(timeline);
+    }
+    lh_pipeline_free(p);
+    return status;
+}
+
+lh_status lh_course_play(const lh_course *course, const lh_schedule *schedule,
+                         const lh_sim_options *options, uint64_t n_steps,
+                         int64_t *ns, lh_error *err)
+{
+    uint32_t n_states = lh_course_n_states(course);
+    int64_t *known = malloc(n_states * sizeof *known);
+    lh_status status = known ? LH_OK : lhi_fail_nomem(err);
+    for (uint32_t s = 0; known && s < n_states; s++)
+        known[s] = -1;
+    for (uint64_t i = 0; status == LH_OK && i < n_steps; i++) {
+        int64_t *of_state = &known[lh_course_state(course, i)];
+        if (*of_state < 0)
+            status = play_state(course, lh_course_state(course, i), schedule,
+                                options, of_state, err);
+    }
+    for (uint64_t i = 0; status == LH_OK && i < n_steps; i++)
+        ns[i] = known[lh_course_state(course, i)];
+    free(known);
+    return status;
+}

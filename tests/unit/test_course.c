@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Events: what their file may say, which links and devices they name, what
+ * several of them come to together, and iterations played under them. */
+#include "test.h"
+#include "uniform.h"
+
+#include <longhaul/events.h>
+#include <longhaul/methods.h>
+
+#define MS INT64_C(1000000)
+
+static lh_events *events_of(const char *lines)
+{
+    char text[2048];
+    lh_events *events = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text,
+             "longhaul: events/1\ntime_unit: ms\nevents:\n%s", lines);
+    CHECK_OK(lh_events_parse(text, strlen(text), "e.yaml", &events, &err), err);
+    return events;
+}
+
+static lh_pipeline *pipeline_of(const char *links)
+{
+    char more[512];
+    snprintf(more, sizeof more, "links:\n%s", links);
+    return uniform_make((uniform){.placement = "ud",
+                                  .devices = 4,
+                                  .microbatches = 8,
+                                  .f = 10,
+                                  .d = 10,
+                                  .w = 10,
+                                  .more = *links ? more : NULL});
+}
+
+static lh_course *course_of(const lh_pipeline *p, const char *lines)
+{
+    lh_course *course = NULL;
+    lh_error err = {0};
+    lh_events *events = events_of(lines);
+    if (events)
+        CHECK_OK(lh_course_make(p, events, NULL, &course, &err), err);
+    lh_events_free(events);
+    return course;
+}
+
+static lh_pipeline *at_step(const lh_course *course, uint64_t step)
+{
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(
+        lh_course_pipeline(course, lh_course_state(course, step), &p, &err),
+        err);
+    return p;
+}
+
+static const lh_link *between(const lh_pipeline *p, uint32_t a, uint32_t b)
+{
+    static const lh_link none = {.latency_ns = -1, .transfer_ns = -1};
+    for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++)
+        if (lh_pipeline_link(p, i)->from == a &&
+            lh_pipeline_link(p, i)->to == b)
+            return lh_pipeline_link(p, i);
+    return &none;
+}
+
+/* --- the file --------------------------------------------------------------
+ */
+
+static void units_are_the_files(void)
+{
+    static const struct {
+        const char *unit;
+        int64_t ns;
+    } units[] = {{"", 3000000000},
+                 {"time_unit: ms\n", 3000000},
+                 {"time_unit: us\n", 3000},
+                 {"time_unit: ns\n", 3}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        char text[256];
+        lh_events *e = NULL;
+        lh_error err = {0};
+        snprintf(text, sizeof text,
+                 "longhaul: events/1\n%sevents:\n"
+                 "  - {from: 0, to: 9, links: [0-1], latency: 3}\n",
+                 units[i].unit);
+        CHECK_OK(lh_events_parse(text, strlen(text), "e", &e, &err), err);
+        if (e)
+            CHECK_INT(e->events[0].latency_ns, units[i].ns);
+        lh_events_free(e);
+    }
+}
+
+static void what_makes_no_sense_is_refused(void)
+{
+    static const struct {
+        const char *event, *says;
+    } bad[] = {
+        {"{from: 1, to: 2}", "events[0]: says nothing of what changes"},
+        {"{from: 1, to: 2, links: [0-1]}", "says nothing of how slow"},
+        {"{from: 2, to: 2, links: [0-1], latency: 1}",
+         "events[0].to: is the first step without"},
+        {"{to: 2, links: [0-1], latency: 1}", "'from'"},
+        {"{from: 1, links: [0-1], latency: 1}", "'to'"},
+        {"{from: 1, to: 2, links: [], latency: 1}", "at least 1"},
+        {"{from: 1, to: 2, links: [0-1], latency: 0}", "0 changes nothing"},
+        {"{from: 1, to: 2, links: [0-1], latency: -3}", "events[0].latency"},
+        {"{from: 1, to: 2, links: [0-1], slower: 4}",
+         "slower: must be a factor, as x4"},
+        {"{from: 1, to: 2, links: [0-1], slower: x1}", "x1 changes nothing"},
+        {"{from: 1, to: 2, links: [0-1], slower: x0.5}", "events[0].slower"},
+        {"{from: 1, to: 2, links: [0-1], slower: x}", "events[0].slower"},
+        {"{from: 1, to: 2, links: [0-1], slower: x.nan}", "events[0].slower"},
+        {"{from: 1, to: 2, device: 1}", "'slower'"},
+        {"{from: 1, to: 2, device: 1, slower: x2, transfer: 1}",
+         "transfer: does not belong to an event of a device"},
+        {"{from: 1, to: 2, device: 1, slower: x2, links: [0-1]}",
+         "device: does not belong to an event of links"},
+        {"{at: 3, rail: down}", "'rank'"},
+        {"{at: 3, rank: 1, rail: away}", "events[0].rail"},
+        {"{from: 3, to: 4, rank: 1, rail: down}",
+         "from: does not belong to an event of a rail"},
+        {"{from: -1, to: 4, links: [0-1], latency: 1}", "events[0].from"},
+        {"{from: 1, to: 2, links: [0-1], lateny: 1}", "lateny"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[256];
+        lh_events *e = NULL;
+        lh_error err = {0};
+        snprintf(text, sizeof text, "longhaul: events/1\nevents:\n  - %s\n",
+                 bad[i].event);
+        CHECK_INT(lh_events_parse(text, strlen(text), "e.yaml", &e, &err),
+                  LH_EINPUT);
+        CHECK_HAS(err.text, "e.yaml:3: ");
+        CHECK_HAS(err.text, bad[i].says);
+        CHECK(!e);
+    }
+}
+
+/* --- what they name --------------------------------------------------------
+ */
+
+static void links_are_found_by_ends_and_by_name(void)
+{
+    static const struct {
+        const char *name;
+        int64_t to[3], back[3]; /* ms between 0 and 1, 1 and 2, 2 and 3 */
+    } rows[] = {
+        {"0-1", {11, 1, 0}, {10, 1, 0}},
+        {"0>1", {11, 1, 0}, {0, 1, 0}},
+        {"1>0", {1, 1, 0}, {10, 1, 0}},
+        {"2-3", {1, 1, 10}, {0, 1, 10}},
+        {"west>east", {1, 11, 0}, {0, 1, 0}},
+        {"west-east", {1, 11, 0}, {0, 11, 0}},
+        {"east-west", {1, 11, 0}, {0, 11, 0}},
+        {"east>west", {1, 1, 0}, {0, 11, 0}},
+    };
+    lh_pipeline *p =
+        pipeline_of("  - {from: 0, to: 1, latency: 1}\n"
+                    "  - {from: 1, to: 2, latency: 1, name: west>east}\n"
+                    "  - {from: 2, to: 1, latency: 1, name: east>west}\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[128];
+        snprintf(line, sizeof line,
+                 "  - {from: 5, to: 6, links: ['%s'], latency: 10}\n",
+                 rows[i].name);
+        lh_course *c = course_of(p, line);
+        lh_pipeline *q = c ? at_step(c, 5) : NULL;
+        for (uint32_t d = 0; q && d < 3; d++) {
+            int64_t to = between(q, d, d + 1)->latency_ns;
+            int64_t back = between(q, d + 1, d)->latency_ns;
+            CHECK_MSG(
+                to == rows[i].to[d] * MS || (to < 0 && rows[i].to[d] == 0),
+                "%s: %u to %u is %lld", rows[i].name, d, d + 1, (long long)to);
+            CHECK_MSG(back == rows[i].back[d] * MS ||
+                          (back < 0 && rows[i].back[d] == 0),
+                      "%s: %u to %u is %lld", rows[i].name, d + 1, d,
+                      (long long)back);
+        }
+        lh_pipeline_free(q);
+        lh_course_free(c);
+    }
+    lh_pipeline_free(p);
+}
+
+static void what_a_pipeline_has_not_is_refused(void)
+{
+    static const struct {
+        const char *event, *says;
+        lh_status status;
+    } bad[] = {
+        {"links: [8-9], latency: 1", "links: '8-9' is no link of the pipeline",
+         LH_EINPUT},
+        {"links: [mars], latency: 1", "a-b>c-d", LH_EINPUT},
+        {"links: [0-3], latency: 1", "no messages go between devices 0 and 3",
+         LH_EINPUT},
+        {"links: [1-2], latency: 1", "take the link 'a-b>c-d'", LH_EINPUT},
+        {"links: [a-b-c-d], latency: 1", "may be several links", LH_EINPUT},
+        {"links: [0-1], latency: x2", "latency: a factor changes nothing",
+         LH_EINPUT},
+        {"links: [0-1], slower: x2", "slower: a factor changes nothing",
+         LH_EINPUT},
+        {"links: [2-3], transfer: x2", "transfer: a factor changes nothing",
+         LH_EINPUT},
+        {"device: 4, slower: x2", "there is no device 4", LH_EINPUT},
+        {"links: [2-3], latency: x1000000, slower: x1000000", "e.yaml",
+         LH_EINPUT},
+    };
+    lh_pipeline *p =
+        pipeline_of("  - {from: 1, to: 2, latency: 1, name: a-b>c-d}\n"
+                    "  - {from: 2, to: 1, latency: 1, name: a>b-c-d}\n"
+                    "  - {from: 2, to: 3, latency: 100}\n");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char line[128];
+        lh_course *c = NULL;
+        lh_error err = {0};
+        snprintf(line, sizeof line, "  - {from: 5, to: 6, %s}\n", bad[i].event);
+        lh_events *e = events_of(line);
+        if (e)
+            CHECK_INT(lh_course_make(p, e, NULL, &c, &err), bad[i].status);
+        CHECK_HAS(err.text, "e.yaml");
+        CHECK_HAS(err.text, bad[i].says);
+        CHECK(!c);
+        lh_events_free(e);
+    }
+    lh_events *rail = events_of("  - {at: 5, rank: 2, rail: down}\n");
+    lh_course *c = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_course_make(p, rail, NULL, &c, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "e.yaml:4: rail: ");
+    lh_events_free(rail);
+    lh_pipeline_free(p);
+}
+
+/* --- together --------------------------------------------------------------
+ */
+
+static void events_at_once_multiply_and_add(void)
+{
+    lh_pipeline *p =
+        pipeline_of("  - {from: 0, to: 1, latency: 10, transfer: 2}\n"
+                    "  - {from: 1, to: 0, latency: 4, transfer: 1}\n");
+    static const char *const orders[] = {
+        "  - {from: 0, to: 10, links: ['0>1'], latency: 30}\n"
+        "  - {from: 5, to: 15, links: [0-1], latency: x2}\n"
+        "  - {from: 5, to: 10, links: ['0>1', 0-1], transfer: 5}\n"
+        "  - {from: 5, to: 10, links: [0-1], slower: x3}\n",
+        "  - {from: 5, to: 10, links: [0-1], slower: x3}\n"
+        "  - {from: 5, to: 10, links: ['0>1', 0-1], transfer: 5}\n"
+        "  - {from: 5, to: 15, links: [0-1], latency: x2}\n"
+        "  - {from: 0, to: 10, links: ['0>1'], latency: 30}\n"};
+    for (int i = 0; i < 2; i++) {
+        lh_course *c = course_of(p, orders[i]);
+        static const struct {
+            uint64_t step;
+            int64_t latency, transfer, back_latency, back_transfer;
+        } want[] = {{0, 40, 2, 4, 1},   {4, 40, 2, 4, 1},
+                    {5, 90, 11, 24, 8}, {9, 90, 11, 24, 8},
+                    {10, 20, 2, 8, 1},  {14, 20, 2, 8, 1},
+                    {15, 10, 2, 4, 1},  {UINT64_MAX >> 1, 10, 2, 4, 1}};
+        for (size_t k = 0; c && k < sizeof want / sizeof *want; k++) {
+            lh_pipeline *q = at_step(c, want[k].step);
+            if (!q)
+                continue;
+            CHECK_INT(between(q, 0, 1)->latency_ns, want[k].latency * MS);
+            CHECK_INT(between(q, 0, 1)->transfer_ns, want[k].transfer * MS);
+            CHECK_INT(between(q, 1, 0)->latency_ns, want[k].back_latency * MS);
+            CHECK_INT(between(q, 1, 0)->transfer_ns,
+                      want[k].back_transfer * MS);
+            lh_pipeline_free(q);
+        }
+        if (c) {
+            const char *names[2];
+            CHECK_INT(lh_course_n_states(c), 4);
+            CHECK_INT(lh_course_state(c, 15), 0);
+            CHECK_INT(lh_course_slow(c, 0, names, 2), 0);
+            CHECK_INT(lh_course_slow(c, lh_course_state(c, 7), names, 2), 2);
+            CHECK_INT(lh_course_slow(c, lh_course_state(c, 12), names, 2), 1);
+            CHECK_STR(names[0], "0-1");
+        }
+        lh_course_free(c);
+    }
+    lh_pipeline_free(p);
+}
+
+static void devices_are_slower_in_all_their_passes(void)
+{
+    lh_pipeline *p = pipeline_of("");
+    lh_course *c =
+        course_of(p, "  - {from: 1, to: 9, device: 2, slower: x1.5}\n"
+                     "  - {from: 4, to: 9, device: 2, slower: x2}\n");
+    lh_pipeline *one = at_step(c, 1), *two = at_step(c, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        int64_t times = i == 2 ? 15 : 10;
+        CHECK_INT(lh_pipeline_chunk(one, i)->f_ns, times * MS);
+        CHECK_INT(lh_pipeline_chunk(one, i)->d_ns, times * MS);
+        CHECK_INT(lh_pipeline_chunk(one, i)->w_ns, times * MS);
+        CHECK_INT(lh_pipeline_chunk(two, i)->w_ns, (i == 2 ? 30 : 10) * MS);
+    }
+    const char *name = NULL;
+    CHECK_INT(lh_course_slow(c, lh_course_state(c, 4), &name, 1), 1);
+    CHECK_STR(name, "device 2");
+    lh_pipeline_free(one);
+    lh_pipeline_free(two);
+    lh_course_free(c);
+    lh_pipeline_free(p);
+}
+
+static void speed_is_of_the_events_too(void)
+{
+    lh_pipeline *p = pipeline_of("  - {from: 0, to: 1, latency: 10}\n");
+    lh_events *e = events_of(
+        "  - {from: 0, to: 2, links: [0-1], latency: 30, transfer: 6}\n");
+    lh_course *c = NULL;
+    lh_error err = {0};
+    const lh_course_options o = {.size = sizeof o, .speed = 3};
+    CHECK_OK(lh_course_make(p, e, &o, &c, &err), err);
+    lh_pipeline *q = c ? at_step(c, 0) : NULL;
+    if (q) {
+        CHECK_INT(between(q, 0, 1)->latency_ns, 20 * MS);
+        CHECK_INT(between(q, 1, 0)->transfer_ns, 2 * MS);
+    }
+    lh_pipeline_free(q);
+    lh_course_free(c);
+    lh_events_free(e);
+    lh_pipeline_free(p);
+}
+
+/* --- playing -----------------------------------------------------------------
+ */
+
+/* Each step takes what its pipeline, made by hand, takes alone. */
+static void steps_take_what_their_pipelines_take(void)
+{
+    lh_pipeline *p = pipeline_of("");
+    lh_pipeline *slow = pipeline_of("  - {from: 1, to: 2, latency: 35}\n"
+                                    "  - {from: 2, to: 1, latency: 35}\n");
+    lh_course *c =
+        course_of(p, "  - {from: 2, to: 5, links: [1-2], latency: 35}\n"
+                     "  - {from: 7, to: 8, links: [1-2], latency: 35}\n");
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    int64_t ns[10] = {0};
+    CHECK_OK(lh_method_run("zb-h1", p, NULL, &s, NULL, &err), err);
+    for (uint32_t coupled = 0; s && coupled < 3; coupled++) {
+        const lh_sim_options o = {.size = sizeof o, .coupled_queue = coupled};
+        lh_timeline *a = NULL, *b = NULL;
+        CHECK_OK(lh_simulate(p, s, &o, &a, &err), err);
+        CHECK_OK(lh_simulate(slow, s, &o, &b, &err), err);
+        CHECK_OK(lh_course_play(c, s, &o, 10, ns, &err), err);
+        for (int i = 0; a && b && i < 10; i++)
+            CHECK_INT(ns[i], lh_timeline_makespan(
+                                 (i >= 2 && i < 5) || i == 7 ? b : a));
+        CHECK(!a || !b || lh_timeline_makespan(a) < lh_timeline_makespan(b));
+        lh_timeline_free(a);
+        lh_timeline_free(b);
+    }
+    lh_schedule_free(s);
+    lh_course_free(c);
+    lh_pipeline_free(slow);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(units_are_the_files);
+    RUN(what_makes_no_sense_is_refused);
+    RUN(links_are_found_by_ends_and_by_name);
+    RUN(what_a_pipeline_has_not_is_refused);
+    RUN(events_at_once_multiply_and_add);
+    RUN(devices_are_slower_in_all_their_passes);
+    RUN(speed_is_of_the_events_too);
+    RUN(steps_take_what_their_pipelines_take);
+    return test_summary();
+}
