@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* longhaul simulate: what one iteration takes, and why. */
 #include "commands.h"
+#include "course_view.h"
 #include "jitter_view.h"
 #include "view.h"
 #include "wrap.h"
@@ -15,6 +16,7 @@ typedef struct settings {
     uint32_t sub_blocks;
     cli_model model;
     cli_jitter jitter;
+    cli_play play;
 } settings;
 
 static const cli_option options[] = {
@@ -28,6 +30,24 @@ static const cli_option options[] = {
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
     CLI_JITTER_ROWS(settings),
+    CLI_EVENTS_ROW(settings, play.events,
+                   "Play --steps iterations, one after the other, while links "
+                   "and devices become slow as FILE says. The schedule is made "
+                   "without that."),
+    {.name = "steps",
+     .letter = 'n',
+     .type = CLI_COUNT,
+     .at = offsetof(settings, play.steps),
+     .arg = "N",
+     .least = 1,
+     .most = 1000000,
+     .help = "With --events: iterations to play."},
+    {.name = "log",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, play.log),
+     .arg = "FILE",
+     .help = "With --events: write a line of JSON for each iteration.",
+     .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
@@ -39,6 +59,8 @@ static const cli_example examples[] = {
      "Numbers of a plan as JSON, and its trace for Perfetto."},
     {"longhaul simulate plan.json --jitter latency=0.2,degraded=0.01x3",
      "Also what iterations take when links vary."},
+    {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml --steps 90",
+     "Ninety iterations, in some of which links are slow."},
 };
 
 /* What the command works on and finds. */
@@ -152,6 +174,8 @@ static json_t *dp_links_json(const lh_pipeline *p)
 /* Of a plan: what follows the pipeline, too. */
 static int64_t iteration_ns(const work *w)
 {
+    if (!w->problem.plan)
+        return lh_timeline_makespan(w->view.timeline);
     const lh_choice *best = &w->problem.plan->best;
     return lh_timeline_makespan(w->view.timeline) + best->optimizer_ns +
            best->overhead_ns;
@@ -457,6 +481,28 @@ static void take_plans_bound(work *w)
              "by the search that made the plan");
 }
 
+/* What shows one iteration, of which there are several. */
+static lh_status check_events(cli *c)
+{
+    const settings *s = c->settings;
+    static const char *const of_one[] = {"trace", "html", "svg", "jitter",
+                                         "objective"};
+    if (!s->play.events && s->play.steps)
+        return cli_usage(c, "--steps is for --events");
+    if (!s->play.events && s->play.log)
+        return cli_usage(c, "--log is for --events");
+    if (!s->play.events)
+        return LH_OK;
+    if (!s->play.steps)
+        return cli_usage(c, "--events needs to know how many iterations: "
+                            "--steps");
+    for (uint32_t i = 0; i < CLI_COUNT_OF(of_one); i++)
+        if (cli_given(c, of_one[i]))
+            return cli_usage(c, "--%s is of one iteration; not with --events",
+                             of_one[i]);
+    return LH_OK;
+}
+
 static lh_status simulate(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -471,6 +517,10 @@ static lh_status simulate(cli *c, work *w)
         CLI_TRY(vary(c, w));
     CLI_TRY(write_files(c, v));
     cli_progress_end();
+    if (s->play.events)
+        return cli_play_run(c, &s->play, v, &s->model,
+                            iteration_ns(w) -
+                                lh_timeline_makespan(v->timeline));
     uint32_t device;
     if (!lh_timeline_fits(v->timeline, &device))
         cli_note(c,
@@ -487,6 +537,7 @@ static lh_status run_simulate(cli *c)
     work w = {0};
     const settings *s = c->settings;
     lh_jitter jitter;
+    CLI_TRY(check_events(c));
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (s->jitter.spec)
         CLI_TRY(cli_read_jitter(c, &s->jitter, &jitter));
@@ -513,6 +564,13 @@ const cli_command cmd_simulate = {
         "With --jitter every sample is an iteration with its own delays of "
         "links and speeds of devices, under the same schedule; --seed draws "
         "others.\n\n"
+        "With --events iterations are played in virtual time: what each "
+        "takes while links and devices are as slow as the events have them, "
+        "and all together. Iterations do not overlap. Its JSON has total_s; "
+        "iterations, each with step, seconds (of a plan with what follows "
+        "the pipeline), schedule, path and slow, what is slow then; and "
+        "switches to other schedules, of which there are none. The path is "
+        "direct with --coupled, where sends stop passes, else delegated.\n\n"
         "In the JSON, times are in seconds and memory is in the unit of the "
         "file; peak_memory has a number per device, critical_path the passes, "
         "transfers and latencies that follow each other from the start to "

@@ -30,7 +30,7 @@ JOB = """
     """
 FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p.yaml", "ud.yaml",
          "wave.yaml", "s.csv", "a.json", "b.json", "proof.json", "book.txt",
-         "args.txt"]
+         "args.txt", "events.yaml"]
 
 
 @makes(*FILES)
@@ -51,6 +51,12 @@ def inputs():
     for name in ("a.json", "b.json"):
         run("simulate", "pipeline.yaml", "-s", "s.csv", "--trace", name)
     write("args.txt", MEGATRON)
+    write("events.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 15, to: 85, links: [0-1], latency: 30}
+        """)
     write("book.txt", "It is a truth universally acknowledged. " * 200)
 
 

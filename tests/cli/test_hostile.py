@@ -111,6 +111,8 @@ def every_kind_of_document_is_refused_within_the_bound():
             "trace": ["report", "FILE"], "optical": ["optical", "FILE"],
             "topology": ["optical", "with-topology.yaml"],
             "profile": ["plan", "with-profile.yaml"],
+            "events": ["simulate", "p.yaml", "-s", "1f1b", "--steps", "2",
+                       "--events", "FILE"],
             "model": ["plan", "with-model.yaml"],
             "certificate": ["check", "p.yaml", "s.csv", "--certificate",
                             "FILE"]}.items():

@@ -275,6 +275,11 @@ def all_kinds(fixtures, has_blas):
         Kind("profile", "m.yaml", seeds("tests/fuzz/corpus/profile/*"), [
             command("plan with-profile.yaml --no-optimal --search even "
                     "-o p.json!", "endless")]),
+        Kind("events", "m.yaml", seeds("tests/fuzz/corpus/events/*"), [
+            command(f"simulate {ROOT}/examples/adaptra-8-stages.yaml -s 1f1b "
+                    "--events @ --steps 99 --log l.jsonl!"),
+            command("simulate few.json -s few.csv --events @ --steps 9 "
+                    "--json")]),
         Kind("model", "m.json", seeds("tests/data/configs/*/config.json",
                                       "tests/fuzz/corpus/model/*"), [
             command("plan with-model.yaml --no-optimal --search even --json",

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --events: iterations under what becomes slow, as simulate and train have
+ * them. */
+#ifndef CLI_COURSE_VIEW_H
+#define CLI_COURSE_VIEW_H
+
+#include "view.h"
+
+#include <longhaul/events.h>
+
+/* A row of an option table; `member` of the settings is a const char *. */
+#define CLI_EVENTS_ROW(settings, member, says)                                 \
+    {                                                                          \
+        .name = "events", .type = CLI_TEXT, .at = offsetof(settings, member),  \
+        .arg = "FILE", .help = says, .words = CLI_WORDS_FILES                  \
+    }
+
+/* Reads the events of the file at `path` for a pipeline that is played `speed`
+ * times as fast. */
+lh_status cli_course_read(cli *c, const char *path, const lh_pipeline *pipeline,
+                          uint32_t speed, lh_course **out);
+
+/* ["2-3", "device 1"]: what is slow in a step; NULL: no memory. `course` NULL:
+ * nothing is. */
+json_t *cli_slow_json(const lh_course *course, uint64_t step);
+/* The same for people: "2-3, device 1"; "nothing". */
+#define CLI_SLOW_TEXT 48
+char *cli_slow_text(const lh_course *course, uint32_t state, char *text);
+
+/* What sends do: "direct", they share a queue with a device's passes;
+ * "delegated", passes never wait for them. */
+const char *cli_path_of(const cli_model *model);
+
+/* --- simulate ---------------------------------------------------------------
+ */
+
+typedef struct cli_play {
+    const char *events, *log;
+    uint32_t steps;
+} cli_play;
+
+/* Iterations 0 to steps - 1 of the view's schedule, as text or JSON. `after_ns`
+ * follows the pipeline in each. */
+lh_status cli_play_run(cli *c, const cli_play *play, const cli_view *view,
+                       const cli_model *model, int64_t after_ns);
+
+#endif
