@@ -147,8 +147,16 @@ static lh_status make_senders(lhi_late *late, lh_error *err)
         if (sends[peer])
             LHI_TRY(fill_sender(late, &late->senders[late->n_senders++], peer,
                                 maker, err));
+    return LH_OK;
+}
+
+/* By the thread that runs passes, whose priority and sharpness they get. */
+static lh_status start_senders(lhi_late *late, lh_error *err)
+{
     for (uint32_t i = 0; i < late->n_senders; i++) {
         sender *s = &late->senders[i];
+        if (s->started)
+            continue;
         if (pthread_create(&s->thread, NULL, sender_main, s) != 0)
             return lhi_fail(err, LH_EIO, "cannot start a sending thread");
         s->started = true;
@@ -193,8 +201,10 @@ void lhi_late_free(lhi_late *late)
     pthread_mutex_destroy(&late->lock);
 }
 
-void lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind)
+lh_status lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind,
+                         lh_error *err)
 {
+    LHI_TRY(start_senders(late, err));
     pthread_mutex_lock(&late->lock);
     late->step = step;
     late->kind = kind;
@@ -203,6 +213,7 @@ void lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind)
     late->round++;
     pthread_cond_broadcast(&late->changed);
     pthread_mutex_unlock(&late->lock);
+    return LH_OK;
 }
 
 lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,

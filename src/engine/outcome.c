@@ -16,6 +16,7 @@
 
 typedef struct measuring {
     const lhi_job *job;
+    const lh_exec *exec; /* that the iteration followed */
     const lhi_record *const *records;
     lh_timeline *t;
     uint32_t *makers; /* per input: index of the run that makes it */
@@ -59,7 +60,7 @@ static void add_message(measuring *m, const lh_timeline_run *consumer,
 static void add_runs(measuring *m)
 {
     lh_timeline *t = m->t;
-    const lh_exec *x = m->job->exec;
+    const lh_exec *x = m->exec;
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
@@ -110,7 +111,7 @@ static void add_collectives(measuring *m, const lhi_played *const *played,
 static lh_status allocate(measuring *m, const uint32_t *n_played,
                           lhi_arena *mem, lh_error *err)
 {
-    const lh_exec *x = m->job->exec;
+    const lh_exec *x = m->exec;
     lh_timeline *t = m->t = LHI_NEW(mem, lh_timeline, 1);
     size_t *offsets = LHI_NEW(mem, size_t, (size_t)x->n_ranks + 1);
     m->makers = LHI_NEW(mem, uint32_t, 2 * (size_t)x->n_half);
@@ -168,14 +169,14 @@ static lh_status as_measured(const lhi_job *job, const lh_trace *from,
     return status;
 }
 
-lh_status lhi_measured_trace(const lhi_job *job,
+lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_record *const *records,
                              const lhi_played *const *played,
                              const uint32_t *n_played, lh_trace **out,
                              lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
-    measuring m = {.job = job, .records = records};
+    measuring m = {.job = job, .exec = exec, .records = records};
     lh_trace *made = NULL;
     lh_status status =
         mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
@@ -225,11 +226,12 @@ static const unsigned char *next_bytes(reader *r, size_t size)
     return at;
 }
 
-lh_status lhi_job_check_counts(const lhi_job *job, uint32_t rank,
-                               const lhi_counts *counts, lh_error *err)
+lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
+                               uint32_t rank, const lhi_counts *counts,
+                               lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
-    uint32_t n_passes = job->exec->ranks[rank].n_passes;
+    uint32_t n_passes = exec->ranks[rank].n_passes;
     size_t most = 2 * (size_t)p->n_chunks + p->n_dp_ops;
     if (counts->n_passes == n_passes && counts->n_played <= most)
         return LH_OK;
@@ -257,17 +259,17 @@ static lh_status check_played(const lhi_job *job, uint32_t rank,
 }
 
 /* What one rank has recorded. */
-static lh_status read_rank(const lhi_job *job, uint32_t rank, reader *r,
-                           lhi_arena *mem, lhi_record **records,
-                           lhi_played **played, uint32_t *n_played,
-                           lh_error *err)
+static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
+                           uint32_t rank, reader *r, lhi_arena *mem,
+                           lhi_record **records, lhi_played **played,
+                           uint32_t *n_played, lh_error *err)
 {
     lhi_counts counts;
     const unsigned char *head = next_bytes(r, LHI_COUNTS_BYTES);
     if (!head)
         return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
     LHI_TRY(lhi_counts_read(head, LHI_COUNTS_BYTES, &counts, err));
-    LHI_TRY(lhi_job_check_counts(job, rank, &counts, err));
+    LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
     size_t size = lhi_rows_bytes(&counts);
     const unsigned char *rows = next_bytes(r, size);
     if (!rows)
@@ -286,19 +288,20 @@ static lh_status read_rank(const lhi_job *job, uint32_t rank, reader *r,
     return check_played(job, rank, *played, counts.n_played, err);
 }
 
-static lh_status read_records(const lhi_job *job, reader *r, lhi_arena *mem,
-                              lh_trace **out, lh_error *err)
+static lh_status read_records(const lhi_job *job, const lh_exec *exec,
+                              reader *r, lhi_arena *mem, lh_trace **out,
+                              lh_error *err)
 {
-    uint32_t n = job->exec->n_ranks;
+    uint32_t n = exec->n_ranks;
     lhi_record **records = LHI_NEW(mem, lhi_record *, n);
     lhi_played **played = LHI_NEW(mem, lhi_played *, n);
     uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
     if (!records || !played || !n_played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
-        LHI_TRY(read_rank(job, i, r, mem, &records[i], &played[i], &n_played[i],
-                          err));
-    return lhi_measured_trace(job, (const lhi_record *const *)records,
+        LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &played[i],
+                          &n_played[i], err));
+    return lhi_measured_trace(job, exec, (const lhi_record *const *)records,
                               (const lhi_played *const *)played, n_played, out,
                               err);
 }
@@ -387,7 +390,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     lh_status status = LH_OK;
     if (head.n_recorded) {
         lhi_arena *mem = lhi_arena_make(0);
-        status = mem ? read_records(job, r, mem, &to->trace, err)
+        status = mem ? read_records(job, job->exec, r, mem, &to->trace, err)
                      : lhi_fail_nomem(err);
         lhi_arena_free(mem);
     }

@@ -265,7 +265,7 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     if (!rank->o.hooks)
         lhi_played_begin(rank, t0_ns);
     if (rank->late)
-        lhi_late_begin(rank->late, step, kind);
+        LHI_TRY(lhi_late_begin(rank->late, step, kind, err));
     int64_t free_ns = t0_ns;
     *end_ns = t0_ns;
     for (uint32_t i = 0; i < program->n_passes; i++) {

@@ -124,7 +124,9 @@ void lhi_pool_free(lhi_rank *rank);
 lh_status lhi_late_make(lhi_rank *rank, lh_error *err);
 void lhi_late_stop(lhi_late *late);
 void lhi_late_free(lhi_late *late);
-void lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind);
+/* The first time it starts these threads. */
+lh_status lhi_late_begin(lhi_late *late, uint64_t step, lhi_step_kind kind,
+                         lh_error *err);
 /* A receive was posted at `posted_ns`. */
 lh_status lhi_late_posted(lhi_late *late, const lhi_exec_post *post,
                           int64_t posted_ns, lh_error *err);

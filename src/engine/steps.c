@@ -316,7 +316,7 @@ static lh_status hear_records(worker *w, uint32_t rank, lhi_text *out,
     unsigned char head[LHI_COUNTS_BYTES];
     uint64_t turn = w->turn;
     LHI_TRY(hear_counts(w, rank, head, &counts, err));
-    LHI_TRY(lhi_job_check_counts(w->job, rank, &counts, err));
+    LHI_TRY(lhi_job_check_counts(w->job, w->shift->exec, rank, &counts, err));
     size_t size = lhi_rows_bytes(&counts);
     unsigned char *rows = malloc(size + 1);
     if (!rows)

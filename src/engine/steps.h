@@ -101,13 +101,15 @@ lh_status lhi_job_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
                            lh_train_result **out, lh_error *err);
 
-/* Whether a rank can have recorded so much; LH_EIO: no. */
-lh_status lhi_job_check_counts(const lhi_job *job, uint32_t rank,
-                               const lhi_counts *counts, lh_error *err);
+/* Whether a rank can have recorded so much of an iteration under `exec`;
+ * LH_EIO: no. */
+lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
+                               uint32_t rank, const lhi_counts *counts,
+                               lh_error *err);
 
-/* The trace of what was recorded: `records[r]` and `played[r]` of each rank,
- * times from the start of the iteration. */
-lh_status lhi_measured_trace(const lhi_job *job,
+/* The trace of what was recorded under `exec`: `records[r]` and `played[r]` of
+ * each rank, times from the start of the iteration. */
+lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_record *const *records,
                              const lhi_played *const *played,
                              const uint32_t *n_played, lh_trace **out,

@@ -371,10 +371,25 @@ lh_status lhi_training_save(lhi_training *t, uint64_t turn, lh_error *err)
 /* --- making and freeing
  * -------------------------------------------------------------- */
 
+/* Each chunk is in both once, whatever the order: there is room. */
+void lhi_training_reschedule(lhi_training *t, const lh_exec *exec)
+{
+    const lhi_exec_rank *program = &exec->ranks[t->o.stage];
+    uint32_t gathers = 0, scatters = 0;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->is_first)
+            t->gathers[gathers++] = pass->pass.chunk;
+        if (pass->is_last)
+            t->scatters[scatters++] = pass->pass.chunk;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
 static lh_status list_chunks(lhi_training *t, lh_error *err)
 {
     const lh_exec *x = t->o.exec;
-    const lhi_exec_rank *program = &x->ranks[t->o.stage];
     t->mine = calloc(x->n_chunks, sizeof *t->mine);
     t->gathers = calloc(x->n_chunks, sizeof *t->gathers);
     t->scatters = calloc(x->n_chunks, sizeof *t->scatters);
@@ -387,17 +402,10 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
         !t->ended_ns || !t->arrive_ns || !t->played || !t->group_ranks)
         return lhi_fail_nomem(err);
-    uint32_t gathers = 0, scatters = 0;
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
-    for (uint32_t i = 0; i < program->n_passes; i++) {
-        const lhi_exec_pass *pass = &program->passes[i];
-        if (pass->is_first)
-            t->gathers[gathers++] = pass->pass.chunk;
-        if (pass->is_last)
-            t->scatters[scatters++] = pass->pass.chunk;
-    }
+    lhi_training_reschedule(t, x);
     for (uint32_t k = 0; k < t->o.n_replicas; k++)
         t->group_ranks[k] = k * x->n_ranks + t->o.stage;
     t->group = (lhi_net_group){.n_ranks = t->o.n_replicas,

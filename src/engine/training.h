@@ -36,6 +36,10 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);
 /* Steps done so far. */
 uint64_t lhi_training_step(const lhi_training *training);
 
+/* Between steps: the next ones follow `exec`, of the same pipeline, by which
+ * collectives are ordered. */
+void lhi_training_reschedule(lhi_training *training, const lh_exec *exec);
+
 /* Before the passes of a step, and after: reduces, clips, updates. */
 void lhi_training_begin(lhi_training *training, uint64_t step);
 lh_status lhi_training_end(lhi_training *training, uint64_t turn,

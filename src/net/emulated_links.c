@@ -28,7 +28,7 @@ typedef struct message {
 typedef struct link {
     pthread_mutex_t lock;
     lhi_net_link rule;
-    bool broken, any, in_turns;
+    bool broken, in_turns;
     int64_t free_ns;             /* end of the last transfer that is final */
     uint64_t next_turn;          /* of order[head] */
     uint32_t head, tail;         /* of `order` */
@@ -214,7 +214,7 @@ static void date_from(link *l, uint32_t place)
 static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
                             lh_error *err)
 {
-    if (l->any && l->in_turns != (turn != LHI_NET_NO_TURN))
+    if (l->head < l->tail && l->in_turns != (turn != LHI_NET_NO_TURN))
         return lhi_fail(err, LH_EINVAL,
                         "emulated link %u: some messages have a turn and some "
                         "have none",
@@ -262,7 +262,6 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                    .turn = turn,
                    .sender = sender,
                    .used = true};
-    l->any = true;
     l->in_turns = turn != LHI_NET_NO_TURN;
     date_from(l, insert(l, index));
     *out = index;

@@ -91,8 +91,9 @@ typedef struct lhi_net_link {
  * message takes, or LHI_NET_NO_LINK. `entered_ns`: when it enters that link:
  * the moment at which the pass that made it ended, at most now. `turn`: where
  * the link's messages leave in a given order, the message's place in it (0, 1,
- * ...; each place once over the whole run; all of the link's messages or none
- * have one); LHI_NET_NO_TURN: first in, first out. Never blocks. */
+ * ...; each place once over the whole run, messages without one counted as they
+ * leave; all messages that are on the link together have one, or none has);
+ * LHI_NET_NO_TURN: first in, first out. Never blocks. */
 lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
                        const void *data, size_t size, uint32_t link,
                        int64_t entered_ns, uint64_t turn, lhi_net_op *op,
