@@ -118,6 +118,23 @@ enum {
 /* Of a message where neither a plan nor the caller says. */
 enum { LH_TRAIN_MESSAGE_BYTES = 65536 };
 
+/* A schedule that a run is to follow from an iteration on. */
+typedef struct lh_reschedule {
+    size_t size;                 /* sizeof(lh_reschedule) */
+    const lh_schedule *schedule; /* borrowed until the next call, or the end of
+                                    the run */
+    const char *name, *why;      /* to be shown; NULL: "". Copied, the longer
+                                    part of long ones left out */
+} lh_reschedule;
+
+/* What became of it. */
+typedef struct lh_switch {
+    uint64_t step; /* the first iteration that was to follow it */
+    const char *to, *why;
+    const char *refused;  /* NULL: all ranks follow it; else why none does */
+    int64_t predicted_ns; /* of an iteration; 0: it could not be lowered */
+} lh_switch;
+
 typedef struct lh_train_options {
     size_t size; /* sizeof(lh_train_options) */
     /* NULL: "inproc", ranks as threads; "local": as processes of this machine;
@@ -157,6 +174,18 @@ typedef struct lh_train_options {
     /* cpu, of a plan: the result has a profile of what was run. Adds to the end
      * of the run messages of several sizes between the stages. */
     bool profiles;
+    /* Asked on rank 0 which schedule the iterations from `step` on are to
+     * follow: as the iteration before it begins, and once before the first one
+     * of the run. NULL: as before. Else all ranks get it while the iteration
+     * before runs, lower it under the options of the run's first execution plan
+     * and prove it; at the boundary all go on with it, or, where one of them
+     * cannot, none does. What it returns is looked at before it is called
+     * again. Not together with `profiles`. May be NULL; then a run
+     * keeps to its schedule. On other ranks it is not looked at. */
+    const lh_reschedule *(*reschedule)(void *context, uint64_t step);
+    /* On rank 0, at the boundary; strings are borrowed for the call. May be
+     * NULL. */
+    void (*switched)(void *context, const lh_switch *what);
 } lh_train_options;
 
 typedef struct lh_train_result {
@@ -167,7 +196,8 @@ typedef struct lh_train_result {
     const lh_trace *trace; /* of the last iteration; NULL: there was none */
     uint32_t n_grown; /* message buffers beyond those that were predicted */
     /* Of one iteration: what the simulator predicts, and what was measured; 0
-     * where there was none. */
+     * where there was none. Where schedules were switched, of the iterations
+     * since the last time. */
     int64_t predicted_ns, median_ns, least_ns, most_ns;
     double error;   /* median_ns / predicted_ns - 1; 0: nothing was predicted */
     uint64_t slips; /* of all iterations together */
@@ -289,6 +319,11 @@ typedef struct lh_measure_options {
 LH_API lh_status lh_profile_measure(const lh_job *job,
                                     const lh_measure_options *options,
                                     lh_profile **out, lh_error *err);
+
+/* All schedules that `reschedule` gave, also those that were refused. Borrowed
+ * from the result. */
+LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
+                                          uint32_t *n_switches);
 
 LH_API void lh_train_result_free(lh_train_result *result); /* NULL is fine */
 

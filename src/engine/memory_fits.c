@@ -35,15 +35,15 @@ static void count_at_once(const lhi_exec_rank *rank, const lhi_cpu_options *o,
     }
 }
 
-static lh_status count_rank(const lhi_job *job, uint32_t rank, rank_need *out,
-                            lh_error *err)
+static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
+                            uint32_t rank, rank_need *out, lh_error *err)
 {
     lhi_cpu_options o;
     LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
     uint32_t *counts = calloc(2 * (size_t)o.n_mine + 1, sizeof *counts);
     if (counts) {
         double values = 0;
-        count_at_once(&job->exec->ranks[rank % job->exec->n_ranks], &o, counts,
+        count_at_once(&exec->ranks[rank % exec->n_ranks], &o, counts,
                       counts + o.n_mine);
         for (uint32_t i = 0; i < o.n_mine; i++)
             values += lhi_cpu_parameters(&o, i);
@@ -127,7 +127,7 @@ lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
     uint32_t n = job->exec->n_ranks * job->n_replicas;
     rank_need sum = {0}, most = {0}, least = {0}, one = {0};
     for (uint32_t r = 0; r < n; r++) {
-        LHI_TRY(count_rank(job, r, &one, err));
+        LHI_TRY(count_rank(job, job->exec, r, &one, err));
         double total = one.state + one.activations;
         sum.state += one.state;
         sum.activations += one.activations;
@@ -144,4 +144,32 @@ lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err)
     default: /* which rank this is shows once it is started */
         return compare(least, 1, least, err);
     }
+}
+
+lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, bool all, double *bytes,
+                              lh_error *err)
+{
+    uint32_t n = all ? exec->n_ranks * job->n_replicas : 1;
+    double sum = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        rank_need one = {0};
+        LHI_TRY(count_rank(job, exec, all ? r : rank, &one, err));
+        sum += one.activations;
+    }
+    *bytes = sum;
+    return LH_OK;
+}
+
+lh_status lhi_job_fits_more(double bytes, lh_error *err)
+{
+    size_text more, there;
+    lhi_memory_room room = lhi_room_to_fill("");
+    if (bytes <= (double)room.bytes)
+        return LH_OK;
+    return lhi_fail(err, LH_ENOMEM,
+                    "it keeps %s more of activations at a time, but there are "
+                    "%s, by %s",
+                    show_bytes(bytes, true, more),
+                    show_bytes((double)room.bytes, false, there), room.limit);
 }

@@ -3,6 +3,9 @@
 
 #include "base/bytes.h"
 #include "base/fail.h"
+#include "base/input.h"
+
+#include <string.h>
 
 /* Tensors, and sums of them, go as they lie in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -14,13 +17,17 @@ typedef enum message_kind {
     MESSAGE_DONE,
     MESSAGE_NOTICE,
     MESSAGE_COUNTS,
-    MESSAGE_OUTCOME
+    MESSAGE_OUTCOME,
+    MESSAGE_PROPOSAL,
+    MESSAGE_VOTE,
+    MESSAGE_SWITCH
 } message_kind;
 
 static const char *const names[] = {
     [MESSAGE_COMMAND] = "a command",  [MESSAGE_DONE] = "a report",
     [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
-    [MESSAGE_OUTCOME] = "an outcome",
+    [MESSAGE_OUTCOME] = "an outcome", [MESSAGE_PROPOSAL] = "a proposal",
+    [MESSAGE_VOTE] = "a vote",        [MESSAGE_SWITCH] = "a switch",
 };
 
 enum { HEAD_BYTES = 4 };
@@ -117,7 +124,8 @@ void lhi_command_write(const lhi_command *o,
     put32(&at, (uint32_t)o->what);
     put64(&at, o->step);
     put64(&at, (uint64_t)o->t0_ns);
-    put64(&at, 0);
+    put32(&at, o->proposes);
+    put32(&at, (uint32_t)o->verdict);
 }
 
 lh_status lhi_command_read(const unsigned char *in, size_t size,
@@ -126,13 +134,17 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     const unsigned char *at = NULL;
     LHI_TRY(get_head(in, size, MESSAGE_COMMAND, LHI_COMMAND_BYTES, &at, err));
     uint32_t what = get32(&at);
-    lhi_command o = {(lhi_command_kind)what, get64(&at), 0};
+    lhi_command o = {.what = (lhi_command_kind)what, .step = get64(&at)};
     o.t0_ns = get_time(&at);
-    uint64_t rest = get64(&at);
-    if (what > LHI_COMMAND_END)
+    uint32_t proposes = get32(&at), verdict = get32(&at);
+    o.proposes = proposes;
+    o.verdict = (lhi_verdict)verdict;
+    if (what > LHI_COMMAND_SCHEDULE)
         return fail_field(MESSAGE_COMMAND, "kind", what, err);
-    if (rest)
-        return fail_field(MESSAGE_COMMAND, "end", rest, err);
+    if (proposes > 1)
+        return fail_field(MESSAGE_COMMAND, "proposal", proposes, err);
+    if (verdict > LHI_VERDICT_DROP)
+        return fail_field(MESSAGE_COMMAND, "verdict", verdict, err);
     *out = o;
     return LH_OK;
 }
@@ -267,6 +279,122 @@ lh_status lhi_rows_read(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
+/* --- other schedules --------------------------------------------------------
+ */
+
+/* `room` bytes: as much of the text as fits, ended and filled with 0. */
+static void put_text(unsigned char **at, const char *text, size_t room)
+{
+    size_t len = strlen(text);
+    if (len >= room)
+        len = room - 1;
+    memset(*at, 0, room);
+    memcpy(*at, text, len);
+    *at += room;
+}
+
+static lh_status get_text(const unsigned char **at, char *out, size_t room,
+                          message_kind kind, lh_error *err)
+{
+    const unsigned char *end = memchr(*at, 0, room);
+    size_t len = end ? (size_t)(end - *at) : room;
+    for (size_t i = len; i < room; i++)
+        if ((*at)[i])
+            end = NULL;
+    if (!end)
+        return lhi_fail(err, LH_EIO, "%s whose text does not end", names[kind]);
+    memcpy(out, *at, room);
+    *at += room;
+    return LH_OK;
+}
+
+void lhi_proposal_write(const lhi_proposal *p,
+                        unsigned char out[LHI_PROPOSAL_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_PROPOSAL);
+    put32(&at, 0);
+    put64(&at, p->step);
+    put32(&at, p->n_rows);
+    put32(&at, p->n_links);
+    put64(&at, 0);
+}
+
+lh_status lhi_proposal_read(const unsigned char *in, size_t size,
+                            lhi_proposal *out, lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_PROPOSAL, LHI_PROPOSAL_BYTES, &at, err));
+    uint32_t begin = get32(&at);
+    lhi_proposal p = {.step = get64(&at)};
+    p.n_rows = get32(&at);
+    p.n_links = get32(&at);
+    uint64_t rest = get64(&at);
+    if (begin)
+        return fail_field(MESSAGE_PROPOSAL, "beginning", begin, err);
+    if (rest)
+        return fail_field(MESSAGE_PROPOSAL, "end", rest, err);
+    if (p.n_rows > lhi_input_bytes(LHI_INPUT_SCHEDULE))
+        return fail_field(MESSAGE_PROPOSAL, "length of rows", p.n_rows, err);
+    if (p.n_links > lhi_input_bytes(LHI_INPUT_SCHEDULE) ||
+        (p.n_links && !p.n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of link orders", p.n_links,
+                          err);
+    *out = p;
+    return LH_OK;
+}
+
+void lhi_vote_write(const lhi_vote *v, unsigned char out[LHI_VOTE_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_VOTE);
+    put32(&at, v->refuses);
+    put64(&at, v->step);
+    put_text(&at, v->refuses ? v->why : "", LHI_VOTE_TEXT);
+}
+
+lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
+                        lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_VOTE, LHI_VOTE_BYTES, &at, err));
+    uint32_t refuses = get32(&at);
+    lhi_vote v = {.refuses = refuses, .step = get64(&at)};
+    LHI_TRY(get_text(&at, v.why, sizeof v.why, MESSAGE_VOTE, err));
+    if (refuses > 1)
+        return fail_field(MESSAGE_VOTE, "refusal", refuses, err);
+    if (!refuses && v.why[0])
+        return lhi_fail(err, LH_EIO, "a vote for a schedule with a reason");
+    *out = v;
+    return LH_OK;
+}
+
+void lhi_switch_write(const lhi_switch *s, unsigned char out[LHI_SWITCH_BYTES])
+{
+    unsigned char *at = put_head(out, MESSAGE_SWITCH);
+    put32(&at, s->is_refused);
+    put64(&at, s->step);
+    put64(&at, (uint64_t)s->predicted_ns);
+    put_text(&at, s->to, sizeof s->to);
+    put_text(&at, s->why, sizeof s->why);
+    put_text(&at, s->refused, sizeof s->refused);
+}
+
+lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
+                          lh_error *err)
+{
+    const unsigned char *at = NULL;
+    LHI_TRY(get_head(in, size, MESSAGE_SWITCH, LHI_SWITCH_BYTES, &at, err));
+    uint32_t refused = get32(&at);
+    lhi_switch s = {.is_refused = refused, .step = get64(&at)};
+    s.predicted_ns = get_time(&at);
+    LHI_TRY(get_text(&at, s.to, sizeof s.to, MESSAGE_SWITCH, err));
+    LHI_TRY(get_text(&at, s.why, sizeof s.why, MESSAGE_SWITCH, err));
+    LHI_TRY(get_text(&at, s.refused, sizeof s.refused, MESSAGE_SWITCH, err));
+    if (refused > 1)
+        return fail_field(MESSAGE_SWITCH, "refusal", refused, err);
+    *out = s;
+    return LH_OK;
+}
+
 /* --- how the run went -------------------------------------------------------
  */
 
@@ -278,7 +406,10 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     put64(&at, o->n_iterations);
     put64(&at, o->n_grown);
     put32(&at, o->n_recorded);
-    put32(&at, 0);
+    put32(&at, o->n_switches);
+    put32(&at, o->n_rows);
+    put32(&at, o->n_links);
+    put64(&at, 0);
 }
 
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
@@ -290,7 +421,10 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     lhi_outcome o = {.n_iterations = get64(&at), .interrupted = interrupted};
     o.n_grown = get64(&at);
     o.n_recorded = get32(&at);
-    uint32_t rest = get32(&at);
+    o.n_switches = get32(&at);
+    o.n_rows = get32(&at);
+    o.n_links = get32(&at);
+    uint64_t rest = get64(&at);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
     if (rest)

@@ -13,15 +13,23 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 2,
+    LHI_MESSAGE_VERSION = 3,
     LHI_COMMAND_BYTES = 32,
     LHI_DONE_BYTES = 48,
     LHI_NOTICE_BYTES = 16,
     LHI_COUNTS_BYTES = 16,
     LHI_RECORD_BYTES = 32,
     LHI_PLAYED_BYTES = 48,
-    LHI_OUTCOME_BYTES = 32,
-    LHI_ITERATION_BYTES = 72
+    LHI_OUTCOME_BYTES = 48,
+    LHI_ITERATION_BYTES = 72,
+    LHI_PROPOSAL_BYTES = 32,
+    LHI_VOTE_BYTES = 256,
+    LHI_SWITCH_BYTES = 640,
+    LHI_VOTE_TEXT = LHI_VOTE_BYTES - 16, /* with the 0 at its end */
+    LHI_SWITCH_NAME = 128,               /* these, too */
+    LHI_SWITCH_WHY = LHI_VOTE_TEXT,
+    LHI_SWITCH_REFUSED =
+        LHI_SWITCH_BYTES - 24 - LHI_SWITCH_NAME - LHI_SWITCH_WHY
 };
 
 /* What rank 0 has all ranks do. */
@@ -30,13 +38,23 @@ typedef enum lhi_command_kind {
     LHI_COMMAND_VALIDATE,
     LHI_COMMAND_SAVE,
     LHI_COMMAND_MEASURE, /* once, after the last step: what profiles have */
-    LHI_COMMAND_END      /* the last one */
+    LHI_COMMAND_END,     /* the last one */
+    LHI_COMMAND_SCHEDULE /* nothing but the proposal, before the first step */
 } lhi_command_kind;
+
+/* What becomes of the schedule that was proposed in the command before. */
+typedef enum lhi_verdict {
+    LHI_VERDICT_NONE, /* none was */
+    LHI_VERDICT_GO,   /* all ranks go on with it, from this step */
+    LHI_VERDICT_DROP
+} lhi_verdict;
 
 typedef struct lhi_command {
     lhi_command_kind what;
     uint64_t step;
     int64_t t0_ns; /* of a step: when it begins, where all share a clock */
+    bool proposes; /* a PROPOSAL is on its way, for the next step */
+    lhi_verdict verdict;
 } lhi_command;
 
 /* What a rank says once it has done so. */
@@ -69,12 +87,34 @@ typedef struct lhi_counts {
     uint32_t n_passes, n_played;
 } lhi_counts;
 
-/* How the run went; its iterations follow, then counts and rows of each of
- * `n_recorded` ranks. */
+/* A schedule that counts from `step` on; its rows and link orders, as texts,
+ * follow as one message. n_rows 0: rank 0 has none, and all vote against it. */
+typedef struct lhi_proposal {
+    uint64_t step;
+    uint32_t n_rows, n_links; /* bytes */
+} lhi_proposal;
+
+typedef struct lhi_vote {
+    bool refuses;
+    uint64_t step;
+    char why[LHI_VOTE_TEXT]; /* of one that refuses */
+} lhi_vote;
+
+/* A proposal and what came of it; an lh_switch. */
+typedef struct lhi_switch {
+    uint64_t step;
+    int64_t predicted_ns;
+    bool is_refused;
+    char to[LHI_SWITCH_NAME], why[LHI_SWITCH_WHY], refused[LHI_SWITCH_REFUSED];
+} lhi_switch;
+
+/* How the run went; its iterations follow, `n_switches` proposals, the texts of
+ * the schedule that the last iteration followed (n_rows 0: the first one), then
+ * counts and rows of each of `n_recorded` ranks. */
 typedef struct lhi_outcome {
     uint64_t n_iterations, n_grown;
     bool interrupted;
-    uint32_t n_recorded;
+    uint32_t n_recorded, n_switches, n_rows, n_links;
 } lhi_outcome;
 
 void lhi_command_write(const lhi_command *command,
@@ -103,6 +143,20 @@ void lhi_rows_write(const lhi_counts *counts, const lhi_record *records,
 lh_status lhi_rows_read(const unsigned char *in, size_t size,
                         const lhi_counts *counts, lhi_record *records,
                         lhi_played *played, lh_error *err);
+
+void lhi_proposal_write(const lhi_proposal *proposal,
+                        unsigned char out[LHI_PROPOSAL_BYTES]);
+/* LH_EIO also: texts that are longer than a schedule may be. */
+lh_status lhi_proposal_read(const unsigned char *in, size_t size,
+                            lhi_proposal *out, lh_error *err);
+void lhi_vote_write(const lhi_vote *vote, unsigned char out[LHI_VOTE_BYTES]);
+lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
+                        lh_error *err);
+
+void lhi_switch_write(const lhi_switch *row,
+                      unsigned char out[LHI_SWITCH_BYTES]);
+lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
+                          lh_error *err);
 
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rank 0 recorded, as a result and a trace. */
 #include "engine/observe.h"
+#include "engine/reschedule.h"
 
 #include "base/sort.h"
 #include "base/team.h"
@@ -205,6 +206,9 @@ lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
 typedef struct owned_result {
     lh_train_result result; /* first: a result is one of these */
     lh_iteration *iterations;
+    lhi_switch *rows;
+    lh_switch *switches; /* with the texts of `rows` */
+    uint32_t n_switches;
     lh_trace *trace;
     lhi_observed *observed;
     lh_profile *profile;
@@ -224,6 +228,11 @@ static const unsigned char *next_bytes(reader *r, size_t size)
     r->at += size;
     r->left -= size;
     return at;
+}
+
+static lh_status fail_half(lh_error *err)
+{
+    return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
 }
 
 lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
@@ -267,13 +276,13 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
     lhi_counts counts;
     const unsigned char *head = next_bytes(r, LHI_COUNTS_BYTES);
     if (!head)
-        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        return fail_half(err);
     LHI_TRY(lhi_counts_read(head, LHI_COUNTS_BYTES, &counts, err));
     LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
     size_t size = lhi_rows_bytes(&counts);
     const unsigned char *rows = next_bytes(r, size);
     if (!rows)
-        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        return fail_half(err);
     *records = LHI_NEW(mem, lhi_record, counts.n_passes);
     *played = LHI_NEW(mem, lhi_played, counts.n_played);
     if (!*records || !*played)
@@ -308,11 +317,11 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
 
 /* The prediction: each rank of the pipeline has a processor. Where they have
  * not, all passes together take what the processors can do at least. */
-static void predict(const lhi_job *job, lh_train_result *r)
+static void predict(const lhi_job *job, const lh_exec *exec, lh_train_result *r)
 {
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
-    r->unshared_ns = r->predicted_ns = lh_exec_predicted_ns(job->exec);
+    r->unshared_ns = r->predicted_ns = lh_exec_predicted_ns(exec);
     uint32_t n = job->model && !job->launched ? lhi_processors() : 0;
     if (n == 0 || n >= r->n_ranks)
         return;
@@ -326,21 +335,27 @@ static void predict(const lhi_job *job, lh_train_result *r)
 }
 
 /* What the iterations say together. */
-static lh_status summarise(const lhi_job *job, lh_train_result *r,
-                           lh_error *err)
+static lh_status summarise(const lhi_job *job, const lh_exec *exec,
+                           owned_result *to, lh_error *err)
 {
-    uint32_t n = r->n_iterations;
-    int64_t *ns = calloc((size_t)n + 1, sizeof *ns);
+    lh_train_result *r = &to->result;
+    uint64_t from = 0; /* the step from which the schedule counts */
+    for (uint32_t i = 0; i < to->n_switches; i++)
+        if (!to->switches[i].refused)
+            from = to->switches[i].step;
+    uint32_t n = 0;
+    int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
     if (!ns)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
-        ns[i] = it->ns;
+        if (it->step >= from)
+            ns[n++] = it->ns;
         r->slips += it->slips;
         if (it->worst_late_ns > r->worst_late_ns)
             r->worst_late_ns = it->worst_late_ns;
     }
-    predict(job, r);
+    predict(job, exec, r);
     if (n) {
         r->median_ns = lhi_median_ns(ns, n);
         r->least_ns = ns[0];
@@ -359,8 +374,7 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     const unsigned char *bytes = next_bytes(r, size);
     double *sums = malloc(size);
     lh_status status =
-        bytes ? sums ? LH_OK : lhi_fail_nomem(err)
-              : lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_half(err);
     if (status == LH_OK) {
         memcpy(sums, bytes, size);
         status =
@@ -370,27 +384,65 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
+static lh_status read_switches(reader *r, uint32_t n, owned_result *to,
+                               lh_error *err)
+{
+    if (n > r->left / LHI_SWITCH_BYTES)
+        return fail_half(err);
+    to->rows = calloc(n + 1u, sizeof *to->rows);
+    to->switches = calloc(n + 1u, sizeof *to->switches);
+    if (!to->rows || !to->switches)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++) {
+        LHI_TRY(lhi_switch_read(next_bytes(r, LHI_SWITCH_BYTES),
+                                LHI_SWITCH_BYTES, &to->rows[i], err));
+        to->switches[i] = lhi_switch_shown(&to->rows[i]);
+        to->n_switches++;
+    }
+    return LH_OK;
+}
+
+/* The schedule that the last iteration followed; NULL: the first one. */
+static lh_status read_schedule(const lhi_job *job, reader *r,
+                               const lhi_outcome *head,
+                               const lhi_proposed **out, lh_error *err)
+{
+    const unsigned char *text =
+        next_bytes(r, (size_t)head->n_rows + head->n_links);
+    *out = NULL;
+    if (!text)
+        return fail_half(err);
+    if (!head->n_rows)
+        return LH_OK;
+    return lhi_proposed_take(job->proposals, (const char *)text, head->n_rows,
+                             head->n_links, out, err);
+}
+
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
     lhi_outcome head;
+    const lhi_proposed *followed = NULL;
     size_t head_bytes =
         r->left < LHI_OUTCOME_BYTES ? r->left : LHI_OUTCOME_BYTES;
     LHI_TRY(lhi_outcome_head_read(next_bytes(r, head_bytes), head_bytes, &head,
                                   err));
     if (head.n_iterations > r->left / LHI_ITERATION_BYTES ||
         (head.n_recorded && head.n_recorded != job->exec->n_ranks))
-        return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        return fail_half(err);
     to->iterations = calloc(head.n_iterations + 1, sizeof *to->iterations);
     if (!to->iterations)
         return lhi_fail_nomem(err);
     for (uint64_t i = 0; i < head.n_iterations; i++)
         to->iterations[i] =
             lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
-    lh_status status = LH_OK;
-    if (head.n_recorded) {
+    lh_status status = read_switches(r, head.n_switches, to, err);
+    if (status == LH_OK)
+        status = read_schedule(job, r, &head, &followed, err);
+    const lh_exec *exec = followed ? followed->exec : job->exec;
+    if (status == LH_OK && head.n_recorded) {
         lhi_arena *mem = lhi_arena_make(0);
-        status = mem ? read_records(job, job->exec, r, mem, &to->trace, err)
+        status = mem ? read_records(job, exec, r, mem, &to->trace, err)
                      : lhi_fail_nomem(err);
         lhi_arena_free(mem);
     }
@@ -409,7 +461,10 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .n_ranks = job->exec->n_ranks * job->n_replicas,
         .n_replicas = job->n_replicas,
     };
-    return status == LH_OK ? summarise(job, &to->result, err) : status;
+    if (status == LH_OK)
+        status = summarise(job, exec, to, err);
+    lhi_proposed_release(followed);
+    return status;
 }
 
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
@@ -446,6 +501,14 @@ void lhi_result_take_profile(lh_train_result *result, lh_profile *profile)
     own->result.profile = profile;
 }
 
+const lh_switch *lh_train_switches(const lh_train_result *result,
+                                   uint32_t *n_switches)
+{
+    const owned_result *own = (const owned_result *)result;
+    *n_switches = own->n_switches;
+    return own->switches;
+}
+
 void lh_train_result_free(lh_train_result *result)
 {
     owned_result *own = (owned_result *)result;
@@ -455,5 +518,7 @@ void lh_train_result_free(lh_train_result *result)
     lhi_observed_free(own->observed);
     lh_profile_free(own->profile);
     free(own->iterations);
+    free(own->switches);
+    free(own->rows);
     free(own);
 }

@@ -23,7 +23,9 @@ enum {
     LHI_TAG_DATA, /* data-parallel */
     LHI_TAG_SUM,
     LHI_TAG_BARRIER,
-    LHI_TAG_PING
+    LHI_TAG_PING,
+    LHI_TAG_SCHEDULE,
+    LHI_TAG_VOTE
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)

@@ -44,6 +44,10 @@ static lh_status check_options(const lh_train_options *options,
                         "there is no transport '%.40s'; inproc, local, ucx and "
                         "tcp are there",
                         out->transport);
+    if (out->reschedule && out->profiles)
+        return lhi_fail(err, LH_EINVAL,
+                        "a profile is of one schedule: profiles and reschedule "
+                        "do not go together");
     if (out->steps == 0)
         out->steps = 1;
     if (out->message_bytes == 0)
@@ -111,12 +115,16 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     lhi_net_link *links = calloc(lhi_job_n_links(job) + 1, sizeof *links);
     lhi_rank_result first = {0};
     lh_status status = links ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_proposals_make(job->pipeline, &job->exec->options,
+                                    &job->proposals, err);
     if (status == LH_OK && job->emulates)
         status = lhi_job_links(job, links, err);
     if (status == LH_OK)
         status = run_ranks(job, links, &first, err);
     if (status == LH_OK || (status == LH_ECANCELED && first.text))
         status = lhi_outcome_read(job, first.text, first.size, out, err);
+    lhi_proposals_free(job->proposals);
     free(first.text);
     free(links);
     return status;

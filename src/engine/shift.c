@@ -33,6 +33,7 @@ void lhi_shift_free(lhi_shift *s)
     if (!s)
         return;
     lhi_rank_free(s->rank);
+    lhi_proposed_release(s->proposed);
     free(s->records);
     free(s->played);
     free(s);

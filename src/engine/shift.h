@@ -4,10 +4,13 @@
 #ifndef LHI_SHIFT_H
 #define LHI_SHIFT_H
 
+#include "engine/proposed.h"
 #include "engine/rank.h"
 
 typedef struct lhi_shift {
-    const lh_exec *exec; /* borrowed */
+    const lh_exec *exec;          /* borrowed */
+    const lhi_proposed *proposed; /* that has `exec`, and is released with the
+                                     shift; NULL: the run began with it */
     lhi_rank *rank;
     lhi_record *records; /* of the last step that was completed, per pass */
     lhi_played *played;

@@ -5,8 +5,10 @@
 #include "engine/steps.h"
 
 #include "base/realtime.h"
+#include "base/take_options.h"
 #include "dev/timed.h"
 #include "engine/observe.h"
+#include "engine/reschedule.h"
 #include "engine/shift.h"
 
 #include <inttypes.h>
@@ -26,6 +28,7 @@ typedef struct worker {
     const lhi_job *job;
     lhi_net *net;
     lhi_shift *shift;
+    lhi_rescheduler *rescheduler; /* NULL: nothing was proposed so far */
     lhi_device *device;
     lhi_training *training; /* NULL: nothing is trained */
     lhi_observer *observer; /* NULL: nothing is to be profiled */
@@ -35,7 +38,8 @@ typedef struct worker {
     uint32_t n_iterations;
     bool interrupted, saved;
     uint64_t n_grown;
-    uint64_t turn; /* numbers the rounds of orders */
+    uint64_t n_grown_before; /* this rank's, under schedules before */
+    uint64_t turn;           /* numbers the rounds of orders */
     lhi_net_stop stop_now;
     const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: nothing stops it */
     atomic_bool told;         /* that it stops */
@@ -147,6 +151,8 @@ static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
                       lhi_train_report *report, lh_error *err)
 {
     *out = (lhi_done){.loss = NAN};
+    if (command->what == LHI_COMMAND_SCHEDULE)
+        return LH_OK;
     if (command->what == LHI_COMMAND_VALIDATE)
         return validate(w, &out->loss, err);
     if (command->what == LHI_COMMAND_SAVE)
@@ -166,7 +172,7 @@ static lh_status obey(worker *w, const lhi_command *command, lhi_done *out,
         lhi_shift_keep(w->shift, t0, rank->played, rank->n_played);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
-    out->n_grown = w->shift->rank->n_grown;
+    out->n_grown = w->n_grown_before + w->shift->rank->n_grown;
     return LH_OK;
 }
 
@@ -197,6 +203,123 @@ static lh_status lead_command(worker *w, const lhi_command *command,
     return LH_OK;
 }
 
+/* --- other schedules
+ * ----------------------------------------------------------- */
+
+static lhi_rank_options rank_options(const worker *w)
+{
+    uint32_t stage = w->me % w->job->exec->n_ranks;
+    return (lhi_rank_options){
+        .pipeline = w->job->pipeline,
+        .exec = w->job->exec,
+        .stage = stage,
+        .base = w->me - stage,
+        .net = w->net,
+        .device = w->device,
+        .emulates = w->job->emulates,
+        .hooks = w->training ? lhi_training_hooks(w->training) : NULL,
+        .stop = w->stop,
+    };
+}
+
+static lh_status open_proposal(worker *w, uint64_t step,
+                               const lh_reschedule *what, lh_error *err)
+{
+    const lhi_rank_options with = rank_options(w);
+    if (!w->rescheduler)
+        LHI_TRY(lhi_rescheduler_make(w->job, &with, &w->rescheduler, err));
+    return lhi_rescheduler_open(w->rescheduler, step, what, err);
+}
+
+static void close_proposal(worker *w, bool go)
+{
+    const lhi_rank *rank = w->shift->rank;
+    const uint64_t turns = rank->turns;
+    const uint32_t n_grown = rank->n_grown;
+    lhi_rescheduler_close(w->rescheduler, go, &w->shift);
+    if (!go)
+        return;
+    w->n_grown_before += n_grown;
+    w->shift->rank->turns = turns;
+    if (w->training)
+        lhi_training_reschedule(w->training, w->shift->exec);
+}
+
+/* Asks which schedule is to count from `step` on. */
+static lh_status propose(worker *w, uint64_t step, lhi_command *command,
+                         lh_error *err)
+{
+    const lh_train_options *o = &w->job->o;
+    const lh_reschedule *given = NULL;
+    lh_reschedule what;
+    if (o->reschedule && step < o->steps)
+        given = o->reschedule(o->context, step);
+    if (!given)
+        return LH_OK;
+    LHI_TRY(LHI_OPTIONS_TAKE(lh_reschedule, &what, given, err));
+    if (!what.schedule)
+        return lhi_fail(err, LH_EINVAL,
+                        "reschedule says that there is another schedule from "
+                        "step %" PRIu64 " on, and gives none",
+                        step);
+    LHI_TRY(open_proposal(w, step, &what, err));
+    command->proposes = true;
+    return LH_OK;
+}
+
+/* What has become of the proposal, if one is open. */
+static lh_status decide(worker *w, lhi_command *command, lh_error *err)
+{
+    bool all_agree;
+    uint32_t before, n;
+    if (!lhi_rescheduler_is_open(w->rescheduler))
+        return LH_OK;
+    LHI_TRY(lhi_rescheduler_await(w->rescheduler, &all_agree, err));
+    bool go = all_agree && command->what == LHI_COMMAND_STEP;
+    command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
+    lhi_rescheduler_switches(w->rescheduler, &before);
+    close_proposal(w, go);
+    const lhi_switch *rows = lhi_rescheduler_switches(w->rescheduler, &n);
+    if (n > before && w->job->o.switched) {
+        const lh_switch what = lhi_switch_shown(&rows[before]);
+        w->job->o.switched(w->job->o.context, &what);
+    }
+    return LH_OK;
+}
+
+/* The same where rank 0 leads. */
+static lh_status heed(worker *w, const lhi_command *command, lh_error *err)
+{
+    bool steps = command->what == LHI_COMMAND_STEP;
+    bool ends = command->what == LHI_COMMAND_END;
+    bool open = lhi_rescheduler_is_open(w->rescheduler);
+    bool decides = command->verdict != LHI_VERDICT_NONE;
+    bool go = command->verdict == LHI_VERDICT_GO;
+    if (decides != (open && (steps || ends)) || (go && ends))
+        return lhi_fail(err, LH_EIO, "rank 0 sends %s, which it may not now",
+                        decides ? "a verdict on a schedule"
+                                : "no verdict on its schedule");
+    if (decides) {
+        bool agrees;
+        LHI_TRY(lhi_rescheduler_await(w->rescheduler, &agrees, err));
+        if (go && !agrees)
+            return lhi_fail(err, LH_EIO,
+                            "rank 0 goes on with a schedule that this rank has "
+                            "refused");
+        close_proposal(w, go);
+        open = false;
+    }
+    if (!command->proposes)
+        return LH_OK;
+    if (open || !(steps || command->what == LHI_COMMAND_SCHEDULE))
+        return lhi_fail(err, LH_EIO,
+                        "rank 0 sends a schedule, which it may not now");
+    return open_proposal(w, command->step + steps, NULL, err);
+}
+
+/* --- a step, led
+ * --------------------------------------------------------------- */
+
 static bool is_due(uint64_t step, uint32_t every)
 {
     return every > 0 && (step + 1) % every == 0;
@@ -226,6 +349,8 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
     lh_iteration *it = &w->iterations[w->n_iterations];
     lhi_train_report report = {.loss = NAN, .norm = NAN, .rate = NAN};
     lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
+    LHI_TRY(decide(w, &command, err));
+    LHI_TRY(propose(w, step + 1, &command, err));
     command.t0_ns = lhi_now_ns();
     if (!w->training)
         command.t0_ns += AHEAD_NS + (int64_t)w->n * AHEAD_PER_RANK_NS;
@@ -241,6 +366,16 @@ static lh_status lead_step(worker *w, uint64_t step, lh_error *err)
     if (w->job->o.progress)
         w->job->o.progress(w->job->o.context, it);
     return LH_OK;
+}
+
+/* What the first step is to follow. */
+static lh_status lead_first_schedule(worker *w, uint64_t step, lh_error *err)
+{
+    lhi_command command = {.what = LHI_COMMAND_SCHEDULE, .step = step};
+    LHI_TRY(propose(w, step, &command, err));
+    return command.proposes
+               ? lead_command(w, &command, w->iterations, NULL, err)
+               : LH_OK;
 }
 
 /* At the end of the run, unless just done. */
@@ -335,22 +470,35 @@ static lh_status hear_records(worker *w, uint32_t rank, lhi_text *out,
 /* `n_recorded`: ranks whose records follow. */
 static void add_heading(const worker *w, uint32_t n_recorded, lhi_text *out)
 {
-    const lhi_outcome outcome = {.n_iterations = w->n_iterations,
-                                 .n_grown = w->n_grown,
-                                 .interrupted = w->interrupted,
-                                 .n_recorded = n_recorded};
+    lhi_outcome outcome = {.n_iterations = w->n_iterations,
+                           .n_grown = w->n_grown,
+                           .interrupted = w->interrupted,
+                           .n_recorded = n_recorded};
     unsigned char head[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
+    unsigned char change[LHI_SWITCH_BYTES];
+    const lhi_proposed *last = w->shift->proposed;
+    const lhi_switch *switches =
+        lhi_rescheduler_switches(w->rescheduler, &outcome.n_switches);
+    outcome.n_rows = last ? last->n_rows : 0;
+    outcome.n_links = last ? last->n_links : 0;
     lhi_outcome_head_write(&outcome, head);
     lhi_text_add(out, (const char *)head, sizeof head);
     for (uint32_t i = 0; i < w->n_iterations; i++) {
         lhi_iteration_write(&w->iterations[i], row);
         lhi_text_add(out, (const char *)row, sizeof row);
     }
+    for (uint32_t i = 0; i < outcome.n_switches; i++) {
+        lhi_switch_write(&switches[i], change);
+        lhi_text_add(out, (const char *)change, sizeof change);
+    }
+    if (last)
+        lhi_text_add(out, last->text, (size_t)last->n_rows + last->n_links);
 }
 
 static lh_status collect(worker *w, lhi_text *out, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_END};
+    LHI_TRY(decide(w, &command, err));
     uint32_t n = w->shift->has_records ? w->job->exec->n_ranks : 0;
     for (uint32_t r = 1; r < w->n; r++)
         LHI_TRY(tell_command(w, r, &command, err));
@@ -421,6 +569,8 @@ static lh_status lead(worker *w, lhi_text *out, lh_error *err)
 {
     lh_status status = await_all(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    if (status == LH_OK)
+        status = lead_first_schedule(w, step, err);
     for (; status == LH_OK && step < w->job->o.steps; step++) {
         if (asked_to_stop(w) != LH_STOP_NO) {
             w->interrupted = true;
@@ -448,6 +598,7 @@ static lh_status follow(worker *w, lh_error *err)
         lhi_command command;
         lhi_done mine;
         LHI_TRY(hear_command(w, &command, err));
+        LHI_TRY(heed(w, &command, err));
         if (command.what == LHI_COMMAND_END)
             break;
         if (command.what == LHI_COMMAND_STEP)
@@ -465,54 +616,6 @@ static lh_status follow(worker *w, lh_error *err)
 
 /* --- setting up
  * ----------------------------------------------------------------- */
-
-lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
-                              lhi_cpu_options *out, lh_error *err)
-{
-    const lh_train_model *m = job->model;
-    const lh_exec *x = job->exec;
-    uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
-    uint32_t n = 0, stage = rank % x->n_ranks;
-    if (!mine)
-        return lhi_fail_nomem(err);
-    for (uint32_t c = 0; c < x->n_chunks; c++)
-        if (x->chunk_ranks[c] == stage)
-            mine[n++] = c;
-    *out = (lhi_cpu_options){.model = m->model,
-                             .n_chunks = x->n_chunks,
-                             .first_layers = m->first_layers,
-                             .n_mine = n,
-                             .mine = mine,
-                             .microbatch = m->micro_batch,
-                             .sequence = m->sequence,
-                             .n_microbatches = x->n_half / x->n_chunks,
-                             .replica = rank / x->n_ranks,
-                             .n_replicas = job->n_replicas,
-                             .seed = m->seed};
-    return LH_OK;
-}
-
-static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
-                            lh_error *err)
-{
-    lhi_cpu_options o;
-    LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
-    o.data = job->data;
-    o.sgemm = job->sgemm;
-    lh_status status = lhi_device_cpu(&o, out, err);
-    free((uint32_t *)(uintptr_t)o.mine);
-    return status;
-}
-
-lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
-                         lh_error *err)
-{
-    if (job->model)
-        return cpu_device(job, rank, out, err);
-    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
-                            (size_t)job->o.message_bytes, job->o.slip_ns, out,
-                            err);
-}
 
 static lh_status make_training(worker *w, lh_error *err)
 {
@@ -538,23 +641,11 @@ static lh_status make_training(worker *w, lh_error *err)
 static lh_status make_rank(worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;
-    uint32_t stage = w->me % job->exec->n_ranks;
     if (!w->device)
         LHI_TRY(lhi_job_device(job, w->me, &w->device, err));
-    lhi_rank_options o = {
-        .pipeline = job->pipeline,
-        .exec = job->exec,
-        .stage = stage,
-        .base = w->me - stage,
-        .net = w->net,
-        .device = w->device,
-        .emulates = job->emulates,
-        .stop = w->stop,
-    };
-    if (job->model) {
+    if (job->model)
         LHI_TRY(make_training(w, err));
-        o.hooks = lhi_training_hooks(w->training);
-    }
+    const lhi_rank_options o = rank_options(w);
     LHI_TRY(lhi_shift_make(&o, &w->shift, err));
     if (w->training && job->o.profiles)
         LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));
@@ -579,6 +670,7 @@ static lh_status lead_or_follow(worker *w, lhi_text *out, lh_error *err)
 static void free_worker(void *of)
 {
     worker *w = of;
+    lhi_rescheduler_free(w->rescheduler);
     lhi_shift_free(w->shift);
     lhi_training_free(w->training);
     lhi_observer_free(w->observer);
@@ -609,6 +701,8 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
     lh_status status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
+        if (w->rescheduler)
+            lhi_rescheduler_stop(w->rescheduler);
         if (w->shift)
             lhi_rank_stop(w->shift->rank);
         if (w->training)

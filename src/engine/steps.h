@@ -8,11 +8,14 @@
  *   lower.c, exec.h     the schedule as instructions of each rank
  *   prove.c             that these cannot stop; exec.c: looking at them
  *   memory_fits.c       whether there is memory for it
+ *   job_device.c        what a rank computes with
  *   run.c, launched.c   calls that start a run, with the launchers of src/net
  *   same_work.c         what ranks that start apart have to have alike
  *   steps.c             what a rank does from the first step to the last
  *   messages.c          what ranks tell each other then, as bytes
  *   shift.c             what a rank has of one execution plan
+ *   reschedule.c        another one in its place, while the run goes on;
+ *   proposed.c          ... from texts to execution plans
  *   rank.c, rank.h      one step: passes in order, messages around them:
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late
@@ -29,12 +32,14 @@
 
 #include "base/text.h"
 #include "dev/data.h"
+#include "engine/proposed.h"
 #include "engine/rank.h"
 #include "engine/training.h"
 
 typedef struct lhi_job {
     const lh_pipeline *pipeline;
-    const lh_exec *exec;
+    const lh_exec *exec; /* that the run begins with */
+    lhi_proposals *proposals;
     lh_train_options o; /* complete */
     uint32_t n_replicas;
     bool shared_clock; /* one machine */
@@ -68,6 +73,14 @@ typedef enum lhi_job_place {
  * process, its control groups or the machine leave; `err` says how much of
  * what, and what to do. */
 lh_status lhi_job_fits(const lhi_job *job, lhi_job_place place, lh_error *err);
+
+/* Of the activations that a schedule keeps at a time, with room to compute in:
+ * of a rank, or of all ranks together. */
+lh_status lhi_job_activations(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, bool all, double *bytes,
+                              lh_error *err);
+/* LH_ENOMEM: there is no room for so much beside what is held already. */
+lh_status lhi_job_fits_more(double bytes, lh_error *err);
 
 /* The device of a rank of the job. */
 lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,

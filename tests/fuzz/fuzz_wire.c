@@ -129,6 +129,23 @@ static void outcome(const uint8_t *data, size_t size)
         data += LHI_ITERATION_BYTES;
         size -= LHI_ITERATION_BYTES;
     }
+    for (; o.n_switches && size >= LHI_SWITCH_BYTES; o.n_switches--) {
+        lhi_switch row;
+        unsigned char row_again[LHI_SWITCH_BYTES];
+        status = lhi_switch_read(data, LHI_SWITCH_BYTES, &row, &err);
+        if (status != LH_OK) {
+            fuzz_refused(status, &err, NULL);
+            return;
+        }
+        lhi_switch_write(&row, row_again);
+        REQUIRE(memcmp(row_again, data, sizeof row_again) == 0, "another row");
+        data += LHI_SWITCH_BYTES;
+        size -= LHI_SWITCH_BYTES;
+    }
+    if ((uint64_t)o.n_rows + o.n_links > size)
+        return;
+    data += (size_t)o.n_rows + o.n_links;
+    size -= (size_t)o.n_rows + o.n_links;
     size_t n;
     for (; o.n_recorded && (n = recorded(data, size)) > 0; o.n_recorded--) {
         data += n;
@@ -139,8 +156,10 @@ static void outcome(const uint8_t *data, size_t size)
 /* One message of the engine, as each kind that there is. */
 static void engine_messages(const uint8_t *data, size_t size)
 {
-    unsigned char again[LHI_DONE_BYTES];
+    unsigned char again[LHI_VOTE_BYTES];
     lhi_command command;
+    lhi_proposal proposal;
+    lhi_vote vote;
     lhi_done done;
     int64_t posted_ns;
     lh_error err = {0};
@@ -153,6 +172,12 @@ static void engine_messages(const uint8_t *data, size_t size)
     } else if (lhi_notice_read(data, size, &posted_ns, &err) == LH_OK) {
         lhi_notice_write(posted_ns, again);
         REQUIRE(memcmp(again, data, size) == 0, "another notice");
+    } else if (lhi_proposal_read(data, size, &proposal, &err) == LH_OK) {
+        lhi_proposal_write(&proposal, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another proposal");
+    } else if (lhi_vote_read(data, size, &vote, &err) == LH_OK) {
+        lhi_vote_write(&vote, again);
+        REQUIRE(memcmp(again, data, size) == 0, "another vote");
     } else {
         fuzz_refused(LH_EIO, &err, NULL);
     }

@@ -227,6 +227,44 @@ static lh_status played(const void *given, lh_error *err)
     return status;
 }
 
+/* With a schedule that a run is to go on with. */
+typedef struct other_schedule {
+    const void *given;
+    char refused[200];
+    uint32_t n;
+} other_schedule;
+
+static const lh_reschedule *go_on(void *of, uint64_t step)
+{
+    return step == 1 ? ((other_schedule *)of)->given : NULL;
+}
+
+static void note_switch(void *of, const lh_switch *what)
+{
+    other_schedule *s = of;
+    s->n++;
+    snprintf(s->refused, sizeof s->refused, "%s %s", what->why,
+             what->refused ? what->refused : "");
+}
+
+static lh_status switched(const void *given, lh_error *err)
+{
+    other_schedule other = {.given = given};
+    const lh_train_options run = {.size = sizeof run,
+                                  .steps = 2,
+                                  .message_bytes = 100,
+                                  .context = &other,
+                                  .reschedule = go_on,
+                                  .switched = note_switch};
+    static const char of_rank[] = "rank 0: ";
+    lh_status status = played(&run, err);
+    say(status, "%" PRIu32 " %s", other.n, other.refused);
+    if (status != LH_OK && strstr(err->text, of_rank) == err->text)
+        memmove(err->text, err->text + strlen(of_rank),
+                strlen(err->text + strlen(of_rank)) + 1);
+    return status;
+}
+
 static const lh_model tiny = {.name = "tiny",
                               .layers = 2,
                               .hidden = 8,
@@ -574,6 +612,8 @@ static const lh_exec_options exec_options = {.size = sizeof exec_options,
                                              .receive_slots = 3};
 static const lh_train_options train = {
     .size = sizeof train, .steps = 2, .message_bytes = 100};
+static lh_reschedule reschedule = {
+    .size = sizeof reschedule, .name = "zb-h1", .why = "to see"};
 static const char *const methods[] = {"1f1b", "zb-h1"};
 static const lh_compare_options compare = {.size = sizeof compare,
                                            .n_methods = 2,
@@ -644,6 +684,7 @@ static const taker takers[] = {
     TAKER(lh_tradeoff_options, traded, &tradeoff, makespan_ns),
     TAKER(lh_exec_options, lowered, &exec_options, receive_slots),
     TAKER(lh_train_options, played, &train, message_bytes),
+    TAKER(lh_reschedule, switched, &reschedule, name),
     TAKER(lh_compare_options, compared, &compare, replay),
     TAKER(lh_train_model, trained, &train_model, token_bytes),
     TAKER(lh_train_plan_options, plan_trained, &train_plan, model),
@@ -736,6 +777,11 @@ static void sizes(void)
 
 int main(void)
 {
+    lh_pipeline *p = pipeline();
+    lh_schedule *s = schedule(p);
+    reschedule.schedule = s;
     RUN(sizes);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
     return test_summary();
 }

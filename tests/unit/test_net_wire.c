@@ -22,6 +22,9 @@ typedef union message {
     int64_t posted_ns;
     lhi_counts counts;
     lhi_outcome outcome;
+    lhi_proposal proposal;
+    lhi_vote vote;
+    lhi_switch change;
 } message;
 
 typedef lh_status read_message(const unsigned char *in, size_t size,
@@ -57,12 +60,30 @@ static lh_status read_outcome(const unsigned char *in, size_t size,
     return lhi_outcome_head_read(in, size, &out->outcome, err);
 }
 
+static lh_status read_proposal(const unsigned char *in, size_t size,
+                               message *out, lh_error *err)
+{
+    return lhi_proposal_read(in, size, &out->proposal, err);
+}
+
+static lh_status read_vote(const unsigned char *in, size_t size, message *out,
+                           lh_error *err)
+{
+    return lhi_vote_read(in, size, &out->vote, err);
+}
+
+static lh_status read_switch(const unsigned char *in, size_t size, message *out,
+                             lh_error *err)
+{
+    return lhi_switch_read(in, size, &out->change, err);
+}
+
 /* Refused: each truncation, a byte more, other versions and kinds, and bytes
  * of another sender. The output stays as it was. */
 static void only_this(read_message *read, const unsigned char *bytes,
                       size_t size)
 {
-    unsigned char copy[64];
+    unsigned char copy[LHI_SWITCH_BYTES + 1];
     message out, before;
     lh_error err = {0};
     memset(&before, 0x5a, sizeof before);
@@ -80,7 +101,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK_INT(read(copy, size + 1, &out, &err), LH_EIO);
     copy[2] = LHI_MESSAGE_VERSION + 1;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
-    CHECK_HAS(err.text, "of version 3, not 2");
+    CHECK_HAS(err.text, "of version 4, not 3");
     copy[2] = LHI_MESSAGE_VERSION;
     copy[3] ^= 8;
     CHECK_INT(read(copy, size, &out, &err), LH_EIO);
@@ -97,7 +118,7 @@ static void not_with(read_message *read, const unsigned char *bytes,
                      size_t size, size_t at, unsigned char value,
                      const char *why)
 {
-    unsigned char copy[64];
+    unsigned char copy[LHI_SWITCH_BYTES + 1];
     message out;
     lh_error err = {0};
     memcpy(copy, bytes, size);
@@ -109,20 +130,25 @@ static void not_with(read_message *read, const unsigned char *bytes,
 static void commands(void)
 {
     unsigned char bytes[LHI_COMMAND_BYTES];
-    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5};
+    const lhi_command o = {LHI_COMMAND_SAVE, UINT64_MAX - 1, -5, true,
+                           LHI_VERDICT_DROP};
     message back;
     lh_error err;
     lhi_command_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\2\1\2\0\0\0\xfe\xff", 10) == 0);
+    CHECK(memcmp(bytes, "LE\3\1\2\0\0\0\xfe\xff", 10) == 0);
     CHECK_INT(lhi_get_bytes(bytes + 16, 8), (uint64_t)-5);
     CHECK_OK(read_command(bytes, sizeof bytes, &back, &err), err);
     CHECK_INT(back.command.what, o.what);
     CHECK(back.command.step == o.step && back.command.t0_ns == o.t0_ns);
+    CHECK(bytes[24] == 1 && bytes[28] == 2);
+    CHECK(back.command.proposes && back.command.verdict == LHI_VERDICT_DROP);
     only_this(read_command, bytes, sizeof bytes);
-    not_with(read_command, bytes, sizeof bytes, 4, 5,
-             "a command whose kind is 5");
-    not_with(read_command, bytes, sizeof bytes, 31, 1,
-             "a command whose end is");
+    not_with(read_command, bytes, sizeof bytes, 4, 6,
+             "a command whose kind is 6");
+    not_with(read_command, bytes, sizeof bytes, 24, 2,
+             "a command whose proposal is 2");
+    not_with(read_command, bytes, sizeof bytes, 28, 3,
+             "a command whose verdict is 3");
 }
 
 static void reports(void)
@@ -136,7 +162,7 @@ static void reports(void)
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(lhi_bits_of(back.done.loss) == lhi_bits_of(none.loss));
     lhi_done_write(&d, bytes);
-    CHECK(memcmp(bytes, "LE\2\2", 4) == 0);
+    CHECK(memcmp(bytes, "LE\3\2", 4) == 0);
     CHECK(lhi_get_bytes(bytes + 24, 8) == 3);
     CHECK_OK(read_done(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.done.end_ns == d.end_ns && back.done.loss == d.loss);
@@ -152,7 +178,7 @@ static void notices(void)
     message back;
     lh_error err;
     lhi_notice_write(-123456789012345, bytes);
-    CHECK(memcmp(bytes, "LE\2\3\0\0\0\0", 8) == 0);
+    CHECK(memcmp(bytes, "LE\3\3\0\0\0\0", 8) == 0);
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
@@ -172,7 +198,7 @@ static void records(void)
     message back;
     lh_error err;
     lhi_counts_write(&n, head);
-    CHECK(memcmp(head, "LE\2\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
+    CHECK(memcmp(head, "LE\3\4\2\0\0\0\1\0\0\0\0\0\0\0", 16) == 0);
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_played == 1);
     only_this(read_counts, head, sizeof head);
@@ -201,7 +227,7 @@ static void records(void)
 static void outcomes(void)
 {
     unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    const lhi_outcome o = {9, 1, true, 4};
+    const lhi_outcome o = {9, 1, true, 4, 5, 6, 7};
     const lh_iteration it = {.step = 1,
                              .ns = 2,
                              .loss = 3,
@@ -214,19 +240,91 @@ static void outcomes(void)
     message back;
     lh_error err;
     lhi_outcome_head_write(&o, bytes);
-    CHECK(memcmp(bytes, "LE\2\5\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes, "LE\3\5\1\0\0\0\x9", 9) == 0);
     CHECK_OK(read_outcome(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.outcome.n_iterations == 9 && back.outcome.n_grown == 1);
     CHECK(back.outcome.interrupted && back.outcome.n_recorded == 4);
+    CHECK(back.outcome.n_switches == 5 && back.outcome.n_rows == 6);
+    CHECK(back.outcome.n_links == 7 && bytes[28] == 5 && bytes[36] == 7);
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
-    not_with(read_outcome, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_outcome, bytes, sizeof bytes, 40, 1, "whose end is 1");
     lhi_iteration_write(&it, row);
     CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
     lh_iteration again = lhi_iteration_read(row);
     CHECK(again.step == 1 && again.ns == 2 && again.loss == 3);
     CHECK(again.validation_loss == 4 && again.norm == 5 && again.rate == 6);
     CHECK(again.tokens == 7 && again.slips == 8 && again.worst_late_ns == -9);
+}
+
+static void proposals(void)
+{
+    unsigned char bytes[LHI_PROPOSAL_BYTES];
+    const lhi_proposal p = {7, 300, 20};
+    message back;
+    lh_error err = {0};
+    lhi_proposal_write(&p, bytes);
+    CHECK(memcmp(bytes, "LE\3\6\0\0\0\0\7", 9) == 0);
+    CHECK_INT(lhi_get_bytes(bytes + 16, 4), 300);
+    CHECK_OK(read_proposal(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.proposal.step == 7 && back.proposal.n_rows == 300);
+    CHECK_INT(back.proposal.n_links, 20);
+    only_this(read_proposal, bytes, sizeof bytes);
+    not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
+    not_with(read_proposal, bytes, sizeof bytes, 24, 1, "whose end is 1");
+    /* Longer than any schedule, so nobody makes room for it. */
+    not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
+    not_with(read_proposal, bytes, sizeof bytes, 23, 0x11, "of link orders");
+    const lhi_proposal no_rows = {7, 0, 20};
+    lhi_proposal_write(&no_rows, bytes);
+    CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
+    CHECK_HAS(err.text, "length of link orders is 20");
+}
+
+static void votes(void)
+{
+    unsigned char bytes[LHI_VOTE_BYTES];
+    lhi_vote against = {true, 9, "no"}, for_it = {false, 9, "left out"};
+    message back;
+    lh_error err = {0};
+    lhi_vote_write(&against, bytes);
+    CHECK(memcmp(bytes, "LE\3\7\1\0\0\0\x9", 9) == 0);
+    CHECK(memcmp(bytes + 16, "no\0", 3) == 0 && bytes[255] == 0);
+    CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.vote.refuses && back.vote.step == 9);
+    CHECK_STR(back.vote.why, "no");
+    only_this(read_vote, bytes, sizeof bytes);
+    not_with(read_vote, bytes, sizeof bytes, 4, 2, "a vote whose refusal is 2");
+    not_with(read_vote, bytes, sizeof bytes, 4, 0, "with a reason");
+    not_with(read_vote, bytes, sizeof bytes, 255, 1, "does not end");
+    memset(against.why, 'a', sizeof against.why - 1);
+    lhi_vote_write(&against, bytes);
+    CHECK(bytes[254] == 'a' && bytes[255] == 0);
+    lhi_vote_write(&for_it, bytes);
+    CHECK_OK(read_vote(bytes, sizeof bytes, &back, &err), err);
+    CHECK(!back.vote.refuses && !back.vote.why[0]);
+}
+
+static void switches(void)
+{
+    unsigned char bytes[LHI_SWITCH_BYTES];
+    const lhi_switch s = {3, -4, true, "zb-h1", "slow", "deadlock"};
+    message back;
+    lh_error err = {0};
+    lhi_switch_write(&s, bytes);
+    CHECK(memcmp(bytes, "LE\3\10\1\0\0\0\3", 9) == 0);
+    CHECK(memcmp(bytes + 24, "zb-h1", 6) == 0);
+    CHECK(memcmp(bytes + 152, "slow", 5) == 0);
+    CHECK(memcmp(bytes + 392, "deadlock", 9) == 0);
+    CHECK_OK(read_switch(bytes, sizeof bytes, &back, &err), err);
+    CHECK(back.change.step == 3 && back.change.predicted_ns == -4);
+    CHECK(back.change.is_refused);
+    CHECK_STR(back.change.to, s.to);
+    CHECK_STR(back.change.why, s.why);
+    CHECK_STR(back.change.refused, s.refused);
+    only_this(read_switch, bytes, sizeof bytes);
+    not_with(read_switch, bytes, sizeof bytes, 4, 2, "whose refusal is 2");
+    not_with(read_switch, bytes, sizeof bytes, 639, 1, "does not end");
 }
 
 /* --- before ranks are connected ---------------------------------------------
@@ -328,6 +426,9 @@ int main(void)
     RUN(notices);
     RUN(records);
     RUN(outcomes);
+    RUN(proposals);
+    RUN(votes);
+    RUN(switches);
     RUN(cards);
     RUN(greetings);
     RUN(frames);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank of a job computes with. */
+#include "engine/steps.h"
+
+#include <stdlib.h>
+
+lh_status lhi_job_cpu_options(const lhi_job *job, uint32_t rank,
+                              lhi_cpu_options *out, lh_error *err)
+{
+    const lh_train_model *m = job->model;
+    const lh_exec *x = job->exec;
+    uint32_t *mine = calloc(x->n_chunks, sizeof *mine);
+    uint32_t n = 0, stage = rank % x->n_ranks;
+    if (!mine)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < x->n_chunks; c++)
+        if (x->chunk_ranks[c] == stage)
+            mine[n++] = c;
+    *out = (lhi_cpu_options){.model = m->model,
+                             .n_chunks = x->n_chunks,
+                             .first_layers = m->first_layers,
+                             .n_mine = n,
+                             .mine = mine,
+                             .microbatch = m->micro_batch,
+                             .sequence = m->sequence,
+                             .n_microbatches = x->n_half / x->n_chunks,
+                             .replica = rank / x->n_ranks,
+                             .n_replicas = job->n_replicas,
+                             .seed = m->seed};
+    return LH_OK;
+}
+
+static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                            lh_error *err)
+{
+    lhi_cpu_options o;
+    LHI_TRY(lhi_job_cpu_options(job, rank, &o, err));
+    o.data = job->data;
+    o.sgemm = job->sgemm;
+    lh_status status = lhi_device_cpu(&o, out, err);
+    free((uint32_t *)(uintptr_t)o.mine);
+    return status;
+}
+
+lh_status lhi_job_device(const lhi_job *job, uint32_t rank, lhi_device **out,
+                         lh_error *err)
+{
+    if (job->model)
+        return cpu_device(job, rank, out, err);
+    return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
+                            (size_t)job->o.message_bytes, job->o.slip_ns, out,
+                            err);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules that are proposed while a run goes on, from texts to execution
+ * plans. The ranks of a process share them: one of them lowers and proves, the
+ * others find what it has made. */
+#ifndef LHI_PROPOSED_H
+#define LHI_PROPOSED_H
+
+#include "engine/exec.h"
+
+/* Those that ranks of this process use now; for several threads. */
+typedef struct lhi_proposals lhi_proposals;
+
+typedef struct lhi_proposed {
+    const char *text; /* the rows, then the link orders */
+    uint32_t n_rows, n_links;
+    const lh_exec *exec;
+} lhi_proposed;
+
+/* All are of the pipeline, and lowered under `options`. Both are borrowed. */
+lh_status lhi_proposals_make(const lh_pipeline *pipeline,
+                             const lh_exec_options *options,
+                             lhi_proposals **out, lh_error *err);
+/* Once all are released. NULL is fine. */
+void lhi_proposals_free(lhi_proposals *proposals);
+
+/* Lowers and proves, unless that is done; `text` is copied. Errors as of
+ * lh_schedule_parse() and lh_exec_make(). Release with
+ * lhi_proposed_release(). */
+lh_status lhi_proposed_take(lhi_proposals *proposals, const char *text,
+                            uint32_t n_rows, uint32_t n_links,
+                            const lhi_proposed **out, lh_error *err);
+void lhi_proposed_release(const lhi_proposed *proposed); /* NULL is fine */
+
+#endif

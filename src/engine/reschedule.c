@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "engine/reschedule.h"
+
+#include "base/input.h"
+#include "base/realtime.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_NS = 20000000 }; /* at who may stop the run */
+
+/* What goes to or comes from another rank. */
+typedef struct exchange {
+    lhi_net_op head, text, vote;
+    unsigned char bytes[LHI_VOTE_BYTES]; /* of the vote */
+} exchange;
+
+typedef enum phase {
+    IDLE,
+    OPEN, /* the thread is at it */
+    VOTED
+} phase;
+
+struct lhi_rescheduler {
+    const lhi_job *job;
+    lhi_rank_options rank;
+    uint32_t me, n;
+    exchange *others;     /* rank 0: per rank; else one */
+    double most_bytes;    /* cpu: activations of what was followed so far */
+    uint64_t round;       /* counts proposals */
+    lhi_switch *switches; /* rank 0; behind them that of an open proposal */
+    uint32_t n_closed;
+    pthread_t thread;
+    bool has_thread;
+    /* Under `lock`; what follows `phase` is the thread's while it is OPEN. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop;
+    lhi_shift *retired;
+    phase phase;
+    uint64_t step;
+    const lh_schedule *schedule;
+    unsigned char head[LHI_PROPOSAL_BYTES];
+    char *text;
+    double bytes;
+    lhi_shift *next; /* NULL: this rank refuses */
+    lhi_vote vote;
+    lh_status status; /* of the run */
+    lh_error err;
+};
+
+/* As much of it as there is room for, in whole characters of UTF-8. */
+static void copy_text(char *to, size_t room, const char *from)
+{
+    size_t len = strlen(from);
+    if (len >= room)
+        for (len = room - 1; len > 0 && (from[len] & 0xc0) == 0x80;)
+            len--;
+    memcpy(to, from, len);
+    to[len] = 0;
+}
+
+/* --- what every rank does with a proposal ------------------------------------
+ */
+
+/* Whether there is memory for what is kept at once beyond what was so far: of
+ * ranks on one machine rank 0 says it for all. */
+static lh_status check_memory(lhi_rescheduler *r, const lh_exec *exec,
+                              lh_error *err)
+{
+    bool all = !r->job->launched;
+    if (!r->job->model || (all && r->me > 0))
+        return LH_OK;
+    LHI_TRY(lhi_job_activations(r->job, exec, r->me, all, &r->bytes, err));
+    if (r->bytes <= r->most_bytes)
+        return LH_OK;
+    return lhi_job_fits_more(r->bytes - r->most_bytes, err);
+}
+
+static lh_status make_shift(lhi_rescheduler *r, const lhi_proposal *p,
+                            lh_error *err)
+{
+    const lhi_proposed *proposed;
+    lhi_rank_options with = r->rank;
+    LHI_TRY(lhi_proposed_take(r->job->proposals, r->text, p->n_rows, p->n_links,
+                              &proposed, err));
+    with.exec = proposed->exec;
+    lh_status status = check_memory(r, with.exec, err);
+    if (status == LH_OK)
+        status = lhi_shift_make(&with, &r->next, err);
+    if (status == LH_OK)
+        r->next->proposed = proposed;
+    else
+        lhi_proposed_release(proposed);
+    return status;
+}
+
+/* Makes up this rank's mind. */
+static void judge(lhi_rescheduler *r, const lhi_proposal *p, lh_status status,
+                  lh_error *why)
+{
+    if (status == LH_OK)
+        status = make_shift(r, p, why);
+    r->vote = (lhi_vote){.refuses = status != LH_OK, .step = r->step};
+    if (status != LH_OK)
+        copy_text(r->vote.why, sizeof r->vote.why, why->text);
+}
+
+static uint64_t proposal_tag(const lhi_rescheduler *r, uint32_t number)
+{
+    return lhi_tag(LHI_TAG_SCHEDULE, r->round, number);
+}
+
+static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
+                            const void *bytes, size_t size, lhi_net_op *op,
+                            lh_error *err)
+{
+    *op = (lhi_net_op){0};
+    return lhi_net_send(r->rank.net, to, tag, bytes, size, LHI_NET_NO_LINK,
+                        lhi_now_ns(), LHI_NET_NO_TURN, op, err);
+}
+
+static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
+                               void *bytes, size_t size, lhi_net_op *op,
+                               lh_error *err)
+{
+    *op = (lhi_net_op){0};
+    return lhi_net_receive(r->rank.net, from, tag, bytes, size, op, err);
+}
+
+/* --- rank 0 ------------------------------------------------------------------
+ */
+
+/* The schedule as texts, in *out; what is too long for one is none. */
+static lh_status format(const lh_schedule *schedule, lhi_proposal *p,
+                        char **out, lh_error *err)
+{
+    char *rows = NULL, *links = NULL, *both = NULL;
+    size_t n_rows = 0, n_links = 0;
+    size_t most = lhi_input_bytes(LHI_INPUT_SCHEDULE);
+    lh_status status = lh_schedule_format(schedule, &rows, &n_rows, err);
+    if (status == LH_OK)
+        status = lh_schedule_format_links(schedule, &links, &n_links, err);
+    if (!links)
+        n_links = 0;
+    if (status == LH_OK && (n_rows > most || n_links > most))
+        status =
+            lhi_fail_large("the proposed schedule", most, "a schedule", err);
+    if (status == LH_OK && !(both = malloc(n_rows + n_links + 1)))
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK) {
+        memcpy(both, rows, n_rows);
+        if (links)
+            memcpy(both + n_rows, links, n_links);
+        p->n_rows = (uint32_t)n_rows;
+        p->n_links = (uint32_t)n_links;
+        *out = both;
+    }
+    lh_text_free(rows);
+    lh_text_free(links);
+    return status;
+}
+
+static lh_status hear_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
+{
+    lhi_vote vote;
+    lhi_vote *mine = &r->vote;
+    exchange *x = &r->others[from];
+    LHI_TRY(lhi_net_wait(r->rank.net, &x->vote, 0, err));
+    lh_status status = lhi_vote_read(x->bytes, sizeof x->bytes, &vote, err);
+    if (status == LH_OK && vote.step != r->step)
+        status =
+            lhi_fail(err, LH_EIO, "a vote on step %" PRIu64 ", not %" PRIu64,
+                     vote.step, r->step);
+    if (status != LH_OK) {
+        lhi_wrap(err, "rank %" PRIu32 " sends", from);
+        lhi_net_abort(r->rank.net, err->text);
+        return status;
+    }
+    if (vote.refuses && !mine->refuses) {
+        char said[sizeof vote.why + 24];
+        snprintf(said, sizeof said, "rank %" PRIu32 ": %s", from, vote.why);
+        mine->refuses = true;
+        copy_text(mine->why, sizeof mine->why, said);
+    }
+    return LH_OK;
+}
+
+static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
+{
+    lhi_proposal p = {.step = r->step};
+    lh_error why = {0};
+    lh_status formatted = format(r->schedule, &p, &r->text, &why);
+    lhi_proposal_write(&p, r->head);
+    for (uint32_t to = 1; to < r->n; to++) {
+        exchange *x = &r->others[to];
+        LHI_TRY(receive_bytes(r, to, lhi_tag(LHI_TAG_VOTE, r->round, 0),
+                              x->bytes, sizeof x->bytes, &x->vote, err));
+        LHI_TRY(send_bytes(r, to, proposal_tag(r, 0), r->head, sizeof r->head,
+                           &x->head, err));
+        if (p.n_rows)
+            LHI_TRY(send_bytes(r, to, proposal_tag(r, 1), r->text,
+                               (size_t)p.n_rows + p.n_links, &x->text, err));
+    }
+    judge(r, &p, formatted, &why);
+    for (uint32_t to = 1; to < r->n; to++) {
+        exchange *x = &r->others[to];
+        LHI_TRY(lhi_net_wait(r->rank.net, &x->head, 0, err));
+        if (p.n_rows)
+            LHI_TRY(lhi_net_wait(r->rank.net, &x->text, 0, err));
+        LHI_TRY(hear_vote(r, to, err));
+    }
+    return LH_OK;
+}
+
+/* --- the others --------------------------------------------------------------
+ */
+
+static lh_status hear_head(lhi_rescheduler *r, lhi_proposal *out, lh_error *err)
+{
+    exchange *x = r->others;
+    LHI_TRY(receive_bytes(r, 0, proposal_tag(r, 0), r->head, sizeof r->head,
+                          &x->head, err));
+    LHI_TRY(lhi_net_wait(r->rank.net, &x->head, 0, err));
+    lh_status status = lhi_proposal_read(r->head, sizeof r->head, out, err);
+    if (status == LH_OK && out->step != r->step)
+        status = lhi_fail(err, LH_EIO,
+                          "a schedule for step %" PRIu64 ", not %" PRIu64,
+                          out->step, r->step);
+    if (status == LH_OK)
+        return LH_OK;
+    lhi_wrap(err, "rank 0 sends");
+    lhi_net_abort(r->rank.net, err->text);
+    return status;
+}
+
+static lh_status hear_text(lhi_rescheduler *r, const lhi_proposal *p,
+                           lh_error *err)
+{
+    exchange *x = r->others;
+    size_t size = (size_t)p->n_rows + p->n_links;
+    r->text = malloc(size + 1);
+    if (!r->text) { /* rank 0 waits until it is taken */
+        lhi_fail_nomem(err);
+        lhi_net_abort(r->rank.net, err->text);
+        return LH_ENOMEM;
+    }
+    LHI_TRY(
+        receive_bytes(r, 0, proposal_tag(r, 1), r->text, size, &x->text, err));
+    return lhi_net_wait(r->rank.net, &x->text, 0, err);
+}
+
+static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
+{
+    lhi_proposal p;
+    lh_error why = {0};
+    exchange *x = r->others;
+    LHI_TRY(hear_head(r, &p, err));
+    if (p.n_rows)
+        LHI_TRY(hear_text(r, &p, err));
+    lh_status there =
+        p.n_rows ? LH_OK
+                 : lhi_fail(&why, LH_EIO, "rank 0 could not send the schedule");
+    judge(r, &p, there, &why);
+    lhi_vote_write(&r->vote, x->bytes);
+    LHI_TRY(send_bytes(r, 0, lhi_tag(LHI_TAG_VOTE, r->round, 0), x->bytes,
+                       sizeof x->bytes, &x->vote, err));
+    return lhi_net_wait(r->rank.net, &x->vote, 0, err);
+}
+
+/* --- the thread --------------------------------------------------------------
+ */
+
+static void *thread_main(void *of)
+{
+    lhi_rescheduler *r = of;
+    pthread_mutex_lock(&r->lock);
+    for (;;) {
+        lhi_shift *retired = r->retired;
+        r->retired = NULL;
+        bool open = r->phase == OPEN;
+        if (r->stop && !retired)
+            break;
+        if (!retired && !open) {
+            pthread_cond_wait(&r->changed, &r->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&r->lock);
+        lhi_shift_free(retired);
+        lh_error err = {0};
+        lh_status status = LH_OK;
+        if (open)
+            status =
+                r->me == 0 ? lead_proposal(r, &err) : follow_proposal(r, &err);
+        pthread_mutex_lock(&r->lock);
+        if (!open)
+            continue;
+        r->status = status;
+        r->err = err;
+        r->phase = VOTED;
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Of ordinary priority, whatever that of the rank is: its passes go first. */
+static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
+{
+    pthread_attr_t how;
+    const struct sched_param ordinary = {0};
+    int error = pthread_attr_init(&how);
+    if (error)
+        return lhi_fail_nomem(err);
+    pthread_attr_setinheritsched(&how, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&how, SCHED_OTHER);
+    pthread_attr_setschedparam(&how, &ordinary);
+    error = pthread_create(&r->thread, &how, thread_main, r);
+    pthread_attr_destroy(&how);
+    if (error)
+        return lhi_fail(err, LH_EIO, "cannot start a thread for schedules");
+    r->has_thread = true;
+    return LH_OK;
+}
+
+/* --- making and freeing ------------------------------------------------------
+ */
+
+static lh_status set_up(lhi_rescheduler *r, lh_error *err)
+{
+    bool all = !r->job->launched;
+    r->others = calloc(r->me == 0 ? r->n : 1, sizeof *r->others);
+    if (!r->others)
+        return lhi_fail_nomem(err);
+    if (r->job->model && (r->me == 0 || !all))
+        LHI_TRY(lhi_job_activations(r->job, r->rank.exec, r->me, all,
+                                    &r->most_bytes, err));
+    return start_thread(r, err);
+}
+
+lh_status lhi_rescheduler_make(const lhi_job *job, const lhi_rank_options *rank,
+                               lhi_rescheduler **out, lh_error *err)
+{
+    pthread_condattr_t clock;
+    lhi_rescheduler *r = calloc(1, sizeof *r);
+    if (!r)
+        return lhi_fail_nomem(err);
+    r->job = job;
+    r->rank = *rank;
+    r->me = lhi_net_rank(rank->net);
+    r->n = lhi_net_n_ranks(rank->net);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    lh_status status = set_up(r, err);
+    if (status != LH_OK) {
+        lhi_rescheduler_free(r);
+        return status;
+    }
+    *out = r;
+    return LH_OK;
+}
+
+void lhi_rescheduler_stop(lhi_rescheduler *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    if (r->has_thread)
+        pthread_join(r->thread, NULL);
+    r->has_thread = false;
+}
+
+void lhi_rescheduler_free(lhi_rescheduler *r)
+{
+    if (!r)
+        return;
+    lhi_rescheduler_stop(r);
+    lhi_shift_free(r->retired);
+    lhi_shift_free(r->next);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r->text);
+    free(r->others);
+    free(r->switches);
+    free(r);
+}
+
+/* --- what the rank calls -----------------------------------------------------
+ */
+
+static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
+                            const lh_reschedule *what, lh_error *err)
+{
+    lhi_switch *more =
+        realloc(r->switches, (r->n_closed + 1u) * sizeof *r->switches);
+    if (!more)
+        return lhi_fail_nomem(err);
+    r->switches = more;
+    lhi_switch *row = &more[r->n_closed];
+    *row = (lhi_switch){.step = step};
+    copy_text(row->to, sizeof row->to, what->name ? what->name : "");
+    copy_text(row->why, sizeof row->why, what->why ? what->why : "");
+    return LH_OK;
+}
+
+lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
+                               const lh_reschedule *what, lh_error *err)
+{
+    if (what)
+        LHI_TRY(add_switch(r, step, what, err));
+    pthread_mutex_lock(&r->lock);
+    r->phase = OPEN;
+    r->step = step;
+    r->schedule = what ? what->schedule : NULL;
+    r->round++;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return LH_OK;
+}
+
+bool lhi_rescheduler_is_open(lhi_rescheduler *r)
+{
+    if (!r)
+        return false;
+    pthread_mutex_lock(&r->lock);
+    bool open = r->phase != IDLE;
+    pthread_mutex_unlock(&r->lock);
+    return open;
+}
+
+lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees, lh_error *err)
+{
+    bool stopped = false;
+    pthread_mutex_lock(&r->lock);
+    while (r->phase == OPEN && !stopped) {
+        const struct timespec until = lhi_timespec(lhi_now_ns() + LOOK_NS);
+        pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        pthread_mutex_unlock(&r->lock);
+        stopped = lhi_net_stopped(r->rank.stop);
+        pthread_mutex_lock(&r->lock);
+    }
+    lh_status status = r->phase == OPEN ? LH_ECANCELED : r->status;
+    if (r->phase == OPEN)
+        lhi_fail(err, LH_ECANCELED, "interrupted");
+    else if (status != LH_OK && err)
+        *err = r->err;
+    pthread_mutex_unlock(&r->lock);
+    if (status == LH_OK)
+        *agrees = !r->vote.refuses;
+    return status;
+}
+
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go, lhi_shift **shift)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->me == 0 && (go || r->vote.refuses)) {
+        lhi_switch *row = &r->switches[r->n_closed++];
+        row->is_refused = !go;
+        if (r->next)
+            row->predicted_ns = lh_exec_predicted_ns(r->next->exec);
+        if (!go)
+            copy_text(row->refused, sizeof row->refused, r->vote.why);
+    }
+    r->retired = r->next;
+    if (go) {
+        r->retired = *shift;
+        *shift = r->next;
+        if (r->bytes > r->most_bytes)
+            r->most_bytes = r->bytes;
+    }
+    r->next = NULL;
+    free(r->text);
+    r->text = NULL;
+    r->phase = IDLE;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
+                                           uint32_t *n)
+{
+    *n = r ? r->n_closed : 0;
+    return r ? r->switches : NULL;
+}
+
+lh_switch lhi_switch_shown(const lhi_switch *row)
+{
+    return (lh_switch){.step = row->step,
+                       .to = row->to,
+                       .why = row->why,
+                       .refused = row->is_refused ? row->refused : NULL,
+                       .predicted_ns = row->predicted_ns};
+}
