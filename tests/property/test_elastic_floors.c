@@ -21,6 +21,8 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
 
 typedef struct counts {
     uint32_t plans, none, tight, again, near, close, memory;
+    uint32_t shared, both; /* sharded and made again; near their bound */
+    uint32_t better;       /* bounds that shares raise */
 } counts;
 
 static lh_job *random_job(lhi_random *r)
@@ -94,7 +96,16 @@ static void try_shape(const lh_job *job, const lhi_config *config,
     lh_job plain = *job;
     plain.training.zero = 1;
     plain.training.recompute = config->recompute;
+    lhi_elastic_freedom any = all;
+    lhi_elastic_floor first;
     lh_status status = lhi_elastic_floor_of(&plain, config, &all, &floor, &err);
+    any.below_ns = 1; /* what comes first is enough */
+    if (status == LH_OK &&
+        lhi_elastic_floor_of(&plain, config, &any, &first, &err) == LH_OK) {
+        CHECK(first.makespan_ns <= floor.makespan_ns);
+        n->better +=
+            (double)floor.makespan_ns > 1.005 * (double)first.makespan_ns;
+    }
     for (uint32_t k = LH_ELASTIC_MIXED; k <= LH_ELASTIC_ZERO3; k++)
         for (int again = 0; again <= all.recompute; again++)
             for (uint32_t q = config->layout.pipeline;
@@ -124,6 +135,11 @@ static void try_shape(const lh_job *job, const lhi_config *config,
                 n->close +=
                     r.details->n_recomputed > 0 &&
                     (double)own.makespan_ns > 0.99 * (double)r.makespan_ns;
+                bool shared =
+                    r.details->n_recomputed > 0 && r.details->gradients > 0;
+                n->shared += shared;
+                n->both += shared && (double)own.makespan_ns >
+                                         0.98 * (double)r.makespan_ns;
                 lh_pipeline_free(r.built.pipeline);
                 lh_schedule_free(r.schedule);
             }
@@ -244,8 +260,47 @@ static void one_group_makes_again_what_it_must(void)
               n.again, n.near);
 }
 
+/* On slow links what is sharded costs as much as what is made again. */
+static void sharding_and_memory_count_together(void)
+{
+    counts n = {0};
+    for (uint32_t i = 0; i < 40 && !test_state.bad; i++) {
+        lh_job *job = job_with(
+            JOB_SMALL,
+            "  gpus_per_node: 2\n"
+            "  fabric: {gbps: %u, latency_us: %u}\n"
+            "  datacenters:\n"
+            "   - {name: a, nodes: 4, gpu: {tflops: 100, memory_gib: %.3f, "
+            "memory_gbps: 2000}}\n"
+            "  links: []\n"
+            "model: {layers: 24, hidden: 4096, ffn: 16384, heads: 32, vocab: "
+            "1000}\n"
+            "training: {global_batch: 12, sequence: 2048}\n",
+            20 + 20 * (i % 4), i % 3 * 1000, 14 + 0.7 * i);
+        lhi_config config = {.layout = {.tensor = 1,
+                                        .context = 1,
+                                        .expert = 1,
+                                        .micro_batch = 1,
+                                        .sharding = LH_SHARDING_FULL,
+                                        .data = 4,
+                                        .pipeline = 2,
+                                        .chunks_per_device = i % 2 ? 6 : 4},
+                             .placement = LH_PLACEMENT_LOOP,
+                             .recompute = LH_RECOMPUTE_NONE};
+        config.microbatches = job->training.global_batch / 4;
+        try_shape(job, &config, 0, &n);
+        lh_job_free(job);
+    }
+    CHECK_MSG(
+        n.shared > 30 && 2 * n.both > n.shared && n.better > 3,
+        "%u plans of which %u shard and recompute something, %u of these "
+        "within 2 %% of their bound; %u bounds are higher by what is shared",
+        n.plans, n.shared, n.both, n.better);
+}
+
 int main(void)
 {
+    RUN(sharding_and_memory_count_together);
     RUN(one_group_makes_again_what_it_must);
     RUN(no_elastic_plan_is_below_its_bound);
     return test_summary();

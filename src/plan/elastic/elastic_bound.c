@@ -6,12 +6,15 @@
 #include "plan/elastic/elastic_bound.h"
 
 #include "base/whole.h"
+#include "pipe/pipeline_own.h"
 #include "plan/elastic/elastic_shape.h"
 #include "plan/layout/shares.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/elastic.h>
 #include <math.h>
+
+enum { MOST_REGIONS = 256 }; /* of shares */
 
 typedef struct bounder {
     const lh_job *job;
@@ -22,7 +25,7 @@ typedef struct bounder {
     uint32_t P, M, layers;   /* of an even chunk, rounded up */
     lhi_elastic_kinds kinds; /* those that take least for a byte first */
     lhi_elastic_state state;
-    lhi_chunk_sharded *sharded; /* of each chunk; NULL: nothing has to be */
+    lhi_chunk_sharded *sharded; /* of each chunk; NULL: not asked for yet */
 } bounder;
 
 static uint32_t layers_of(const bounder *b, uint32_t chunk)
@@ -59,14 +62,37 @@ static bool may_shard(const bounder *b, lh_elastic_sharding sharding)
     return mixed || (all >> sharding & 1);
 }
 
-/* The most that sharding takes from device `d`. It is linear in the shares,
- * which are at least 0 and at most 1, those of parameters no more than those of
- * gradients: so it is most at one of three corners. */
-static double most_saved(const bounder *b, uint32_t d)
+/* What sharding is looked at: gradients from g[0] to g[1] of them, parameters
+ * from p[0] to p[1], and no more of these than of gradients. */
+typedef struct region {
+    double g[2], p[2];
+    double ns; /* no plan in it takes less; INFINITY: none fits */
+} region;
+
+/* What the job leaves open: all shares, or some of the three corners. */
+static uint32_t all_regions(const bounder *b, region *out)
+{
+    uint32_t n = 0;
+    if (may_shard(b, LH_ELASTIC_MIXED)) {
+        out[0] = (region){{0, 1}, {0, 1}, 0};
+        return 1;
+    }
+    if (may_shard(b, LH_ELASTIC_ZERO1))
+        out[n++] = (region){{0, 0}, {0, 0}, 0};
+    if (may_shard(b, LH_ELASTIC_ZERO2))
+        out[n++] = (region){{1, 1}, {0, 0}, 0};
+    if (may_shard(b, LH_ELASTIC_ZERO3))
+        out[n++] = (region){{1, 1}, {1, 1}, 0};
+    return n;
+}
+
+/* The most that sharding takes from device `d`. It is linear in the shares, so
+ * it is most at a corner of the region. */
+static double most_saved(const bounder *b, uint32_t d, const region *r)
 {
     const lh_layout *l = &b->config->layout;
     double rest = 1 - 1.0 / ((double)l->data * l->context);
-    double g = 0, w = 0, most_g = 0, most_w = 0;
+    double g = 0, w = 0, most_g = 0, most_w = 0, saved = -INFINITY;
     for (uint32_t c = d; c < b->P * b->M; c += b->P) {
         g += (double)b->state.gradients[c];
         w += (double)b->state.weights[c];
@@ -74,11 +100,10 @@ static double most_saved(const bounder *b, uint32_t d)
         most_w = fmax(most_w, (double)b->state.weights[c]);
     }
     double of_g = g * rest - 2 * most_g, of_w = w * rest - 4 * most_w;
-    double saved = may_shard(b, LH_ELASTIC_ZERO1) ? 0 : -INFINITY;
-    if (may_shard(b, LH_ELASTIC_ZERO2))
-        saved = fmax(saved, of_g);
-    if (may_shard(b, LH_ELASTIC_ZERO3))
-        saved = fmax(saved, of_g + of_w);
+    for (int i = 0; i < 4; i++) {
+        double share = fmin(r->p[i / 2], r->g[i % 2]);
+        saved = fmax(saved, r->g[i % 2] * of_g + share * of_w);
+    }
     return saved;
 }
 
@@ -131,7 +156,7 @@ static kept kept_by(const bounder *b, uint32_t d)
 
 /* What device `d` has to do again for each microbatch, in ns, if it takes least
  * for what does not fit; INFINITY: all of it is not enough. */
-static double least_again(const bounder *b, uint32_t d)
+static double least_again(const bounder *b, uint32_t d, double saved)
 {
     const lh_pipeline *p = b->built.pipeline;
     int64_t limit = lh_pipeline_memory_limit(p, d);
@@ -143,7 +168,7 @@ static double least_again(const bounder *b, uint32_t d)
     for (uint32_t i = 0; i < b->kinds.n; i++)
         whole += (double)b->kinds.ops[i].bytes;
     kept k = kept_by(b, d);
-    double missing = held - most_saved(b, d) + k.bytes - (double)limit;
+    double missing = held - saved + k.bytes - (double)limit;
     /* Bytes are whole numbers, shares of them are not. */
     missing -= 1e-9 * (held + k.bytes) + 16;
     if (missing <= 0)
@@ -242,31 +267,193 @@ static lh_status bound_with(const bounder *b, const double *again, int64_t *out,
     return LH_OK;
 }
 
+/* --- shares and time together ------------------------------------------------
+ */
+
+/* What a communication takes if at least `share` of it goes layer by layer. */
+static double whole_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
+{
+    double once = (double)at_once_ns;
+    return once + (fmax((double)sharded_ns, once) - once) * share;
+}
+
+/* Gather and scatter of a chunk. The link is taken for the latency only where
+ * something is sharded; at both ends of an iteration it counts in any case. */
+static double gather_of(const bounder *b, uint32_t c, const region *r, bool end)
+{
+    const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
+    int64_t ns = k->all_gather_ns;
+    if (ns > 0 && (end || r->g[0] > 0))
+        ns += k->dp_latency_ns;
+    return whole_ns(ns, b->sharded[c].gather_ns, r->p[0]);
+}
+
+static double scatter_of(const bounder *b, uint32_t c, const region *r,
+                         bool end)
+{
+    const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
+    int64_t ns = k->reduce_scatter_ns;
+    if (ns > 0 && (end || r->g[0] > 0))
+        ns += k->dp_latency_ns;
+    return whole_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
+}
+
+static double hop_of(const lhi_route *route)
+{
+    return (double)(route->transfer_ns + route->latency_ns);
+}
+
+/* Of a device: what its passes and its link take from its first pass to its
+ * last, at least. */
+typedef struct span {
+    double passes; /* with the waiting for gathers */
+    double link;   /* all that it sends, one after the other */
+} span;
+
+static span span_of(const bounder *b, uint32_t d, const region *r, double again)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    uint32_t all = b->P * b->M;
+    double n = b->config->microbatches;
+    span s = {n * again, 0};
+    for (uint32_t c = d; c < all; c += b->P) {
+        const lh_chunk *k = lh_pipeline_chunk(p, c);
+        s.passes += n * (double)(k->f_ns + k->d_ns + k->w_ns);
+        s.link += gather_of(b, c, r, false) + scatter_of(b, c, r, false);
+        if (c + b->P >= all)
+            continue;
+        s.link += r->p[0] * (double)b->sharded[c].gather_ns;
+        /* The next chunk's gather begins with this one's first forward. */
+        s.passes +=
+            fmax(0, gather_of(b, c + b->P, r, false) - n * (double)k->f_ns);
+    }
+    return s;
+}
+
+/* No plan with shares in `r` takes less. *again: room for each device. */
+static double least_ns(const bounder *b, const region *r, double *again)
+{
+    const lh_pipeline *p = b->built.pipeline;
+    double head = 0, tail = 0, most = 0;
+    if (r->p[0] > r->g[1]) /* more parameters than gradients */
+        return INFINITY;
+    for (uint32_t d = 0; d < b->P; d++) {
+        again[d] = least_again(b, d, most_saved(b, d, r));
+        if (isinf(again[d]))
+            return INFINITY;
+    }
+    for (uint32_t d = 0; d < b->P; d++) {
+        span s = span_of(b, d, r, again[d]);
+        if (d > 0) {
+            const lh_chunk *k = lh_pipeline_chunk(p, d - 1);
+            head += (double)k->f_ns + hop_of(&p->forward[d - 1]);
+            tail += (double)(k->d_ns + k->w_ns) + hop_of(&p->backward[d]);
+        }
+        head = fmax(head, gather_of(b, d, r, true));
+        tail = fmax(tail, scatter_of(b, d, r, true));
+        most = fmax(most, fmax(head + s.passes + tail, s.link));
+    }
+    return most;
+}
+
+/* Cuts region `at` of `n` in two along its longer side. */
+static uint32_t cut_region(const bounder *b, region *list, uint32_t n,
+                           uint32_t at, double *again)
+{
+    region *one = &list[at], *other = &list[n];
+    bool gradients = one->g[1] - one->g[0] >= one->p[1] - one->p[0];
+    double *side = gradients ? one->g : one->p;
+    double middle = (side[0] + side[1]) / 2;
+    *other = *one;
+    side[1] = middle;
+    (gradients ? other->g : other->p)[0] = middle;
+    other->ns = fmax(other->ns, least_ns(b, other, again));
+    one->ns = fmax(one->ns, least_ns(b, one, again));
+    return n + 1;
+}
+
+/* Less sharding takes more memory, hence more to make again, and more takes
+ * longer to send: both count over small regions of shares at once. */
+static lh_status bound_shares(const bounder *b, double *again, double enough_ns,
+                              double *out_ns, lh_error *err)
+{
+    region *list = LHI_NEW(b->mem, region, MOST_REGIONS);
+    if (!list)
+        return lhi_fail_nomem(err);
+    uint32_t n = all_regions(b, list), least = 0;
+    for (uint32_t i = 0; i < n; i++)
+        list[i].ns = least_ns(b, &list[i], again);
+    for (;;) {
+        least = 0;
+        for (uint32_t i = 1; i < n; i++)
+            least = list[i].ns < list[least].ns ? i : least;
+        const region *r = &list[least];
+        bool point = !(r->g[1] > r->g[0]) && !(r->p[1] > r->p[0]);
+        if (n == MOST_REGIONS || point || r->ns >= enough_ns)
+            break;
+        n = cut_region(b, list, n, least, again);
+    }
+    *out_ns = list[least].ns;
+    return LH_OK;
+}
+
+/* --- all of it ---------------------------------------------------------------
+ */
+
+static lh_status find_sharded(bounder *b, lh_error *err)
+{
+    b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
+    if (!b->sharded)
+        return lhi_fail_nomem(err);
+    return lhi_layout_sharded(b->job, b->config, b->sharded, err);
+}
+
+/* What the job leaves open as one: less again than anywhere in it. */
+static double loosest_again(const bounder *b, uint32_t d)
+{
+    region all[3];
+    double least = INFINITY;
+    for (uint32_t i = all_regions(b, all); i-- > 0;)
+        least = fmin(least, least_again(b, d, most_saved(b, d, &all[i])));
+    return least;
+}
+
 static lh_status find_floor(bounder *b, lhi_elastic_floor *out, lh_error *err)
 {
-    double *again = LHI_NEW(b->mem, double, b->P);
+    double ns, *again = LHI_NEW(b->mem, double, b->P);
+    int64_t below = b->freedom->below_ns;
     if (!again)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_elastic_state_find(b->job, b->config, b->mem, &b->state, err));
     if (b->freedom->recompute)
         LHI_TRY(lhi_elastic_kinds_find(b->job, b->config, &b->kinds, err));
-    if (must_shard(b, LH_ELASTIC_ZERO2)) {
-        b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
-        if (!b->sharded)
-            return lhi_fail_nomem(err);
-        LHI_TRY(lhi_layout_sharded(b->job, b->config, b->sharded, err));
-    }
+    if (must_shard(b, LH_ELASTIC_ZERO2))
+        LHI_TRY(find_sharded(b, err));
     sort_kinds(&b->kinds);
     b->layers = (b->job->model->layers + b->P * b->M - 1) / (b->P * b->M);
     out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;
     for (uint32_t d = 0; d < b->P; d++) {
-        again[d] = least_again(b, d);
+        again[d] = loosest_again(b, d);
         if (isinf(again[d])) {
             out->makespan_ns = INT64_MAX;
             return LH_OK;
         }
     }
-    return bound_with(b, again, &out->makespan_ns, err);
+    LHI_TRY(bound_with(b, again, &out->makespan_ns, err));
+    if (below > 0 && out->makespan_ns + out->after_ns >= below)
+        return LH_OK;
+    if (!b->sharded)
+        LHI_TRY(find_sharded(b, err));
+    LHI_TRY(bound_shares(b, again,
+                         below > 0 ? (double)(below - out->after_ns) * 1.001
+                                   : INFINITY,
+                         &ns, err));
+    if (isinf(ns))
+        out->makespan_ns = INT64_MAX;
+    else /* what is rounded is rounded up */
+        out->makespan_ns =
+            lhi_most(out->makespan_ns, (int64_t)(ns * (1 - 1e-9)) - 16);
+    return LH_OK;
 }
 
 lh_status lhi_elastic_floor_of(const lh_job *job, const lhi_config *config,

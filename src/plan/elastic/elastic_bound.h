@@ -14,7 +14,8 @@ typedef struct lhi_elastic_floor {
 /* Of every queue, sharding and recomputation that `freedom` has on the chunks
  * of `config`. `job` is one with ZeRO-1, as lhi_elastic_shape() takes it.
  * LH_EINFEASIBLE, LH_EUNSUPPORTED: there is no such pipeline; `err` says why.
- * With offloading nothing is known: 0. */
+ * With offloading nothing is known: 0. Once it is clear that no iteration is
+ * below freedom->below_ns, it is no higher than that says. */
 lh_status lhi_elastic_floor_of(const lh_job *job, const lhi_config *config,
                                const lhi_elastic_freedom *freedom,
                                lhi_elastic_floor *out, lh_error *err);

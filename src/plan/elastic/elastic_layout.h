@@ -66,7 +66,8 @@ lh_status lhi_elastic_layout(const lh_job *job, const lhi_config *like,
 
 /* What no iteration is below of a plan that lhi_elastic_layout() could find,
  * whatever the queue, the sharding and what is recomputed; INT64_MAX: nothing
- * fits. Adds to *work as lhi_elastic_result has it. */
+ * fits. What is no less than freedom->below_ns may be lower than it could be.
+ * Adds to *work as lhi_elastic_result has it. */
 lh_status lhi_elastic_layout_floor(const lh_job *job, const lhi_config *like,
                                    const lhi_elastic_freedom *freedom,
                                    lhi_arena *mem, int64_t *out_ns,

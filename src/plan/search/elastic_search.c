@@ -176,9 +176,12 @@ static lh_status bound_layout(stage *t, uint32_t at, lh_error *err)
     lhi_layout_search *s = t->s;
     node *n = &t->nodes[at];
     int64_t ns;
+    lhi_elastic_freedom f = t->freedom;
     lhi_mark mark = lhi_arena_mark(s->mem);
-    lh_status status = lhi_elastic_layout_floor(s->job, &n->config, &t->freedom,
-                                                s->mem, &ns, &t->work, err);
+    if (!s->objective && t->best_ns < INT64_MAX)
+        f.below_ns = t->best_ns;
+    lh_status status = lhi_elastic_layout_floor(s->job, &n->config, &f, s->mem,
+                                                &ns, &t->work, err);
     lhi_arena_rewind(s->mem, mark);
     LHI_TRY(status);
     n->bounded = true;
