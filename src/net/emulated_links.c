@@ -16,7 +16,7 @@
 #define MOST_NS INT64_C(1000000000000000000)
 
 typedef struct message {
-    int64_t entered_ns, transfer_ns, end_ns;
+    int64_t entered_ns, transfer_ns, latency_ns, end_ns;
     int64_t arrival_ns; /* atomic */
     uint64_t turn;
     uint32_t sender;
@@ -29,10 +29,12 @@ typedef struct link {
     pthread_mutex_t lock;
     lhi_net_link rule;
     bool broken, in_turns;
-    int64_t free_ns;             /* end of the last transfer that is final */
-    uint64_t next_turn;          /* of order[head] */
-    uint32_t head, tail;         /* of `order` */
-    uint32_t n_slots, free_slot; /* ever used; the first free one + 1 */
+    /* Of the last message whose dates are final: its transfer's end, and when
+     * it arrived. */
+    int64_t free_ns, arrived_ns;
+    uint64_t next_turn;                  /* of order[head] */
+    uint32_t head, tail;                 /* of `order` */
+    uint32_t n_slots, free_slot;         /* ever used; the first free one + 1 */
     uint32_t order[2 * LHI_LINKS_SLOTS]; /* slots as they leave */
     message slots[LHI_LINKS_SLOTS];
 } link;
@@ -81,7 +83,7 @@ lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
     for (uint32_t i = 0; i < n_links && error == 0; i++) {
         link *l = &table->links[i];
         l->rule = links[i];
-        l->free_ns = INT64_MIN;
+        l->free_ns = l->arrived_ns = INT64_MIN;
         error = pthread_mutex_init(&l->lock, &how);
         if (error == 0)
             table->n_links++;
@@ -147,6 +149,7 @@ static void settle(link *l, int64_t now_ns)
         if (s->arrival_ns > now_ns)
             break;
         l->free_ns = s->end_ns;
+        l->arrived_ns = s->arrival_ns;
         l->next_turn++;
         l->head++;
         s->left = true;
@@ -185,22 +188,27 @@ static uint32_t insert(link *l, uint32_t i)
     return place;
 }
 
-/* The dates of the messages from `place` on. */
+/* The dates of the messages from `place` on. None overtakes the one before it
+ * where latencies differ. */
 static void date_from(link *l, uint32_t place)
 {
-    int64_t free_ns = l->free_ns;
-    if (place > l->head)
+    int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
+    if (place > l->head) {
         free_ns = l->slots[l->order[place - 1]].end_ns;
+        arrived_ns = l->slots[l->order[place - 1]].arrival_ns;
+    }
     for (; place < l->tail; place++) {
         message *s = &l->slots[l->order[place]];
         if (l->in_turns && s->turn != l->next_turn + (place - l->head))
             return; /* a message before it is still to come */
         int64_t start_ns = s->entered_ns > free_ns ? s->entered_ns : free_ns;
         free_ns = start_ns + s->transfer_ns;
-        bool same = s->known && s->end_ns == free_ns;
+        if (free_ns + s->latency_ns > arrived_ns)
+            arrived_ns = free_ns + s->latency_ns;
+        bool same =
+            s->known && s->end_ns == free_ns && s->arrival_ns == arrived_ns;
         s->end_ns = free_ns;
-        __atomic_store_n(&s->arrival_ns, free_ns + l->rule.latency_ns,
-                         __ATOMIC_RELEASE);
+        __atomic_store_n(&s->arrival_ns, arrived_ns, __ATOMIC_RELEASE);
         if (same)
             return;
         if (!s->known) {
@@ -258,6 +266,7 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                    .transfer_ns =
                        l->rule.transfer_ns +
                        (int64_t)((double)bytes * l->rule.ns_per_byte + 0.5),
+                   .latency_ns = l->rule.latency_ns,
                    .arrival_ns = LHI_LINKS_UNKNOWN,
                    .turn = turn,
                    .sender = sender,
@@ -281,6 +290,20 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
         enter_link(l, i, sender, bytes, entered_ns, turn, slot, err);
     pthread_mutex_unlock(&l->lock);
     return status;
+}
+
+lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
+                        lh_error *err)
+{
+    if (i >= table->n_links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+                        table->n_links);
+    link *l = &table->links[i];
+    LHI_TRY(lhi_links_check(1, rule, err));
+    LHI_TRY(lock_link(l, i, err));
+    l->rule = *rule;
+    pthread_mutex_unlock(&l->lock);
+    return LH_OK;
 }
 
 bool lhi_links_valid(const lhi_links *table, uint32_t i, uint32_t slot)

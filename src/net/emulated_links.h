@@ -42,6 +42,12 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
                           size_t bytes, int64_t entered_ns, uint64_t turn,
                           uint32_t *slot, lh_error *err);
 
+/* What enters the link from now on takes it so; what is under way keeps the
+ * times that it entered with, and is not overtaken. LH_EINVAL: a wrong link, or
+ * times that none has. */
+lh_status lhi_links_set(lhi_links *table, uint32_t link,
+                        const lhi_net_link *rule, lh_error *err);
+
 /* False where no message can be there (a peer may send anything). */
 bool lhi_links_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 

@@ -84,6 +84,15 @@ void lhi_op_done(lhi_net_op *op, lh_status status)
         lhi_futex_wake(state, false);
 }
 
+lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
+                           const lhi_net_link *rule, lh_error *err)
+{
+    if (!net->links)
+        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+                        link);
+    return lhi_links_set(net->links, link, rule, err);
+}
+
 lh_status lhi_net_enter(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                         uint64_t turn, lh_error *err)
 {

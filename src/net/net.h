@@ -99,6 +99,13 @@ lh_status lhi_net_send(lhi_net *net, uint32_t to, uint64_t tag,
                        int64_t entered_ns, uint64_t turn, lhi_net_op *op,
                        lh_error *err);
 
+/* Gives an emulated link other times, for all ranks: messages that are handed
+ * over from now on take it so. Those under way keep the times that they entered
+ * with, and none of them is overtaken. May be called by any rank, at any time.
+ * LH_EINVAL: there is no such link, or no such times. */
+lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
+                           const lhi_net_link *rule, lh_error *err);
+
 /* Posts a receive of exactly `size` bytes (another size is an error that names
  * both, and ends the run). Never blocks. */
 lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,

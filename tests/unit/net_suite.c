@@ -341,6 +341,43 @@ static lh_status shared_link(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &a, 0, err);
 }
 
+/* A link is made fast and slow again while messages are on it: each keeps what
+ * it entered with, and the second, for which there would be no delay, waits
+ * behind the first. */
+static lh_status changing_link(lhi_net *net, void *context, char **result,
+                               size_t *size, lh_error *err)
+{
+    UNUSED_REST;
+    const int64_t ms = 1000000;
+    const lhi_net_link rules[] = {{0, ms, 0}, {500 * ms, ms, 0}, {0, 0, 0}};
+    lhi_net_op ops[3] = {{0}};
+    if (lhi_net_rank(net) == 0) {
+        int64_t now_ns = lhi_now_ns();
+        for (uint32_t i = 0; i < 3; i++) {
+            LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, now_ns + i * ms,
+                                 LHI_NET_NO_TURN, &ops[i], err));
+            LHI_TRY(lhi_net_set_link(net, 0, &rules[i], err));
+        }
+        lh_error e = {0};
+        const lhi_net_link bad = {-1, 0, 0};
+        EXPECT(lhi_net_set_link(net, 0, &bad, &e) == LH_EINVAL);
+        EXPECT(lhi_net_set_link(net, 1, &rules[0], &e) == LH_EINVAL);
+        EXPECT(strstr(e.text, "no emulated link 1"));
+        for (uint32_t i = 0; i < 3; i++)
+            LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+        return LH_OK;
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_receive(net, 0, i, NULL, 0, &ops[i], err));
+    for (uint32_t i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+    int64_t first_ns = ops[0].entered_ns;
+    EXPECT_NEAR(ops[0].arrived_ns - first_ns, 403 * ms, 0);
+    EXPECT_NEAR(ops[1].arrived_ns - first_ns, 403 * ms, 0);
+    EXPECT_NEAR(ops[2].arrived_ns - first_ns, 505 * ms, 0);
+    return LH_OK;
+}
+
 /* An explicit order: the first to be handed over leaves last. */
 /* Once nothing is on the link, messages may leave first in, first out, and
  * then in turns again, which go on counting. */
@@ -643,6 +680,7 @@ const net_case net_cases[] = {
     {"wrong group", 2, wrong_group, 0, {{0}}, NULL},
     {"fifo", 3, fifo, 1, {{400000000, 3000000, 1000}}, NULL},
     {"shared link", 3, shared_link, 2, {{0}, {400000000, 3000000, 0}}, NULL},
+    {"changing link", 2, changing_link, 1, {{400000000, 3000000, 0}}, NULL},
     {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
     {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
     {"wrong large size",

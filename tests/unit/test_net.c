@@ -129,6 +129,7 @@ typedef struct entry {
     uint64_t turn;
     uint32_t sender, slot;
     size_t bytes;
+    lhi_net_link rule; /* of the link, as it enters */
 } entry;
 
 static int by_entry(const void *a, const void *b)
@@ -141,14 +142,21 @@ static int by_entry(const void *a, const void *b)
     return x->sender < y->sender ? -1 : x->sender > y->sender;
 }
 
+static lhi_net_link random_rule(uint64_t *seed)
+{
+    lhi_net_link rule = {(int64_t)(next_random(seed) % 5000),
+                         (int64_t)(next_random(seed) % 90), 0};
+    rule.ns_per_byte = (double)(next_random(seed) % 8) * 0.25;
+    return rule;
+}
+
 /* Messages handed over in any order, entering in an hour: their dates are those
- * of the model with all of them known. */
-static void random_link(uint64_t seed, bool in_turns)
+ * of the model with all of them known. `changes`: the link is another one for
+ * each of them. */
+static void random_link(uint64_t seed, bool in_turns, bool changes)
 {
     enum { N = 300 };
-    const lhi_net_link rule = {(int64_t)(next_random(&seed) % 5000),
-                               (int64_t)(next_random(&seed) % 90),
-                               (double)(next_random(&seed) % 8) * 0.25};
+    const lhi_net_link rule = random_rule(&seed);
     entry all[N];
     size_t bytes;
     lh_error err = {0};
@@ -159,26 +167,34 @@ static void random_link(uint64_t seed, bool in_turns)
                              base_ns + (int64_t)(next_random(&seed) % 20000),
                          .turn = in_turns ? i : LHI_NET_NO_TURN,
                          .sender = i, /* no two are alike */
-                         .bytes = next_random(&seed) % 100};
+                         .bytes = next_random(&seed) % 100,
+                         .rule = changes ? random_rule(&seed) : rule};
     for (uint32_t i = N; i > 1; i--) { /* in any order */
         uint32_t k = (uint32_t)(next_random(&seed) % i);
         entry swap = all[i - 1];
         all[i - 1] = all[k];
         all[k] = swap;
     }
-    for (uint32_t i = 0; i < N; i++)
+    for (uint32_t i = 0; i < N; i++) {
+        if (changes)
+            CHECK_OK(lhi_links_set(table, 0, &all[i].rule, &err), err);
         CHECK_OK(lhi_links_enter(table, 0, all[i].sender, all[i].bytes,
                                  all[i].entered_ns, all[i].turn, &all[i].slot,
                                  &err),
                  err);
+    }
     qsort(all, N, sizeof all[0], by_entry);
-    int64_t free_ns = 0;
+    int64_t free_ns = 0, before_ns = 0;
     for (uint32_t i = 0; i < N; i++) {
         int64_t start_ns =
             all[i].entered_ns > free_ns ? all[i].entered_ns : free_ns;
-        free_ns = start_ns + rule.transfer_ns +
-                  (int64_t)((double)all[i].bytes * rule.ns_per_byte + 0.5);
-        all[i].arrives_ns = free_ns + rule.latency_ns;
+        const lhi_net_link *r = &all[i].rule;
+        free_ns = start_ns + r->transfer_ns +
+                  (int64_t)((double)all[i].bytes * r->ns_per_byte + 0.5);
+        all[i].arrives_ns = free_ns + r->latency_ns;
+        if (all[i].arrives_ns < before_ns) /* it does not overtake */
+            all[i].arrives_ns = before_ns;
+        before_ns = all[i].arrives_ns;
     }
     for (uint32_t k = 0; k < N; k++) {
         const entry *e = &all[(k * 7 + 3) % N]; /* received in any order */
@@ -200,8 +216,10 @@ static void random_link(uint64_t seed, bool in_turns)
 static void links_follow_the_model(void)
 {
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        random_link(seed, false);
-        random_link(seed, true);
+        random_link(seed, false, false);
+        random_link(seed, true, false);
+        random_link(seed, false, true);
+        random_link(seed, true, true);
     }
 }
 
