@@ -5,6 +5,8 @@
  */
 #include "import/megatron_own.h"
 
+#include "spec/spec.h"
+
 #include <string.h>
 
 /* --- the layout string
@@ -275,16 +277,13 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported *in,
 {
     lh_layout *l = &in->layout;
     const double replicas = (double)l->data * l->context;
+    const uint32_t layers = in->model.layers;
     double size = replicas > 40 ? 1e6 * replicas : 40e6, given = 0;
-    lh_model mine = in->model;
     LHI_TRY(lhi_arg_real(m, LHI_ARG_DDP_BUCKET_SIZE, &given, err));
     if (given >= 1)
         size = given;
-    mine.experts /= l->expert;
-    const double n = (double)lh_model_params(&mine) / l->tensor / size;
-    l->chunks_per_device = n <= 1             ? 1
-                           : n >= mine.layers ? mine.layers
-                                              : (uint32_t)n;
+    const double n = lhi_layout_all_params(&in->model, l) / size;
+    l->chunks_per_device = n <= 1 ? 1 : n >= layers ? layers : (uint32_t)n;
     if (replicas > 1)
         lhi_import_note(in,
                         "--overlap-grad-reduce: gradients are costed in %u "

@@ -149,6 +149,19 @@ extern const lhi_table lhi_job_link_table;
  * how its own behaves. */
 void lhi_framework_of_target(lh_job *job);
 
+/* Parameters of a GPU that has these layers: tensor parallelism cuts all but
+ * experts, which their own group shares. */
+double lhi_layout_params(const lh_model *model, const lh_layout *layout,
+                         uint32_t first, uint32_t n_layers);
+/* And of one that has the whole model, multi-token prediction too. */
+double lhi_layout_all_params(const lh_model *model, const lh_layout *layout);
+
+/* How many words Megatron-LM makes of `vocab`: a multiple of *multiple for each
+ * GPU that shares them, which is as many as products of matrices want, up to
+ * its default of 128, that add no word. Fewer than 8 would slow the head. */
+uint32_t lhi_megatron_words(uint32_t vocab, uint32_t tensor,
+                            uint32_t *multiple);
+
 /* Whether layers drop activations and keep the masks. */
 bool lhi_job_drops(const lh_job *job);
 /* `framework` of a job whose model, training and layout are read already. */

@@ -337,6 +337,10 @@ def buckets_count_replicas_of_context_parallelism_and_own_experts():
     has(imported(sparse), "chunks_per_device: 8")
     has(imported(sparse + "--expert-model-parallel-size 16"),
         "chunks_per_device: 3")
+    # 1,074 million in experts, which tensor parallelism does not cut here
+    has(imported(sparse + "--tensor-model-parallel-size 4 --sequence-parallel "
+                 "--expert-model-parallel-size 4 "
+                 "--expert-tensor-parallel-size 1"), "chunks_per_device: 7")
 
 
 @test
