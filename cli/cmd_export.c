@@ -78,6 +78,8 @@ static const cli_example examples[] = {
      "Options for torchtitan, a line each, of plan --for torchtitan."},
     {"longhaul export mega.json --to megatron -o args.txt",
      "Arguments for Megatron-LM, a line each, of plan --for megatron."},
+    {"longhaul export mega.json --to megatron-bridge -o longhaul_recipe.py",
+     "The same as a recipe for Megatron-Bridge, in Python."},
     {"longhaul export mega.json --to megatron --bundle job",
      "The folder job, from which launch.sh on each host, or job.sbatch, starts "
      "what was planned."},
@@ -100,6 +102,13 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
                  cli_time_text(llabs(*cost_ns), time),
                  *cost_ns > 0 ? "more" : "less");
     return LH_OK;
+}
+
+/* Has the plan's own schedule, and says what a pipeline does not know. */
+static bool takes_plan(uint32_t to)
+{
+    return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
+           to == LH_EXPORT_TORCHTITAN;
 }
 
 static lh_status need_plan(cli *c, const cli_problem *problem)
@@ -133,11 +142,12 @@ static lh_status export_problem(cli *c, work *w)
     const lh_plan *plan;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
     plan = w->problem.plan;
-    if (s->stages || s->to == LH_EXPORT_MEGATRON ||
-        s->to == LH_EXPORT_TORCHTITAN)
+    if (s->stages || takes_plan(s->to))
         CLI_TRY(need_plan(c, &w->problem));
     if (s->to == LH_EXPORT_MEGATRON)
         return lh_export_megatron(plan, &w->text, NULL, &c->err);
+    if (s->to == LH_EXPORT_MEGATRON_BRIDGE)
+        return lh_export_megatron_bridge(plan, &w->text, NULL, &c->err);
     if (s->to == LH_EXPORT_TORCHTITAN)
         return lh_export_torchtitan(plan, &w->text, NULL, &c->err);
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
@@ -174,18 +184,16 @@ static lh_status deliver(cli *c, const char *text, int64_t cost_ns)
                      path ? cli_name(c, path) : text));
 }
 
-/* What would change nothing: Megatron-LM and torchtitan have the plan's own
- * schedule, and only PyTorch's has forms. */
+/* What would change nothing: only PyTorch's schedule has forms. */
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;
-    const bool takes_plan = s->bundle || s->to == LH_EXPORT_MEGATRON ||
-                            s->to == LH_EXPORT_TORCHTITAN;
+    const bool of_plan = s->bundle || takes_plan(s->to);
     const char *idle = s->to != LH_EXPORT_PYTORCH && cli_given(c, "form")
                            ? "form"
-                       : takes_plan && cli_given(c, "schedule")   ? "schedule"
-                       : takes_plan && cli_given(c, "sub-blocks") ? "sub-blocks"
-                                                                  : NULL;
+                       : of_plan && cli_given(c, "schedule")   ? "schedule"
+                       : of_plan && cli_given(c, "sub-blocks") ? "sub-blocks"
+                                                               : NULL;
     if (idle)
         return cli_usage(c, "--%s does nothing with --to %s%s; leave it out",
                          idle, target_name(s->to),
@@ -255,7 +263,7 @@ const cli_command cmd_export = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Write a plan for PyTorch, torchtitan, Megatron-LM or Perfetto",
+    .about = "Write a plan for PyTorch, torchtitan, Megatron or Perfetto",
     .description =
         "pytorch: the schedule as CSV for _load_csv of "
         "torch.distributed.pipelining (format compute_only, or compute_comms "
@@ -264,6 +272,9 @@ const cli_command cmd_export = {
         "torchtitan: the layout as options of torchtitan, which runs the "
         "schedule by pytorch's CSV.\n\n"
         "megatron: model and layout as command-line arguments.\n\n"
+        "megatron-bridge: the same plan as a recipe for Megatron-Bridge 0.3.1, "
+        "a file of Python that torchrun runs or another one imports; data "
+        "in it are made up until others are put there.\n\n"
         "A bundle is what starts the job with one of these: it puts every rank "
         "on the host and at the site that the plan has it on.\n\n"
         "What torchtitan or Megatron-LM cannot run as it was planned is "

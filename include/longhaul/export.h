@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans and schedules as files of other programs: PyTorch's pipelining,
- * torchtitan, Megatron-LM, Perfetto. Every text is made whole or not at all;
- * release it with lh_text_free(); `len`, its bytes, may be NULL. */
+ * torchtitan, Megatron-LM, Megatron-Bridge, Perfetto. Every text is made whole
+ * or not at all; release it with lh_text_free(); `len`, its bytes, may be NULL.
+ */
 #ifndef LONGHAUL_EXPORT_H
 #define LONGHAUL_EXPORT_H
 
@@ -19,10 +20,11 @@ extern "C" {
 
 /* The programs there are, in the order that help shows. */
 typedef enum lh_export_target {
-    LH_EXPORT_PYTORCH,    /* lh_export_pytorch() */
-    LH_EXPORT_TORCHTITAN, /* lh_export_torchtitan() */
-    LH_EXPORT_MEGATRON,   /* lh_export_megatron() */
-    LH_EXPORT_CHROME,     /* lh_export_chrome() */
+    LH_EXPORT_PYTORCH,         /* lh_export_pytorch() */
+    LH_EXPORT_TORCHTITAN,      /* lh_export_torchtitan() */
+    LH_EXPORT_MEGATRON,        /* lh_export_megatron() */
+    LH_EXPORT_MEGATRON_BRIDGE, /* lh_export_megatron_bridge() */
+    LH_EXPORT_CHROME,          /* lh_export_chrome() */
 } lh_export_target;
 
 LH_API uint32_t lh_n_export_targets(void);
@@ -66,6 +68,13 @@ LH_API lh_status lh_export_torchtitan(const lh_plan *plan, char **text,
  * for LH_TARGET_MEGATRON it can; `err` says what of it. */
 LH_API lh_status lh_export_megatron(const lh_plan *plan, char **text,
                                     size_t *len, lh_error *err);
+
+/* The same as a recipe for Megatron-Bridge 0.3.1, a file of Python: its
+ * pretrain_config() returns a ConfigContainer, and as a program it trains with
+ * that. What lh_export_megatron() takes; LH_EUNSUPPORTED, too: the model has
+ * learned positions, but not as many as sequences have tokens. */
+LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan, char **text,
+                                           size_t *len, lh_error *err);
 
 /* The predicted iteration as Chrome trace events, for Perfetto; `title` may be
  * NULL. */

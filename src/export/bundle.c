@@ -59,32 +59,17 @@ static lh_status own_text(bundle_files *all, const char *name, lhi_text *text,
 
 /* --- what the target is told ---------------------------------------------- */
 
-/* The lines that begin with '#', into *remarks. */
-static lh_status copy_remarks(const char *text, char **remarks, lh_error *err)
-{
-    lhi_text out = {0};
-    for (const char *line = text; *line;) {
-        size_t len = strcspn(line, "\n");
-        len += line[len] == '\n';
-        if (line[0] == '#')
-            lhi_text_add(&out, line, len);
-        line += len;
-    }
-    lhi_text_puts(&out, "");
-    return lhi_text_take(&out, remarks, NULL, err);
-}
-
-static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
-                               char **remarks, lh_error *err)
+static lh_status add_told(bundle_files *all, const lhi_bundle *b,
+                          char **remarks, lh_error *err)
 {
     char *text;
     size_t len;
-    if (b->target == LH_EXPORT_MEGATRON)
-        LHI_TRY(lh_export_megatron(b->plan, &text, &len, err));
-    else
-        LHI_TRY(lh_export_torchtitan(b->plan, &text, &len, err));
-    LHI_TRY(own_file(all, "args.txt", text, len, err));
-    return copy_remarks(text, remarks, err);
+    lhi_text out = {0};
+    LHI_TRY(b->form->tell(b->plan, &text, &len, err));
+    LHI_TRY(own_file(all, b->form->told, text, len, err));
+    lhi_export_remarks(&out, text);
+    lhi_text_puts(&out, "");
+    return lhi_text_take(&out, remarks, NULL, err);
 }
 
 static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
@@ -102,21 +87,20 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
 static lh_status add_target(bundle_files *all, lhi_bundle *b,
                             lh_pytorch_form form, char **remarks, lh_error *err)
 {
-    switch (b->target) {
-    case LH_EXPORT_MEGATRON:
-        return add_arguments(all, b, remarks, err);
-    case LH_EXPORT_TORCHTITAN:
-        LHI_TRY(add_arguments(all, b, remarks, err));
-        return add_schedule(all, b, LH_PYTORCH_COMPUTE_ONLY, err);
-    case LH_EXPORT_PYTORCH:
-        LHI_TRY(lhi_export_check(b->plan, LH_TARGET_PYTORCH, err));
-        return add_schedule(all, b, form, err);
-    default:
+    if (!b->form->program)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s starts no job; a bundle is for pytorch, torchtitan "
-                        "or megatron",
-                        lh_export_target_name(b->target));
-    }
+                        "%s starts no job; a bundle is for pytorch, "
+                        "torchtitan, megatron or megatron-bridge",
+                        b->form->name);
+    if (b->form->tell)
+        LHI_TRY(add_told(all, b, remarks, err));
+    else
+        LHI_TRY(lhi_export_check(b->plan, b->form->runs, err));
+    if (!b->form->has_schedule)
+        return LH_OK;
+    /* Programs that are told a class of schedules read passes alone. */
+    return add_schedule(all, b, b->form->tell ? LH_PYTORCH_COMPUTE_ONLY : form,
+                        err);
 }
 
 /* --- what starts it ------------------------------------------------------- */
@@ -295,8 +279,9 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                         (int)target);
     if (!*path)
         return lhi_fail(err, LH_EIO, "a bundle needs the name of a folder");
-    lhi_bundle b = {
-        .plan = plan, .target = target, .port = o.port ? o.port : MASTER_PORT};
+    lhi_bundle b = {.plan = plan,
+                    .form = lhi_export_form_of(target),
+                    .port = o.port ? o.port : MASTER_PORT};
     bundle_files *all = calloc(1, sizeof *all);
     char *folder = without_slashes(path);
     lh_status status =

@@ -46,7 +46,7 @@ void lhi_bundle_put_nodes(lhi_text *out, const lh_plan *plan,
 
 typedef struct lhi_bundle {
     const lh_plan *plan;
-    lh_export_target target;
+    const lhi_export_form *form;
     uint32_t port;
     const lhi_launches *launches;
     const char *remarks; /* lines of the export that begin with '#' */

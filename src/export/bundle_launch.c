@@ -81,7 +81,7 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
 
 static void put_environment(lhi_text *out, const lhi_bundle *b)
 {
-    if (b->target == LH_EXPORT_MEGATRON) {
+    if (b->form->runs == LH_TARGET_MEGATRON) {
         switch (lhi_megatron_connections(b->plan)) {
         case LHI_CONNECTIONS_ONE:
             lhi_text_puts(out, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
@@ -200,32 +200,12 @@ static const char start_each[] =
     "done\n"
     "exit \"$failed\"\n";
 
-static void put_program(lhi_text *out, lh_export_target target)
-{
-    switch (target) {
-    case LH_EXPORT_MEGATRON:
-        lhi_text_puts(out, "# Megatron-LM's own folder has it.\n"
-                           "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n");
-        break;
-    case LH_EXPORT_TORCHTITAN:
-        lhi_text_puts(out, "PROGRAM=${PROGRAM:--m torchtitan.train}\n");
-        break;
-    default:
-        lhi_text_puts(out,
-                      "PROGRAM=${PROGRAM:?is not set: the program that reads\n"
-                      "LONGHAUL_SCHEDULE and LONGHAUL_STAGES}\n"
-                      "export LONGHAUL_SCHEDULE=\"$here/schedule.csv\"\n"
-                      "export LONGHAUL_STAGES=\"$here/stages.json\"\n");
-        break;
-    }
-}
-
 void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b)
 {
     const lhi_launches *launches = b->launches;
     const lhi_launched *first = &launches->all[0];
     lhi_text_puts(out, start_of_launch);
-    put_program(out, b->target);
+    lhi_text_puts(out, b->form->program);
     put_environment(out, b);
     lhi_text_printf(
         out,
@@ -244,7 +224,7 @@ void lhi_bundle_put_launch(lhi_text *out, const lhi_bundle *b)
         lhi_bundle_put_site(out, b->plan, d);
         lhi_text_printf(out, ".txt' %" PRIu32 "\n", launches->n_hosts[d]);
     }
-    if (b->target == LH_EXPORT_PYTORCH)
+    if (!b->form->has_arguments)
         lhi_text_puts(out, "[ -n \"$node\" ] || die \"$host is in none of "
                            "$here/hosts-*.txt: put the names of the hosts "
                            "there, or set NODE_RANK\"\n");

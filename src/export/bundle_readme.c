@@ -7,20 +7,13 @@
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-static const char *program_of(lh_export_target target)
-{
-    return target == LH_EXPORT_MEGATRON ? lh_target_shown(LH_TARGET_MEGATRON)
-           : target == LH_EXPORT_TORCHTITAN
-               ? lh_target_shown(LH_TARGET_TORCHTITAN)
-               : lh_target_shown(LH_TARGET_PYTORCH);
-}
-
 static void put_start(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
     uint32_t n = plan->job->n_datacenters;
     lhi_text_printf(out, "# A job for %s\n\nMade by longhaul ",
-                    program_of(b->target));
+                    b->form->shown ? b->form->shown
+                                   : lh_target_shown(b->form->runs));
     lhi_text_add_shown(out, plan->version, SIZE_MAX);
     lhi_text_puts(out, " from the plan of ");
     lhi_text_add_shown(out, plan->name, SIZE_MAX);
@@ -29,10 +22,12 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
                     "| file | what it is |\n| --- | --- |\n",
                     lh_plan_gpus(plan),
                     lhi_launches_hosts_before(plan, b->launches, n));
-    if (b->target != LH_EXPORT_PYTORCH)
-        lhi_text_puts(out, "| args.txt | the program's arguments, a line "
-                           "each |\n");
-    if (b->target != LH_EXPORT_MEGATRON)
+    if (b->form->tell)
+        lhi_text_printf(out, "| %s | %s |\n", b->form->told,
+                        b->form->has_arguments
+                            ? "the program's arguments, a line each"
+                            : "what the program runs");
+    if (b->form->has_schedule)
         lhi_text_puts(out, "| schedule.csv | the order of passes |\n"
                            "| stages.json | which modules and which rank each "
                            "stage has |\n");
@@ -48,14 +43,7 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
         "of them, or\n`sbatch --nodelist=... job.sbatch ARGUMENTS`, for which "
         "job.sbatch says which nodes\neach site has. ARGUMENTS are what a plan "
         "knows nothing of: ");
-    lhi_text_puts(
-        out, b->target == LH_EXPORT_MEGATRON
-                 ? "data, tokenizer, learning rate,\ncheckpoints.\n"
-             : b->target == LH_EXPORT_TORCHTITAN
-                 ? "--module and --config of\nthe model, data, checkpoints.\n"
-                 : "all of your own\nprogram's, which PROGRAM names and which "
-                   "finds the files by LONGHAUL_SCHEDULE\nand "
-                   "LONGHAUL_STAGES.\n");
+    lhi_text_puts(out, b->form->given);
 }
 
 static void put_order(lhi_text *out, const lh_plan *plan)

@@ -1,22 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "export/export_own.h"
 
-#include "plan/layout/target.h"
-
 #include <longhaul/simulate.h>
 
-static const char *const targets[] = {"pytorch", "torchtitan", "megatron",
-                                      "chrome"};
+static const lhi_export_form export_forms[] = {
+    [LH_EXPORT_PYTORCH] =
+        {.name = "pytorch",
+         .has_schedule = true,
+         .runs = LH_TARGET_PYTORCH,
+         .program = "PROGRAM=${PROGRAM:?is not set: the program that reads\n"
+                    "LONGHAUL_SCHEDULE and LONGHAUL_STAGES}\n"
+                    "export LONGHAUL_SCHEDULE=\"$here/schedule.csv\"\n"
+                    "export LONGHAUL_STAGES=\"$here/stages.json\"\n",
+         .given = "all of your own\nprogram's, which PROGRAM names and which "
+                  "finds the files by LONGHAUL_SCHEDULE\nand "
+                  "LONGHAUL_STAGES.\n"},
+    [LH_EXPORT_TORCHTITAN] = {.name = "torchtitan",
+                              .tell = lh_export_torchtitan,
+                              .told = "args.txt",
+                              .has_arguments = true,
+                              .has_schedule = true,
+                              .runs = LH_TARGET_TORCHTITAN,
+                              .program =
+                                  "PROGRAM=${PROGRAM:--m torchtitan.train}\n",
+                              .given =
+                                  "--module and --config of\nthe model, data, "
+                                  "checkpoints.\n"},
+    [LH_EXPORT_MEGATRON] = {.name = "megatron",
+                            .tell = lh_export_megatron,
+                            .told = "args.txt",
+                            .has_arguments = true,
+                            .runs = LH_TARGET_MEGATRON,
+                            .program = "# Megatron-LM's own folder has it.\n"
+                                       "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
+                            .given = "data, tokenizer, learning rate,\n"
+                                     "checkpoints.\n"},
+    [LH_EXPORT_MEGATRON_BRIDGE] =
+        {.name = "megatron-bridge",
+         .tell = lh_export_megatron_bridge,
+         .told = "longhaul_recipe.py",
+         .runs = LH_TARGET_MEGATRON,
+         .shown = "Megatron-Bridge",
+         .program = "# Or another that has pretrain_config() from it.\n"
+                    "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
+                    "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
+         .given = "data, tokenizer, learning rate,\ncheckpoints, as "
+                  "train.train_iters=1000.\n"},
+    [LH_EXPORT_CHROME] = {.name = "chrome"},
+};
+
+const lhi_export_form *lhi_export_form_of(lh_export_target target)
+{
+    return &export_forms[target];
+}
+
 static const char *const forms[] = {"compute_only", "compute_comms"};
 
 uint32_t lh_n_export_targets(void)
 {
-    return sizeof targets / sizeof *targets;
+    return sizeof export_forms / sizeof *export_forms;
 }
 
 const char *lh_export_target_name(lh_export_target target)
 {
-    return (uint32_t)target < lh_n_export_targets() ? targets[target] : NULL;
+    return (uint32_t)target < lh_n_export_targets() ? export_forms[target].name
+                                                    : NULL;
 }
 
 uint32_t lh_n_pytorch_forms(void)
@@ -27,18 +75,6 @@ uint32_t lh_n_pytorch_forms(void)
 const char *lh_pytorch_form_name(lh_pytorch_form form)
 {
     return (uint32_t)form < lh_n_pytorch_forms() ? forms[form] : NULL;
-}
-
-lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
-{
-    lh_error why = {0};
-    lh_status status =
-        lhi_target_check_choice(target, plan->job, &plan->best, &why);
-    if (status == LH_OK)
-        return LH_OK;
-    return lhi_fail(err, status,
-                    "%s; longhaul plan --for %s searches what it can run",
-                    why.text, lh_target_name(target));
 }
 
 lh_status lh_export_chrome(const lh_pipeline *pipeline,

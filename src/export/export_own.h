@@ -8,6 +8,7 @@
  *     comms.c       schedules with their communication written out
  *     torchtitan.c  options; which layers each stage has
  *     megatron.c    arguments
+ *     megatron_bridge.c, bridge_fields.c   the same as a recipe
  *     ranks.c       what torchtitan and Megatron-LM say alike
  *     bundle.c      all of it with what starts the job: bundle.h */
 #ifndef LHI_EXPORT_OWN_H
@@ -37,6 +38,9 @@ void lhi_export_origin(lhi_text *out, const lh_plan *plan);
  * outermost if the plan has data parallelism there, else stages. */
 void lhi_export_ranks(lhi_text *out, const lh_plan *plan);
 
+/* The lines of `text` that begin with '#'. */
+void lhi_export_remarks(lhi_text *out, const char *text);
+
 /* What Megatron-LM wants of CUDA_DEVICE_MAX_CONNECTIONS: 1 with groups of
  * tensor or context parallelism, before Blackwell; sharded parameters want the
  * contrary. */
@@ -46,6 +50,24 @@ typedef enum lhi_connections {
     LHI_CONNECTIONS_UNSET,
 } lhi_connections;
 lhi_connections lhi_megatron_connections(const lh_plan *plan);
+
+/* A program that plans are exported for, and how a bundle starts it. */
+typedef struct lhi_export_form {
+    const char *name;
+    /* What it is told, and the file of a bundle with that; NULL: it takes
+     * schedules alone. */
+    lh_status (*tell)(const lh_plan *plan, char **text, size_t *len,
+                      lh_error *err);
+    const char *told;
+    bool has_arguments; /* which the program gets */
+    bool has_schedule;
+    lh_target runs;      /* whose rules hold */
+    const char *shown;   /* NULL: as that */
+    const char *program; /* lines of launch.sh; NULL: starts nothing */
+    const char *given;   /* what it needs besides, for README.md */
+} lhi_export_form;
+
+const lhi_export_form *lhi_export_form_of(lh_export_target target);
 
 /* LH_EUNSUPPORTED: the target cannot run the plan as it was costed; `err` says
  * what is in the way and how to plan for it. */

@@ -132,28 +132,19 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     put_router(out, m);
 }
 
-/* It pads the vocabulary to a multiple of this number for each GPU: as many as
- * products of matrices want, up to its default, that add no word. Fewer than 8
- * would slow the head. */
 static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
-    const uint32_t words = job->model->vocab;
-    uint32_t by = 128;
-    while (by > 8 && words % ((uint64_t)by * tensor) != 0)
-        by /= 2;
-    const uint64_t each = (uint64_t)by * tensor;
-    if (words % each == 0) {
-        lhi_export_option(out, "vocab-size", words);
-        if (by < 128)
-            lhi_export_option(out, "make-vocab-size-divisible-by", by);
-        return;
-    }
-    const uint64_t to = 128 * (uint64_t)tensor;
-    lhi_text_printf(out,
-                    "# Megatron-LM pads the vocabulary to %" PRIu64
-                    " words, of which %" PRIu32 " were costed\n",
-                    (words + to - 1) / to * to, words);
-    lhi_export_option(out, "vocab-size", words);
+    const uint32_t vocab = job->model->vocab;
+    uint32_t multiple;
+    const uint32_t words = lhi_megatron_words(vocab, tensor, &multiple);
+    if (words != vocab)
+        lhi_text_printf(out,
+                        "# Megatron-LM pads the vocabulary to %" PRIu32
+                        " words, of which %" PRIu32 " were costed\n",
+                        words, vocab);
+    lhi_export_option(out, "vocab-size", vocab);
+    if (multiple < 128)
+        lhi_export_option(out, "make-vocab-size-divisible-by", multiple);
 }
 
 static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)

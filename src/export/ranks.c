@@ -2,7 +2,22 @@
 /* What torchtitan and Megatron-LM say alike. */
 #include "export/export_own.h"
 
+#include "plan/layout/target.h"
+
 #include <inttypes.h>
+#include <string.h>
+
+lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
+{
+    lh_error why = {0};
+    lh_status status =
+        lhi_target_check_choice(target, plan->job, &plan->best, &why);
+    if (status == LH_OK)
+        return LH_OK;
+    return lhi_fail(err, status,
+                    "%s; longhaul plan --for %s searches what it can run",
+                    why.text, lh_target_name(target));
+}
 
 void lhi_export_option(lhi_text *out, const char *name, uint64_t value)
 {
@@ -16,6 +31,17 @@ void lhi_export_origin(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, " from ");
     lhi_text_add_shown(out, plan->name, SIZE_MAX);
     lhi_text_puts(out, "\n");
+}
+
+void lhi_export_remarks(lhi_text *out, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        len += text[len] == '\n';
+        if (text[0] == '#')
+            lhi_text_add(out, text, len);
+        text += len;
+    }
 }
 
 /* Ranks of one stage of one replica follow each other; then come replicas and

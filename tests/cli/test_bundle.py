@@ -13,6 +13,7 @@ import stat
 import subprocess
 
 import random_jobs
+from bridge_recipes import differences
 from harness import (ANY, ENVIRONMENT, ROOT, WORK, case, check, finish,
                      json_case, run, test, write)
 
@@ -225,6 +226,51 @@ def check_scripts(what, folder, plan):
         check(text in readme, f"{what}: README.md without {text}")
 
 
+def check_bucket(what, recipe, given):
+    """Megatron-LM divides the parameters of a GPU by the number of buckets;
+    norms and biases are not counted here."""
+    def size(name, absent=0):
+        return int(given.get(name, [absent])[0])
+    hidden, layers = size("hidden-size"), size("num-layers")
+    if "multi-latent-attention" in given:
+        return
+    heads = size("num-attention-heads")
+    shared = size("num-query-groups", heads)
+    matrices = 3 if "swiglu" in given else 2
+    sparse = (sum(eval(given["moe-layer-freq"][0]))
+              if "num-experts" in given else 0)
+    cut = (2 * hidden * size("kv-channels") * (heads + shared) * layers +
+           matrices * hidden * size("ffn-hidden-size") * (layers - sparse) +
+           hidden * size("num-experts") * sparse +
+           matrices * hidden * sparse *
+           size("moe-shared-expert-intermediate-size") +
+           hidden * size("vocab-size") *
+           (1 + ("untie-embeddings-and-output-weights" in given)))
+    own = (matrices * hidden * size("moe-ffn-hidden-size") * sparse *
+           size("num-experts"))
+    whole = cut / size("tensor-model-parallel-size") + own / (
+        size("expert-model-parallel-size", 1) *
+        size("expert-tensor-parallel-size", 1))
+    told = int(re.search(r"bucket_size=(\d+),", recipe)[1])
+    check(abs(told * size("ddp-num-buckets") - whole) < 0.02 * whole,
+          f"{what}: buckets of {told}, of {whole:.0f} parameters")
+
+
+def check_recipe(what, plan_file, given):
+    """Megatron-Bridge is told what Megatron-LM is."""
+    told = run("export", plan_file, "--to", "megatron-bridge")
+    if given["position-embedding-type"] == ["learned_absolute"] and (
+            given["max-position-embeddings"] != given["seq-length"]):
+        check(told.returncode == 1 and "learns as many positions" in
+              told.stderr, f"{what}: {told.stderr}")
+        return
+    check(told.returncode == 0, f"{what}: {told.stderr}")
+    wrong = differences(told.stdout, given)
+    check(not wrong, f"{what}: {wrong}")
+    if "ddp-num-buckets" in given:
+        check_bucket(what, told.stdout, given)
+
+
 def check_bundle(what, target, plan_file):
     """Makes one and looks at all of it; returns the plan."""
     plan = json.loads((WORK / plan_file).read_text())
@@ -245,6 +291,7 @@ def check_bundle(what, target, plan_file):
     if target == "megatron":
         given = {words[0].lstrip("-"): words[1:] for words in
                  lines(WORK / what / "args.txt")}
+        check_recipe(what, plan_file, given)
         check(("use-tp-pp-dp-mapping" in given) == by_data, f"{what}: mapping")
         check_experts(what, plan, ranks, by_data, given)
     return plan
@@ -313,6 +360,53 @@ cluster:
 layout: {tensor: 2, context: 1, pipeline: 4, data: 3, micro_batch: 1,
          chunks_per_device: 1, outermost: pipeline, schedule: 1f1b}
 """
+
+
+ONE_RANK = """
+longhaul: job/1
+model: {{name: m, layers: 8, hidden: 1024, heads: 8, vocab: 32001, {model}}}
+training: {{global_batch: 64, sequence: 1024, zero: {zero}}}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {{gbps: 3600, latency_us: 3}}
+  fabric: {{gbps: 400, latency_us: 8}}
+  datacenters: [{{name: a, nodes: 2}}]
+layout: {{tensor: 2, context: 1, pipeline: 1, micro_batch: 1,
+         chunks_per_device: {chunks}{more}}}
+"""
+
+
+@test
+def a_recipe_for_megatron_bridge_starts_the_job():
+    shim()
+    for zero, chunks, model, more in (
+            (1, 2, "ffn: 4096", ""), (0, 4, "ffn: 4096, gated: true", ""),
+            (3, 2, "ffn: 4096, positions: 1024", ""),
+            (2, 3, "experts: 8, experts_per_token: 2, expert_ffn: 512, "
+             "router_bias: false", ", expert: 4, expert_tensor: 1")):
+        text = ONE_RANK.format(zero=zero, chunks=chunks, model=model, more=more)
+        if not check(planned("megatron", text), text):
+            continue
+        check_bundle(f"one-{zero}", "megatron", "plan.json")
+        check(f"--ddp-num-buckets {chunks}\n" in
+              (WORK / f"one-{zero}/args.txt").read_text(), "buckets")
+    case("a bundle", ["export", "plan.json", "--to", "megatron-bridge",
+                      "--bundle", "bridge"], out=ANY)
+    check_scripts("bridge", "bridge", json.loads((WORK / "plan.json")
+                                                 .read_text()))
+    check((WORK / "bridge/longhaul_recipe.py").read_text() ==
+          run("export", "plan.json", "--to", "megatron-bridge").stdout, "recipe")
+    check(started("bridge") == started("one-2"), "other places")
+    done = launch("bridge", "a-0", "train.train_iters=7", PROGRAM="")
+    check(done.stdout.split()[2:].count("-m") == 1 and done.stdout.endswith(
+        " -m longhaul_recipe train.train_iters=7\n"), done.stdout)
+    check("unset CUDA_DEVICE_MAX_CONNECTIONS" in
+          (WORK / "bridge/launch.sh").read_text(), "FSDP's connections")
+    check(planned("megatron", ONE_RANK.format(
+        zero=1, chunks=1, model="ffn: 4096, positions: 4096", more="")), "plan")
+    case("positions", ["export", "plan.json", "--to", "megatron-bridge"], 1,
+         err="1024, and the model has 4096; set its positions so")
 
 
 @test

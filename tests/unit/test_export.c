@@ -64,6 +64,8 @@ static void plans(void)
 {
     lh_plan *plan = plan_of(LH_TARGET_MEGATRON, 1);
     export_plan(lh_export_megatron, plan, "--pipeline-model-parallel-size 2\n");
+    export_plan(lh_export_megatron_bridge, plan,
+                "            pipeline_model_parallel_size=2,\n");
     export_plan(lh_export_stages, plan, "\"lm_head\"\n");
     lh_plan_free(plan);
     plan = plan_of(LH_TARGET_TORCHTITAN, 2);
