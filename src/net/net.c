@@ -79,9 +79,12 @@ void lhi_op_done(lhi_net_op *op, lh_status status)
 {
     op->status = status;
     uint32_t *state = &op->state;
+    lhi_net *rings = op->rings ? op->net : NULL;
     if (__atomic_exchange_n(state, LHI_OP_DONE, __ATOMIC_ACQ_REL) ==
         LHI_OP_WAITED)
         lhi_futex_wake(state, false);
+    if (rings)
+        lhi_net_ring(rings);
 }
 
 lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
@@ -120,6 +123,7 @@ static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
                        .data = data,
                        .size = size,
                        .link = LHI_NET_NO_LINK,
+                       .rings = op->rings,
                        .state = LHI_OP_PENDING};
     return LH_OK;
 }
@@ -236,6 +240,38 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
         LHI_TRY(wait_link(net, op, until_ns, err));
     op->is_done = true;
     return LH_OK;
+}
+
+lh_status lhi_net_look(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
+                       lh_error *err)
+{
+    enum { TURN_NS = 1000000 }; /* nobody rings for a turn that has come */
+    lh_status status = lhi_net_wait(net, op, 1, err);
+    if (status != LH_ECANCELED)
+        return status;
+    *again_ns = INT64_MAX;
+    if (lhi_op_state(op) == LHI_OP_DONE)
+        *again_ns = op->arrived_ns == LHI_LINKS_UNKNOWN ? lhi_now_ns() + TURN_NS
+                                                        : op->arrived_ns;
+    return status;
+}
+
+uint32_t lhi_net_bell(const lhi_net *net)
+{
+    return __atomic_load_n(&net->bell, __ATOMIC_ACQUIRE);
+}
+
+void lhi_net_ring(lhi_net *net)
+{
+    __atomic_add_fetch(&net->bell, 1, __ATOMIC_ACQ_REL);
+    lhi_futex_wake(&net->bell, false);
+}
+
+void lhi_net_await_bell(lhi_net *net, uint32_t said, int64_t until_ns)
+{
+    int64_t look_ns = lhi_now_ns() + LHI_NET_LOOK_NS;
+    lhi_futex_wait(&net->bell, said, until_ns < look_ns ? until_ns : look_ns,
+                   false);
 }
 
 bool lhi_net_stopped(const lhi_net_stop *stop)

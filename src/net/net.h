@@ -65,6 +65,7 @@ typedef struct lhi_net_op {
     lh_status status;        /* once done */
     bool is_done;            /* set by the wait that found it done */
     bool receives, was_kept; /* the transport's */
+    bool rings;              /* the caller's: the bell rings once it is done */
     struct lhi_net_op *next; /* in the transport's queues */
     void *own;               /* the transport's */
     uint32_t link, slot;     /* the transport's: where its link keeps it */
@@ -119,6 +120,20 @@ lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
  * LH_ECANCELED: `until_ns` (0: no limit; 1: only look) has passed, the
  * operation goes on. */
 lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
+                       lh_error *err);
+
+/* For a thread that awaits several receives at once: each time one whose
+ * `rings` was set as it began has its bytes, the endpoint's bell rings. A
+ * thread reads what the bell says, looks at its receives, and sleeps until the
+ * bell says otherwise, `until_ns`, or it is time to look whether the run has
+ * failed. */
+uint32_t lhi_net_bell(const lhi_net *net);
+void lhi_net_await_bell(lhi_net *net, uint32_t said, int64_t until_ns);
+void lhi_net_ring(lhi_net *net);
+/* Whether an operation is done: as lhi_net_wait(), without waiting.
+ * LH_ECANCELED: not yet; *again_ns is when to look again, INT64_MAX: after the
+ * bell. */
+lh_status lhi_net_look(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
                        lh_error *err);
 
 /* What may end a run from outside: asked now and then by whom it was given to;

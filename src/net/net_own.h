@@ -40,6 +40,7 @@ typedef struct lhi_net_ops {
 struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
+    uint32_t bell;    /* atomic, a futex */
     lhi_links *links; /* NULL: none are emulated */
     lhi_failure *failure;
     void (*release)(void *of); /* once closed; NULL: nothing */

@@ -441,6 +441,92 @@ static lh_status turns(lhi_net *net, void *context, char **result, size_t *size,
     return other_orders(net, err);
 }
 
+/* --- several receives at once ---- */
+
+/* Waits by the bell until one of `n` is done that was not; its index. */
+static lh_status next_done(lhi_net *net, lhi_net_op *ops, bool *seen,
+                           uint32_t n, uint32_t *out, lh_error *err)
+{
+    for (;;) {
+        uint32_t said = lhi_net_bell(net);
+        int64_t look_ns = INT64_MAX;
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t again_ns = 0;
+            if (seen[i])
+                continue;
+            lh_status status = lhi_net_look(net, &ops[i], &again_ns, err);
+            if (status == LH_OK) {
+                *out = i;
+                seen[i] = true;
+            }
+            if (status != LH_ECANCELED)
+                return status;
+            look_ns = again_ns < look_ns ? again_ns : look_ns;
+        }
+        lhi_net_await_bell(net, said, look_ns);
+    }
+}
+
+enum { BELL_LARGE = 100000, BELL_RECEIVES = 5 };
+
+/* Rank 0 sends a small and a large message at once; rank 1, once rank 2 has
+ * both, one over a link and two in turns, the later turn first. */
+static lh_status bell_senders(lhi_net *net, unsigned char *bytes, lh_error *err)
+{
+    lhi_net_op ops[3] = {{0}};
+    if (lhi_net_rank(net) == 0) {
+        fill(bytes, BELL_LARGE, 1);
+        LHI_TRY(send_now(net, 2, 0, bytes, 10, &ops[0], err));
+        LHI_TRY(send_now(net, 2, 1, bytes, BELL_LARGE, &ops[1], err));
+        LHI_TRY(lhi_net_wait(net, &ops[0], 0, err));
+        return lhi_net_wait(net, &ops[1], 0, err);
+    }
+    LHI_TRY(lhi_net_receive(net, 2, 9, NULL, 0, &ops[0], err));
+    LHI_TRY(lhi_net_wait(net, &ops[0], 0, err));
+    LHI_TRY(lhi_net_send(net, 2, 2, NULL, 0, 0, lhi_now_ns(), LHI_NET_NO_TURN,
+                         &ops[0], err));
+    LHI_TRY(lhi_net_send(net, 2, 3, NULL, 0, 1, lhi_now_ns(), 1, &ops[1], err));
+    lhi_sleep_for(INT64_C(10000000));
+    LHI_TRY(lhi_net_send(net, 2, 4, NULL, 0, 1, lhi_now_ns(), 0, &ops[2], err));
+    for (int i = 0; i < 3; i++)
+        LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
+    return LH_OK;
+}
+
+/* One thread awaits several receives, whichever comes first. */
+static lh_status bell(lhi_net *net, void *context, char **result, size_t *size,
+                      lh_error *err)
+{
+    UNUSED_REST;
+    static const size_t sizes_of[BELL_RECEIVES] = {10, BELL_LARGE, 0, 0, 0};
+    unsigned char *bytes = parcel(net, 2 * BELL_LARGE, err);
+    lhi_net_op ops[BELL_RECEIVES] = {{0}}, go = {0};
+    bool seen[BELL_RECEIVES] = {false};
+    if (!bytes)
+        return LH_ENOMEM;
+    if (lhi_net_rank(net) < 2)
+        return bell_senders(net, bytes, err);
+    for (uint32_t i = BELL_RECEIVES; i-- > 0;) {
+        ops[i].rings = true;
+        LHI_TRY(lhi_net_receive(net, i < 2 ? 0 : 1, i,
+                                bytes + (i == 1 ? BELL_LARGE : 0), sizes_of[i],
+                                &ops[i], err));
+    }
+    for (uint32_t k = 0; k < BELL_RECEIVES; k++) {
+        uint32_t found = BELL_RECEIVES;
+        LHI_TRY(next_done(net, ops, seen, BELL_RECEIVES, &found, err));
+        EXPECT(k < 2 ? found < 2 : found >= 2);
+        EXPECT(lhi_now_ns() >= ops[found].arrived_ns);
+        if (k == 1)
+            LHI_TRY(send_now(net, 1, 9, NULL, 0, &go, err));
+    }
+    EXPECT(filled(bytes, 10, 1) && filled(bytes + BELL_LARGE, BELL_LARGE, 1));
+    EXPECT_NEAR(ops[2].arrived_ns - ops[2].entered_ns, 33000000, 0);
+    EXPECT_NEAR(ops[4].arrived_ns - ops[4].entered_ns, 8000000, 0);
+    EXPECT_NEAR(ops[3].arrived_ns - ops[4].entered_ns, 11000000, 0);
+    return lhi_net_wait(net, &go, 0, err);
+}
+
 static lh_status wrong_size(lhi_net *net, void *context, char **result,
                             size_t *size, lh_error *err)
 {
@@ -682,6 +768,7 @@ const net_case net_cases[] = {
     {"shared link", 3, shared_link, 2, {{0}, {400000000, 3000000, 0}}, NULL},
     {"changing link", 2, changing_link, 1, {{400000000, 3000000, 0}}, NULL},
     {"turns", 2, turns, 1, {{5000000, 3000000, 0}}, NULL},
+    {"bell", 3, bell, 2, {{30000000, 3000000, 0}, {5000000, 3000000, 0}}, NULL},
     {"wrong size", 2, wrong_size, 0, {{0}}, "has 100 bytes, its receive 99"},
     {"wrong large size",
      2,
