@@ -67,6 +67,10 @@ typedef struct lh_exec_options {
      * transfers may only start later. */
     uint32_t receive_slots;
     bool own_receives; /* `receives` counts, even where it is early */
+    /* Head-of-line blocking: a rank's sends share a queue of so many messages
+     * with its passes, which stop while it is full; a message is in it until it
+     * has arrived. 0: sends never block. */
+    uint32_t coupled_queue;
 } lh_exec_options;
 
 /* Lowers a schedule. `options` may be NULL. LH_EINFEASIBLE: the schedule does

@@ -27,6 +27,7 @@ typedef struct lhi_exec_pass {
     uint64_t turn;
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
+    int64_t issued_ns;        /* predicted: the rank goes on */
 } lhi_exec_pass;
 
 /* A receive: posted before pass `before`, for pass `consumer`. */

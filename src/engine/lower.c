@@ -135,7 +135,8 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
                            .slot = LH_NONE,
                            .turn = UINT64_MAX,
                            .start_ns = run->start_ns,
-                           .end_ns = run->end_ns};
+                           .end_ns = run->end_ns,
+                           .issued_ns = run->issued_ns};
     out->input = input_of(l, &run->pass);
     out->output = output_of(l, &run->pass, &route);
     if (out->input != LH_NONE)
@@ -187,7 +188,7 @@ static uint32_t wanted_before(const lowering *l, const lhi_exec_rank *rank,
     uint32_t low = 0; /* ends rise; what ends at that very time may follow */
     while (low < at) {
         uint32_t mid = low + (at - low) / 2;
-        if (passes[mid].end_ns < by_ns)
+        if (passes[mid].issued_ns < by_ns)
             low = mid + 1;
         else
             at = mid;
@@ -277,7 +278,7 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                             .slot = LH_NONE,
                             .turn = UINT64_MAX};
     if (after)
-        out->predicted_ns = rank->passes[after - 1].end_ns;
+        out->predicted_ns = rank->passes[after - 1].issued_ns;
     return out;
 }
 
@@ -438,6 +439,7 @@ lh_status lhi_exec_lower(const lh_pipeline *pipeline,
     lh_sim_options sim = {.size = sizeof sim,
                           .receives = with.receives,
                           .own_receives = true,
+                          .coupled_queue = with.coupled_queue,
                           .fifo = with.fifo};
     LHI_TRY(lh_simulate(pipeline, schedule, &sim, &l.t, err));
     lhi_arena *mem = lhi_arena_make(0);

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <longhaul/trace.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,10 @@ static lh_status allocate(measuring *m, const uint32_t *n_played,
 static lh_status as_measured(const lhi_job *job, const lh_trace *from,
                              lh_trace **out, lh_error *err)
 {
+    static const char deadlines[] =
+        "timed device: passes wait for the prediction's deadlines";
+    uint32_t queue = job->exec->options.coupled_queue;
+    char title[200];
     lh_trace measured = *from;
     lh_trace_device *devices = calloc(from->n_devices, sizeof *devices);
     lh_trace_run *runs = calloc((size_t)from->n_runs + 1, sizeof *runs);
@@ -161,8 +166,13 @@ static lh_status as_measured(const lhi_job *job, const lh_trace *from,
     measured.memory_unit = "";
     measured.source = "measured";
     if (!job->model)
-        measured.title = "timed device: passes wait for the prediction's "
-                         "deadlines";
+        measured.title = deadlines;
+    if (queue) {
+        snprintf(title, sizeof title,
+                 "%s%spasses stop while a queue of %" PRIu32 " sends is full",
+                 job->model ? "" : deadlines, job->model ? "" : "; ", queue);
+        measured.title = title;
+    }
     if (status == LH_OK)
         status = lh_trace_copy(&measured, out, err);
     free(devices);

@@ -7,7 +7,9 @@
  * A pass waits for the pass before it and for its input. A message waits for
  * the pass that makes it, for its receive to be posted (nothing is taken to be
  * buffered on the way: a rendezvous), and on a link with an explicit order for
- * the message before it. */
+ * the message before it. Where sends are coupled, it also waits, and with it
+ * all that its rank does next, for all but so many as the queue holds of those
+ * that its rank has made before. */
 #include "engine/exec.h"
 
 #include <inttypes.h>
@@ -16,6 +18,8 @@ typedef struct proof {
     const lh_exec *x;
     lhi_arena *mem;
     uint32_t *done;     /* per rank: passes carried out */
+    uint32_t *queued;   /* per rank: messages in its queue */
+    bool *holds;        /* per rank: the last pass's is not in it yet */
     uint8_t *waits;     /* per message: for how many things */
     bool *moved;        /* per message */
     uint32_t *consumer; /* per message: rank */
@@ -31,6 +35,8 @@ static lh_status allocate(proof *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
     p->done = LHI_NEW(p->mem, uint32_t, p->x->n_ranks);
+    p->queued = LHI_NEW(p->mem, uint32_t, p->x->n_ranks);
+    p->holds = LHI_NEW(p->mem, bool, p->x->n_ranks);
     p->waits = LHI_NEW(p->mem, uint8_t, n);
     p->moved = LHI_NEW(p->mem, bool, n);
     p->consumer = LHI_NEW(p->mem, uint32_t, n);
@@ -39,8 +45,9 @@ static lh_status allocate(proof *p, lh_error *err)
     p->next = LHI_NEW(p->mem, uint32_t, n);
     p->previous = LHI_NEW(p->mem, uint32_t, n);
     p->stack = LHI_NEW(p->mem, uint32_t, n);
-    if (!p->done || !p->waits || !p->moved || !p->consumer || !p->before ||
-        !p->maker || !p->next || !p->previous || !p->stack)
+    if (!p->done || !p->queued || !p->holds || !p->waits || !p->moved ||
+        !p->consumer || !p->before || !p->maker || !p->next || !p->previous ||
+        !p->stack)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
         p->next[i] = p->previous[i] = LH_NONE;
@@ -88,21 +95,41 @@ static void satisfy(proof *p, uint32_t message)
         p->stack[p->n_stack++] = message;
 }
 
+/* The message of the rank's last pass is in the queue, and the rank goes on;
+ * false: the queue is full. */
+static bool issue(proof *p, uint32_t r)
+{
+    const lhi_exec_rank *rank = &p->x->ranks[r];
+    const lhi_exec_pass *next = &rank->passes[p->done[r]];
+    if (p->holds[r]) {
+        uint32_t queue = p->x->options.coupled_queue;
+        if (queue && p->queued[r] == queue)
+            return false;
+        p->holds[r] = false;
+        p->queued[r]++;
+        satisfy(p, next[-1].output);
+    }
+    if (p->done[r] < rank->n_passes)
+        for (uint32_t k = next->first_post; k < next[1].first_post; k++)
+            satisfy(p, rank->posts[k].input);
+    return true;
+}
+
 /* Carries out the passes of a rank as far as their inputs are there. */
 static void run_rank(proof *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
+    if (p->holds[r] && !issue(p, r))
+        return;
     while (p->done[r] < rank->n_passes) {
         const lhi_exec_pass *pass = &rank->passes[p->done[r]];
         if (pass->input != LH_NONE && !pass->local_input &&
             !p->moved[pass->input])
             return;
         p->done[r]++;
-        if (pass->output != LH_NONE && !pass->local_output)
-            satisfy(p, pass->output);
-        if (p->done[r] < rank->n_passes)
-            for (uint32_t k = pass[1].first_post; k < pass[2].first_post; k++)
-                satisfy(p, rank->posts[k].input);
+        p->holds[r] = pass->output != LH_NONE && !pass->local_output;
+        if (!issue(p, r))
+            return;
     }
 }
 
@@ -128,6 +155,11 @@ static lh_status refuse(const proof *p, uint32_t r, lh_error *err)
     const lhi_exec_rank *rank = &p->x->ranks[r];
     char here[LH_PASS_TEXT], there[LH_PASS_TEXT];
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
+    if (p->holds[r])
+        return lhi_fail(err, LH_EDEADLOCK,
+                        "deadlock: rank %" PRIu32 " stops after %s, its send "
+                        "queue full for ever; make the queue longer",
+                        r, lh_pass_text(&pass[-1].pass, here));
     uint32_t input = pass->input, maker = p->maker[input];
     const lhi_exec_rank *other = &p->x->ranks[maker];
     bool ended = p->done[maker] == other->n_passes;
@@ -162,8 +194,14 @@ static lh_status carry_out_all(proof *p, lh_error *err)
         p->moved[message] = true;
         if (p->next[message] != LH_NONE)
             satisfy(p, p->next[message]);
+        p->queued[p->maker[message]]--;
         run_rank(p, p->consumer[message]);
+        if (p->holds[p->maker[message]])
+            run_rank(p, p->maker[message]);
     }
+    for (uint32_t r = 0; r < x->n_ranks; r++)
+        if (p->holds[r])
+            return refuse(p, r, err);
     for (uint32_t r = 0; r < x->n_ranks; r++)
         if (p->done[r] < x->ranks[r].n_passes)
             return refuse(p, r, err);

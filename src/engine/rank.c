@@ -44,6 +44,8 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
 
 void lhi_rank_stop(lhi_rank *rank)
 {
+    if (rank->coupled)
+        lhi_coupled_stop(rank->coupled);
     if (rank->late)
         lhi_late_stop(rank->late);
 }
@@ -52,6 +54,7 @@ void lhi_rank_free(lhi_rank *rank)
 {
     if (!rank)
         return;
+    lhi_coupled_free(rank->coupled);
     lhi_late_free(rank->late);
     for (uint32_t i = 0; rank->receives && i < rank->program->n_slots; i++)
         free(rank->receives[i].data);
@@ -87,6 +90,8 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
         status = lhi_played_make(rank, err);
     if (status == LH_OK && options->exec->options.receives != LH_RECEIVES_EARLY)
         status = lhi_late_make(rank, err);
+    if (status == LH_OK && options->exec->options.coupled_queue > 0)
+        status = lhi_coupled_make(rank, err);
     if (status != LH_OK) {
         lhi_rank_free(rank);
         return status;
@@ -102,11 +107,13 @@ static lh_status post(lhi_rank *rank, const lhi_exec_post *what, uint64_t step,
                       lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
     lhi_buffer *slot = &rank->receives[what->slot];
-    slot->op = (lhi_net_op){0};
+    slot->op = (lhi_net_op){.rings = lhi_coupled_awaits(rank->coupled)};
     LHI_TRY(lhi_net_receive(
         rank->o.net, rank->o.base + what->peer,
         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
         lhi_rank_input_bytes(rank, what->input), &slot->op, err));
+    if (slot->op.rings)
+        lhi_coupled_posted(rank->coupled, what);
     if (rank->late)
         return lhi_late_posted(rank->late, what, now_ns, err);
     return LH_OK;
@@ -139,34 +146,37 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         return LH_OK;
     }
     lhi_buffer *slot = &rank->receives[pass->slot];
-    LHI_TRY(lhi_net_wait_unless(rank->o.net, &slot->op, rank->o.stop, err));
+    LHI_TRY(
+        lhi_coupled_awaits(rank->coupled)
+            ? lhi_coupled_await(rank->coupled, pass->slot, err)
+            : lhi_net_wait_unless(rank->o.net, &slot->op, rank->o.stop, err));
     lhi_record *record = &rank->records[i];
     record->entered_ns = slot->op.entered_ns;
-    /* On an emulated network what has no link arrives as it is sent. */
-    record->arrived_ns = rank->o.emulates && pass->in_link == LH_NONE
-                             ? slot->op.entered_ns
-                             : slot->op.arrived_ns;
+    record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
     if (record->arrived_ns > *ready_ns)
         *ready_ns = record->arrived_ns;
     *in = slot->data;
     return LH_OK;
 }
 
+/* *free_ns: when the pass ended, then when the rank may go on. */
 static lh_status give_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
-                             uint64_t step, lhi_step_kind kind, int64_t end_ns,
-                             lh_error *err)
+                             uint64_t step, lhi_step_kind kind,
+                             int64_t *free_ns, lh_error *err)
 {
     const lhi_exec_pass *pass = &rank->program->passes[i];
     if (pass->local_output) {
         rank->local[pass->output] = buffer;
         return LH_OK;
     }
-    if (rank->late) {
-        lhi_late_made(rank->late, i, buffer, end_ns);
+    lh_status status =
+        rank->coupled ? lhi_coupled_issue(rank->coupled, free_ns, err) : LH_OK;
+    if (status == LH_OK && rank->late) {
+        lhi_late_made(rank->late, i, buffer, *free_ns);
         return LH_OK;
     }
-    lh_status status =
-        lhi_rank_send(rank, pass, buffer, step, kind, end_ns, err);
+    if (status == LH_OK)
+        status = lhi_rank_send(rank, pass, buffer, step, kind, *free_ns, err);
     if (status == LH_OK)
         lhi_pool_sent(rank, buffer);
     else
@@ -205,8 +215,8 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     }
 }
 
-/* Runs the pass at `i`; *free_ns: when the one before it ended, then when this
- * one did, as the device has it. */
+/* Runs the pass at `i`; *free_ns: when the rank went on to it, then when it may
+ * go on to the next one, as the device has it. */
 static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
                           lhi_step_kind kind, int64_t *free_ns, lh_error *err)
 {
@@ -241,7 +251,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         rank->local[pass->input] = NULL;
     }
     if (buffer)
-        return give_output(rank, i, buffer, step, kind, span.end_ns, err);
+        return give_output(rank, i, buffer, step, kind, free_ns, err);
     return LH_OK;
 }
 
@@ -266,6 +276,8 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         lhi_played_begin(rank, t0_ns);
     if (rank->late)
         LHI_TRY(lhi_late_begin(rank->late, step, kind, err));
+    if (rank->coupled)
+        LHI_TRY(lhi_coupled_begin(rank->coupled, step, kind, err));
     int64_t free_ns = t0_ns;
     *end_ns = t0_ns;
     for (uint32_t i = 0; i < program->n_passes; i++) {
@@ -281,6 +293,8 @@ lh_status lhi_rank_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
         await_played(rank, end_ns);
     if (rank->late)
         LHI_TRY(lhi_late_end(rank->late, err));
+    if (rank->coupled)
+        LHI_TRY(lhi_coupled_end(rank->coupled, err));
     if (kind == LHI_STEP_TRAIN)
         rank->turns++;
     return lhi_pool_drain(rank, err);

@@ -25,7 +25,8 @@ enum {
     LHI_TAG_BARRIER,
     LHI_TAG_PING,
     LHI_TAG_SCHEDULE,
-    LHI_TAG_VOTE
+    LHI_TAG_VOTE,
+    LHI_TAG_ARRIVED /* a message of a coupled rank has */
 };
 
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
@@ -40,7 +41,8 @@ typedef struct lhi_buffer {
     void *data;
 } lhi_buffer;
 
-typedef struct lhi_late lhi_late; /* late.c */
+typedef struct lhi_late lhi_late;       /* late.c */
+typedef struct lhi_coupled lhi_coupled; /* coupled.c */
 
 /* Real data-parallel work around the passes; NULL: played from the
  * pipeline's times. */
@@ -79,13 +81,15 @@ typedef struct lhi_rank {
     uint32_t *late_gathers, n_late, next_late; /* chunks, in their order */
     uint32_t n_played;
     lhi_played *played;
-    lhi_late *late; /* NULL: receives are early */
-    uint64_t turns; /* steps so far in which links had orders */
+    lhi_late *late;       /* NULL: receives are early */
+    lhi_coupled *coupled; /* NULL: sends never block */
+    uint64_t turns;       /* steps so far in which links had orders */
 } lhi_rank;
 
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
                         lh_error *err);
-/* After a failure, once all ranks have been told: ends the rank's threads. */
+/* Ends the rank's threads, before the endpoint is closed; after a failure, once
+ * all ranks have been told. */
 void lhi_rank_stop(lhi_rank *rank);
 /* After a failure the endpoint must be closed before. NULL is fine. */
 void lhi_rank_free(lhi_rank *rank);
@@ -137,6 +141,36 @@ void lhi_late_made(lhi_late *late, uint32_t pass, lhi_buffer *buffer,
                    int64_t made_ns);
 /* All messages of the step are on their way. */
 lh_status lhi_late_end(lhi_late *late, lh_error *err);
+
+/* --- coupled sends (coupled.c) ---------------------------------------------
+ */
+
+/* Head-of-line blocking: the rank's sends share one queue with its passes, and
+ * hold an entry until their receiver has told that they have arrived. A thread
+ * of each rank tells and is told, whatever the passes do meanwhile. In steps of
+ * training alone; in others every call below returns at once. */
+lh_status lhi_coupled_make(lhi_rank *rank, lh_error *err);
+/* Before the endpoint is closed. */
+void lhi_coupled_stop(lhi_coupled *coupled);
+void lhi_coupled_free(lhi_coupled *coupled);
+lh_status lhi_coupled_begin(lhi_coupled *coupled, uint64_t step,
+                            lhi_step_kind kind, lh_error *err);
+/* Whether the step's receives are awaited by its thread; `op` is to be such a
+ * one. */
+bool lhi_coupled_awaits(const lhi_coupled *coupled);
+/* The receive of `post` has begun. */
+void lhi_coupled_posted(lhi_coupled *coupled, const lhi_exec_post *post);
+/* Waits until what was posted into `slot` has arrived. */
+lh_status lhi_coupled_await(lhi_coupled *coupled, uint32_t slot, lh_error *err);
+/* Waits until the queue has an entry for a message of a pass that ended at
+ * *at_ns, which is moved on to when it had. */
+lh_status lhi_coupled_issue(lhi_coupled *coupled, int64_t *at_ns,
+                            lh_error *err);
+/* Waits until all that this rank has sent in the step has arrived. */
+lh_status lhi_coupled_end(lhi_coupled *coupled, lh_error *err);
+/* When the message that was received has arrived, as its link has it. */
+int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
+                            const lhi_net_op *op);
 
 /* --- played data-parallel communication (played.c) -------------------------
  */

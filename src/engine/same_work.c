@@ -116,10 +116,16 @@ lh_status lhi_job_digest_of(const lhi_job *job, unsigned char out[32],
                             lh_error *err)
 {
     unsigned char sum[SUM_BYTES] = {0};
-    const uint64_t numbers[] = {job->exec->n_ranks, job->exec->n_chunks,
-                                job->n_replicas,    job->emulates,
-                                job->o.steps,       job->o.message_bytes,
-                                job->model != NULL, job->o.profiles};
+    const uint64_t numbers[] = {job->exec->n_ranks,
+                                job->exec->n_chunks,
+                                job->n_replicas,
+                                job->emulates,
+                                job->o.steps,
+                                job->o.message_bytes,
+                                job->model != NULL,
+                                job->o.profiles,
+                                (uint64_t)job->exec->options.receives,
+                                job->exec->options.coupled_queue};
     add_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(add_rank(sum, job->exec, r, err));

@@ -703,13 +703,13 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
         lhi_net_abort(net, own.text);
         if (w->rescheduler)
             lhi_rescheduler_stop(w->rescheduler);
-        if (w->shift)
-            lhi_rank_stop(w->shift->rank);
         if (w->training)
             lhi_training_stop(w->training);
         if (err)
             *err = own;
     }
+    if (w->shift)
+        lhi_rank_stop(w->shift->rank);
     if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
         status == LH_OK)
         status = LH_ENOMEM;

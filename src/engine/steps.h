@@ -19,6 +19,7 @@
  *   rank.c, rank.h      one step: passes in order, messages around them:
  *   rank_send.c, pool.c ... sending; the buffers
  *   late.c              ... receives that are posted late
+ *   coupled.c           ... sends that block the passes behind them
  *   played.c            ... data parallelism of timed devices
  *   training.c          data parallelism that is real; optimizer, checkpoints
  *   resume.c            ... going on from one, the same on all ranks

@@ -44,6 +44,7 @@ typedef struct setup {
     uint32_t devices, replicas, sub_blocks;
     const char *transport;
     lh_receives receives;
+    uint32_t queue; /* coupled */
     bool joint, delays;
     const lh_model *model;
     const char *resume;
@@ -108,7 +109,8 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
     lh_schedule *schedule = p ? make_schedule(s, p) : NULL;
     lh_exec *x = NULL;
     lh_status status = LH_EINVAL;
-    lh_exec_options how = {.size = sizeof how, .receives = s->receives};
+    lh_exec_options how = {
+        .size = sizeof how, .receives = s->receives, .coupled_queue = s->queue};
     uint32_t first_layers[2 * LAYERS + 1];
     if (schedule &&
         (status = lh_exec_make(p, schedule, &how, &x, err)) == LH_OK) {
@@ -241,6 +243,12 @@ static void transports_and_delays(void)
          .delays = true},
         {"loop", "interleaved-1f1b", 4, 1, 0, "inproc",
          .receives = LH_RECEIVES_EARLY, .delays = true},
+        {"ud", "1f1b", 4, 1, 0, "inproc", .receives = LH_RECEIVES_LATE,
+         .queue = 1, .delays = true},
+        {"ud", "zb-h2", 4, 1, 0, "local", .receives = LH_RECEIVES_LATE,
+         .queue = 1},
+        {"wave", "zb-v", 2, 1, 0, "inproc", .receives = LH_RECEIVES_EARLY,
+         .queue = 3},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[64];
@@ -261,6 +269,7 @@ static void validation_changes_nothing(void)
                0,
                "inproc",
                .receives = LH_RECEIVES_EARLY,
+               .queue = 2,
                .validation = 0.1};
     char path[160];
     lh_error err;

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Head-of-line blocking (Adaptra, arXiv:2504.19232, section 3.2): a rank's
+ * sends, in both directions together, hold the entries of one queue from their
+ * issue to their arrival, and a rank whose queue is full does not go on.
+ *
+ * A receiver's passes must not hold back what its sender is told, so each rank
+ * has a thread that awaits its receives and says when they have arrived, and
+ * hears the same of what the rank has sent. The n-th message that a rank hears
+ * of from a peer says that one more has arrived, and when; which one does not
+ * matter. Where links are emulated, their dates count; else an entry is free
+ * once its receiver's word is there. */
+#define _POSIX_C_SOURCE 200809L
+#include "engine/rank.h"
+
+#include "base/realtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct word {
+    lhi_net_op op;
+    unsigned char bytes[LHI_NOTICE_BYTES];
+} word;
+
+/* A rank that messages go to. */
+typedef struct receiver {
+    uint32_t peer, n, n_heard; /* messages of a step; that have arrived */
+    word next;
+} receiver;
+
+struct lhi_coupled {
+    lhi_rank *rank;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool is_on, stop; /* is_on: this step is coupled */
+    uint64_t step;
+    lh_status status; /* of the thread */
+    lh_error err;
+    /* What comes: per slot what it is posted for, NULL: nothing, and whether
+     * that has arrived. What was said of it: all, and to each rank. */
+    const lhi_exec_post **posted;
+    bool *has_arrived;
+    word *said;
+    uint32_t n_said, *n_said_to;
+    /* What goes: of a step; issued; when entries came free, in that order. */
+    uint32_t n_receivers, n_sends, n_issued, n_freed;
+    receiver *receivers;
+    int64_t *freed_ns;
+};
+
+int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
+                            const lhi_net_op *op)
+{
+    /* On an emulated network what has no link arrives as it is sent. */
+    return rank->o.emulates && link == LH_NONE ? op->entered_ns
+                                               : op->arrived_ns;
+}
+
+/* --- the thread; the lock is held ------------------------------------------
+ */
+
+static uint64_t tag_of(const lhi_coupled *c, uint32_t nth)
+{
+    return lhi_tag(LHI_TAG_ARRIVED, 2 * c->step + LHI_STEP_TRAIN, nth);
+}
+
+/* Says to its sender that a message has arrived. */
+static lh_status say_arrived(lhi_coupled *c, const lhi_exec_post *post,
+                             int64_t arrived_ns, lh_error *err)
+{
+    const lhi_rank *rank = c->rank;
+    word *w = &c->said[c->n_said++];
+    *w = (word){0};
+    lhi_notice_write(arrived_ns, w->bytes);
+    return lhi_net_send(rank->o.net, rank->o.base + post->peer,
+                        tag_of(c, c->n_said_to[post->peer]++), w->bytes,
+                        sizeof w->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
+                        LHI_NET_NO_TURN, &w->op, err);
+}
+
+/* *look_ns: brought forward to when to look at the operation again. */
+static lh_status look_at(lhi_coupled *c, lhi_net_op *op, int64_t *look_ns,
+                         bool *is_done, lh_error *err)
+{
+    int64_t again_ns;
+    lh_status status = lhi_net_look(c->rank->o.net, op, &again_ns, err);
+    *is_done = status == LH_OK;
+    if (status != LH_ECANCELED)
+        return status;
+    if (again_ns < *look_ns)
+        *look_ns = again_ns;
+    return LH_OK;
+}
+
+static lh_status look_at_slots(lhi_coupled *c, int64_t *look_ns, lh_error *err)
+{
+    lhi_rank *rank = c->rank;
+    for (uint32_t s = 0; s < rank->program->n_slots; s++) {
+        const lhi_exec_post *post = c->posted[s];
+        lhi_net_op *op = &rank->receives[s].op;
+        bool is_done;
+        if (!post || c->has_arrived[s])
+            continue;
+        LHI_TRY(look_at(c, op, look_ns, &is_done, err));
+        if (!is_done)
+            continue;
+        c->has_arrived[s] = true;
+        LHI_TRY(say_arrived(c, post, lhi_rank_arrived_ns(rank, post->link, op),
+                            err));
+        pthread_cond_signal(&c->changed);
+    }
+    return LH_OK;
+}
+
+static lh_status await_word(lhi_coupled *c, receiver *r, lh_error *err)
+{
+    const lhi_rank *rank = c->rank;
+    r->next = (word){.op = {.rings = true}};
+    return lhi_net_receive(rank->o.net, rank->o.base + r->peer,
+                           tag_of(c, r->n_heard), r->next.bytes,
+                           sizeof r->next.bytes, &r->next.op, err);
+}
+
+static void note_freed(lhi_coupled *c, int64_t ns)
+{
+    uint32_t at = c->n_freed++;
+    for (; at > 0 && c->freed_ns[at - 1] > ns; at--)
+        c->freed_ns[at] = c->freed_ns[at - 1];
+    c->freed_ns[at] = ns;
+    pthread_cond_signal(&c->changed);
+}
+
+static lh_status hear(lhi_coupled *c, receiver *r, lh_error *err)
+{
+    int64_t arrived_ns;
+    lh_status status =
+        lhi_notice_read(r->next.bytes, sizeof r->next.bytes, &arrived_ns, err);
+    if (status != LH_OK) {
+        lhi_wrap(err, "rank %u sends", c->rank->o.base + r->peer);
+        return status;
+    }
+    note_freed(c, c->rank->o.emulates ? arrived_ns : r->next.op.arrived_ns);
+    return ++r->n_heard < r->n ? await_word(c, r, err) : LH_OK;
+}
+
+static lh_status look_at_receivers(lhi_coupled *c, int64_t *look_ns,
+                                   lh_error *err)
+{
+    for (uint32_t i = 0; i < c->n_receivers; i++) {
+        receiver *r = &c->receivers[i];
+        bool is_done = true;
+        while (is_done && r->n_heard < r->n) {
+            LHI_TRY(look_at(c, &r->next.op, look_ns, &is_done, err));
+            if (is_done)
+                LHI_TRY(hear(c, r, err));
+        }
+    }
+    return LH_OK;
+}
+
+static void *thread_main(void *of)
+{
+    lhi_coupled *c = of;
+    lhi_net *net = c->rank->o.net;
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop && c->status == LH_OK) {
+        uint32_t said = lhi_net_bell(net);
+        int64_t look_ns = INT64_MAX;
+        if (c->is_on)
+            c->status = look_at_slots(c, &look_ns, &c->err);
+        if (c->is_on && c->status == LH_OK)
+            c->status = look_at_receivers(c, &look_ns, &c->err);
+        pthread_mutex_unlock(&c->lock);
+        if (c->status == LH_OK)
+            lhi_net_await_bell(net, said, look_ns);
+        pthread_mutex_lock(&c->lock);
+    }
+    pthread_cond_signal(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* --- the passes' side ------------------------------------------------------
+ */
+
+/* The messages of a step, by the rank that they go to. */
+static lh_status count_sends(lhi_coupled *c, lh_error *err)
+{
+    const lhi_rank *rank = c->rank;
+    const lhi_exec_rank *program = rank->program;
+    uint32_t n_ranks = rank->o.exec->n_ranks;
+    uint32_t *n = LHI_NEW(rank->mem, uint32_t, n_ranks);
+    c->receivers = LHI_NEW(rank->mem, receiver, n_ranks);
+    c->n_said_to = LHI_NEW(rank->mem, uint32_t, n_ranks);
+    if (!n || !c->receivers || !c->n_said_to)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < program->n_passes; i++) {
+        const lhi_exec_pass *pass = &program->passes[i];
+        if (pass->output == LH_NONE || pass->local_output)
+            continue;
+        n[pass->peer]++;
+        c->n_sends++;
+    }
+    for (uint32_t r = 0; r < n_ranks; r++)
+        if (n[r] > 0)
+            c->receivers[c->n_receivers++] = (receiver){.peer = r, .n = n[r]};
+    return LH_OK;
+}
+
+lh_status lhi_coupled_make(lhi_rank *rank, lh_error *err)
+{
+    const lhi_exec_rank *program = rank->program;
+    lhi_coupled *c = LHI_NEW(rank->mem, lhi_coupled, 1);
+    pthread_condattr_t how;
+    if (!c)
+        return lhi_fail_nomem(err);
+    c->rank = rank;
+    LHI_TRY(count_sends(c, err));
+    c->posted = LHI_NEW(rank->mem, const lhi_exec_post *, program->n_slots);
+    c->has_arrived = LHI_NEW(rank->mem, bool, program->n_slots);
+    c->said = LHI_NEW(rank->mem, word, program->n_posts);
+    c->freed_ns = LHI_NEW(rank->mem, int64_t, c->n_sends);
+    if (!c->posted || !c->has_arrived || !c->said || !c->freed_ns)
+        return lhi_fail_nomem(err);
+    /* None of these can fail on Linux. */
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, &how);
+    pthread_condattr_destroy(&how);
+    rank->coupled = c;
+    return LH_OK;
+}
+
+void lhi_coupled_stop(lhi_coupled *c)
+{
+    if (!c->started)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_mutex_unlock(&c->lock);
+    lhi_net_ring(c->rank->o.net);
+    pthread_join(c->thread, NULL);
+    c->started = false;
+}
+
+void lhi_coupled_free(lhi_coupled *c)
+{
+    if (!c)
+        return;
+    lhi_coupled_stop(c);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static lh_status begin_step(lhi_coupled *c, uint64_t step, lh_error *err)
+{
+    c->step = step;
+    c->n_said = c->n_issued = c->n_freed = 0;
+    memset(c->n_said_to, 0, c->rank->o.exec->n_ranks * sizeof c->n_said_to[0]);
+    for (uint32_t i = 0; i < c->n_receivers; i++) {
+        c->receivers[i].n_heard = 0;
+        LHI_TRY(await_word(c, &c->receivers[i], err));
+    }
+    c->is_on = true;
+    return LH_OK;
+}
+
+lh_status lhi_coupled_begin(lhi_coupled *c, uint64_t step, lhi_step_kind kind,
+                            lh_error *err)
+{
+    if (kind != LHI_STEP_TRAIN)
+        return LH_OK;
+    pthread_mutex_lock(&c->lock);
+    lh_status status = begin_step(c, step, err);
+    pthread_mutex_unlock(&c->lock);
+    LHI_TRY(status);
+    /* From the rank's own thread, whose priority it then has. */
+    if (!c->started) {
+        if (pthread_create(&c->thread, NULL, thread_main, c) != 0)
+            return lhi_fail(err, LH_EIO, "cannot start a thread for arrivals");
+        c->started = true;
+    }
+    lhi_net_ring(c->rank->o.net);
+    return LH_OK;
+}
+
+bool lhi_coupled_awaits(const lhi_coupled *c)
+{
+    return c && c->is_on;
+}
+
+void lhi_coupled_posted(lhi_coupled *c, const lhi_exec_post *post)
+{
+    pthread_mutex_lock(&c->lock);
+    c->posted[post->slot] = post;
+    c->has_arrived[post->slot] = false;
+    pthread_mutex_unlock(&c->lock);
+    lhi_net_ring(c->rank->o.net);
+}
+
+/* Sleeps until the thread has news; the lock is held. */
+static lh_status await_news(lhi_coupled *c, lh_error *err)
+{
+    enum { LOOK_NS = 100000000 };
+    lhi_rank *rank = c->rank;
+    if (c->status != LH_OK) {
+        if (err)
+            *err = c->err;
+        return c->status;
+    }
+    if (lhi_net_stopped(rank->o.stop)) {
+        lhi_net_abort(rank->o.net, "interrupted");
+        return lhi_fail(err, LH_ECANCELED, "interrupted");
+    }
+    struct timespec until = lhi_timespec(lhi_now_ns() + LOOK_NS);
+    pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    return LH_OK;
+}
+
+lh_status lhi_coupled_await(lhi_coupled *c, uint32_t slot, lh_error *err)
+{
+    lh_status status = LH_OK;
+    pthread_mutex_lock(&c->lock);
+    while (status == LH_OK && !c->has_arrived[slot])
+        status = await_news(c, err);
+    c->posted[slot] = NULL;
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+lh_status lhi_coupled_issue(lhi_coupled *c, int64_t *at_ns, lh_error *err)
+{
+    uint32_t queue = c->rank->o.exec->options.coupled_queue;
+    lh_status status = LH_OK;
+    if (!lhi_coupled_awaits(c))
+        return LH_OK;
+    pthread_mutex_lock(&c->lock);
+    while (status == LH_OK && c->n_issued - c->n_freed >= queue)
+        status = await_news(c, err);
+    if (status == LH_OK && c->n_issued >= queue &&
+        c->freed_ns[c->n_issued - queue] > *at_ns)
+        *at_ns = c->freed_ns[c->n_issued - queue];
+    c->n_issued++;
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+lh_status lhi_coupled_end(lhi_coupled *c, lh_error *err)
+{
+    lhi_rank *rank = c->rank;
+    lh_status status = LH_OK;
+    if (!lhi_coupled_awaits(c))
+        return LH_OK;
+    pthread_mutex_lock(&c->lock);
+    while (status == LH_OK && c->n_freed < c->n_sends)
+        status = await_news(c, err);
+    c->is_on = false;
+    pthread_mutex_unlock(&c->lock);
+    for (uint32_t i = 0; i < c->n_said && status == LH_OK; i++)
+        status =
+            lhi_net_wait_unless(rank->o.net, &c->said[i].op, rank->o.stop, err);
+    return status;
+}
