@@ -30,6 +30,7 @@ static const cli_option options[] = {
         "When receives are posted: ahead of need (early), once the rank "
         "gets to the pass in need (late), or the same but never delayed "
         "by weight-gradient passes (late-fd)."),
+    CLI_COUPLED_ROW(settings),
     CLI_FIFO_ROW(settings),
 };
 
@@ -162,12 +163,12 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_exec *exec)
     if (!list)
         return cli_no_memory(c);
     return cli_put_json(
-        c, json_pack("{s:I, s:I, s:s, s:s, s:o, s:I, s:I, s:o}", "rank",
+        c, json_pack("{s:I, s:I, s:s, s:s, s:I, s:o, s:I, s:I, s:o}", "rank",
                      (json_int_t)s->rank, "ranks",
                      (json_int_t)lh_exec_n_ranks(exec), "schedule", v->method,
                      "receives", cli_receives_of(&s->model, v->pipeline),
-                     "predicted_s", cli_seconds(lh_exec_predicted_ns(exec)),
-                     "receive_buffers",
+                     "coupled", (json_int_t)s->model.coupled, "predicted_s",
+                     cli_seconds(lh_exec_predicted_ns(exec)), "receive_buffers",
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
                      (json_int_t)lh_exec_sends_under_way(exec, s->rank),
@@ -187,7 +188,8 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v)
                                    s->sub_blocks));
     lh_exec_options with = {.size = sizeof with,
                             .fifo = s->model.fifo,
-                            .receive_slots = s->buffers};
+                            .receive_slots = s->buffers,
+                            .coupled_queue = s->model.coupled};
     lh_exec *exec = NULL;
     cli_set_receives(&s->model, &with.receives, &with.own_receives);
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));

@@ -53,6 +53,7 @@ static const cli_option options[] = {
         "ahead of need (early), once the rank gets to the pass in need "
         "(late), or the same but never delayed by weight-gradient passes "
         "(late-fd)."),
+    CLI_COUPLED_ROW(train_settings),
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
@@ -235,6 +236,8 @@ static const cli_example examples[] = {
      "Play five iterations of a plan in real time on this machine."},
     {"longhaul train pipeline.yaml -s 1f1b --receives late",
      "See what receives cost that are not posted ahead of need."},
+    {"longhaul train pipeline.yaml -s 1f1b --coupled 1 --receives late",
+     "And sends that stop the passes behind them until they have arrived."},
     {"longhaul train pipeline.yaml --inject 'dc0-dc1=latency:40ms,gbps:10'",
      "The same passes over a slower link."},
     {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",

@@ -110,6 +110,15 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .help = "Messages leave first in, first out, whatever order the "      \
                 "schedule gives."                                              \
     }
+#define CLI_COUPLED_ROW(settings)                                              \
+    {                                                                          \
+        .name = "coupled", .type = CLI_COUNT,                                  \
+        .at = offsetof(settings, model.coupled), .arg = "N", .least = 1,       \
+        .most = 1000000,                                                       \
+        .help = "Head-of-line blocking: a device's sends share a queue of N "  \
+                "messages, and a full queue stops its next pass. Without "     \
+                "this option sends never block."                               \
+    }
 #define CLI_MODEL_ROWS(settings)                                               \
     CLI_RECEIVES_ROW(                                                          \
         settings,                                                              \
@@ -117,16 +126,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
         "start: ahead of need (early), once the receiver gets to the pass in " \
         "need (late), or the same but never delayed by weight-gradient "       \
         "passes (late-fd); or as the pipeline or the plan says (pipeline)."),  \
-        {.name = "coupled",                                                    \
-         .type = CLI_COUNT,                                                    \
-         .at = offsetof(settings, model.coupled),                              \
-         .arg = "N",                                                           \
-         .least = 1,                                                           \
-         .most = 1000000,                                                      \
-         .help = "Head-of-line blocking: a device's sends share a queue of N " \
-                 "messages, and a full queue stops its next pass. Without "    \
-                 "this option sends never block."},                            \
-        CLI_FIFO_ROW(settings)
+        CLI_COUPLED_ROW(settings), CLI_FIFO_ROW(settings)
 
 #define CLI_OBJECTIVE_ROW(settings)                                            \
     {                                                                          \

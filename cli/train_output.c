@@ -59,12 +59,13 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:o, s:o, s:f, s:b, s:o}",
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
         (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "clock",
         s->device == LH_TRAIN_CPU ? "real" : "deadlines", "receives",
-        cli_receives_of(&s->model, v->pipeline), "predicted_s",
+        cli_receives_of(&s->model, v->pipeline), "coupled",
+        (json_int_t)s->model.coupled, "predicted_s",
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
         iterations_json(r));
@@ -189,6 +190,13 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->speed > 1)
         cli_print(c, ", %" PRIu32 " times as fast", s->speed);
     cli_print(c, "\n");
+    if (s->model.coupled)
+        cli_print(c,
+                  "path          direct: passes stop behind %" PRIu32
+                  " message%s on %s way, receives %s\n",
+                  s->model.coupled, s->model.coupled > 1 ? "s" : "",
+                  s->model.coupled > 1 ? "their" : "its",
+                  cli_receives_of(&s->model, v->pipeline));
     cli_print(c, "iterations    %" PRIu32 "%s", r->n_iterations,
               r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)

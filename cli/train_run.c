@@ -141,7 +141,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         CLI_TRY(train_log_open(c, s->log, &w.log));
     lh_exec_options exec = {.size = sizeof exec,
                             .fifo = s->model.fifo,
-                            .receive_slots = s->buffers};
+                            .receive_slots = s->buffers,
+                            .coupled_queue = s->model.coupled};
     const lh_train_options run = {.size = sizeof run,
                                   .transport = train_transports[s->transport],
                                   .steps = s->steps,
