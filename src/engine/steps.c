@@ -701,13 +701,14 @@ lh_status lhi_job_rank(lhi_net *net, void *of, char **result, size_t *size,
     lh_status status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
-        if (w->rescheduler)
-            lhi_rescheduler_stop(w->rescheduler);
         if (w->training)
             lhi_training_stop(w->training);
         if (err)
             *err = own;
     }
+    /* Their threads use the endpoint, which is closed next. */
+    if (w->rescheduler)
+        lhi_rescheduler_stop(w->rescheduler);
     if (w->shift)
         lhi_rank_stop(w->shift->rank);
     if (out.len > 0 && lhi_text_take(&out, result, size, err) != LH_OK &&
