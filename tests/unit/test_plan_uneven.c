@@ -4,6 +4,7 @@
 #include "jobs.h"
 #include "plans.h"
 
+#include "plan/layout/choice.h"
 #include "plan/layout/uneven.h"
 
 #include <longhaul/check.h>
@@ -147,6 +148,42 @@ static void work_is_made_even(void)
     lh_job_free(job);
 }
 
+/* The slow site's ranks all have the most to do: one move alone leaves that as
+ * it is, and still it is on the way. */
+static void work_is_made_even_where_several_have_the_most(void)
+{
+    lh_job *job = job_with(
+        JOB_TWO_SITES,
+        "  datacenters:\n"
+        "   - {name: west, nodes: 2}\n"
+        "   - {name: east, nodes: 2, gpu: {tflops: 160, memory_gib: 80, "
+        "memory_gbps: 1000, efficiency: 0.5}}\n"
+        "layout: {tensor: 2, pipeline: 8, data: 1, micro_batch: 1, "
+        "chunks_per_device: 1, schedule: 1f1b, "
+        "sites: [{pipeline: [east, west]}]}\n");
+    lh_plan *even = plan_of(job, LH_PARTITION_EVEN, 0);
+    lh_plan_options o = {.size = sizeof o};
+    lhi_arena *mem = lhi_arena_make(0);
+    lh_error err = {0};
+    if (even) {
+        lhi_config config = lhi_config_of(&even->best);
+        CHECK_OK(lhi_uneven_even_work(job, &o, mem, &config, &err), err);
+        const uint32_t *layers = config.layers;
+        uint32_t sum = 0, slow = 0;
+        for (uint32_t c = 0; layers && c < 8; c++) {
+            sum += layers[c];
+            slow += c < 4 ? layers[c] : 0;
+        }
+        CHECK_INT(sum, 32);
+        CHECK_MSG(slow <= 12, "%u of 32 layers are on the slow site", slow);
+        CHECK_OK(lhi_uneven_even_work(job, &o, mem, &config, &err), err);
+        CHECK(config.layers == layers); /* nothing is left to be moved */
+    }
+    lhi_arena_free(mem);
+    lh_plan_free(even);
+    lh_job_free(job);
+}
+
 /* A site with GPUs half as fast gets about half as many layers. */
 static void slow_site_gets_less(void)
 {
@@ -269,6 +306,7 @@ int main(void)
     RUN(never_slower);
     RUN(head_gets_less);
     RUN(work_is_made_even);
+    RUN(work_is_made_even_where_several_have_the_most);
     RUN(slow_site_gets_less);
     RUN(other_starts);
     RUN(small_jobs_are_exact);

@@ -150,27 +150,35 @@ static double weight_of(int shape, uint32_t c, uint32_t n)
     }
 }
 
-/* The work of each device, for one microbatch, to load[]; *most: of all,
- * INFINITY where there is no such layout. */
-static lh_status loads_of(trial *t, const uint32_t *layers, double *load,
-                          double *most, lh_error *err)
+/* The work of each device for one microbatch. */
+typedef struct loads {
+    double *of;      /* device */
+    double most;     /* INFINITY: there is no such layout */
+    uint32_t n_most; /* so many have as much */
+} loads;
+
+static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
+                            lh_error *err)
 {
     lhi_built built;
     lh_error why = {0};
+    uint32_t devices = t->config.layout.pipeline;
     t->config.layers = layers;
     lh_status status =
         lhi_layout_build_again(t->job, &t->config, t->known, &built, &why);
-    *most = INFINITY;
+    out->most = INFINITY;
+    out->n_most = 0;
     if (status == LH_OK) {
-        uint32_t devices = t->config.layout.pipeline;
-        memset(load, 0, devices * sizeof *load);
+        memset(out->of, 0, devices * sizeof *out->of);
         for (uint32_t c = 0; c < lh_pipeline_n_chunks(built.pipeline); c++) {
             const lh_chunk *k = lh_pipeline_chunk(built.pipeline, c);
-            load[k->device] += (double)(k->f_ns + k->d_ns + k->w_ns);
+            out->of[k->device] += (double)(k->f_ns + k->d_ns + k->w_ns);
         }
-        *most = load[0];
+        out->most = out->of[0];
         for (uint32_t d = 1; d < devices; d++)
-            *most = fmax(*most, load[d]);
+            out->most = fmax(out->most, out->of[d]);
+        for (uint32_t d = 0; d < devices; d++)
+            out->n_most += !(out->of[d] < out->most);
         lh_pipeline_free(built.pipeline);
     } else if (!lhi_layout_refused(status)) {
         if (err)
@@ -180,24 +188,30 @@ static lh_status loads_of(trial *t, const uint32_t *layers, double *load,
     return LH_OK;
 }
 
+/* Fewer have as much to do, or none has. */
+static bool is_evener(const loads *a, const loads *b)
+{
+    return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
+}
+
 /* One layer less on the device `from`, one more on `to`, by the first move that
- * leaves none with as much to do as `most`. */
+ * makes it evener than `now`, to *next. */
 static lh_status move_work(trial *t, const lhi_partition *p, uint32_t from,
-                           uint32_t to, double most, uint32_t *layers,
-                           double *load, bool *moved, lh_error *err)
+                           uint32_t to, const loads *now, uint32_t *layers,
+                           loads *next, bool *moved, lh_error *err)
 {
     *moved = false;
     for (uint32_t a = 0; a < p->n_chunks; a++)
         for (uint32_t b = 0; b < p->n_chunks; b++) {
-            double now = INFINITY;
             if (lhi_config_device(&t->config, a) != from ||
                 lhi_config_device(&t->config, b) != to || layers[a] < 2)
                 continue;
             layers[a]--;
             layers[b]++;
-            if (lhi_partition_allows(p, layers))
-                LHI_TRY(loads_of(t, layers, load, &now, err));
-            *moved = now < most;
+            if (lhi_partition_allows(p, layers)) {
+                LHI_TRY(find_loads(t, layers, next, err));
+                *moved = is_evener(next, now);
+            }
             if (*moved)
                 return LH_OK;
             layers[a]++;
@@ -213,23 +227,26 @@ static lh_status even_out(trial *t, const lhi_partition *p, uint32_t *layers,
                           lh_error *err)
 {
     uint32_t devices = t->config.layout.pipeline;
-    double most, *load = calloc(devices, sizeof *load);
-    bool moved = devices > 1;
-    if (!load)
+    double *room = calloc(2 * (size_t)devices, sizeof *room);
+    loads both[2] = {{.of = room}, {.of = room ? room + devices : NULL}};
+    if (!room)
         return lhi_fail_nomem(err);
-    lh_status status = LH_OK;
-    for (int i = 0; i < MOST_EVENED && moved && status == LH_OK; i++) {
+    lh_status status = find_loads(t, layers, &both[0], err);
+    bool moved = devices > 1 && both[0].most < INFINITY;
+    for (uint32_t i = 0; i < MOST_EVENED + devices && moved && status == LH_OK;
+         i++) {
+        const loads *now = &both[i % 2];
         uint32_t from = 0, to = 0;
-        status = loads_of(t, layers, load, &most, err);
         for (uint32_t d = 1; d < devices; d++) {
-            from = load[d] > load[from] ? d : from;
-            to = load[d] < load[to] ? d : to;
+            from = now->of[d] > now->of[from] ? d : from;
+            to = now->of[d] < now->of[to] ? d : to;
         }
-        moved = from != to && most < INFINITY;
-        if (status == LH_OK && moved)
-            status = move_work(t, p, from, to, most, layers, load, &moved, err);
+        moved = from != to;
+        if (moved)
+            status = move_work(t, p, from, to, now, layers, &both[(i + 1) % 2],
+                               &moved, err);
     }
-    free(load);
+    free(room);
     return status;
 }
 
@@ -344,6 +361,14 @@ static lh_status climb(lhi_partition *p, uint64_t most, start *starts,
     }
 }
 
+static void given_layers(const trial *t, uint32_t n, uint32_t *layers)
+{
+    uint32_t first;
+    for (uint32_t c = 0; c < n; c++)
+        lhi_config_layers(t->job->model->layers, &t->config, c, &first,
+                          &layers[c]);
+}
+
 lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
                             const char *method, bool steepest,
                             const uint32_t *like, uint64_t *passes,
@@ -367,12 +392,10 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     lh_status status = best && room && speed ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_known_make(&t.known, err);
-    for (uint32_t c = 0; c < n && status == LH_OK; c++) {
-        uint32_t first;
-        lhi_config_layers(job->model->layers, config, c, &first, &room[c]);
-    }
-    if (status == LH_OK)
+    if (status == LH_OK) {
+        given_layers(&t, n, room);
         memcpy(room + EVEN_WORK * n, room, n * sizeof *room);
+    }
     if (status == LH_OK && !steepest)
         status = even_out(&t, &p, room + EVEN_WORK * n, err);
     if (status == LH_OK)
@@ -388,6 +411,37 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
     lhi_known_free(t.known);
     free(room);
     free(speed);
+    return status;
+}
+
+lh_status lhi_uneven_even_work(const lh_job *job,
+                               const lh_plan_options *options, lhi_arena *mem,
+                               lhi_config *config, lh_error *err)
+{
+    uint32_t n = count_chunks(config);
+    trial t = {job, options, NULL, *config, NULL};
+    lhi_partition p = {.n_layers = job->model->layers,
+                       .n_chunks = n,
+                       .most_ratio = lhi_uneven_ratio(options)};
+    if (!lhi_uneven_possible(job, config, options))
+        return LH_OK;
+    uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+    lh_status status = layers ? LH_OK : lhi_fail_nomem(err);
+    bool same = true;
+    if (status == LH_OK)
+        status = lhi_known_make(&t.known, err);
+    if (status == LH_OK) {
+        given_layers(&t, n, layers);
+        status = even_out(&t, &p, layers, err);
+    }
+    for (uint32_t c = 0; c < n && status == LH_OK; c++) {
+        uint32_t first, given;
+        lhi_config_layers(job->model->layers, config, c, &first, &given);
+        same = same && given == layers[c];
+    }
+    if (status == LH_OK && !same)
+        config->layers = layers;
+    lhi_known_free(t.known);
     return status;
 }
 

@@ -30,6 +30,13 @@ lh_status lhi_uneven_search(const lh_job *job, const lh_plan_options *options,
                             lhi_arena *mem, lhi_config *config,
                             int64_t *iteration_ns, lh_error *err);
 
+/* From those of `config` on, layers moved as long as the device with the most
+ * to do then has less, whatever the schedule: to config->layers, in `mem`. It
+ * stays as it is where nothing is to be moved. */
+lh_status lhi_uneven_even_work(const lh_job *job,
+                               const lh_plan_options *options, lhi_arena *mem,
+                               lhi_config *config, lh_error *err);
+
 /* Where sites have GPUs of different speed: layers in proportion to it, to
  * config->layers. Else nothing. */
 lh_status lhi_uneven_by_speed(const lh_job *job, const lh_plan_options *options,

@@ -110,6 +110,13 @@ static lhi_floor floor_of_built(const lhi_candidate *c)
     return f;
 }
 
+static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    lhi_floor own = floor_of_built(c);
+    int64_t bound = bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own);
+    return !is_hopeless(s, bound, LHI_LEVEL_WHOLE, &c->config, &own);
+}
+
 /* --- nodes ---------------------------------------------------------------- */
 
 static lh_status new_node(branch *b, uint32_t *at, lh_error *err)
@@ -251,7 +258,8 @@ static lh_status take_built(branch *b, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     const lhi_candidate *c = &s->candidates[at];
-    b->work += lhi_work_of_pipeline(&c->config);
+    b->work += c->evened ? lhi_work_of_evening(&c->config)
+                         : lhi_work_of_pipeline(&c->config);
     b->n_built++;
     if (c->bound_ns == INT64_MAX)
         return LH_OK;
@@ -326,6 +334,18 @@ static lh_status find_bound(branch *b, lhi_layout_search *own, uint32_t who,
     return status;
 }
 
+/* Where its start leaves it no chance, but others may: with even work. */
+static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
+{
+    LHI_TRY(lhi_candidate_bound(own, c, err));
+    if (own->best_ns == INT64_MAX || own->options.quick || can_win(own, c))
+        return LH_OK;
+    int64_t least = bound_of(own, LHI_LEVEL_WHOLE, &c->config, &c->floor);
+    if (is_hopeless(own, least, LHI_LEVEL_WHOLE, &c->config, &c->floor))
+        return LH_OK;
+    return lhi_candidate_even_out(own, c, err);
+}
+
 /* Simulations first, which take longest; then pipelines; then bounds. */
 static lh_status do_part(void *context, lhi_layout_search *own, uint32_t who,
                          uint32_t i, lh_error *err)
@@ -337,7 +357,7 @@ static lh_status do_part(void *context, lhi_layout_search *own, uint32_t who,
         return lhi_candidate_glance(own, &all[t->glances[i]], err);
     i -= t->n_glances;
     if (i < t->n_built)
-        return lhi_candidate_bound(own, &all[t->built[i]], err);
+        return build(own, &all[t->built[i]], err);
     i -= t->n_built;
     for (uint32_t k = i * TOGETHER; k < t->n_children && k < (i + 1) * TOGETHER;
          k++)
@@ -526,13 +546,6 @@ static int64_t promise_of(const lhi_layout_search *s, const lhi_candidate *c)
     if (c->choice.status != LH_CHOICE_OK)
         return INT64_MAX / 2 + c->bound_ns / 4;
     return o ? o->value(o->context, c) : c->choice.iteration_ns;
-}
-
-static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
-{
-    lhi_floor own = floor_of_built(c);
-    int64_t bound = bound_of(s, LHI_LEVEL_WHOLE, &c->config, &own);
-    return !is_hopeless(s, bound, LHI_LEVEL_WHOLE, &c->config, &own);
 }
 
 /* In the order of what they promise. */

@@ -85,3 +85,26 @@ lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
     lh_pipeline_free(built.pipeline);
     return status;
 }
+
+lh_status lhi_candidate_even_out(lhi_layout_search *s, lhi_candidate *c,
+                                 lh_error *err)
+{
+    if (s->options.partition == LH_PARTITION_EXACT)
+        return LH_OK; /* which tries them all */
+    c->evened = true;
+    lhi_candidate other = *c;
+    const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
+    LHI_TRY(
+        lhi_uneven_even_work(s->job, &s->options, s->mem, &other.config, err));
+    if (other.config.layers == c->config.layers)
+        return LH_OK;
+    other.missing = 0;
+    LHI_TRY(lhi_candidate_bound(s, &other, err));
+    s->n_memory = n_memory;
+    s->n_unsupported = n_unsupported;
+    if (other.bound_ns >= c->bound_ns)
+        return LH_OK;
+    s->n_memory -= c->missing > 0;
+    *c = other;
+    return LH_OK;
+}

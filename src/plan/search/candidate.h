@@ -38,6 +38,7 @@ typedef struct lhi_candidate {
     uint32_t missing_on; /* device */
     bool simulated;
     bool thorough;    /* under every method, not only the first glance's */
+    bool evened;      /* its work was made even, or could not be */
     bool dived;       /* by a dive: counted before, as left or ruled out */
     bool open;        /* left when the search ended, though it may be better */
     lh_choice choice; /* best method, once simulated */
@@ -149,6 +150,10 @@ lh_status lhi_layout_search_draw(lhi_layout_search *s, lh_error *err);
  * work at all. */
 lh_status lhi_candidate_bound(lhi_layout_search *s, lhi_candidate *c,
                               lh_error *err);
+
+/* Work made even on its devices (uneven.h), if it then has a lower bound. */
+lh_status lhi_candidate_even_out(lhi_layout_search *s, lhi_candidate *c,
+                                 lh_error *err);
 
 /* That bound, of what was built of the layout. */
 lh_status lhi_candidate_bound_built(lhi_candidate *c, const lhi_built *built,

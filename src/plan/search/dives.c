@@ -123,8 +123,10 @@ static lh_status make_room(diver *d, uint32_t more, lh_error *err)
     return LH_OK;
 }
 
-/* A candidate of its own, with its bound; there is room. */
-static lh_status find_candidate(diver *d, near *n, bool *made, lh_error *err)
+/* A candidate of its own, with its bound, after its work is made even where
+ * that is not below `limit_ns`; there is room. */
+static lh_status find_candidate(diver *d, near *n, int64_t limit_ns, bool *made,
+                                lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint32_t *slot = &d->known[slot_of(d, &n->config)];
@@ -137,7 +139,10 @@ static lh_status find_candidate(diver *d, near *n, bool *made, lh_error *err)
     *c = (lhi_candidate){.config = n->config, .floor = n->floor, .dived = true};
     d->moved[s->n] = false;
     LHI_TRY(lhi_candidate_bound(s, c, err));
-    d->work += lhi_work_of_pipeline(&c->config);
+    if (limit_ns < INT64_MAX && c->bound_ns >= limit_ns)
+        LHI_TRY(lhi_candidate_even_out(s, c, err));
+    d->work += c->evened ? lhi_work_of_evening(&c->config)
+                         : lhi_work_of_pipeline(&c->config);
     n->at = s->n++;
     *slot = s->n;
     return LH_OK;
@@ -309,7 +314,7 @@ static lh_status build_near(diver *d, const target *t, uint32_t changes,
     for (uint32_t i = 0; i < n && built < BUILT * changes; i++) {
         near *o = &d->near[i];
         bool made;
-        LHI_TRY(find_candidate(d, o, &made, err));
+        LHI_TRY(find_candidate(d, o, limit_of(d, t), &made, err));
         built += made;
         o->key = d->s->candidates[o->at].bound_ns;
         if (o->key < limit_of(d, t))

@@ -11,9 +11,11 @@
 enum {
     FASTEST = 12,               /* layouts */
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
-    PASSES_OF_OTHERS = 30000,
-    PASSES = 3000000, /* for all of these */
-    NEAR = 2,         /* dimensions */
+    PASSES_OF_OTHERS = 30000,   /* or, if these are more, */
+    TIMED_OF_OTHERS = 10,       /* so many partitions */
+    PASSES = 3000000,           /* for all of these */
+    MOST_KINDS = 64,
+    NEAR = 2, /* dimensions */
     PASSES_OF_NEAR = 2000000,
 };
 
@@ -28,11 +30,17 @@ typedef struct effort {
     bool any; /* under every method, however close */
 } effort;
 
+typedef struct kind {
+    uint32_t pipeline, chunks_per_device;
+} kind;
+
 typedef struct mover {
     lhi_layout_search *s;
     uint64_t passes;
-    bool *done;  /* of each candidate */
-    bool *tried; /* with as much effort as the fastest */
+    bool *done;             /* of each candidate */
+    bool *tried;            /* with as much effort as the fastest */
+    kind kinds[MOST_KINDS]; /* of what was moved */
+    int n_kinds;
 } mover;
 
 /* The caller wants what there is. */
@@ -158,14 +166,43 @@ static bool is_hopeless(const mover *m, const lhi_candidate *c)
     return ns >= best;
 }
 
-static lhi_candidate *next_promising(const mover *m)
+/* What it takes with the layers that it has, as far as that is known. */
+static int64_t known_ns(const lhi_candidate *c)
+{
+    return lhi_candidate_works(c) ? c->choice.iteration_ns : c->bound_ns;
+}
+
+static bool is_known_kind(const mover *m, const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    for (int i = 0; i < m->n_kinds; i++)
+        if (m->kinds[i].pipeline == l->pipeline &&
+            m->kinds[i].chunks_per_device == l->chunks_per_device)
+            return true;
+    return false;
+}
+
+static void note_kind(mover *m, const lhi_candidate *c)
+{
+    const lh_layout *l = &c->config.layout;
+    if (m->n_kinds < MOST_KINDS && !is_known_kind(m, c))
+        m->kinds[m->n_kinds++] = (kind){l->pipeline, l->chunks_per_device};
+}
+
+/* By its bound over all partitions, or by what is known of the one it has. */
+static lhi_candidate *next_promising(const mover *m, bool of_new_kind,
+                                     bool by_floor)
 {
     lhi_candidate *best = NULL;
+    int64_t least = 0;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        if (!m->done[i] && !is_hopeless(m, c) &&
-            (!best || c->floor.ns < best->floor.ns))
+        int64_t ns = by_floor ? c->floor.ns : known_ns(c);
+        if (!m->done[i] && (!best || ns < least) && !is_hopeless(m, c) &&
+            !(of_new_kind && is_known_kind(m, c))) {
             best = c;
+            least = ns;
+        }
     }
     return best;
 }
@@ -190,6 +227,7 @@ static lh_status move_fastest(mover *m, lh_error *err)
         how[n] = (effort){c->config.layers, PASSES_OF_FASTEST, true, true};
         LHI_TRY(move_layers(m, c, &how[n], err));
         fastest[n++] = c;
+        note_kind(m, c);
     }
     /* So far slow methods were tried as if nothing had been moved. */
     for (int i = 0; i < n; i++)
@@ -204,15 +242,32 @@ static lh_status move_fastest(mover *m, lh_error *err)
     return LH_OK;
 }
 
+static lh_status move_other(mover *m, lhi_candidate *c, lh_error *err)
+{
+    uint64_t each = 3 * (uint64_t)c->config.layout.pipeline *
+                    c->config.layout.chunks_per_device * c->config.microbatches;
+    effort how = {c->config.layers, PASSES_OF_OTHERS, false, false};
+    if (how.most < TIMED_OF_OTHERS * each)
+        how.most = TIMED_OF_OTHERS * each;
+    m->done[c - m->s->candidates] = true;
+    note_kind(m, c);
+    LHI_TRY(move_layers(m, c, &how, err));
+    note_best(m, c);
+    return LH_OK;
+}
+
+/* One of each kind, since none is like those of others, then by turns what its
+ * bound and what its chunks so far make the most promising. */
 static lh_status move_others(mover *m, lh_error *err)
 {
     lhi_candidate *c;
-    while (m->passes > 0 && !is_over(m) && (c = next_promising(m))) {
-        effort how = {c->config.layers, PASSES_OF_OTHERS, false, false};
-        m->done[c - m->s->candidates] = true;
-        LHI_TRY(move_layers(m, c, &how, err));
-        note_best(m, c);
-    }
+    while (m->n_kinds < MOST_KINDS && m->passes > PASSES / 2 && !is_over(m) &&
+           (c = next_promising(m, true, true)))
+        LHI_TRY(move_other(m, c, err));
+    for (bool by_floor = true; m->passes > 0 && !is_over(m) &&
+                               (c = next_promising(m, false, by_floor));
+         by_floor = !by_floor)
+        LHI_TRY(move_other(m, c, err));
     return LH_OK;
 }
 
@@ -232,12 +287,6 @@ static int distance(const lhi_candidate *a, const lhi_candidate *b)
             n++;
     }
     return n + degrees;
-}
-
-/* What it takes with the layers that it has, as far as that is known. */
-static int64_t known_ns(const lhi_candidate *c)
-{
-    return lhi_candidate_works(c) ? c->choice.iteration_ns : c->bound_ns;
 }
 
 /* The most promising of those near to the best so far. */

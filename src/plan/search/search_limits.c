@@ -7,6 +7,7 @@ enum {
     EFFORT = 400000, /* where the options name none */
     PER_EFFORT = 75, /* so much work for layouts: about 30 s */
     QUICK = 15,      /* a quick plan has one of so many */
+    EVENED = 10,     /* times a pipeline is built while work is made even */
 };
 
 double lhi_processor_s(void)
@@ -93,6 +94,11 @@ static uint64_t chunks_of(const lhi_config *config)
 uint64_t lhi_work_of_pipeline(const lhi_config *config)
 {
     return 20 + 2 * chunks_of(config);
+}
+
+uint64_t lhi_work_of_evening(const lhi_config *config)
+{
+    return EVENED * lhi_work_of_pipeline(config);
 }
 
 uint64_t lhi_work_of_schedules(const lhi_config *config, bool every_method)

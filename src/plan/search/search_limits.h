@@ -52,6 +52,7 @@ lh_plan_options lhi_options_until(const lh_plan_options *options,
 /* What is done, as work. */
 uint64_t lhi_work_of_bound(lhi_level level, uint32_t n_datacenters);
 uint64_t lhi_work_of_pipeline(const lhi_config *config);
+uint64_t lhi_work_of_evening(const lhi_config *config); /* building it, too */
 uint64_t lhi_work_of_schedules(const lhi_config *config, bool every_method);
 
 #endif
