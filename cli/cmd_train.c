@@ -38,6 +38,16 @@ static const cli_option options[] = {
              "--transport local."},
     CLI_SCHEDULE_ROW(train_settings),
     CLI_SUB_BLOCKS_ROW(train_settings, CLI_SUB_BLOCKS),
+    {.name = "schedule-at",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, schedule_at),
+     .arg = "STEP=S.csv|METHOD",
+     .adds_up = ';',
+     .like = "1=gpipe",
+     .help = "Go on with another schedule from iteration STEP on, counted from "
+             "0: a CSV file, or a method that makes one. All ranks prepare it "
+             "while the iteration before runs. Given again, or after ';': more "
+             "of them."},
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -240,6 +250,8 @@ static const cli_example examples[] = {
      "And sends that stop the passes behind them until they have arrived."},
     {"longhaul train pipeline.yaml --inject 'dc0-dc1=latency:40ms,gbps:10'",
      "The same passes over a slower link."},
+    {"longhaul train pipeline.yaml -s 1f1b --steps 4 --schedule-at 2=zb-h1",
+     "The last two iterations by another schedule."},
     {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",
      "Train the plan's model on this machine's processors."},
 };

@@ -72,11 +72,17 @@ static bool append_line(int fd, const char *line, size_t len)
     return true;
 }
 
-void train_log_add(train_log *log, const lh_iteration *it)
+void train_log_add(train_log *log, const lh_iteration *it,
+                   train_changes *changes)
 {
     if (!log->failed || *log->failed)
         return;
-    json_t *json = train_iteration_json(it);
+    const train_moment at = {.schedule = changes->current};
+    json_t *json = train_iteration_json(it, &at);
+    if (json && changes->told) {
+        json_object_set_new(json, "switch", changes->told);
+        changes->told = NULL;
+    }
     char *text =
         json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (!text) {

@@ -21,11 +21,11 @@ double train_tokens_per_s(const lh_iteration *it)
     return it->ns > 0 ? (double)it->tokens * 1e9 / (double)it->ns : 0;
 }
 
-json_t *train_iteration_json(const lh_iteration *it)
+json_t *train_iteration_json(const lh_iteration *it, const train_moment *at)
 {
-    json_t *j =
-        json_pack("{s:I, s:f, s:o}", "step", (json_int_t)it->step, "seconds",
-                  (double)it->ns / 1e9, "loss", number_or_null(it->loss));
+    json_t *j = json_pack("{s:I, s:f, s:o, s:s}", "step", (json_int_t)it->step,
+                          "seconds", (double)it->ns / 1e9, "loss",
+                          number_or_null(it->loss), "schedule", at->schedule);
     if (j && isfinite(it->loss)) {
         json_object_set_new(j, "gradient_norm", number_or_null(it->norm));
         json_object_set_new(j, "rate", number_or_null(it->rate));
@@ -40,13 +40,80 @@ json_t *train_iteration_json(const lh_iteration *it)
     return j;
 }
 
+/* --- schedules that it went on with --------------------------------------- */
+
+json_t *train_switch_json(const lh_switch *what, const char *from)
+{
+    return json_pack(
+        "{s:I, s:s, s:s, s:n, s:o, s:s, s:o}", "step", (json_int_t)what->step,
+        "from", from, "to", what->to, "path", "predicted_s",
+        what->predicted_ns > 0 ? cli_seconds(what->predicted_ns) : json_null(),
+        "why", what->why, "refused",
+        what->refused ? json_string(what->refused) : json_null());
+}
+
+/* The name of the schedule that iteration `step` followed; `before`: or would
+ * have, had nothing been proposed for it. */
+static const char *schedule_of(const cli_view *v, const lh_train_result *r,
+                               uint64_t step, bool before)
+{
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    const char *name = v->method;
+    for (uint32_t i = 0; i < n && rows[i].step + before <= step; i++)
+        if (!rows[i].refused)
+            name = rows[i].to;
+    return name;
+}
+
+static json_t *switches_json(const cli_view *v, const lh_train_result *r)
+{
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < n; i++) {
+        json_t *one =
+            train_switch_json(&rows[i], schedule_of(v, r, rows[i].step, true));
+        if (!one || json_array_append_new(list, one)) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+/* Whether times are of a part of the run alone. */
+static bool print_switches(cli *c, const lh_train_result *r)
+{
+    bool any = false;
+    uint32_t n;
+    char a[CLI_TIME_TEXT];
+    const lh_switch *rows = lh_train_switches(r, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        any = any || !rows[i].refused;
+        if (rows[i].refused)
+            cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
+                     rows[i].to, rows[i].step, rows[i].refused);
+        else
+            cli_wrap(c, "switched", 0,
+                     "to %s from iteration %" PRIu64 " on; by the simulator "
+                     "its passes take %s",
+                     rows[i].to, rows[i].step,
+                     cli_time_text(rows[i].predicted_ns, a));
+    }
+    return any;
+}
+
 /* --- the run -------------------------------------------------------------- */
 
-static json_t *iterations_json(const lh_train_result *r)
+static json_t *iterations_json(const cli_view *v, const lh_train_result *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
-        json_t *one = train_iteration_json(&r->iterations[i]);
+        const lh_iteration *it = &r->iterations[i];
+        const train_moment at = {.schedule =
+                                     schedule_of(v, r, it->step, false)};
+        json_t *one = train_iteration_json(it, &at);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -59,7 +126,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:o}",
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:o, s:o, s:f, s:b, s:o, "
+        "s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
         (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "clock",
@@ -68,7 +136,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_train_result *r)
         (json_int_t)s->model.coupled, "predicted_s",
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
-        iterations_json(r));
+        iterations_json(v, r), "switches", switches_json(v, r));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
@@ -197,11 +265,13 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                   s->model.coupled, s->model.coupled > 1 ? "s" : "",
                   s->model.coupled > 1 ? "their" : "its",
                   cli_receives_of(&s->model, v->pipeline));
+    const bool switched = print_switches(c, r);
     cli_print(c, "iterations    %" PRIu32 "%s", r->n_iterations,
               r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
-        cli_print(c, ", %s to %s", cli_time_text(r->least_ns, a),
-                  cli_time_text(r->most_ns, b));
+        cli_print(c, "%s, %s to %s",
+                  switched ? "; under the last schedule" : "",
+                  cli_time_text(r->least_ns, a), cli_time_text(r->most_ns, b));
     else if (s->resume && !r->interrupted)
         cli_print(c, ": the checkpoint has as many steps as --steps says, "
                      "which counts from the first run's beginning");
@@ -240,8 +310,8 @@ static lh_status write_profile(cli *c, const lh_profile *profile)
     return cli_write_text(c, s->profile_out, text, len);
 }
 
-lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
-                            const lh_train_result *r)
+lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
+                            const lh_plan *plan, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
     if (r->elsewhere)
@@ -249,7 +319,7 @@ lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->trace && r->trace)
         CLI_TRY(cli_write_trace(c, r->trace, s->trace));
     if (s->html && r->trace)
-        CLI_TRY(write_html(c, v, r->trace));
+        CLI_TRY(write_html(c, last, r->trace));
     if (s->profile_out && r->profile)
         CLI_TRY(write_profile(c, r->profile));
     if (c->common.json)

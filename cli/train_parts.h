@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The train command's parts: cmd_train.c has what can be asked for, train_run.c
- * runs it, train_output.c says what came out. */
+ * runs it, train_changes.c has the schedules that it goes on with,
+ * train_output.c says what came out. */
 #ifndef CLI_TRAIN_PARTS_H
 #define CLI_TRAIN_PARTS_H
 
@@ -14,7 +15,8 @@ enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };   /* --ranks */
 extern const char *const train_devices[], *const train_transports[];
 
 typedef struct train_settings {
-    const char *schedule, *inject, *trace, *html, *log, *profile_out;
+    const char *schedule, *schedule_at, *inject, *trace, *html, *log,
+        *profile_out;
     uint32_t device, transport, ranks, steps, sub_blocks, buffers,
         message_bytes, speed;
     bool realtime, emulate_links, real_links, insecure;
@@ -27,9 +29,45 @@ typedef struct train_settings {
 
 lh_status train_run(cli *c);
 
+/* --schedule-at */
+typedef struct train_change {
+    uint64_t step;
+    cli_view view; /* its schedule and method */
+} train_change;
+
+typedef struct train_changes {
+    train_change *all; /* by step */
+    uint32_t n;
+    char *text; /* that names are in */
+    /* While the run goes on, where rank 0 is. */
+    uint32_t n_given;
+    lh_reschedule given;
+    const char *current; /* name of what iterations follow */
+    json_t *told;        /* what is still to be said in the log, or NULL */
+} train_changes;
+
+/* Zero-initialised; train_changes_fini() at any stage. Made for the view's
+ * pipeline; then checked on what is run. */
+lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
+lh_status train_changes_check(cli *c, const cli_view *v,
+                              const lh_exec_options *exec,
+                              const train_changes *changes);
+/* What is new from `step` on; NULL: nothing. */
+const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step);
+/* That the run ended with; NULL: the one that it began with. */
+const train_change *train_changes_last(const train_changes *changes,
+                                       const lh_train_result *r);
+void train_changes_fini(train_changes *changes);
+
 /* Of one iteration, as --log and --json have it. */
+typedef struct train_moment {
+    const char *schedule; /* that it followed */
+} train_moment;
+
 double train_tokens_per_s(const lh_iteration *it);
-json_t *train_iteration_json(const lh_iteration *it);
+json_t *train_iteration_json(const lh_iteration *it, const train_moment *at);
+/* `from`: the schedule before. */
+json_t *train_switch_json(const lh_switch *what, const char *from);
 
 /* --log, open for the length of a run. */
 typedef struct train_log {
@@ -42,13 +80,15 @@ typedef struct train_log {
 
 lh_status train_log_open(cli *c, const char *path, train_log *out);
 /* What cannot be written is said once, and then no more is tried. */
-void train_log_add(train_log *log, const lh_iteration *it);
+void train_log_add(train_log *log, const lh_iteration *it,
+                   train_changes *changes);
 /* False: not all of it was written, which has been said. */
 bool train_log_close(train_log *log);
 
 /* Writes and prints what was asked for; nothing where another process does.
- * `plan`: NULL of a pipeline. */
-lh_status train_put_results(cli *c, const cli_view *v, const lh_plan *plan,
-                            const lh_train_result *r);
+ * `plan`: NULL of a pipeline. `last`: simulated, of the schedule that the run
+ * ended with. */
+lh_status train_put_results(cli *c, const cli_view *v, const cli_view *last,
+                            const lh_plan *plan, const lh_train_result *r);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct watch {
     cli *c;
     train_log log;
     uint32_t steps;
+    train_changes *changes;
     pid_t process; /* the one that signals are for */
 } watch;
 
@@ -42,7 +43,26 @@ static void show_iteration(void *of, const lh_iteration *it)
     else
         cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s",
                      it->step + 1, w->steps, time);
-    train_log_add(&w->log, it);
+    train_log_add(&w->log, it, w->changes);
+}
+
+static const lh_reschedule *next_schedule(void *of, uint64_t step)
+{
+    watch *w = of;
+    return train_changes_at(w->changes, step);
+}
+
+static void show_switch(void *of, const lh_switch *what)
+{
+    watch *w = of;
+    train_changes *changes = w->changes;
+    json_decref(changes->told);
+    changes->told = train_switch_json(what, changes->current);
+    if (what->refused)
+        cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
+                 what->step, changes->current, what->to, what->refused);
+    else
+        changes->current = changes->given.name;
 }
 
 /* At once: mpirun leaves a second to those that it ends. */
@@ -133,12 +153,11 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
 }
 
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
-                       lh_train_result **out)
+                       train_changes *changes, lh_train_result **out)
 {
     const train_settings *s = c->settings;
-    watch w = {.c = c, .steps = s->steps, .process = getpid()};
-    if (s->log)
-        CLI_TRY(train_log_open(c, s->log, &w.log));
+    watch w = {
+        .c = c, .steps = s->steps, .changes = changes, .process = getpid()};
     lh_exec_options exec = {.size = sizeof exec,
                             .fifo = s->model.fifo,
                             .receive_slots = s->buffers,
@@ -155,8 +174,14 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                                   .stop = asked_to_stop,
                                   .failed = show_failure,
                                   .context = &w,
+                                  .reschedule =
+                                      changes->n ? next_schedule : NULL,
+                                  .switched = show_switch,
                                   .remark = show_remark};
     cli_set_receives(&s->model, &exec.receives, &exec.own_receives);
+    CLI_TRY(train_changes_check(c, v, &exec, changes));
+    if (s->log)
+        CLI_TRY(train_log_open(c, s->log, &w.log));
     cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);
@@ -171,13 +196,33 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 /* --- the command
  * ------------------------------------------------------------------ */
 
-static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan)
+/* What the run ended with, simulated. */
+static lh_status put_results(cli *c, const cli_view *v, const lh_plan *plan,
+                             const train_changes *changes,
+                             const lh_train_result *r)
+{
+    const train_settings *s = c->settings;
+    const train_change *change = train_changes_last(changes, r);
+    if (!change)
+        return train_put_results(c, v, v, plan, r);
+    cli_view last = {.pipeline = v->pipeline,
+                     .method = change->view.method,
+                     .schedule = change->view.schedule};
+    lh_status status = cli_view_simulate(c, &last, &s->model, c->operands[0]);
+    if (status == LH_OK)
+        status = train_put_results(c, v, &last, plan, r);
+    cli_view_fini(&last);
+    return status;
+}
+
+static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
+                          train_changes *changes)
 {
     const train_settings *s = c->settings;
     lh_train_result *result = NULL;
     CLI_TRY(cli_view_simulate(c, v, &s->model, c->operands[0]));
-    CLI_TRY(train(c, v, plan, &result));
-    lh_status status = train_put_results(c, v, plan, result);
+    CLI_TRY(train(c, v, plan, changes, &result));
+    lh_status status = put_results(c, v, plan, changes, result);
     lh_train_result_free(result);
     return status;
 }
@@ -245,6 +290,9 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s is for the %s device", some[i].name,
                              cpu ? "timed" : "cpu");
+    if (s->schedule_at && s->profile_out)
+        return cli_usage(c, "--profile-out measures one schedule: no "
+                            "--schedule-at");
     if (s->checkpoint_every && !s->checkpoint)
         return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
     if (cli_given(c, "keep") && !s->checkpoint)
@@ -270,7 +318,7 @@ static lh_status check_options(cli *c)
 }
 
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
-                             lh_pipeline **own)
+                             train_changes *changes, lh_pipeline **own)
 {
     const train_settings *s = c->settings;
     CLI_TRY(check_options(c));
@@ -280,16 +328,19 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     v->pipeline = cli_problem_pipeline(problem);
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    s->sub_blocks));
+    CLI_TRY(train_changes_read(c, v, changes));
     CLI_TRY(change_pipeline(c, v, problem->plan, own));
-    return run_view(c, v, problem->plan);
+    return run_view(c, v, problem->plan, changes);
 }
 
 lh_status train_run(cli *c)
 {
     cli_problem problem = {0};
     cli_view view = {0};
+    train_changes changes = {0};
     lh_pipeline *injected = NULL;
-    lh_status status = run_problem(c, &problem, &view, &injected);
+    lh_status status = run_problem(c, &problem, &view, &changes, &injected);
+    train_changes_fini(&changes);
     cli_view_fini(&view);
     lh_pipeline_free(injected);
     cli_problem_fini(&problem);

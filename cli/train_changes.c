@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --schedule-at: schedules that a run goes on with. All are read, lowered and
+ * proven before the run starts, so that what is wrong with the last one is not
+ * found after days. */
+#define _POSIX_C_SOURCE 200809L
+#include "train_parts.h"
+#include "values.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One "STEP=NAME" of the list, whose copy is cut up: the name stays in it. */
+static lh_status read_change(cli *c, const cli_view *v, char *text,
+                             train_change *out)
+{
+    const train_settings *s = c->settings;
+    char *name = strchr(text, '=');
+    bool counts;
+    if (name)
+        *name = 0;
+    counts =
+        name && name[1] && cli_parse_count(text, 0, UINT32_MAX, &out->step);
+    if (name)
+        *name++ = '=';
+    if (!counts)
+        return cli_usage(c,
+                         "--schedule-at: '%.80s' is not STEP=S.csv or "
+                         "STEP=METHOD, as 10=zb-h1",
+                         text);
+    if (out->step >= s->steps)
+        return cli_usage(c,
+                         "--schedule-at %" PRIu64 "=%.80s: the run has "
+                         "iterations 0 to %" PRIu32 "; see --steps",
+                         out->step, name, s->steps - 1);
+    if (!cli_is_method(name) && !strpbrk(name, "./"))
+        return cli_check_method(c, "--schedule-at", name);
+    const bool cut = cli_is_among(CLI_CUTTERS, name);
+    out->view.pipeline = v->pipeline;
+    lh_status status = cli_view_schedule(c, &out->view, name, &s->model,
+                                         cut ? s->sub_blocks : 1);
+    if (status == LH_OK || c->usage)
+        return status;
+    lh_error why = c->err;
+    return cli_error(c, status, "--schedule-at %" PRIu64 ": %.440s", out->step,
+                     why.text);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const train_change *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
+{
+    const train_settings *s = c->settings;
+    uint32_t n = 1;
+    for (const char *at = s->schedule_at; at && (at = strchr(at, ';')); at++)
+        n++;
+    *out = (train_changes){.current = v->method};
+    if (!s->schedule_at)
+        return LH_OK;
+    out->all = calloc(n, sizeof *out->all);
+    char *rest = out->text = strdup(s->schedule_at);
+    lh_status status = out->all && rest ? LH_OK : cli_no_memory(c);
+    while (status == LH_OK && rest) {
+        char *one = rest;
+        rest = strchr(one, ';');
+        if (rest)
+            *rest++ = 0;
+        status = read_change(c, v, one, &out->all[out->n++]);
+    }
+    CLI_TRY(status);
+    qsort(out->all, out->n, sizeof *out->all, by_step);
+    for (uint32_t i = 1; i < out->n; i++)
+        if (out->all[i].step == out->all[i - 1].step)
+            return cli_usage(c,
+                             "--schedule-at: two schedules for iteration "
+                             "%" PRIu64,
+                             out->all[i].step);
+    return LH_OK;
+}
+
+lh_status train_changes_check(cli *c, const cli_view *v,
+                              const lh_exec_options *exec,
+                              const train_changes *changes)
+{
+    for (uint32_t i = 0; i < changes->n; i++) {
+        const train_change *x = &changes->all[i];
+        lh_exec *made = NULL;
+        lh_error why;
+        lh_status status =
+            lh_exec_make(v->pipeline, x->view.schedule, exec, &made, &why);
+        lh_exec_free(made);
+        if (status != LH_OK)
+            return cli_error(c, status,
+                             "--schedule-at %" PRIu64 "=%.100s: %.380s",
+                             x->step, x->view.method, why.text);
+    }
+    return LH_OK;
+}
+
+const lh_reschedule *train_changes_at(train_changes *changes, uint64_t step)
+{
+    /* A run that goes on from a checkpoint begins with the last one before. */
+    uint32_t n = 0;
+    while (n < changes->n && changes->all[n].step <= step)
+        n++;
+    if (n == changes->n_given)
+        return NULL;
+    const train_change *x = &changes->all[n - 1];
+    changes->n_given = n;
+    changes->given = (lh_reschedule){.size = sizeof changes->given,
+                                     .schedule = x->view.schedule,
+                                     .name = x->view.method,
+                                     .why = "--schedule-at"};
+    return &changes->given;
+}
+
+const train_change *train_changes_last(const train_changes *changes,
+                                       const lh_train_result *r)
+{
+    uint32_t n;
+    const lh_switch *rows = lh_train_switches(r, &n);
+    const train_change *last = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < changes->n && !rows[i].refused; k++)
+            if (changes->all[k].step <= rows[i].step)
+                last = &changes->all[k];
+    return last;
+}
+
+void train_changes_fini(train_changes *changes)
+{
+    for (uint32_t i = 0; i < changes->n; i++)
+        cli_view_fini(&changes->all[i].view);
+    free(changes->all);
+    free(changes->text);
+    json_decref(changes->told);
+}

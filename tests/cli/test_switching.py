@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train --schedule-at: runs that go on with another schedule."""
+import json
+import pathlib
+import shutil
+import subprocess
+
+from harness import (ENVIRONMENT, HANGS, PROGRAM, WORK, case, check, finish,
+                     json_case, makes, read, run, test, uniform, write)
+
+PLAYED = ["train", "p.yaml", "-s", "1f1b", "--speed", "50"]
+JOB = """
+    longhaul: job/1
+    model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
+    training: {global_batch: 8, sequence: 16, precision: fp32, zero: 1,
+               recompute: none}
+    cluster:
+      gpu: {tflops: 0.1, memory_gib: 4, memory_gbps: 20}
+      gpus_per_node: 8
+      node_link: {gbps: 80, latency_us: 10}
+      datacenters: [{name: here, nodes: 1}]
+    layout: {tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2,
+             micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
+    """
+# Open MPI leaves memory to the end of the process.
+UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
+    [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
+# gpipe, zb-h1, slack, gpipe, ...
+TWENTY = [word for step in range(1, 21) for word in (
+    "--schedule-at", f"{step}={('slack', 'gpipe', 's.csv')[step % 3]}")]
+TWENTY = [word.replace("s.csv", "./s.csv") for word in TWENTY]
+
+
+@makes("p.yaml", "s.csv")
+def files():
+    uniform("p.yaml", latency=8, transfer=1)
+    run("schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv")
+
+
+@makes("plan.json", "s.csv", "text")
+def a_plan():
+    write("job.yaml", JOB)
+    done = run("plan", "job.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    done = run("schedule", "plan.json", "-m", "zb-h1", "-o", "s.csv")
+    check(done.returncode == 0, done.stderr)
+
+
+@test
+def wrong_ones_are_found_before_the_run():
+    files()
+    write("bad.csv", "0F0,oops\n")
+    write("stuck.csv", "".join(
+        f"{d}F1,{d}F0,{d}B0,{d}B1\n" if d % 2 else f"{d}F0,{d}B0,{d}F1,{d}B1\n"
+        for d in range(4)))
+    for given, code, says in [
+            ("1", 2, r"'1' is not STEP=S.csv or STEP=METHOD"),
+            ("=zb-h1", 2, "is not STEP="),
+            ("1=", 2, "is not STEP="),
+            ("-1=zb-h1", 2, "is not STEP="),
+            ("3=zb-h1", 2, "iterations 0 to 2; see --steps"),
+            ("1=zb-h11", 2, r"--schedule-at: there is no method 'zb-h11'; did "
+                            "you mean zb-h1"),
+            ("1=zb-h1;1=gpipe", 2, "two schedules for iteration 1"),
+            ("1=zb-v", 1, "--schedule-at 1: .*zb-v"),
+            ("2=./none.csv", 1, r"--schedule-at 2: ./none.csv: "),
+            ("1=bad.csv", 1, "--schedule-at 1: bad.csv:1: cell 2: 'oops'"),
+            ("1=zb-h1;2=stuck.csv", 1, r"--schedule-at 2=stuck.csv: ")]:
+        case(given, [*PLAYED, "--schedule-at", given, "--log", "log"], code,
+             err=says)
+    check(not (WORK / "log").exists(), "nothing was run")
+    case("profiles", ["train", "p.yaml", "--device", "cpu", "--profile-out",
+                      "f", "--schedule-at", "1=gpipe"], 2,
+         err="--profile-out measures one schedule")
+
+
+@test
+def what_was_followed_is_said():
+    files()
+    for transport in ("inproc", "local"):
+        (WORK / "log").unlink(missing_ok=True)
+        args = [*PLAYED, "--transport", transport, "--steps", "6",
+                "--schedule-at", "4=s.csv", "--schedule-at", "2=gpipe"]
+        found = json_case(transport, [*args, "--log", "log", "--trace",
+                                      "t.json", "--html", "t.html"])
+        names = ["1f1b", "1f1b", "gpipe", "gpipe", "s.csv", "s.csv"]
+        check([i["schedule"] for i in found["iterations"]] == names, found)
+        switches = found["switches"]
+        alone = {name: json_case(name, ["simulate", "p.yaml", "-s", name])
+                 for name in ("gpipe", "s.csv")}
+        for change, (step, before, to) in zip(
+                switches, [(2, "1f1b", "gpipe"), (4, "gpipe", "s.csv")]):
+            check(change["step"] == step and change["from"] == before and
+                  change["to"] == to and change["refused"] is None and
+                  change["path"] is None and
+                  change["why"] == "--schedule-at" and
+                  abs(change["predicted_s"] * 50 -
+                      alone[to]["makespan_s"]) < 1e-6, change)
+        check(len(switches) == 2 and
+              found["predicted_s"] == switches[1]["predicted_s"], found)
+        lines = [json.loads(line) for line in read("log").splitlines()]
+        check([line["schedule"] for line in lines] == names, lines)
+        check([line.get("switch") for line in lines] ==
+              [None, None, switches[0], None, switches[1], None], lines)
+        # Both are of the last schedule.
+        run("simulate", "p.yaml", "-s", "s.csv", "--trace", "s.json")
+        n = [sum(event.get("ph") == "X" for event in
+                 json.loads(read(name))["traceEvents"])
+             for name in ("t.json", "s.json")]
+        check(n[0] == n[1] > 0, n)
+        check("s.csv" in read("t.html") or "measured" in read("t.html"), "html")
+    case("for people", [*args, "-q"],
+         out=r"\nswitched +to gpipe from iteration 2 on; .*\nswitched +to "
+             r"s.csv from iteration 4 on.*\niterations +6; under the last "
+             r"schedule, ")
+
+
+def weights(name):
+    return pathlib.Path(WORK, name, "step-00000021",
+                        "model.safetensors").read_bytes()
+
+
+@test
+def weights_do_not_notice_on_any_transport():
+    a_plan()
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--steps", "21", "--json"]
+    done = run(*train, "--checkpoint", "without")
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    check(done.returncode == 0, done.stderr)
+    ways = [("local", [PROGRAM])]
+    if shutil.which("mpirun"):
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
+                  "4", PROGRAM]
+        ways += [("tcp", launch), ("ucx", launch)]
+    else:
+        print("SKIPPED mpirun: it is not installed")
+    for transport, way in ways:
+        done = subprocess.run(
+            [*way, *train, "--transport", transport, "--checkpoint", transport,
+             *TWENTY], cwd=WORK, env=UNDER_MPI, capture_output=True, text=True,
+            timeout=HANGS)
+        if transport == "ucx" and "not built in" in done.stderr + done.stdout:
+            print("SKIPPED ucx: it is not built in")
+            continue
+        if not check(done.returncode == 0, f"{transport}: {done.stderr}"):
+            continue
+        found = json.loads(done.stdout)
+        check(len(found["switches"]) == 20 and
+              all(one["refused"] is None for one in found["switches"]), found)
+        check(len({i["schedule"] for i in found["iterations"]}) == 4, found)
+        check(weights(transport) == weights("without"), f"{transport}: weights")
+
+
+@test
+def a_run_goes_on_under_the_schedule_that_it_had():
+    a_plan()
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--schedule-at", "3=gpipe", "--schedule-at", "7=slack"]
+    done = run(*train, "--steps", "8", "--checkpoint", "run",
+               "--checkpoint-every", "5", "--json")
+    if "OpenBLAS" in done.stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    found = json_case("resumed", [*train, "--steps", "8", "--resume",
+                                  "run/step-00000005"])
+    check([i["schedule"] for i in found["iterations"]] ==
+          ["gpipe", "gpipe", "slack"], found["iterations"])
+    check([(one["step"], one["from"], one["to"]) for one in found["switches"]]
+          == [(5, "1f1b", "gpipe"), (7, "gpipe", "slack")], found["switches"])
+
+
+finish()
